@@ -31,7 +31,7 @@ def take_config_option(argv: list[str]) -> None:
     """
     if len(argv) < 2 or argv[1] not in OWN_COMMANDS:
         return
-    path = config_option.find(argv[2:])
+    path = config_option.find_path(argv[2:])
     if path:
         os.environ["COULISSE_CONFIG"] = path
 
@@ -41,7 +41,7 @@ def run() -> None:
 
     from telemetry.log_output import logs
 
-    logs.take_over()
+    logs.capture_python_output()
     execute_from_command_line(sys.argv)
 
 

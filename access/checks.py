@@ -27,7 +27,7 @@ from config.errors import SecretsInvalid
 from config.loading import checked_file
 from core.network.loopback import is_loopback
 
-COMPUTABLE = (
+PUBLIC_NAMESPACE_WARNING = (
     "the ids of this installation's users are derived from their names in a public "
     "namespace, as older versions did: any client that knows a name can compute the "
     "id, and send it as a UUID where clients name their users. Set 'users: "
@@ -42,7 +42,7 @@ def check_auth(**_: Any) -> list[checks.CheckMessage]:
     config = checked_file.load()
     if config is None:
         return []
-    found = concerns(config.get(AUTH), config.get(LIMITS))
+    found = find_warnings(config.get(AUTH), config.get(LIMITS))
     return [checks.Warning(message, id=kind) for kind, message in found]
 
 
@@ -59,11 +59,13 @@ def check_user_namespace(**_: Any) -> list[checks.CheckMessage]:
     if state.problem:
         return [checks.Error(state.problem, id="coulisse.E309")]
     if state.is_public and config.get(USERS).accept_uuids:
-        return [checks.Warning(COMPUTABLE, id="coulisse.W306")]
+        return [checks.Warning(PUBLIC_NAMESPACE_WARNING, id="coulisse.W306")]
     return []
 
 
-def concerns(auth: AuthConfig, limits: tuple[Limit, ...]) -> Iterator[tuple[str, str]]:
+def find_warnings(
+    auth: AuthConfig, limits: tuple[Limit, ...]
+) -> Iterator[tuple[str, str]]:
     """Return what is unwise, each with its id."""
     proxy = auth.proxy
     if proxy is not None and proxy.binds_users and len(proxy.logins) == 1:
@@ -74,7 +76,7 @@ def concerns(auth: AuthConfig, limits: tuple[Limit, ...]) -> Iterator[tuple[str,
             "entry of their own, or use 'oidc' or 'tokens'",
         )
     for name, scope in (("admin", auth.admin), ("proxy", proxy)):
-        if scope is not None and _is_in_the_open(scope):
+        if scope is not None and _uses_plain_http(scope):
             yield (
                 "coulisse.W302",
                 f"auth.{name}.oidc: 'issuer_url' is plain http to another machine; "
@@ -111,7 +113,7 @@ def _weak_secrets(auth: AuthConfig) -> Iterator[tuple[str, str]]:
         )
 
 
-def _is_in_the_open(scope: ScopeConfig) -> bool:
+def _uses_plain_http(scope: ScopeConfig) -> bool:
     """Return whether a provider is asked over plain http, and not on this machine."""
     if scope.oidc is None:
         return False

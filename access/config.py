@@ -9,7 +9,7 @@ from config.sections import Config, Problem, Section
 
 SHARED_USER_ID = "main"
 
-Mode = Literal["per-request", "shared"]
+UserMode = Literal["per-request", "shared"]
 
 
 class UsersConfig(BaseModel):
@@ -17,10 +17,10 @@ class UsersConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mode: Mode | None = Field(
+    mode: UserMode | None = Field(
         None,
         description="`per-request` (the default): a request names its user or is "
-        "refused. `shared`: requests that name nobody share one user, the same as "
+        "refused. `shared_metrics`: requests that name nobody share one user, the same as "
         "`default_user_id: main`.",
     )
     accept_uuids: bool = Field(
@@ -31,13 +31,14 @@ class UsersConfig(BaseModel):
     )
 
 
-def _read_users(value: Any) -> Any:
+def _expand_mode(value: Any) -> Any:
     """Return the map that a mode alone stands for."""
     return {"mode": value} if isinstance(value, str) else value
 
 
 Users = Annotated[
-    UsersConfig, BeforeValidator(_read_users, json_schema_input_type=Mode | UsersConfig)
+    UsersConfig,
+    BeforeValidator(_expand_mode, json_schema_input_type=UserMode | UsersConfig),
 ]
 
 DefaultUserId = Annotated[

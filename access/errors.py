@@ -74,7 +74,7 @@ class LoginDelayed(Limited):
         )
 
 
-class TooManyGuesses(Unavailable):
+class PasswordChecksBusy(Unavailable):
     """Too many passwords are being checked. Try again in a moment."""
 
     code = "password_checks_busy"
@@ -113,7 +113,7 @@ safety_identifier out, or name that user."""
     code = "identity_mismatch"
 
 
-class TokenInvalid(Invalid):
+class NewTokenInvalid(Invalid):
     """This token cannot be made."""
 
     def __init__(self, message: str, param: str) -> None:
@@ -135,20 +135,20 @@ class TokenAmbiguous(Invalid):
         )
 
 
-class CapPassed(Limited):
+class UsageExceeded(Limited):
     """The request would use more than it may."""
 
     headers: Mapping[str, str] = MappingProxyType({})
     """What the client is told of its limits."""
 
 
-class LimitReached(CapPassed):
+class LimitReached(UsageExceeded):
     """A limit on requests, tokens, money or turns is reached."""
 
     code = "rate_limit_exceeded"
 
 
-class BudgetSpent(CapPassed):
+class BudgetExceeded(UsageExceeded):
     """The API token's budget does not cover the request."""
 
     code = "insufficient_quota"

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 
-class Budget(models.TextChoices):
+class BudgetPeriod(models.TextChoices):
     """What a token may spend."""
 
     UNLIMITED = "unlimited"
@@ -15,7 +15,7 @@ class Budget(models.TextChoices):
     MONTHLY = "monthly"
 
 
-class Token(models.Model):
+class ApiToken(models.Model):
     """A key we have issued; the key itself is nowhere."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
@@ -24,7 +24,9 @@ class Token(models.Model):
     label = models.CharField(max_length=255)
     principal = models.CharField(max_length=512)
     """The user its requests belong to, as the operator names them."""
-    budget = models.CharField(max_length=16, choices=Budget, default=Budget.UNLIMITED)
+    budget = models.CharField(
+        max_length=16, choices=BudgetPeriod, default=BudgetPeriod.UNLIMITED
+    )
     limit_micro_usd = models.BigIntegerField(null=True)
     agents = models.JSONField(null=True)
     """The names of the agents it may call; null is all."""
@@ -37,12 +39,12 @@ class Token(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(budget__in=Budget.values), name="access_token_budget"
+                condition=Q(budget__in=BudgetPeriod.values), name="access_apitoken_budget"
             ),
             models.CheckConstraint(
                 condition=Q(budget="unlimited", limit_micro_usd=None)
                 | (~Q(budget="unlimited") & Q(limit_micro_usd__gte=0)),
-                name="access_token_limit",
+                name="access_apitoken_limit",
             ),
         ]
 
@@ -69,7 +71,7 @@ class UserNamespace(models.Model):
         return self.fingerprint
 
 
-class Meter(models.Model):
+class UsageCounter(models.Model):
     """What a subject has used within a window, and what is set aside for turns.
 
     What is set aside is kept apart by the time it was: `epoch` numbers stretches of
@@ -92,15 +94,15 @@ class Meter(models.Model):
     last_at = models.BigIntegerField()
     """When it was last used, in seconds since 1970."""
     epoch = models.BigIntegerField(default=0)
-    turns_now = models.IntegerField(default=0)
-    turns_before = models.IntegerField(default=0)
-    tokens_now = models.BigIntegerField(default=0)
-    tokens_before = models.BigIntegerField(default=0)
-    micro_usd_now = models.BigIntegerField(default=0)
-    micro_usd_before = models.BigIntegerField(default=0)
+    turns_reserved_now = models.IntegerField(default=0)
+    turns_reserved_before = models.IntegerField(default=0)
+    tokens_reserved_now = models.BigIntegerField(default=0)
+    tokens_reserved_before = models.BigIntegerField(default=0)
+    micro_usd_reserved_now = models.BigIntegerField(default=0)
+    micro_usd_reserved_before = models.BigIntegerField(default=0)
 
     class Meta:
-        indexes = [models.Index(fields=["window", "start"], name="access_meter_old")]
+        indexes = [models.Index(fields=["window", "start"], name="access_usagecounter_old")]
 
     def __str__(self) -> str:
         return f"{self.subject} in {self.window} s from {self.start}"

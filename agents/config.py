@@ -14,7 +14,7 @@ from pydantic import (
     Tag,
 )
 
-from agents.memory_config import AgentMemory, Probability, read_memory
+from agents.memory_config import AgentMemoryConfig, Probability, expand_boolean
 from config.agent_settings import AGENT_SETTINGS, AgentSettings
 from config.sections import Config, Location, Problem, Section
 from config.validation.named_lists import by_name
@@ -132,8 +132,10 @@ class AgentConfig(BaseModel):
         default=(), description="The MCP servers whose tools it may use."
     )
     memory: Annotated[
-        AgentMemory | None,
-        BeforeValidator(read_memory, json_schema_input_type=bool | AgentMemory | None),
+        AgentMemoryConfig | None,
+        BeforeValidator(
+            expand_boolean, json_schema_input_type=bool | AgentMemoryConfig | None
+        ),
     ] = Field(
         default=None,
         description="Whether and how this agent remembers users, where it differs "
@@ -184,12 +186,14 @@ def _check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pr
                 "coulisse.E201",
             )
             continue
-        yield from _check_learner(index, agent, config)
+        yield from _check_extraction_model(index, agent, config)
         yield from _check_grants(index, agent, config)
         yield from _check_subagents(index, agent)
         yield from _check_fallbacks(index, agent, agents, providers)
         provider = providers[agent.provider]
-        for name in supported_parameters.refused(provider, agent.parameters):
+        for name in supported_parameters.unsupported_parameters(
+            provider, agent.parameters
+        ):
             yield Problem(
                 ("agents", index, name),
                 f"agent '{agent.name}' sets '{name}', which provider "
@@ -198,7 +202,9 @@ def _check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pr
             )
 
 
-def _check_learner(index: int, agent: AgentConfig, config: Config) -> Iterable[Problem]:
+def _check_extraction_model(
+    index: int, agent: AgentConfig, config: Config
+) -> Iterable[Problem]:
     memory = agent.memory
     if memory is None or memory.user_state is False:
         return
@@ -274,7 +280,7 @@ def _check_fallbacks(
         elif named in agent.fallbacks[:position]:
             yield Problem(
                 at,
-                f"agent '{agent.name}' lists {_told(named)} twice under fallbacks; "
+                f"agent '{agent.name}' lists {_describe_fallback(named)} twice under fallbacks; "
                 "remove one",
                 "coulisse.E207",
             )
@@ -304,7 +310,7 @@ def _check_model(
             "coulisse.E208",
         )
         return
-    for name in supported_parameters.refused(provider, agent.parameters):
+    for name in supported_parameters.unsupported_parameters(provider, agent.parameters):
         yield Problem(
             at,
             f"agent '{agent.name}' sets '{name}', which its fallback's provider "
@@ -314,7 +320,7 @@ def _check_model(
         )
 
 
-def _told(named: str | ModelChoice) -> str:
+def _describe_fallback(named: str | ModelChoice) -> str:
     if isinstance(named, str):
         return f"'{named}'"
     return f"{named.provider}/{named.model}"

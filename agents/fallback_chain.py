@@ -12,7 +12,7 @@ from providers.config import PROVIDERS, ProviderConfig
 from providers.default_model import ModelChoice
 from providers.errors import ContentFiltered, LocalModelDown, ProviderFailed
 
-ONE_OF = ({"max_tokens", "max_completion_tokens"},)
+ALIASES = ({"max_tokens", "max_completion_tokens"},)
 """Names of one thing: a request that sets either puts aside the agent's other."""
 
 
@@ -46,39 +46,45 @@ class Model:
 
         A format goes to those who hold a reply to it themselves.
         """
-        given = merged(self.defaults, requested)
+        given = merge_parameters(self.defaults, requested)
         if response_format and self.has_native_format:
             given["response_format"] = response_format
         return given
 
 
-def merged(defaults: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
+def merge_parameters(
+    defaults: Mapping[str, Any], requested: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return an agent's parameters with the request's in their place."""
     given = {**defaults, **requested}
-    for names in ONE_OF:
+    for names in ALIASES:
         if names & requested.keys():
             for name in names - requested.keys():
                 given.pop(name, None)
     return given
 
 
-def of(config: Config, agent: AgentConfig) -> tuple[Model, ...]:
+def models_for(config: Config, agent: AgentConfig) -> tuple[Model, ...]:
     """Return an agent's models in the order they are tried, its own first."""
     providers = config.get(PROVIDERS)
-    own = (own_model(agent, providers[agent.provider]),)
+    own = (primary_model(agent, providers[agent.provider]),)
     if not agent.fallbacks:
         return own
-    return own + tuple(_fallback(config, agent, named) for named in agent.fallbacks)
+    return own + tuple(
+        _resolve_fallback(config, agent, named) for named in agent.fallbacks
+    )
 
 
-def own_model(agent: AgentConfig, provider: ProviderConfig) -> Model:
+def primary_model(agent: AgentConfig, provider: ProviderConfig) -> Model:
     """Return the model an agent names as its own."""
     return Model(
         agent.provider, provider, agent.model, agent.parameters, agent.extra_body
     )
 
 
-def _fallback(config: Config, agent: AgentConfig, named: str | ModelChoice) -> Model:
+def _resolve_fallback(
+    config: Config, agent: AgentConfig, named: str | ModelChoice
+) -> Model:
     """Return a fallback: as another agent has it, or with this agent's parameters.
 
     `extra_body` is in the words of one provider, so it goes to no other.
@@ -86,7 +92,7 @@ def _fallback(config: Config, agent: AgentConfig, named: str | ModelChoice) -> M
     providers = config.get(PROVIDERS)
     if isinstance(named, str):
         other = config.get(AGENTS)[named]
-        return own_model(other, providers[other.provider])
+        return primary_model(other, providers[other.provider])
     return Model(
         named.provider,
         providers[named.provider],
@@ -96,7 +102,7 @@ def _fallback(config: Config, agent: AgentConfig, named: str | ModelChoice) -> M
     )
 
 
-class Lineup:
+class FallbackChain:
     """Decides which model answers in one turn.
 
     The one that answered last, and where it fails the next: each once in a round, the
@@ -153,10 +159,10 @@ class Lineup:
         faults = [each for each in self._failed if not isinstance(each[1], Invalid)]
         told = (faults or self._failed)[0]
         others = [each for each in self._failed if each is not told]
-        return _with_more(told[1], others)
+        return _with_other_errors(told[1], others)
 
 
-def _with_more(
+def _with_other_errors(
     error: Exception, others: Sequence[tuple[Model, Exception]]
 ) -> Exception:
     """Add what became of the other models to an error, each part where it belongs."""

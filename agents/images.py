@@ -6,33 +6,33 @@ from typing import Any
 
 from core.messages import Message
 
-UNSEEN = "(an image, which this model cannot be shown)"
+IMAGE_PLACEHOLDER = "(an image, which this model cannot be shown)"
 
 
-def left_out(messages: Sequence[Message]) -> list[Message] | None:
+def drop_images(messages: Sequence[Message]) -> list[Message] | None:
     """Return the messages without the pictures in tool results; None if there is none.
 
     Whether a model sees is known to its provider alone, which refuses what it cannot
     take; the answer of a tool must not end a turn.
     """
-    if not any(_has_pictures(message) for message in messages):
+    if not any(_has_images(message) for message in messages):
         return None
     return [
-        replace(message, content=_described(message))
-        if _has_pictures(message)
+        replace(message, content=_text_without_images(message))
+        if _has_images(message)
         else message
         for message in messages
     ]
 
 
-def _has_pictures(message: Message) -> bool:
+def _has_images(message: Message) -> bool:
     return message.role == "tool" and any(
         part.get("type") == "image_url" for part in _parts(message)
     )
 
 
-def _described(message: Message) -> str:
-    return "\n".join(part.get("text", UNSEEN) for part in _parts(message))
+def _text_without_images(message: Message) -> str:
+    return "\n".join(part.get("text", IMAGE_PLACEHOLDER) for part in _parts(message))
 
 
 def _parts(message: Message) -> Sequence[dict[str, Any]]:

@@ -12,35 +12,35 @@ from typing import Any
 
 from agents import images, reasoning_blocks, tool_execution
 from agents.config import AgentConfig
-from agents.fallback_chain import Lineup, Model
-from agents.stream_filter import Voice
+from agents.fallback_chain import FallbackChain, Model
+from agents.stream_filter import StreamFilter
 from core import token_estimates, token_usage, trace
-from core.errors import CoulisseError, recorded
+from core.errors import CoulisseError, recorded_text
 from core.events import (
     Event,
-    Finished,
     FinishReason,
     HandoffStarted,
     Heartbeat,
     ReasoningBlock,
     TextDelta,
+    TurnFinished,
     Usage,
 )
 from core.messages import Message, ToolCall
 from core.reply import Reply
-from core.tools import Tool, definition
+from core.tools import Tool, to_openai_tool
 from core.trace import Call
 from providers import client
 from providers.errors import ContentFiltered, RequestRefused
-from providers.model_call import ModelCall
+from providers.model_call import ModelRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class AgentRun:
     """What an agent is asked, and with what."""
 
     agent: AgentConfig
-    fallback_chain: Lineup
+    fallback_chain: FallbackChain
     """Who answers for it. Tasks of one turn share it: who answered one goes on."""
     messages: Sequence[Message]
     parameters: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Task:
     """OpenAI tool objects; their calls go back to the client."""
     own_tools: Sequence[Tool] = ()
     """The agent's own; nobody sees them called."""
-    tool_set: "Offer | None" = None
+    tool_set: "ToolSet | None" = None
     """What may be called, if it is known already; else it follows from the tools."""
     stream: bool = True
     final_text_only: bool = False
@@ -74,7 +74,7 @@ class Round:
     """What is told; where a model cannot see, without pictures from then on."""
     parameters: Mapping[str, Any]
     """The request's."""
-    stream_filter: Voice
+    stream_filter: StreamFilter
     reply: Reply = field(default_factory=Reply)
     model: Model | None = None
     """Whose it is."""
@@ -82,11 +82,11 @@ class Round:
     @property
     def message(self) -> Message:
         """The reply as the assistant's message, its thinking signed."""
-        return reasoning_blocks.signed(self.reply.message(), str(self.model))
+        return reasoning_blocks.sign(self.reply.message(), str(self.model))
 
 
 @dataclass(frozen=True)
-class Offer:
+class ToolSet:
     """The tools a model may call in one turn, and whose they are."""
 
     own: Mapping[str, Tool]
@@ -110,9 +110,9 @@ class Offer:
         return self.parameters
 
 
-def offer(
+def build_tool_set(
     clients: Sequence[dict[str, Any]], own: Sequence[Tool], asked: Mapping[str, Any]
-) -> Offer:
+) -> ToolSet:
     """Decide which of the client's and the agent's own tools the model may call.
 
     `tool_choice`, among the request's parameters, is the client's word on its own
@@ -125,31 +125,33 @@ def offer(
         asked = {name: asked[name] for name in asked if name != "tool_choice"}
     elif choice not in (None, "auto", "none"):
         own = ()
-    return Offer(
+    return ToolSet(
         own={tool.name: tool for tool in own},
         client_names=frozenset(tool["function"]["name"] for tool in clients),
-        tools=[*clients, *map(definition, own)],
+        tools=[*clients, *map(to_openai_tool, own)],
         parameters=asked,
     )
 
 
-async def run(task: Task) -> AsyncGenerator[Event]:
-    """Yield what the agent says, `Finished` last.
+async def run(task: AgentRun) -> AsyncGenerator[Event]:
+    """Yield what the agent says, `TurnFinished` last.
 
     Its text is yielded as it comes, that before a tool call too, unless only the last
     counts. After `max_turns` rounds with tools it is asked once more, for an answer
     without. A tool that fails, or that nobody has, is an answer to the model.
     Source: "Loop" of the reference's agents.
     """
-    offered = task.tool_set or offer(task.client_tools, task.own_tools, task.parameters)
-    voice = Voice(offered.client_names, says_last_alone=task.final_text_only)
+    offered = task.tool_set or build_tool_set(
+        task.client_tools, task.own_tools, task.parameters
+    )
+    voice = StreamFilter(offered.client_names, says_last_alone=task.final_text_only)
     messages = list(task.messages)
     begun = len(task.record)
     for rounds_left in range(task.agent.max_turns, -1, -1):
         asked = offered.parameters_for_round(is_last=not rounds_left)
         task.fallback_chain.next_round()
         current = Round(messages, asked, voice)
-        async with aclosing(_ask(task, offered, current)) as events:
+        async with aclosing(_call_model(task, offered, current)) as events:
             async for event in events:
                 if voice.passes_unchanged(event):
                     yield event
@@ -161,29 +163,29 @@ async def run(task: Task) -> AsyncGenerator[Event]:
         if not ours or not rounds_left:
             break
         messages.append(current.message)
-        async with aclosing(_answer(task, offered, ours, messages)) as signs:
+        async with aclosing(_execute_tools(task, offered, ours, messages)) as signs:
             async for sign in signs:
                 yield sign
         if len(ours) < len(reply.tool_calls):
             break
         voice.next_round()
-    _note_clients_calls(task, offered, reply)
+    _record_client_calls(task, offered, reply)
     if reply.text and task.final_text_only:
         yield TextDelta(reply.text)
     for block in current.message.reasoning:
         yield ReasoningBlock(block)
-    yield Finished(
-        _reason(reply, offered),
-        trace.usage(task.record[begun:]),
-        _exchange(messages[len(task.messages) :], current.message, offered),
+    yield TurnFinished(
+        _finish_reason(reply, offered),
+        trace.total_usage(task.record[begun:]),
+        _complete_exchange(messages[len(task.messages) :], current.message, offered),
     )
 
 
-async def _answer(
-    task: Task, offered: Offer, calls: Sequence[ToolCall], messages: list[Message]
+async def _execute_tools(
+    task: AgentRun, offered: ToolSet, calls: Sequence[ToolCall], messages: list[Message]
 ) -> AsyncGenerator[Event]:
     """Run calls and add their results; yield signs of life meanwhile."""
-    async with tool_execution.answering(calls, offered.own, task.record) as answers:
+    async with tool_execution.execute_tools(calls, offered.own, task.record) as answers:
         for agent in answers.handoffs:
             yield HandoffStarted(agent)
         while not await answers.wait():
@@ -191,14 +193,16 @@ async def _answer(
         messages += answers.messages()
 
 
-def _note_clients_calls(task: Task, offered: Offer, reply: Reply) -> None:
+def _record_client_calls(task: AgentRun, offered: ToolSet, reply: Reply) -> None:
     for call in reply.tool_calls:
         if call.name in offered.client_names:
-            entry = trace.ToolCall(call.name, "client", call.arguments, id=call.id)
+            entry = trace.TracedToolCall(
+                call.name, "client", call.arguments, id=call.id
+            )
             task.record.append(entry)
 
 
-def _reason(last: Reply, offered: Offer) -> FinishReason:
+def _finish_reason(last: Reply, offered: ToolSet) -> FinishReason:
     """Return why it ended: a model that calls when told not to has not answered."""
     called = {call.name for call in last.tool_calls}
     if called & offered.client_names:
@@ -210,17 +214,21 @@ def _reason(last: Reply, offered: Offer) -> FinishReason:
     return last.finish_reason or "stop"
 
 
-def _exchange(
-    said: Sequence[Message], last: Message, offered: Offer
+def _complete_exchange(
+    said: Sequence[Message], last: Message, offered: ToolSet
 ) -> tuple[Message, ...]:
     """Return what a turn that waits for its client must keep to go on."""
-    if not said or not any(call.name in offered.client_names for call in last.tool_calls):
+    if not said or not any(
+        call.name in offered.client_names for call in last.tool_calls
+    ):
         return ()
     is_in = any(message.tool_calls == last.tool_calls for message in said)
     return (*said,) if is_in else (*said, last)
 
 
-async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Event]:
+async def _call_model(
+    task: AgentRun, offered: ToolSet, current: Round
+) -> AsyncGenerator[Event]:
     """Call the model, gather its reply and put the call down.
 
     Once more without the pictures of tools, where the model cannot see; and where it
@@ -228,8 +236,8 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
     """
     while True:
         model = current.model = task.fallback_chain.model
-        messages = reasoning_blocks.shown(current.messages, str(model))
-        call = ModelCall(
+        messages = reasoning_blocks.drop_foreign(current.messages, str(model))
+        call = ModelRequest(
             model=model.name,
             messages=messages,
             tools=offered.tools,
@@ -250,10 +258,10 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
             entry.end()
             return
         except Exception as exc:
-            entry.end(error=recorded(exc))
+            entry.end(error=recorded_text(exc))
             if isinstance(exc, CoulisseError):
                 exc.provider = exc.provider or model.provider_name
-            if _is_mended(task, current, exc):
+            if _recover(task, current, exc):
                 continue
             told = task.fallback_chain.final_error(exc)
             if told is exc:
@@ -263,15 +271,15 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
             # Also of what was broken off: the provider bills it, and the prompt of
             # what was broken off before a word.
             if reply.has_begun or entry.is_billed:
-                entry.usage = _usage(call, offered, reply)
+                entry.usage = _count_usage(call, offered, reply)
             entry.finish_reason = reply.finish_reason or ""
 
 
-def _usage(call: ModelCall, offered: Offer, reply: Reply) -> Usage:
+def _count_usage(call: ModelRequest, offered: ToolSet, reply: Reply) -> Usage:
     """Return what a call used; tools are counted only where the provider did not."""
     if reply.usage is not None:
         return reply.usage
-    return token_usage.of(
+    return token_usage.count_usage(
         call.messages,
         reply,
         tool_tokens=offered.tool_tokens,
@@ -279,13 +287,13 @@ def _usage(call: ModelCall, offered: Offer, reply: Reply) -> Usage:
     )
 
 
-def _is_mended(task: Task, current: Round, error: Exception) -> bool:
+def _recover(task: AgentRun, current: Round, error: Exception) -> bool:
     """Do what may help against a failure; return whether there is anything."""
     if current.stream_filter.has_sent and task.is_live:
         return False
     is_blind = isinstance(error, RequestRefused)
     is_blind = is_blind and not isinstance(error, ContentFiltered)
-    seen = images.left_out(current.messages) if is_blind else None
+    seen = images.drop_images(current.messages) if is_blind else None
     if seen is not None:
         current.messages[:] = seen
     elif not task.fallback_chain.advance(error):

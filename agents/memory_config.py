@@ -13,10 +13,10 @@ STATE_FIELDS = {
     *("block_tokens", "dedup_threshold", "fusion", "learn_from"),
     *("max_facts_per_turn", "recall_k", "standing_facts"),
 }
-"""The fields of `AgentMemory` that stand under `memory.user_state` for all agents."""
+"""The fields of `AgentMemoryConfig` that stand under `memory.user_state` for all agents."""
 
 
-class AgentMemory(BaseModel):
+class AgentMemoryConfig(BaseModel):
     """What differs from `memory:` for one agent; what is left out is as there.
 
     The embedder is the same for all: they share what is known of a user.
@@ -86,6 +86,6 @@ class AgentMemory(BaseModel):
         return {name: value for name, value in given if value is not None}
 
 
-def read_memory(value: Any) -> Any:
+def expand_boolean(value: Any) -> Any:
     """Return `true` and `false` as maps that say no more."""
     return {"user_state": value} if isinstance(value, bool) else value

@@ -9,7 +9,7 @@ from dataclasses import replace
 from core.messages import Message, Reasoning
 
 
-def signed(message: Message, model: str) -> Message:
+def sign(message: Message, model: str) -> Message:
     """Return a reply with the name of the model on what it thought."""
     if not message.reasoning:
         return message
@@ -17,7 +17,7 @@ def signed(message: Message, model: str) -> Message:
     return replace(message, reasoning=blocks)
 
 
-def shown(messages: Sequence[Message], model: str) -> Sequence[Message]:
+def drop_foreign(messages: Sequence[Message], model: str) -> Sequence[Message]:
     """Return the messages as a model is told them: without what others thought."""
     if all(_is_own(block, model) for each in messages for block in each.reasoning):
         return messages

@@ -4,14 +4,14 @@ from collections.abc import Collection, Sequence
 
 from core.events import (
     Event,
-    Finished,
     ReasoningBlock,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
 )
 
 
-class Voice:
+class StreamFilter:
     """Passes on what a model says, round after round, as one reply.
 
     Text goes through as it comes, unless the last alone counts: whether it is
@@ -26,7 +26,7 @@ class Voice:
         """Whether the rounds before this one had text."""
         self._says = False
         """Whether this one has."""
-        self._screen = Screen(clients)
+        self._screen = ToolCallFilter(clients)
         self.has_sent = False
         """Whether the client was told anything of this round."""
 
@@ -38,7 +38,7 @@ class Voice:
     def restart_round(self) -> None:
         """Forget this call, of which nobody heard."""
         self._says = False
-        self._screen = Screen(self._clients)
+        self._screen = ToolCallFilter(self._clients)
         self.has_sent = False
 
     def passes_unchanged(self, event: Event) -> bool:
@@ -58,7 +58,7 @@ class Voice:
                 return self._filter_text(event)
             case ToolCallDelta():
                 return self._screen.filter(event)
-            case Finished() | ReasoningBlock():
+            case TurnFinished() | ReasoningBlock():
                 return ()
             case _:
                 return (event,)
@@ -71,7 +71,7 @@ class Voice:
         return (TextDelta("\n\n"), event) if is_new else (event,)
 
 
-class Screen:
+class ToolCallFilter:
     """Lets the pieces of the client's calls through, and keeps back all others.
 
     A call's first pieces may come without its name; they wait for it.

@@ -13,11 +13,11 @@ from typing import Any, Literal
 from agents import loop
 from agents.config import AgentConfig
 from agents.errors import SubagentFailed
-from agents.fallback_chain import Lineup, Model
+from agents.fallback_chain import FallbackChain, Model
 from core.messages import Message
 from core.reply import Reply
 from core.tools import Tool
-from core.trace import ToolCall
+from core.trace import TracedToolCall
 from core.validation import tool_names
 
 MAX_DEPTH = 4
@@ -42,7 +42,7 @@ OpenTools = Callable[[AgentConfig], Awaitable[Sequence[Tool]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class ResolvedAgent:
     """Who answers a call."""
 
     agent: AgentConfig
@@ -50,7 +50,7 @@ class Answering:
     """Those that may answer for it, its own first."""
 
 
-Find = Callable[[], Awaitable[Answering]]
+AgentResolver = Callable[[], Awaitable[ResolvedAgent]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Subagent:
     target: str
     """What the YAML calls it."""
     purpose: str | None
-    resolve: Find
+    resolve: AgentResolver
     """Returns who answers this time."""
     open_tools: OpenTools
     """Returns the tools it may use, for the turn's user."""
@@ -72,7 +72,7 @@ class Subagent:
 
     @property
     def name(self) -> str:
-        return tool_names.safe(self.target)
+        return tool_names.to_safe_name(self.target)
 
     @property
     def description(self) -> str:
@@ -82,7 +82,7 @@ class Subagent:
     def parameters(self) -> Mapping[str, Any]:
         return PARAMETERS
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
+    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
         """Return the agent's last word on the message it is given.
 
         Raises `SubagentFailed` where agents call each other deeper than `MAX_DEPTH`,
@@ -94,14 +94,14 @@ class Subagent:
                 f"agents are calling each other {MAX_DEPTH} deep already, which is the "
                 f"most: '{self.target}' was not called; answer without it"
             )
-        message = _message_of(arguments)
+        message = _parse_message(arguments)
         answering = await self.resolve()
         agent = answering.agent
         record.target = agent.name
-        task = loop.Task(
+        task = loop.AgentRun(
             agent,
-            Lineup(answering.models),
-            prompt(agent, message),
+            FallbackChain(answering.models),
+            build_prompt(agent, message),
             {},
             own_tools=await self.open_tools(agent),
             final_text_only=True,
@@ -124,14 +124,14 @@ class Subagent:
         return text
 
 
-def prompt(agent: AgentConfig, message: str) -> list[Message]:
+def build_prompt(agent: AgentConfig, message: str) -> list[Message]:
     """Return all that the agent is told."""
     preamble = agent.preamble.strip()
     system = [Message("system", preamble)] if preamble else []
     return [*system, Message("user", message)]
 
 
-def _message_of(arguments: Mapping[str, Any]) -> str:
+def _parse_message(arguments: Mapping[str, Any]) -> str:
     """Return what the agent is to be told; raises `SubagentFailed`."""
     message = arguments.get("message")
     if arguments.keys() != {"message"} or not isinstance(message, str):

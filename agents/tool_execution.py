@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 
 from core import trace
-from core.errors import CoulisseError, recorded
+from core.errors import CoulisseError, recorded_text
 from core.messages import Message, ToolCall
-from core.text.sanitization import shortened
-from core.tools import Result, Tool
+from core.text.sanitization import escape_and_truncate
+from core.tools import Tool, ToolResult
 from core.trace import Call
 
 HEARTBEAT_SECONDS = 20.0
@@ -30,7 +30,7 @@ MAX_ROUND_LENGTH = 128_000
 logger = logging.getLogger(__name__)
 
 
-class Answers:
+class ToolExecution:
     """Calls that are being answered, all at once."""
 
     def __init__(
@@ -49,9 +49,9 @@ class Answers:
             )
         ]
 
-    def _build_record(self, call: ToolCall) -> trace.ToolCall:
+    def _build_record(self, call: ToolCall) -> trace.TracedToolCall:
         tool = self._own.get(call.name)
-        return trace.ToolCall(
+        return trace.TracedToolCall(
             call.name,
             "unknown" if tool is None else tool.kind,
             call.arguments,
@@ -72,7 +72,7 @@ class Answers:
     def messages(self) -> list[Message]:
         """Return the results, in the order of the calls."""
         return [
-            Message("tool", _list_or_text(task.result()), tool_call_id=call.id)
+            Message("tool", _message_content(task.result()), tool_call_id=call.id)
             for call, task in zip(self._calls, self._tasks, strict=True)
         ]
 
@@ -83,8 +83,8 @@ class Answers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _execute(
-        self, call: ToolCall, entry: trace.ToolCall, number: int
-    ) -> Result:
+        self, call: ToolCall, entry: trace.TracedToolCall, number: int
+    ) -> ToolResult:
         try:
             if number >= MAX_CALLS:
                 raise CoulisseError(
@@ -92,18 +92,18 @@ class Answers:
                     f"many: call at most {MAX_CALLS}, and this one again if need be"
                 )
             async with self._room:
-                result = await self._find_tool(call).call(arguments(call), entry)
+                result = await self._find_tool(call).call(parse_arguments(call), entry)
         except CoulisseError as exc:
-            entry.end(error=recorded(exc))
-            return cut(f"Error: {exc.message}", self._most)
+            entry.end(error=recorded_text(exc))
+            return truncate_result(f"Error: {exc.message}", self._most)
         except asyncio.CancelledError:
-            if _is_meant():
+            if _is_cancelled():
                 raise
             return self._record_crash(entry)
         except Exception:
             return self._record_crash(entry)
-        entry.end(result=told(result))
-        return cut(result, self._most)
+        entry.end(result=result_text(result))
+        return truncate_result(result, self._most)
 
     def _find_tool(self, call: ToolCall) -> Tool:
         try:
@@ -111,38 +111,38 @@ class Answers:
         except KeyError:
             known = ", ".join(self._own) or "none"
             raise CoulisseError(
-                f"there is no tool called '{shortened(call.name)}'; there are: {known}"
+                f"there is no tool called '{escape_and_truncate(call.name)}'; there are: {known}"
             ) from None
 
-    def _record_crash(self, entry: trace.ToolCall) -> str:
+    def _record_crash(self, entry: trace.TracedToolCall) -> str:
         logger.exception("tool %s failed", entry.name)
         entry.end(error="the tool failed; the log says how")
         return "Error: the tool failed; it may be tried again"
 
 
-def _is_meant() -> bool:
+def _is_cancelled() -> bool:
     """Whether it is this task that is cancelled, and not something within a tool."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 @asynccontextmanager
-async def answering(
+async def execute_tools(
     calls: Sequence[ToolCall], own: Mapping[str, Tool], record: list[Call]
-) -> AsyncGenerator[Answers]:
+) -> AsyncGenerator[ToolExecution]:
     """Run calls of the agent's own tools; what still runs at the end is broken off.
 
     A tool that fails, or that does not exist, answers the model with what went wrong.
     Each call is put into the record when it begins.
     """
-    answers = Answers(calls, own, record)
+    answers = ToolExecution(calls, own, record)
     try:
         yield answers
     finally:
         await answers.stop()
 
 
-def arguments(call: ToolCall) -> dict[str, Any]:
+def parse_arguments(call: ToolCall) -> dict[str, Any]:
     """Return a call's arguments; raises `CoulisseError` for what can be no tool's."""
     try:
         read = orjson.loads(call.arguments or "{}")
@@ -150,12 +150,12 @@ def arguments(call: ToolCall) -> dict[str, Any]:
         raise CoulisseError(f"the arguments are not valid JSON: {exc}") from exc
     if not isinstance(read, dict):
         raise CoulisseError("the arguments must be a JSON object")
-    if _is_deeper(read, MAX_DEPTH):
+    if _exceeds_depth(read, MAX_DEPTH):
         raise CoulisseError(f"the arguments are nested more than {MAX_DEPTH} deep")
     return read
 
 
-def _is_deeper(value: Any, most: int) -> bool:
+def _exceeds_depth(value: Any, most: int) -> bool:
     level = [value]
     for _ in range(most + 1):
         level = [child for node in level for child in _children(node)]
@@ -170,32 +170,32 @@ def _children(node: Any) -> Iterable[Any]:
     return node if isinstance(node, list) else ()
 
 
-def _list_or_text(result: Result) -> str | list[dict[str, Any]]:
+def _message_content(result: ToolResult) -> str | list[dict[str, Any]]:
     """Return a result as a message's content."""
     return result if isinstance(result, str) else list(result)
 
 
-def told(result: Result) -> str:
+def result_text(result: ToolResult) -> str:
     """Return a result as text; what is no text is named."""
     if isinstance(result, str):
         return result
     return "\n".join(part.get("text", f"({part['type']})") for part in result)
 
 
-def cut(result: Result, most: int) -> Result:
+def truncate_result(result: ToolResult, most: int) -> ToolResult:
     """Return a result with at most so many characters of text."""
     if isinstance(result, str):
-        return _cut_text(result, most)
+        return _truncate_text(result, most)
     parts = []
     for part in result:
         if "text" in part:
-            part = {**part, "text": _cut_text(part["text"], most)}
+            part = {**part, "text": _truncate_text(part["text"], most)}
             most = max(0, most - len(part["text"]))
         parts.append(part)
     return parts
 
 
-def _cut_text(text: str, most: int) -> str:
+def _truncate_text(text: str, most: int) -> str:
     if len(text) > most:
         text = f"{text[:most]}\n(cut: the result has {len(text)} characters)"
     # Half a surrogate pair, which JSON can spell, fits into no request.

@@ -6,10 +6,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-MAX_PAGE = 100
+MAX_PAGE_SIZE = 100
 
 
-def read_instant(value: object) -> datetime:
+def parse_instant(value: object) -> datetime:
     """Return an ISO 8601 date and time, which must say its time zone, in UTC."""
     if isinstance(value, datetime):
         return value
@@ -29,7 +29,7 @@ def read_instant(value: object) -> datetime:
     )
 
 
-def without_nul(text: str) -> str:
+def refuse_nul(text: str) -> str:
     if "\0" in text:
         raise PydanticCustomError("nul", "it must not contain NUL characters")
     return text
@@ -37,10 +37,10 @@ def without_nul(text: str) -> str:
 
 Instant = Annotated[
     datetime,
-    BeforeValidator(read_instant),
+    BeforeValidator(parse_instant),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
+PageLimit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 # OpenAI's own limits.
 Metadata = Annotated[
     dict[

@@ -10,11 +10,11 @@ from core.ids import UserId
 from database import database_executor
 
 Id = TypeVar("Id", bound=uuid.UUID)
-Place = tuple[datetime, uuid.UUID]
+Cursor = tuple[datetime, uuid.UUID]
 """When the last one of a page was made, and its id."""
 
 
-def page(told: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
+def serialize_page(told: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
     """Return what clients are told of a page of objects that have ids."""
     return {
         "object": "list",
@@ -25,13 +25,13 @@ def page(told: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
     }
 
 
-async def place(
+async def resolve_cursor(
     user_id: UserId,
     after: str | None,
     *,
     read: Callable[[str], Id | None],
-    find: Callable[[Id, UserId], Place | None],
-) -> Place | None:
+    find: Callable[[Id, UserId], Cursor | None],
+) -> Cursor | None:
     """Return where the page before ends, by the id that `after` is; None for none.
 
     `read` makes an id of the text, `find` looks where that stands among this user's.

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from bench.harness.fixtures import SMALL, Bench, Sizes
-from bench.harness.process_metrics import Weather
+from bench.harness.fixtures import SMALL, BenchSetup, BenchSizes
+from bench.harness.process_metrics import MachineLoad
 from bench.harness.result_table import Row, render
 from bench.memory_search import latency, quality
 from bench.scenarios import background_tasks, slow_clients, soak, studio_latency
@@ -44,10 +44,10 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
-def measure(names: list[str], sizes: Sizes) -> tuple[list[Row], str]:
+def measure(names: list[str], sizes: BenchSizes) -> tuple[list[Row], str]:
     """Return the figures, and what went wrong first, if anything did."""
     rows: list[Row] = []
-    with Bench(sizes) as bench:
+    with BenchSetup(sizes) as bench:
         for name in names:
             print(f"measuring {name} …", file=sys.stderr, flush=True)
             rows += FIGURES[name](bench)
@@ -68,10 +68,10 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = set(options.figures) - FIGURES.keys()
     if unknown:
         parser.error(f"no such figure: {', '.join(unknown)}; {', '.join(FIGURES)}")
-    sizes = SMALL if options.small else Sizes()
+    sizes = SMALL if options.small else BenchSizes()
     if options.turns is not None:
         sizes = replace(sizes, memory_turns=options.turns)
-    weather = Weather()
+    weather = MachineLoad()
     rows, error = measure(options.figures or list(FIGURES), sizes)
     report = weather.report()
     if options.json:

@@ -32,12 +32,12 @@ stock = get_asgi_application()
 
 from ninja import Body, NinjaAPI, Schema  # noqa: E402  Django must be ready first
 
-from core.events import Finished, TextDelta  # noqa: E402
+from core.events import TextDelta, TurnFinished  # noqa: E402
 from core.messages import Message  # noqa: E402
 from processes.supervision import parent_watch  # noqa: E402
 from providers import client  # noqa: E402
 from providers.config import ProviderConfig  # noqa: E402
-from providers.model_call import ModelCall  # noqa: E402
+from providers.model_call import ModelRequest  # noqa: E402
 
 PROVIDER = ProviderConfig(
     kind="openai", api_key="sk-bench", base_url=os.environ["BENCH_PROVIDER"]
@@ -45,14 +45,14 @@ PROVIDER = ProviderConfig(
 SYSTEM = Message("system", "You are a helpful assistant.")
 
 
-class Said(Schema):
+class BaselineMessage(Schema):
     role: str
     content: str
 
 
-class Asked(Schema):
+class BaselineRequest(Schema):
     model: str
-    messages: list[Said]
+    messages: list[BaselineMessage]
     safety_identifier: str | None = None
 
 
@@ -60,14 +60,14 @@ api = NinjaAPI(docs_url=None, openapi_url=None)
 
 
 @api.post("/chat/completions")
-async def complete(request: HttpRequest, body: Body[Asked]) -> HttpResponse:
+async def complete(request: HttpRequest, body: Body[BaselineRequest]) -> HttpResponse:
     said = [Message(message.role, message.content) for message in body.messages]
-    call = ModelCall(model="reply", messages=[SYSTEM, *said], stream=False)
+    call = ModelRequest(model="reply", messages=[SYSTEM, *said], stream=False)
     text, reason = "", ""
     async for event in client.run("openai", PROVIDER, call):
         if isinstance(event, TextDelta):
             text += event.text
-        elif isinstance(event, Finished):
+        elif isinstance(event, TurnFinished):
             reason = event.reason
     message = {"role": "assistant", "content": text}
     answer: dict[str, Any] = {
@@ -86,7 +86,7 @@ async def complete(request: HttpRequest, body: Body[Asked]) -> HttpResponse:
 urlpatterns = [path("v1/", api.urls)]
 
 
-class Light(ASGIHandler):
+class MinimalHandler(ASGIHandler):
     """Django's handler without what happens around a request."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -95,7 +95,7 @@ class Light(ASGIHandler):
         await self.send_response(await self.get_response_async(request), send)
 
 
-class Server(uvicorn.Server):
+class BaselineServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.collect()
@@ -108,9 +108,9 @@ def main() -> None:
     parser.add_argument("--lifeline", type=int, required=True)
     parser.add_argument("--stock", action="store_true")
     arguments = parser.parse_args()
-    parent_watch.hold(arguments.lifeline, grace_seconds=5)
+    parent_watch.watch_pipe(arguments.lifeline, grace_seconds=5)
     config = uvicorn.Config(
-        stock if arguments.stock else Light(),
+        stock if arguments.stock else MinimalHandler(),
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -119,7 +119,7 @@ def main() -> None:
         log_config=None,
         server_header=False,
     )
-    Server(config).run(sockets=[socket.socket(fileno=arguments.fd)])
+    BaselineServer(config).run(sockets=[socket.socket(fileno=arguments.fd)])
 
 
 if __name__ == "__main__":

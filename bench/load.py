@@ -1,7 +1,7 @@
 """The load: bare sockets, so that it costs little beside what it measures.
 
 `python -m bench.load FILE` reads one JSON command a line from its standard input, the
-fields of `Load`, opens the connections, says "ready" and sends nothing before the next
+fields of `LoadRequest`, opens the connections, says "ready" and sends nothing before the next
 line, so that whoever counts CPU counts the turns alone. In the end it says "done", and
 FILE has the fields of `Outcome` (a pipe was seen to lose the middle of long lines).
 """
@@ -27,7 +27,7 @@ END = b"0\r\n\r\n"
 
 
 @dataclass
-class Load:
+class LoadRequest:
     """What to send."""
 
     port: int
@@ -46,7 +46,7 @@ class Load:
 
 
 @dataclass
-class Outcome:
+class LoadResult:
     """What came back."""
 
     seconds: float = 0.0
@@ -64,10 +64,12 @@ class Outcome:
         self.first_error = self.first_error or what
 
 
-class Client(asyncio.Protocol):
+class LoadClient(asyncio.Protocol):
     """One kept connection, sending one request after the other."""
 
-    def __init__(self, load: Load, queue: deque[bytes], outcome: Outcome) -> None:
+    def __init__(
+        self, load: LoadRequest, queue: deque[bytes], outcome: LoadResult
+    ) -> None:
         self.done = asyncio.get_running_loop().create_future()
         self._streams = load.tokens > 0
         self._tokens = load.tokens
@@ -145,7 +147,7 @@ class Client(asyncio.Protocol):
         self.send()
 
 
-def _request(load: Load, body: str) -> bytes:
+def _request(load: LoadRequest, body: str) -> bytes:
     encoded = body.encode()
     return (
         b"POST %b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%b"
@@ -154,16 +156,16 @@ def _request(load: Load, body: str) -> bytes:
     )
 
 
-async def run(load: Load) -> Outcome:
+async def run(load: LoadRequest) -> LoadResult:
     """Open the connections, wait for a line, send everything."""
     loop = asyncio.get_running_loop()
-    outcome = Outcome()
+    outcome = LoadResult()
     queue = deque(_request(load, body) for body in load.bodies)
     clients = []
     try:
         for _ in range(load.connections):
             _, client = await loop.create_connection(
-                lambda: Client(load, queue, outcome), "127.0.0.1", load.port
+                lambda: LoadClient(load, queue, outcome), "127.0.0.1", load.port
             )
             clients.append(client)
     except OSError as exc:
@@ -188,7 +190,7 @@ async def run(load: Load) -> Outcome:
 def main() -> None:
     gc.disable()
     for line in sys.stdin:
-        outcome = uvloop.run(run(Load(**json.loads(line))))
+        outcome = uvloop.run(run(LoadRequest(**json.loads(line))))
         Path(sys.argv[1]).write_text(json.dumps(asdict(outcome)))
         print("done", flush=True)
         del outcome

@@ -85,7 +85,7 @@ def _reply(body: bytes) -> bytes:
     return _call(body) if TOOL in body else WHOLE
 
 
-class Provider(asyncio.Protocol):
+class CannedProvider(asyncio.Protocol):
     """One connection."""
 
     last = b"{}"
@@ -116,9 +116,9 @@ class Provider(asyncio.Protocol):
 
     def _answer(self, body: bytes) -> None:
         if not body:
-            self._transport.write(_response(Provider.last))
+            self._transport.write(_response(CannedProvider.last))
             return
-        Provider.last = body
+        CannedProvider.last = body
         stream = STREAM.search(body)
         if stream is None:
             self._transport.write(_reply(body))
@@ -145,7 +145,7 @@ class Provider(asyncio.Protocol):
 async def serve() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        lambda: Provider(loop), "127.0.0.1", 0, backlog=1024
+        lambda: CannedProvider(loop), "127.0.0.1", 0, backlog=1024
     )
     over = asyncio.Event()
     threading.Thread(

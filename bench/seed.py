@@ -19,11 +19,11 @@ from core.messages import Message  # noqa: E402
 from core.token_estimates import estimate_message  # noqa: E402
 from memory import memory_settings  # noqa: E402
 from memory.facts import fact_store  # noqa: E402
-from memory.models import Message as MessageRow  # noqa: E402
+from memory.models import StoredMessage as MessageRow  # noqa: E402
 from memory.recall import passages  # noqa: E402
 from memory.transcript import message_store  # noqa: E402
-from memory.transcript.message_rows import Entry  # noqa: E402
-from memory.types import Draft, Embedded  # noqa: E402
+from memory.transcript.message_rows import NewMessage  # noqa: E402
+from memory.types import Embedded, FactDraft  # noqa: E402
 from providers import sync_bridge  # noqa: E402
 from providers.embeddings import embedders  # noqa: E402
 
@@ -34,12 +34,12 @@ AT_ONCE = 1000
 """Messages a statement: SQLite counts the values of one."""
 
 
-def pair(question: str) -> list[Entry]:
+def pair(question: str) -> list[NewMessage]:
     asked = Message("user", question)
     # The reply costs what the bench's provider says it does.
     said = Message("assistant", TOKEN * TOKENS)
     size = estimate_message(asked)
-    return [Entry(asked, size), Entry(said, size, "assistant", "stop")]
+    return [NewMessage(asked, size), NewMessage(said, size, "assistant", "stop")]
 
 
 def main() -> None:
@@ -47,35 +47,35 @@ def main() -> None:
     call_command("migrate", verbosity=0)
     entries = pair(question)
     for user, count in users:
-        user_id = identity.derive(user)
+        user_id = identity.derive_user_id(user)
         for start in range(0, count, AT_ONCE):
             pairs = min(AT_ONCE, count - start) // 2
-            message_store.append(user_id, "", new_turn_id(), entries * pairs)
+            message_store.append_turn(user_id, "", new_turn_id(), entries * pairs)
     if known:
-        remember(known)
+        store_facts(known)
 
 
-def remember(users: list[str]) -> None:
+def store_facts(users: list[str]) -> None:
     """Know the same facts about each user, and have their messages searchable."""
-    remembering = memory_settings.of(live.current()).user_memory
+    remembering = memory_settings.resolve(live.current()).user_memory
     if remembering is None:
         raise RuntimeError("the bench's configuration remembers nothing")
     embedder = remembering.embedder
-    rows = sync_bridge.wait(
-        embedders.embed(embedder, [*FACTS, "word by the sea"]), timeout_seconds=60
+    rows = sync_bridge.run_sync(
+        embedders.embed_texts(embedder, [*FACTS, "word by the sea"]), timeout_seconds=60
     )
     embedded = [Embedded(embedder.id, vector) for vector in rows]
-    drafts = [Draft(fact, source="user") for fact in FACTS]
+    drafts = [FactDraft(fact, source="user") for fact in FACTS]
     for user in users:
-        user_id = identity.derive(user)
+        user_id = identity.derive_user_id(user)
         # A threshold nothing reaches: these facts are many and alike.
-        fact_store.save(user_id, drafts, embedded[:-1], by="user", threshold=1.0)
+        fact_store.save_drafts(user_id, drafts, embedded[:-1], by="user", threshold=1.0)
         said = MessageRow.objects.filter(thread__user_id=user_id)
         messages = [
             (*row, embedded[-1], "")
             for row in said.values_list("id", "position", "text")
         ]
-        passages.put_messages(user_id, said[0].thread_id, messages)
+        passages.index_messages(user_id, said[0].thread_id, messages)
     sync_bridge.close()
 
 

@@ -25,7 +25,7 @@ def check_config(
     if not path.exists():
         return []
     try:
-        loader.load(path)
+        loader.load_file(path)
     except ConfigInvalid as exc:
         return [Error(p.message, obj=p.position, id=p.code) for p in exc.problems]
     return []

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from config.sections import Section
 
 
-def _ip_address(text: str) -> str:
+def _check_ip_address(text: str) -> str:
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -17,7 +17,7 @@ def _ip_address(text: str) -> str:
     return text
 
 
-def _ip_network(text: str) -> str:
+def _check_ip_network(text: str) -> str:
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -31,7 +31,7 @@ class ServerConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    bind: Annotated[str, AfterValidator(_ip_address)] = Field(
+    bind: Annotated[str, AfterValidator(_check_ip_address)] = Field(
         "0.0.0.0",  # noqa: S104 (the reference's default; containers need it)
         description="IP address to listen on; 127.0.0.1 is this machine only.",
     )
@@ -57,11 +57,13 @@ class ServerConfig(BaseModel):
         "IPv6 network of 64 bits counts as one address, this machine and "
         "`trusted_proxies` as none. `null` sets no limit.",
     )
-    trusted_proxies: tuple[Annotated[str, AfterValidator(_ip_network)], ...] = Field(
-        (),
-        description="Addresses or networks of reverse proxies. Their `X-Forwarded-For` "
-        "and `X-Forwarded-Proto` name the client, and "
-        "`max_connections_per_address` is not enforced on them.",
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_check_ip_network)], ...] = (
+        Field(
+            (),
+            description="Addresses or networks of reverse proxies. Their `X-Forwarded-For` "
+            "and `X-Forwarded-Proto` name the client, and "
+            "`max_connections_per_address` is not enforced on them.",
+        )
     )
     allowed_hosts: tuple[str, ...] = Field(
         (),

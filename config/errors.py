@@ -41,23 +41,25 @@ MISSING = "coulisse.E010"
 UNKNOWN_FIELD = "coulisse.E011"
 UNKNOWN_KEY = "coulisse.E012"
 PLANNED_KEY = "coulisse.E013"
-OPPOSED = "coulisse.E014"
-OTHER_NAME = "coulisse.E015"
+CONFLICTING_OVERRIDE = "coulisse.E014"
+NAME_MISMATCH = "coulisse.E015"
 MASKED = "coulisse.E016"
 MISPLACED = "coulisse.E017"
-MORE = "coulisse.E018"
+MORE_PROBLEMS = "coulisse.E018"
 
-MOST_TOLD = 100
+MAX_PROBLEMS = 100
 """Problems of one content that are told; nobody reads as many."""
 
 
-def foremost(problems: Sequence[Problem]) -> Sequence[Problem]:
+def limit_problems(problems: Sequence[Problem]) -> Sequence[Problem]:
     """Return the first problems, with one more that says how many others there are."""
-    count = len(problems) - MOST_TOLD
+    count = len(problems) - MAX_PROBLEMS
     if count <= 0:
         return problems
-    more = Problem((), f"{count:,} more problems are not shown: mend these first", MORE)
-    return [*problems[:MOST_TOLD], more]
+    more = Problem(
+        (), f"{count:,} more problems are not shown: mend these first", MORE_PROBLEMS
+    )
+    return [*problems[:MAX_PROBLEMS], more]
 
 
 class ConfigInvalid(Invalid):
@@ -96,7 +98,7 @@ class FileUnwritable(Denied):
     code = "file_unwritable"
 
 
-class HeldByFile(Denied):
+class FileOnlySetting(Denied):
     """This comes from the file, not from the studio."""
 
     code = "commands_not_allowed"

@@ -14,8 +14,8 @@ from django.utils.module_loading import import_string
 from config import sections
 from config.errors import ConfigInvalid
 from config.loading import config_diff, last_valid_copy, loader, reader, resolution
-from config.overlays import NONE, Overlays
-from config.sections import Config, SetAside
+from config.overlays import NO_OVERLAYS, Overlays
+from config.sections import Config, RejectedOverride
 
 logger = logging.getLogger(__name__)
 
@@ -23,15 +23,15 @@ POLL_SECONDS = 0.5
 """How long an edit goes unseen that nothing reports: most in the studio are such."""
 
 _current: Config | None = None
-_awaiting: tuple[str, ...] = ()
+_restart_keys: tuple[str, ...] = ()
 """Sections whose edits take a restart."""
-_refused: ConfigInvalid | None = None
+_file_error: ConfigInvalid | None = None
 """Why what the file says now is not in force."""
-_adopting = threading.RLock()
+_lock = threading.RLock()
 """Of two that make a new configuration, of the same old one or of none, one waits."""
 
 
-class Stored(Protocol):
+class OverrideStore(Protocol):
     """What the studio says, in the database; `settings.COULISSE_OVERLAYS` names it.
 
     Both return None while the database does not answer, and raise nothing for that.
@@ -50,55 +50,57 @@ class Stored(Protocol):
         """Let go of this thread's connection."""
 
 
-def stored() -> Stored | None:
+def get_store() -> OverrideStore | None:
     """Return what reads the studio's database, if this project has one."""
     path = settings.COULISSE_OVERLAYS
-    found: Stored | None = import_string(path) if path else None
+    found: OverrideStore | None = import_string(path) if path else None
     return found
 
 
 def current() -> Config:
     """Return the configuration in force; raises `ConfigInvalid` if none ever was."""
     config = _current
-    return config if config is not None else _load()
+    return config if config is not None else _load_current()
 
 
-def in_force() -> Config | None:
+def current_or_none() -> Config | None:
     """Return the configuration in force, if any; reads nothing and waits for nobody."""
     return _current
 
 
-def _load() -> Config:
-    with _adopting:
+def _load_current() -> Config:
+    with _lock:
         config = _current
         if config is None:
-            config = read(Path(settings.COULISSE_CONFIG))
-            replace(config)
+            config = read_effective(Path(settings.COULISSE_CONFIG))
+            set_current(config)
     return config
 
 
-def read(path: Path, *, insists: bool = True) -> Config:
+def read_effective(path: Path, *, insists: bool = True) -> Config:
     """Return what a server would run with this file now; raises `ConfigInvalid`.
 
     For commands: with what the studio says, where the database is there to tell. What
     of that the file does not fit is set aside where `insists` is false.
     """
-    return resolution.of(reader.read(path), path, _overlays(), insists=insists)
+    return resolution.resolve(
+        reader.read_file(path), path, _read_overlays(), insists=insists
+    )
 
 
-def _overlays() -> Overlays:
-    store = stored()
-    found = store.read_in_thread() if store else NONE
+def _read_overlays() -> Overlays:
+    store = get_store()
+    found = store.read_in_thread() if store else NO_OVERLAYS
     if found is None:
         logger.warning(
             "the database does not answer: until it does the YAML runs without what "
             "the studio says"
         )
-        return NONE
+        return NO_OVERLAYS
     return found
 
 
-def start() -> Config:
+def load_at_start() -> Config:
     """Put the file in force or, where it is not valid now, what was valid last.
 
     A process that is started again serves on like those that were not. Raises
@@ -107,109 +109,109 @@ def start() -> Config:
     if _current is not None:
         return _current
     path = Path(settings.COULISSE_CONFIG)
-    overlays = _overlays()
+    overlays = _read_overlays()
     try:
-        content = reader.read(path)
-        config = resolution.of(content, path, overlays)
-        last_valid_copy.write(content)
+        content = reader.read_file(path)
+        config = resolution.resolve(content, path, overlays)
+        last_valid_copy.write_copy(content)
     except ConfigInvalid as exc:
-        config = _start_all_the_same(path, overlays, exc)
-    _tell_set_aside((), config)
-    replace(config)
+        config = _load_last_valid(path, overlays, exc)
+    _log_rejected((), config)
+    set_current(config)
     return config
 
 
-def _start_all_the_same(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Config:
-    last = last_valid_copy.read()
+def _load_last_valid(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Config:
+    last = last_valid_copy.read_copy()
     if last is None:
         # There may be nothing wrong with it but what the studio says.
-        return resolution.of(reader.read(path), path, overlays, insists=False)
-    config = resolution.of(last, path, overlays, insists=False)
+        return resolution.resolve(reader.read_file(path), path, overlays, insists=False)
+    config = resolution.resolve(last, path, overlays, insists=False)
     logger.error(
         "%s is not valid; what was valid last is in force:\n%s",
-        reader.label(path),
+        reader.display_path(path),
         exc,
         extra={"has_lines": True},
     )
     return config
 
 
-def adopt() -> bool:
+def apply_overrides() -> bool:
     """Put what the studio says by now over the file in force.
 
     Whoever changes it calls this, once it is stored; other processes look themselves.
     Returns whether the database answered.
     """
-    store = stored()
-    with _adopting:
+    store = get_store()
+    with _lock:
         old = current()
         overlays = store.read() if store else None
         # One that was made by hand is of no file.
         if overlays is not None and overlays != old.overlays and old.content:
-            _lay_over(old, overlays)
+            _apply_overlays(old, overlays)
     return overlays is not None
 
 
-def _lay_over(old: Config, overlays: Overlays) -> None:
-    new = resolution.over(old.content, old.path, overlays, insists=False)
-    told, restart = _adopt(old, new)
+def _apply_overlays(old: Config, overlays: Overlays) -> None:
+    new = resolution.apply_overlays(old.content, old.path, overlays, insists=False)
+    told, restart = _activate(old, new)
     live = [change for key, change in told.items() if key not in restart]
     logger.info("from the studio: %s", "; ".join(live) or "nothing changed")
 
 
-def _adopt(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
+def _activate(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
     """Put a configuration in force; return what changed, and what takes a restart."""
     values = dict(new.values)
     told, restart = {}, []
-    for key, section in sections.registered().items():
-        change = config_diff.between(old, new, section)
+    for key, section in sections.registered_sections().items():
+        change = config_diff.describe_section_change(old, new, section)
         if change:
             told[key] = change
         if change and section.applies == "restart":
             values[key] = old.get(section)
             restart.append(key)
-    _tell_set_aside(old.rejected_overrides, new)
-    replace(with_changes(new, values=values))
-    _await_restart(restart)
+    _log_rejected(old.rejected_overrides, new)
+    set_current(with_changes(new, values=values))
+    _set_pending_restart(restart)
     return told, restart
 
 
-def awaiting_restart() -> tuple[str, ...]:
+def pending_restart() -> tuple[str, ...]:
     """Return the sections that say something else than what runs until a restart."""
-    return _awaiting
+    return _restart_keys
 
 
-def refused() -> ConfigInvalid | None:
+def file_error() -> ConfigInvalid | None:
     """Return what is wrong with the file, where it says something else than what runs.
 
     What the watcher found; a process without one does not know.
     """
-    return _refused
+    return _file_error
 
 
-def _await_restart(keys: Sequence[str]) -> None:
-    global _awaiting
-    _awaiting = tuple(keys)
+def _set_pending_restart(keys: Sequence[str]) -> None:
+    global _restart_keys
+    _restart_keys = tuple(keys)
 
 
-def _tell_set_aside(before: Sequence[SetAside], config: Config) -> None:
+def _log_rejected(before: Sequence[RejectedOverride], config: Config) -> None:
     for each in config.rejected_overrides:
         if each not in before:
             logger.warning(
                 "%s is set aside, so what the file says runs: %s",
-                resolution.label(each),
+                resolution.rejected_label(each),
                 each.problems[0].message,
             )
 
 
-def replace(config: Config | None) -> None:
+def set_current(config: Config | None) -> None:
     """Put a configuration in force; None makes the next reader load the file."""
-    global _current, _refused
-    with _adopting:
-        _current, _refused = config, None
+    global _current, _file_error
+    with _lock:
+        _current, _file_error = config, None
 
 
-class Watcher:
+class ConfigWatcher:
     """Puts each valid edit of the file in force, from a thread of its own.
 
     It watches the directory: editors and ConfigMaps replace the file rather than
@@ -225,7 +227,7 @@ class Watcher:
         # Also where the process goes to another directory.
         self.path = config.path.absolute()
         self._on_change = told
-        self._store = stored()
+        self._store = get_store()
         self._version = config.overlays.version
         """Of what the studio said when it was last looked at."""
         self._handled_digest = config.digest
@@ -277,16 +279,16 @@ class Watcher:
     def poll(self) -> None:
         """Take what the studio and the file say now, where that is new and valid."""
         self._poll_studio()
-        with _adopting:
+        with _lock:
             self._poll_file()
 
     def _poll_studio(self) -> None:
         newest = self._store.newest_version() if self._store else None
-        config = in_force()
+        config = current_or_none()
         if newest is None or newest == self._version or config is None:
             return
         try:
-            if not adopt():
+            if not apply_overrides():
                 return
         except Exception:
             logger.exception("could not judge what the studio says")
@@ -297,26 +299,26 @@ class Watcher:
 
     def _poll_file(self) -> None:
         try:
-            content = reader.read(self.path)
+            content = reader.read_file(self.path)
         except ConfigInvalid as exc:
             self._reject(str(exc), exc)
             return
-        digest = loader.digest(content)
+        digest = loader.content_digest(content)
         if digest == self._handled_digest:
             return
         try:
-            self._apply(resolution.of(content, self.path, current().overlays))
+            self._apply(resolution.resolve(content, self.path, current().overlays))
             self._handled_digest = digest
-            last_valid_copy.write(content)
+            last_valid_copy.write_copy(content)
         except ConfigInvalid as exc:
             self._reject(digest, exc)
         except Exception:
             # A fault in one section's check must not end the watch.
             self._handled_digest = digest
-            logger.exception("could not judge %s", reader.label(self.path))
+            logger.exception("could not judge %s", reader.display_path(self.path))
 
     def _reject(self, content: str, exc: ConfigInvalid) -> None:
-        global _refused
+        global _file_error
         if content == self._handled_digest:
             return
         if content != self._suspect_digest:
@@ -324,23 +326,23 @@ class Watcher:
             self._suspect_digest = content
             return
         self._handled_digest = content
-        _refused = exc
+        _file_error = exc
         complaint = (content, str(exc))
         if complaint == self._last_logged:
             return
         self._last_logged = complaint
         logger.error(
             "%s is not valid; the old configuration stays in force:\n%s",
-            reader.label(self.path),
+            reader.display_path(self.path),
             exc,
             extra={"has_lines": True},
         )
 
     def _apply(self, config: Config) -> None:
         self._last_logged = ("", "")
-        told, restart = _adopt(current(), config)
+        told, restart = _activate(current(), config)
         live = [change for key, change in told.items() if key not in restart]
-        file = reader.label(self.path)
+        file = reader.display_path(self.path)
         logger.info("%s reloaded: %s", file, "; ".join(live) or "nothing changed")
         if restart:
             logger.warning("restart to apply what changed in %s", ", ".join(restart))

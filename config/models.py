@@ -32,7 +32,7 @@ class Override(models.Model):
         return f"{self.section} {self.name}"
 
 
-class Action(models.TextChoices):
+class OverrideAction(models.TextChoices):
     """What somebody did to an entry."""
 
     SAVED = "saved"
@@ -46,7 +46,7 @@ class OverrideVersion(models.Model):
 
     section = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
-    action = models.CharField(max_length=16, choices=Action)
+    action = models.CharField(max_length=16, choices=OverrideAction)
     body = models.TextField(blank=True, default="")
     """What was saved."""
     at = models.DateTimeField()

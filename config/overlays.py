@@ -39,4 +39,4 @@ class Overlays:
         return Overlays(self.version, tuple(left))
 
 
-NONE = Overlays()
+NO_OVERLAYS = Overlays()

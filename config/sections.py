@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 from pydantic import TypeAdapter
 
-from config.overlays import NONE, Overlays
+from config.overlays import NO_OVERLAYS, Overlays
 
 T = TypeVar("T")
 
@@ -99,16 +99,16 @@ class SectionView(Generic[T]):
     default: Callable[[], T]
 
 
-def registered() -> dict[str, Section[Any]]:
+def registered_sections() -> dict[str, Section[Any]]:
     """Return the sections `settings.COULISSE_SECTIONS` names, by key."""
     sections = (import_string(path) for path in settings.COULISSE_SECTIONS)
     return {section.key: section for section in sections}
 
 
-Check = Callable[["Config"], Iterable[Problem]]
+ConfigCheck = Callable[["Config"], Iterable[Problem]]
 
 
-def checks() -> list[Check]:
+def registered_checks() -> list[ConfigCheck]:
     """Return the checks `settings.COULISSE_CHECKS` names.
 
     They look at what sections of apps that are strangers to each other say together.
@@ -117,7 +117,7 @@ def checks() -> list[Check]:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class RejectedOverride:
     """An entry of the studio that does not fit the file, and so does not run."""
 
     section: str
@@ -147,9 +147,9 @@ class Config:
     """Tells one content of the file from another."""
     content: bytes = b""
     """The file's."""
-    overlays: Overlays = NONE
+    overlays: Overlays = NO_OVERLAYS
     """What the studio says, whether or not it fits."""
-    rejected_overrides: tuple[SetAside, ...] = ()
+    rejected_overrides: tuple[RejectedOverride, ...] = ()
     """What of that does not."""
 
     def get(self, section: Section[T] | SectionView[T]) -> T:

@@ -18,7 +18,7 @@ Starter = Literal["anthropic", "demo", "local", "openai", "tour"]
 TEMPLATES = Path(__file__).parent / "starters"
 
 
-def suited_to(environment: Mapping[str, str]) -> Starter:
+def choose_starter(environment: Mapping[str, str]) -> Starter:
     """Return the starter whose provider has a key in the environment."""
     if environment.get("ANTHROPIC_API_KEY"):
         return "anthropic"
@@ -27,12 +27,12 @@ def suited_to(environment: Mapping[str, str]) -> Starter:
     return "local"
 
 
-def write(starter: Starter, path: Path, *, force: bool = False) -> None:
+def write_starter(starter: Starter, path: Path, *, force: bool = False) -> None:
     """Write a starter, whole or not at all; raises `StarterRefused`.
 
     `force` overwrites; a link is kept and the file it leads to is written.
     """
-    shown = reader.label(path)
+    shown = reader.display_path(path)
     if path.is_dir():
         raise StarterRefused(f"{shown} is a directory; name a file")
     if path.exists() and not force:
@@ -42,12 +42,12 @@ def write(starter: Starter, path: Path, *, force: bool = False) -> None:
         raise StarterRefused(f"there is no directory {target.parent}; make it first")
     content = (TEMPLATES / f"{starter}.yaml").read_bytes()
     try:
-        _put(content, target)
+        _write_file(content, target)
     except OSError as exc:
         raise StarterRefused(f"cannot write {shown}: {exc.strerror}") from exc
 
 
-def _put(content: bytes, target: Path) -> None:
+def _write_file(content: bytes, target: Path) -> None:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -60,7 +60,7 @@ def _put(content: bytes, target: Path) -> None:
         raise
 
 
-def comments(key: str) -> set[str]:
+def comments_above(key: str) -> set[str]:
     """Return what starters say right above a key at the left, each as whole lines."""
     texts = [path.read_text() for path in TEMPLATES.glob("*.yaml")]
     above = re.compile(rf"(?:\A|\n\n)((?:#.*\n)+){re.escape(key)}:")
@@ -68,13 +68,15 @@ def comments(key: str) -> set[str]:
 
 
 @lru_cache(maxsize=1)
-def _tour() -> Document:
-    return document.of((TEMPLATES / "tour.yaml").read_bytes(), "tour.yaml")
+def _tour_document() -> Document:
+    return document.parse_document((TEMPLATES / "tour.yaml").read_bytes(), "tour.yaml")
 
 
-def example(key: str) -> str:
+def example_of(key: str) -> str:
     """Return what the tour says under a key, with its comments; "" for nothing."""
-    entry = key_paths.find(_tour(), (key,))
+    entry = key_paths.find_entry(_tour_document(), (key,))
     if entry is None:
         return ""
-    return text_edits.written(_tour().source_map, entry, _tour().text)
+    return text_edits.entry_text(
+        _tour_document().source_map, entry, _tour_document().text
+    )

@@ -20,7 +20,7 @@ log and the records of turns show to operators; `str()` returns both.
 
 import inspect
 
-DETAILS = " [details: "
+DETAIL_MARKER = " [details: "
 """What comes between the message and the detail where both are in one text."""
 
 
@@ -46,7 +46,7 @@ class CoulisseError(Exception):
     def __str__(self) -> str:
         if not self.detail:
             return self.message
-        return f"{self.message}{DETAILS}{self.detail}]"
+        return f"{self.message}{DETAIL_MARKER}{self.detail}]"
 
 
 class Invalid(CoulisseError):
@@ -127,12 +127,12 @@ class Unavailable(CoulisseError):
     """A part of the server is not available right now."""
 
 
-def recorded(error: Exception) -> str:
+def recorded_text(error: Exception) -> str:
     """Return what a record says of an error: of a fault of ours, its kind alone."""
     is_ours = not isinstance(error, CoulisseError)
     return type(error).__name__ if is_ours else str(error)
 
 
-def public(text: str) -> str:
+def public_text(text: str) -> str:
     """Return what users may see of a recorded error: its message without the detail."""
-    return text.partition(DETAILS)[0]
+    return text.partition(DETAIL_MARKER)[0]

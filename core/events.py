@@ -34,7 +34,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServedBy:
     """Who answers, and what it took."""
 
     provider: str
@@ -47,10 +47,10 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class TurnStarted:
     """A turn's model begins to answer. Once in a turn, before all that is said."""
 
-    served_by: Serving
+    served_by: ServedBy
     headers: Mapping[str, str]
     """What the client is told beside the reply, such as what it has left."""
 
@@ -106,7 +106,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class TurnFinished:
     """The model is done. Always the last event of a call."""
 
     reason: FinishReason
@@ -115,12 +115,12 @@ class Finished:
     exchange: tuple[Message, ...] = ()
     """What was said and done up to a call of the client's, where the agent's own tools
     were called on the way: the model needs all of it to go on."""
-    served_by: Serving | None = None
+    served_by: ServedBy | None = None
     """Known at the end of a turn."""
 
 
 Event = (
-    Begun
+    TurnStarted
     | TextDelta
     | RefusalDelta
     | ReasoningDelta
@@ -128,5 +128,5 @@ Event = (
     | ToolCallDelta
     | HandoffStarted
     | Heartbeat
-    | Finished
+    | TurnFinished
 )

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from core.events import (
     Event,
-    Finished,
     FinishReason,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
-    Serving,
+    ServedBy,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
     Usage,
 )
 from core.messages import Message, Reasoning, ToolCall
@@ -24,7 +24,7 @@ class Reply:
         self.finish_reason: FinishReason | None = None
         self.usage: Usage | None = None
         self.exchange: tuple[Message, ...] = ()
-        self.served_by: Serving | None = None
+        self.served_by: ServedBy | None = None
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
@@ -44,7 +44,7 @@ class Reply:
                 self._refusal.append(event.text)
             case ReasoningBlock():
                 self._blocks.append(event.block)
-            case Finished():
+            case TurnFinished():
                 self.finish_reason = event.reason
                 self.usage = event.usage
                 self.exchange = event.exchange
@@ -106,4 +106,4 @@ class Reply:
             yield RefusalDelta(self.refusal)
         for index, call in enumerate(self.tool_calls):
             yield ToolCallDelta(index, call.id, call.name, call.arguments)
-        yield Finished(self.finish_reason or "stop", usage, self.exchange)
+        yield TurnFinished(self.finish_reason or "stop", usage, self.exchange)

@@ -15,13 +15,13 @@ FILE_BYTES_PER_TOKEN = 32
 """A PDF of base64 text, a page of which costs about 2,000 tokens."""
 
 
-def estimate(text: str) -> int:
+def estimate_text(text: str) -> int:
     """Return about how many tokens `text` is: a token is four UTF-8 bytes.
 
     Right within a fifth for English prose; Chinese and Japanese come out a little
     low, code a little high.
     """
-    return _tokens(len(text.encode("utf-8", "replace")))
+    return _tokens_of_size(len(text.encode("utf-8", "replace")))
 
 
 def estimate_json(value: Any) -> int:
@@ -33,12 +33,12 @@ def estimate_json(value: Any) -> int:
     if not value:
         return 0
     try:
-        return _tokens(len(orjson.dumps(value)))
+        return _tokens_of_size(len(orjson.dumps(value)))
     except orjson.JSONEncodeError:
         return 0
 
 
-def _tokens(size: int) -> int:
+def _tokens_of_size(size: int) -> int:
     return -(-size // BYTES_PER_TOKEN)
 
 
@@ -47,14 +47,14 @@ def estimate_message(message: Message, *, with_reasoning: bool = True) -> int:
 
     Blocks of reasoning are sent back to their provider within a tool loop.
     """
-    tokens = MESSAGE_OVERHEAD + estimate(message.text)
+    tokens = MESSAGE_OVERHEAD + estimate_text(message.text)
     if message.content is not None and not isinstance(message.content, str):
         tokens += sum(map(_estimate_part, message.content))
     for call in message.tool_calls:
-        tokens += estimate(call.name) + estimate(call.arguments)
+        tokens += estimate_text(call.name) + estimate_text(call.arguments)
     if with_reasoning:
         for block in message.reasoning:
-            tokens += estimate(block.text) + estimate(block.redacted)
+            tokens += estimate_text(block.text) + estimate_text(block.redacted)
     return tokens
 
 

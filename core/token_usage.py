@@ -13,7 +13,7 @@ from core.messages import Message
 from core.reply import Reply
 
 
-def count_sent(
+def estimate_sent(
     messages: Iterable[Message],
     *,
     tool_tokens: int = 0,
@@ -31,7 +31,7 @@ def count_sent(
     return total
 
 
-def of(
+def count_usage(
     messages: Sequence[Message],
     reply: Reply,
     *,
@@ -43,11 +43,11 @@ def of(
         return reply.usage
     received = 0
     if reply.has_begun:
-        received = token_estimates.estimate(reply.reasoning)
+        received = token_estimates.estimate_text(reply.reasoning)
         received += token_estimates.estimate_message(
             reply.message(), with_reasoning=False
         )
-    sent = count_sent(
+    sent = estimate_sent(
         messages, tool_tokens=tool_tokens, response_format=response_format
     )
     return Usage(input_tokens=sent, output_tokens=received)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from core.trace import ToolCall, ToolKind
+from core.trace import ToolKind, TracedToolCall
 
-Result = str | Sequence[dict[str, Any]]
+ToolResult = str | Sequence[dict[str, Any]]
 """What a tool answers: text, or OpenAI content parts (`text` and `image_url` with a
 `data:` URL)."""
 
@@ -33,7 +33,9 @@ class Tool(Protocol):
     def parameters(self) -> Mapping[str, Any]:
         """The JSON Schema of its arguments, an object."""
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+    async def call(
+        self, arguments: Mapping[str, Any], record: TracedToolCall
+    ) -> ToolResult:
         """Do it and return what the model is told.
 
         What it calls in its turn goes into `record.calls`; the caller completes the
@@ -42,7 +44,7 @@ class Tool(Protocol):
         """
 
 
-def definition(tool: Tool) -> dict[str, Any]:
+def to_openai_tool(tool: Tool) -> dict[str, Any]:
     """Return a tool as OpenAI's `tools` lists it."""
     function = {
         "name": tool.name,

@@ -21,7 +21,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-BROKEN_OFF = "broken off"
+CANCELLED = "broken off"
 """The error of an attempt whose caller left when it had been sent."""
 
 
@@ -39,7 +39,7 @@ class Attempt:
     @property
     def is_billed(self) -> bool:
         """Whether the provider had it to answer, and nothing of its own failed."""
-        return self.error in (None, BROKEN_OFF)
+        return self.error in (None, CANCELLED)
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class ModelCall:
 
 
 @dataclass(slots=True)
-class ToolCall:
+class TracedToolCall:
     """One call of a tool, and what was called within it."""
 
     name: str
@@ -103,39 +103,39 @@ class ToolCall:
         self.error = error
 
 
-Call = ModelCall | ToolCall
+Call = ModelCall | TracedToolCall
 
 
-def model_calls(calls: list[Call]) -> Iterator[ModelCall]:
+def iter_model_calls(calls: list[Call]) -> Iterator[ModelCall]:
     """Yield the calls of models, at every depth."""
     for call in calls:
         if isinstance(call, ModelCall):
             yield call
         else:
-            yield from model_calls(call.calls)
+            yield from iter_model_calls(call.calls)
 
 
-def attempts(calls: list[Call]) -> int:
+def count_attempts(calls: list[Call]) -> int:
     """Return how many requests to providers all the model calls took together."""
-    return sum(len(call.attempts) for call in model_calls(calls))
+    return sum(len(call.attempts) for call in iter_model_calls(calls))
 
 
-def usage(calls: list[Call]) -> Usage:
+def total_usage(calls: list[Call]) -> Usage:
     """Return what all the model calls used together."""
     total = Usage()
-    for call in model_calls(calls):
+    for call in iter_model_calls(calls):
         if call.usage is not None:
             total += call.usage
     return total
 
 
-def cost(calls: list[Call]) -> int | None:
+def total_cost(calls: list[Call]) -> int | None:
     """Return what all the model calls cost together, in micro-dollars.
 
     None when any that used something has no known cost.
     """
     total = 0
-    for call in model_calls(calls):
+    for call in iter_model_calls(calls):
         if call.cost_micro_usd is not None:
             total += call.cost_micro_usd
         elif call.usage is not None:

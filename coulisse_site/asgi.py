@@ -10,7 +10,7 @@ django.setup()
 
 import coulisse_site.celery  # noqa: E402, F401  a turn may send a message
 from coulisse_site.lifespan import Lifespan  # noqa: E402  apps must be ready first
-from gateway.asgi.handler import Handler  # noqa: E402
+from gateway.asgi.handler import GatewayHandler  # noqa: E402
 from studio.live import websocket  # noqa: E402
 from studio.server.asgi_handler import StudioHandler  # noqa: E402
 
@@ -19,7 +19,7 @@ class Application:
     """Sends each kind of ASGI scope to who knows it."""
 
     def __init__(self) -> None:
-        self._http = Handler()
+        self._http = GatewayHandler()
         self._studio = StudioHandler()
         self._live = websocket.LiveSocket.as_asgi(handler=self._studio)
         self._lifespan = Lifespan(self._http)
@@ -35,7 +35,7 @@ class Application:
             await self._http(scope, receive, send)
 
     async def _handle_websocket(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == websocket.PATH:
+        if scope["path"] == websocket.SOCKET_PATH:
             await self._live(scope, receive, send)
         else:
             await send({"type": "websocket.close"})  # as a 403

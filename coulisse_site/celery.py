@@ -20,7 +20,7 @@ from core.runtime import request_ids
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
 
 
-def packages() -> list[str]:
+def list_job_apps() -> list[str]:
     """Return the apps that may have a `tasks.py`."""
     django.setup()
     return [config.name for config in apps.get_app_configs()]
@@ -30,28 +30,28 @@ def packages() -> list[str]:
 # installed, and a user's ./config would hide ours.
 app = Celery("coulisse", fixups=[])
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(packages)
+app.autodiscover_tasks(list_job_apps)
 app.set_default()
-# Not ours to mend, so not worth a traceback: `tell_that_it_was_away` says it.
+# Not ours to mend, so not worth a traceback: `log_skipped_job` says it.
 app.Task.throws = (OperationalError, InterfaceError)
 
 logger = logging.getLogger(__name__)
 
 
 @signals.setup_logging.connect
-def keep_logging(**_: Any) -> None:
+def keep_django_logging(**_: Any) -> None:
     """Have Celery log the way settings say: a receiver is all it takes."""
 
 
 @signals.task_prerun.connect
 @signals.task_postrun.connect
-def mend_connections(**_: Any) -> None:
+def close_broken_connections(**_: Any) -> None:
     """Drop a job's database connection when it broke or, on SQLite, is done with."""
     close_old_connections()
 
 
 @signals.task_failure.connect
-def tell_that_it_was_away(
+def log_skipped_job(
     sender: "Task[Any, Any]", exception: BaseException, **_: Any
 ) -> None:
     """Say in a line that a job did nothing; it comes again."""
@@ -61,12 +61,12 @@ def tell_that_it_was_away(
 
 
 @signals.task_prerun.connect
-def name_job(task_id: str, **_: Any) -> None:
+def set_job_log_context(task_id: str, **_: Any) -> None:
     """Have the lines a job logs say which job they are about."""
     request_ids.current.set(f"job_{task_id}")
 
 
 @signals.task_postrun.connect
-def forget_job(**_: Any) -> None:
+def clear_job_log_context(**_: Any) -> None:
     """Have what the thread logs between two jobs be about neither."""
     request_ids.current.set("")

@@ -18,7 +18,7 @@ SQLITE_PRAGMAS = (
 )
 
 
-def sqlite(path: Path) -> dict[str, Any]:
+def sqlite_settings(path: Path) -> dict[str, Any]:
     """Return the settings of a SQLite file."""
     return {
         "ENGINE": "coulisse_site.sqlite",
@@ -31,7 +31,7 @@ def sqlite(path: Path) -> dict[str, Any]:
     }
 
 
-POSTGRESQL_PATIENCE = {
+POSTGRESQL_TIMEOUTS = {
     # In seconds; a server that vanished is noticed within half a minute, not hours.
     "connect_timeout": 5,
     "keepalives_idle": 15,
@@ -41,11 +41,11 @@ POSTGRESQL_PATIENCE = {
 }
 
 
-def database(state_dir: Path) -> dict[str, Any]:
+def database_settings(state_dir: Path) -> dict[str, Any]:
     """Return SQLite beside the YAML, or the PostgreSQL that `DATABASE_URL` names."""
     url = env.str("DATABASE_URL", default="")
     if not url:
-        return sqlite(state_dir / "coulisse-memory.db")
+        return sqlite_settings(state_dir / "coulisse-memory.db")
     if not url.startswith(("postgres://", "postgresql://")):
         raise SystemExit(
             "DATABASE_URL must be postgres://USER:PASSWORD@HOST:PORT/NAME; leave it "
@@ -53,11 +53,11 @@ def database(state_dir: Path) -> dict[str, Any]:
         )
     # The database lane's threads keep their own connections and mend them.
     chosen = env.db_url_config(url)
-    options = {**POSTGRESQL_PATIENCE, **chosen.get("OPTIONS", {})}
+    options = {**POSTGRESQL_TIMEOUTS, **chosen.get("OPTIONS", {})}
     return {**chosen, "CONN_MAX_AGE": None, "OPTIONS": options}
 
 
-def count(name: str, *, default: int) -> int:
+def read_count(name: str, *, default: int) -> int:
     """Return how many of something the environment asks for."""
     text: str = env.str(name, default=str(default))
     if not text.isdecimal() or int(text) < 1:
@@ -65,7 +65,7 @@ def count(name: str, *, default: int) -> int:
     return int(text)
 
 
-def log_level() -> str:
+def read_log_level() -> str:
     """Return `COULISSE_LOG_LEVEL`, one of logging's own."""
     level: str = env.str("COULISSE_LOG_LEVEL", default="INFO").upper()
     if level not in logging.getLevelNamesMapping():
@@ -75,7 +75,7 @@ def log_level() -> str:
     return level
 
 
-def log_format() -> str:
+def read_log_format() -> str:
     """Return `COULISSE_LOG_FORMAT`, one of the formatters of `LOGGING`."""
     chosen: str = env.str("COULISSE_LOG_FORMAT", default="text")
     if chosen not in ("text", "json"):
@@ -83,7 +83,7 @@ def log_format() -> str:
     return chosen
 
 
-def processes() -> frozenset[str]:
+def read_processes() -> frozenset[str]:
     """Return `COULISSE_PROCESSES`, what `start` runs."""
     known = {"web", "worker", "beat", "sidecars"}
     chosen = {name.strip() for name in env.list("COULISSE_PROCESSES", default=known)}
@@ -96,10 +96,10 @@ def processes() -> frozenset[str]:
     return frozenset(chosen)
 
 
-def redis_url() -> str:
+def read_redis_url() -> str:
     """Return `REDIS_URL`; empty when the broker is to be a private one."""
     url: str = env.str("REDIS_URL", default="")
-    if url and not redis_urls.is_valid(url):
+    if url and not redis_urls.is_valid_url(url):
         raise SystemExit(
             "REDIS_URL must be redis://HOST:PORT/NUMBER, rediss:// for TLS or "
             "unix:///PATH; leave it out for a broker in .coulisse/"

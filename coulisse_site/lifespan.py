@@ -12,7 +12,7 @@ from config import live
 from core.errors import CoulisseError
 from database import database_executor
 from database.errors import DatabaseDown
-from gateway.asgi.handler import Handler
+from gateway.asgi.handler import GatewayHandler
 from memory.extraction import notifier
 from memory.recall import query_preparation
 from providers import client
@@ -30,25 +30,25 @@ logger = logging.getLogger(__name__)
 class Lifespan:
     """ASGI's lifespan protocol."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: GatewayHandler) -> None:
         self._handler = handler
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await receive()
         try:
-            config = live.start()
-            establishing = await _begin_namespace()
-            watcher = live.Watcher(config_reloads.write_down)
+            config = live.load_at_start()
+            establishing = await _start_establishing_namespace()
+            watcher = live.ConfigWatcher(config_reloads.record_reload)
             watcher.start()
-            skills_watcher = skill_registry.Watcher(config)
+            skills_watcher = skill_registry.SkillWatcher(config)
             skills_watcher.start()
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
-        event_loop_bridge.begin()
+        event_loop_bridge.attach_loop()
         watching = broadcaster.start()
-        warming = asyncio.create_task(_warm())
-        discovery = asyncio.create_task(mcp_sessions.discover())
+        warming = asyncio.create_task(_preload())
+        discovery = asyncio.create_task(mcp_sessions.discover_tools())
         await send({"type": "lifespan.startup.complete"})
         await receive()
         establishing.cancel()
@@ -59,16 +59,16 @@ class Lifespan:
         watcher.stop()
         skills_watcher.stop()
         await self._handler.drain()
-        event_loop_bridge.end()
-        await mcp_sessions.close()
-        await database_executor.drain()
+        event_loop_bridge.detach_loop()
+        await mcp_sessions.close_sessions()
+        await database_executor.wait_for_writes()
         await asyncio.to_thread(notifier.flush)
         await schema_workers.close()
         await client.close()
         await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _begin_namespace() -> "asyncio.Task[None]":
+async def _start_establishing_namespace() -> "asyncio.Task[None]":
     """Establish the namespace of users' ids, in the background if need be.
 
     Raises `NamespaceMismatch` and `SecretsInvalid`: the server must not start then.
@@ -92,7 +92,7 @@ async def _establish_namespace() -> None:
             return
 
 
-async def _warm() -> None:
+async def _preload() -> None:
     """Load ahead what the first turns need, which else load it themselves."""
     ended = await asyncio.gather(
         asyncio.to_thread(query_preparation.warm),

@@ -11,7 +11,7 @@ SOCKET_PATH_BYTES = 103
 """The longest path of a socket: macOS has room for 104 with the closing zero."""
 
 
-def private_socket(state_dir: Path) -> Path:
+def private_socket_path(state_dir: Path) -> Path:
     """Return where the private Valkey of this state directory listens.
 
     Beside the other files of the server, or where their path is too long for a socket
@@ -25,12 +25,12 @@ def private_socket(state_dir: Path) -> Path:
     return fitting[0]
 
 
-def of_socket(path: Path) -> str:
+def socket_url(path: Path) -> str:
     """Return the URL redis-py takes for a socket."""
     return f"unix://{quote(str(path))}"
 
 
-def is_valid(url: str) -> bool:
+def is_valid_url(url: str) -> bool:
     """Say whether the URL names a server or a socket."""
     try:
         parts = urlsplit(url)
@@ -40,7 +40,7 @@ def is_valid(url: str) -> bool:
         return False
 
 
-def for_celery(url: str) -> str:
+def celery_url(url: str) -> str:
     """Return the same place in kombu's words, with certificates checked."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))

@@ -63,7 +63,7 @@ COULISSE_TASK_KINDS = [
 # Records what a command changes, for apps that lie below the audit.
 COULISSE_COMMAND_AUDIT = "access.audit.audit_log.recorded_at_the_terminal"
 # What tokens may be limited to: the names that requests may ask for.
-COULISSE_AGENT_NAMES = "turns.preparation.routing.names"
+COULISSE_AGENT_NAMES = "turns.preparation.routing.list_names"
 # The models whose prices are listed and checked.
 COULISSE_MODEL_USES = "turns.model_uses.of"
 # The tables with rows of users, in the order in which an export lists them.
@@ -78,7 +78,7 @@ COULISSE_USER_DATA = [
 ]
 COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
 # Reads what the studio says over the YAML.
-COULISSE_OVERLAYS = "config.overrides.override_store.DATABASE"
+COULISSE_OVERLAYS = "config.overrides.override_store.STORE"
 
 DEBUG = False
 # Nothing is routed or answered by the Host header, and a server on 0.0.0.0 is known
@@ -118,16 +118,16 @@ INSTALLED_APPS = [
 # The studio's alone: what clients call has none (gateway/asgi/handler.py).
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "studio.security.content_security_policy.Policy",
-    "studio.server.error_middleware.Faults",
+    "studio.security.content_security_policy.ContentSecurityPolicyMiddleware",
+    "studio.server.error_middleware.ErrorMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # Assets are anybody's: they are the same in every installation.
-    "studio.server.asset_middleware.Assets",
-    "studio.server.connection_middleware.Mended",
-    "studio.security.sessions.Sessions",
-    "studio.security.csrf.Csrf",
+    "studio.server.asset_middleware.AssetMiddleware",
+    "studio.server.connection_middleware.ConnectionMiddleware",
+    "studio.security.sessions.StudioSessionMiddleware",
+    "studio.security.csrf.StudioCsrfMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "studio.server.access_middleware.Door",
+    "studio.server.access_middleware.AccessMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
 ]
 # From the environment or `.coulisse/secrets.env`, read when it is first needed.
@@ -146,7 +146,7 @@ CSRF_COOKIE_PATH = "/admin/"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
-AUTHENTICATION_BACKENDS = ["access.authentication.oidc_login.Backend"]
+AUTHENTICATION_BACKENDS = ["access.authentication.oidc_login.OidcBackend"]
 OIDC_MAX_STATES = 5  # They are in the cookie.
 ROOT_URLCONF = "coulisse_site.urls"
 COULISSE_STUDIO_URLCONF = "coulisse_site.studio_urls"
@@ -176,9 +176,9 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_MAX_AGE = 60  # seconds
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 REST_FRAMEWORK = {
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "studio.base.content_negotiation.Negotiation",
-    "DEFAULT_SCHEMA_CLASS": "studio.openapi.operation_names.Described",
-    "EXCEPTION_HANDLER": "studio.base.error_responses.handle",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "studio.base.content_negotiation.ContentNegotiation",
+    "DEFAULT_SCHEMA_CLASS": "studio.openapi.operation_names.StudioAutoSchema",
+    "EXCEPTION_HANDLER": "studio.base.error_responses.handle_exception",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Coulisse studio",
@@ -186,7 +186,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": ["studio.openapi.document.finished"],
+    "POSTPROCESSING_HOOKS": ["studio.openapi.document.postprocess_document"],
 }
 UNFOLD = theme.UNFOLD
 
@@ -195,26 +195,28 @@ TIME_ZONE = "UTC"
 FORMAT_MODULE_PATH = "coulisse_site.formats"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-DATABASES = {"default": environment.database(COULISSE_STATE_DIR)}
-COULISSE_DATABASE_THREADS = environment.count(
+DATABASES = {"default": environment.database_settings(COULISSE_STATE_DIR)}
+COULISSE_DATABASE_THREADS = environment.read_count(
     "COULISSE_DATABASE_THREADS",
     # SQLite has one writer at a time.
     default=1 if "sqlite" in DATABASES["default"]["ENGINE"] else 4,
 )
 COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
-COULISSE_PROCESSES = environment.processes()
-COULISSE_WORKER_THREADS = environment.count("COULISSE_WORKER_THREADS", default=4)
+COULISSE_PROCESSES = environment.read_processes()
+COULISSE_WORKER_THREADS = environment.read_count("COULISSE_WORKER_THREADS", default=4)
 COULISSE_BROKER_SOCKET = Path(
     env.str(
         "COULISSE_BROKER_SOCKET",
-        default=str(redis_urls.private_socket(COULISSE_STATE_DIR)),
+        default=str(redis_urls.private_socket_path(COULISSE_STATE_DIR)),
     )
 )
-COULISSE_OWNS_BROKER = not environment.redis_url()
-REDIS_URL = environment.redis_url() or redis_urls.of_socket(COULISSE_BROKER_SOCKET)
+COULISSE_OWNS_BROKER = not environment.read_redis_url()
+REDIS_URL = environment.read_redis_url() or redis_urls.socket_url(
+    COULISSE_BROKER_SOCKET
+)
 COULISSE_CELERY_APP = "coulisse_site.celery.app"
 
-CELERY_BROKER_URL = redis_urls.for_celery(REDIS_URL)
+CELERY_BROKER_URL = redis_urls.celery_url(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # A worker waits for its broker for ever.
 CELERY_BROKER_CONNECTION_TIMEOUT = 2
@@ -283,7 +285,7 @@ CHANNEL_LAYERS = {
 }
 
 
-def every(seconds: int, task: str) -> dict[str, Any]:
+def beat_entry(seconds: int, task: str) -> dict[str, Any]:
     """Return beat's entry for a job.
 
     What was due while beat stood still is sent once; what was sent while no worker ran
@@ -296,16 +298,16 @@ def every(seconds: int, task: str) -> dict[str, Any]:
 CELERY_IMPORTS = ["coulisse_site.worker"]
 
 CELERY_BEAT_SCHEDULE = {
-    "access-prune": every(3600, "access.tasks.prune"),
-    "experiments-verdicts": every(600, "experiments.tasks.verdicts"),
-    "mcp-sweep": every(600, "mcp_bridge.tasks.sweep"),
-    "memory-consolidate": every(600, "memory.tasks.consolidate"),
-    "memory-sweep": every(30, "memory.tasks.sweep"),
-    "smoke-prune": every(3600, "smoke.tasks.prune"),
-    "smoke-sweep": every(30, "smoke.tasks.sweep"),
-    "tasks-prune": every(3600, "tasks.tasks.prune"),
-    "tasks-sweep": every(30, "tasks.tasks.sweep"),
-    "telemetry-prune": every(3600, "telemetry.tasks.prune"),
+    "access-prune": beat_entry(3600, "access.tasks.prune"),
+    "experiments-verdicts": beat_entry(600, "experiments.tasks.verdicts"),
+    "mcp-sweep": beat_entry(600, "mcp_bridge.tasks.delete_expired"),
+    "memory-consolidate": beat_entry(600, "memory.tasks.consolidate"),
+    "memory-sweep": beat_entry(30, "memory.tasks.sweep"),
+    "smoke-prune": beat_entry(3600, "smoke.tasks.delete_expired"),
+    "smoke-sweep": beat_entry(30, "smoke.tasks.close_and_launch"),
+    "tasks-prune": beat_entry(3600, "tasks.tasks.prune"),
+    "tasks-sweep": beat_entry(30, "tasks.tasks.sweep"),
+    "telemetry-prune": beat_entry(3600, "telemetry.tasks.prune"),
 }
 
 LOGGING = {
@@ -313,20 +315,20 @@ LOGGING = {
     "disable_existing_loggers": False,
     # Every handler has one of these: they take secrets out.
     "formatters": {
-        "json": {"()": "telemetry.log_output.formatters.Json"},
-        "text": {"()": "telemetry.log_output.formatters.Text"},
+        "json": {"()": "telemetry.log_output.formatters.JsonFormatter"},
+        "text": {"()": "telemetry.log_output.formatters.TextFormatter"},
     },
     "filters": {
-        "discreet": {"()": "gateway.asgi.access_log.Discreet"},
+        "discreet": {"()": "gateway.asgi.access_log.QueryStringFilter"},
         "switch": {
-            "()": "telemetry.log_output.logs.Switch",
-            "is_wanted": "telemetry.log_output.log_switch.is_wanted",
+            "()": "telemetry.log_output.logs.LogSwitch",
+            "is_wanted": "telemetry.log_output.log_switch.is_enabled",
         },
     },
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
-            "formatter": environment.log_format(),
+            "formatter": environment.read_log_format(),
             "filters": ["switch"],
         }
     },
@@ -341,11 +343,11 @@ LOGGING = {
         "mcp.client": {"level": "CRITICAL"},
         # Three lines for each message, if one let it.
         "celery": {
-            "level": "INFO" if environment.log_level() == "DEBUG" else "WARNING"
+            "level": "INFO" if environment.read_log_level() == "DEBUG" else "WARNING"
         },
     },
     "root": {
         "handlers": ["stderr"],
-        "level": environment.log_level(),
+        "level": environment.read_log_level(),
     },
 }

@@ -31,15 +31,15 @@ BASE = {
     "950": "oklch(14.8% .018 316)",
 }
 
-MARK = "/admin/static/studio/mark.svg"
+LOGO = "/admin/static/studio/mark.svg"
 
 UNFOLD = {
     "SITE_TITLE": "Coulisse",
     "SITE_HEADER": "Coulisse",
     "SITE_SUBHEADER": "studio",
     "SITE_URL": None,
-    "SITE_ICON": MARK,
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": MARK}],
+    "SITE_ICON": LOGO,
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": LOGO}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "BORDER_RADIUS": "8px",

@@ -9,16 +9,16 @@ from gateway.mcp_oauth import sign_in_views
 from gateway.mcp_server import views
 
 urlpatterns = [
-    path("", root.serve),
+    path("", root.redirect_to_studio),
     # Where logins come back to, if anywhere; else what is not of the API.
     path("v1/", oidc_login.serve, name=oidc_login.URL_NAME),
     path("v1/", api.urls),
     path("v1/<path:rest>", oidc_login.serve),
-    path("hooks/<path:rest>", webhooks.serve),
-    path("mcp", views.serve),
+    path("hooks/<path:rest>", webhooks.serve_webhook),
+    path("mcp", views.serve_mcp),
     path("mcp/<str:server>/connect", sign_in_views.connect),
     path("mcp/<str:server>/connect-link", sign_in_views.create_link),
-    path("mcp/<str:server>/oauth/callback", sign_in_views.come_back),
+    path("mcp/<str:server>/oauth/callback", sign_in_views.handle_callback),
     path("health/live", health.is_live),
     path("health/ready", health.is_ready),
 ]

@@ -8,7 +8,7 @@ from typing import Any
 from celery import signals
 
 from tasks.worker import service
-from telemetry.live_turns.live_publisher import Reporter
+from telemetry.live_turns.live_publisher import LivePublisher
 from triggers.scheduling import scheduler
 from turns.agent_tasks import worker_resources
 
@@ -25,7 +25,7 @@ def begin(**_: Any) -> None:
 @asynccontextmanager
 async def reporting(_: Callable[[], None]) -> AsyncIterator[None]:
     """Publish what this process does, for who watches it in the studio."""
-    publishing = asyncio.create_task(Reporter().run())
+    publishing = asyncio.create_task(LivePublisher().run())
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from django.db.utils import (
 )
 
 from core.runtime import request_ids
-from database.errors import DatabaseDown, Unwanted
+from database.errors import DatabaseDown, TurnDiscarded
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 MAX_WAIT_SECONDS = 10
 
 _executor = ThreadPoolExecutor(settings.COULISSE_DATABASE_THREADS, "database")
-_unfinished: set[asyncio.Future[Any]] = set()
+_pending_writes: set[asyncio.Future[Any]] = set()
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -44,7 +44,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):
-            return await _begin(_read, function, args, kwargs)
+            return await _submit(_read, function, args, kwargs)
     except TimeoutError as exc:
         raise DatabaseDown from exc
 
@@ -55,31 +55,31 @@ async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     What must not be lost goes through here: a client that leaves cancels the request,
     not the write. Raises as `run` does.
     """
-    trip = _begin(_write, function, args, kwargs)
-    _unfinished.add(trip)
-    trip.add_done_callback(_unfinished.discard)
+    trip = _submit(_write, function, args, kwargs)
+    _pending_writes.add(trip)
+    trip.add_done_callback(_pending_writes.discard)
     try:
         return await asyncio.shield(trip)
     except asyncio.CancelledError:
-        trip.add_done_callback(_tell_fault)
+        trip.add_done_callback(_log_failure)
         raise
 
 
-def _tell_fault(trip: asyncio.Future[Any]) -> None:
+def _log_failure(trip: asyncio.Future[Any]) -> None:
     """Log what went wrong when nobody waited for it any more."""
     fault = None if trip.cancelled() else trip.exception()
     # The one is as it should be, the other is logged already.
-    if fault is not None and not isinstance(fault, Unwanted | DatabaseDown):
+    if fault is not None and not isinstance(fault, TurnDiscarded | DatabaseDown):
         logger.error("a write whose caller had gone failed", exc_info=fault)
 
 
-async def drain() -> None:
+async def wait_for_writes() -> None:
     """Wait for every call that must reach its end; called when the server stops.
 
     Those of another event loop would end in its thread, and not wake this one.
     """
     loop = asyncio.get_running_loop()
-    while ours := [trip for trip in _unfinished.copy() if trip.get_loop() is loop]:
+    while ours := [trip for trip in _pending_writes.copy() if trip.get_loop() is loop]:
         await asyncio.wait(ours)
 
 
@@ -87,18 +87,20 @@ Arguments = tuple[object, ...]
 Keywords = dict[str, object]
 
 
-def _begin(
+def _submit(
     trip: Callable[[Callable[..., T], Arguments, Keywords], T],
     function: Callable[..., T],
     args: Arguments,
     kwargs: Keywords,
 ) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
-    named = partial(_named, request_ids.current.get(), trip, function, args, kwargs)
+    named = partial(
+        _call_with_request_id, request_ids.current.get(), trip, function, args, kwargs
+    )
     return loop.run_in_executor(_executor, named)
 
 
-def _named(
+def _call_with_request_id(
     request_id: str,
     trip: Callable[[Callable[..., T], Arguments, Keywords], T],
     function: Callable[..., T],

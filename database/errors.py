@@ -9,7 +9,7 @@ class DatabaseDown(Unavailable):
     code = "database_unavailable"
 
 
-class Unwanted(Exception):
+class TurnDiscarded(Exception):
     """What was to be written is no longer wanted: its task was erased, or another
     worker has it. It ends the transaction, and is not logged as a fault.
     """

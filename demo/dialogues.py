@@ -16,7 +16,7 @@ PLACE = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
-class Step:
+class CallStep:
     """A call of a tool or of another agent."""
 
     name: str
@@ -27,7 +27,7 @@ class Step:
     result: str | None = None
     error: str | None = None
     seconds: float | None = None
-    calls: Sequence["Step"] = ()
+    calls: Sequence["CallStep"] = ()
 
     @property
     def written(self) -> str:
@@ -36,7 +36,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class ScriptedFact:
     """A fact that an exchange tells of its user."""
 
     key: str
@@ -48,27 +48,27 @@ class Learnt:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ScriptedExchange:
     """What is asked, called and answered."""
 
     user: str
     reply: str
-    calls: Sequence[Step] = ()
-    facts: Sequence[Learnt] = ()
+    calls: Sequence[CallStep] = ()
+    facts: Sequence[ScriptedFact] = ()
 
 
 @dataclass(frozen=True)
-class Dialogue:
+class ScriptedDialogue:
     """A conversation with one agent or experiment."""
 
     agent: str
     thread: str = ""
-    exchanges: Sequence[Exchange] = ()
-    facts: Sequence[Learnt] = field(default=())
+    exchanges: Sequence[ScriptedExchange] = ()
+    facts: Sequence[ScriptedFact] = field(default=())
 
 
 @dataclass(frozen=True)
-class Book:
+class DialogueFile:
     """All dialogues as they are in the file."""
 
     words: Mapping[str, Sequence[str]]
@@ -78,7 +78,7 @@ class Book:
 
     def draws(
         self, chance: random.Random, first: str, agents: Collection[str]
-    ) -> Iterator[Dialogue]:
+    ) -> Iterator[ScriptedDialogue]:
         """Yield dialogues of somebody of that first name with these, without an end.
 
         All of them come before one comes again.
@@ -90,25 +90,25 @@ class Book:
             for number in mine:
                 yield self.fill(number, chance, first)
 
-    def fill(self, number: int, chance: random.Random, first: str) -> Dialogue:
+    def fill(self, number: int, chance: random.Random, first: str) -> ScriptedDialogue:
         """Return a dialogue with words drawn for its places."""
         told = self.dialogues[number]
         words = {name: chance.choice(each) for name, each in self.words.items()}
-        return self._dialogue(_filled(told, {**words, "first": first}))
+        return self._dialogue(_fill(told, {**words, "first": first}))
 
-    def _dialogue(self, told: Mapping[str, Any]) -> Dialogue:
+    def _dialogue(self, told: Mapping[str, Any]) -> ScriptedDialogue:
         exchanges = [
-            Exchange(
+            ScriptedExchange(
                 each["user"],
                 each["reply"],
                 [self._step(call) for call in each.get("calls", ())],
-                [Learnt(**fact) for fact in each.get("facts", ())],
+                [ScriptedFact(**fact) for fact in each.get("facts", ())],
             )
             for each in told["exchanges"]
         ]
-        return Dialogue(told["agent"], told.get("thread", ""), exchanges)
+        return ScriptedDialogue(told["agent"], told.get("thread", ""), exchanges)
 
-    def _step(self, told: Mapping[str, Any]) -> Step:
+    def _step(self, told: Mapping[str, Any]) -> CallStep:
         result = told.get("result")
         if result is not None and not isinstance(result, str):
             result = orjson.dumps(result).decode()
@@ -119,7 +119,7 @@ class Book:
             name, arguments = told["tool"], told["arguments"]
             target = self.tools[name]
             kind = target if target in ("memory", "task") else "mcp"
-        return Step(
+        return CallStep(
             *(name, target if kind in ("mcp", "subagent") else "", kind, arguments),
             *(result, told.get("error"), told.get("seconds")),
             calls=[self._step(each) for each in told.get("calls", ())],
@@ -127,11 +127,11 @@ class Book:
 
 
 @cache
-def book() -> Book:
+def load_dialogues() -> DialogueFile:
     """Return the file's dialogues."""
     told = YAML(typ="safe").load(FILE)
     dialogues = told["dialogues"]
-    return Book(
+    return DialogueFile(
         told["words"],
         told["tools"],
         dialogues,
@@ -139,11 +139,11 @@ def book() -> Book:
     )
 
 
-def _filled(told: Any, words: Mapping[str, str]) -> Any:
+def _fill(told: Any, words: Mapping[str, str]) -> Any:
     if isinstance(told, str):
         return PLACE.sub(lambda place: words[place[1]], told)
     if isinstance(told, Mapping):
-        return {name: _filled(each, words) for name, each in told.items()}
+        return {name: _fill(each, words) for name, each in told.items()}
     if isinstance(told, Sequence):
-        return [_filled(each, words) for each in told]
+        return [_fill(each, words) for each in told]
     return told

@@ -9,21 +9,21 @@ from config.sections import Config
 from core import token_estimates
 from core.messages import Message
 from demo import dialogues, sample_users, simulated_turns
-from demo.dialogues import Dialogue
+from demo.dialogues import ScriptedDialogue
 from demo.rows import api_tokens, audit_entries
-from demo.rows.audit_entries import Audit
-from demo.rows.background_tasks import Work
-from demo.rows.bulk_insert import Inserts
-from demo.rows.fact_history import Known
-from demo.rows.score_records import Jury
-from demo.rows.smoke_runs import Rehearsal
-from demo.rows.turn_records import Transcript, Whose, record
-from demo.sample_users import Person
-from demo.simulated_turns import Actor, Played
-from demo.traffic_pattern import Calendar
+from demo.rows.audit_entries import AuditEntries
+from demo.rows.background_tasks import BackgroundTasks
+from demo.rows.bulk_insert import BulkInsert
+from demo.rows.fact_history import FactHistory
+from demo.rows.score_records import ScoreRecords
+from demo.rows.smoke_runs import SmokeRuns
+from demo.rows.turn_records import ThreadTranscript, TurnContext, record
+from demo.sample_users import SampleUser
+from demo.simulated_turns import AgentSimulator, SimulatedTurn
+from demo.traffic_pattern import TrafficPattern
 from experiments import assignment
 from experiments.config import EXPERIMENTS
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 
 PATIENCE = 3
 """How often somebody asks again after an error."""
@@ -38,7 +38,7 @@ OLD = (
 
 
 @dataclass(frozen=True)
-class Size:
+class DemoSize:
     """How much there is to be."""
 
     users: int = 200
@@ -49,25 +49,25 @@ class Size:
     seed: int = 1
 
 
-class Month:
+class DemoGenerator:
     """One month of one theatre."""
 
-    def __init__(self, config: Config, size: Size, now: datetime) -> None:
+    def __init__(self, config: Config, size: DemoSize, now: datetime) -> None:
         self._size = size
-        self._people = sample_users.some(size.users)
+        self._people = sample_users.list_users(size.users)
         self._chance = random.Random(size.seed)  # noqa: S311  invented on purpose
-        self._calendar = Calendar(now, size.days)
-        self._inserts = Inserts()
-        self._actor = Actor(config, self._chance)
-        self._jury = Jury(self._inserts, self._actor, self._chance)
+        self._calendar = TrafficPattern(now, size.days)
+        self._inserts = BulkInsert()
+        self._actor = AgentSimulator(config, self._chance)
+        self._jury = ScoreRecords(self._inserts, self._actor, self._chance)
         given = self._inserts, self._actor
-        self._work = Work(*given, self._calendar, self._chance)
-        self._rehearsal = Rehearsal(*given, self._jury, self._chance)
+        self._work = BackgroundTasks(*given, self._calendar, self._chance)
+        self._rehearsal = SmokeRuns(*given, self._jury, self._chance)
         self._experiments = config.get(EXPERIMENTS)
-        self._audit = Audit(
+        self._audit = AuditEntries(
             *(self._inserts, self._calendar, self._people, self._chance)
         )
-        self._purses = api_tokens.mint(
+        self._purses = api_tokens.create_tokens(
             *(self._inserts, self._people, self._calendar, self._chance),
             self._audit,
         )
@@ -76,10 +76,10 @@ class Month:
 
     def fill(self, told: Callable[[int], None] = lambda _: None) -> None:
         """Write all of it; `told` hears how many people are done."""
-        turns = sample_users.shares(self._size.users, self._size.turns)
+        turns = sample_users.split_total(self._size.users, self._size.turns)
         # About as many messages as a turn has on average, and as the rest is to have.
         older = max(0, self._size.messages - round(self._size.turns * 2.9))
-        before = sample_users.shares(self._size.users, older)
+        before = sample_users.split_total(self._size.users, older)
         for person, share, old in zip(self._people, turns, before, strict=True):
             self._live(person, share, old)
             self._inserts.write_if_many()
@@ -101,10 +101,10 @@ class Month:
         )
         self._inserts.write()
 
-    def _live(self, person: Person, turns: int, older: int) -> None:
+    def _live(self, person: SampleUser, turns: int, older: int) -> None:
         """Write one person's month, and what they had said before."""
-        threads: dict[str, Transcript] = {}
-        known = Known(self._inserts, person.user_id, self._chance)
+        threads: dict[str, ThreadTranscript] = {}
+        known = FactHistory(self._inserts, person.user_id, self._chance)
         if older:
             self._remember(self._thread(threads, person, ""), older)
         began_at = self._calendar.now
@@ -123,10 +123,12 @@ class Month:
         known.close(began_at, self._calendar.now)
 
     def _conversations(
-        self, person: Person, turns: int
-    ) -> list[tuple[datetime, Dialogue]]:
+        self, person: SampleUser, turns: int
+    ) -> list[tuple[datetime, ScriptedDialogue]]:
         """Return enough conversations for so many turns, in their order."""
-        drawn = dialogues.book().draws(self._chance, person.first, person.writes_to)
+        drawn = dialogues.load_dialogues().draws(
+            self._chance, person.first, person.writes_to
+        )
         found, planned = [], 0
         while planned < turns:
             dialogue = next(drawn)
@@ -136,19 +138,19 @@ class Month:
 
     def _converse(
         self,
-        person: Person,
-        dialogue: Dialogue,
+        person: SampleUser,
+        dialogue: ScriptedDialogue,
         at: datetime,
         most: int,
-        threads: dict[str, Transcript],
-        known: Known,
+        threads: dict[str, ThreadTranscript],
+        known: FactHistory,
     ) -> tuple[int, datetime]:
         """Write a conversation; return how many turns it took, at most so many, and
         when it was over."""
         thread = self._thread(threads, person, dialogue.thread)
         thread.tokens = 0
         agent, experiment = self._agent(dialogue, person)
-        whose = Whose(
+        whose = TurnContext(
             *(person.user_id, dialogue.thread, experiment),
             token_id=self._purses.tokens.get(person.number),
             is_streamed=self._chance.random() < 0.8,
@@ -171,7 +173,9 @@ class Month:
                     break
         return taken, at
 
-    def _keep(self, played: Played, whose: Whose, thread: Transcript) -> None:
+    def _keep(
+        self, played: SimulatedTurn, whose: TurnContext, thread: ThreadTranscript
+    ) -> None:
         record(self._inserts, played, whose)
         thread.say(played)
         self._jury.score(played, whose)
@@ -181,33 +185,33 @@ class Month:
         self.turns += 1
 
     def _thread(
-        self, threads: dict[str, Transcript], person: Person, name: str
-    ) -> Transcript:
+        self, threads: dict[str, ThreadTranscript], person: SampleUser, name: str
+    ) -> ThreadTranscript:
         if name not in threads:
-            threads[name] = Transcript(self._inserts, person.user_id, name)
+            threads[name] = ThreadTranscript(self._inserts, person.user_id, name)
         return threads[name]
 
-    def _agent(self, dialogue: Dialogue, person: Person) -> tuple[str, str]:
+    def _agent(self, dialogue: ScriptedDialogue, person: SampleUser) -> tuple[str, str]:
         """Return who answers, and the experiment that says so."""
         experiment = self._experiments.get(dialogue.agent)
         if experiment is None:
             return dialogue.agent, ""
-        return assignment.choose(experiment, person.user_id), experiment.name
+        return assignment.choose_variant(experiment, person.user_id), experiment.name
 
     def _pause(self) -> timedelta:
         return timedelta(seconds=self._chance.lognormvariate(3.4, 0.7))
 
-    def _remember(self, thread: Transcript, count: int) -> None:
+    def _remember(self, thread: ThreadTranscript, count: int) -> None:
         """Have somebody have said so many messages, before the month."""
         at = self._calendar.start - timedelta(minutes=7 * count)
         for _ in range(count // 2):
             asked, answered = self._chance.choice(OLD)
             said = Message("user", asked), Message("assistant", answered)
             first, last = (
-                Entry(message, token_estimates.estimate_message(message))
+                NewMessage(message, token_estimates.estimate_message(message))
                 for message in said
             )
-            reply = Entry(last.message, last.tokens, "front-desk", "stop")
+            reply = NewMessage(last.message, last.tokens, "front-desk", "stop")
             turn_id = simulated_turns.turn_id_of(at, self._chance)
             thread.put([first, reply], turn_id, at)
             at += timedelta(minutes=self._chance.uniform(1, 12))

@@ -7,13 +7,13 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from access.limits import usage_limits
-from access.models import AuditEntry, Meter, Token
+from access.models import ApiToken, AuditEntry, UsageCounter
 from core.ids import UserId
 from database import user_data
 from demo import sample_users
 from demo.rows import audit_entries, background_tasks
 from demo.sample_users import DOMAIN
-from memory.models import Erasure, Owner, Thread
+from memory.models import Owner, PendingErasure, Thread
 from tasks.models import Task
 from telemetry.models import Expense, Turn
 from triggers.models import TriggerState
@@ -23,7 +23,7 @@ AT_ONCE = 500
 """People of one statement."""
 
 
-def made() -> int:
+def count_users() -> int:
     """Return how many people's demo there is; 0 is none."""
     notes = AuditEntry.objects.filter(action=audit_entries.ACTION)
     return max((note.details["users"] for note in notes), default=0)
@@ -31,7 +31,7 @@ def made() -> int:
 
 def is_used_by_others() -> bool:
     """Return whether anybody but the demo's people is known."""
-    demo = {user_id for ids in sample_users.all_ids(made()) for user_id in ids}
+    demo = {user_id for ids in sample_users.all_ids(count_users()) for user_id in ids}
     return any(
         user_id not in demo
         for model in (Owner, Thread, Turn, Task)
@@ -44,39 +44,39 @@ def _users(model: Any) -> Iterator[UserId]:
     yield from known.iterator()
 
 
-def run() -> int:
+def delete_demo() -> int:
     """Delete the demo, whole or not at all; return how many rows that was."""
     with transaction.atomic():
         rows = sum(
             _delete(found)
-            for ids in sample_users.all_ids(made(), AT_ONCE)
-            for found in _of(ids)
+            for ids in sample_users.all_ids(count_users(), AT_ONCE)
+            for found in _rows_of_users(ids)
         )
-        rows += sum(_delete(found) for found in _of_nobody())
+        rows += sum(_delete(found) for found in _rows_without_user())
     return rows
 
 
-def _of(ids: list[UserId]) -> list[QuerySet[Any]]:
+def _rows_of_users(ids: list[UserId]) -> list[QuerySet[Any]]:
     """Return all rows of some people, in an order they can be deleted in."""
     return [
         *(table.rows(ids) for table in user_data.erasable()),
-        Meter.objects.filter(subject__in=map(usage_limits.subject_of_user, ids)),
-        Erasure.objects.filter(user_id__in=ids),
+        UsageCounter.objects.filter(subject__in=map(usage_limits.user_subject, ids)),
+        PendingErasure.objects.filter(user_id__in=ids),
     ]
 
 
-def _of_nobody() -> Iterator[QuerySet[Any]]:
+def _rows_without_user() -> Iterator[QuerySet[Any]]:
     """Yield the rest: tokens, what judges cost, triggers, deeds."""
-    tokens = Token.objects.filter(principal__endswith=f"@{DOMAIN}")
-    subjects = [usage_limits.subject_of_token(token) for token in tokens]
-    yield Meter.objects.filter(subject__in=subjects)
+    tokens = ApiToken.objects.filter(principal__endswith=f"@{DOMAIN}")
+    subjects = [usage_limits.token_subject(token) for token in tokens]
+    yield UsageCounter.objects.filter(subject__in=subjects)
     yield tokens
     for note in AuditEntry.objects.filter(action=audit_entries.ACTION):
         for span in note.details["expenses"]:
             yield Expense.objects.filter(pk__range=span)
     for name in background_tasks.TRIGGERS:
         # One that fired beside the demo has tasks of somebody else.
-        if not Task.objects.filter(origin=trigger_runs.origin_of(name)).exists():
+        if not Task.objects.filter(origin=trigger_runs.task_origin(name)).exists():
             yield TriggerState.objects.filter(pk=name)
     yield AuditEntry.objects.filter(
         Q(actor=audit_entries.MAKER) | Q(actor__endswith=f"@{DOMAIN}")

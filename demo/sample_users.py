@@ -37,7 +37,7 @@ QUIET = 0.75
 
 
 @dataclass(frozen=True)
-class Person:
+class SampleUser:
     """One of them."""
 
     number: int
@@ -61,26 +61,26 @@ class Person:
 
     @cached_property
     def user_id(self) -> UserId:
-        return identity.derive(self.name)
+        return identity.derive_user_id(self.name)
 
 
-def some(count: int) -> list[Person]:
+def list_users(count: int) -> list[SampleUser]:
     """Return the first so many."""
-    return [Person(number) for number in range(count)]
+    return [SampleUser(number) for number in range(count)]
 
 
-def synthetic(number: int) -> UserId:
+def synthetic_user(number: int) -> UserId:
     """Return the user of a smoke test's run; there are as many as people."""
-    return identity.derive(f"smoke-{number}@{DOMAIN}")
+    return identity.derive_user_id(f"smoke-{number}@{DOMAIN}")
 
 
 def all_ids(count: int, at_once: int = 500) -> Iterator[list[UserId]]:
     """Yield the ids of so many people, and of all synthetic ones, some at a time."""
     for start in range(0, count, at_once):
         numbers = range(start, min(start + at_once, count))
-        yield [Person(number).user_id for number in numbers]
+        yield [SampleUser(number).user_id for number in numbers]
     if count:
-        yield from ([synthetic(n) for n in numbers] for numbers in HUNDREDS)
+        yield from ([synthetic_user(n) for n in numbers] for numbers in HUNDREDS)
 
 
 RUNS = 1_000
@@ -88,7 +88,7 @@ RUNS = 1_000
 HUNDREDS = [range(start, start + 100) for start in range(0, RUNS, 100)]
 
 
-def shares(count: int, total: int) -> Sequence[int]:
+def split_total(count: int, total: int) -> Sequence[int]:
     """Return how much of a total each of so many does: a few do most of it."""
     weights = [*accumulate((rank + 3) ** -QUIET for rank in range(count))]
     ends = [round(total * each / weights[-1]) for each in weights]

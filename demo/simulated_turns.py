@@ -14,9 +14,9 @@ from core.events import Usage
 from core.ids import TurnId
 from core.messages import Message
 from core.messages import ToolCall as Asked
-from core.trace import Attempt, Call, ModelCall, ToolCall
-from demo.dialogues import Exchange, Step
-from memory.transcript.message_rows import Entry
+from core.trace import Attempt, Call, ModelCall, TracedToolCall
+from demo.dialogues import CallStep, ScriptedExchange
+from memory.transcript.message_rows import NewMessage
 from providers.pricing import call_costs
 from telemetry.types import Outcome
 
@@ -29,7 +29,7 @@ PREAMBLE_TOKENS = 420
 
 
 @dataclass
-class Clock:
+class TurnClock:
     """The time within a turn."""
 
     at: datetime
@@ -43,7 +43,7 @@ class Clock:
 
 
 @dataclass
-class Played:
+class SimulatedTurn:
     """What became of an exchange."""
 
     turn_id: TurnId
@@ -55,7 +55,7 @@ class Played:
     finish_reason: str
     error: str | None
     calls: list[Call] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[NewMessage] = field(default_factory=list)
     """The messages of it, as the transcript has them."""
 
     @property
@@ -67,7 +67,7 @@ class Played:
         return self.entries[-1].message.text if self.entries else ""
 
 
-class Actor:
+class AgentSimulator:
     """Plays exchanges as the agents of one configuration would."""
 
     def __init__(self, config: Config, chance: random.Random) -> None:
@@ -77,25 +77,27 @@ class Actor:
 
     def simulate(
         self,
-        exchange: Exchange,
+        exchange: ScriptedExchange,
         agent: str,
         at: datetime,
         *,
         said_tokens: int = 0,
         trouble: float = 0.0,
         turn_id: TurnId | None = None,
-    ) -> Played:
+    ) -> SimulatedTurn:
         """Return an exchange as a turn that began then.
 
         `said_tokens` are those of the conversation before it, `trouble` is the chance
         that the provider fails.
         """
-        clock = Clock(at, self.chance)
-        played = Played(
+        clock = TurnClock(at, self.chance)
+        played = SimulatedTurn(
             *(turn_id or turn_id_of(at, self.chance), agent, exchange.user, at, at),
             *("ok", "stop", None),
         )
-        prompt = PREAMBLE_TOKENS + said_tokens + token_estimates.estimate(exchange.user)
+        prompt = (
+            PREAMBLE_TOKENS + said_tokens + token_estimates.estimate_text(exchange.user)
+        )
         if self.chance.random() < trouble:
             self._fail(played, clock, prompt)
         else:
@@ -103,7 +105,7 @@ class Actor:
         played.ended_at = clock.at
         return played
 
-    def _fail(self, played: Played, clock: Clock, prompt: int) -> None:
+    def _fail(self, played: SimulatedTurn, clock: TurnClock, prompt: int) -> None:
         agent = self.agents[played.agent]
         played.outcome, played.finish_reason = "error", ""
         played.error = FAILED.format(agent.provider)
@@ -116,7 +118,11 @@ class Actor:
         played.calls.append(call)
 
     def _answer(
-        self, played: Played, exchange: Exchange, clock: Clock, prompt: int
+        self,
+        played: SimulatedTurn,
+        exchange: ScriptedExchange,
+        clock: TurnClock,
+        prompt: int,
     ) -> None:
         agent = self.agents[played.agent]
         reply = exchange.reply
@@ -137,9 +143,9 @@ class Actor:
     def _rounds(
         self,
         agent: AgentConfig,
-        steps: Sequence[Step],
+        steps: Sequence[CallStep],
         reply: str,
-        clock: Clock,
+        clock: TurnClock,
         prompt: int,
     ) -> Iterator[Call]:
         """Yield a model's call and the tool's it asks for, until it answers."""
@@ -149,9 +155,9 @@ class Actor:
             call = self._call(step, clock)
             yield call
             answered = call.result or call.error or ""
-            prompt += token_estimates.estimate(written) + token_estimates.estimate(
-                answered
-            )
+            prompt += token_estimates.estimate_text(
+                written
+            ) + token_estimates.estimate_text(answered)
         yield self._ask(agent, reply, "stop", clock, prompt, len(steps))
 
     def _ask(
@@ -159,12 +165,12 @@ class Actor:
         agent: AgentConfig,
         said: str,
         finish_reason: str,
-        clock: Clock,
+        clock: TurnClock,
         prompt: int,
         number: int,
     ) -> ModelCall:
         call = ModelCall(agent.name, agent.provider, agent.model, started_at=clock.at)
-        output = token_estimates.estimate(said) + 8
+        output = token_estimates.estimate_text(said) + 8
         # Anthropic's prompts are cached from the second call of a turn on.
         cached = prompt * 3 // 4 if number and agent.provider == "anthropic" else 0
         call.usage = Usage(prompt, output, cache_read_tokens=cached)
@@ -175,8 +181,8 @@ class Actor:
         )
         return call
 
-    def _call(self, step: Step, clock: Clock) -> ToolCall:
-        call = ToolCall(
+    def _call(self, step: CallStep, clock: TurnClock) -> TracedToolCall:
+        call = TracedToolCall(
             *(step.name, step.kind, step.written),  # type: ignore[arg-type]
             id=f"call_{self.chance.getrandbits(64):016x}",
             target=step.target,
@@ -184,7 +190,7 @@ class Actor:
         )
         if step.kind == "subagent":
             agent = self.agents[step.target]
-            said = token_estimates.estimate(step.written) + PREAMBLE_TOKENS
+            said = token_estimates.estimate_text(step.written) + PREAMBLE_TOKENS
             reply = step.result or ""
             call.calls = [*self._rounds(agent, step.calls, reply, clock, said)]
             call.seconds = (clock.at - call.started_at).total_seconds()
@@ -194,10 +200,10 @@ class Actor:
         return call
 
 
-def _rounds_said(calls: Sequence[Call]) -> Iterator[Entry]:
+def _rounds_said(calls: Sequence[Call]) -> Iterator[NewMessage]:
     """Yield what the transcript has of the calls of tools."""
     for call in calls:
-        if isinstance(call, ToolCall):
+        if isinstance(call, TracedToolCall):
             own = frozenset({call.id})
             asked = Asked(call.id, call.name, call.arguments)
             yield _entry(Message("assistant", None, tool_calls=(asked,)), own_calls=own)
@@ -211,8 +217,8 @@ def _entry(
     agent: str = "",
     finish_reason: str = "",
     own_calls: frozenset[str] = frozenset(),
-) -> Entry:
-    return Entry(
+) -> NewMessage:
+    return NewMessage(
         *(message, token_estimates.estimate_message(message), agent, finish_reason),
         *(0.3 if message.role == "tool" else 0.5, own_calls),
     )
@@ -234,10 +240,10 @@ def price(
     config: Config, provider: str, model: str, usage: Usage, at: datetime
 ) -> int | None:
     """Return what a call costs; without a word where nobody knows."""
-    tariff = call_costs.tariff_of(config, provider, model)
+    tariff = call_costs.find_tariff(config, provider, model)
     return tariff.rates(usage.input_tokens, at).cost(usage) if tariff else None
 
 
 def used(calls: list[Call]) -> tuple[Usage, int | None]:
     """Return what all calls of a turn used together, and cost."""
-    return trace.usage(calls), trace.cost(calls)
+    return trace.total_usage(calls), trace.total_cost(calls)

@@ -19,7 +19,7 @@ TROUBLE = ((9, 2, 0.4), (0.25, 1, 0.45))
 USUAL_TROUBLE = 0.012
 
 
-class Calendar:
+class TrafficPattern:
     """The month until now."""
 
     def __init__(self, now: datetime, days: int) -> None:

@@ -15,7 +15,7 @@ from core.ids import UserId
 from experiments.config import ExperimentConfig, Variant
 
 
-class Scored(Protocol):
+class VariantScores(Protocol):
     """How a variant did."""
 
     @property
@@ -27,12 +27,12 @@ class Scored(Protocol):
         """Of its scores, which there are."""
 
 
-Drawn = Callable[[], float]
+RandomSource = Callable[[], float]
 """Gives numbers from 0 up to 1, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BanditStatus:
     """How the arms of a bandit stand."""
 
     undersampled: Sequence[str]
@@ -41,10 +41,10 @@ class Standing:
     """The best, once no arm is starved; the file's first of several."""
 
 
-def choose(
+def choose_variant(
     experiment: ExperimentConfig,
     user_id: UserId,
-    scores: Mapping[str, Scored] | None = None,
+    scores: Mapping[str, VariantScores] | None = None,
     silent: Set[str] = frozenset(),
 ) -> str:
     """Return the agent that answers; `scores` are a bandit's, by agent.
@@ -53,13 +53,15 @@ def choose(
     """
     if experiment.strategy == "shadow":
         return experiment.primary or experiment.agents[0]
-    drawn = numbers(experiment, user_id)
+    drawn = random_source(experiment, user_id)
     if experiment.strategy == "bandit":
-        return _arm(experiment, standing(experiment, scores or {}, silent), drawn)
-    return by_weight(experiment.variants, drawn())
+        return _choose_bandit_variant(
+            experiment, bandit_status(experiment, scores or {}, silent), drawn
+        )
+    return variant_at(experiment.variants, drawn())
 
 
-def numbers(experiment: ExperimentConfig, user_id: UserId) -> Drawn:
+def random_source(experiment: ExperimentConfig, user_id: UserId) -> RandomSource:
     """Return where numbers come from: a hash of the user, or chance."""
     if not experiment.sticky_by_user:
         return random.random
@@ -71,7 +73,7 @@ def numbers(experiment: ExperimentConfig, user_id: UserId) -> Drawn:
     return lambda: min(next(found), 1 - 2**-53)
 
 
-def by_weight(variants: Sequence[Variant], at: float) -> str:
+def variant_at(variants: Sequence[Variant], at: float) -> str:
     """Return the variant at a place from 0 to 1 along all the weights."""
     left = at * sum(variant.weight for variant in variants)
     for variant in variants:
@@ -81,11 +83,11 @@ def by_weight(variants: Sequence[Variant], at: float) -> str:
     return variants[-1].agent
 
 
-def standing(
+def bandit_status(
     experiment: ExperimentConfig,
-    scores: Mapping[str, Scored],
+    scores: Mapping[str, VariantScores],
     silent: Set[str] = frozenset(),
-) -> Standing:
+) -> BanditStatus:
     """Return how the arms stand by their recent scores; `silent` ones do not starve."""
     counts = {
         arm: scores[arm].count if arm in scores else 0 for arm in experiment.agents
@@ -94,15 +96,19 @@ def standing(
     starved = [arm for arm in short if arm not in silent]
     able = [arm for arm in counts if counts[arm] and arm not in short]
     if starved or not able:
-        return Standing(starved, None)
-    return Standing((), max(able, key=lambda arm: scores[arm].mean))
+        return BanditStatus(starved, None)
+    return BanditStatus((), max(able, key=lambda arm: scores[arm].mean))
 
 
-def chances(experiment: ExperimentConfig, stands: Standing) -> dict[str, float]:
+def choice_probabilities(
+    experiment: ExperimentConfig, stands: BanditStatus
+) -> dict[str, float]:
     """Return how likely each arm of a bandit is chosen, as they stand."""
     arms = experiment.agents
     if stands.undersampled:
-        return {arm: (arm in stands.undersampled) / len(stands.undersampled) for arm in arms}
+        return {
+            arm: (arm in stands.undersampled) / len(stands.undersampled) for arm in arms
+        }
     if stands.leader is None:
         return dict.fromkeys(arms, 1 / len(arms))
     found = dict.fromkeys(arms, experiment.epsilon / len(arms))
@@ -110,15 +116,17 @@ def chances(experiment: ExperimentConfig, stands: Standing) -> dict[str, float]:
     return found
 
 
-def _arm(experiment: ExperimentConfig, stands: Standing, drawn: Drawn) -> str:
+def _choose_bandit_variant(
+    experiment: ExperimentConfig, stands: BanditStatus, drawn: RandomSource
+) -> str:
     """Explore what lacks scores, then now and then anything, else take the leader."""
     is_adventurous = drawn() < experiment.epsilon
     if stands.undersampled:
-        return _one_of(stands.undersampled, drawn())
+        return _pick(stands.undersampled, drawn())
     if stands.leader is None or is_adventurous:
-        return _one_of(experiment.agents, drawn())
+        return _pick(experiment.agents, drawn())
     return stands.leader
 
 
-def _one_of(names: Sequence[str], at: float) -> str:
+def _pick(names: Sequence[str], at: float) -> str:
     return names[int(at * len(names))]

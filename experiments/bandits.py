@@ -11,38 +11,42 @@ from database.errors import DatabaseDown
 from experiments import assignment
 from experiments.comparison import variant_scores
 from experiments.config import ExperimentConfig, split_metric
-from experiments.exploration import Patience
+from experiments.exploration import ExplorationTracker
 from judges.config import JUDGES
-from judges.ratings.scores import Stats
+from judges.ratings.scores import ScoreStats
 
-REMEMBERED_SECONDS = 5.0
+CACHE_SECONDS = 5.0
 """How old the scores may be that a request is routed by: a turn that was just judged
 need not weigh at once, and the database is not asked for every request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CachedScores:
     """What was read."""
 
     experiment: ExperimentConfig
     """As it was then: what is read anew from the file is another one."""
-    stats: Mapping[str, Stats]
+    stats: Mapping[str, ScoreStats]
     expires_at: float
     """By the clock that never jumps."""
 
 
-_known: dict[str, Known] = {}
-_patience: dict[str, Patience] = {}
+_cached_scores: dict[str, CachedScores] = {}
+_exploration: dict[str, ExplorationTracker] = {}
 
 
-async def choose(config: Config, experiment: ExperimentConfig, user_id: UserId) -> str:
+async def choose_variant(
+    config: Config, experiment: ExperimentConfig, user_id: UserId
+) -> str:
     """Return the agent that answers, and count the turn as one it was given."""
-    scores = await read(experiment)
-    patience = _patience.get(experiment.name)
+    scores = await load_scores(experiment)
+    patience = _exploration.get(experiment.name)
     if patience is None or patience.metric != experiment.metric:
-        patience = _patience[experiment.name] = Patience(experiment.metric)
-    silent = patience.exhausted_variants(experiment, scores, _sampling_rate(config, experiment))
-    chosen = assignment.choose(experiment, user_id, scores, silent)
+        patience = _exploration[experiment.name] = ExplorationTracker(experiment.metric)
+    silent = patience.exhausted_variants(
+        experiment, scores, _sampling_rate(config, experiment)
+    )
+    chosen = assignment.choose_variant(experiment, user_id, scores, silent)
     patience.count_turn(chosen)
     return chosen
 
@@ -53,31 +57,35 @@ def _sampling_rate(config: Config, experiment: ExperimentConfig) -> float:
     return 0.0 if judge is None else judge.sampling_rate
 
 
-async def read(experiment: ExperimentConfig) -> Mapping[str, Stats]:
+async def load_scores(experiment: ExperimentConfig) -> Mapping[str, ScoreStats]:
     """Return the recent scores of a bandit's variants, by agent.
 
     While one request reads them anew, the others go by what was read before, as all do
     while the database is away.
     """
     name, now = experiment.name, time.monotonic()
-    known = _known.get(name)
+    known = _cached_scores.get(name)
     if known is not None and known.experiment is not experiment:
         known = None
     if known is not None:
         if now < known.expires_at:
             return known.stats
-        _known[name] = Known(experiment, known.stats, now + REMEMBERED_SECONDS)
+        _cached_scores[name] = CachedScores(
+            experiment, known.stats, now + CACHE_SECONDS
+        )
     try:
-        stats = await database_executor.run(variant_scores.recent, experiment)
+        stats = await database_executor.run(variant_scores.recent_stats, experiment)
     except DatabaseDown:
         if known is None:
             raise
         return known.stats
-    _known[name] = Known(experiment, stats, time.monotonic() + REMEMBERED_SECONDS)
+    _cached_scores[name] = CachedScores(
+        experiment, stats, time.monotonic() + CACHE_SECONDS
+    )
     return stats
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Have the next request of each bandit read its scores, as one that never chose."""
-    _known.clear()
-    _patience.clear()
+    _cached_scores.clear()
+    _exploration.clear()

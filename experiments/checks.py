@@ -20,10 +20,15 @@ from config.loading import checked_file
 from config.sections import Config, Location, Problem
 from config.validation.suggestions import did_you_mean
 from experiments.comparison import comparison_metrics
-from experiments.config import EXPERIMENTS, ExperimentConfig, metrics, split_metric
+from experiments.config import (
+    EXPERIMENTS,
+    ExperimentConfig,
+    metric_locations,
+    split_metric,
+)
 from judges.config import JUDGES
 
-PARKED = "coulisse.W716"
+PARKED_BANDIT = "coulisse.W716"
 
 
 def check_variants(config: Config) -> Iterable[Problem]:
@@ -57,20 +62,20 @@ def check_metrics(config: Config) -> Iterable[Problem]:
     """Find experiments that go by scores nobody gives."""
     for index, experiment in enumerate(config.get(EXPERIMENTS).values()):
         at = ("experiments", index)
-        for where, metric in metrics(experiment).items():
+        for where, metric in metric_locations(experiment).items():
             yield from _check_metric((*at, *where), experiment, metric, config)
         if experiment.stop_when is None:
             continue
-        if comparison_metrics.deciding(config, experiment) is None:
+        if comparison_metrics.deciding_metric(config, experiment) is None:
             yield Problem(
                 (*at, "stop_when"),
                 f"experiment '{experiment.name}' does not say by which score a variant "
-                f"wins; set stop_when.metric: {_choices(config, experiment)}",
+                f"wins; set stop_when.metric: {_list_names(config, experiment)}",
                 "coulisse.E715",
             )
 
 
-def parked(config: Config) -> Iterable[tuple[ExperimentConfig, str]]:
+def parked_bandits(config: Config) -> Iterable[tuple[ExperimentConfig, str]]:
     """Find bandits whose judge scores nothing, with its name."""
     judges = config.get(JUDGES)
     for experiment in config.get(EXPERIMENTS).values():
@@ -79,8 +84,8 @@ def parked(config: Config) -> Iterable[tuple[ExperimentConfig, str]]:
             yield experiment, name
 
 
-def _choices(config: Config, experiment: ExperimentConfig) -> str:
-    found = comparison_metrics.shared(config, experiment)
+def _list_names(config: Config, experiment: ExperimentConfig) -> str:
+    found = comparison_metrics.shared_metrics(config, experiment)
     if not found:
         return "all its variants need a judge in common, under judges:, first"
     return f"there are {', '.join(found)}"
@@ -131,7 +136,7 @@ def check_bandits(*, databases: Any = None, **_: Any) -> list[checks.CheckMessag
             f"experiment '{experiment.name}' goes by '{experiment.metric}', and judge "
             f"'{judge}' scores nothing: its sampling_rate is 0, so no variant ever "
             "leads; raise it",
-            id=PARKED,
+            id=PARKED_BANDIT,
         )
-        for experiment, judge in parked(config)
+        for experiment, judge in parked_bandits(config)
     ]

@@ -25,7 +25,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 WEEK_SECONDS = 7 * 24 * 3600
 
-FIELDS_OF: dict[str, Strategy] = {
+STRATEGY_OF_FIELD: dict[str, Strategy] = {
     "bandit_window_seconds": "bandit",
     "epsilon": "bandit",
     "metric": "bandit",
@@ -148,7 +148,9 @@ def split_metric(metric: str) -> tuple[str, str] | None:
     return (judge, criterion) if judge and criterion else None
 
 
-def check(found: dict[str, ExperimentConfig], _: Config) -> Iterable[Problem]:
+def check_experiments(
+    found: dict[str, ExperimentConfig], _: Config
+) -> Iterable[Problem]:
     """Find experiments that contradict themselves."""
     for index, experiment in enumerate(found.values()):
         at = ("experiments", index)
@@ -170,7 +172,7 @@ def _check_variants(at: Location, experiment: ExperimentConfig) -> Iterable[Prob
 
 
 def _check_fields(at: Location, experiment: ExperimentConfig) -> Iterable[Problem]:
-    for name, strategy in FIELDS_OF.items():
+    for name, strategy in STRATEGY_OF_FIELD.items():
         if name in experiment.model_fields_set and strategy != experiment.strategy:
             yield Problem(
                 (*at, name),
@@ -210,7 +212,7 @@ def _check_metrics(at: Location, experiment: ExperimentConfig) -> Iterable[Probl
             "by; set metric: to a judge and its criterion, as in quality.helpfulness",
             "coulisse.E704",
         )
-    for where, metric in metrics(experiment).items():
+    for where, metric in metric_locations(experiment).items():
         if split_metric(metric) is None:
             yield Problem(
                 (*at, *where),
@@ -220,7 +222,7 @@ def _check_metrics(at: Location, experiment: ExperimentConfig) -> Iterable[Probl
             )
 
 
-def metrics(experiment: ExperimentConfig) -> dict[Location, str]:
+def metric_locations(experiment: ExperimentConfig) -> dict[Location, str]:
     """Return the metrics an experiment names, by where it does."""
     found: dict[Location, str] = {}
     if experiment.metric is not None:
@@ -237,5 +239,5 @@ EXPERIMENTS: Section[dict[str, ExperimentConfig]] = Section(
     default=dict,
     noun="experiment",
     is_overridable=True,
-    check=check,
+    check=check_experiments,
 )

@@ -10,23 +10,23 @@ import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from experiments.assignment import Scored
+from experiments.assignment import VariantScores
 from experiments.config import ExperimentConfig, split_metric
 
-TURNS_A_SCORE = 5
+TURNS_PER_SCORE = 5
 """Turns an arm may take for each score it must have, in a row without a new one."""
-LEAST_TURNS = 100
+MIN_TURNS = 100
 """Fewer are taken before the first of them has been judged."""
-MISSES = 20
+MISSED_SCORES = 20
 """Scores that were due and did not come: it is no chance that none was drawn."""
-QUIET_SECONDS = 600.0
+LOG_INTERVAL_SECONDS = 600.0
 """Between two lines of the log on one arm."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Wait:
+class ScoreWait:
     """What an arm was given since it last had a new score."""
 
     scores: int
@@ -36,17 +36,17 @@ class Wait:
 
 
 @dataclass(slots=True)
-class Patience:
+class ExplorationTracker:
     """What one process gave a bandit's arms while they lacked scores."""
 
     metric: str | None
-    waits: dict[str, Wait] = field(default_factory=dict)
+    waits: dict[str, ScoreWait] = field(default_factory=dict)
     logged_at: dict[str, float] = field(default_factory=dict)
 
     def exhausted_variants(
         self,
         experiment: ExperimentConfig,
-        scores: Mapping[str, Scored],
+        scores: Mapping[str, VariantScores],
         sampling_rate: float,
     ) -> Set[str]:
         """Return the arms that had turns enough and no new score for any.
@@ -54,7 +54,7 @@ class Patience:
         They are given another chance once all they were given is out of the window.
         `sampling_rate` is the judge's.
         """
-        now, most = time.monotonic(), most_turns(experiment, sampling_rate)
+        now, most = time.monotonic(), max_turns(experiment, sampling_rate)
         found = set()
         for arm in experiment.agents:
             count = scores[arm].count if arm in scores else 0
@@ -62,8 +62,8 @@ class Patience:
                 self.waits.pop(arm, None)
                 continue
             wait = self.waits.get(arm)
-            if wait is None or _is_over(wait, count, now, experiment):
-                wait = self.waits[arm] = Wait(count, now)
+            if wait is None or _has_ended(wait, count, now, experiment):
+                wait = self.waits[arm] = ScoreWait(count, now)
             wait.scores = count
             if wait.turns >= most:
                 found.add(arm)
@@ -78,7 +78,7 @@ class Patience:
     def _log_exhausted(
         self, experiment: ExperimentConfig, arm: str, turns: int, now: float
     ) -> None:
-        if arm in self.logged_at and now - self.logged_at[arm] < QUIET_SECONDS:
+        if arm in self.logged_at and now - self.logged_at[arm] < LOG_INTERVAL_SECONDS:
             return
         self.logged_at[arm] = now
         judge, _ = split_metric(experiment.metric or "") or ("", "")
@@ -90,14 +90,16 @@ class Patience:
         )
 
 
-def most_turns(experiment: ExperimentConfig, sampling_rate: float) -> int:
+def max_turns(experiment: ExperimentConfig, sampling_rate: float) -> int:
     """Return how many turns in a row an arm is given for want of scores."""
-    drawn = MISSES / sampling_rate if sampling_rate else 0
-    wanted = TURNS_A_SCORE * experiment.min_samples
-    return math.ceil(max(wanted, LEAST_TURNS, drawn))
+    drawn = MISSED_SCORES / sampling_rate if sampling_rate else 0
+    wanted = TURNS_PER_SCORE * experiment.min_samples
+    return math.ceil(max(wanted, MIN_TURNS, drawn))
 
 
-def _is_over(wait: Wait, count: int, now: float, experiment: ExperimentConfig) -> bool:
+def _has_ended(
+    wait: ScoreWait, count: int, now: float, experiment: ExperimentConfig
+) -> bool:
     """Return whether a score came, or the wait is as old as scores may be."""
     is_old = now - wait.begun_at > experiment.bandit_window_seconds
     return count > wait.scores or is_old

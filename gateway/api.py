@@ -35,7 +35,7 @@ STARTED_AT = int(time.time())
 """When this process began to offer its models, in seconds since 1970."""
 
 
-class JsonParser(Parser):
+class JsonBodyParser(Parser):
     """Reads bodies with orjson; refuses what a browser can send without asking."""
 
     def parse_body(self, request: HttpRequest) -> Any:
@@ -46,14 +46,14 @@ class JsonParser(Parser):
                 code="unsupported_content_type",
             )
         try:
-            return json_limits.loads(request.body)
+            return json_limits.parse_json(request.body)
         except orjson.JSONDecodeError as exc:
             raise Invalid(
                 f"The body is not valid JSON: {exc}", code="invalid_json"
             ) from exc
 
 
-def _login_at(request: HttpRequest, exc: LoginRequired) -> HttpResponse:
+def _redirect_to_login(request: HttpRequest, exc: LoginRequired) -> HttpResponse:
     """Send a browser to where its user logs in."""
     return HttpResponseRedirect(exc.location)
 
@@ -69,22 +69,22 @@ class Api(NinjaAPI):
 api = Api(
     title="Coulisse",
     version="0.1.0",
-    parser=JsonParser(),
+    parser=JsonBodyParser(),
     auth=authentication.authenticate,
     docs_url=None,
     openapi_url="/openapi.json",
     urls_namespace="v1",
 )
 api.exception_handler(CoulisseError)(errors.on_domain_error)
-api.exception_handler(LoginRequired)(_login_at)
+api.exception_handler(LoginRequired)(_redirect_to_login)
 api.exception_handler(ValidationError)(errors.on_invalid_body)
 api.exception_handler(TooManyFieldsSent)(errors.on_long_query)
 api.exception_handler(HttpError)(errors.on_http_error)
 api.exception_handler(Exception)(errors.on_internal_error)
 
-LIMITED: dict[str, Router] = {"/memories": memories.router}
+LIMITED_ROUTERS: dict[str, Router] = {"/memories": memories.router}
 """Endpoints that count as requests and need a budget that is not spent."""
-LIMITED_BY_REQUESTS: dict[str, Router] = {
+REQUEST_LIMITED_ROUTERS: dict[str, Router] = {
     "/feedback": feedback,
     "/mcp": connections.router,
     "/turns": turns,
@@ -92,53 +92,53 @@ LIMITED_BY_REQUESTS: dict[str, Router] = {
     "/users/me": user_data.router,
 }
 """Endpoints that count as requests and cost nothing."""
-UNLIMITED: dict[str, Router] = {
+UNLIMITED_ROUTERS: dict[str, Router] = {
     # A task counts when its turn runs. Clients poll its state until then.
     "/tasks": tasks,
 }
 
-for path, router in LIMITED.items():
-    router.add_decorator(usage_limits.limited)
+for path, router in LIMITED_ROUTERS.items():
+    router.add_decorator(usage_limits.limit_requests_and_budget)
     api.add_router(path, router)
-for path, router in LIMITED_BY_REQUESTS.items():
-    router.add_decorator(usage_limits.limited_by_requests)
+for path, router in REQUEST_LIMITED_ROUTERS.items():
+    router.add_decorator(usage_limits.limit_requests)
     api.add_router(path, router)
-for path, router in UNLIMITED.items():
+for path, router in UNLIMITED_ROUTERS.items():
     api.add_router(path, router)
 
 
-# Its query has one parameter, which `identify` reads: ninja's parsing of a query costs
+# Its query has one parameter, which `identify_user` reads: ninja's parsing of a query costs
 # more than all that is done here.
 @api.post(
     "/chat/completions",
     tags=["Chat"],
     summary="Create a chat completion",
-    openapi_extra=request_user.WITH_QUERY,
+    openapi_extra=request_user.USER_OPENAPI,
 )
 async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
 ) -> HttpResponseBase:
-    user_id = request_user.identify(request, request_user.ONLY_USER, body)
-    turn = request_conversion.to_turn(body, caller_of(request), user_id)
+    user_id = request_user.identify_user(request, request_user.EMPTY_QUERY, body)
+    turn = request_conversion.to_turn_request(body, caller_of(request), user_id)
     if turn.stream:
         options = body.stream_options
-        return await chat.stream(
+        return await chat.stream_turn(
             turn, include_usage=options is not None and options.include_usage
         )
-    return await chat.complete(turn)
+    return await chat.complete_turn(turn)
 
 
 @api.get(
     "/models",
     tags=["Models"],
     summary="List the agents and experiments",
-    openapi_extra=request_user.IN_OPENAPI,
+    openapi_extra=request_user.USER_HEADER_OPENAPI,
 )
 async def list_models(request: HttpRequest, asked: Query[CallerQuery]) -> HttpResponse:
-    request_user.named_user(request, asked)
+    request_user.find_named_user(request, asked)
     caller = caller_of(request)
-    names = filter(caller.may_call, routing.names(live.current()))
-    models = [serializers.model(name, STARTED_AT) for name in names]
+    names = filter(caller.may_call, routing.list_names(live.current()))
+    models = [serializers.serialize_model(name, STARTED_AT) for name in names]
     return json_response({"object": "list", "data": models})
 
 
@@ -146,12 +146,12 @@ async def list_models(request: HttpRequest, asked: Query[CallerQuery]) -> HttpRe
     "/models/{path:name}",
     tags=["Models"],
     summary="Show one agent or experiment",
-    openapi_extra=request_user.IN_OPENAPI,
+    openapi_extra=request_user.USER_HEADER_OPENAPI,
 )
 async def show_model(
     request: HttpRequest, name: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    request_user.named_user(request, asked)
+    request_user.find_named_user(request, asked)
     caller = caller_of(request)
-    routing.check(live.current(), name, offered=caller.agents)
-    return json_response(serializers.model(name, STARTED_AT))
+    routing.check_name(live.current(), name, offered=caller.agents)
+    return json_response(serializers.serialize_model(name, STARTED_AT))

@@ -12,7 +12,7 @@ from config.validation.suggestions import did_you_mean
 from mcp_bridge.config import MCP, public_base_url
 from turns.preparation import routing
 
-HERE = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}  # noqa: S104 (named, not bound)
+LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}  # noqa: S104 (named, not bound)
 """What a server on this machine may be called by."""
 
 
@@ -35,7 +35,7 @@ class McpServerConfig(BaseModel):
     )
 
 
-def _read_switch(value: Any) -> Any:
+def _expand_bool(value: Any) -> Any:
     """Return `true` and `false` as maps that say no more."""
     return {"enabled": value} if isinstance(value, bool) else value
 
@@ -44,12 +44,12 @@ def check(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
     """Refuse agents that do not exist or are offered twice, and a server of itself."""
     yield from _check_agents(settings, config)
     if settings.enabled:
-        yield from _check_circle(config)
+        yield from _check_self_reference(config)
 
 
 def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
     """Refuse agents that do not exist, and agents offered twice."""
-    known = routing.names(config)
+    known = routing.list_names(config)
     offered = settings.agents or ()
     for place, name in enumerate(offered):
         location = ("mcp_server", "agents", place)
@@ -68,14 +68,14 @@ def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem
             )
 
 
-def _check_circle(config: Config) -> Iterable[Problem]:
+def _check_self_reference(config: Config) -> Iterable[Problem]:
     """Refuse this server among those its own agents call.
 
     They would call each other without end, and as whoever `default_user_id` is in place
     of the user whose turn it is.
     """
     for name, server in config.get(MCP).items():
-        if server.url is not None and _is_own(server.url, config):
+        if server.url is not None and _is_own_mcp_url(server.url, config):
             yield Problem(
                 ("mcp", name, "url"),
                 f"MCP server '{name}' is this server itself; to let agents call "
@@ -84,7 +84,7 @@ def _check_circle(config: Config) -> Iterable[Problem]:
             )
 
 
-def _is_own(url: str, config: Config) -> bool:
+def _is_own_mcp_url(url: str, config: Config) -> bool:
     """Return whether an address is, as far as the YAML tells, this server's `/mcp`."""
     address = urlsplit(url)
     if address.path.rstrip("/") != "/mcp":
@@ -92,7 +92,7 @@ def _is_own(url: str, config: Config) -> bool:
     own = urlsplit(public_base_url(config))
     if address.netloc == own.netloc:
         return True
-    here = address.hostname in HERE
+    here = address.hostname in LOCAL_HOSTS
     return here and (address.port or 80) == config.get(SERVER).port
 
 
@@ -100,7 +100,7 @@ MCP_SERVER: Section[McpServerConfig] = Section(
     key="mcp_server",
     shape=Annotated[
         McpServerConfig,
-        BeforeValidator(_read_switch, json_schema_input_type=bool | McpServerConfig),
+        BeforeValidator(_expand_bool, json_schema_input_type=bool | McpServerConfig),
     ],
     default=McpServerConfig,
     check=check,

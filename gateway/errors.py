@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja.errors import HttpError, ValidationError
 
-from access.errors import BudgetSpent, TooManyParameters
+from access.errors import BudgetExceeded, TooManyParameters
 from api_base.json_responses import json_response
 from config.errors import ConfigInvalid
 from core.errors import (
@@ -26,8 +26,8 @@ from core.errors import (
     Unavailable,
     Upstream,
 )
-from core.text.sanitization import shortened
-from gateway.html_pages import Page
+from core.text.sanitization import escape_and_truncate
+from gateway.html_pages import HtmlPage
 from gateway.openai import serializers
 from gateway.request_validation import validation_errors
 from providers.errors import Overloaded, RateLimited, TimedOut
@@ -47,64 +47,64 @@ class HostRefused(Invalid):
     code = "host_not_allowed"
 
 
-class Stopping(Unavailable):
+class ServerStopping(Unavailable):
     """The server stops. Try again in a moment."""
 
     code = "server_stopping"
     retry_after_seconds = 2
 
 
-class Kind(NamedTuple):
+class ErrorShape(NamedTuple):
     """How a family of errors looks from outside."""
 
     status: int
     type: str
 
 
-TABLE: list[tuple[type[CoulisseError], Kind]] = [
+ERROR_SHAPES: list[tuple[type[CoulisseError], ErrorShape]] = [
     # The more particular first.
-    (RateLimited, Kind(429, "upstream_error")),
-    (Overloaded, Kind(503, "upstream_error")),
-    (TimedOut, Kind(504, "upstream_error")),
-    (ConfigInvalid, Kind(503, "service_unavailable")),
-    (Conflict, Kind(409, "invalid_request_error")),
-    (BodyTooLarge, Kind(413, "invalid_request_error")),
-    (Invalid, Kind(400, "invalid_request_error")),
+    (RateLimited, ErrorShape(429, "upstream_error")),
+    (Overloaded, ErrorShape(503, "upstream_error")),
+    (TimedOut, ErrorShape(504, "upstream_error")),
+    (ConfigInvalid, ErrorShape(503, "service_unavailable")),
+    (Conflict, ErrorShape(409, "invalid_request_error")),
+    (BodyTooLarge, ErrorShape(413, "invalid_request_error")),
+    (Invalid, ErrorShape(400, "invalid_request_error")),
     # OpenAI's own type for a key that is wrong.
-    (Unauthenticated, Kind(401, "invalid_request_error")),
-    (Denied, Kind(403, "permission_error")),
-    (NotFound, Kind(404, "invalid_request_error")),
-    (BudgetSpent, Kind(429, "insufficient_quota")),
-    (Limited, Kind(429, "rate_limited")),
-    (Upstream, Kind(502, "upstream_error")),
-    (Unavailable, Kind(503, "service_unavailable")),
-    (CoulisseError, Kind(500, "server_error")),
+    (Unauthenticated, ErrorShape(401, "invalid_request_error")),
+    (Denied, ErrorShape(403, "permission_error")),
+    (NotFound, ErrorShape(404, "invalid_request_error")),
+    (BudgetExceeded, ErrorShape(429, "insufficient_quota")),
+    (Limited, ErrorShape(429, "rate_limited")),
+    (Upstream, ErrorShape(502, "upstream_error")),
+    (Unavailable, ErrorShape(503, "service_unavailable")),
+    (CoulisseError, ErrorShape(500, "server_error")),
 ]
 
-PATIENCE_SECONDS = 60
+MAX_RETRY_AFTER_SECONDS = 60
 """The longest Retry-After that OpenAI's clients keep to."""
 
 HOSTS_REMEDY = "add the name to server.allowed_hosts in coulisse.yaml"
 
-INTERNAL = "The server had an error. Its log says more."
+INTERNAL_ERROR_MESSAGE = "The server had an error. Its log says more."
 
 
-def kind_of(error: CoulisseError) -> Kind:
+def error_shape(error: CoulisseError) -> ErrorShape:
     """Return how an error looks from outside."""
-    return next(kind for family, kind in TABLE if isinstance(error, family))
+    return next(kind for family, kind in ERROR_SHAPES if isinstance(error, family))
 
 
-def body(error: CoulisseError, *, for_operators: bool = False) -> dict[str, Any]:
+def error_body(error: CoulisseError, *, for_operators: bool = False) -> dict[str, Any]:
     """Return an error in OpenAI's shape; its detail is for operators alone."""
-    return shape(
+    return error_object(
         str(error) if for_operators else error.message,
-        kind_of(error).type,
+        error_shape(error).type,
         param=getattr(error, "param", None),
         code=error.code,
     )
 
 
-def shape(
+def error_object(
     message: str, type: str, *, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
     """Return OpenAI's error object.
@@ -114,14 +114,14 @@ def shape(
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
-def internal() -> dict[str, Any]:
+def internal_error() -> dict[str, Any]:
     """Return the error for a fault of ours, which says nothing of its inside."""
-    return shape(INTERNAL, "server_error", code="internal_error")
+    return error_object(INTERNAL_ERROR_MESSAGE, "server_error", code="internal_error")
 
 
-def response(error: CoulisseError) -> HttpResponse:
+def error_response(error: CoulisseError) -> HttpResponse:
     """Return the HTTP response that tells a client of an error."""
-    answer = json_response(body(error), status=kind_of(error).status)
+    answer = json_response(error_body(error), status=error_shape(error).status)
     for name, value in getattr(error, "headers", {}).items():
         answer[name] = value
     seconds = retry_after_seconds(error)
@@ -149,33 +149,39 @@ def _is_final(error: CoulisseError) -> bool:
     seconds = retry_after_seconds(error)
     if seconds is not None:
         # They would try again at once where the wait is that long.
-        return seconds > PATIENCE_SECONDS
+        return seconds > MAX_RETRY_AFTER_SECONDS
     # We have asked the provider again ourselves; they would multiply that.
-    return isinstance(error, BudgetSpent | Conflict | Upstream)
+    return isinstance(error, BudgetExceeded | Conflict | Upstream)
 
 
 def on_domain_error(request: HttpRequest, exc: CoulisseError) -> HttpResponse:
     """Answer an error of ours, and log what the client does not see of it."""
-    log(request.method or "", request.path, exc)
-    return response(exc)
+    log_error(request.method or "", request.path, exc)
+    return error_response(exc)
 
 
-def log(method: str, path: str, exc: CoulisseError) -> None:
+def log_error(method: str, path: str, exc: CoulisseError) -> None:
     """Log an error that is the server's, or has a detail for operators."""
-    is_ours = kind_of(exc).status >= 500
+    is_ours = error_shape(exc).status >= 500
     if is_ours or exc.detail:
         level = logging.WARNING if is_ours else logging.INFO
-        logger.log(level, "%s %s: %s", shortened(method), shortened(path), exc)
+        logger.log(
+            level,
+            "%s %s: %s",
+            escape_and_truncate(method),
+            escape_and_truncate(path),
+            exc,
+        )
 
 
 def on_invalid_body(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     """Answer a body that is not the shape it should be, naming the first place."""
-    return response(validation_errors.first(exc.errors))
+    return error_response(validation_errors.first_error(exc.errors))
 
 
 def on_long_query(request: HttpRequest, exc: TooManyFieldsSent) -> HttpResponse:
     """Answer a query with more parameters than Django parses."""
-    return response(TooManyParameters())
+    return error_response(TooManyParameters())
 
 
 def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
@@ -183,39 +189,42 @@ def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
     if isinstance(exc.__cause__, CoulisseError):
         return on_domain_error(request, exc.__cause__)
     family = "server_error" if exc.status_code >= 500 else "invalid_request_error"
-    return json_response(shape(str(exc), family), status=exc.status_code)
+    return json_response(error_object(str(exc), family), status=exc.status_code)
 
 
 def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer a fault of ours, and log it whole."""
-    where = shortened(request.method or ""), shortened(request.path)
+    where = escape_and_truncate(request.method or ""), escape_and_truncate(request.path)
     logger.exception("%s %s failed", *where, exc_info=exc)
-    return json_response(internal(), status=500)
+    return json_response(internal_error(), status=500)
 
 
-def bad_url() -> HttpResponse:
+def bad_url_response() -> HttpResponse:
     """Return the answer to a URL that is not text."""
     message = "The URL is not valid UTF-8."
-    return json_response(shape(message, "invalid_request_error"), status=400)
+    return json_response(error_object(message, "invalid_request_error"), status=400)
 
 
-NAMES = {
+HTTP_MESSAGES = {
     404: ("Unknown request URL: {method} {path}.", "not_found"),
     405: ("{method} is not allowed for {path}.", "method_not_allowed"),
 }
 
 
-def shaped(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+def as_openai_error(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
     """Return `answer`, in OpenAI's shape where Django speaks of its own accord."""
     is_whole = answer.get("Content-Type") == "application/json"
-    if answer.status_code < 400 or is_whole or isinstance(answer, Page):
+    if answer.status_code < 400 or is_whole or isinstance(answer, HtmlPage):
         return answer
-    message, code = NAMES.get(answer.status_code, (INTERNAL, "internal_error"))
+    message, code = HTTP_MESSAGES.get(
+        answer.status_code, (INTERNAL_ERROR_MESSAGE, "internal_error")
+    )
     is_ours = answer.status_code >= 500
     replacement = json_response(
-        shape(
+        error_object(
             message.format(
-                method=shortened(request.method or ""), path=shortened(request.path)
+                method=escape_and_truncate(request.method or ""),
+                path=escape_and_truncate(request.path),
             ),
             "server_error" if is_ours else "invalid_request_error",
             code=code,

@@ -10,7 +10,7 @@ from config import live
 from core.errors import CoulisseError
 from database import database_executor
 
-DATABASE_SECONDS = 2
+DATABASE_TIMEOUT_SECONDS = 2
 """A database that takes longer is locked or overloaded."""
 
 
@@ -24,7 +24,10 @@ async def is_ready(request: HttpRequest) -> HttpResponse:
 
     No model is called.
     """
-    checks = {"configuration": _configuration(), "database": await _database()}
+    checks = {
+        "configuration": _check_configuration(),
+        "database": await _check_database(),
+    }
     ready = all(state == "ok" for state in checks.values())
     return json_response(
         {"status": "ok" if ready else "unavailable", "checks": checks},
@@ -32,7 +35,7 @@ async def is_ready(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _configuration() -> str:
+def _check_configuration() -> str:
     try:
         live.current()
     except CoulisseError:
@@ -40,16 +43,16 @@ def _configuration() -> str:
     return "ok"
 
 
-async def _database() -> str:
+async def _check_database() -> str:
     try:
-        async with asyncio.timeout(DATABASE_SECONDS):
-            await database_executor.run(_ask_database)
+        async with asyncio.timeout(DATABASE_TIMEOUT_SECONDS):
+            await database_executor.run(_query_database)
     except (CoulisseError, TimeoutError):
         return "unavailable"
     return "ok"
 
 
-def _ask_database() -> None:
+def _query_database() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM memory_thread LIMIT 1")
         cursor.fetchall()

@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.template import loader
 
 
-class Page(HttpResponse):
+class HtmlPage(HttpResponse):
     """A whole page of ours; an error, too, stays as it is.
 
     Nothing on it comes from elsewhere or runs, and nobody may keep it or frame it. Its
@@ -25,10 +25,10 @@ class Page(HttpResponse):
         self.headers["Content-Security-Policy"] = policy
         self.headers["X-Content-Type-Options"] = "nosniff"
         self.headers["X-Robots-Tag"] = "noindex"
-        keep_secret(self)
+        set_no_store(self)
 
 
-def keep_secret(answer: HttpResponse) -> None:
+def set_no_store(answer: HttpResponse) -> None:
     """Have an answer kept by nobody, and its address told to nobody."""
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["Referrer-Policy"] = "no-referrer"

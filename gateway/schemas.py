@@ -71,44 +71,44 @@ UserPart = Annotated[
 AssistantPart = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
 
 
-class Shape(BaseModel):
+class OpenMessage(BaseModel):
     """Clients send back what they were given, with fields of their own."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class SystemMessage(Shape):
+class SystemMessage(OpenMessage):
     role: Literal["system", "developer"]
     content: str | Items[TextPart]
     name: str | None = None
 
 
-class UserMessage(Shape):
+class UserMessage(OpenMessage):
     role: Literal["user"]
     content: str | Annotated[Items[UserPart], Field(min_length=1)]
     name: str | None = None
 
 
-class CalledFunction(Shape):
+class FunctionCall(OpenMessage):
     name: str
     arguments: str
 
 
-class CalledTool(Shape):
+class MessageToolCall(OpenMessage):
     id: str
     type: Literal["function"] = "function"
-    function: CalledFunction
+    function: FunctionCall
 
 
-class AssistantMessage(Shape):
+class AssistantMessage(OpenMessage):
     role: Literal["assistant"]
     content: str | Items[AssistantPart] | None = None
     refusal: str | None = None
     name: str | None = None
-    tool_calls: Items[CalledTool] | None = None
+    tool_calls: Items[MessageToolCall] | None = None
 
 
-class ToolMessage(Shape):
+class ToolMessage(OpenMessage):
     role: Literal["tool"]
     content: str | Items[TextPart]
     tool_call_id: str
@@ -120,32 +120,32 @@ ChatMessage = Annotated[
 ]
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     # Strict in types too: `max_tokens: true` is not 1.
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class StreamOptions(Strict):
+class StreamOptions(StrictModel):
     include_usage: bool = False
     include_obfuscation: Literal[False] | None = None
 
 
-class JsonSchema(Strict):
+class JsonSchema(StrictModel):
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     description: str | None = None
     schema_: dict[str, Any] | bool = Field(alias="schema")
     strict: bool | None = None
 
 
-class TextFormat(Strict):
+class TextFormat(StrictModel):
     type: Literal["text"]
 
 
-class JsonObjectFormat(Strict):
+class JsonObjectFormat(StrictModel):
     type: Literal["json_object"]
 
 
-class JsonSchemaFormat(Strict):
+class JsonSchemaFormat(StrictModel):
     type: Literal["json_schema"]
     json_schema: JsonSchema
 
@@ -164,7 +164,7 @@ class FunctionDefinition(TypedDict):
     strict: NotRequired[bool | None]
 
 
-class Tool(TypedDict):
+class ChatTool(TypedDict):
     type: Literal["function"]
     function: FunctionDefinition
 
@@ -182,7 +182,7 @@ Penalty = Annotated[float, Field(ge=-2, le=2)]
 TokenCount = Annotated[int, Field(ge=1)]
 
 
-class ChatRequest(Strict):
+class ChatRequest(StrictModel):
     """Body of `POST /v1/chat/completions`."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
@@ -195,7 +195,7 @@ class ChatRequest(Strict):
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
 
-    tools: Annotated[Items[Tool], Field(max_length=128)] | None = None
+    tools: Annotated[Items[ChatTool], Field(max_length=128)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
 

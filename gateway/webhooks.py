@@ -13,16 +13,17 @@ from api_base.json_responses import json_response
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError, NotFound
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from database import database_executor
 from gateway import errors
 from gateway.auth import authentication
 from tasks.queue import worker_notifier
-from triggers.config import WebhookTrigger, webhook
+from triggers.config import WebhookTrigger
+from triggers import config as triggers_config
 from triggers.runs import run_log, trigger_runs
-from triggers.runs.trigger_runs import Firing
+from triggers.runs.trigger_runs import TriggerRun
 from triggers.webhooks import deliveries
-from triggers.webhooks.deliveries import Post
+from triggers.webhooks.deliveries import WebhookRequest
 
 
 class HookUnknown(NotFound):
@@ -31,26 +32,26 @@ class HookUnknown(NotFound):
     code = "webhook_not_found"
 
 
-async def serve(request: HttpRequest, rest: str) -> HttpResponse:
+async def serve_webhook(request: HttpRequest, rest: str) -> HttpResponse:
     """Answer a request for anything under /hooks/."""
     trigger = None
     try:
         config = live.current()
-        trigger = find(request)
+        trigger = find_webhook(request)
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        return json_response(await _answer(config, trigger, request))
+        return json_response(await _run_webhook(config, trigger, request))
     except CoulisseError as exc:
         if trigger is not None:
-            run_log.refused(trigger, exc)
+            run_log.log_refusal(trigger, exc)
         return errors.on_domain_error(request, exc)
 
 
-def find(request: HttpRequest) -> WebhookTrigger:
+def find_webhook(request: HttpRequest) -> WebhookTrigger:
     """Return the webhook at a request's path; raises `HookUnknown`."""
-    trigger = webhook(live.current(), request.path)
+    trigger = triggers_config.find_webhook(live.current(), request.path)
     if trigger is None:
-        path = shortened(request.path)
+        path = escape_and_truncate(request.path)
         raise HookUnknown(f"No webhook has the path '{path}'")
     return trigger
 
@@ -58,28 +59,28 @@ def find(request: HttpRequest) -> WebhookTrigger:
 def log_refusal(request: HttpRequest, error: CoulisseError) -> None:
     """Log that a webhook was called and its body is not read."""
     with suppress(CoulisseError):
-        run_log.refused(find(request), error)
+        run_log.log_refusal(find_webhook(request), error)
 
 
-async def _answer(
+async def _run_webhook(
     config: Config, trigger: WebhookTrigger, request: HttpRequest
 ) -> dict[str, Any]:
     if trigger.secret is None:
         # A page in a browser of this network might post without being asked.
         authentication.check_origin(request)
-    post = Post(request.headers, request.body)
-    delivery = deliveries.read(trigger, post, datetime.now(UTC))
+    post = WebhookRequest(request.headers, request.body)
+    delivery = deliveries.read_delivery(trigger, post, datetime.now(UTC))
     if delivery.challenge_reply is not None:
         return dict(delivery.challenge_reply)
-    occasion = deliveries.occasion(config, trigger, delivery)
-    firing = await database_executor.run_to_end(trigger_runs.fire, occasion)
-    run_log.came_of([firing])
+    occasion = deliveries.build_event(config, trigger, delivery)
+    firing = await database_executor.run_to_end(trigger_runs.run_trigger, occasion)
+    run_log.log_runs([firing])
     if firing.outcome == "fired":
-        worker_notifier.soon()
-    return _told(firing)
+        worker_notifier.notify()
+    return _serialize_run(firing)
 
 
-def _told(firing: Firing) -> dict[str, Any]:
+def _serialize_run(firing: TriggerRun) -> dict[str, Any]:
     task_id = None if firing.task_id is None else str(firing.task_id)
     told: dict[str, Any] = {"ok": True, "task_id": task_id}
     # What is documented says no more; the others say why they began nothing.

@@ -5,13 +5,13 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
-from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base.json_responses import json_response
 from core.ids import TurnId
 from database import database_executor
 from judges.errors import FeedbackUnknown, MessageUnknown
 from judges.ratings import feedback
-from judges.schemas import DeletedFeedback, Feedback, NewFeedback
+from judges.schemas import DeletedFeedback, FeedbackObject, NewFeedback
 from telemetry.presentation import turn_ids, turn_serializers
 
 router = Router(tags=["Feedback"])
@@ -21,34 +21,38 @@ router = Router(tags=["Feedback"])
     "",
     summary="Say what you think of a reply",
     description="A second word on the same reply takes the first one's place.",
-    response=Feedback,
-    openapi_extra=IN_OPENAPI,
+    response=FeedbackObject,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def give_feedback(
     request: HttpRequest, asked: Query[CallerQuery], body: Body[NewFeedback]
 ) -> HttpResponse:
-    user_id = identify(request, asked, body)
-    turn_id = turn_ids.read(body.message_id)
+    user_id = identify_user(request, asked, body)
+    turn_id = turn_ids.parse_turn_id(body.message_id)
     if turn_id is None:
         raise MessageUnknown(param="message_id")
     row = await database_executor.run_to_end(
-        feedback.give, user_id, turn_id, body.to_input()
+        feedback.save_feedback, user_id, turn_id, body.to_input()
     )
-    return json_response(_told(row))
+    return json_response(_serialize_feedback(row))
 
 
 @router.get(
     "/{message_id}",
     summary="Show what you said of a reply",
-    response=Feedback,
-    openapi_extra=IN_OPENAPI,
+    response=FeedbackObject,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_feedback(
     request: HttpRequest, message_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = identify_user(request, asked)
     return json_response(
-        _told(await database_executor.run(feedback.get, user_id, _id(message_id)))
+        _serialize_feedback(
+            await database_executor.run(
+                feedback.get_feedback, user_id, _parse_id(message_id)
+            )
+        )
     )
 
 
@@ -56,39 +60,39 @@ async def show_feedback(
     "/{message_id}",
     summary="Take back what you said of a reply",
     response=DeletedFeedback,
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def delete_feedback(
     request: HttpRequest, message_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify(request, asked)
-    turn_id = _id(message_id)
-    await database_executor.run_to_end(feedback.take_back, user_id, turn_id)
+    user_id = identify_user(request, asked)
+    turn_id = _parse_id(message_id)
+    await database_executor.run_to_end(feedback.delete_feedback, user_id, turn_id)
     told = {
         "object": "feedback.deleted",
-        "message_id": f"{turn_serializers.COMPLETION}{turn_id.hex}",
+        "message_id": f"{turn_serializers.COMPLETION_PREFIX}{turn_id.hex}",
         "deleted": True,
     }
     return json_response(told)
 
 
-def _id(text: str) -> TurnId:
+def _parse_id(text: str) -> TurnId:
     """Return the id; what is none is answered as one nobody has spoken of."""
-    turn_id = turn_ids.read(text)
+    turn_id = turn_ids.parse_turn_id(text)
     if turn_id is None:
         raise FeedbackUnknown
     return turn_id
 
 
-def _told(row: Any) -> dict[str, Any]:
+def _serialize_feedback(row: Any) -> dict[str, Any]:
     return {
         "object": "feedback",
-        "message_id": f"{turn_serializers.COMPLETION}{row.turn_id.hex}",
+        "message_id": f"{turn_serializers.COMPLETION_PREFIX}{row.turn_id.hex}",
         "turn_id": str(row.turn_id),
         "agent": row.agent,
         "score": row.score,
         "thumb": row.thumb,
         "comment": row.comment or None,
-        "created_at": turn_serializers.instant(row.created_at),
-        "updated_at": turn_serializers.instant(row.updated_at),
+        "created_at": turn_serializers.format_time(row.created_at),
+        "updated_at": turn_serializers.format_time(row.updated_at),
     }

@@ -19,7 +19,7 @@ from config.validation.suggestions import did_you_mean
 from judges.config import JUDGES, JudgeConfig
 from providers.config import PROVIDERS
 
-FEEBLE = "coulisse.W654"
+WEAK_JUDGE = "coulisse.W654"
 
 
 def check_judges(config: Config) -> Iterable[Problem]:
@@ -43,7 +43,7 @@ def check_judges(config: Config) -> Iterable[Problem]:
                 )
 
 
-def feeble(config: Config) -> Iterable[JudgeConfig]:
+def local_model_judges(config: Config) -> Iterable[JudgeConfig]:
     """Find judges whose model is the one on this machine, which cannot judge."""
     providers = config.get(PROVIDERS)
     for judge in config.get(JUDGES).values():
@@ -62,7 +62,7 @@ def check_small_models(*, databases: Any = None, **_: Any) -> list[checks.CheckM
         checks.Warning(
             f"judge '{judge.name}': '{judge.model}' is too small to judge, so its "
             "scores mean nothing; give it a larger model",
-            id=FEEBLE,
+            id=WEAK_JUDGE,
         )
-        for judge in feeble(config)
+        for judge in local_model_judges(config)
     ]

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from config.sections import Config, Problem, Section
 from config.validation.named_lists import by_name
 from config.validation.suggestions import did_you_mean
-from judges.scoring.verdict_parser import plain
+from judges.scoring.verdict_parser import normalize_name
 from providers.config import PROVIDERS
 
 MAX_CRITERIA = 20
@@ -30,11 +30,11 @@ Description = Annotated[
 ]
 
 
-def distinct(rubrics: dict[str, str]) -> dict[str, str]:
+def check_distinct_criteria(rubrics: dict[str, str]) -> dict[str, str]:
     """Refuse criteria that would be taken for one another in an answer."""
     seen: dict[str, str] = {}
     for name in rubrics:
-        other = seen.setdefault(plain(name), name)
+        other = seen.setdefault(normalize_name(name), name)
         if other != name:
             raise PydanticCustomError(
                 "duplicate_criterion",
@@ -60,7 +60,7 @@ class JudgeConfig(BaseModel):
     rubrics: Annotated[
         dict[Criterion, Description],
         Field(min_length=1, max_length=MAX_CRITERIA),
-        AfterValidator(distinct),
+        AfterValidator(check_distinct_criteria),
     ] = Field(
         description="What is scored: a criterion's name and what to look for, without "
         "a word on scale or format. All are scored in one call."

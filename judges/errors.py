@@ -3,7 +3,7 @@
 from core.errors import NotFound, Upstream
 
 
-class AnswerUnreadable(Upstream):
+class JudgeResultUnreadable(Upstream):
     """The judge's answer could not be read, nor the one after it."""
 
     code = "judge_unreadable"

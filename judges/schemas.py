@@ -12,14 +12,14 @@ from pydantic import (
 )
 
 from access.users.request_user import CallerBody
-from api_base.field_types import without_nul
+from api_base.field_types import refuse_nul
 from core.errors import Invalid
-from judges.ratings.feedback import MAX_COMMENT_LENGTH, Said, Thumb
+from judges.ratings.feedback import MAX_COMMENT_LENGTH, FeedbackInput, Thumb
 
-Comment = Annotated[
+CommentText = Annotated[
     str,
     StringConstraints(strip_whitespace=True, max_length=MAX_COMMENT_LENGTH),
-    AfterValidator(without_nul),
+    AfterValidator(refuse_nul),
 ]
 
 
@@ -33,7 +33,7 @@ class NewFeedback(CallerBody):
         default=None, ge=0, le=10, description="From 0 (useless) to 10 (perfect)."
     )
     thumb: Thumb | None = Field(default=None, description="In place of a score.")
-    comment: Comment | None = Field(default=None, description="Why.")
+    comment: CommentText | None = Field(default=None, description="Why.")
 
     @model_validator(mode="after")
     def _require_one_rating(self) -> Self:
@@ -51,15 +51,15 @@ class NewFeedback(CallerBody):
             )
         return self
 
-    def to_input(self) -> Said:
+    def to_input(self) -> FeedbackInput:
         """Return what the user says."""
-        return Said(self.score, self.thumb, self.comment or "")
+        return FeedbackInput(self.score, self.thumb, self.comment or "")
 
 
 # What clients get. Only described: `judges.api` writes it.
 
 
-class Feedback(BaseModel):
+class FeedbackObject(BaseModel):
     object: Literal["feedback"]
     message_id: str = Field(description="The `id` of the chat completion.")
     turn_id: str = Field(description="A UUID.")

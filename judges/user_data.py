@@ -7,7 +7,7 @@ from database.user_data import Export, UserTable
 from judges.models import Feedback, Score
 
 
-def _describe_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
+def _serialize_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
     """Tell scores as an export has them."""
     for row in rows:
         yield {
@@ -23,7 +23,7 @@ def _describe_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _describe_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
+def _serialize_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
     """Tell feedback as an export has it."""
     for row in rows:
         yield {
@@ -40,8 +40,8 @@ def _describe_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
 
 TABLES = (
     # After the tasks, which may be about to write them.
-    UserTable("scores", Score, erased=20, export=Export("scores", _describe_scores)),
+    UserTable("scores", Score, erased=20, export=Export("scores", _serialize_scores)),
     UserTable(
-        "feedback", Feedback, erased=21, export=Export("feedback", _describe_feedback)
+        "feedback", Feedback, erased=21, export=Export("feedback", _serialize_feedback)
     ),
 )

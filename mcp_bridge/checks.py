@@ -25,7 +25,7 @@ def check_secrets(**_: Any) -> list[checks.CheckMessage]:
     if not any(server.sign_in is not None for server in servers):
         return []
     try:
-        secret_keys.check()
+        secret_keys.check_keys()
     except SecretsInvalid as exc:
         return [checks.Error(str(exc), id="coulisse.E521")]
     return []

@@ -21,7 +21,7 @@ from config.config import SERVER
 from config.sections import Config, Problem, Section
 from config.validation.http_headers import Headers
 
-Kind = Literal["stdio", "http", "sse"]
+TransportKind = Literal["stdio", "http", "sse"]
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -55,7 +55,7 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 Text = Annotated[str, Field(min_length=1)]
 
 
-class OAuth(BaseModel):
+class OAuthConfig(BaseModel):
     """How each user signs in to a server."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -89,11 +89,11 @@ class OAuth(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _check_mode(self) -> "OAuth":
+    def _check_mode(self) -> "OAuthConfig":
         given = [name for name in STATIC_FIELDS if getattr(self, name) is not None]
         if self.mode == "discover" and given:
             raise ValueError(
-                f"has {_listed(given)}, which only mode: static reads; add "
+                f"has {_join_names(given)}, which only mode: static reads; add "
                 "mode: static, or remove it"
             )
         secret = self.client_secret
@@ -101,7 +101,7 @@ class OAuth(BaseModel):
             given.remove("client_secret")
         missing = [name for name in STATIC_FIELDS if name not in given]
         if self.mode == "static" and missing:
-            raise ValueError(f"needs {_listed(missing)} with mode: static")
+            raise ValueError(f"needs {_join_names(missing)} with mode: static")
         return self
 
 
@@ -110,7 +110,7 @@ def _read_oauth(value: Any) -> Any:
     return None if value is True else value
 
 
-class ServerConfig(BaseModel):
+class ToolServerConfig(BaseModel):
     """One tool server: remote with a `url`, a child process with a `command`."""
 
     model_config = ConfigDict(
@@ -120,7 +120,7 @@ class ServerConfig(BaseModel):
         hide_input_in_errors=True,
     )
 
-    transport: Kind | None = Field(
+    transport: TransportKind | None = Field(
         None,
         description="How to talk to it. Unset: `stdio` for a `command`; `sse` for a "
         "`url` with `sse` as a part of its path, else `http`.",
@@ -148,8 +148,8 @@ class ServerConfig(BaseModel):
         "is unless given.",
     )
     oauth: Annotated[
-        OAuth | Literal[False] | None,
-        BeforeValidator(_read_oauth, json_schema_input_type=OAuth | bool),
+        OAuthConfig | Literal[False] | None,
+        BeforeValidator(_read_oauth, json_schema_input_type=OAuthConfig | bool),
     ] = Field(
         None,
         description="How each user signs in. A `url` is signed in to by discovery "
@@ -160,7 +160,7 @@ class ServerConfig(BaseModel):
     )
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TransportKind:
         """How to talk to it, given or inferred."""
         if self.transport is not None:
             return self.transport
@@ -169,11 +169,11 @@ class ServerConfig(BaseModel):
         return "sse" if "sse" in urlsplit(self.url).path.split("/") else "http"
 
     @property
-    def sign_in(self) -> OAuth | None:
+    def sign_in(self) -> OAuthConfig | None:
         """How each user signs in; None for a server without sign-in."""
-        if isinstance(self.oauth, OAuth):
+        if isinstance(self.oauth, OAuthConfig):
             return self.oauth
-        return None if self.oauth is False or self.url is None else OAuth()
+        return None if self.oauth is False or self.url is None else OAuthConfig()
 
     @cached_property
     def digest(self) -> str:
@@ -187,7 +187,7 @@ class ServerConfig(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @model_validator(mode="after")
-    def _check_transport(self) -> "ServerConfig":
+    def _check_transport(self) -> "ToolServerConfig":
         if self.url is None and self.command is None:
             raise ValueError(
                 "has neither url: nor command:; give the address of a remote server "
@@ -203,7 +203,7 @@ class ServerConfig(BaseModel):
             _check_remote(self)
         elif self.headers:
             raise ValueError("has headers, which only a url: is sent; use env")
-        elif isinstance(self.oauth, OAuth) and self.oauth.mode == "discover":
+        elif isinstance(self.oauth, OAuthConfig) and self.oauth.mode == "discover":
             raise ValueError(
                 "has a command:, whose sign-in cannot be discovered; use oauth with "
                 "mode: static, or remove oauth"
@@ -211,7 +211,7 @@ class ServerConfig(BaseModel):
         return self
 
 
-def _check_transport(server: ServerConfig) -> None:
+def _check_transport(server: ToolServerConfig) -> None:
     if server.transport == "stdio" and server.command is None:
         raise ValueError("has transport: stdio, which needs a command:, not a url:")
     if server.transport != "stdio" and server.url is None:
@@ -220,11 +220,11 @@ def _check_transport(server: ServerConfig) -> None:
         )
 
 
-def _check_remote(server: ServerConfig) -> None:
+def _check_remote(server: ToolServerConfig) -> None:
     given = [name for name in CHILD_FIELDS if name in server.model_fields_set]
     if given:
         raise ValueError(
-            f"has {_listed(given)}, which only a command: reads; remove it"
+            f"has {_join_names(given)}, which only a command: reads; remove it"
         )
     names = {name.lower() for name in server.headers}
     if "authorization" in names and server.sign_in is not None:
@@ -234,12 +234,12 @@ def _check_remote(server: ServerConfig) -> None:
         )
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
 def _check_servers(
-    servers: dict[str, ServerConfig], config: Config
+    servers: dict[str, ToolServerConfig], config: Config
 ) -> Iterable[Problem]:
     """Refuse names that do not fit into tools' names, and redirects nobody hears."""
     for name, server in servers.items():
@@ -273,7 +273,7 @@ def public_base_url(config: Config) -> str:
     return given or f"http://localhost:{config.get(SERVER).port}"
 
 
-def commands(servers: Mapping[str, ServerConfig]) -> dict[str, Any]:
+def list_commands(servers: Mapping[str, ToolServerConfig]) -> dict[str, Any]:
     """Return what is run on this machine, by the server it is for."""
     return {
         name: (server.command, server.args, server.env, server.cwd)
@@ -282,13 +282,13 @@ def commands(servers: Mapping[str, ServerConfig]) -> dict[str, Any]:
     }
 
 
-MCP: Section[dict[str, ServerConfig]] = Section(
+MCP: Section[dict[str, ToolServerConfig]] = Section(
     key="mcp",
-    shape=dict[str, ServerConfig],
+    shape=dict[str, ToolServerConfig],
     default=dict,
     noun="mcp server",
     check=_check_servers,
-    file_only=commands,
+    file_only=list_commands,
 )
 PUBLIC_BASE_URL: Section[str | None] = Section(
     key="public_base_url",

@@ -67,7 +67,7 @@ class ServerSlow(ServerFailed):
     code = "mcp_server_slow"
 
 
-class ServerConfused(ServerFailed):
+class ServerReplyInvalid(ServerFailed):
     """The MCP server's answer makes no sense."""
 
     code = "mcp_server_confused"

@@ -22,7 +22,7 @@ class McpToken(models.Model):
     scopes = models.TextField(blank=True, default="")
     expires_at = models.DateTimeField(null=True)
     """Of the access token; NULL when the provider does not say."""
-    refreshing_until = models.DateTimeField(null=True)
+    refresh_lease_until = models.DateTimeField(null=True)
     """Claimed by the process that refreshes it, at most so long."""
     version = models.BigIntegerField(default=0)
     """Counts writes: nobody writes over what they have not seen."""
@@ -66,7 +66,7 @@ class McpClient(models.Model):
     """Where the provider's endpoints are, and what it supports."""
     discovered_at = models.DateTimeField()
     """When `metadata` was read."""
-    proven_at = models.DateTimeField()
+    verified_at = models.DateTimeField()
     """When the provider last knew this registration."""
 
     class Meta:

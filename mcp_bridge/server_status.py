@@ -5,67 +5,71 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from config.sections import Config
-from mcp_bridge.client.session_pool import Pool
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.session_pool import SessionPool
+from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.config import MCP
 from mcp_bridge.errors import ServerFailed
-from mcp_bridge.tools.catalog import Offer
+from mcp_bridge.tools.catalog import CatalogTool
 
-PATIENCE_SECONDS = 15.0
+TIMEOUT_SECONDS = 15.0
 """For somebody who asks; a server may have to be fetched before it starts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ServerStatus:
     """One server as this process has seen it."""
 
     state: Literal["open", "idle", "failed"]
     """`idle`: nobody has used it lately, or those who did are signed in to it."""
     sessions: int
-    tools: Sequence[Offer]
+    tools: Sequence[CatalogTool]
     error: str | None = None
     last_lines: Sequence[str] = ()
     """What one that failed, or ended by itself, printed last, without secrets."""
 
 
-async def all_known(config: Config, *, pool: Pool) -> dict[str, Look]:
+async def cached_statuses(
+    config: Config, *, pool: SessionPool
+) -> dict[str, ServerStatus]:
     """Return what this event loop knows of every server, without asking any."""
-    return {name: _known(name, pool) for name in config.get(MCP)}
+    return {name: _cached_status(name, pool) for name in config.get(MCP)}
 
 
-def _known(name: str, pool: Pool) -> Look:
+def _cached_status(name: str, pool: SessionPool) -> ServerStatus:
     sessions, error = pool.open_sessions(name)
     if sessions:
-        return Look("open", len(sessions), max((s.offers for s in sessions), key=len))
+        return ServerStatus(
+            "open", len(sessions), max((s.offers for s in sessions), key=len)
+        )
     if error is not None:
-        return _failed(error)
-    return Look("idle", 0, ())
+        return _failed_status(error)
+    return ServerStatus("idle", 0, ())
 
 
-async def look(config: Config, name: str, *, pool: Pool) -> Look:
+async def query_status(config: Config, name: str, *, pool: SessionPool) -> ServerStatus:
     """Ask a server what it offers; one with sign-in is not asked, but by its users.
 
     One that failed a moment ago is tried again.
     """
     server = config.get(MCP)[name]
     if server.sign_in is None:
-        address = Address(name, server, config.path.absolute().parent)
+        address = ServerTarget(name, server, config.path.absolute().parent)
         pool.clear_failure(address)
         try:
             async with pool.session(
-                address, patience_seconds=PATIENCE_SECONDS
+                address, patience_seconds=TIMEOUT_SECONDS
             ) as session:
                 await session.tools()
         except ServerFailed as exc:
-            return _failed(exc)
-    return _known(name, pool)
+            return _failed_status(exc)
+    return _cached_status(name, pool)
 
 
-def _failed(error: ServerFailed) -> Look:
-    return Look("failed", 0, (), str(error), error.last_lines)
+def _failed_status(error: ServerFailed) -> ServerStatus:
+    return ServerStatus("failed", 0, (), str(error), error.last_lines)
 
 
-def told(look: Look) -> dict[str, Any]:
+def as_json(look: ServerStatus) -> dict[str, Any]:
     """Return it as JSON has it."""
     return {
         "state": look.state,

@@ -10,30 +10,30 @@ from typing import Any, Literal
 
 from config.sections import Config
 from core.ids import UserId
-from core.tools import Result, Tool
-from core.trace import ToolCall
-from mcp_bridge.client.session_pool import Pool
-from mcp_bridge.client.target import Address
+from core.tools import Tool, ToolResult
+from core.trace import TracedToolCall
+from mcp_bridge.client.session_pool import SessionPool
+from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.config import MCP
 from mcp_bridge.errors import ServerFailed, ServerGone, SignInNeeded
 from mcp_bridge.oauth.credentials import Credentials
 from mcp_bridge.oauth.errors import SignInFailed
 from mcp_bridge.tools import catalog, result_conversion, unique_names
-from mcp_bridge.tools.catalog import Offer
+from mcp_bridge.tools.catalog import CatalogTool
 
 logger = logging.getLogger(__name__)
 
-Link = Callable[[], str]
+CreateLink = Callable[[], str]
 """Makes a new link at which the user connects a server."""
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 MAX_NAMES_LOGGED = 30
-PATIENCE_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 """How long somebody waits for a server; one slower to start serves their next turn."""
 
 
 @dataclass(frozen=True)
-class Grant:
+class ServerGrant:
     """What an agent may use of a server."""
 
     server: str
@@ -43,10 +43,10 @@ class Grant:
 
 async def open_tools(
     config: Config,
-    grants: Sequence[Grant],
+    grants: Sequence[ServerGrant],
     user_id: UserId,
     *,
-    pool: Pool,
+    pool: SessionPool,
     credentials: Credentials,
     is_awaited: bool = True,
 ) -> list[Tool]:
@@ -59,39 +59,39 @@ async def open_tools(
     long, unless nobody awaits the turn.
     """
     pool.apply_config(config)
-    patience = PATIENCE_SECONDS if is_awaited else math.inf
-    opening = await _opening(config, grants, user_id, pool, credentials, patience)
+    patience = TIMEOUT_SECONDS if is_awaited else math.inf
+    opening = await _open_servers(config, grants, user_id, pool, credentials, patience)
     if len(opening) == 1:
         found = [await opening[0].tools()]
     else:
         found = await asyncio.gather(*(one.tools() for one in opening))
     tools = [tool for group in found for tool in group]
-    names = unique_names.named([(tool.target, tool.name) for tool in tools])
+    names = unique_names.assign_names([(tool.target, tool.name) for tool in tools])
     return [
         tool if tool.name == name else replace(tool, name=name)
         for tool, name in zip(tools, names, strict=True)
     ]
 
 
-async def discover(config: Config, *, pool: Pool) -> None:
+async def discover_tools(config: Config, *, pool: SessionPool) -> None:
     """Look at every server without sign-in: log its tools, or why there are none."""
     pool.apply_config(config)
     addresses = [
-        Address(name, server, config.path.absolute().parent)
+        ServerTarget(name, server, config.path.absolute().parent)
         for name, server in config.get(MCP).items()
         if server.sign_in is None
     ]
-    await asyncio.gather(*(_look(address, pool) for address in addresses))
+    await asyncio.gather(*(_log_tools(address, pool) for address in addresses))
 
 
-async def _look(address: Address, pool: Pool) -> None:
+async def _log_tools(address: ServerTarget, pool: SessionPool) -> None:
     try:
         async with pool.session(address) as session:
             offers = await session.tools()
     except ServerFailed as exc:
         logger.warning("%s; agents go on without it until it answers", exc)
         return
-    names = [catalog.shown(offer.name) for offer in offers]
+    names = [catalog.printable_name(offer.name) for offer in offers]
     more = len(names) - MAX_NAMES_LOGGED
     logger.info(
         "mcp server '%s' offers %d tool%s: %s%s",
@@ -101,14 +101,14 @@ async def _look(address: Address, pool: Pool) -> None:
     )
 
 
-async def _opening(
+async def _open_servers(
     config: Config,
-    grants: Sequence[Grant],
+    grants: Sequence[ServerGrant],
     user_id: UserId,
-    pool: Pool,
+    pool: SessionPool,
     credentials: Credentials,
     patience_seconds: float,
-) -> "list[_Granted]":
+) -> "list[_GrantedServer]":
     servers = config.get(MCP)
     known = {one.server: one for one in grants if one.server in servers}
     signed = [name for name in known if servers[name].sign_in is not None]
@@ -116,16 +116,16 @@ async def _opening(
     if signed:
         tokens = await credentials.tokens(config, signed, user_id)
 
-    def address(name: str) -> Address:
+    def address(name: str) -> ServerTarget:
         server = servers[name]
         folder = config.path.absolute().parent
         if server.sign_in is None:
-            return Address(name, server, folder)
+            return ServerTarget(name, server, folder)
         renew = partial(credentials.renew, config, name, user_id)
         token = tokens.get(name)
         if isinstance(token, SignInFailed):
             token = None
-        return Address(name, server, folder, user_id, token, renew)
+        return ServerTarget(name, server, folder, user_id, token, renew)
 
     def fault(name: str) -> SignInFailed | None:
         token = tokens.get(name)
@@ -135,7 +135,7 @@ async def _opening(
         return credentials.link(config, name, user_id)
 
     return [
-        _Granted(
+        _GrantedServer(
             *(grant, address(name), fault(name)),
             *(pool, partial(link, name), patience_seconds),
         )
@@ -144,18 +144,18 @@ async def _opening(
 
 
 @dataclass(frozen=True, slots=True)
-class _Granted:
+class _GrantedServer:
     """A server an agent may use, for the user of this turn."""
 
-    grant: Grant
-    address: Address
+    grant: ServerGrant
+    address: ServerTarget
     fault: SignInFailed | None
     """Why the user, who is connected, has no token just now."""
-    pool: Pool
-    link: Link
+    pool: SessionPool
+    link: CreateLink
     patience_seconds: float
 
-    async def tools(self) -> "list[ServerTool | StandIn]":
+    async def tools(self) -> "list[ServerTool | UnavailableTool]":
         """Return what can be called, or what stands in for it."""
         if self.fault is not None:
             return [self._unreachable(self.fault)]
@@ -174,7 +174,7 @@ class _Granted:
             return [self._unreachable(exc)]
         return [self._tool(offer) for offer in self._allowed(offers)]
 
-    def _tool(self, offer: Offer) -> "ServerTool":
+    def _tool(self, offer: CatalogTool) -> "ServerTool":
         return ServerTool(
             name=offer.name,
             target=self.address.name,
@@ -187,7 +187,7 @@ class _Granted:
             link=self.link,
         )
 
-    def _allowed(self, offers: Sequence[Offer]) -> Sequence[Offer]:
+    def _allowed(self, offers: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
         only = self.grant.only
         if only is None:
             return offers
@@ -199,7 +199,7 @@ class _Granted:
                 )
         return [offer for offer in offers if offer.name in only]
 
-    def _sign_in_tools(self) -> "list[ServerTool | StandIn]":
+    def _sign_in_tools(self) -> "list[ServerTool | UnavailableTool]":
         server = self.address.name
         if self.grant.only is None:
             about = (
@@ -212,20 +212,24 @@ class _Granted:
             f"A tool of '{server}', which the user has not connected yet. Call it to "
             "get a link for them to open; its arguments are known after that."
         )
-        return [self._unavailable_tool(name, about, "connect") for name in self.grant.only]
+        return [
+            self._unavailable_tool(name, about, "connect") for name in self.grant.only
+        ]
 
-    def _unreachable(self, exc: ServerFailed) -> "StandIn":
+    def _unreachable(self, exc: ServerFailed) -> "UnavailableTool":
         about = (
             f"The tools of the MCP server '{self.address.name}' are not available "
             f"now: {exc.message}. Do not call this; tell the user if they need it."
         )
-        return self._unavailable_tool(f"{self.address.name}_unreachable", about, "unreachable")
+        return self._unavailable_tool(
+            f"{self.address.name}_unreachable", about, "unreachable"
+        )
 
     def _unavailable_tool(
         self, name: str, about: str, kind: "Literal['connect', 'unreachable']"
-    ) -> "StandIn":
+    ) -> "UnavailableTool":
         says = None if kind == "connect" else about
-        return StandIn(
+        return UnavailableTool(
             name=name,
             target=self.address.name,
             description=about,
@@ -244,19 +248,21 @@ class ServerTool:
     parameters: Mapping[str, Any]
     server_name: str
     """What the server calls it."""
-    address: Address
-    pool: Pool
-    link: Link
+    address: ServerTarget
+    pool: SessionPool
+    link: CreateLink
     is_read_only: bool = False
     """Whether the server says that calling it changes nothing."""
     kind: Literal["mcp"] = "mcp"
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+    async def call(
+        self, arguments: Mapping[str, Any], record: TracedToolCall
+    ) -> ToolResult:
         """Call it at the server; say where to sign in when that is what it takes."""
         try:
             return await self._call(arguments)
         except SignInNeeded:
-            return not_connected(self.target, self.link())
+            return sign_in_message(self.target, self.link())
         except ServerGone as exc:
             if not exc.was_unheard:
                 raise
@@ -264,16 +270,16 @@ class ServerTool:
         try:
             return await self._call(arguments)
         except SignInNeeded:
-            return not_connected(self.target, self.link())
+            return sign_in_message(self.target, self.link())
 
-    async def _call(self, arguments: Mapping[str, Any]) -> Result:
+    async def _call(self, arguments: Mapping[str, Any]) -> ToolResult:
         async with self.pool.session(self.address) as session:
             answer = await session.call(self.server_name, arguments)
-        return result_conversion.read(answer, self.target)
+        return result_conversion.convert_result(answer, self.target)
 
 
 @dataclass(frozen=True, slots=True)
-class StandIn:
+class UnavailableTool:
     """Stands for tools that cannot be called, and says why not."""
 
     name: str
@@ -281,18 +287,20 @@ class StandIn:
     description: str
     reason: str | None
     """What it answers; None is where to sign in."""
-    link: Link
+    link: CreateLink
     kind: Literal["mcp"] = "mcp"
     parameters: Mapping[str, Any] = field(default_factory=lambda: NO_ARGUMENTS)
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+    async def call(
+        self, arguments: Mapping[str, Any], record: TracedToolCall
+    ) -> ToolResult:
         """Say what keeps the tools from being called."""
         if self.reason is None:
-            return not_connected(self.target, self.link())
+            return sign_in_message(self.target, self.link())
         return self.reason
 
 
-def not_connected(server: str, link: str) -> str:
+def sign_in_message(server: str, link: str) -> str:
     """Return what a model is told when the user has not signed in to a server."""
     return (
         f"Not connected: the user has not authorized access to the '{server}' MCP "

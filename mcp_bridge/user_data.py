@@ -16,9 +16,9 @@ def _describe(page: list[McpToken]) -> Iterator[dict[str, Any]]:
             "server": row.server,
             "url": row.resource,
             "scopes": row.scopes.split(),
-            "connected_at": timestamps.instant(row.created_at),
-            "updated_at": timestamps.instant(row.updated_at),
-            "expires_at": timestamps.instant(row.expires_at),
+            "connected_at": timestamps.format_time(row.created_at),
+            "updated_at": timestamps.format_time(row.updated_at),
+            "expires_at": timestamps.format_time(row.expires_at),
         }
 
 

@@ -16,6 +16,6 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
     Not while tables are being made, which asks for checks too.
     """
     config = None if databases else checked_file.load()
-    users = None if config is None else memory_settings.of_users(config)
-    found = alerts.concerns(users) if users is not None else ()
+    users = None if config is None else memory_settings.resolve_for_users(config)
+    found = alerts.find_alerts(users) if users is not None else ()
     return [checks.Warning(message, id=kind) for kind, message in found]

@@ -11,7 +11,7 @@ from memory.types import Fusion
 from providers.config import PROVIDERS
 from providers.default_model import ModelChoice
 from providers.embeddings import embedders
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -21,7 +21,7 @@ class UserState(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    embed_with: EmbedWith | None = Field(
+    embed_with: EmbedderConfig | None = Field(
         default=None,
         description="What turns text into vectors. Unset: OpenAI's if `openai` is "
         "under `providers:`, else a small model on this machine.",
@@ -63,7 +63,7 @@ class UserState(BaseModel):
     )
 
 
-def _read_user_state(value: Any) -> Any:
+def _expand_boolean(value: Any) -> Any:
     """Return `true` as a map with nothing set, and `false` as None."""
     if value is True:
         return {}
@@ -88,7 +88,7 @@ class MemoryConfig(BaseModel):
 
     user_state: Annotated[
         UserState | None,
-        BeforeValidator(_read_user_state, json_schema_input_type=bool | UserState),
+        BeforeValidator(_expand_boolean, json_schema_input_type=bool | UserState),
     ] = Field(
         default=None,
         description="Learn facts about each user and recall them: `true`, `false`, "
@@ -144,13 +144,13 @@ def check_memory(memory: MemoryConfig, config: Config) -> Iterable[Problem]:
     if state is None:
         return
     at = ("memory", "user_state")
-    yield from _check_learner(state, config, at)
-    for field, message in embedders.problems(config, state.embed_with):
+    yield from _check_extraction_model(state, config, at)
+    for field, message in embedders.find_problems(config, state.embed_with):
         message = f"embed_with.{field}: {message}"
         yield Problem((*at, "embed_with", field), message, "coulisse.E402")
 
 
-def _check_learner(
+def _check_extraction_model(
     state: UserState, config: Config, at: tuple[str, ...]
 ) -> Iterable[Problem]:
     providers = config.get(PROVIDERS)

@@ -32,7 +32,7 @@ class Thread(models.Model):
         return f"{self.user_id}/{self.name or 'default'}"
 
 
-class Message(models.Model):
+class StoredMessage(models.Model):
     """One message, as it was said. Never edited."""
 
     thread = models.ForeignKey(
@@ -61,6 +61,7 @@ class Message(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
+        db_table = "memory_message"
         constraints = [
             models.UniqueConstraint(
                 fields=["thread", "position"], name="memory_message_thread_position"
@@ -99,7 +100,7 @@ class Owner(models.Model):
         return str(self.user_id)
 
 
-class Category(models.TextChoices):
+class FactCategory(models.TextChoices):
     """What kind of thing a fact says."""
 
     PREFERENCE = "preference"
@@ -110,7 +111,7 @@ class Category(models.TextChoices):
     GENERAL = "general"
 
 
-class Status(models.TextChoices):
+class FactStatus(models.TextChoices):
     """Whether a fact counts; only active ones reach a prompt."""
 
     ACTIVE = "active"
@@ -120,7 +121,7 @@ class Status(models.TextChoices):
     DELETED = "deleted"
 
 
-class Source(models.TextChoices):
+class FactSource(models.TextChoices):
     """Who said so."""
 
     EXTRACTION = "extraction"
@@ -135,20 +136,20 @@ class Fact(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user_id = models.UUIDField()
     content = models.TextField()
-    category = models.CharField(max_length=16, choices=Category, default="general")
+    category = models.CharField(max_length=16, choices=FactCategory, default="general")
     key = models.CharField(max_length=255, null=True)  # noqa: DJ001  NULL is not ""
     """What makes it the only one of its kind: `category` + `key` name one fact."""
     importance = models.SmallIntegerField(default=5)
     """1 is trivial, 10 critical."""
-    status = models.CharField(max_length=16, choices=Status, default="active")
+    status = models.CharField(max_length=16, choices=FactStatus, default="active")
     is_pinned = models.BooleanField(default=False)
     """Pinned facts neither expire nor give way to others in the prompt."""
-    source = models.CharField(max_length=16, choices=Source)
+    source = models.CharField(max_length=16, choices=FactSource)
     agent = models.CharField(max_length=255, blank=True, default="")
     """The agent whose turn it was learnt in, or that saved it."""
     quote = models.TextField(blank=True, default="")
     """The user's own words it was learnt from."""
-    message = models.ForeignKey(Message, null=True, on_delete=models.SET_NULL)
+    message = models.ForeignKey(StoredMessage, null=True, on_delete=models.SET_NULL)
     said_at = models.DateTimeField()
     """When the user said it: what was said later wins."""
     valid_from = models.DateTimeField(null=True)
@@ -225,7 +226,7 @@ class Passage(models.Model):
 
     user_id = models.UUIDField()
     fact = models.OneToOneField(Fact, null=True, on_delete=models.CASCADE)
-    message = models.OneToOneField(Message, null=True, on_delete=models.CASCADE)
+    message = models.OneToOneField(StoredMessage, null=True, on_delete=models.CASCADE)
     thread = models.ForeignKey(
         Thread,
         null=True,
@@ -264,7 +265,7 @@ class Passage(models.Model):
         return f"passage {self.pk}"
 
 
-class Lesson(models.Model):
+class ExtractionJob(models.Model):
     """One turn to learn from: the truth about a piece of background work."""
 
     class State(models.TextChoices):
@@ -298,13 +299,13 @@ class Lesson(models.Model):
             models.Index(
                 fields=["due_at"],
                 condition=Q(state__in=["queued", "running"]),
-                name="memory_lesson_due",
+                name="memory_extractionjob_due",
             ),
-            models.Index(fields=["user_id", "id"], name="memory_lesson_of_user"),
+            models.Index(fields=["user_id", "id"], name="memory_extractionjob_of_user"),
             models.Index(
                 fields=["id"],
                 condition=Q(state="failed"),
-                name="memory_lesson_failed",
+                name="memory_extractionjob_failed",
             ),
         ]
 
@@ -312,7 +313,7 @@ class Lesson(models.Model):
         return f"lesson of turn {self.turn_id} ({self.state})"
 
 
-class Consolidation(models.Model):
+class ConsolidationRun(models.Model):
     """One run that summarised old conversations, and its receipt."""
 
     started_at = models.DateTimeField()
@@ -340,7 +341,7 @@ class Summary(models.Model):
     text = models.TextField()
     tokens = models.IntegerField()
     model = models.CharField(max_length=255)
-    run = models.ForeignKey(Consolidation, null=True, on_delete=models.SET_NULL)
+    run = models.ForeignKey(ConsolidationRun, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField()
 
     class Meta:
@@ -355,7 +356,7 @@ class Summary(models.Model):
         return f"summary of {self.first_position} to {self.end_position}"
 
 
-class Erasure(models.Model):
+class PendingErasure(models.Model):
     """A wish to be forgotten that waits to be confirmed."""
 
     user_id = models.UUIDField(unique=True)

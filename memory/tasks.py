@@ -12,15 +12,15 @@ from celery import shared_task, signals
 from memory.extraction import extraction_worker
 from memory.maintenance import consolidation, periodic_sweep
 
-WORK_SECONDS = 60.0
-GIVE_BACK_SECONDS = 7.0
+EXTRACTION_SECONDS = 60.0
+RELEASE_AFTER_SECONDS = 7.0
 """After a worker is told to end; a second later it is cut off (`processes.worker`)."""
 
 
-@shared_task(name="memory.tasks.work", ignore_result=True)
-def work() -> None:
+@shared_task(name="memory.tasks.extract_facts", ignore_result=True)
+def extract_facts() -> None:
     """Learn from the turns that are due."""
-    extraction_worker.drain(WORK_SECONDS)
+    extraction_worker.run_due_jobs(EXTRACTION_SECONDS)
 
 
 @shared_task(name="memory.tasks.sweep", ignore_result=True)
@@ -32,13 +32,13 @@ def sweep() -> None:
 @shared_task(name="memory.tasks.consolidate", ignore_result=True)
 def consolidate() -> None:
     """Summarise old conversations, if it is time."""
-    consolidation.run(datetime.now(UTC))
+    consolidation.consolidate(datetime.now(UTC))
 
 
 @signals.worker_shutting_down.connect
-def let_go(**_: Any) -> None:
+def stop_extraction(**_: Any) -> None:
     """Begin nothing new, and have others finish what this worker will not."""
     extraction_worker.stop()
-    timer = threading.Timer(GIVE_BACK_SECONDS, extraction_worker.give_back)
+    timer = threading.Timer(RELEASE_AFTER_SECONDS, extraction_worker.release_jobs)
     timer.daemon = True
     timer.start()

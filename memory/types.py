@@ -30,7 +30,7 @@ class Embedded:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class FactDraft:
     """A fact someone wants remembered."""
 
     content: str
@@ -56,7 +56,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SaveResult:
     """What became of a draft."""
 
     fact_id: uuid.UUID
@@ -97,7 +97,7 @@ class KnownFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FactHistoryStep:
     """One step of a fact's history."""
 
     at: datetime
@@ -121,7 +121,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class SearchScore:
     """Why something was found: its place is the `total`'s."""
 
     total: float
@@ -138,7 +138,7 @@ class FoundFact:
     """A fact a search found."""
 
     fact: KnownFact
-    score: Score
+    score: SearchScore
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,4 +154,4 @@ class FoundMessage:
     agent: str
     importance: float
     created_at: datetime
-    score: Score = field(default_factory=lambda: Score(0.0))
+    score: SearchScore = field(default_factory=lambda: SearchScore(0.0))

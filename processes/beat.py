@@ -18,13 +18,13 @@ from kombu import Producer
 from processes.supervision import parent_watch
 from telemetry.log_output import logs
 
-HARD_END_SECONDS = 5.0
+FORCE_EXIT_SECONDS = 5.0
 NICENESS = 5
 
 logger = logging.getLogger(__name__)
 
 
-class Clock(PersistentScheduler):
+class BeatScheduler(PersistentScheduler):
     """Celery's, which says in a line that a message could not be sent."""
 
     _is_broker_gone = False
@@ -47,19 +47,19 @@ def run() -> None:
     """Send what is due until SIGTERM."""
     app: Celery = import_string(settings.COULISSE_CELERY_APP)
     os.nice(NICENESS)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _exit)
     # Celery's own command would load every job, and numpy with it, to send a name.
-    Service(app, scheduler_cls=Clock).start()
+    Service(app, scheduler_cls=BeatScheduler).start()
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit(number: int, frame: FrameType | None) -> None:
     # Caught by Celery, which writes the schedule and returns.
     raise SystemExit
 
 
 def main() -> None:
-    parent_watch.take(grace_seconds=HARD_END_SECONDS)
-    logs.take_over()
+    parent_watch.watch_command_line_pipe(grace_seconds=FORCE_EXIT_SECONDS)
+    logs.capture_python_output()
     logging.config.dictConfig(settings.LOGGING)
     run()
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from processes.supervision import parent_watch
 
-HARD_END_SECONDS = 2.0
-LEFTOVER_SECONDS = 3.0
+FORCE_EXIT_SECONDS = 2.0
+ORPHAN_STOP_SECONDS = 3.0
 """How long a server that was left over may take to write what it knows and end."""
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 LOG = "valkey.log"
 SOL_LOCAL, LOCAL_PEERPID = 0, 2
 """What macOS calls the pid at the other end; the socket module does not know it."""
@@ -30,7 +30,7 @@ JOURNAL = "appendonlydir"
 UNREADABLE = "appendonlydir.unreadable"
 
 
-def command(valkey: Path, path: Path, folder: Path) -> list[str]:
+def command_line(valkey: Path, path: Path, folder: Path) -> list[str]:
     """Return the command line: a socket for this user alone, and no port."""
     return [
         str(valkey),
@@ -58,12 +58,12 @@ def serve(arguments: list[str], path: Path, folder: Path) -> int:
     started.append(server)
     if is_to_end:
         end(server)
-    while server.poll() is None and not answers(path):
-        time.sleep(LOOK_SECONDS)
+    while server.poll() is None and not is_answering(path):
+        time.sleep(POLL_SECONDS)
     has_served = server.returncode is None
     code = server.wait()
     if code > 0 and not has_served:
-        _give_up_journal(folder)
+        _set_journal_aside(folder)
     return code
 
 
@@ -71,10 +71,10 @@ def end(server: "subprocess.Popen[bytes]") -> None:
     """Ask the server to end, and kill one that does not."""
     server.terminate()
     signal.signal(signal.SIGALRM, lambda number, frame: server.kill())
-    signal.setitimer(signal.ITIMER_REAL, HARD_END_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, FORCE_EXIT_SECONDS)
 
 
-def answers(path: Path) -> bool:
+def is_answering(path: Path) -> bool:
     """Say whether a server there takes commands."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1)
@@ -86,7 +86,7 @@ def answers(path: Path) -> bool:
             return False
 
 
-def _give_up_journal(folder: Path) -> None:
+def _set_journal_aside(folder: Path) -> None:
     """Put aside what Valkey may be unable to read, so that its next start succeeds.
 
     Rows know what is to be done; a message only says that there is something.
@@ -97,13 +97,13 @@ def _give_up_journal(folder: Path) -> None:
         journal.rename(aside)
 
 
-def end_leftover(path: Path) -> None:
+def stop_orphan(path: Path) -> None:
     """End a server that outlived its supervisor, and remove a socket nobody serves."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(LEFTOVER_SECONDS)
+        client.settimeout(ORPHAN_STOP_SECONDS)
         try:
             client.connect(str(path))
-            if (pid := _peer(client)) > 1:
+            if (pid := _peer_pid(client)) > 1:
                 os.kill(pid, signal.SIGTERM)
                 _wait_for_end(client, pid)
         except OSError:
@@ -119,7 +119,7 @@ def _wait_for_end(client: socket.socket, pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _peer(client: socket.socket) -> int:
+def _peer_pid(client: socket.socket) -> int:
     """Return the pid of the server at the other end of a socket."""
     if sys.platform == "darwin":
         packed = client.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4)
@@ -147,14 +147,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
-    parent_watch.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    parent_watch.watch_pipe(arguments.lifeline, grace_seconds=FORCE_EXIT_SECONDS)
     arguments.folder.mkdir(mode=0o700, exist_ok=True)
     place = arguments.socket.parent
     is_elsewhere = place != arguments.folder.parent
     if is_elsewhere:
         make_private(place)
-    end_leftover(arguments.socket)
-    line = command(arguments.valkey, arguments.socket, arguments.folder)
+    stop_orphan(arguments.socket)
+    line = command_line(arguments.valkey, arguments.socket, arguments.folder)
     code = serve(line, arguments.socket, arguments.folder)
     if is_elsewhere:
         with suppress(OSError):

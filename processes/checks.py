@@ -16,7 +16,7 @@ from django.core import checks
 
 from config.loading import checked_file
 from processes.config import SIDECARS, SidecarConfig
-from processes.errors import CannotStart
+from processes.errors import ProgramStartFailed
 from processes.sidecar_control import sidecar_process
 from processes.supervision import process_groups
 from processes.supervision.child_process import outer_environment
@@ -30,23 +30,24 @@ def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
         return []
     sidecars = config.get(SIDECARS)
     return [
-        checks.Warning(message, id="coulisse.W901") for message in _missing(sidecars)
+        checks.Warning(message, id="coulisse.W901")
+        for message in _missing_program_messages(sidecars)
     ]
 
 
-def _missing(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
+def _missing_program_messages(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
     """Yield what is said of each program that is not there."""
     outer = outer_environment(str(settings.BASE_DIR))
     for name, config in sidecars.items():
-        program = sidecar_process.program(config, outer)
+        program = sidecar_process.sidecar_program(config, outer)
         try:
-            process_groups.find(program)
-        except CannotStart as exc:
+            process_groups.find_program(program)
+        except ProgramStartFailed as exc:
             yield f"sidecar '{name}' cannot be started from here: {exc}"
             continue
         if config.health is None:
             continue
         try:
-            process_groups.find(replace(program, command=config.health.command))
-        except CannotStart as exc:
+            process_groups.find_program(replace(program, command=config.health.command))
+        except ProgramStartFailed as exc:
             yield f"sidecar '{name}' cannot be asked whether it is well: {exc}"

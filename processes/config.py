@@ -10,7 +10,7 @@ from config.validation.named_lists import by_name
 Restart = Literal["always", "on-failure", "never"]
 Text = Annotated[str, Field(min_length=1)]
 
-LONGEST_STOP_SECONDS = 8
+MAX_STOP_SECONDS = 8
 """All of a server is over within ten seconds of SIGTERM."""
 
 
@@ -76,7 +76,7 @@ class SidecarConfig(BaseModel):
     stop_seconds: float = Field(
         5,
         gt=0,
-        le=LONGEST_STOP_SECONDS,
+        le=MAX_STOP_SECONDS,
         description="How long it may take to end after SIGTERM, before it is killed.",
     )
 

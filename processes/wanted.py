@@ -19,10 +19,10 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
     django.setup()
     try:
-        config = loader.load(Path(settings.COULISSE_CONFIG))
+        config = loader.load_file(Path(settings.COULISSE_CONFIG))
     except ConfigInvalid:
         sys.exit(1)
-    sys.exit(0 if server_plan.wants_local_model(config) else 1)
+    sys.exit(0 if server_plan.local_model_providers(config) else 1)
 
 
 if __name__ == "__main__":

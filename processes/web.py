@@ -23,10 +23,10 @@ from config.errors import ConfigInvalid
 from processes.http_server.connections import ConnectionLimits
 from processes.http_server.protocol import protocol_options
 from processes.supervision import parent_watch
-from processes.supervision.heartbeat import Pulse
+from processes.supervision.heartbeat import HeartbeatSender
 from telemetry.log_output import logs
 
-HARD_END_SECONDS = 9.5
+FORCE_EXIT_SECONDS = 9.5
 OTHER_DESCRIPTORS = 256
 """Files and sockets of a web process beside those of its clients and their turns."""
 
@@ -44,7 +44,9 @@ class WebServer(uvicorn.Server):
         gc.freeze()
 
 
-def serve(listening: int, pulse: Pulse | None, drain_seconds: int | None) -> None:
+def serve(
+    listening: int, pulse: HeartbeatSender | None, drain_seconds: int | None
+) -> None:
     """Answer requests until SIGTERM, then let open ones finish."""
 
     async def beat() -> None:
@@ -73,7 +75,7 @@ def serve(listening: int, pulse: Pulse | None, drain_seconds: int | None) -> Non
 
 def _connection_limits() -> ConnectionLimits:
     try:
-        server = live.start().get(SERVER)
+        server = live.load_at_start().get(SERVER)
     except ConfigInvalid:
         server = ServerConfig()  # The application reports it when it starts.
     limits = ConnectionLimits.from_config(server)
@@ -129,12 +131,12 @@ def main() -> None:
     arguments = parser.parse_args()
     # Loading the application does it too, but may fail first.
     django.setup()
-    logs.take_over()
+    logs.capture_python_output()
     if settings.COULISSE_PIN_CORES:
         _stay_on_one_core(arguments.position)
-    parent_watch.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    parent_watch.watch_pipe(arguments.lifeline, grace_seconds=FORCE_EXIT_SECONDS)
     board = arguments.board
-    pulse = None if board is None else Pulse(board, arguments.position)
+    pulse = None if board is None else HeartbeatSender(board, arguments.position)
     serve(arguments.fd, pulse, arguments.drain)
 
 

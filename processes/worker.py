@@ -29,7 +29,7 @@ from telemetry.log_output import logs
 
 DRAIN_SECONDS = 8
 """How long running jobs may take to finish after SIGTERM."""
-HARD_END_SECONDS = 9.5
+FORCE_EXIT_SECONDS = 9.5
 RETRY_SECONDS = 2.0
 NICENESS = 5
 """Replies come first: a worker gets a third of what a busy web process gets."""
@@ -54,9 +54,9 @@ def run() -> int:
     app: Celery = import_string(settings.COULISSE_CELERY_APP)
     # As root it advises against pickle, which we do not accept.
     warnings.simplefilter("ignore", SecurityWarning)
-    live.start()
+    live.load_at_start()
     _await_namespace()
-    watcher = live.Watcher()
+    watcher = live.ConfigWatcher()
     watcher.start()
     os.nice(NICENESS)
     signals.worker_shutting_down.connect(limit_drain)
@@ -99,20 +99,20 @@ def _await_namespace() -> None:
 def limit_drain(**_: Any) -> None:
     """End the process for good when a job takes too long to finish."""
     # Threads cannot be interrupted: Celery would wait for ever.
-    timer = threading.Timer(DRAIN_SECONDS, _cut_off)
+    timer = threading.Timer(DRAIN_SECONDS, _force_exit)
     timer.daemon = True
     timer.start()
 
 
-def _cut_off() -> None:
+def _force_exit() -> None:
     logger.warning("a job did not finish within %d s; it is cut off", DRAIN_SECONDS)
     logging.shutdown()
     os._exit(0)
 
 
 def main() -> None:
-    parent_watch.take(grace_seconds=HARD_END_SECONDS)
-    logs.take_over()
+    parent_watch.watch_command_line_pipe(grace_seconds=FORCE_EXIT_SECONDS)
+    logs.capture_python_output()
     django.setup()
     try:
         sys.exit(run())

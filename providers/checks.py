@@ -12,7 +12,7 @@ from django.core import checks
 from config.loading import checked_file
 from providers.pricing import price_table
 
-UNPRICED = "coulisse.W111"
+UNKNOWN_PRICE = "coulisse.W111"
 
 
 @checks.register
@@ -28,7 +28,7 @@ def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
         checks.Warning(
             f"nobody knows what {name} costs, so it is refused where money is limited; "
             "give its price under prices:",
-            id=UNPRICED,
+            id=UNKNOWN_PRICE,
         )
-        for name in price_table.unknown(price_table.of(config))
+        for name in price_table.unpriced_models(price_table.list_models(config))
     ]

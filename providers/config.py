@@ -26,12 +26,12 @@ KindName = Literal[
 KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 
 
-def clean_key(value: Any) -> Any:
+def strip_key(value: Any) -> Any:
     """Return a key without the space around it; one that is empty is none."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 
-def sendable_key(value: SecretStr | None) -> SecretStr | None:
+def check_key(value: SecretStr | None) -> SecretStr | None:
     """Return a key a header can carry; raise ValueError for another."""
     if value is not None and UNSENDABLE.search(value.get_secret_value()):
         raise ValueError(
@@ -40,7 +40,7 @@ def sendable_key(value: SecretStr | None) -> SecretStr | None:
     return value
 
 
-def clean_url(value: str | None) -> str | None:
+def normalize_url(value: str | None) -> str | None:
     """Return a base URL as paths are added to it; raise ValueError for another."""
     if value is None:
         return None
@@ -78,7 +78,7 @@ class Timeouts(BaseModel):
     )
 
 
-class Breaker(BaseModel):
+class BreakerConfig(BaseModel):
     """When an endpoint that fails is left alone for a while."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -105,7 +105,7 @@ class Breaker(BaseModel):
     )
 
 
-class Endpoint(BaseModel):
+class EndpointConfig(BaseModel):
     """One of several keys or addresses of a provider."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -133,9 +133,9 @@ class Endpoint(BaseModel):
         "of one of weight 1.",
     )
 
-    _clean_key = field_validator("api_key", mode="before")(clean_key)
-    _sendable_key = field_validator("api_key")(sendable_key)
-    _clean_url = field_validator("base_url")(clean_url)
+    _clean_key = field_validator("api_key", mode="before")(strip_key)
+    _sendable_key = field_validator("api_key")(check_key)
+    _clean_url = field_validator("base_url")(normalize_url)
 
 
 class ProviderConfig(BaseModel):
@@ -167,7 +167,7 @@ class ProviderConfig(BaseModel):
     headers: Headers = Field(
         default_factory=dict, description="More headers to send with each call."
     )
-    endpoints: tuple[Endpoint, ...] = Field(
+    endpoints: tuple[EndpointConfig, ...] = Field(
         (),
         max_length=100,
         description="Several keys or addresses, in place of one. Calls are spread "
@@ -188,8 +188,8 @@ class ProviderConfig(BaseModel):
         default_factory=lambda: Timeouts(),
         description="How long to wait for what.",
     )
-    breaker: Breaker = Field(
-        default_factory=lambda: Breaker(),
+    breaker: BreakerConfig = Field(
+        default_factory=lambda: BreakerConfig(),
         description="When it is left alone for a while, because it fails.",
     )
 
@@ -198,15 +198,17 @@ class ProviderConfig(BaseModel):
     def _check_kind(cls, value: Any) -> Any:
         if not isinstance(value, str) or value in KIND_NAMES:
             return value
-        raise ValueError(_unknown_kind(value))
+        raise ValueError(_unknown_kind_message(value))
 
-    _clean_key = field_validator("api_key", mode="before")(clean_key)
-    _sendable_key = field_validator("api_key")(sendable_key)
-    _clean_url = field_validator("base_url")(clean_url)
+    _clean_key = field_validator("api_key", mode="before")(strip_key)
+    _sendable_key = field_validator("api_key")(check_key)
+    _clean_url = field_validator("base_url")(normalize_url)
 
     @field_validator("structured_outputs")
     @classmethod
-    def _check_structured_outputs(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_structured_outputs(
+        cls, value: str | None, info: ValidationInfo
+    ) -> str | None:
         if value == "native" and info.data.get("kind") == "anthropic":
             raise ValueError(
                 "must be prompt for the kind 'anthropic', which is not sent "
@@ -217,8 +219,8 @@ class ProviderConfig(BaseModel):
     @field_validator("endpoints")
     @classmethod
     def _check_endpoint_names(
-        cls, value: tuple[Endpoint, ...], info: ValidationInfo
-    ) -> tuple[Endpoint, ...]:
+        cls, value: tuple[EndpointConfig, ...], info: ValidationInfo
+    ) -> tuple[EndpointConfig, ...]:
         if value and info.data.get("kind") == "local":
             raise ValueError("the kind 'local' has none: its server is started here")
         names = [endpoint_name(number, each) for number, each in enumerate(value)]
@@ -262,12 +264,12 @@ class ProviderConfig(BaseModel):
         ]
 
 
-def endpoint_name(number: int, endpoint: Endpoint) -> str:
+def endpoint_name(number: int, endpoint: EndpointConfig) -> str:
     """Return what an endpoint is called, which is its number among them by default."""
     return endpoint.name or str(number + 1)
 
 
-def _unknown_kind(name: str) -> str:
+def _unknown_kind_message(name: str) -> str:
     """Return what to tell someone who named a kind that does not exist."""
     hint = did_you_mean(name.lower(), KIND_NAMES) or "."
     return (
@@ -277,7 +279,7 @@ def _unknown_kind(name: str) -> str:
     )
 
 
-def _kinds_from_names(value: Any) -> Any:
+def _default_kinds(value: Any) -> Any:
     """Give each entry without a kind its own name as the kind."""
     if not isinstance(value, Mapping):
         return value
@@ -293,7 +295,7 @@ def _with_kind(name: Any, entry: Any) -> Any:
 
 PROVIDERS: Section[dict[str, ProviderConfig]] = Section(
     key="providers",
-    shape=Annotated[dict[str, ProviderConfig], BeforeValidator(_kinds_from_names)],
+    shape=Annotated[dict[str, ProviderConfig], BeforeValidator(_default_kinds)],
     default=dict,
     noun="provider",
     required=True,

@@ -17,7 +17,7 @@ class ModelChoice(BaseModel):
     model: str = Field(min_length=1, description="The provider's own name of it.")
 
 
-CHEAP: dict[KindName, str] = {
+CHEAP_MODELS: dict[KindName, str] = {
     "anthropic": "claude-haiku-4-5-20251001",
     "openai": "gpt-4o-mini",
     "gemini": "gemini-2.5-flash-lite",
@@ -29,15 +29,15 @@ CHEAP: dict[KindName, str] = {
 """A small model of each kind, in the order they are preferred."""
 
 
-def cheapest(providers: Mapping[str, ProviderConfig]) -> ModelChoice | None:
+def cheapest_model(providers: Mapping[str, ProviderConfig]) -> ModelChoice | None:
     """Return a small model of the first kind that is configured, or None.
 
     Servers at an address of their own are passed over: nobody knows their models.
     Source: "Auto-derivation" of the reference, which ends with cohere; a model on this
     machine comes last.
     """
-    for kind, model in CHEAP.items():
+    for kind, model in CHEAP_MODELS.items():
         for name, provider in providers.items():
-            if provider.kind == kind and not registry.is_elsewhere(provider):
+            if provider.kind == kind and not registry.has_custom_address(provider):
                 return ModelChoice(provider=name, model=model)
     return None

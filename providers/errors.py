@@ -27,7 +27,7 @@ from typing import ClassVar, Literal
 
 from core.errors import Invalid, Unavailable, Upstream
 
-Wait = Literal["connect", "first_token", "idle", "total"]
+WaitPhase = Literal["connect", "first_token", "idle", "total"]
 
 
 class RequestRefused(Invalid):
@@ -113,7 +113,7 @@ class OutOfCredit(ProviderFailed):
     code = "provider_out_of_credit"
 
 
-class Busy(ProviderFailed):
+class ProviderUnavailable(ProviderFailed):
     """The provider has no time for us now."""
 
     retryable = True
@@ -130,13 +130,13 @@ class Busy(ProviderFailed):
         self.retry_after_seconds = retry_after_seconds
 
 
-class RateLimited(Busy):
+class RateLimited(ProviderUnavailable):
     """The provider limits our requests."""
 
     code = "provider_rate_limited"
 
 
-class Overloaded(Busy):
+class Overloaded(ProviderUnavailable):
     """The provider is overloaded or broken."""
 
     code = "provider_overloaded"
@@ -165,7 +165,7 @@ class Unreachable(ProviderFailed):
         self.retryable = retryable
 
 
-class Disconnected(ProviderFailed):
+class ProviderDisconnected(ProviderFailed):
     """The connection to the provider broke."""
 
     code = "provider_disconnected"
@@ -182,12 +182,12 @@ class TimedOut(ProviderFailed):
         message: str | None = None,
         *,
         provider: str = "",
-        wait: Wait = "total",
+        wait: WaitPhase = "total",
         seconds: float = 0,
         detail: str = "",
     ) -> None:
         super().__init__(message, provider=provider, detail=detail)
-        self.wait: Wait = wait
+        self.wait: WaitPhase = wait
         self.seconds = seconds
         # A provider that kept us waiting for a token once would do it again.
         self.retryable = wait == "connect"

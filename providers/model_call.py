@@ -8,7 +8,7 @@ from core.messages import Message
 
 
 @dataclass(frozen=True)
-class ModelCall:
+class ModelRequest:
     """What to ask a model, and how."""
 
     model: str

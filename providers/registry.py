@@ -46,12 +46,12 @@ OPENAI_ONLY = {
 }
 """Those nobody who copied the API has copied."""
 
-DONE_ANYWAY = {"store": False}
+DEFAULT_VALUES = {"store": False}
 """Values that ask for what everyone does who does not take the parameter."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProviderKind:
     """One kind of provider."""
 
     wire: Wire
@@ -61,15 +61,15 @@ class Kind:
     structured_outputs: Literal["native", "prompt"] = "prompt"
 
 
-def _refusing(*names: str) -> frozenset[str]:
+def _unsupported(*names: str) -> frozenset[str]:
     return frozenset(OPENAI_ONLY.union(names))
 
 
-KINDS: dict[KindName, Kind] = {
-    "anthropic": Kind(
+KINDS: dict[KindName, ProviderKind] = {
+    "anthropic": ProviderKind(
         AnthropicWire(),
         "https://api.anthropic.com",
-        _refusing(
+        _unsupported(
             "frequency_penalty",
             "logit_bias",
             "presence_penalty",
@@ -77,23 +77,25 @@ KINDS: dict[KindName, Kind] = {
         ),
     ),
     # https://docs.cohere.com/docs/compatibility-api
-    "cohere": Kind(
+    "cohere": ProviderKind(
         OpenAIWire(),
         "https://api.cohere.ai/compatibility/v1",
-        _refusing("logit_bias", "parallel_tool_calls", "service_tier"),
+        _unsupported("logit_bias", "parallel_tool_calls", "service_tier"),
     ),
     # https://api-docs.deepseek.com/api/create-chat-completion
-    "deepseek": Kind(
+    "deepseek": ProviderKind(
         OpenAIWire(returns_reasoning=True),
         "https://api.deepseek.com",
-        _refusing("logit_bias", "parallel_tool_calls", "seed", "service_tier"),
+        _unsupported("logit_bias", "parallel_tool_calls", "seed", "service_tier"),
     ),
     # https://ai.google.dev/gemini-api/docs/openai: unknown fields are a 400.
-    "gemini": Kind(
+    "gemini": ProviderKind(
         # A tool without arguments is a 400 as well, unless it has no `parameters`.
-        OpenAIWire(returns_signatures=True, sends_empty_parameters=False, filters_silently=True),
+        OpenAIWire(
+            returns_signatures=True, sends_empty_parameters=False, filters_silently=True
+        ),
         "https://generativelanguage.googleapis.com/v1beta/openai",
-        _refusing(
+        _unsupported(
             "frequency_penalty",
             "logit_bias",
             "presence_penalty",
@@ -102,15 +104,17 @@ KINDS: dict[KindName, Kind] = {
         ),
     ),
     # https://console.groq.com/docs/openai
-    "groq": Kind(
+    "groq": ProviderKind(
         OpenAIWire(max_tokens_as="max_completion_tokens", sends_message_names=False),
         "https://api.groq.com/openai/v1",
-        _refusing("logit_bias"),
+        _unsupported("logit_bias"),
     ),
-    "local": Kind(
-        OpenAIWire(), unsupported_parameters=frozenset({"store"}), structured_outputs="native"
+    "local": ProviderKind(
+        OpenAIWire(),
+        unsupported_parameters=frozenset({"store"}),
+        structured_outputs="native",
     ),
-    "openai": Kind(
+    "openai": ProviderKind(
         # The reasoning models refuse max_tokens; all take its successor.
         OpenAIWire(
             max_tokens_as="max_completion_tokens",
@@ -122,18 +126,18 @@ KINDS: dict[KindName, Kind] = {
     ),
 }
 
-COMPATIBLE = Kind(OpenAIWire(sends_store=True))
+COMPATIBLE = ProviderKind(OpenAIWire(sends_store=True))
 """Any server that speaks like OpenAI: `kind: openai` with a base_url."""
 
 
-def of(provider: ProviderConfig) -> Kind:
+def kind_of(provider: ProviderConfig) -> ProviderKind:
     """Return how to speak to a provider."""
-    if provider.kind == "openai" and is_elsewhere(provider):
+    if provider.kind == "openai" and has_custom_address(provider):
         return COMPATIBLE
     return KINDS[provider.kind]
 
 
-def is_elsewhere(provider: ProviderConfig) -> bool:
+def has_custom_address(provider: ProviderConfig) -> bool:
     """Say whether a provider is, in part or whole, not at its kind's own address."""
     own = None, KINDS[provider.kind].base_url
     if not provider.endpoints:
@@ -143,12 +147,12 @@ def is_elsewhere(provider: ProviderConfig) -> bool:
 
 def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:
     """Return how a provider's replies are held to a JSON Schema."""
-    return provider.structured_outputs or of(provider).structured_outputs
+    return provider.structured_outputs or kind_of(provider).structured_outputs
 
 
-def url(provider: ProviderConfig) -> str:
+def provider_url(provider: ProviderConfig) -> str:
     """Return where a provider's calls go."""
-    kind = of(provider)
+    kind = kind_of(provider)
     return (provider.base_url or kind.base_url or _local_url()) + kind.wire.path
 
 

@@ -8,9 +8,9 @@ from providers import registry
 from providers.config import ProviderConfig
 
 
-def refused(provider: ProviderConfig, names: Iterable[str]) -> list[str]:
+def unsupported_parameters(provider: ProviderConfig, names: Iterable[str]) -> list[str]:
     """Return those of the names the provider's API does not take, in their order."""
-    refuses = registry.of(provider).unsupported_parameters
+    refuses = registry.kind_of(provider).unsupported_parameters
     if refuses is None:
         return []
     return [
@@ -18,14 +18,16 @@ def refused(provider: ProviderConfig, names: Iterable[str]) -> list[str]:
     ]
 
 
-def check(name: str, provider: ProviderConfig, parameters: Mapping[str, Any]) -> None:
+def check_parameters(
+    name: str, provider: ProviderConfig, parameters: Mapping[str, Any]
+) -> None:
     """Raise Invalid for the first parameter the provider cannot honour."""
     asked = [
         key
         for key, value in parameters.items()
-        if value is not None and registry.DONE_ANYWAY.get(key) is not value
+        if value is not None and registry.DEFAULT_VALUES.get(key) is not value
     ]
-    for parameter in refused(provider, asked):
+    for parameter in unsupported_parameters(provider, asked):
         raise Invalid(
             f"provider '{name}' ({provider.kind}) does not take '{parameter}'",
             param=parameter,

@@ -23,7 +23,7 @@ CLOSE_SECONDS = 5.0
 """How long to wait for calls that do not want to end."""
 
 
-def wait(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float) -> T:
+def run_sync(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float) -> T:
     """Run a coroutine to its end; return what it returns or raise what it raises.
 
     At the timeout it is cancelled, which raises TimeoutError. RuntimeError when called
@@ -32,10 +32,10 @@ def wait(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float) -> T:
     if _has_loop():
         coroutine.close()
         raise RuntimeError("await the coroutine: this thread runs an event loop")
-    with _own.lock:
-        loop = _own.running_loop()
+    with _loop_thread.lock:
+        loop = _loop_thread.running_loop()
         future = asyncio.run_coroutine_threadsafe(
-            _bounded(coroutine, timeout_seconds), loop
+            _with_timeout(coroutine, timeout_seconds), loop
         )
     try:
         return future.result(timeout_seconds + CLOSE_SECONDS)
@@ -44,13 +44,13 @@ def wait(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float) -> T:
         future.cancel()
 
 
-def begin(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine on the same event loop, and wait for nothing.
 
     It runs until it ends or `close` cancels it.
     """
-    with _own.lock:
-        return asyncio.run_coroutine_threadsafe(coroutine, _own.running_loop())
+    with _loop_thread.lock:
+        return asyncio.run_coroutine_threadsafe(coroutine, _loop_thread.running_loop())
 
 
 def close() -> None:
@@ -58,8 +58,8 @@ def close() -> None:
 
     Called at the end of a process.
     """
-    with _own.lock:
-        _own.stop()
+    with _loop_thread.lock:
+        _loop_thread.stop()
 
 
 def _has_loop() -> bool:
@@ -69,12 +69,12 @@ def _has_loop() -> bool:
     return False
 
 
-async def _bounded(coroutine: Coroutine[Any, Any, T], timeout_seconds: float) -> T:
+async def _with_timeout(coroutine: Coroutine[Any, Any, T], timeout_seconds: float) -> T:
     async with asyncio.timeout(timeout_seconds):
         return await coroutine
 
 
-class _Own:
+class _LoopThread:
     """The event loop of a process."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class _Own:
         if loop is None or thread is None:
             return
         with contextlib.suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(_wind_up(), loop).result(CLOSE_SECONDS)
+            asyncio.run_coroutine_threadsafe(_shut_down(), loop).result(CLOSE_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(CLOSE_SECONDS)
         # A call that blocks the loop cannot be helped; the thread is a daemon.
@@ -107,7 +107,7 @@ class _Own:
             loop.close()
 
 
-async def _wind_up() -> None:
+async def _shut_down() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -116,16 +116,16 @@ async def _wind_up() -> None:
     await client.close()
 
 
-_own = _Own()
+_loop_thread = _LoopThread()
 # Let go of, the loop of another process would take our files with it.
-_others: list[_Own] = []
+_earlier_threads: list[_LoopThread] = []
 
 
-def _start_afresh() -> None:
-    global _own
-    _others.append(_own)
-    _own = _Own()
+def _reset_after_fork() -> None:
+    global _loop_thread
+    _earlier_threads.append(_loop_thread)
+    _loop_thread = _LoopThread()
 
 
-os.register_at_fork(after_in_child=_start_afresh)
+os.register_at_fork(after_in_child=_reset_after_fork)
 atexit.register(close)

@@ -24,7 +24,7 @@ from providers import supported_parameters
 from providers.config import PROVIDERS
 from smoke import metrics
 from triggers.config import Expression, TimeZone
-from triggers.scheduling.cron_schedule import Schedule
+from triggers.scheduling.cron_schedule import CronSchedule
 from turns.preparation import routing
 
 PARAMETERS = {"max_tokens", "reasoning_effort", "seed", "temperature", "top_p"}
@@ -33,7 +33,7 @@ PARAMETERS = {"max_tokens", "reasoning_effort", "seed", "temperature", "top_p"}
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Persona(BaseModel):
+class PersonaConfig(BaseModel):
     """A model that plays the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -105,7 +105,7 @@ class Expectations(BaseModel):
     )
 
 
-class SmokeTest(BaseModel):
+class SmokeTestConfig(BaseModel):
     """A persona, and whom it talks to."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -116,7 +116,7 @@ class SmokeTest(BaseModel):
         max_length=255,
         description="The agent or experiment it talks to.",
     )
-    persona: Persona = Field(description="The synthetic user.")
+    persona: PersonaConfig = Field(description="The synthetic user.")
     initial_message: str | None = Field(
         default=None,
         min_length=1,
@@ -161,25 +161,31 @@ class SmokeTest(BaseModel):
     )
 
     @cached_property
-    def times(self) -> Schedule | None:
+    def times(self) -> CronSchedule | None:
         """When it is launched by itself; None is never."""
         return (
-            None if self.schedule is None else Schedule(self.schedule, self.time_zone)
+            None
+            if self.schedule is None
+            else CronSchedule(self.schedule, self.time_zone)
         )
 
 
-def _check_tests(tests: dict[str, SmokeTest], config: Config) -> Iterable[Problem]:
+def _check_tests(
+    tests: dict[str, SmokeTestConfig], config: Config
+) -> Iterable[Problem]:
     """Find tests that talk to nobody, and those that can never pass."""
     for index, test in enumerate(tests.values()):
         yield from _check_target(index, test, config)
         yield from _check_persona(index, test, config)
-        yield from _check_sense(index, test)
+        yield from _check_consistency(index, test)
         yield from _check_scores(index, test, config)
 
 
-def _check_target(index: int, test: SmokeTest, config: Config) -> Iterable[Problem]:
+def _check_target(
+    index: int, test: SmokeTestConfig, config: Config
+) -> Iterable[Problem]:
     if not routing.exists(config, test.target):
-        hint = did_you_mean(test.target, routing.names(config))
+        hint = did_you_mean(test.target, routing.list_names(config))
         yield Problem(
             ("smoke_tests", index, "target"),
             f"smoke test '{test.name}' talks to '{test.target}', which is neither an "
@@ -188,7 +194,9 @@ def _check_target(index: int, test: SmokeTest, config: Config) -> Iterable[Probl
         )
 
 
-def _check_persona(index: int, test: SmokeTest, config: Config) -> Iterable[Problem]:
+def _check_persona(
+    index: int, test: SmokeTestConfig, config: Config
+) -> Iterable[Problem]:
     providers, persona = config.get(PROVIDERS), test.persona
     provider = providers.get(persona.provider)
     if provider is None:
@@ -200,7 +208,9 @@ def _check_persona(index: int, test: SmokeTest, config: Config) -> Iterable[Prob
             "coulisse.E801",
         )
         return
-    for name in supported_parameters.refused(provider, persona.parameters):
+    for name in supported_parameters.unsupported_parameters(
+        provider, persona.parameters
+    ):
         yield Problem(
             ("smoke_tests", index, "persona", name),
             f"the persona of smoke test '{test.name}' sets '{name}', which provider "
@@ -209,7 +219,7 @@ def _check_persona(index: int, test: SmokeTest, config: Config) -> Iterable[Prob
         )
 
 
-def _check_sense(index: int, test: SmokeTest) -> Iterable[Problem]:
+def _check_consistency(index: int, test: SmokeTestConfig) -> Iterable[Problem]:
     at, expect = ("smoke_tests", index), test.expect
     marker, first = test.stop_marker, test.initial_message
     if marker is not None and first is not None and marker in first:
@@ -238,9 +248,11 @@ def _check_sense(index: int, test: SmokeTest) -> Iterable[Problem]:
         )
 
 
-def _check_scores(index: int, test: SmokeTest, config: Config) -> Iterable[Problem]:
+def _check_scores(
+    index: int, test: SmokeTestConfig, config: Config
+) -> Iterable[Problem]:
     for metric in test.expect.min_score:
-        for why in metrics.why_unscored(config, test.target, metric):
+        for why in metrics.missing_score_reasons(config, test.target, metric):
             yield Problem(
                 ("smoke_tests", index, "expect", "min_score", metric),
                 f"smoke test '{test.name}' expects a score of '{metric}', which {why}",
@@ -252,9 +264,9 @@ def _contradiction(location: tuple[str | int, ...], message: str) -> Problem:
     return Problem(location, message, "coulisse.E804")
 
 
-SMOKE_TESTS: Section[dict[str, SmokeTest]] = Section(
+SMOKE_TESTS: Section[dict[str, SmokeTestConfig]] = Section(
     key="smoke_tests",
-    shape=Annotated[list[SmokeTest], AfterValidator(by_name("smoke test"))],
+    shape=Annotated[list[SmokeTestConfig], AfterValidator(by_name("smoke test"))],
     default=dict,
     noun="smoke test",
     is_overridable=True,

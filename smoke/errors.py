@@ -19,9 +19,9 @@ class RunClosed(CoulisseError):
     """The run was cancelled or deleted before it began."""
 
 
-class PersonaAway(Unavailable):
+class PersonaUnavailable(Unavailable):
     """The persona's provider is not configured."""
 
 
-class Silence(CoulisseError):
+class EmptyReply(CoulisseError):
     """One side of the conversation said nothing."""

@@ -9,7 +9,7 @@ from experiments.config import EXPERIMENTS, split_metric
 from judges.config import JUDGES
 
 
-def why_unscored(config: Config, target: str, metric: str) -> Iterator[str]:
+def missing_score_reasons(config: Config, target: str, metric: str) -> Iterator[str]:
     """Yield why not every reply of a target can get this score, if it cannot."""
     judges = config.get(JUDGES)
     judge, criterion = split_metric(metric) or (metric, "")
@@ -24,12 +24,12 @@ def why_unscored(config: Config, target: str, metric: str) -> Iterator[str]:
             f"{did_you_mean(criterion, known)}"
         )
         return
-    for name in answering(config, target):
+    for name in answering_agents(config, target):
         if judge not in config.get(AGENTS)[name].judges:
             yield f"is not scored: agent '{name}' does not list '{judge}' under judges"
 
 
-def answering(config: Config, target: str) -> list[str]:
+def answering_agents(config: Config, target: str) -> list[str]:
     """Return the agents that may answer for a target, those that exist."""
     experiment = config.get(EXPERIMENTS).get(target)
     agents = (target,) if experiment is None else experiment.agents

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 
-class Run(models.Model):
+class SmokeRun(models.Model):
     """One conversation, from its launch to its verdict."""
 
     class State(models.TextChoices):
@@ -76,6 +76,7 @@ class Run(models.Model):
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
+        db_table = "smoke_run"
         constraints = [
             models.CheckConstraint(
                 condition=Q(
@@ -103,7 +104,7 @@ class Run(models.Model):
         return f"smoke run {self.id} of {self.test}"
 
 
-class Line(models.Model):
+class SmokeLine(models.Model):
     """What one side said."""
 
     class Speaker(models.TextChoices):
@@ -112,7 +113,7 @@ class Line(models.Model):
 
     # The unique constraint's index finds a run's lines.
     run = models.ForeignKey(
-        Run, on_delete=models.CASCADE, related_name="lines", db_index=False
+        SmokeRun, on_delete=models.CASCADE, related_name="lines", db_index=False
     )
     position = models.IntegerField()
     speaker = models.CharField(max_length=16, choices=Speaker)
@@ -128,6 +129,7 @@ class Line(models.Model):
     said_at = models.DateTimeField()
 
     class Meta:
+        db_table = "smoke_line"
         constraints = [
             models.UniqueConstraint(
                 fields=["run", "position"], name="smoke_line_place"

@@ -6,15 +6,15 @@ from smoke.execution import run_lifecycle
 from tasks.queue import worker_notifier
 
 
-@shared_task(name="smoke.tasks.sweep", ignore_result=True)
-def sweep() -> None:
+@shared_task(name="smoke.tasks.close_and_launch", ignore_result=True)
+def close_and_launch() -> None:
     """Close the runs that are over, and launch those whose time has come."""
-    run_lifecycle.sweep()
+    run_lifecycle.close_finished_runs()
     if run_lifecycle.launch_due():
-        worker_notifier.soon()
+        worker_notifier.notify()
 
 
-@shared_task(name="smoke.tasks.prune", ignore_result=True)
-def prune() -> None:
+@shared_task(name="smoke.tasks.delete_expired", ignore_result=True)
+def delete_expired() -> None:
     """Delete the runs that are old enough."""
-    run_lifecycle.prune()
+    run_lifecycle.delete_expired()

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from database.user_data import Export, UserTable
-from smoke.models import Line, Run
+from smoke.models import SmokeLine, SmokeRun
 
 
-def _describe_lines(rows: list[Line]) -> Iterator[dict[str, Any]]:
+def _serialize_lines(rows: list[SmokeLine]) -> Iterator[dict[str, Any]]:
     """Tell lines as an export has them: what was said, not what it took."""
     for row in rows:
         yield {
@@ -19,7 +19,7 @@ def _describe_lines(rows: list[Line]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _describe_runs(rows: list[Run]) -> Iterator[dict[str, Any]]:
+def _serialize_runs(rows: list[SmokeRun]) -> Iterator[dict[str, Any]]:
     """Tell runs as an export has them."""
     for row in rows:
         yield {
@@ -36,12 +36,12 @@ def _describe_runs(rows: list[Run]) -> Iterator[dict[str, Any]]:
 TABLES = (
     UserTable(
         "smoke_lines",
-        Line,
+        SmokeLine,
         erased=30,
         through="run",
-        export=Export("smoke_lines", _describe_lines),
+        export=Export("smoke_lines", _serialize_lines),
     ),
     UserTable(
-        "smoke_runs", Run, erased=31, export=Export("smoke_runs", _describe_runs)
+        "smoke_runs", SmokeRun, erased=31, export=Export("smoke_runs", _serialize_runs)
     ),
 )

@@ -21,7 +21,7 @@ class StudioConfig(BaseModel):
     )
 
 
-def switch(studio: StudioConfig) -> Mapping[str, Any]:
+def locked_settings(studio: StudioConfig) -> Mapping[str, Any]:
     """Return what the studio may not change of its own section."""
     return {"allow_commands": studio.allow_commands}
 
@@ -30,7 +30,7 @@ STUDIO: Section[StudioConfig] = Section(
     key="studio",
     shape=StudioConfig,
     default=StudioConfig,
-    file_only=switch,
+    file_only=locked_settings,
     description="what may be done in the browser",
 )
 

@@ -2,118 +2,150 @@
 
 from django.urls import path
 
-from studio.base.not_found import Missing
+from studio.base.not_found import NotFoundView
 from studio.configuration import entry_views
 from studio.configuration.entry_types import KINDS
 from studio.configuration.file_views import (
-    ConfigCheck,
-    ConfigEditor,
-    ConfigFile,
-    ConfigSchema,
+    CheckConfigView,
+    ConfigEditorView,
+    ConfigFileView,
+    ConfigSchemaView,
 )
-from studio.configuration.map_section_views import Mcp, OneMcp, OneProvider, Providers
-from studio.configuration.mcp_servers import ConnectionFace, ConnectionsFace, ToolsFace
+from studio.configuration.map_section_views import (
+    McpServerListView,
+    McpServerView,
+    ProviderListView,
+    ProviderView,
+)
+from studio.configuration.mcp_servers import (
+    McpConnectionListView,
+    McpConnectionView,
+    McpToolsView,
+)
 from studio.configuration.section_views import (
-    AnySection,
-    MemoryFace,
-    SectionFace,
-    Settings,
+    MemoryView,
+    RemovableSectionView,
+    SectionView,
+    SettingsView,
 )
-from studio.evaluation.experiment_results import Results
-from studio.evaluation.judge_views import JudgeScores, Past, Retry
-from studio.evaluation.smoke_runs import AllRuns, OneRun, RunCancelling, TestRuns
-from studio.live.views import Events, Live
-from studio.monitoring.audit_log import Audit
-from studio.monitoring.home import Home
-from studio.monitoring.spend import Spend
-from studio.monitoring.turn_views import OneTurn, Turns, UserTurns
-from studio.openapi.document import Description
+from studio.evaluation.experiment_results import ExperimentResultsView
+from studio.evaluation.judge_views import (
+    JudgeScoresView,
+    PastRepliesView,
+    RetryJudgingView,
+)
+from studio.evaluation.smoke_runs import (
+    CancelSmokeRunView,
+    SmokeRunListView,
+    SmokeRunView,
+    SmokeTestRunListView,
+)
+from studio.live.views import LiveEventsView, LiveView
+from studio.monitoring.audit_log import AuditLogView
+from studio.monitoring.home import HomeView
+from studio.monitoring.spend import SpendView
+from studio.monitoring.turn_views import TurnListView, TurnView, UserTurnListView
+from studio.openapi.document import OpenApiView
 from studio.operations import table_browser
-from studio.operations.api_tokens import OneToken, Tokens, TokensEnabled
-from studio.operations.background_tasks import Again, OneTask, TaskCancelling, Tasks
-from studio.operations.playground import Playground, PlaygroundTurns
-from studio.operations.sidecar_views import Restart, Sidecars
-from studio.operations.studio_accounts import Everybody, Somebody
-from studio.operations.trigger_views import Firings, OneTrigger, Triggers
+from studio.operations.api_tokens import EnableTokensView, TokenListView, TokenView
+from studio.operations.background_tasks import (
+    CancelTaskView,
+    RetryTaskView,
+    TaskListView,
+    TaskView,
+)
+from studio.operations.playground import PlaygroundTurnView, PlaygroundView
+from studio.operations.sidecar_views import RestartSidecarView, SidecarListView
+from studio.operations.studio_accounts import AccountListView, AccountView
+from studio.operations.trigger_views import (
+    FireTriggerView,
+    TriggerListView,
+    TriggerView,
+)
 from studio.server.access_middleware import URL_NAME
-from studio.user_pages.conversations import Messages, Threads
-from studio.user_pages.fact_detail import OneFact
-from studio.user_pages.fact_list import Facts
-from studio.user_pages.score_list import UserScores
-from studio.user_pages.user_views import Erasing, Export, OneUser, Users
+from studio.user_pages.conversations import MessageListView, ThreadListView
+from studio.user_pages.fact_detail import FactView
+from studio.user_pages.fact_list import FactListView
+from studio.user_pages.score_list import UserScoresView
+from studio.user_pages.user_views import (
+    EraseUserView,
+    ExportUserView,
+    UserDetailView,
+    UserListView,
+)
 
 urlpatterns = [
-    path("", Home.as_view(), name=URL_NAME),
+    path("", HomeView.as_view(), name=URL_NAME),
     # Build
-    path("playground", Playground.as_view()),
-    path("playground/turns", PlaygroundTurns.as_view()),
-    path("live", Live.as_view()),
-    path("live/events", Events.as_view()),
-    path("tasks", Tasks.as_view()),
-    path("tasks/<str:id>", OneTask.as_view()),
-    path("tasks/<str:id>/again", Again.as_view()),
-    path("tasks/<str:id>/cancel", TaskCancelling.as_view()),
-    path("sidecars", Sidecars.as_view()),
-    path("sidecars/<path:name>/restart", Restart.as_view()),
-    path("triggers", Triggers.as_view()),
-    path("triggers/<path:name>/fire", Firings.as_view()),
-    path("triggers/<path:name>", OneTrigger.as_view()),
+    path("playground", PlaygroundView.as_view()),
+    path("playground/turns", PlaygroundTurnView.as_view()),
+    path("live", LiveView.as_view()),
+    path("live/events", LiveEventsView.as_view()),
+    path("tasks", TaskListView.as_view()),
+    path("tasks/<str:id>", TaskView.as_view()),
+    path("tasks/<str:id>/again", RetryTaskView.as_view()),
+    path("tasks/<str:id>/cancel", CancelTaskView.as_view()),
+    path("sidecars", SidecarListView.as_view()),
+    path("sidecars/<path:name>/restart", RestartSidecarView.as_view()),
+    path("triggers", TriggerListView.as_view()),
+    path("triggers/<path:name>/fire", FireTriggerView.as_view()),
+    path("triggers/<path:name>", TriggerView.as_view()),
     # Evaluate
-    path("experiments/<path:name>/results", Results.as_view()),
-    path("judges/<path:name>/past", Past.as_view()),
-    path("judges/<path:name>/retry", Retry.as_view()),
-    path("judges/<path:name>/scores", JudgeScores.as_view()),
-    path("smoke/runs", AllRuns.as_view()),
-    path("smoke/runs/<str:id>", OneRun.as_view()),
-    path("smoke/runs/<str:id>/cancel", RunCancelling.as_view()),
-    path("smoke/<path:name>/runs", TestRuns.as_view()),
+    path("experiments/<path:name>/results", ExperimentResultsView.as_view()),
+    path("judges/<path:name>/past", PastRepliesView.as_view()),
+    path("judges/<path:name>/retry", RetryJudgingView.as_view()),
+    path("judges/<path:name>/scores", JudgeScoresView.as_view()),
+    path("smoke/runs", SmokeRunListView.as_view()),
+    path("smoke/runs/<str:id>", SmokeRunView.as_view()),
+    path("smoke/runs/<str:id>/cancel", CancelSmokeRunView.as_view()),
+    path("smoke/<path:name>/runs", SmokeTestRunListView.as_view()),
     # Monitor
-    path("audit", Audit.as_view()),
-    path("users", Users.as_view()),
-    path("users/<str:user>", OneUser.as_view()),
-    path("users/<str:user>/erase", Erasing.as_view()),
-    path("users/<str:user>/export", Export.as_view()),
-    path("users/<str:user>/facts", Facts.as_view()),
-    path("users/<str:user>/facts/<str:id>", OneFact.as_view()),
-    path("users/<str:user>/messages", Messages.as_view()),
-    path("users/<str:user>/scores", UserScores.as_view()),
-    path("users/<str:user>/threads", Threads.as_view()),
-    path("users/<str:user>/turns", UserTurns.as_view()),
-    path("memory", MemoryFace.as_view()),
-    path("spend", Spend.as_view()),
-    path("turns", Turns.as_view()),
-    path("turns/<str:id>", OneTurn.as_view()),
+    path("audit", AuditLogView.as_view()),
+    path("users", UserListView.as_view()),
+    path("users/<str:user>", UserDetailView.as_view()),
+    path("users/<str:user>/erase", EraseUserView.as_view()),
+    path("users/<str:user>/export", ExportUserView.as_view()),
+    path("users/<str:user>/facts", FactListView.as_view()),
+    path("users/<str:user>/facts/<str:id>", FactView.as_view()),
+    path("users/<str:user>/messages", MessageListView.as_view()),
+    path("users/<str:user>/scores", UserScoresView.as_view()),
+    path("users/<str:user>/threads", ThreadListView.as_view()),
+    path("users/<str:user>/turns", UserTurnListView.as_view()),
+    path("memory", MemoryView.as_view()),
+    path("spend", SpendView.as_view()),
+    path("turns", TurnListView.as_view()),
+    path("turns/<str:id>", TurnView.as_view()),
     # Configure
-    path("tokens", Tokens.as_view()),
-    path("tokens/enable", TokensEnabled.as_view()),
-    path("tokens/<str:id>", OneToken.as_view()),
-    path("people", Everybody.as_view()),
-    path("people/<path:username>", Somebody.as_view()),
-    path("settings", Settings.as_view()),
-    path("settings/<str:key>", AnySection.as_view()),
-    path("providers", Providers.as_view()),
-    path("providers/<path:name>", OneProvider.as_view()),
-    path("mcp", Mcp.as_view()),
-    path("mcp/<str:name>", OneMcp.as_view()),
-    path("mcp/<str:name>/connections", ConnectionsFace.as_view()),
-    path("mcp/<str:name>/connections/<uuid:user>", ConnectionFace.as_view()),
-    path("mcp/<str:name>/tools", ToolsFace.as_view()),
-    path("memory/settings", SectionFace.as_view(key="memory")),
-    path("auth", SectionFace.as_view(key="auth")),
-    path("storage", SectionFace.as_view(key="storage")),
-    path("telemetry", SectionFace.as_view(key="telemetry")),
-    path("config", ConfigFile.as_view()),
-    path("config/check", ConfigCheck.as_view()),
-    path("config/edit", ConfigEditor.as_view()),
-    path("config/schema", ConfigSchema.as_view()),
-    path("openapi.json", Description.as_view()),
+    path("tokens", TokenListView.as_view()),
+    path("tokens/enable", EnableTokensView.as_view()),
+    path("tokens/<str:id>", TokenView.as_view()),
+    path("people", AccountListView.as_view()),
+    path("people/<path:username>", AccountView.as_view()),
+    path("settings", SettingsView.as_view()),
+    path("settings/<str:key>", RemovableSectionView.as_view()),
+    path("providers", ProviderListView.as_view()),
+    path("providers/<path:name>", ProviderView.as_view()),
+    path("mcp", McpServerListView.as_view()),
+    path("mcp/<str:name>", McpServerView.as_view()),
+    path("mcp/<str:name>/connections", McpConnectionListView.as_view()),
+    path("mcp/<str:name>/connections/<uuid:user>", McpConnectionView.as_view()),
+    path("mcp/<str:name>/tools", McpToolsView.as_view()),
+    path("memory/settings", SectionView.as_view(key="memory")),
+    path("auth", SectionView.as_view(key="auth")),
+    path("storage", SectionView.as_view(key="storage")),
+    path("telemetry", SectionView.as_view(key="telemetry")),
+    path("config", ConfigFileView.as_view()),
+    path("config/check", CheckConfigView.as_view()),
+    path("config/edit", ConfigEditorView.as_view()),
+    path("config/schema", ConfigSchemaView.as_view()),
+    path("openapi.json", OpenApiView.as_view()),
 ]
 """A line for each address, in the order of the menu; each module has its faces."""
 
 for kind in KINDS:
-    urlpatterns += entry_views.addresses(kind)
+    urlpatterns += entry_views.build_urls(kind)
 
 urlpatterns += [
-    path("tables/", table_browser.addresses()),
-    path("<path:rest>", Missing.as_view()),
+    path("tables/", table_browser.table_urls()),
+    path("<path:rest>", NotFoundView.as_view()),
 ]

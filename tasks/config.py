@@ -60,7 +60,7 @@ class TasksConfig(BaseModel):
     )
 
 
-def _without_a_block() -> TasksConfig:
+def _default_config() -> TasksConfig:
     """Return what applies where the YAML does not speak of tasks."""
     return TasksConfig(tools=False)
 
@@ -68,5 +68,5 @@ def _without_a_block() -> TasksConfig:
 TASKS: Section[TasksConfig] = Section(
     key="tasks",
     shape=TasksConfig,
-    default=_without_a_block,
+    default=_default_config,
 )

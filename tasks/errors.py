@@ -33,7 +33,7 @@ class KeyReused(Conflict):
     code = "idempotency_key_reused"
 
 
-class DeadlinePassed(CoulisseError):
+class TaskTimedOut(CoulisseError):
     """An attempt took longer than it may."""
 
     def __init__(self, seconds: float) -> None:

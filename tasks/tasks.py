@@ -22,29 +22,29 @@ def work() -> None:
 @shared_task(name="tasks.tasks.sweep", ignore_result=True)
 def sweep() -> None:
     """Take up what was lost with its workers, and look for work."""
-    lease_recovery.sweep()
+    lease_recovery.recover_leases()
     service.kick()
 
 
 @shared_task(name="tasks.tasks.prune", ignore_result=True)
 def prune() -> None:
     """Delete the tasks that ended longer ago than they are kept."""
-    retention.run(datetime.now(UTC))
+    retention.delete_expired(datetime.now(UTC))
 
 
 @signals.worker_shutting_down.connect
-def end(**_: Any) -> None:
+def stop_service(**_: Any) -> None:
     """Begin nothing more, and let what is running end."""
     # Whoever is impatient says it twice.
-    if _ending.ident is None:
-        _ending.start()
+    if _stop_thread.ident is None:
+        _stop_thread.start()
 
 
 @signals.worker_shutdown.connect
-def wait(**_: Any) -> None:
+def wait_for_stop(**_: Any) -> None:
     """Have the process go on until that is over: Celery knows of none of it."""
-    if _ending.is_alive():
-        _ending.join()
+    if _stop_thread.is_alive():
+        _stop_thread.join()
 
 
-_ending = threading.Thread(target=service.stop, name="tasks-end")
+_stop_thread = threading.Thread(target=service.stop, name="tasks-end")

@@ -6,9 +6,9 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 from pydantic import AfterValidator, Field
 
-from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base import pagination
-from api_base.field_types import Instant, Limit, without_nul
+from api_base.field_types import Instant, PageLimit, refuse_nul
 from api_base.json_responses import json_response
 from config import live
 from core.errors import NotFound
@@ -16,14 +16,14 @@ from core.ids import TurnId, UserId
 from database import database_executor
 from telemetry.config import TELEMETRY
 from telemetry.presentation import turn_ids, turn_serializers
-from telemetry.schemas import Turn, TurnList
+from telemetry.schemas import TurnList, TurnObject
 from telemetry.storage import turn_store
 from telemetry.types import Outcome
 
 router = Router(tags=["Turns"])
 
 
-class TurnUnknown(NotFound):
+class UserTurnUnknown(NotFound):
     """There is no such turn. Turns are deleted after a while, and those of others \
 are not shown."""
 
@@ -40,22 +40,22 @@ class TurnsHidden(NotFound):
 class TurnsQuery(CallerQuery):
     """Query of `GET /v1/turns`."""
 
-    agent: Annotated[str, AfterValidator(without_nul)] | None = Field(
+    agent: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
         default=None, description="Only this agent's."
     )
-    experiment: Annotated[str, AfterValidator(without_nul)] | None = Field(
+    experiment: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
         default=None, description="Only those of this experiment."
     )
     outcome: Outcome | None = Field(
         default=None, description="Only those that ended so."
     )
-    request_id: Annotated[str, AfterValidator(without_nul)] | None = Field(
+    request_id: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
         default=None, description="Only those of the request that goes by this name."
     )
     since: Instant | None = Field(
         default=None, description="Only those that began then or later."
     )
-    limit: Limit = 20
+    limit: PageLimit = 20
     after: str | None = Field(
         default=None, description="The `last_id` of the page before."
     )
@@ -65,54 +65,63 @@ class TurnsQuery(CallerQuery):
     "",
     summary="List turns, the newest first",
     response=TurnList,
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResponse:
-    user_id = _who_may_see(request, asked)
+    user_id = _user_allowed_turns(request, asked)
     page, has_more = await database_executor.run(
-        turn_store.page,
+        turn_store.page_turns,
         user_id=user_id,
         agent=asked.agent,
         experiment=asked.experiment,
-        origins=turn_store.USERS_OWN,
+        origins=turn_store.USER_ORIGINS,
         outcome=asked.outcome,
         request_id=asked.request_id,
         since=asked.since,
-        after=await pagination.place(
-            user_id, asked.after, read=turn_ids.read, find=turn_store.place
+        after=await pagination.resolve_cursor(
+            user_id, asked.after, read=turn_ids.parse_turn_id, find=turn_store.cursor_of
         ),
         limit=asked.limit,
     )
-    told = [turn_serializers.for_user(turn_serializers.listed(turn)) for turn in page]
-    return json_response(pagination.page(told, has_more=has_more))
+    told = [
+        turn_serializers.without_error_details(
+            turn_serializers.serialize_list_item(turn)
+        )
+        for turn in page
+    ]
+    return json_response(pagination.serialize_page(told, has_more=has_more))
 
 
-def _who_may_see(request: HttpRequest, asked: CallerQuery) -> UserId:
+def _user_allowed_turns(request: HttpRequest, asked: CallerQuery) -> UserId:
     """Return the user; raises `TurnsHidden` where they are shown no turns."""
     if not live.current().get(TELEMETRY).sqlite.show_to_users:
         raise TurnsHidden
-    return identify(request, asked)
+    return identify_user(request, asked)
 
 
 @router.get(
     "/{turn_id}",
     summary="Show a turn and all it called",
-    response=Turn,
-    openapi_extra=IN_OPENAPI,
+    response=TurnObject,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_turn(
     request: HttpRequest, turn_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = _who_may_see(request, asked)
-    record = await database_executor.run(turn_store.tree, _id(turn_id), user_id)
+    user_id = _user_allowed_turns(request, asked)
+    record = await database_executor.run(
+        turn_store.load_record, _parse_id(turn_id), user_id
+    )
     if record is None:
-        raise TurnUnknown
-    return json_response(turn_serializers.for_user(turn_serializers.turn(record)))
+        raise UserTurnUnknown
+    return json_response(
+        turn_serializers.without_error_details(turn_serializers.serialize_turn(record))
+    )
 
 
-def _id(text: str) -> TurnId:
+def _parse_id(text: str) -> TurnId:
     """Return the id; what is none is answered as one nobody has."""
-    turn_id = turn_ids.read(text)
+    turn_id = turn_ids.parse_turn_id(text)
     if turn_id is None:
-        raise TurnUnknown
+        raise UserTurnUnknown
     return turn_id

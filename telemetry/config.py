@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from config.sections import Section
 
 
-def _refuse_planned(value: Any) -> None:
+def _refuse_unsupported(value: Any) -> None:
     """Refuse what this version cannot do; an empty map asks for nothing."""
     if value:
         raise ValueError("is not available in this version of Coulisse; remove it")
@@ -65,7 +65,7 @@ class TelemetryConfig(BaseModel):
         default=SqliteConfig(),
         description="The record of turns in the database, SQLite or PostgreSQL.",
     )
-    otlp: Annotated[Any, AfterValidator(_refuse_planned)] = Field(
+    otlp: Annotated[Any, AfterValidator(_refuse_unsupported)] = Field(
         default=None,
         description="Not available in this version: traces for OpenTelemetry.",
     )

@@ -23,7 +23,7 @@ class Origin(models.TextChoices):
     SHADOW = "shadow"
 
 
-class Kind(models.TextChoices):
+class ToolCallKind(models.TextChoices):
     """Whose tool was called."""
 
     MCP = "mcp"
@@ -35,13 +35,13 @@ class Kind(models.TextChoices):
     UNKNOWN = "unknown"
 
 
-class Purpose(models.TextChoices):
+class ExpensePurpose(models.TextChoices):
     """What a model was asked for outside of turns."""
 
     JUDGE = "judge"
 
 
-def _one_of(choices: type[models.TextChoices], field: str, name: str) -> Any:
+def _choice_constraint(choices: type[models.TextChoices], field: str, name: str) -> Any:
     """Return the constraint that a column holds one of its choices."""
     allowed = Q(**{f"{field}__in": choices.values})
     return models.CheckConstraint(condition=allowed, name=name)
@@ -75,7 +75,7 @@ class Turn(models.Model):
     reasoning_tokens = models.BigIntegerField()
     cost_micro_usd = models.BigIntegerField(null=True)
     """Null is not known, which is not 0."""
-    known_micro_usd = models.BigIntegerField(db_default=0)
+    known_cost_micro_usd = models.BigIntegerField(db_default=0)
     """Of its cost what is known: the same, but where one call has no price."""
     model_calls = models.IntegerField()
     """How many there are, at every depth."""
@@ -85,8 +85,8 @@ class Turn(models.Model):
 
     class Meta:
         constraints = [
-            _one_of(Outcome, "outcome", "telemetry_turn_outcome"),
-            _one_of(Origin, "origin", "telemetry_turn_origin"),
+            _choice_constraint(Outcome, "outcome", "telemetry_turn_outcome"),
+            _choice_constraint(Origin, "origin", "telemetry_turn_origin"),
         ]
         indexes = [
             # Newest first, read backwards; the id tells those of one instant apart.
@@ -96,7 +96,7 @@ class Turn(models.Model):
                 fields=[
                     *("started_at", "id", "agent", "user_id", "token_id", "origin"),
                     *("outcome", "seconds", "model_calls", "input_tokens"),
-                    *("output_tokens", "cost_micro_usd", "known_micro_usd"),
+                    *("output_tokens", "cost_micro_usd", "known_cost_micro_usd"),
                 ],
                 name="telemetry_turn_at",
             ),
@@ -105,7 +105,7 @@ class Turn(models.Model):
                 fields=[
                     *("user_id", "started_at", "id", "outcome", "model_calls"),
                     *("input_tokens", "output_tokens"),
-                    *("cost_micro_usd", "known_micro_usd"),
+                    *("cost_micro_usd", "known_cost_micro_usd"),
                 ],
                 name="telemetry_turn_of_user",
             ),
@@ -126,7 +126,7 @@ class Turn(models.Model):
         return f"turn {self.pk} ({self.outcome})"
 
 
-class Call(models.Model):
+class RecordedCall(models.Model):
     """One call within a turn; model and tool calls are numbered together."""
 
     position = models.IntegerField()
@@ -142,7 +142,7 @@ class Call(models.Model):
         abstract = True
 
 
-def _placed(kind: str) -> list[Any]:
+def _position_constraints(kind: str) -> list[Any]:
     """Return the constraints on where a call stands in its turn."""
     return [
         models.UniqueConstraint(
@@ -156,7 +156,7 @@ def _placed(kind: str) -> list[Any]:
     ]
 
 
-class ModelCall(Call):
+class ModelCall(RecordedCall):
     """One call of a model."""
 
     # The unique constraint's index finds a turn's calls.
@@ -179,7 +179,7 @@ class ModelCall(Call):
     cost_micro_usd = models.BigIntegerField(null=True)
 
     class Meta:
-        constraints = _placed("model_call")
+        constraints = _position_constraints("model_call")
         indexes = [
             # Sums are read from it alone.
             models.Index(
@@ -195,7 +195,7 @@ class ModelCall(Call):
         return f"{self.provider}/{self.model}"
 
 
-class ToolCall(Call):
+class ToolCall(RecordedCall):
     """One call of a tool."""
 
     turn = models.ForeignKey(
@@ -204,7 +204,7 @@ class ToolCall(Call):
     depth = models.SmallIntegerField()
     """How many tool calls it happened within."""
     name = models.CharField(max_length=255)
-    kind = models.CharField(max_length=16, choices=Kind)
+    kind = models.CharField(max_length=16, choices=ToolCallKind)
     target = models.CharField(max_length=255, blank=True, default="")
     """The MCP server or the agent that was called, if one was."""
     call_id = models.CharField(max_length=255, blank=True, default="")
@@ -216,8 +216,8 @@ class ToolCall(Call):
 
     class Meta:
         constraints = [
-            *_placed("tool_call"),
-            _one_of(Kind, "kind", "telemetry_tool_call_kind"),
+            *_position_constraints("tool_call"),
+            _choice_constraint(ToolCallKind, "kind", "telemetry_tool_call_kind"),
         ]
 
     def __str__(self) -> str:
@@ -230,7 +230,7 @@ class Expense(models.Model):
     The operator pays for it, so it says nothing of any user.
     """
 
-    purpose = models.CharField(max_length=16, choices=Purpose)
+    purpose = models.CharField(max_length=16, choices=ExpensePurpose)
     name = models.CharField(max_length=255)
     """Who asked: the judge."""
     agent = models.CharField(max_length=255)
@@ -249,7 +249,9 @@ class Expense(models.Model):
     """Null is not known, which is not 0."""
 
     class Meta:
-        constraints = [_one_of(Purpose, "purpose", "telemetry_expense_purpose")]
+        constraints = [
+            _choice_constraint(ExpensePurpose, "purpose", "telemetry_expense_purpose")
+        ]
         indexes = [
             # Sums are read from it alone.
             models.Index(

@@ -25,13 +25,13 @@ Cost = Annotated[
 ]
 
 
-class Attempt(BaseModel):
+class AttemptObject(BaseModel):
     endpoint: str = Field(description="Empty where the provider has one.")
     seconds: float = Field(description="Until the reply began or failed.")
     error: str | None = Field(description="Null for the one that was answered.")
 
 
-class ModelCall(BaseModel):
+class ModelCallObject(BaseModel):
     object: Literal["model_call"]
     agent: str
     provider: str
@@ -42,12 +42,12 @@ class ModelCall(BaseModel):
     error: str | None
     usage: TurnUsage | None = Field(description="Null when it failed.")
     cost_usd: Cost
-    attempts: list[Attempt] = Field(
+    attempts: list[AttemptObject] = Field(
         description="Every request it took; empty where the first was answered."
     )
 
 
-class ToolCall(BaseModel):
+class ToolCallObject(BaseModel):
     object: Literal["tool_call"]
     id: str | None = Field(description="The model's own id of the call.")
     name: str
@@ -60,12 +60,12 @@ class ToolCall(BaseModel):
     seconds: float | None = Field(description="Null when it was broken off.")
     result: str | None = Field(description="Null when it failed or was broken off.")
     error: str | None
-    calls: "list[ModelCall | ToolCall]" = Field(
+    calls: "list[ModelCallObject | ToolCallObject]" = Field(
         description="What it called in its turn."
     )
 
 
-class Outline(BaseModel):
+class TurnBaseObject(BaseModel):
     id: str = Field(description="A UUID.")
     object: Literal["turn"]
     completion_id: str = Field(description="The `id` of the reply the client got.")
@@ -87,14 +87,16 @@ class Outline(BaseModel):
     error: str | None
 
 
-class ListedTurn(Outline):
+class ListedTurn(TurnBaseObject):
     model_calls: int = Field(description="How many, at every depth.")
     tool_calls: int = Field(description="How many, at every depth.")
 
 
-class Turn(Outline):
+class TurnObject(TurnBaseObject):
     recalled: list[str] = Field(description="The facts the agent was told, by id.")
-    calls: list[ModelCall | ToolCall] = Field(description="In order of beginning.")
+    calls: list[ModelCallObject | ToolCallObject] = Field(
+        description="In order of beginning."
+    )
 
 
 class TurnList(BaseModel):

@@ -10,4 +10,4 @@ from telemetry.storage import retention
 @shared_task(name="telemetry.tasks.prune", ignore_result=True)
 def prune() -> None:
     """Delete the turns that are older than they are kept."""
-    retention.run(datetime.now(UTC))
+    retention.delete_expired(datetime.now(UTC))

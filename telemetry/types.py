@@ -19,7 +19,7 @@ trial of another variant beside the one that answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class TurnHeader:
     """What is known of a turn from its beginning."""
 
     turn_id: TurnId
@@ -38,7 +38,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline(Started):
+class TurnSummary(TurnHeader):
     """A turn that ended, without what it called."""
 
     seconds: float
@@ -57,7 +57,7 @@ class Outline(Started):
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Outline):
+class TurnRecord(TurnSummary):
     """A whole turn."""
 
     recalled_fact_ids: Sequence[str]
@@ -67,7 +67,7 @@ class Record(Outline):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Outline):
+class TurnListItem(TurnSummary):
     """A turn as lists have it."""
 
     model_calls: int

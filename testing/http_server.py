@@ -16,7 +16,7 @@ WAIT_SECONDS = 60.0
 """For what comes, if nothing is wrong, at once."""
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """How a request begins."""
 
     method: str
@@ -139,7 +139,7 @@ class FakeServer(ABC):
             task.cancel()
 
 
-async def read_request(reader: asyncio.StreamReader) -> tuple[Head, Any] | None:
+async def read_request(reader: asyncio.StreamReader) -> tuple[RequestHead, Any] | None:
     """Return a request's head and body, parsed where it is JSON; None at the end."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -152,9 +152,9 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[Head, Any] | None:
     method, path, _ = first.split(" ", 2)
     with suppress(orjson.JSONDecodeError):
         body = orjson.loads(body)
-    return Head(method, path, headers), body
+    return RequestHead(method, path, headers), body
 
 
-def chunk(data: bytes) -> bytes:
+def encode_chunk(data: bytes) -> bytes:
     """Return a piece of a body whose length nobody knew."""
     return b"%x\r\n%b\r\n" % (len(data), data)

@@ -9,14 +9,14 @@ import orjson
 from numpy.typing import NDArray
 
 from providers.embeddings import hash_embedder, openai, voyage
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 
 DIMENSIONS = 1536
 """Those of models nobody knows, unless the request asks for others."""
 
 
 @dataclass
-class VectorAnswer(Answer):
+class ScriptedEmbedding(ScriptedAnswer):
     """What to say to one request for vectors: by default those of the hash embedder."""
 
     dimensions: int | None = None
@@ -64,7 +64,7 @@ class VectorAnswer(Answer):
         texts = _texts(asked)
         if self.vector_count is not None:
             texts = (texts * (self.vector_count + 1))[: self.vector_count]
-        rows = hash_embedder.vectors(texts, self.dimensions or _dimensions(asked))
+        rows = hash_embedder.embed_texts(texts, self.dimensions or _dimensions(asked))
         if self.value is not None:
             rows[:] = self.value
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)

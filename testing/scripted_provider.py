@@ -37,9 +37,9 @@ import orjson
 
 from providers.embeddings import openai, voyage
 from testing import wires
-from testing.http_server import WAIT_SECONDS, FakeServer, chunk, read_request
-from testing.scripted_embeddings import VectorAnswer
-from testing.wires import Answer, FakeWire, Place
+from testing.http_server import WAIT_SECONDS, FakeServer, encode_chunk, read_request
+from testing.scripted_embeddings import ScriptedEmbedding
+from testing.wires import FakeWire, ScriptedAnswer, StreamPoint
 
 KEY = "sk-fake-0123456789"
 DEFAULT_MODELS = {
@@ -49,7 +49,7 @@ DEFAULT_MODELS = {
 
 
 @dataclass
-class Request:
+class RecordedRequest:
     """A request the fake has seen."""
 
     method: str
@@ -74,16 +74,18 @@ class FakeProvider(FakeServer):
 
     def _clear(self) -> None:
         self._released = asyncio.Event()
-        self.requests: list[Request] = []
+        self.requests: list[RecordedRequest] = []
         self.connections = 0
         """How many connections were opened."""
-        self.default: Answer | Callable[[Request], Answer] = Answer()
+        self.default: ScriptedAnswer | Callable[[RecordedRequest], ScriptedAnswer] = (
+            ScriptedAnswer()
+        )
         """What unscripted requests get: an answer, or a function that makes it."""
-        self.embeddings: list[Request] = []
+        self.embeddings: list[RecordedRequest] = []
         """The requests for vectors, which are not among `requests`."""
-        self.default_embedding = VectorAnswer()
-        self._embedding_script: deque[VectorAnswer] = deque()
-        self._script: deque[Answer] = deque()
+        self.default_embedding = ScriptedEmbedding()
+        self._embedding_script: deque[ScriptedEmbedding] = deque()
+        self._script: deque[ScriptedAnswer] = deque()
 
     def embed_with(self, provider: str = "openai", **fields: Any) -> dict[str, Any]:
         """Return the YAML's `embed_with:` that leads here.
@@ -97,16 +99,18 @@ class FakeProvider(FakeServer):
 
     # What to say.
 
-    def answer(self, answer: Answer) -> Answer:
+    def answer(self, answer: ScriptedAnswer) -> ScriptedAnswer:
         """Put an answer on the script."""
         self._script.append(answer)
         return answer
 
-    def reply(self, *pieces: str, **fields: Any) -> Answer:
+    def reply(self, *pieces: str, **fields: Any) -> ScriptedAnswer:
         """Say this text, one piece a token; `fields` are those of Answer."""
-        return self.answer(Answer(pieces, **fields))
+        return self.answer(ScriptedAnswer(pieces, **fields))
 
-    def call_tool(self, name: str, arguments: Any = None, **fields: Any) -> Answer:
+    def call_tool(
+        self, name: str, arguments: Any = None, **fields: Any
+    ) -> ScriptedAnswer:
         """Call a tool."""
         calls = [(name, {} if arguments is None else arguments)]
         return self.reply(tool_calls=calls, **fields)
@@ -118,40 +122,40 @@ class FakeProvider(FakeServer):
         *,
         headers: Mapping[str, str] | None = None,
         **error: Any,
-    ) -> Answer:
+    ) -> ScriptedAnswer:
         """Answer with an HTTP status; `error` are more fields of the error object."""
         body = {"error": {"message": message, "type": "fake_error", **error}}
         return self.raw(orjson.dumps(body), status=status, headers=headers or {})
 
-    def raw(self, body: bytes | str, **fields: Any) -> Answer:
+    def raw(self, body: bytes | str, **fields: Any) -> ScriptedAnswer:
         """Answer with this body, JSON unless `content_type` says otherwise."""
         encoded = body.encode() if isinstance(body, str) else body
         fields.setdefault("content_type", "application/json")
-        return self.answer(Answer(raw=encoded, **fields))
+        return self.answer(ScriptedAnswer(raw=encoded, **fields))
 
-    def events(self, *data: Any, done: bool = True, **fields: Any) -> Answer:
+    def events(self, *data: Any, done: bool = True, **fields: Any) -> ScriptedAnswer:
         """Stream these chunks: objects become JSON, a str is sent as it is."""
         lines = [x if isinstance(x, str) else orjson.dumps(x).decode() for x in data]
         lines += ["[DONE]"] if done else []
         body = "".join(f"data: {line}\n\n" for line in lines)
         return self.raw(body, content_type="text/event-stream", **fields)
 
-    def embed(self, **fields: Any) -> VectorAnswer:
+    def embed(self, **fields: Any) -> ScriptedEmbedding:
         """Answer a request for vectors; `fields` are those of VectorAnswer.
 
         `status`, `error`, `raw`, `hang`, `cut` and `pause_seconds` are as for others.
         """
-        answer = VectorAnswer(**fields)
+        answer = ScriptedEmbedding(**fields)
         self._embedding_script.append(answer)
         return answer
 
-    def hang(self, place: Place = "headers", *pieces: str) -> Answer:
+    def hang(self, place: StreamPoint = "headers", *pieces: str) -> ScriptedAnswer:
         """Stop at a place until the client leaves or `release()` is called."""
-        return self.answer(Answer(pieces or ("Hello", " there"), hang=place))
+        return self.answer(ScriptedAnswer(pieces or ("Hello", " there"), hang=place))
 
-    def cut(self, place: Place = "headers", *pieces: str) -> Answer:
+    def cut(self, place: StreamPoint = "headers", *pieces: str) -> ScriptedAnswer:
         """Drop the connection at a place."""
-        return self.answer(Answer(pieces or ("Hello", " there"), cut=place))
+        return self.answer(ScriptedAnswer(pieces or ("Hello", " there"), cut=place))
 
     # What happened.
 
@@ -212,7 +216,7 @@ class FakeProvider(FakeServer):
     ) -> None:
         try:
             while (read := await read_request(reader)) is not None:
-                request = Request(*read[0], read[1])
+                request = RecordedRequest(*read[0], read[1])
                 seen = self.embeddings if _is_embedding(request) else self.requests
                 self._update(partial(seen.append, request))
                 if not await self._serve(request, writer):
@@ -224,7 +228,7 @@ class FakeProvider(FakeServer):
 
     async def _serve(
         self,
-        request: Request,
+        request: RecordedRequest,
         writer: asyncio.StreamWriter,
     ) -> bool:
         """Answer one request; return whether the connection is still good."""
@@ -238,7 +242,10 @@ class FakeProvider(FakeServer):
             return False
 
     async def _answer_unless_disconnected(
-        self, request: Request, answer: Answer, writer: asyncio.StreamWriter
+        self,
+        request: RecordedRequest,
+        answer: ScriptedAnswer,
+        writer: asyncio.StreamWriter,
     ) -> bool:
         telling = asyncio.ensure_future(self._send_answer(request, answer, writer))
         connection = cast(_Connection, writer.transport.get_protocol())
@@ -254,7 +261,7 @@ class FakeProvider(FakeServer):
             leaving.cancel()
             await asyncio.gather(telling, leaving, return_exceptions=True)
 
-    def _next(self, request: Request) -> Answer:
+    def _next(self, request: RecordedRequest) -> ScriptedAnswer:
         if _is_embedding(request):
             script = self._embedding_script
             answer = script.popleft() if script else self.default_embedding
@@ -264,18 +271,21 @@ class FakeProvider(FakeServer):
         return self.default(request) if callable(self.default) else self.default
 
     async def _send_answer(
-        self, request: Request, answer: Answer, writer: asyncio.StreamWriter
+        self,
+        request: RecordedRequest,
+        answer: ScriptedAnswer,
+        writer: asyncio.StreamWriter,
     ) -> bool:
         streams = isinstance(request.body, dict) and bool(request.body.get("stream"))
-        wire = wires.of(request.path)
+        wire = wires.wire_of(request.path)
         if answer.raw is not None or not streams:
             return await self._send_whole(request, answer, wire, writer)
         return await self._send_stream(request, answer, wire, writer)
 
     async def _send_whole(
         self,
-        request: Request,
-        answer: Answer,
+        request: RecordedRequest,
+        answer: ScriptedAnswer,
         wire: FakeWire,
         writer: asyncio.StreamWriter,
     ) -> bool:
@@ -283,7 +293,9 @@ class FakeProvider(FakeServer):
             return False
         await _pause(answer.pause_seconds)
         body = answer.raw if answer.raw is not None else wire.whole(answer)
-        head = _head(answer, f"Content-Length: {len(body)}", "application/json")
+        head = _response_head(
+            answer, f"Content-Length: {len(body)}", "application/json"
+        )
         if answer.cut or answer.hang:
             writer.write(head + body[: len(body) // 2])
             return await self._stop_in_body(answer, writer, body[len(body) // 2 :])
@@ -292,7 +304,7 @@ class FakeProvider(FakeServer):
         return True
 
     async def _stop_in_body(
-        self, answer: Answer, writer: asyncio.StreamWriter, rest: bytes
+        self, answer: ScriptedAnswer, writer: asyncio.StreamWriter, rest: bytes
     ) -> bool:
         await writer.drain()
         if not await self._apply_script(answer.cut or answer.hang, answer, writer):
@@ -302,16 +314,16 @@ class FakeProvider(FakeServer):
 
     async def _send_stream(
         self,
-        request: Request,
-        answer: Answer,
+        request: RecordedRequest,
+        answer: ScriptedAnswer,
         wire: FakeWire,
         writer: asyncio.StreamWriter,
     ) -> bool:
         if not await self._apply_script("headers", answer, writer):
             return False
         first, *others = wire.frames(answer)
-        head = _head(answer, "Transfer-Encoding: chunked", "text/event-stream")
-        writer.write(head + chunk(first))
+        head = _response_head(answer, "Transfer-Encoding: chunked", "text/event-stream")
+        writer.write(head + encode_chunk(first))
         if not await self._apply_script("first_token", answer, writer):
             return False
         for number, frame in enumerate(others):
@@ -320,7 +332,7 @@ class FakeProvider(FakeServer):
                 "mid_stream", answer, writer
             ):
                 return False
-            writer.write(chunk(frame))
+            writer.write(encode_chunk(frame))
             if answer.pause_seconds:
                 await writer.drain()
         writer.write(b"0\r\n\r\n")
@@ -329,7 +341,10 @@ class FakeProvider(FakeServer):
         return True
 
     async def _apply_script(
-        self, place: Place | None, answer: Answer, writer: asyncio.StreamWriter
+        self,
+        place: StreamPoint | None,
+        answer: ScriptedAnswer,
+        writer: asyncio.StreamWriter,
     ) -> bool:
         """Do what the script wants at a place; return whether to go on."""
         if answer.hang == place:
@@ -362,7 +377,7 @@ class _Connection(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
 
-def _is_embedding(request: Request) -> bool:
+def _is_embedding(request: RecordedRequest) -> bool:
     return request.path.endswith("/embeddings")
 
 
@@ -371,7 +386,7 @@ async def _pause(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def _head(answer: Answer, framing: str, content_type: str) -> bytes:
+def _response_head(answer: ScriptedAnswer, framing: str, content_type: str) -> bytes:
     lines = [
         f"HTTP/1.1 {answer.status} Fake",
         f"Content-Type: {answer.content_type or content_type}",
@@ -389,7 +404,7 @@ def main() -> None:
     parser.add_argument("--pause-seconds", type=float, default=0.0)
     arguments = parser.parse_args()
     fake = FakeProvider(port=arguments.port)
-    fake.default = Answer(
+    fake.default = ScriptedAnswer(
         ["word "] * arguments.tokens, pause_seconds=arguments.pause_seconds
     )
     with fake:

@@ -8,7 +8,7 @@ import orjson
 
 from core.events import FinishReason, Usage
 
-Place = Literal["headers", "first_token", "mid_stream"]
+StreamPoint = Literal["headers", "first_token", "mid_stream"]
 
 ANTHROPIC_REASONS = {
     "stop": "end_turn",
@@ -19,7 +19,7 @@ ANTHROPIC_REASONS = {
 
 
 @dataclass
-class Answer:
+class ScriptedAnswer:
     """What to say to one request."""
 
     pieces: Sequence[str] = ("Hello from the fake.",)
@@ -40,9 +40,9 @@ class Answer:
     content_type: str | None = None
     error: Mapping[str, Any] | None = None
     """An error object in the stream, after the text."""
-    hang: Place | None = None
+    hang: StreamPoint | None = None
     """Where to stop until the client leaves or `fake.release()`."""
-    cut: Place | None = None
+    cut: StreamPoint | None = None
     """Where to drop the connection."""
     unterminated: bool = False
     """Close the stream properly, but leave out how it ends."""
@@ -64,34 +64,34 @@ class FakeWire(Protocol):
     lead: int
     """How many frames come before the first that has content."""
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: ScriptedAnswer) -> bytes:
         """Return the body of a whole reply."""
         ...
 
-    def frames(self, answer: Answer) -> list[bytes]:
+    def frames(self, answer: ScriptedAnswer) -> list[bytes]:
         """Return the server-sent events; the first carries no content yet."""
         ...
 
 
-def of(path: str) -> FakeWire:
+def wire_of(path: str) -> FakeWire:
     """Return the wire spoken at a path."""
-    return AnthropicFake() if path.endswith("/messages") else OpenAIFake()
+    return FakeAnthropicWire() if path.endswith("/messages") else FakeOpenAIWire()
 
 
 def _arguments(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _halves(text: str) -> tuple[str, str]:
+def _split_in_half(text: str) -> tuple[str, str]:
     return text[: len(text) // 2], text[len(text) // 2 :]
 
 
-class OpenAIFake:
+class FakeOpenAIWire:
     """Chat completions."""
 
     lead = 1
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: ScriptedAnswer) -> bytes:
         """Return a chat.completion."""
         message: dict[str, Any] = {
             "role": "assistant",
@@ -121,11 +121,11 @@ class OpenAIFake:
             body["usage"] = self._usage(answer.usage)
         return orjson.dumps(body)
 
-    def frames(self, answer: Answer) -> list[bytes]:
+    def frames(self, answer: ScriptedAnswer) -> list[bytes]:
         """Return chat.completion.chunk events."""
         return list(self._frames(answer))
 
-    def _frames(self, answer: Answer) -> Iterator[bytes]:
+    def _frames(self, answer: ScriptedAnswer) -> Iterator[bytes]:
         yield self._delta({"role": "assistant", "content": ""})
         for thought in answer.reasoning:
             yield self._delta({"reasoning_content": thought})
@@ -152,7 +152,7 @@ class OpenAIFake:
             "function": {"name": name, "arguments": ""},
         }
         yield self._delta({"tool_calls": [first]})
-        for half in _halves(arguments):
+        for half in _split_in_half(arguments):
             piece = {"index": index, "function": {"arguments": half}}
             yield self._delta({"tool_calls": [piece]})
 
@@ -174,12 +174,12 @@ class OpenAIFake:
         }
 
 
-class AnthropicFake:
+class FakeAnthropicWire:
     """Messages."""
 
     lead = 2
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: ScriptedAnswer) -> bytes:
         """Return a message."""
         if answer.error is not None:
             return orjson.dumps({"type": "error", "error": dict(answer.error)})
@@ -193,7 +193,7 @@ class AnthropicFake:
         }
         return orjson.dumps(body)
 
-    def _blocks(self, answer: Answer) -> list[dict[str, Any]]:
+    def _blocks(self, answer: ScriptedAnswer) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
         if answer.reasoning:
             thought = "".join(answer.reasoning)
@@ -215,11 +215,11 @@ class AnthropicFake:
             )
         return blocks
 
-    def frames(self, answer: Answer) -> list[bytes]:
+    def frames(self, answer: ScriptedAnswer) -> list[bytes]:
         """Return the events of a message."""
         return list(self._frames(answer))
 
-    def _frames(self, answer: Answer) -> Iterator[bytes]:
+    def _frames(self, answer: ScriptedAnswer) -> Iterator[bytes]:
         usage = self._usage(answer.usage)
         message = {"role": "assistant", "content": [], "usage": usage}
         yield self._frame("message_start", message=message)
@@ -239,7 +239,7 @@ class AnthropicFake:
             yield self._frame("message_stop")
 
     def _streamed(
-        self, answer: Answer
+        self, answer: ScriptedAnswer
     ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
         if answer.reasoning:
             block = {"type": "thinking", "thinking": "", "signature": ""}
@@ -255,7 +255,7 @@ class AnthropicFake:
             yield {"type": "text", "text": ""}, deltas
         for index, (name, value) in enumerate(answer.tool_calls):
             tool = {"type": "tool_use", "id": f"toolu_{index}", "name": name}
-            halves = _halves(_arguments(value))
+            halves = _split_in_half(_arguments(value))
             yield (
                 {**tool, "input": {}},
                 [{"type": "input_json_delta", "partial_json": half} for half in halves],

@@ -160,7 +160,7 @@ def _yaml_scanned_once() -> Iterator[None]:
     """The server remembers few texts; tests come back to many."""
     remembered = functools.lru_cache(maxsize=256)(scanner.compose)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "_remembered", remembered)
+        patch.setattr(reader, "_compose_cached", remembered)
         yield
 
 
@@ -188,8 +188,10 @@ def _nobody_is_waited_for_within_a_transaction() -> Iterator[None]:
         return watch
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sync_bridge, "wait", watched(sync_bridge.wait))
-        patch.setattr(event_loop_bridge, "wait", watched(event_loop_bridge.wait))
+        patch.setattr(sync_bridge, "run_sync", watched(sync_bridge.run_sync))
+        patch.setattr(
+            event_loop_bridge, "run_on_loop", watched(event_loop_bridge.run_on_loop)
+        )
         yield
 
 
@@ -208,9 +210,9 @@ def _within_an_hour() -> None:
 def _no_failed_logins() -> None:
     """No test is delayed for what failed in another."""
     for throttle in (
-        login_throttle.API,
-        login_throttle.CONSUMER,
-        login_throttle.STUDIO,
+        login_throttle.API_THROTTLE,
+        login_throttle.CONSUMER_THROTTLE,
+        login_throttle.STUDIO_THROTTLE,
     ):
         throttle.forget()
 
@@ -218,7 +220,7 @@ def _no_failed_logins() -> None:
 @pytest.fixture(autouse=True)
 def _circuits_closed() -> None:
     """No test is refused a provider for what failed in another."""
-    endpoint_pool.forget()
+    endpoint_pool.clear_pools()
 
 
 @pytest.fixture(scope="session")
@@ -246,7 +248,7 @@ def running(database: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """The real application under uvicorn; yields its URL."""
     file = tmp_path_factory.mktemp("served") / "coulisse.yaml"
     file.touch()
-    live.replace(Config(file, {}, loader.digest(file.read_bytes())))
+    live.set_current(Config(file, {}, loader.content_digest(file.read_bytes())))
     with contextlib.ExitStack() as stack:
         # Its watcher lives through all tests, and would put in force what it finds
         # in their directories and tables: it sees a file of its own alone.
@@ -264,7 +266,7 @@ def configure(
     def configure(text: str) -> None:
         path = tmp_path / "coulisse.yaml"
         path.write_text(text.replace("{fake}", fake.root_url))
-        live.replace(loader.load(path))
+        live.set_current(loader.load_file(path))
 
     return configure
 

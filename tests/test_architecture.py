@@ -217,7 +217,7 @@ def test_every_example_loads(path, monkeypatch):
     for name in re.findall(r"\$\{(\w+)\}", path.read_text()):
         if name not in os.environ:
             monkeypatch.setenv(name, "sk-dummy")
-    assert loader.load(path).get(AGENTS)
+    assert loader.load_file(path).get(AGENTS)
 
 
 def test_there_are_examples():

@@ -17,22 +17,22 @@ from config.validation import unsupported_keys
 from core.messages import Message
 from gateway.openai import request_conversion
 from gateway.schemas import ChatRequest
-from mcp_bridge.config import ServerConfig as McpServerConfig
+from mcp_bridge.config import ToolServerConfig as McpServerConfig
 from providers import errors as provider_errors
 from providers import registry
 from providers.config import (
     KIND_NAMES,
-    Breaker,
-    Endpoint,
+    BreakerConfig,
+    EndpointConfig,
     ProviderConfig,
     Timeouts,
 )
 from providers.embeddings import embedders, openai, voyage
 from providers.embeddings.base import EmbeddingModel
-from providers.embeddings.config import EmbedWith
-from providers.model_call import ModelCall
-from providers.registry import Kind
-from smoke.config import Expectations, Persona, SmokeTest
+from providers.embeddings.config import EmbedderConfig
+from providers.model_call import ModelRequest
+from providers.registry import ProviderKind
+from smoke.config import Expectations, PersonaConfig, SmokeTestConfig
 from triggers.config import BootTrigger, CronTrigger, WebhookTrigger
 
 BASE = Path(settings.BASE_DIR)
@@ -95,7 +95,7 @@ def test_a_whole_configuration_loads(text, monkeypatch):
         return
     for name in re.findall(r"\$\{([A-Z_]+)\}", text):
         monkeypatch.setenv(name, "a-dummy-secret")
-    assert loader.parse(text.encode(), Path("coulisse.yaml")).values["agents"]
+    assert loader.parse_config(text.encode(), Path("coulisse.yaml")).values["agents"]
 
 
 def test_there_are_whole_configurations():
@@ -139,12 +139,12 @@ def test_named_commands_exist(page):
 
 def test_every_top_level_key_is_listed():
     assert named("configuration.md", "key") == (
-        unsupported_keys.KEYS.keys() | sections.registered().keys()
+        unsupported_keys.KEYS.keys() | sections.registered_sections().keys()
     )
 
 
 def test_keys_are_available_as_the_table_says():
-    known = sections.registered()
+    known = sections.registered_sections()
     for key, _, version, applies in rows("configuration.md", "key"):
         section = known.get(key.strip("`"))
         assert (version == "refused") is (section is None), key
@@ -209,13 +209,13 @@ SAMPLES = {
 }
 
 
-def becomes(kind: Kind, name: str) -> str:
+def becomes(kind: ProviderKind, name: str) -> str:
     """What a kind makes of a parameter, in the table's words."""
     if kind.unsupported_parameters is not None and name in kind.unsupported_parameters:
         return "refused"
     without, with_it = (
         kind.wire.body(
-            ModelCall("claude-sonnet-4-5", [Message("user", "x")], [TOOL], given)
+            ModelRequest("claude-sonnet-4-5", [Message("user", "x")], [TOOL], given)
         )
         for given in ({}, {name: SAMPLES[name]})
     )
@@ -228,7 +228,7 @@ def test_the_table_of_parameters_is_what_the_kinds_do():
     columns = {**registry.KINDS, "compatible": registry.COMPATIBLE}
     expected = [
         [f"`{name}`", *(becomes(kind, name) for kind in columns.values())]
-        for name in sorted(request_conversion.PASSED)
+        for name in sorted(request_conversion.PASSED_PARAMETERS)
     ]
     assert rows("providers.md", "parameter") == expected
     header = "| parameter | " + " | ".join(columns) + " |"
@@ -256,12 +256,15 @@ TIMEOUT_FIELD = "field of `timeouts`"
 
 
 def test_every_key_of_an_endpoint_is_listed():
-    assert named("providers.md", "key of an endpoint") == Endpoint.model_fields.keys()
+    assert (
+        named("providers.md", "key of an endpoint")
+        == EndpointConfig.model_fields.keys()
+    )
 
 
 def test_breakers_are_as_the_table_says():
     listed = {row[0]: row[1] for row in rows("providers.md", "key of `breaker`")}
-    defaults = Breaker().model_dump()
+    defaults = BreakerConfig().model_dump()
     assert listed == {f"`{name}`": f"`{it:g}`" for name, it in defaults.items()}
 
 
@@ -279,7 +282,7 @@ def test_every_failure_of_a_provider_is_listed():
 
 
 def test_every_field_of_embed_with_is_listed():
-    assert named("embedders.md", "field") == EmbedWith.model_fields.keys()
+    assert named("embedders.md", "field") == EmbedderConfig.model_fields.keys()
 
 
 def test_embedding_models_are_as_the_table_says():
@@ -306,8 +309,8 @@ def others(model: EmbeddingModel) -> str:
 def test_offline_embedders_are_as_the_table_says():
     empty = sections.Config(Path("coulisse.yaml"), {"providers": {}})
     for name, dimensions, floor, languages, _ in rows("embedders.md", "embedder"):
-        asked = EmbedWith(provider=name.strip("`"))
-        embedder = embedders.choose(empty, asked)
+        asked = EmbedderConfig(provider=name.strip("`"))
+        embedder = embedders.choose_embedder(empty, asked)
         assert dimensions.split(",")[0] == str(embedder.dimensions)
         assert float(floor) == embedder.floor
         assert languages == embedder.languages
@@ -328,8 +331,8 @@ def test_parameters_are_treated_as_the_table_says():
     }
     passed = {name for name, fate in fates.items() if fate == "passed"}
     refused = {name for name, fate in fates.items() if fate == "refused"}
-    assert passed == {*request_conversion.PASSED, "tools"}
-    assert refused == {*request_conversion.REFUSED, "modalities", "n"}
+    assert passed == {*request_conversion.PASSED_PARAMETERS, "tools"}
+    assert refused == {*request_conversion.REFUSED_PARAMETERS, "modalities", "n"}
 
 
 # skills.md
@@ -417,8 +420,8 @@ def test_every_field_of_an_mcp_server_is_listed():
 @pytest.mark.parametrize(
     ("heading", "shape"),
     [
-        ("field", SmokeTest),
-        ("field of `persona`", Persona),
+        ("field", SmokeTestConfig),
+        ("field of `persona`", PersonaConfig),
         ("field of `expect`", Expectations),
     ],
 )

@@ -26,7 +26,7 @@ from config.editing.round_trip import document, text_lines
 from config.loading import placeholders
 from config.validation import suggestions
 from core.errors import CoulisseError
-from core.runtime.request_ids import TAKEN
+from core.runtime.request_ids import ACCEPTED_ID
 from core.text import lenient_json, time_parsing
 from core.validation import tool_names
 from judges.scoring import verdict_parser
@@ -61,33 +61,37 @@ WORDS = ("a", " ", "1", "1.1,", "中", "é", "\u0300", "'s", "n't", "-", "🎉",
 """What finds the branches of patterns that take texts apart."""
 
 PROVEN = {
-    "access.limits.dollars.read": case(dollars.read, "1", ("1.", "1", "x"), "-"),
-    "access.users.identity.CANONICAL_UUID": case("fullmatch", "a", "00000000-"),
-    "core.text.time_parsing._length": case(
-        time_parsing._length, "1", "h", ("1", " ", "h")
+    "access.limits.dollars.parse_usd": case(
+        dollars.parse_usd, "1", ("1.", "1", "x"), "-"
     ),
-    "core.text.time_parsing._at": case(
-        lambda text: time_parsing._at(text, time()),
+    "access.users.identity.CANONICAL_UUID": case("fullmatch", "a", "00000000-"),
+    "core.text.time_parsing._parse_duration": case(
+        time_parsing._parse_duration, "1", "h", ("1", " ", "h")
+    ),
+    "core.text.time_parsing._parse_date": case(
+        lambda text: time_parsing._parse_date(text, time()),
         "2020-01-01",
         ("2020-01-01T", "1", ""),
     ),
     "access.user_lookup.HEXADECIMAL": case("fullmatch", "a", "-", ("", "a", "x")),
-    "access.tokens.api_tokens.get": case(
+    "access.tokens.api_tokens.get_by_id_prefix": case(
         lambda text: re.fullmatch(r"[0-9a-f]{8,32}", text), "a"
     ),
-    "config.validation.http_headers.NAME": case("fullmatch", "a", ("", "a", ":")),
+    "config.validation.http_headers.NAME_PATTERN": case(
+        "fullmatch", "a", ("", "a", ":")
+    ),
     "config.validation.http_headers.UNSENDABLE": case("search", "a"),
-    "config.editing.round_trip.text_lines.BREAK": case(
+    "config.editing.round_trip.text_lines.LINE_BREAK": case(
         "all", "a", "\r\n", "\r", "\u2028"
     ),
-    "config.editing.round_trip.text_lines.plain": case(
-        text_lines.plain, "\r", "\r\n", "a"
+    "config.editing.round_trip.text_lines.normalize_line_breaks": case(
+        text_lines.normalize_line_breaks, "\r", "\r\n", "a"
     ),
-    "config.editing.round_trip.text_lines.dedented": case(
-        lambda text: text_lines.dedented(text, 9), " ", " \n"
+    "config.editing.round_trip.text_lines.dedent": case(
+        lambda text: text_lines.dedent(text, 9), " ", " \n"
     ),
     "config.editing.secret_masks.TOKEN": case(
-        secret_masks._pieces, "${", "${}", "$", ("${", "a", "\n")
+        secret_masks._split_placeholders, "${", "${}", "$", ("${", "a", "\n")
     ),
     "config.editing.secret_masks.COMMENT": case("all", "#", " #", "\n", "#\n"),
     "config.editing.secret_masks.COMMENTED_FIELD": case(
@@ -104,7 +108,7 @@ PROVEN = {
         *("${", "$${", "${a}", "$${a}", ("${", "a", ""), "$", "a"),
     ),
     "config.loading.placeholders.HIDDEN_OPENING": case("all", "\U00100024", "a"),
-    "config.loading.placeholders.NAME": case(
+    "config.loading.placeholders.NAME_PATTERN": case(
         "fullmatch", "vars.", "a", ("", "a", "!"), "a:-", ("a:-", "b", "\n")
     ),
     "config.loading.placeholders.ENVIRONMENT_NAME": case(
@@ -114,7 +118,7 @@ PROVEN = {
         lambda text: re.sub(r"\n(?=[^\n])", "\n ", text), "\n", "\na"
     ),
     "config.loading.secret_values.SECRET_NAME": case("search", "pas", "a", "signatur"),
-    "config.validation.validator._choices": case(
+    "config.validation.validator._expected_choices": case(
         lambda text: re.findall("'([^']*)'", text), "'", ("'", "a", ""), "a"
     ),
     "config.validation.validator._is_secret": case(
@@ -130,30 +134,32 @@ PROVEN = {
         "search", ".", "\n..", "a"
     ),
     "core.validation.storable_values.UNSTORABLE": case("all", "a", "\0"),
-    "config.loading.constructor.HALF": case("search", "a", "😀"),
-    "core.text.lenient_json.FENCED": case(
-        lambda text: [*lenient_json.readings(text)],
+    "config.loading.constructor.SURROGATE": case("search", "a", "😀"),
+    "core.text.lenient_json.CODE_FENCE": case(
+        lambda text: [*lenient_json.parse_candidates(text)],
         "`",
         "```",
         "```json",
         ("```", "`", ""),
     ),
     "core.network.private_hosts.NUMBER": case("fullmatch", "1", "0x", ("0x", "a", "!")),
-    "core.runtime.request_ids.TAKEN": case(
-        lambda t: TAKEN.fullmatch(t.encode()), "a", "é"
+    "core.runtime.request_ids.ACCEPTED_ID": case(
+        lambda t: ACCEPTED_ID.fullmatch(t.encode()), "a", "é"
     ),
-    "core.validation.tool_names.UNSAFE": case(tool_names.safe, "a", "é"),
-    "gateway.auth.authentication.SECRET": case(
+    "core.validation.tool_names.UNSAFE": case(tool_names.to_safe_name, "a", "é"),
+    "gateway.auth.authentication.TOKEN_PATTERN": case(
         "fullmatch", "sk-coulisse-", ("sk-coulisse-", "a", "!")
     ),
-    "gateway.request_validation.image_urls.IMAGE_HEAD": case(
+    "gateway.request_validation.image_urls.IMAGE_DATA_PATTERN": case(
         "match", "a", "data:image/"
     ),
-    "gateway.request_validation.image_urls.SCHEME": case("match", "a", "1", "a:"),
-    "gateway.request_validation.image_urls.HOST": case(
+    "gateway.request_validation.image_urls.SCHEME_PATTERN": case(
+        "match", "a", "1", "a:"
+    ),
+    "gateway.request_validation.image_urls.HOST_PATTERN": case(
         "fullmatch", "a", "a.", "[", ("[", ":", ""), ("a:", "1", ""), ("", "a", "!")
     ),
-    "gateway.request_validation.hosts.PORT": case(
+    "gateway.request_validation.hosts.PORT_PATTERN": case(
         "all", ":", "1", (":", "1", "x"), ":1"
     ),
     "judges.scoring.verdict_parser.FRACTION": case(
@@ -161,23 +167,23 @@ PROVEN = {
         *(" ", "1", "1 ", ("1", " ", "x"), ("1 /", " ", "x"), ("1", "1", "x")),
         *(("1.", "1", "x"), ("1 out of 1", "1", "x"), ("1 out of 1", " ", "x")),
     ),
-    "judges.scoring.verdict_parser.plain": case(
-        verdict_parser.plain, "_", " ", "- ", "a"
+    "judges.scoring.verdict_parser.normalize_name": case(
+        verdict_parser.normalize_name, "_", " ", "- ", "a"
     ),
     "mcp_bridge.oauth.authorization_server.discovery.CHALLENGE": case(
         "all", "scope=", 'scope="', "scope=a", ('scope="', "a", ""), "-scope=", "a"
     ),
     "mcp_bridge.config.SERVER_NAME": case("fullmatch", "a"),
-    "mcp_bridge.tools.result_conversion._type": case(
-        result_conversion._type, "a", "!", " "
+    "mcp_bridge.tools.result_conversion._format_type": case(
+        result_conversion._format_type, "a", "!", " "
     ),
-    "memory.extraction.date_parsing.DAY": case("fullmatch", "1", "1111-11-11"),
+    "memory.extraction.date_parsing.DATE_PATTERN": case("fullmatch", "1", "1111-11-11"),
     "memory.facts.public_ids.PATTERN": case("fullmatch", "a", "fact_"),
-    "memory.facts.fact_validation.CONTROLS": case("all", "a", "\x01"),
+    "memory.facts.fact_validation.CONTROL_CHARACTERS": case("all", "a", "\x01"),
     "memory.recall.index.tokenizer.PIECE": case(
         "all", *WORDS, ("", "1", "a"), ("", "1.1,", "中"), "🇦", "ऀ々", "1中", "11a"
     ),
-    "memory.recall.index.tokenizer.PLAIN": case(
+    "memory.recall.index.tokenizer.ASCII_WORD": case(
         "all", "a", "1", "1.", ("", "1", "a"), "1a", "1,1a"
     ),
     "memory.recall.index.tokenizer.THOUSANDS": case(
@@ -186,9 +192,15 @@ PROVEN = {
     "memory.recall.index.tokenizer.AFTER_QUESTION": case(
         tokenizer.is_question, "!", "?!"
     ),
-    "memory.recall.index.tokenizer._number": case(tokenizer._number, "1", "1.", "."),
-    "memory.recall.index.tokenizer._pairs": case(tokenizer._pairs, "中", "ア", "가"),
-    "memory.recall.index.tokenizer._is_word": case(tokenizer._pairs, "中", "ア"),
+    "memory.recall.index.tokenizer._number_terms": case(
+        tokenizer._number_terms, "1", "1.", "."
+    ),
+    "memory.recall.index.tokenizer._character_bigrams": case(
+        tokenizer._character_bigrams, "中", "ア", "가"
+    ),
+    "memory.recall.index.tokenizer._is_word": case(
+        tokenizer._character_bigrams, "中", "ア"
+    ),
     "memory.extraction.injection.deobfuscation.GAP": case(
         "all", " ", "\x01", "   a", "a"
     ),
@@ -196,9 +208,9 @@ PROVEN = {
         "all", *WORDS, "a ", "a  ", "a b c ", "a b c de ", ("", "a ", "bc"), "a...."
     ),
     "memory.extraction.injection.deobfuscation.BETWEEN": case("all", *WORDS, "a "),
-    "memory.extraction.injection.deobfuscation.WIDTHLESS": case("all", "a", "\u200b"),
+    "memory.extraction.injection.deobfuscation.ZERO_WIDTH": case("all", "a", "\u200b"),
     "memory.extraction.injection.deobfuscation.WORD": case("all", *WORDS, "a1"),
-    "memory.recall.passages.SUBJECT": case(
+    "memory.recall.passages.SUBJECT_PATTERN": case(
         "match", " ", "the ", ("the", " ", ""), ("user", " ", "")
     ),
     "memory.extraction.quote_check.UNSPACED": case("search", *WORDS),
@@ -258,38 +270,40 @@ PROVEN = {
         *("data:", ("data:", "a", ""), ("data:a/", "a", ""), ("data:a/a", ";a", "")),
         *(("data:a/a;", "a", ""), ("data:a/a", ";", ""), ("data:a/a;base64,", "a", "")),
     ),
-    "providers.embeddings.embedders.UNWRITABLE": case("all", "a", "\0"),
-    "providers.wires.openai.STRICT_GEMINI": case("search", "gemini-", "a"),
-    "providers.wires.tool_images.HEAD": case(
+    "providers.embeddings.embedders.INVALID_CHARACTERS": case("all", "a", "\0"),
+    "providers.wires.openai.SIGNATURE_REQUIRED_MODELS": case("search", "gemini-", "a"),
+    "providers.wires.tool_images.DATA_URL_HEAD": case(
         "match",
         *("data:", ("data:", "a", ""), ("data:a/", "a", ""), ("data:a/a", ";a", "")),
         *(("data:a/a;", "a", ""), ("data:a/a", ";", "")),
     ),
     "providers.embeddings.hash_embedder.TOKEN": case("all", *WORDS, "aé", "中a"),
-    "smoke.reports.run_queries.PREFIX": case("fullmatch", "a"),
-    "tasks.reports.task_ids.WRITTEN": case("fullmatch", "a", "task-", "-"),
-    "triggers.webhooks.prompt_templates.PLACE": case(
+    "smoke.reports.run_queries.ID_PREFIX": case("fullmatch", "a"),
+    "tasks.reports.task_ids.ID_PATTERN": case("fullmatch", "a", "task-", "-"),
+    "triggers.webhooks.prompt_templates.PLACEHOLDER": case(
         "all", "{", "{{", "{{a", "{{a}", ("{{", "a", ""), "{{{a}}"
     ),
     "telemetry.presentation.terminal.UNPRINTABLE": case("all", "a", "\x01", "\x01a"),
-    "telemetry.presentation.turn_ids.WRITTEN": case("fullmatch", "a", "chatcmpl-", "-"),
-    "turns.preparation.reply_language.WELL_FORMED": case(
+    "telemetry.presentation.turn_ids.ID_PATTERN": case(
+        "fullmatch", "a", "chatcmpl-", "-"
+    ),
+    "turns.preparation.reply_language.TAG_PATTERN": case(
         "fullmatch", "a", "a-", ("", "a-", "!"), "-"
     ),
 }
 """Patterns that see what clients, models, tools, pages of others or forms send."""
 
 OPERATORS = {
-    "access.users.user_namespace.PATTERN",  # secrets.env
-    "agents.skills.loader.NAME",  # names of directories
-    "agents.skills.parser.HEAD",  # SKILL.md
-    "config.starter.comments",  # the starters of the package
+    "access.users.user_namespace.UUID_PATTERN",  # secrets.env
+    "agents.skills.loader.NAME_PATTERN",  # names of directories
+    "agents.skills.parser.FRONTMATTER",  # SKILL.md
+    "config.starter.comments_above",  # the starters of the package
     "core.text.entropy.HEX",  # secrets of coulisse.yaml
     "core.text.entropy.WORD",  # secrets of coulisse.yaml
     "demo.dialogues.PLACE",  # the demo's own texts
     "mcp_bridge.config._web_address",  # coulisse.yaml, one character class
-    "providers.config.clean_url",  # coulisse.yaml, disjoint character classes
-    "studio.openapi.document._refusals",  # the studio's own addresses
+    "providers.config.normalize_url",  # coulisse.yaml, disjoint character classes
+    "studio.openapi.document._error_statuses",  # the studio's own addresses
 }
 """Patterns that only see the operator's own files, or texts of the package."""
 
@@ -303,8 +317,8 @@ def known(doc_of: str) -> Use:
     """Return what reads and masks a YAML with a text in it."""
 
     def read(text: str) -> None:
-        doc = document.of(doc_of.format(text).encode())
-        secret_masks.of.__wrapped__(doc)
+        doc = document.parse_document(doc_of.format(text).encode())
+        secret_masks.find_masks.__wrapped__(doc)
 
     return read
 
@@ -314,7 +328,7 @@ RARE = "".join(map(chr, range(0x4E00, 0x4E00 + 150)))
 
 FUNCTIONS: dict[str, Case] = {
     "suspicion.why_held": case(
-        lambda text: injection_filter.why_held(text, text),
+        lambda text: injection_filter.find_injection(text, text),
         *("https://", "https://a", "ignore ", "forget x ", "<system", "http://x "),
         *("a. ", "你。", "![", "i g n o r e ", "ⅰ", "\u0300", "prefers replies "),
     ),
@@ -322,25 +336,27 @@ FUNCTIONS: dict[str, Case] = {
         injection_filter.is_about_assistant, "ai ", "as an ai "
     ),
     "suspicion.without_orders": case(
-        injection_filter.without_orders,
+        injection_filter.remove_instructions,
         "https://",
         "a. ",
         "。",
         "i g n. ",
         "あなたは。",
     ),
-    "quotes.fold": case(quote_check.fold, "a", "ﷺ", "\u0300"),
+    "quotes.fold": case(quote_check.normalize, "a", "ﷺ", "\u0300"),
     "quotes.is_from": case(
-        lambda text: quote_check.is_from("a" * (len(text) // 2) + "b", text), "a", "ab"
+        lambda text: quote_check.is_quoted_from("a" * (len(text) // 2) + "b", text),
+        "a",
+        "ab",
     ),
-    "wording.fold": case(sentence_parser.fold, *WORDS, "ﷺ"),
+    "wording.fold": case(sentence_parser.normalize, *WORDS, "ﷺ"),
     "wording.read": case(
-        sentence_parser.read.__wrapped__, *WORDS, "1 may 2020 ", "not ", "没"
+        sentence_parser.parse_sentence.__wrapped__, *WORDS, "1 may 2020 ", "not ", "没"
     ),
-    "lexicon.terms": case(tokenizer.terms, *WORDS, "ﷺ"),
-    "word_hash.tokens": case(lambda text: [*hash_embedder.tokens(text)], *WORDS, "ﷺ"),
+    "lexicon.terms": case(tokenizer.tokenize, *WORDS, "ﷺ"),
+    "word_hash.tokens": case(lambda text: [*hash_embedder.tokenize(text)], *WORDS, "ﷺ"),
     "loose_json.readings": case(
-        lambda text: [*lenient_json.readings(text)],
+        lambda text: [*lenient_json.parse_candidates(text)],
         "{",
         "[",
         "{}",
@@ -358,7 +374,7 @@ FUNCTIONS: dict[str, Case] = {
         known("a: b\n#{}\n"), "-", "# ", " #", ("k: ", "a", " #")
     ),
     "config of secrets": case(
-        lambda text: secret_masks._finder(text.split()).search(text),
+        lambda text: secret_masks._compile_finder(text.split()).search(text),
         "secretvalue ",
         "a b ",
     ),
@@ -415,7 +431,7 @@ def numbered(names: Iterator[str]) -> set[str]:
     }
 
 
-SEVERAL = {"core.text.time_parsing._at"}
+SEVERAL = {"core.text.time_parsing._parse_date"}
 """Functions with more than one anchored match of digits, measured together."""
 
 

@@ -26,10 +26,10 @@ WEAK_SIGNATURE = "coulisse.W602"
 def check_triggers(**_: Any) -> list[checks.CheckMessage]:
     """Warn of webhooks that clients other than their sender can fire."""
     config = checked_file.load()
-    return [] if config is None else [*_warnings(config)]
+    return [] if config is None else [*_webhook_warnings(config)]
 
 
-def _warnings(config: Config) -> Iterator[checks.CheckMessage]:
+def _webhook_warnings(config: Config) -> Iterator[checks.CheckMessage]:
     for name in open_webhooks(config):
         yield checks.Warning(
             f"trigger '{name}' has no secret, so whoever reaches this server can "

@@ -33,7 +33,7 @@ from config.sections import Config, Problem, Section
 from config.validation.suggestions import did_you_mean
 from tasks.config import TASKS
 from triggers.scheduling import cron_schedule
-from triggers.scheduling.cron_schedule import Schedule
+from triggers.scheduling.cron_schedule import CronSchedule
 from triggers.webhooks import prompt_templates
 from turns.preparation import routing
 
@@ -42,7 +42,7 @@ MIN_SECRET_CHARS = 8
 DEFAULT_HEADER = "Authorization"
 
 
-def _is_known_zone(name: str) -> str:
+def _check_time_zone(name: str) -> str:
     if name not in available_timezones():
         raise ValueError(
             "must be the name of a time zone such as Europe/Lisbon"
@@ -51,14 +51,14 @@ def _is_known_zone(name: str) -> str:
     return name
 
 
-def _is_path(path: str) -> str:
+def _check_path(path: str) -> str:
     steps = path.split("/")[2:]
     if not path.startswith("/hooks/") or not all(steps) or {".", ".."} & {*steps}:
         raise ValueError("must be a path under /hooks/, such as /hooks/build")
     return path
 
 
-def _is_secret(secret: SecretStr) -> SecretStr:
+def _check_secret(secret: SecretStr) -> SecretStr:
     text = secret.get_secret_value()
     if len(text.strip()) < MIN_SECRET_CHARS or text != text.strip():
         raise ValueError(
@@ -68,13 +68,13 @@ def _is_secret(secret: SecretStr) -> SecretStr:
     return secret
 
 
-def _has_no_nul(text: str) -> str:
+def _check_no_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("must not contain NUL characters")
     return text
 
 
-def _is_choice(value: Any) -> Any:
+def _check_catch_up(value: Any) -> Any:
     if not isinstance(value, bool) and value != "last":
         raise ValueError("must be true, false or last")
     return value
@@ -83,16 +83,18 @@ def _is_choice(value: Any) -> Any:
 Text = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1),
-    AfterValidator(_has_no_nul),
+    AfterValidator(_check_no_nul),
 ]
-CatchUp = Annotated[bool | Literal["last"], BeforeValidator(_is_choice)]
+CatchUp = Annotated[bool | Literal["last"], BeforeValidator(_check_catch_up)]
 Expression = Annotated[
-    str, StringConstraints(max_length=255), AfterValidator(cron_schedule.check)
+    str,
+    StringConstraints(max_length=255),
+    AfterValidator(cron_schedule.validate_expression),
 ]
-TimeZone = Annotated[str, AfterValidator(_is_known_zone)]
+TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
 
 
-class Trigger(BaseModel):
+class BaseTrigger(BaseModel):
     """What every trigger says: which agent is told what, and as whom."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -100,7 +102,7 @@ class Trigger(BaseModel):
     name: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=NAME_CHARS),
-        AfterValidator(_has_no_nul),
+        AfterValidator(_check_no_nul),
     ] = Field(description="What logs and `manage.py triggers` call it. Unique.")
     agent: Text = Field(description="The agent or experiment that works.")
     prompt: Text = Field(description="What it is told.")
@@ -127,7 +129,7 @@ class Trigger(BaseModel):
     enabled: bool = Field(default=True, description="Off, it fires by command alone.")
 
 
-class CronTrigger(Trigger):
+class CronTrigger(BaseTrigger):
     """Fires by the clock."""
 
     type: Literal["cron"] = "cron"
@@ -146,24 +148,24 @@ class CronTrigger(Trigger):
     )
 
     @cached_property
-    def times(self) -> Schedule:
+    def times(self) -> CronSchedule:
         """When it fires."""
-        return Schedule(self.schedule, self.time_zone)
+        return CronSchedule(self.schedule, self.time_zone)
 
 
 Signature = Literal["github", "header", "slack"]
 
 
-class WebhookTrigger(Trigger):
+class WebhookTrigger(BaseTrigger):
     """Fires when something is posted to its path."""
 
     type: Literal["webhook"] = "webhook"
     path: Annotated[
         str,
         StringConstraints(max_length=255, pattern=r"^[A-Za-z0-9._~/-]+$"),
-        AfterValidator(_is_path),
+        AfterValidator(_check_path),
     ] = Field(description="Where: a path under /hooks/, unique.")
-    secret: Annotated[SecretStr, AfterValidator(_is_secret)] | None = Field(
+    secret: Annotated[SecretStr, AfterValidator(_check_secret)] | None = Field(
         default=None,
         description="What who posts must know. Unset, everybody who reaches the server "
         "can fire it.",
@@ -175,7 +177,7 @@ class WebhookTrigger(Trigger):
     )
     header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]+$")] = Field(
         default=DEFAULT_HEADER,
-        description="For `signature: header`: in which header, after `Bearer` in "
+        description="For `signature: header`: in which header, after `BearerAuth` in "
         "Authorization and alone in others, such as X-Gitlab-Token.",
     )
     max_body_bytes: int = Field(
@@ -190,14 +192,14 @@ class WebhookTrigger(Trigger):
         return prompt_templates.is_template(self.agent)
 
 
-class BootTrigger(Trigger):
+class BootTrigger(BaseTrigger):
     """Fires once when the server starts."""
 
     type: Literal["boot"] = "boot"
 
 
 def _type_of(value: Any) -> str | None:
-    if isinstance(value, Trigger):
+    if isinstance(value, BaseTrigger):
         return str(getattr(value, "type", ""))
     return value.get("type") if isinstance(value, dict) else None
 
@@ -223,7 +225,7 @@ def check_triggers(triggers: Triggers, config: Config) -> Iterable[Problem]:
     for index, trigger in enumerate(triggers):
         is_open = isinstance(trigger, WebhookTrigger) and trigger.is_templated
         if not is_open and not routing.exists(config, trigger.agent):
-            hint = did_you_mean(trigger.agent, routing.names(config))
+            hint = did_you_mean(trigger.agent, routing.list_names(config))
             yield Problem(
                 ("triggers", index, "agent"),
                 f"trigger '{trigger.name}' starts agent '{trigger.agent}', which does "
@@ -285,7 +287,7 @@ def _check_webhooks(triggers: Triggers, config: Config) -> Iterator[Problem]:
             )
 
 
-def crons(config: Config) -> list[CronTrigger]:
+def cron_triggers(config: Config) -> list[CronTrigger]:
     """Return those that fire by the clock and are enabled."""
     if not config.get(TASKS).enabled:
         return []
@@ -296,7 +298,7 @@ def crons(config: Config) -> list[CronTrigger]:
     ]
 
 
-def boots(config: Config) -> list[BootTrigger]:
+def boot_triggers(config: Config) -> list[BootTrigger]:
     """Return those that fire at the start and are enabled."""
     if not config.get(TASKS).enabled:
         return []
@@ -307,7 +309,7 @@ def boots(config: Config) -> list[BootTrigger]:
     ]
 
 
-def webhook(config: Config, path: str) -> WebhookTrigger | None:
+def find_webhook(config: Config, path: str) -> WebhookTrigger | None:
     """Return the one that is enabled at a path."""
     for trigger in config.get(TRIGGERS):
         if (

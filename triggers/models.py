@@ -26,27 +26,21 @@ class TriggerState(models.Model):
     skipped = models.BigIntegerField(default=0)
     """Occasions that were left out because a run was not over."""
 
-    class Meta:
-        db_table = "tasks_triggerstate"
-
     def __str__(self) -> str:
         return self.name
 
 
-class Start(models.Model):
+class ServerStart(models.Model):
     """A start of the server, for what is done once at each."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
-    began_at = models.DateTimeField()
-    is_apart = models.BooleanField(default=False)
+    started_at = models.DateTimeField()
+    is_separate = models.BooleanField(default=False)
     """Whether workers run apart, and the first of them to come up is the start."""
-    workers = models.IntegerField(default=1)
+    worker_count = models.IntegerField(default=1)
     """How many there are, apart; those that were killed still count."""
-    seen_at = models.DateTimeField(null=True)
+    heartbeat_at = models.DateTimeField(null=True)
     """When one of them last said that it is there; null when all have gone."""
 
-    class Meta:
-        db_table = "tasks_start"
-
     def __str__(self) -> str:
-        return f"{self.id} {self.began_at}"
+        return f"{self.id} {self.started_at}"

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
 from access.users.caller import caller_of
-from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base import pagination
 from api_base.json_responses import json_response
 from config import live
@@ -22,23 +22,23 @@ from tasks.queue import lifecycle, worker_notifier
 from tasks.reports import task_ids, task_queries
 from tasks.submission import admission
 from turns.agent_tasks import task_requests
-from turns.agent_tasks.task_requests import Wish
-from turns.schemas import NewTask, Task, TaskList, TasksQuery
+from turns.agent_tasks.task_requests import TaskRequest
+from turns.schemas import NewTask, TaskList, TaskObject, TasksQuery
 
-KEY_HEADER = "Idempotency-Key"
-MAX_KEY_LENGTH = 255
-NAMES = {"safety_identifier", "user"}
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+MAX_IDEMPOTENCY_KEY_LENGTH = 255
+USER_FIELDS = {"safety_identifier", "user"}
 """Fields that say who asks and not for what."""
 
 router = Router(tags=["Tasks"])
 
-WITH_KEY: dict[str, Any] = {
+IDEMPOTENCY_OPENAPI: dict[str, Any] = {
     "parameters": [
-        *IN_OPENAPI["parameters"],
+        *USER_HEADER_OPENAPI["parameters"],
         {
             "in": "header",
-            "name": KEY_HEADER,
-            "schema": {"type": "string", "maxLength": MAX_KEY_LENGTH},
+            "name": IDEMPOTENCY_HEADER,
+            "schema": {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
             "required": False,
             "description": "Any text that is new for each task: a request that is sent "
             "again with the same one is answered with the same task.",
@@ -50,16 +50,16 @@ WITH_KEY: dict[str, Any] = {
 @router.post(
     "",
     summary="Have an agent do something in the background",
-    response={200: Task, 201: Task},
-    openapi_extra=WITH_KEY,
+    response={200: TaskObject, 201: TaskObject},
+    openapi_extra=IDEMPOTENCY_OPENAPI,
 )
 async def create_task(
     request: HttpRequest, asked: Query[CallerQuery], body: Body[NewTask]
 ) -> HttpResponse:
-    user_id = identify(request, asked, body)
+    user_id = identify_user(request, asked, body)
     config, caller = live.current(), caller_of(request)
-    key = _key(request, user_id)
-    wish = Wish(
+    key = _idempotency_key(request, user_id)
+    wish = TaskRequest(
         body.agent,
         body.prompt,
         "api",
@@ -69,34 +69,34 @@ async def create_task(
         delay_seconds=body.delay_seconds,
         key=key,
     )
-    draft = task_requests.draft(config, caller, user_id, wish)
+    draft = task_requests.build_task(config, caller, user_id, wish)
     most = config.get(TASKS).max_open
     task_id, is_new = await database_executor.run_to_end(
-        admission.accept, draft, max_open=most, asked=_asked(body)
+        admission.admit_task, draft, max_open=most, asked=_request_digest(body)
     )
     if is_new:
-        worker_notifier.soon()
-    told = await database_executor.run(task_queries.one, task_id, user_id)
+        worker_notifier.notify()
+    told = await database_executor.run(task_queries.get_task, task_id, user_id)
     return json_response(told, status=201 if is_new else 200)
 
 
-def _key(request: HttpRequest, user_id: UserId) -> str | None:
+def _idempotency_key(request: HttpRequest, user_id: UserId) -> str | None:
     """Return what is done once only by a request, of this user."""
-    given = request.headers.get(KEY_HEADER)
+    given = request.headers.get(IDEMPOTENCY_HEADER)
     if given is None:
         return None
-    if not given.strip() or len(given) > MAX_KEY_LENGTH:
+    if not given.strip() or len(given) > MAX_IDEMPOTENCY_KEY_LENGTH:
         raise Invalid(
-            f"{KEY_HEADER} must be 1 to {MAX_KEY_LENGTH} characters long",
-            param=KEY_HEADER,
+            f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} characters long",
+            param=IDEMPOTENCY_HEADER,
         )
     # As it is, it might hold what no database takes.
     return f"api:{user_id}:{_digest(given.encode())}"
 
 
-def _asked(body: NewTask) -> str:
+def _request_digest(body: NewTask) -> str:
     """Return what tells one request from another."""
-    content = body.model_dump(exclude=NAMES)
+    content = body.model_dump(exclude=USER_FIELDS)
     return _digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
 
 
@@ -108,57 +108,62 @@ def _digest(content: bytes) -> str:
     "",
     summary="List tasks, the newest first",
     response=TaskList,
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_tasks(request: HttpRequest, asked: Query[TasksQuery]) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = identify_user(request, asked)
     told, has_more = await database_executor.run(
-        task_queries.listed,
+        task_queries.list_tasks,
         user_id=user_id,
         states=[] if asked.state is None else [asked.state],
         agent=asked.agent,
-        after=await pagination.place(
-            user_id, asked.after, read=task_ids.read, find=task_queries.place
+        after=await pagination.resolve_cursor(
+            user_id,
+            asked.after,
+            read=task_ids.parse_task_id,
+            find=task_queries.cursor_of,
         ),
         limit=asked.limit,
     )
-    return json_response(pagination.page(told, has_more=has_more))
+    return json_response(pagination.serialize_page(told, has_more=has_more))
 
 
 @router.get(
     "/{task_id}",
     summary="Show a task",
-    response=Task,
-    openapi_extra=IN_OPENAPI,
+    response=TaskObject,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_task(
     request: HttpRequest, task_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = identify_user(request, asked)
     return json_response(
-        await database_executor.run(task_queries.one, _id(task_id), user_id)
+        await database_executor.run(task_queries.get_task, _parse_id(task_id), user_id)
     )
 
 
 @router.post(
     "/{task_id}/cancel",
     summary="Cancel a task",
-    response=Task,
-    openapi_extra=IN_OPENAPI,
+    response=TaskObject,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def cancel_task(
     request: HttpRequest, task_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id, wanted = identify(request, asked), _id(task_id)
+    user_id, wanted = identify_user(request, asked), _parse_id(task_id)
     # It may be one of those that users do not see.
-    await database_executor.run(task_queries.one, wanted, user_id)
+    await database_executor.run(task_queries.get_task, wanted, user_id)
     await database_executor.run_to_end(lifecycle.cancel, wanted, user_id=user_id)
-    return json_response(await database_executor.run(task_queries.one, wanted, user_id))
+    return json_response(
+        await database_executor.run(task_queries.get_task, wanted, user_id)
+    )
 
 
-def _id(text: str) -> uuid.UUID:
+def _parse_id(text: str) -> uuid.UUID:
     """Return the id; what is none is answered as one nobody has."""
-    task_id = task_ids.read(text)
+    task_id = task_ids.parse_task_id(text)
     if task_id is None:
         raise TaskUnknown
     return task_id

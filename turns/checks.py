@@ -17,7 +17,7 @@ from turns.preparation import routing
 
 def check_names(config: Config) -> Iterable[Problem]:
     """Find who names an agent or experiment that does not exist."""
-    known = routing.names(config)
+    known = routing.list_names(config)
     for index, agent in enumerate(config.get(AGENTS).values()):
         for position, name in enumerate(agent.subagents):
             if name not in known:

@@ -11,14 +11,14 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from agents import fallback_chain, loop
-from agents.fallback_chain import Lineup
-from agents.loop import Task
+from agents.fallback_chain import FallbackChain
+from agents.loop import AgentRun
 from core import token_usage
 from core.errors import CoulisseError
-from core.events import Begun, Event, Finished
+from core.events import Event, TurnFinished, TurnStarted
 from core.messages import Message
 from core.reply import Reply
-from database.errors import Unwanted
+from database.errors import TurnDiscarded
 from telemetry.types import Outcome
 from turns.lifecycle import live_registration, turn_record
 from turns.lifecycle.completion import save
@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 async def run(request: TurnRequest) -> AsyncGenerator[Event]:
-    """Run one turn and yield its events, `Finished` last.
+    """Run one turn and yield its events, `TurnFinished` last.
 
-    The turn is stored before `Finished` is yielded, so a reply that was delivered
+    The turn is stored before `TurnFinished` is yielded, so a reply that was delivered
     whole is never lost. If the client leaves (the generator is cancelled or closed) or
     the provider fails, the reply up to then is stored. Raises subclasses of
     `CoulisseError`; those raised before the first event leave no message.
@@ -40,19 +40,21 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     turn = await prepare(request)
     reply = Reply()
     has_begun = False
-    live_registration.begin(turn)
+    live_registration.register(turn)
     try:
         async with aclosing(answer(turn)) as events:
             async for event in events:
                 if not has_begun:
                     has_begun = True
-                    yield Begun(turn_record.serving(turn), turn.usage_grant.headers)
+                    yield TurnStarted(
+                        turn_record.served_by(turn), turn.usage_grant.headers
+                    )
                 reply.add(event)
-                if isinstance(event, Finished):
+                if isinstance(event, TurnFinished):
                     event = replace(
                         event,
-                        usage=token_usage.of(turn.prompt, reply),
-                        served_by=turn_record.serving(turn),
+                        usage=token_usage.count_usage(turn.prompt, reply),
+                        served_by=turn_record.served_by(turn),
                     )
                     await save(turn, reply)
                 yield event
@@ -61,22 +63,22 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
         raise
     except Exception as exc:
         if isinstance(exc, CoulisseError):
-            turn_record.sign(exc, turn)
+            turn_record.annotate_error(exc, turn)
         await _save_interrupted(turn, reply, "error", exc)
         raise
     finally:
-        live_registration.end(turn)
+        live_registration.unregister(turn)
 
 
 def answer(turn: Turn) -> AsyncGenerator[Event]:
     """Ask the model, and call tools until it has answered; nothing is stored."""
     request = turn.request
     # One chain for all requests of a repair: the model that answered goes on.
-    chain = Lineup(fallback_chain.of(turn.config, turn.agent))
+    chain = FallbackChain(fallback_chain.models_for(turn.config, turn.agent))
 
     def ask(messages: Sequence[Message]) -> AsyncGenerator[Event]:
         return loop.run(
-            Task(
+            AgentRun(
                 turn.agent,
                 chain,
                 messages,
@@ -95,8 +97,8 @@ def answer(turn: Turn) -> AsyncGenerator[Event]:
     if request.format is None:
         return ask(turn.prompt)
     if request.stream:
-        return reply_format.checked(ask(turn.prompt), request.format)
-    return reply_format.repaired(ask, turn.prompt, request.format)
+        return reply_format.check_stream(ask(turn.prompt), request.format)
+    return reply_format.repair_reply(ask, turn.prompt, request.format)
 
 
 async def _save_interrupted(
@@ -107,7 +109,7 @@ async def _save_interrupted(
         return
     try:
         await save(turn, reply, outcome=outcome, error=error)
-    except Unwanted:
+    except TurnDiscarded:
         logger.info(
             "turn %s discarded: its task was erased or reassigned", turn.request.turn_id
         )

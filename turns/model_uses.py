@@ -17,17 +17,19 @@ def of(config: Config) -> Iterator[ModelUse]:
         for named in agent.fallbacks:
             other = agents[named] if isinstance(named, str) else named
             yield ModelUse(other.provider, other.model, f"{agent.name} (fallback)")
-        memory = memory_settings.of_agent(config, agent.name).user_memory
+        memory = memory_settings.resolve_for_agent(config, agent.name).user_memory
         if memory is not None and memory.extraction_model is not None:
-            yield ModelUse(memory.extraction_model.name, memory.extraction_model.model, "memory")
+            yield ModelUse(
+                memory.extraction_model.name, memory.extraction_model.model, "memory"
+            )
     for judge in config.get(JUDGES).values():
         yield ModelUse(judge.provider, judge.model, f"{judge.name} (judge)")
-    yield from _embedder(config)
+    yield from _iterate_embedders(config)
 
 
-def _embedder(config: Config) -> Iterator[ModelUse]:
+def _iterate_embedders(config: Config) -> Iterator[ModelUse]:
     """Yield what makes vectors, where that is a service."""
-    memory = memory_settings.of_users(config)
+    memory = memory_settings.resolve_for_users(config)
     if memory is not None and memory.embedder.api is not None:
         source = memory.embedder.api.source
         yield ModelUse(source.name, source.model, "memory (vectors)", source)

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from access.users.request_user import CallerBody, CallerQuery
-from api_base.field_types import Limit, Metadata, without_nul
+from api_base.field_types import Metadata, PageLimit, refuse_nul
 from tasks.config import MAX_RETRIES
 from telemetry.schemas import Cost
 from turns.agent_tasks.task_requests import MAX_DELAY_SECONDS, MAX_PRIORITY
 
-State = Literal["queued", "running", "done", "errored", "cancelled"]
+TaskState = Literal["queued", "running", "done", "errored", "cancelled"]
 
 
 class NewTask(CallerBody):
@@ -45,11 +45,13 @@ class NewTask(CallerBody):
 class TasksQuery(CallerQuery):
     """Query of `GET /v1/tasks`."""
 
-    agent: Annotated[str, AfterValidator(without_nul)] | None = Field(
+    agent: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
         default=None, description="Only this agent's."
     )
-    state: State | None = Field(default=None, description="Only those in this state.")
-    limit: Limit = 20
+    state: TaskState | None = Field(
+        default=None, description="Only those in this state."
+    )
+    limit: PageLimit = 20
     after: str | None = Field(
         default=None, description="The `last_id` of the page before."
     )
@@ -59,11 +61,11 @@ class TasksQuery(CallerQuery):
 # `tasks.reports.serializers`.
 
 
-class Task(BaseModel):
+class TaskObject(BaseModel):
     id: str = Field(description="A UUID.")
     object: Literal["task"]
     kind: str = Field(description="`agent`: a turn of one.")
-    state: State
+    state: TaskState
     agent: str
     prompt: str = Field(description="Lists have the first 500 characters.")
     result: str | None = Field(
@@ -92,7 +94,7 @@ class Task(BaseModel):
 
 class TaskList(BaseModel):
     object: Literal["list"]
-    data: list[Task]
+    data: list[TaskObject]
     has_more: bool
     first_id: str | None
     last_id: str | None

@@ -13,36 +13,36 @@ from django.db import transaction
 from django.db.models import Q
 
 from access.audit import audit_events
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from access.models import AuditEntry
 from core.text import redaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Place = tuple[datetime, int]
+Cursor = tuple[datetime, int]
 """Where a page ends: an entry's `at` and `id`."""
 
-MOST_READ = 10_000
-MOST_DETAIL = 500
+MAX_ENTRIES_READ = 10_000
+MAX_DETAIL_LENGTH = 500
 """Characters of one text among the details."""
 
 
-def write(deed: Deed) -> None:
+def write(deed: AuditEvent) -> None:
     """Write a deed down; in one INSERT, in the caller's transaction."""
     AuditEntry.objects.create(
         at=datetime.now(UTC),
-        action=_line(deed.action, 64),
-        actor=_line(deed.actor.name, 512),
-        target=_line(deed.target, 512),
-        origin=_line(deed.actor.origin, 255),
+        action=_single_line(deed.action, 64),
+        actor=_single_line(deed.actor.name, 512),
+        target=_single_line(deed.target, 512),
+        origin=_single_line(deed.actor.origin, 255),
         details=_storable(deed.details),
-        request_id=_line(deed.request_id, 128),
+        request_id=_single_line(deed.request_id, 128),
     )
 
 
-def recorded(
-    deed: Deed | Callable[[T], Deed | None],
+def run_recorded(
+    deed: AuditEvent | Callable[[T], AuditEvent | None],
     change: Callable[P, T],
     *args: P.args,
     **kwargs: P.kwargs,
@@ -54,7 +54,7 @@ def recorded(
     """
     with transaction.atomic():
         result = change(*args, **kwargs)
-        done = deed if isinstance(deed, Deed) else deed(result)
+        done = deed if isinstance(deed, AuditEvent) else deed(result)
         if done is not None:
             write(done)
     return result
@@ -66,17 +66,17 @@ def recorded_at_the_terminal(action: str, target: str, change: Callable[[str], T
     `change` is called with the actor. For apps below this one, by
     `settings.COULISSE_COMMAND_AUDIT`.
     """
-    by = audit_events.at_the_terminal()
-    return recorded(Deed(action, by, target), change, by.name)
+    by = audit_events.terminal_actor()
+    return run_recorded(AuditEvent(action, by, target), change, by.name)
 
 
-def page(
+def page_entries(
     *,
     action: str | None = None,
     actor: str | None = None,
     target: str | None = None,
     since: datetime | None = None,
-    after: Place | None = None,
+    after: Cursor | None = None,
     limit: int = 50,
 ) -> tuple[list[AuditEntry], bool]:
     """Return entries, the newest first, and whether there are more.
@@ -100,10 +100,10 @@ def page(
     return found[:limit], len(found) > limit
 
 
-def _line(text: str, most: int) -> str:
+def _single_line(text: str, most: int) -> str:
     """Return a text as a column holds it: one line, with nothing a terminal obeys."""
     # Nobody hands a secret in; where one gets here all the same, it ends here.
-    text = redaction.every(text[:MOST_READ])
+    text = redaction.redact_all(text[:MAX_ENTRIES_READ])
     seen = "".join(c if c.isprintable() else "\ufffd" for c in text[: most + 1])
     return seen if len(seen) <= most else f"{seen[: most - 1]}…"
 
@@ -111,11 +111,13 @@ def _line(text: str, most: int) -> str:
 def _storable(value: Any) -> Any:
     """Return what JSON in every database takes: PostgreSQL's has no NUL and no NaN."""
     if isinstance(value, Mapping):
-        return {_line(str(key), 64): _storable(each) for key, each in value.items()}
+        return {
+            _single_line(str(key), 64): _storable(each) for key, each in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
         return [_storable(each) for each in value]
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    return _line(str(value), MOST_DETAIL)
+    return _single_line(str(value), MAX_DETAIL_LENGTH)

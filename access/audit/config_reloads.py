@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from django.db import connection, transaction
 
 from access.audit import audit_log
-from access.audit.audit_events import Author, Deed
+from access.audit.audit_events import Actor, AuditEvent
 from access.models import AuditEntry
 from config.loading import reader
 from config.sections import Config
 
 ACTION = "config.reload"
-WRITTEN = "config.write"
+WRITE_ACTION = "config.write"
 """Of who wrote the file in the studio: that says it all."""
 
 logger = logging.getLogger(__name__)
 
 
-def write_down(config: Config, sections: Sequence[str]) -> None:
+def record_reload(config: Config, sections: Sequence[str]) -> None:
     """Note which sections changed, never to what; for the watcher's thread.
 
     Of several processes that take an edit one writes it down; on PostgreSQL two that
     look at the same instant may both. Never raises: the edit is in force whether or not
     the database answers.
     """
-    by = Author("whoever edited the file", f"server on {socket.gethostname()}")
+    by = Actor("whoever edited the file", f"server on {socket.gethostname()}")
     details = {"sections": sorted(sections), "digest": config.digest}
-    deed = Deed(ACTION, by, reader.label(config.path), details)
+    deed = AuditEvent(ACTION, by, reader.display_path(config.path), details)
     try:
         with transaction.atomic():
             if _last_digest() != config.digest:
@@ -42,6 +42,6 @@ def write_down(config: Config, sections: Sequence[str]) -> None:
 
 def _last_digest() -> str | None:
     """Return which content was taken last."""
-    edits = AuditEntry.objects.filter(action__in=(ACTION, WRITTEN))
+    edits = AuditEntry.objects.filter(action__in=(ACTION, WRITE_ACTION))
     last = edits.order_by("-at", "-id").first()
     return None if last is None else last.details.get("digest")

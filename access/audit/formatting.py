@@ -7,7 +7,7 @@ import orjson
 from access.models import AuditEntry
 
 
-def line(entry: AuditEntry) -> str:
+def entry_line(entry: AuditEntry) -> str:
     """Return an entry in a line: when, what, to what, by whom, from where."""
     columns = [
         f"{entry.at:%Y-%m-%d %H:%M:%S}",
@@ -15,7 +15,10 @@ def line(entry: AuditEntry) -> str:
         entry.target,
         f"by {entry.actor}",
         f"from {entry.origin}" if entry.origin else "",
-        *(f"{name}={_value(value)}" for name, value in sorted(entry.details.items())),
+        *(
+            f"{name}={_format_value(value)}"
+            for name, value in sorted(entry.details.items())
+        ),
         f"request={entry.request_id}" if entry.request_id else "",
     ]
     return "  ".join(filter(None, columns))
@@ -35,5 +38,5 @@ def as_json(entry: AuditEntry) -> dict[str, Any]:
     }
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()

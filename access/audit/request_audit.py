@@ -5,23 +5,23 @@ from typing import Any
 from django.http import HttpRequest
 
 from access.audit import audit_events
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from access.users.caller import caller_of
 from core.ids import UserId
 
 
-def deed(
+def build_event(
     request: HttpRequest, action: str, user_id: UserId, target: str = "", **details: Any
-) -> Deed:
+) -> AuditEvent:
     """Return what a request does to something of a user's; without one, to the user."""
     caller = caller_of(request)
-    by = audit_events.over_http(caller, user_id, address(request))
+    by = audit_events.request_actor(caller, user_id, client_address(request))
     if not target:
-        return Deed(action, by, str(user_id), details)
-    return Deed(action, by, target, {"user": str(user_id), **details})
+        return AuditEvent(action, by, str(user_id), details)
+    return AuditEvent(action, by, target, {"user": str(user_id), **details})
 
 
-def address(request: HttpRequest) -> str:
+def client_address(request: HttpRequest) -> str:
     """Return where a request comes from.
 
     That is who connected to us and, from a proxy, for whom: a client that connects

@@ -17,20 +17,20 @@ from typing import ParamSpec, TypeVar
 
 from django.contrib.auth import hashers
 
-from access.authentication.login_throttle import Attempt, LoginThrottle
-from access.authentication.schemes import Login
+from access.authentication.login_throttle import LoginAttempt, LoginThrottle
+from access.authentication.schemes import BasicLogin
 from access.authentication.secret_digests import SecretDigest
-from access.errors import CredentialRefused, CredentialRequired, TooManyGuesses
+from access.errors import CredentialRefused, CredentialRequired, PasswordChecksBusy
 from core.network.client_addresses import client_network
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_HEADER = 4096
+MAX_HEADER_LENGTH = 4096
 """Characters; a longer header is no username and password."""
 
-MAX_REMEMBERED = 1024
-MAX_WAITING = 16
+MAX_CACHED = 1024
+MAX_PENDING_HASHES = 16
 """Passwords to be checked against hashes at a time; further ones are refused.
 
 A hash takes up to half a second, so the last one waits for some eight.
@@ -38,21 +38,21 @@ A hash takes up to half a second, so the last one waits for some eight.
 
 DIGEST_BYTES = 32
 
-WANTED = (
+CREDENTIALS_REQUIRED = (
     "This server asks for a username and a password: send them as HTTP Basic "
     "authentication"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class BasicCredentials:
     """What a header says."""
 
     username: str
     password: str
 
 
-def _readings(header: str) -> list[Given]:
+def _decode_header(header: str) -> list[BasicCredentials]:
     """Return what a header's value may say; empty if it is not Basic or says nothing.
 
     The bytes are UTF-8 or, from clients that know no better, Latin-1: RFC 7617 leaves
@@ -71,7 +71,7 @@ def _readings(header: str) -> list[Given]:
             username, colon, password = raw.decode(encoding).partition(":")
         except UnicodeDecodeError:
             continue
-        given = Given(username.strip(), password)
+        given = BasicCredentials(username.strip(), password)
         if colon and given not in found:
             found.append(given)
     return found
@@ -92,9 +92,9 @@ class HashPool:
     async def run(
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a function in the thread; raises `TooManyGuesses` for a full queue."""
-        if self._waiting >= MAX_WAITING:
-            raise TooManyGuesses
+        """Call a function in the thread; raises `PasswordChecksBusy` for a full queue."""
+        if self._waiting >= MAX_PENDING_HASHES:
+            raise PasswordChecksBusy
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
@@ -104,23 +104,23 @@ class HashPool:
             self._waiting -= 1
 
 
-_hashing = HashPool()
+_hash_pool = HashPool()
 
 
 @dataclass(slots=True)
 class SharedCheck:
     """A check that runs, and the addresses that wait for its result."""
 
-    attempts: dict[str, Attempt]
+    attempts: dict[str, LoginAttempt]
     """By network: a failure counts once for each."""
     result: asyncio.Task[str | None]
 
 
-class Passwords:
+class PasswordChecker:
     """The usernames and passwords of one scope; used by one event loop."""
 
     def __init__(
-        self, logins: Iterable[Login], *, realm: str, throttle: LoginThrottle
+        self, logins: Iterable[BasicLogin], *, realm: str, throttle: LoginThrottle
     ) -> None:
         self.challenge = f'Basic realm="{realm}", charset="UTF-8"'
         self._throttle = throttle
@@ -144,13 +144,13 @@ class Passwords:
         """Return whose username and password a header's value has.
 
         Raises `CredentialRequired` for no value, `CredentialRefused` for a wrong one,
-        `LoginDelayed` after too many of them, and `TooManyGuesses` while too many
+        `LoginDelayed` after too many of them, and `PasswordChecksBusy` while too many
         hashes are to be computed.
         """
         key = self._digest(header)
         username = self._cached_username(key, address)
         if username is None:
-            username = await self._admit(key, _readings(header or ""), address)
+            username = await self._admit(key, _decode_header(header or ""), address)
         return username
 
     def check_cached(self, header: str | None, address: str) -> str:
@@ -163,13 +163,13 @@ class Passwords:
     def _digest(self, header: str | None) -> bytes:
         """Return the key under which the result of checking a header is stored."""
         if header is None:
-            raise CredentialRequired(WANTED, challenge=self.challenge)
+            raise CredentialRequired(CREDENTIALS_REQUIRED, challenge=self.challenge)
         if header.partition(" ")[0].lower() != "basic":
             # OpenAI's clients send what they are given as a bearer token.
             raise CredentialRefused(
-                f"{WANTED}, not as another kind", challenge=self.challenge
+                f"{CREDENTIALS_REQUIRED}, not as another kind", challenge=self.challenge
             )
-        if len(header) > MAX_HEADER:
+        if len(header) > MAX_HEADER_LENGTH:
             raise self._refusal()
         return hmac.digest(self._key, header.encode("utf-8", "replace"), "sha256")
 
@@ -184,7 +184,9 @@ class Passwords:
             return username
         return None
 
-    async def _admit(self, key: bytes, readings: list[Given], address: str) -> str:
+    async def _admit(
+        self, key: bytes, readings: list[BasicCredentials], address: str
+    ) -> str:
         if not readings:
             raise self._refusal()
         name = readings[0].username
@@ -202,18 +204,21 @@ class Passwords:
         return username
 
     def _start_check(
-        self, key: bytes, readings: list[Given], address: str, name: str
+        self, key: bytes, readings: list[BasicCredentials], address: str, name: str
     ) -> SharedCheck:
         attempt = self._throttle.begin(address, name)
         attempts = {attempt.network: attempt}
         # It ends even if the client leaves: the failure counts all the same.
         result = asyncio.create_task(self._verify(key, readings, attempts))
-        result.add_done_callback(_look_at_fault)
+        result.add_done_callback(_retrieve_exception)
         checking = self._checking[key] = SharedCheck(attempts, result)
         return checking
 
     async def _verify(
-        self, key: bytes, readings: list[Given], attempts: dict[str, Attempt]
+        self,
+        key: bytes,
+        readings: list[BasicCredentials],
+        attempts: dict[str, LoginAttempt],
     ) -> str | None:
         """Return the owner of the password, and report the result to the throttle."""
         try:
@@ -231,25 +236,25 @@ class Passwords:
                 self._throttle.succeed(attempt, username)
         return username
 
-    async def _find(self, key: bytes, readings: list[Given]) -> str | None:
+    async def _find(self, key: bytes, readings: list[BasicCredentials]) -> str | None:
         if key in self._right or key in self._wrong:
             return self._right.get(key)
         if self._decoy is None:
             username = self._find_owner(readings)
         else:
-            username = await _hashing.run(self._find_owner, readings)
+            username = await _hash_pool.run(self._find_owner, readings)
         if username is None:
-            _put(self._wrong, key, None)
+            _put_bounded(self._wrong, key, None)
         else:
-            _put(self._right, key, username)
+            _put_bounded(self._right, key, username)
         return username
 
-    def _find_owner(self, readings: list[Given]) -> str | None:
+    def _find_owner(self, readings: list[BasicCredentials]) -> str | None:
         """Return whose password one of the readings has; computes hashes."""
         right = (given.username for given in readings if self._matches(given))
         return next(right, None)
 
-    def _matches(self, given: Given) -> bool:
+    def _matches(self, given: BasicCredentials) -> bool:
         expected = self._plain.get(given.username, self._nobody)
         is_right = expected.matches(given.password)
         if is_right or self._decoy is None:
@@ -264,14 +269,14 @@ class Passwords:
         )
 
 
-def _look_at_fault(checking: "asyncio.Task[str | None]") -> None:
+def _retrieve_exception(checking: "asyncio.Task[str | None]") -> None:
     """Read the exception, which asyncio would log if no request waits for it."""
     if not checking.cancelled():
         checking.exception()
 
 
-def _put(known: dict[bytes, T], key: bytes, value: T) -> None:
+def _put_bounded(known: dict[bytes, T], key: bytes, value: T) -> None:
     """Add to a memory, from which the oldest gives way."""
-    while len(known) >= MAX_REMEMBERED:
+    while len(known) >= MAX_CACHED:
         known.pop(next(iter(known)), None)
     known[key] = value

@@ -17,37 +17,37 @@ from urllib.parse import urlsplit
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from access.authentication.schemes import (
+    AuthModel,
+    BasicLogin,
     ComparedToken,
-    Login,
     OidcConfig,
-    Part,
     TokensConfig,
 )
 from access.authentication.secret_digests import MIN_PASSWORD_CHARS, SecretDigest
 from access.config import DEFAULT_USER_ID, USERS
 from config.sections import Config, Location, Problem, Section
 
-ROOTS = {"admin": "/admin/", "proxy": "/v1/"}
+SCOPE_ROOTS = {"admin": "/admin/", "proxy": "/v1/"}
 """Where each scope's pages are."""
 
 SCHEMES = ("basic", "oidc", "tokens")
 
 
-def _is_list(value: Any) -> str:
+def _list_or_map(value: Any) -> str:
     return "list" if isinstance(value, list | tuple) else "map"
 
 
-Basic = Annotated[
-    Annotated[Login, Tag("map")] | Annotated[tuple[Login, ...], Tag("list")],
-    Discriminator(_is_list),
+BasicLogins = Annotated[
+    Annotated[BasicLogin, Tag("map")] | Annotated[tuple[BasicLogin, ...], Tag("list")],
+    Discriminator(_list_or_map),
     Field(description="One username and password, or a list of them."),
 ]
 
 
-class ScopeConfig(Part):
+class ScopeConfig(AuthModel):
     """The scheme of one scope: exactly one."""
 
-    basic: Basic | None = None
+    basic: BasicLogins | None = None
     oidc: OidcConfig | None = Field(
         None, description="An identity provider logs people in."
     )
@@ -58,14 +58,14 @@ class ScopeConfig(Part):
         return [key for key in SCHEMES if getattr(self, key, None) is not None]
 
     @property
-    def logins(self) -> tuple[Login, ...]:
+    def logins(self) -> tuple[BasicLogin, ...]:
         """The usernames and passwords there are."""
         if self.basic is None:
             return ()
-        return (self.basic,) if isinstance(self.basic, Login) else self.basic
+        return (self.basic,) if isinstance(self.basic, BasicLogin) else self.basic
 
 
-NOT_IN_ADMIN = {
+ADMIN_REMEDIES = {
     "tokens": "API tokens open /v1 alone; use 'basic' or 'oidc' here, and move "
     "'tokens' to auth.proxy",
     "identity": "the studio has no users to tell apart; move it to auth.proxy",
@@ -84,7 +84,7 @@ class AdminAuth(ScopeConfig):
     @model_validator(mode="before")
     @classmethod
     def _refuse_proxy_keys(cls, value: Any) -> Any:
-        for key, reason in NOT_IN_ADMIN.items():
+        for key, reason in ADMIN_REMEDIES.items():
             if isinstance(value, dict) and key in value:
                 raise ValueError(f"cannot have '{key}': {reason}")
         return value
@@ -108,7 +108,7 @@ class ProxyAuth(ScopeConfig):
         return self.tokens is not None or self.identity == "from_credential"
 
 
-class AuthConfig(Part):
+class AuthConfig(AuthModel):
     """Who may call what. A scope that is left out asks for nothing."""
 
     mcp_consumer_secret: ComparedToken | None = Field(
@@ -189,7 +189,7 @@ def _check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
 
 def _check_passwords(name: str, scope: ScopeConfig) -> Iterable[Problem]:
     """Refuse passwords that are guessed in no time."""
-    is_list = not isinstance(scope.basic, Login)
+    is_list = not isinstance(scope.basic, BasicLogin)
     for place, login in enumerate(scope.logins):
         if isinstance(login.password, SecretDigest) and login.password.is_short:
             entry: Location = ("auth", name, "basic", *((place,) if is_list else ()))
@@ -205,12 +205,12 @@ def _check_redirect(name: str, oidc: OidcConfig) -> Iterable[Problem]:
     """Refuse an address to come back to that is not of the scope."""
     path = urlsplit(oidc.redirect_url).path
     is_odd = "//" in path or {".", ".."} & set(path.split("/"))
-    if is_odd or not path.startswith(ROOTS[name]):
+    if is_odd or not path.startswith(SCOPE_ROOTS[name]):
         yield Problem(
             ("auth", name, "oidc", "redirect_url"),
             f"auth.{name}.oidc: 'redirect_url' must be this server's public address "
-            f"with a path under {ROOTS[name]}, such as "
-            f"http://localhost:8421{ROOTS[name]}",
+            f"with a path under {SCOPE_ROOTS[name]}, such as "
+            f"http://localhost:8421{SCOPE_ROOTS[name]}",
             "coulisse.E307",
         )
 

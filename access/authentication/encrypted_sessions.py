@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.contrib.sessions.backends import signed_cookies
 
-WHOLE_SECONDS = 24 * 3600
+MAX_AGE_SECONDS = 24 * 3600
 """How long a login lasts at most, used or not; the provider is asked again then."""
 
 MAX_COOKIE = 4096
 """Characters; a longer one is not looked into."""
 
 
-class SealedSession(signed_cookies.SessionStore):
+class EncryptedSession(signed_cookies.SessionStore):
     """A session whose key, the cookie's value, is all of it."""
 
     purpose = ""
@@ -47,11 +47,11 @@ class SealedSession(signed_cookies.SessionStore):
         return self._fernet().encrypt(body.encode()).decode()
 
     def _fernet(self) -> Fernet:
-        return _box(str(settings.SECRET_KEY), self.purpose)
+        return _fernet(str(settings.SECRET_KEY), self.purpose)
 
 
 @lru_cache(maxsize=8)
-def _box(secret_key: str, purpose: str) -> Fernet:
+def _fernet(secret_key: str, purpose: str) -> Fernet:
     derivation = HKDF(
         algorithm=SHA256(), length=32, salt=None, info=f"session:{purpose}".encode()
     )

@@ -9,23 +9,23 @@ from datetime import datetime
 from django.db import connection
 
 from access.audit import audit_log
-from access.audit.audit_events import Author, Deed
+from access.audit.audit_events import Actor, AuditEvent
 from access.models import AuditEntry
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 
 ACTION = "login.fail"
 ACTOR = "unauthenticated"
-MAX_READ = 500
+MAX_ENTRIES_READ = 500
 """Entries that are summed up."""
 
 logger = logging.getLogger(__name__)
 
-_writing = ThreadPoolExecutor(1, "failed-logins")
+_writer = ThreadPoolExecutor(1, "failed-logins")
 """The event loop does not wait for the database."""
 
 
 @dataclass(frozen=True, slots=True)
-class Burst:
+class FailedLoginBurst:
     """So many failures that further sign-ins are delayed."""
 
     scope: str
@@ -42,23 +42,25 @@ class Burst:
         """Return it as a sentence begins: failures of what, from where, for whom."""
         count = f"{self.failures:,} failed sign-in{'' if self.failures == 1 else 's'}"
         place = "several addresses" if self.is_distributed else self.network
-        name = "" if self.name is None else f" for name '{shortened(self.name)}'"
+        name = (
+            "" if self.name is None else f" for name '{escape_and_truncate(self.name)}'"
+        )
         return f"{count} from {place or 'a unix socket'}{name}"
 
 
-def report(burst: Burst) -> None:
+def report(burst: FailedLoginBurst) -> None:
     """Log a burst, and have a thread write it to the audit."""
     logger.warning("%s (%s): further ones are delayed", burst, burst.scope)
     details = {
         "failures": burst.failures,
-        "name": None if burst.name is None else shortened(burst.name),
+        "name": None if burst.name is None else escape_and_truncate(burst.name),
         "several_addresses": burst.is_distributed,
     }
-    by = Author(ACTOR, burst.network)
-    _writing.submit(_write, Deed(ACTION, by, burst.scope, details))
+    by = Actor(ACTOR, burst.network)
+    _writer.submit(_write_event, AuditEvent(ACTION, by, burst.scope, details))
 
 
-def _write(deed: Deed) -> None:
+def _write_event(deed: AuditEvent) -> None:
     try:
         audit_log.write(deed)
     except Exception as exc:
@@ -68,18 +70,20 @@ def _write(deed: Deed) -> None:
         connection.close()
 
 
-def since(at: datetime) -> Sequence[Burst]:
+def bursts_since(at: datetime) -> Sequence[FailedLoginBurst]:
     """Return the bursts from a time on, the largest first; one per address and name.
 
     All web processes write to the audit, so it sums up what each of them counted.
     """
     entries = AuditEntry.objects.filter(action=ACTION, at__gte=at).order_by("-at")
-    found: dict[Burst, int] = {}
-    for entry in entries[:MAX_READ]:
+    found: dict[FailedLoginBurst, int] = {}
+    for entry in entries[:MAX_ENTRIES_READ]:
         details = entry.details
         is_from_many = bool(details.get("several_addresses"))
         origin = "" if is_from_many else entry.origin
-        key = Burst(entry.target, origin, details.get("name"), 0, is_from_many)
+        key = FailedLoginBurst(
+            entry.target, origin, details.get("name"), 0, is_from_many
+        )
         found[key] = found.get(key, 0) + int(details.get("failures", 0))
     bursts = [replace(key, failures=count) for key, count in found.items()]
     return sorted(bursts, key=lambda each: -each.failures)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from access.authentication import failed_logins
-from access.authentication.failed_logins import Burst
+from access.authentication.failed_logins import FailedLoginBurst
 from access.errors import LoginDelayed
 from core.network.client_addresses import client_network
 
@@ -31,23 +31,23 @@ FREE_FAILURES = 5
 ADDRESS_CAP_SECONDS = 300.0
 NAME_CAP_SECONDS = 120.0
 """Shorter: this delay also stops the owner of the name at a new address."""
-CLEAN_SHARE = 0.5
+CLEAN_ADDRESS_SHARE = 0.5
 """The part of a name's delay for addresses without failures: they come first."""
-QUIET_SECONDS = 900.0
+FORGET_SECONDS = 900.0
 """Failures are forgotten when none is added for so long."""
-BUSY_SECONDS = 1.0
+CHECKING_DELAY_SECONDS = 1.0
 """The delay while the one check that is allowed at a time still runs."""
 
 MAX_SERIES = 10_000
-MAX_KNOWN = 10_000
-REPORT_AGAIN_SECONDS = 3600.0
+MAX_KNOWN_ADDRESSES = 10_000
+REPORT_INTERVAL_SECONDS = 3600.0
 """How often a series that goes on is reported."""
 MAX_REPORTS = 100
-"""Reports in `REPORT_AGAIN_SECONDS`, from all addresses together."""
+"""Reports in `REPORT_INTERVAL_SECONDS`, from all addresses together."""
 
 
 @dataclass(slots=True)
-class Series:
+class FailureSeries:
     """Failures from one address, or for one name."""
 
     cap_seconds: float
@@ -70,7 +70,7 @@ class Series:
             if (left := self.last_at + share * delay - now) > 0:
                 return left
         is_busy = self.checking and over + self.checking >= 0
-        return BUSY_SECONDS if is_busy else 0.0
+        return CHECKING_DELAY_SECONDS if is_busy else 0.0
 
     def add(self, network: str, now: float) -> None:
         """Count a failure."""
@@ -83,7 +83,8 @@ class Series:
     def is_due(self, now: float) -> bool:
         """Return whether there is something to report."""
         is_news = (
-            self.reported_at is None or now - self.reported_at >= REPORT_AGAIN_SECONDS
+            self.reported_at is None
+            or now - self.reported_at >= REPORT_INTERVAL_SECONDS
         )
         return is_news and self.failures >= FREE_FAILURES
 
@@ -96,12 +97,12 @@ class Series:
 K = TypeVar("K")
 
 
-class Table(Generic[K]):
+class FailureTable(Generic[K]):
     """Series by address or name; a full table drops the least recently used one."""
 
     def __init__(self, cap_seconds: float) -> None:
         self._cap_seconds = cap_seconds
-        self._series: dict[K, Series] = {}
+        self._series: dict[K, FailureSeries] = {}
 
     def __len__(self) -> int:
         return len(self._series)
@@ -109,17 +110,17 @@ class Table(Generic[K]):
     def clear(self) -> None:
         self._series.clear()
 
-    def find(self, key: K, now: float) -> Series | None:
+    def find(self, key: K, now: float) -> FailureSeries | None:
         """Return the series of a key, unless it has ended."""
         found = self._series.get(key)
-        if found is None or found.checking or now - found.last_at < QUIET_SECONDS:
+        if found is None or found.checking or now - found.last_at < FORGET_SECONDS:
             return found
         del self._series[key]
         return None
 
-    def open(self, key: K, now: float) -> Series:
+    def open(self, key: K, now: float) -> FailureSeries:
         """Return the series of a key, a new one if there is none."""
-        found = self.find(key, now) or Series(self._cap_seconds)
+        found = self.find(key, now) or FailureSeries(self._cap_seconds)
         found.last_at = found.last_at or now
         self._series.pop(key, None)
         self._series[key] = found
@@ -127,7 +128,7 @@ class Table(Generic[K]):
             del self._series[next(iter(self._series))]
         return found
 
-    def discard(self, key: K, series: Series) -> None:
+    def discard(self, key: K, series: FailureSeries) -> None:
         """Forget a series in which nothing has failed."""
         is_empty = not series.failures and not series.checking
         if is_empty and self._series.get(key) is series:
@@ -135,16 +136,16 @@ class Table(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class LoginAttempt:
     """A sign-in that is being checked."""
 
     network: str
     name: str | None
-    by_address: Series
-    by_name: Series | None
+    by_address: FailureSeries
+    by_name: FailureSeries | None
 
     @property
-    def series(self) -> tuple[Series, ...]:
+    def series(self) -> tuple[FailureSeries, ...]:
         return tuple(each for each in (self.by_address, self.by_name) if each)
 
 
@@ -152,13 +153,15 @@ class LoginThrottle:
     """The failed sign-ins of one scope; used by one event loop."""
 
     def __init__(
-        self, scope: str, report: Callable[[Burst], None] = failed_logins.report
+        self,
+        scope: str,
+        report: Callable[[FailedLoginBurst], None] = failed_logins.report,
     ) -> None:
         self.scope = scope
         self.clock: Callable[[], float] = time.monotonic
         self._report = report
-        self._by_address: Table[str] = Table(ADDRESS_CAP_SECONDS)
-        self._by_name: Table[bytes] = Table(NAME_CAP_SECONDS)
+        self._by_address: FailureTable[str] = FailureTable(ADDRESS_CAP_SECONDS)
+        self._by_name: FailureTable[bytes] = FailureTable(NAME_CAP_SECONDS)
         self._known: dict[tuple[str, str | None], None] = {}
         self._reports: deque[float] = deque(maxlen=MAX_REPORTS)
 
@@ -174,18 +177,18 @@ class LoginThrottle:
         if name is not None and not self.is_known_address(address, name):
             by_name = self._by_name.find(_key(name), now)
             has_failed = by_address is not None and by_address.failures > 0
-            share = 1.0 if has_failed else CLEAN_SHARE
+            share = 1.0 if has_failed else CLEAN_ADDRESS_SHARE
             if by_name is not None:
                 seconds = max(seconds, by_name.wait_seconds(now, share=share))
         if seconds:
             raise LoginDelayed(seconds)
 
-    def begin(self, address: str, name: str | None) -> Attempt:
+    def begin(self, address: str, name: str | None) -> LoginAttempt:
         """Return what a check reports its result to; raises `LoginDelayed`."""
         self.check(address, name)
         now = self.clock()
         network = client_network(address)
-        attempt = Attempt(
+        attempt = LoginAttempt(
             network,
             name,
             self._by_address.open(network, now),
@@ -195,7 +198,7 @@ class LoginThrottle:
             series.checking += 1
         return attempt
 
-    def fail(self, attempt: Attempt) -> None:
+    def fail(self, attempt: LoginAttempt) -> None:
         """Count a failure, and report it where a burst begins or goes on."""
         now = self.clock()
         for series in attempt.series:
@@ -203,7 +206,7 @@ class LoginThrottle:
             series.add(attempt.network, now)
         self._report_burst(attempt, now)
 
-    def succeed(self, attempt: Attempt, name: str | None) -> None:
+    def succeed(self, attempt: LoginAttempt, name: str | None) -> None:
         """Count no failure, and know the address from now on."""
         self.withdraw(attempt)
         self.remember_address(attempt.network, name)
@@ -213,10 +216,10 @@ class LoginThrottle:
         key = (client_network(address), name)
         self._known.pop(key, None)
         self._known[key] = None
-        while len(self._known) > MAX_KNOWN:
+        while len(self._known) > MAX_KNOWN_ADDRESSES:
             del self._known[next(iter(self._known))]
 
-    def withdraw(self, attempt: Attempt) -> None:
+    def withdraw(self, attempt: LoginAttempt) -> None:
         """Count nothing: the sign-in was not checked."""
         for series in attempt.series:
             series.checking -= 1
@@ -231,19 +234,19 @@ class LoginThrottle:
         self._known.clear()
         self._reports.clear()
 
-    def _report_burst(self, attempt: Attempt, now: float) -> None:
+    def _report_burst(self, attempt: LoginAttempt, now: float) -> None:
         by_address, by_name = attempt.by_address, attempt.by_name
         is_from_many = by_name is not None and by_name.is_mixed
         is_due = by_address.is_due(now)
         if not is_due and not (by_name and is_from_many and by_name.is_due(now)):
             return
         is_full = len(self._reports) == MAX_REPORTS
-        if is_full and now - self._reports[0] < REPORT_AGAIN_SECONDS:
+        if is_full and now - self._reports[0] < REPORT_INTERVAL_SECONDS:
             return
         self._reports.append(now)
         counts = [each.report(now) for each in attempt.series if each.is_due(now)]
         self._report(
-            Burst(
+            FailedLoginBurst(
                 self.scope,
                 attempt.network,
                 attempt.name,
@@ -259,8 +262,8 @@ def _key(name: str) -> bytes:
     return hashlib.blake2b(raw, digest_size=16).digest()
 
 
-API = LoginThrottle("/v1")
+API_THROTTLE = LoginThrottle("/v1")
 """Of `auth.proxy`."""
-CONSUMER = LoginThrottle("mcp_consumer_secret")
-STUDIO = LoginThrottle("studio")
+CONSUMER_THROTTLE = LoginThrottle("mcp_consumer_secret")
+STUDIO_THROTTLE = LoginThrottle("studio")
 """Of `auth.admin`."""

@@ -13,13 +13,13 @@ import requests
 
 from access.errors import IdentityProviderBroken, IdentityProviderDown
 
-SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 MAX_BYTES = 1024 * 1024
 HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
 CHUNK_BYTES = 64 * 1024
 
 
-def get(url: str) -> dict[str, Any]:
+def get_json(url: str) -> dict[str, Any]:
     """Return the JSON object at an address.
 
     Raises `IdentityProviderDown`, and `IdentityProviderBroken` for anything else than
@@ -27,11 +27,11 @@ def get(url: str) -> dict[str, Any]:
     """
     status, content = _send("GET", url)
     if status != 200:
-        raise IdentityProviderBroken(f"{_place(url)} answers with {status}")
+        raise IdentityProviderBroken(f"{_url_for_messages(url)} answers with {status}")
     return content
 
 
-def post(
+def post_form(
     url: str, form: Mapping[str, str], *, headers: Mapping[str, str]
 ) -> tuple[int, dict[str, Any]]:
     """Send a form; return the status and the JSON object that come back."""
@@ -41,55 +41,57 @@ def post(
 def _send(
     method: str, url: str, headers: Mapping[str, str] | None = None, **content: Any
 ) -> tuple[int, dict[str, Any]]:
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     try:
         with requests.request(
             method,
             url,
             headers={**HEADERS, **(headers or {})},
-            auth=_nobody,
-            timeout=SECONDS,
+            auth=_without_netrc,
+            timeout=TIMEOUT_SECONDS,
             allow_redirects=False,
             stream=True,
             **content,
         ) as answer:
-            return answer.status_code, _object(url, _body(url, answer, end))
+            return answer.status_code, _parse_object(url, _read_body(url, answer, end))
     except (requests.RequestException, OSError) as exc:
         raise IdentityProviderDown(
-            f"{_place(url)} cannot be reached ({type(exc).__name__})"
+            f"{_url_for_messages(url)} cannot be reached ({type(exc).__name__})"
         ) from exc
 
 
-def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
     # In place of what ~/.netrc has for the host.
     return request
 
 
-def _body(url: str, answer: requests.Response, end: float) -> bytes:
+def _read_body(url: str, answer: requests.Response, end: float) -> bytes:
     body = bytearray()
     for piece in answer.iter_content(CHUNK_BYTES):
         body += piece
         if len(body) > MAX_BYTES:
             raise IdentityProviderBroken(
-                f"{_place(url)} answers with more than {MAX_BYTES} bytes"
+                f"{_url_for_messages(url)} answers with more than {MAX_BYTES} bytes"
             )
         if time.monotonic() > end:
             raise IdentityProviderDown(
-                f"{_place(url)} did not answer within {SECONDS:g} seconds"
+                f"{_url_for_messages(url)} did not answer within {TIMEOUT_SECONDS:g} seconds"
             )
     return bytes(body)
 
 
-def _object(url: str, body: bytes) -> dict[str, Any]:
+def _parse_object(url: str, body: bytes) -> dict[str, Any]:
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError:
         content = None
     if not isinstance(content, dict):
-        raise IdentityProviderBroken(f"{_place(url)} answers with no JSON object")
+        raise IdentityProviderBroken(
+            f"{_url_for_messages(url)} answers with no JSON object"
+        )
     return content
 
 
-def _place(url: str) -> str:
+def _url_for_messages(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -23,25 +23,25 @@ from mozilla_django_oidc.views import (
 )
 
 from access.authentication import oidc_http
-from access.authentication.oidc_tokens import Verifier
+from access.authentication.oidc_tokens import TokenVerifier
 from access.errors import IdentityProviderBroken, LoginFailed
 
-STATES = "oidc_states"
-STATE_SECONDS = 600
+STATES_KEY = "oidc_states"
+STATE_MAX_AGE_SECONDS = 600
 """How long somebody may take at the provider."""
 
-MAX_WANTED = 1000
+MAX_NEXT_URL_LENGTH = 1000
 """Characters of an address to come back to; it is in a cookie, which has no room for
 more beside the logins that were begun."""
 
-SAID_LENGTH = 200
+MAX_ERROR_LENGTH = 200
 
 
 @dataclass(frozen=True)
-class Login:
+class OidcLogin:
     """How people log in to one scope."""
 
-    verifier: Verifier
+    verifier: TokenVerifier
     root: str
     """The path its pages are under."""
     default_next_url: str
@@ -79,12 +79,12 @@ class Login:
         return import_from_settings(name, *default)
 
 
-class Departure(OIDCAuthenticationRequestView):  # type: ignore[misc]  # is untyped
+class LoginRequestView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # is untyped
     """Sends somebody to the provider."""
 
-    login: Login
+    login: OidcLogin
 
-    def __init__(self, login: Login, *, wanted: str) -> None:
+    def __init__(self, login: OidcLogin, *, wanted: str) -> None:
         self.login = login
         self.wanted = wanted
         """The page they asked for."""
@@ -103,18 +103,18 @@ class Departure(OIDCAuthenticationRequestView):  # type: ignore[misc]  # is unty
         is_circle = login.is_callback_path(path) and path != login.default_next_url
         # An address that begins with a path is none on another site.
         is_fit = self.wanted.startswith(login.root) and not is_circle
-        is_fit = is_fit and len(self.wanted) <= MAX_WANTED
+        is_fit = is_fit and len(self.wanted) <= MAX_NEXT_URL_LENGTH
         request.session["oidc_login_next"] = self.wanted if is_fit else None
         return answer
 
 
-class Return(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untyped
+class LoginCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untyped
     """Takes somebody back."""
 
-    login: Login
+    login: OidcLogin
     user: Any
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: OidcLogin) -> None:
         self.login = login
         super().__init__()
 
@@ -129,9 +129,9 @@ class Return(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untype
         return answer
 
     def _check_state(self, request: HttpRequest) -> None:
-        states = request.session.get(STATES)
+        states = request.session.get(STATES_KEY)
         state = states.get(request.GET.get("state")) if states else None
-        if state is None or time.time() - state["added_on"] > STATE_SECONDS:
+        if state is None or time.time() - state["added_on"] > STATE_MAX_AGE_SECONDS:
             raise LoginFailed(
                 "This login was not begun in this browser, or too long ago"
             )
@@ -145,14 +145,14 @@ class Return(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untype
             "error"
         )
         raise LoginFailed(
-            f"The identity provider says: {said[:SAID_LENGTH]}" if said else None
+            f"The identity provider says: {said[:MAX_ERROR_LENGTH]}" if said else None
         )
 
 
-class Backend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untyped
+class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untyped
     """Knows somebody by what the provider says of them."""
 
-    login: Login
+    login: OidcLogin
 
     def __init__(self) -> None:
         # All it would read from settings is the login's.
@@ -172,21 +172,26 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untyped
 
     def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Exchange the code."""
-        oidc, published = self.login.verifier.oidc, self.login.verifier.provider.fetch_metadata()
+        oidc, published = (
+            self.login.verifier.oidc,
+            self.login.verifier.provider.fetch_metadata(),
+        )
         form = {name: value for name, value in payload.items() if value is not None}
         form["redirect_uri"] = self.login.redirect_url
         headers = {}
         if oidc.client_secret is not None:
             secret = oidc.client_secret.get_secret_value()
             if "client_secret_basic" in published.token_auth_methods:
-                headers["Authorization"] = basic(oidc.client_id, secret)
+                headers["Authorization"] = basic_auth_header(oidc.client_id, secret)
             else:
                 form["client_secret"] = secret
-        status, answer = oidc_http.post(published.token_endpoint, form, headers=headers)
+        status, answer = oidc_http.post_form(
+            published.token_endpoint, form, headers=headers
+        )
         if status != 200 or not isinstance(answer.get("id_token"), str):
             said = str(answer.get("error_description") or answer.get("error") or status)
             raise IdentityProviderBroken(
-                f"The identity provider gives no token: {said[:SAID_LENGTH]}"
+                f"The identity provider gives no token: {said[:MAX_ERROR_LENGTH]}"
             )
         return answer
 
@@ -199,7 +204,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untyped
         return self.login.user_from_claims(payload)
 
 
-def basic(client_id: str, secret: str) -> str:
+def basic_auth_header(client_id: str, secret: str) -> str:
     """Return a client's credentials as a header (RFC 6749, 2.3.1)."""
     pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
     return f"Basic {b64encode(pair.encode()).decode()}"

@@ -22,7 +22,7 @@ from access.errors import IdentityProviderBroken, IdentityProviderDown
 REFRESH_SECONDS = 600.0
 """How old keys may get before they are read again."""
 
-PATIENCE_SECONDS = 10.0
+MIN_REFRESH_SECONDS = 10.0
 """For how long nothing is read again: names of keys that nobody has must not have us
 ask the provider at every request."""
 
@@ -37,15 +37,17 @@ ALGORITHMS = {
     ("OKP", "Ed25519"): ("EdDSA",),
 }
 
-SUPPORTED = frozenset(name for names in ALGORITHMS.values() for name in names)
+SUPPORTED_ALGORITHMS = frozenset(
+    name for names in ALGORITHMS.values() for name in names
+)
 
 logger = logging.getLogger(__name__)
 
-_reading = ThreadPoolExecutor(2, "identity-provider")
+_refresh_pool = ThreadPoolExecutor(2, "identity-provider")
 
 
 @dataclass(frozen=True)
-class Published:
+class ProviderMetadata:
     """What was read at a provider."""
 
     issuer: str
@@ -56,12 +58,12 @@ class Published:
     """How a client may show its secret at the token endpoint."""
 
 
-class Provider:
+class IdentityProvider:
     """An identity provider, by its issuer's address."""
 
     def __init__(self, issuer_url: str) -> None:
         self.issuer_url = issuer_url
-        self._published: Published | None = None
+        self._published: ProviderMetadata | None = None
         self._asked_at: float | None = None
         """When it was last read or tried to, on the clock that never jumps."""
         self._error: IdentityProviderDown | None = None
@@ -70,22 +72,22 @@ class Provider:
         self._refreshing: Future[None] | None = None
 
     @property
-    def cached_metadata(self) -> Published | None:
+    def cached_metadata(self) -> ProviderMetadata | None:
         """What was read last, if anything ever was."""
         return self._published
 
     def needs_refresh(self, kid: str | None, algorithm: str) -> bool:
         """Return whether a key is not there and may be by now."""
         published = self._published
-        if published is not None and _suitable(published, kid, algorithm):
+        if published is not None and _select_keys(published, kid, algorithm):
             return False
-        return self._is_due(PATIENCE_SECONDS)
+        return self._is_due(MIN_REFRESH_SECONDS)
 
     def refresh(self) -> "Future[None]":
         """Have it be read in a thread, once for all who ask meanwhile; never fails."""
         with self._lock:
             if self._refreshing is None or self._refreshing.done():
-                self._refreshing = _reading.submit(self._refresh)
+                self._refreshing = _refresh_pool.submit(self._refresh)
             return self._refreshing
 
     def refresh_if_old(self) -> None:
@@ -93,7 +95,7 @@ class Provider:
         if self._is_due(REFRESH_SECONDS):
             self.refresh()
 
-    def fetch_metadata(self) -> Published:
+    def fetch_metadata(self) -> ProviderMetadata:
         """Return what is published, read now if it never was.
 
         Raises `IdentityProviderDown`. For threads: it waits.
@@ -102,7 +104,7 @@ class Provider:
             self.refresh().result()
         return self.require_metadata()
 
-    def require_metadata(self) -> Published:
+    def require_metadata(self) -> ProviderMetadata:
         """Return what was read; raises `IdentityProviderDown` if nothing ever was."""
         if self._published is None:
             raise self._error or IdentityProviderDown()
@@ -113,17 +115,17 @@ class Provider:
 
         Raises `IdentityProviderDown` for none where the provider could not be asked.
         """
-        found = _suitable(self.require_metadata(), kid, algorithm)
+        found = _select_keys(self.require_metadata(), kid, algorithm)
         if not found and self._error is not None:
             raise self._error
-        return list(_made(found, algorithm))
+        return list(_parse_keys(found, algorithm))
 
     def _is_due(self, seconds: float) -> bool:
         return self._asked_at is None or time.monotonic() - self._asked_at >= seconds
 
     def _refresh(self) -> None:
         try:
-            self._published = _discovered(self.issuer_url)
+            self._published = _discover(self.issuer_url)
             self._error = None
         except IdentityProviderDown as exc:
             logger.warning("identity provider %s: %s", self.issuer_url, exc)
@@ -132,10 +134,10 @@ class Provider:
             self._asked_at = time.monotonic()
 
 
-def _discovered(issuer_url: str) -> Published:
+def _discover(issuer_url: str) -> ProviderMetadata:
     place = f"{issuer_url.rstrip('/')}/.well-known/openid-configuration"
-    document = oidc_http.get(place)
-    issuer = _text(document, "issuer", place)
+    document = oidc_http.get_json(place)
+    issuer = _require_text(document, "issuer", place)
     # Who may publish under a name must not speak for another.
     if issuer.rstrip("/") != issuer_url.rstrip("/"):
         raise IdentityProviderBroken(
@@ -143,26 +145,28 @@ def _discovered(issuer_url: str) -> Published:
         )
     names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
     authorization, token, jwks_uri = (
-        _endpoint(document, name, place) for name in names
+        _require_endpoint(document, name, place) for name in names
     )
-    keys = oidc_http.get(jwks_uri).get("keys")
+    keys = oidc_http.get_json(jwks_uri).get("keys")
     if not isinstance(keys, list):
         raise IdentityProviderBroken(f"{jwks_uri} has no 'keys'")
     usable = tuple(key for key in keys[:MAX_KEYS] if _is_usable(key))
     methods = document.get("token_endpoint_auth_methods_supported")
     known = methods if isinstance(methods, list) else ["client_secret_basic"]
-    return Published(issuer, authorization, token, usable, tuple(map(str, known)))
+    return ProviderMetadata(
+        issuer, authorization, token, usable, tuple(map(str, known))
+    )
 
 
-def _text(document: dict[str, Any], name: str, place: str) -> str:
+def _require_text(document: dict[str, Any], name: str, place: str) -> str:
     value = document.get(name)
     if not isinstance(value, str) or not value:
         raise IdentityProviderBroken(f"{place} has no '{name}'")
     return value
 
 
-def _endpoint(document: dict[str, Any], name: str, place: str) -> str:
-    url = _text(document, name, place)
+def _require_endpoint(document: dict[str, Any], name: str, place: str) -> str:
+    url = _require_text(document, name, place)
     allowed = ("https",) if place.startswith("https:") else ("http", "https")
     try:
         is_fit = urlsplit(url).scheme in allowed
@@ -182,8 +186,8 @@ def _is_usable(key: Any) -> bool:
     )
 
 
-def _suitable(
-    published: Published, kid: str | None, algorithm: str
+def _select_keys(
+    published: ProviderMetadata, kid: str | None, algorithm: str
 ) -> list[dict[str, Any]]:
     """Return the keys of that name, or all if none is named, that fit the algorithm."""
     return [
@@ -195,7 +199,7 @@ def _suitable(
     ]
 
 
-def _made(keys: Iterable[dict[str, Any]], algorithm: str) -> Iterable[PyJWK]:
+def _parse_keys(keys: Iterable[dict[str, Any]], algorithm: str) -> Iterable[PyJWK]:
     for key in keys:
         try:
             yield PyJWK(key, algorithm=algorithm)

@@ -20,17 +20,17 @@ from pydantic_core import core_schema
 from access.authentication import secret_digests
 from access.authentication.secret_digests import SecretDigest
 
-HASHES = ("pbkdf2_sha256", "pbkdf2_sha1", "scrypt")
+HASH_PREFIXES = ("pbkdf2_sha256", "pbkdf2_sha1", "scrypt")
 """What a hashed password begins with, before a `$`."""
 
 
-class Part(BaseModel):
+class AuthModel(BaseModel):
     """A part of `auth:`; its secrets are in no message."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-def _sayable(name: str) -> str:
+def _check_username(name: str) -> str:
     if ":" in name or not name.isprintable():
         raise ValueError("must be printable and without a colon, which HTTP splits at")
     return name
@@ -39,7 +39,7 @@ def _sayable(name: str) -> str:
 Username = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=512),
-    AfterValidator(_sayable),
+    AfterValidator(_check_username),
 ]
 
 
@@ -55,32 +55,32 @@ def _read_as_secret(convert: Callable[[SecretStr], Any]) -> GetPydanticSchema:
     )
 
 
-def _password(secret: SecretStr) -> SecretDigest | SecretStr:
+def _password_digest(secret: SecretStr) -> SecretDigest | SecretStr:
     text = secret.get_secret_value()
     if not text.strip():
         raise ValueError("must not be empty")
     if not _is_hash(text):
-        return secret_digests.of_password(text)
+        return secret_digests.digest_password(text)
     _check_hash(text)
     return secret
 
 
-def _token(secret: SecretStr) -> SecretDigest | None:
+def _token_digest(secret: SecretStr) -> SecretDigest | None:
     text = secret.get_secret_value().strip()
     if not text:
         return None
     if not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError("must be visible ASCII characters, to fit into a header")
-    return secret_digests.of_token(text)
+    return secret_digests.digest_token(text)
 
 
-Password = Annotated[SecretDigest | SecretStr, _read_as_secret(_password)]
+Password = Annotated[SecretDigest | SecretStr, _read_as_secret(_password_digest)]
 """A digest of the password, or the hash the YAML has in its place."""
-ComparedToken = Annotated[SecretDigest | None, _read_as_secret(_token)]
+ComparedToken = Annotated[SecretDigest | None, _read_as_secret(_token_digest)]
 """A digest of what clients send as a bearer token; None for an empty text."""
 
 
-class Login(Part):
+class BasicLogin(AuthModel):
     """A username and its password."""
 
     username: Username = Field("admin", description="The name to log in with.")
@@ -91,7 +91,7 @@ class Login(Part):
 
 
 def _is_hash(password: str) -> bool:
-    return password.partition("$")[0] in HASHES and "$" in password
+    return password.partition("$")[0] in HASH_PREFIXES and "$" in password
 
 
 def _check_hash(password: str) -> None:
@@ -105,7 +105,7 @@ def _check_hash(password: str) -> None:
         ) from None
 
 
-def _web_address(text: str) -> str:
+def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         is_one = bool(parts.scheme in ("http", "https") and parts.hostname)
@@ -117,31 +117,31 @@ def _web_address(text: str) -> str:
     return text
 
 
-Address = Annotated[
-    str, StringConstraints(strip_whitespace=True), AfterValidator(_web_address)
+Url = Annotated[
+    str, StringConstraints(strip_whitespace=True), AfterValidator(_check_url)
 ]
-Named = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Scope = Annotated[str, StringConstraints(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]+$")]
 
 
-class OidcConfig(Part):
+class OidcConfig(AuthModel):
     """An identity provider (OpenID Connect) that knows who people are."""
 
-    issuer_url: Address = Field(
+    issuer_url: Url = Field(
         description="The provider's name for itself; what it publishes is under it."
     )
-    client_id: Named = Field(description="What the provider calls this server.")
+    client_id: NonEmptyText = Field(description="What the provider calls this server.")
     client_secret: SecretStr | None = Field(
         None, description="Of a confidential client; unset for one with PKCE alone."
     )
-    redirect_url: Address = Field(
+    redirect_url: Url = Field(
         description="Where browsers come back to, as it is registered at the provider: "
         "an address under /v1/ for the API, under /admin/ for the studio."
     )
     scopes: tuple[Scope, ...] = Field(
         ("email", "profile"), description="Asked for besides `openid`."
     )
-    audience: Named | tuple[Named, ...] = Field(
+    audience: NonEmptyText | tuple[NonEmptyText, ...] = Field(
         (),
         description="Whom a bearer token may be made for besides the `client_id`: an "
         "API's name at the provider.",
@@ -169,5 +169,5 @@ class OidcConfig(Part):
         return self.redirect_url.startswith("https:")
 
 
-class TokensConfig(Part):
+class TokensConfig(AuthModel):
     """API tokens that this server issues; there is nothing to set."""

@@ -41,7 +41,7 @@ def digest(text: str) -> bytes:
     return hashlib.blake2b(raw, key=_KEY, digest_size=32).digest()
 
 
-def of_password(text: str) -> SecretDigest:
+def digest_password(text: str) -> SecretDigest:
     """Return the digest of a password a person types."""
     return SecretDigest(
         digest(text),
@@ -50,6 +50,6 @@ def of_password(text: str) -> SecretDigest:
     )
 
 
-def of_token(text: str) -> SecretDigest:
+def digest_token(text: str) -> SecretDigest:
     """Return the digest of a token a program sends."""
     return SecretDigest(digest(text), is_weak=not entropy.is_strong(text))

@@ -18,7 +18,7 @@ Per = Literal["token", "principal", "agent"]
 Count = Annotated[int, Field(ge=0, le=10**15)]
 
 
-def _exact(value: Decimal) -> Decimal:
+def _require_whole_micro_usd(value: Decimal) -> Decimal:
     """Refuse what is not a whole number of micro-dollars."""
     if value != value.quantize(Decimal("0.000001")):
         raise ValueError("must have at most six decimals: it is kept in micro-dollars")
@@ -26,7 +26,9 @@ def _exact(value: Decimal) -> Decimal:
 
 
 Usd = Annotated[
-    Decimal, Field(ge=0, le=10**9, allow_inf_nan=False), AfterValidator(_exact)
+    Decimal,
+    Field(ge=0, le=10**9, allow_inf_nan=False),
+    AfterValidator(_require_whole_micro_usd),
 ]
 
 

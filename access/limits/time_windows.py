@@ -15,7 +15,7 @@ EVER = 0
 CALENDAR_MONTH = 1
 
 
-class Window(NamedTuple):
+class TimeWindow(NamedTuple):
     """One stretch of one length."""
 
     length: int
@@ -33,21 +33,21 @@ class Window(NamedTuple):
         return self.start + self.length
 
 
-def at(length: int, now: int) -> Window:
+def window_at(length: int, now: int) -> TimeWindow:
     """Return the window of that length an instant is in, in seconds since 1970."""
     if length == EVER:
-        return Window(EVER, 0)
+        return TimeWindow(EVER, 0)
     if length == CALENDAR_MONTH:
-        return Window(CALENDAR_MONTH, month_start(now))
-    return Window(length, now - now % length)
+        return TimeWindow(CALENDAR_MONTH, month_start(now))
+    return TimeWindow(length, now - now % length)
 
 
 def month_start(now: int) -> int:
     """Return when the calendar's month began, in UTC, in seconds since 1970."""
-    return _month_start(now // DAY)
+    return _month_start_of(now // DAY)
 
 
 @lru_cache(maxsize=64)
-def _month_start(day: int) -> int:
+def _month_start_of(day: int) -> int:
     at = datetime.fromtimestamp(day * DAY, UTC)
     return int(datetime(at.year, at.month, 1, tzinfo=UTC).timestamp())

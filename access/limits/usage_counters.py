@@ -15,26 +15,26 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import Q
 
-from access.limits.time_windows import CALENDAR_MONTH, DAY, EVER, MINUTE, Window
-from access.models import Meter
-from access.models import Token as TokenRow
-from access.users.caller import Token
+from access.limits.time_windows import CALENDAR_MONTH, DAY, EVER, MINUTE, TimeWindow
+from access.models import ApiToken as TokenRow
+from access.models import UsageCounter
+from access.users.caller import VerifiedToken
 
 EPOCH_SECONDS = 600
 """What is set aside counts for one to two of these."""
 
-KEPT_MONTHS = 25
+RETENTION_MONTHS = 25
 """How many calendar months are kept, for those who look back."""
 
 
-class Key(NamedTuple):
+class CounterKey(NamedTuple):
     """What is metered: a subject's use within a window."""
 
     subject: str
-    window: Window
+    window: TimeWindow
 
 
-class Used(NamedTuple):
+class CounterValues(NamedTuple):
     """What a meter says, all that is set aside counted."""
 
     epoch: int
@@ -51,7 +51,7 @@ class Used(NamedTuple):
 class Reservation:
     """What a turn has set aside, and where."""
 
-    epochs: Mapping[Key, int]
+    epochs: Mapping[CounterKey, int]
     tokens: int
     micro_usd: int
 
@@ -74,50 +74,50 @@ class Charge:
         )
 
 
-NOTHING = Charge(0, 0, is_priced=True)
+NO_CHARGE = Charge(0, 0, is_priced=True)
 
 
-def _epoch_of(now: int) -> int:
+def _epoch_at(now: int) -> int:
     """Return the epoch of an instant."""
     return now // EPOCH_SECONDS
 
 
 def reserve(
-    keys: Collection[Key],
-    token: Token | None,
+    keys: Collection[CounterKey],
+    token: VerifiedToken | None,
     *,
     tokens: int,
     micro_usd: int,
     now: int,
-) -> dict[Key, Used]:
+) -> dict[CounterKey, CounterValues]:
     """Count a request and set its estimate aside; return what each meter then says.
 
     Nothing is done, and nothing returned, unless the token is as it is remembered and
     valid. For a transaction: the caller rolls back when a limit is passed.
     """
-    values: list[Any] = [now, _epoch_of(now), tokens, micro_usd]
+    values: list[Any] = [now, _epoch_at(now), tokens, micro_usd]
     # In one order for everyone, so that no two turns wait for each other.
     for key in sorted(keys):
-        values += _key(key)
+        values += _key_params(key)
     if token is not None:
-        values += _guarded(token, now)
+        values += _guard_params(token, now)
     with connection.cursor() as cursor:
-        cursor.execute(_reserve(len(keys), token is not None), values)
+        cursor.execute(_reserve_sql(len(keys), token is not None), values)
         return {
-            Key(subject, Window(length, start)): Used(*used)
+            CounterKey(subject, TimeWindow(length, start)): CounterValues(*used)
             for subject, length, start, *used in cursor.fetchall()
         }
 
 
-def is_valid(token: Token, *, now: int) -> bool:
+def is_valid(token: VerifiedToken, *, now: int) -> bool:
     """Say whether a token is as it is remembered, and neither revoked nor expired."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT 1 WHERE {GUARD}", _guarded(token, now))
+        cursor.execute(f"SELECT 1 WHERE {TOKEN_GUARD_SQL}", _guard_params(token, now))
         return cursor.fetchone() is not None
 
 
 def settle(
-    keys: Sequence[Key],
+    keys: Sequence[CounterKey],
     reservation: Reservation | None,
     charge: Charge,
     *,
@@ -140,11 +140,13 @@ def settle(
 def release(reservation: Reservation, *, now: int) -> None:
     """Undo a reservation: the request was never begun."""
     epochs = reservation.epochs.items()
-    _settle([(key, epoch, -1) for key, epoch in epochs], reservation, NOTHING, now=now)
+    _settle(
+        [(key, epoch, -1) for key, epoch in epochs], reservation, NO_CHARGE, now=now
+    )
 
 
 def _settle(
-    keys: Sequence[tuple[Key, int, int]],
+    keys: Sequence[tuple[CounterKey, int, int]],
     reservation: Reservation | None,
     charge: Charge,
     *,
@@ -155,53 +157,53 @@ def _settle(
         aside = (0, 0, 0)
         if reservation is not None and key in reservation.epochs:
             aside = (1, reservation.tokens, reservation.micro_usd)
-        values += (*_key(key), requests, charge.tokens, charge.micro_usd)
+        values += (*_key_params(key), requests, charge.tokens, charge.micro_usd)
         values += (0 if charge.is_priced else 1, now, epoch, *aside)
     if keys:
         with connection.cursor() as cursor:
-            cursor.execute(_settlement(len(keys)), values)
+            cursor.execute(_settle_sql(len(keys)), values)
 
 
 def prune(now: int) -> int:
     """Delete the meters of windows that are over; return how many."""
     short = Q(window__gte=MINUTE, start__lt=now - 31 * DAY)
     short |= Q(window__range=(MINUTE, DAY), start__lt=now - 2 * DAY)
-    old = Q(window=CALENDAR_MONTH, start__lt=now - KEPT_MONTHS * 31 * DAY)
+    old = Q(window=CALENDAR_MONTH, start__lt=now - RETENTION_MONTHS * 31 * DAY)
     # Agents and users have no budget for all time: their meter counts running turns.
     idle = Q(window=EVER, last_at__lt=now - 2 * DAY) & ~Q(subject__startswith="token:")
-    deleted, _ = Meter.objects.filter(short | old | idle).delete()
+    deleted, _ = UsageCounter.objects.filter(short | old | idle).delete()
     return deleted
 
 
 _ID = TokenRow._meta.get_field("id")
-TABLE = Meter._meta.db_table
-ASIDE = ("turns", "tokens", "micro_usd")
+TABLE = UsageCounter._meta.db_table
+RESERVED_COLUMNS = ("turns", "tokens", "micro_usd")
 """What is set aside, each in a column for the present epoch and one for the last."""
 
 
-GUARD = (
+TOKEN_GUARD_SQL = (
     f"EXISTS (SELECT 1 FROM {TokenRow._meta.db_table} WHERE id = %s "  # noqa: S608
     "AND version = %s AND revoked_at IS NULL "
     "AND (expires_at IS NULL OR expires_at > %s))"
 )
-"""That a token is as it is remembered; its values are `_guarded`."""
+"""That a token is as it is remembered; its values are `_guard_params`."""
 
 
-def _guarded(token: Token, now: int) -> tuple[Any, ...]:
+def _guard_params(token: VerifiedToken, now: int) -> tuple[Any, ...]:
     at = connection.ops.adapt_datetimefield_value(datetime.fromtimestamp(now, UTC))
     return _ID.get_db_prep_value(token.id, connection), token.version, at
 
 
-def _key(key: Key) -> tuple[str, int, int]:
+def _key_params(key: CounterKey) -> tuple[str, int, int]:
     return key.subject, key.window.length, key.window.start
 
 
-def _marks(rows: int, columns: int) -> str:
+def _placeholders(rows: int, columns: int) -> str:
     return ", ".join([f"({', '.join(['%s'] * columns)})"] * rows)
 
 
 @lru_cache(maxsize=128)
-def _reserve(rows: int, is_guarded: bool) -> str:
+def _reserve_sql(rows: int, is_guarded: bool) -> str:
     """Return the statement that sets aside, in so many meters.
 
     Its values are now, epoch, tokens and micro-dollars, the keys, then the token's id
@@ -209,31 +211,31 @@ def _reserve(rows: int, is_guarded: bool) -> str:
     """
     # A process whose clock is behind takes the epoch it finds.
     shifted = ", ".join(
-        f"{name}_before = CASE WHEN {TABLE}.epoch >= excluded.epoch "
-        f"THEN {TABLE}.{name}_before WHEN {TABLE}.epoch = excluded.epoch - 1 "
-        f"THEN {TABLE}.{name}_now ELSE 0 END, "
-        f"{name}_now = excluded.{name}_now + CASE "
-        f"WHEN {TABLE}.epoch >= excluded.epoch THEN {TABLE}.{name}_now ELSE 0 END"
-        for name in ASIDE
+        f"{name}_reserved_before = CASE WHEN {TABLE}.epoch >= excluded.epoch "
+        f"THEN {TABLE}.{name}_reserved_before WHEN {TABLE}.epoch = excluded.epoch - 1 "
+        f"THEN {TABLE}.{name}_reserved_now ELSE 0 END, "
+        f"{name}_reserved_now = excluded.{name}_reserved_now + CASE "
+        f"WHEN {TABLE}.epoch >= excluded.epoch THEN {TABLE}.{name}_reserved_now ELSE 0 END"
+        for name in RESERVED_COLUMNS
     )
     return (
-        f"INSERT INTO {TABLE} (last_at, epoch, tokens_now, micro_usd_now, "  # noqa: S608
-        'subject, "window", start, turns_now, requests, tokens, micro_usd, unpriced, '
-        "turns_before, tokens_before, micro_usd_before) "
+        f"INSERT INTO {TABLE} (last_at, epoch, tokens_reserved_now, micro_usd_reserved_now, "  # noqa: S608
+        'subject, "window", start, turns_reserved_now, requests, tokens, micro_usd, unpriced, '
+        "turns_reserved_before, tokens_reserved_before, micro_usd_reserved_before) "
         "SELECT %s, %s, %s, %s, wanted.*, 1, 1, 0, 0, 0, 0, 0, 0 "
-        f"FROM (VALUES {_marks(rows, 3)}) AS wanted "
-        f"WHERE {GUARD if is_guarded else 'true'} "
+        f"FROM (VALUES {_placeholders(rows, 3)}) AS wanted "
+        f"WHERE {TOKEN_GUARD_SQL if is_guarded else 'true'} "
         'ON CONFLICT (subject, "window", start) DO UPDATE SET '
         f"requests = {TABLE}.requests + 1, last_at = excluded.last_at, {shifted}, "
         f"epoch = CASE WHEN {TABLE}.epoch > excluded.epoch "
         f"THEN {TABLE}.epoch ELSE excluded.epoch END "
         'RETURNING subject, "window", start, epoch, requests, tokens, micro_usd, '
-        + ", ".join(f"{name}_now + {name}_before" for name in ASIDE)
+        + ", ".join(f"{name}_reserved_now + {name}_reserved_before" for name in RESERVED_COLUMNS)
     )
 
 
 @lru_cache(maxsize=128)
-def _settlement(rows: int) -> str:
+def _settle_sql(rows: int) -> str:
     """Return the statement that charges so many meters and gives back.
 
     Its values are rows of key, requests, tokens, micro-dollars, turns without a price,
@@ -243,8 +245,8 @@ def _settlement(rows: int) -> str:
     returned = ", ".join(
         f"{name}_{when} = {TABLE}.{name}_{when} - CASE "
         f"WHEN {TABLE}.epoch - excluded.epoch = {age} "
-        f"THEN excluded.{name}_now ELSE 0 END"
-        for name in ASIDE
+        f"THEN excluded.{name}_reserved_now ELSE 0 END"
+        for name in RESERVED_COLUMNS
         for when, age in (("now", 0), ("before", 1))
     )
     added = ", ".join(
@@ -253,9 +255,9 @@ def _settlement(rows: int) -> str:
     )
     return (
         f'INSERT INTO {TABLE} (subject, "window", start, requests, tokens, micro_usd, '  # noqa: S608
-        "unpriced, last_at, epoch, turns_now, tokens_now, micro_usd_now, "
-        "turns_before, tokens_before, micro_usd_before) "
-        f"SELECT wanted.*, 0, 0, 0 FROM (VALUES {_marks(rows, 12)}) AS wanted "
+        "unpriced, last_at, epoch, turns_reserved_now, tokens_reserved_now, micro_usd_reserved_now, "
+        "turns_reserved_before, tokens_reserved_before, micro_usd_reserved_before) "
+        f"SELECT wanted.*, 0, 0, 0 FROM (VALUES {_placeholders(rows, 12)}) AS wanted "
         "WHERE true "
         'ON CONFLICT (subject, "window", start) DO UPDATE SET '
         f"{added}, {returned}, last_at = excluded.last_at"

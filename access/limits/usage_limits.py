@@ -11,19 +11,19 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
-from access.errors import BudgetSpent, LimitReached
+from access.errors import BudgetExceeded, LimitReached
 from access.limits import dollars, time_windows
 from access.limits.config import LIMITS, Limit
-from access.limits.usage_counters import Key, Used
-from access.models import Token as TokenRow
+from access.limits.usage_counters import CounterKey, CounterValues
+from access.models import ApiToken as TokenRow
 from access.users import identity
-from access.users.caller import Caller, Token
+from access.users.caller import Caller, VerifiedToken
 from config.sections import Config
 from core.ids import UserId
 
-Counted = Literal["requests", "tokens", "micro_usd", "turns"]
+CountedUnit = Literal["requests", "tokens", "micro_usd", "turns"]
 
-MEASURES: dict[str, tuple[Counted, int, str]] = {
+LIMIT_RULES: dict[str, tuple[CountedUnit, int, str]] = {
     "requests_per_minute": (
         "requests",
         time_windows.MINUTE,
@@ -45,15 +45,15 @@ MEASURES: dict[str, tuple[Counted, int, str]] = {
 }
 """What each field of `limits:` counts, for how long, and what to call it."""
 
-BUSY_SECONDS = 1
+CONCURRENCY_RETRY_SECONDS = 1
 """When to try again where too many turns are running: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class LimitRule:
     """What is counted, for how long, up to what."""
 
-    counted: Counted
+    counted: CountedUnit
     length: int
     """Of the window, as `windows` has it."""
     maximum: int
@@ -62,27 +62,27 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Cap:
+class ActiveLimit:
     """A figure on one meter."""
 
-    key: Key
-    rule: Figure
+    key: CounterKey
+    rule: LimitRule
     owner_label: str = ""
     """What to add to its words; "" where the request itself sets it."""
     is_budget: bool = False
 
 
-def subject_of_user(user_id: UserId) -> str:
+def user_subject(user_id: UserId) -> str:
     """Return what a user's meters are called."""
     return f"user:{user_id.hex}"
 
 
-def subject_of_token(token: Token | TokenRow) -> str:
+def token_subject(token: VerifiedToken | TokenRow) -> str:
     """Return what a token's meters are called."""
     return f"token:{token.id.hex}"
 
 
-def of(
+def find_limits(
     config: Config,
     caller: Caller,
     user_id: UserId,
@@ -91,55 +91,65 @@ def of(
     experiment: str = "",
     asked: Mapping[str, int],
     now: int,
-) -> list[Cap]:
+) -> list[ActiveLimit]:
     """Return everything that holds for a request.
 
     `asked` are the request's own limits on its user's tokens: `hour`, `day`, `month`.
     What an experiment answers counts for the variant, and for the experiment where a
     limit names it. A request that asks no agent is under no limit of agents.
     """
-    user = subject_of_user(user_id)
-    caps = [_cap(user, _asked(period, most), now) for period, most in asked.items()]
+    user = user_subject(user_id)
+    caps = [
+        _active_limit(user, _requested_rule(period, most), now)
+        for period, most in asked.items()
+    ]
     for limit in config.get(LIMITS):
         agents = None if agent is None else (agent, experiment)
-        subject = _subject(limit, caller, user_id, agents)
+        subject = _limit_subject(limit, caller, user_id, agents)
         if subject is not None:
             whose = (
                 f"of this {limit.per}" if limit.per != "principal" else "of this user"
             )
-            caps += [_cap(subject, figure, now, whose) for figure in figures(limit)]
+            caps += [
+                _active_limit(subject, figure, now, whose)
+                for figure in limit_rules(limit)
+            ]
     if caller.token is not None and caller.token.budget != "unlimited":
-        caps.append(_budget(caller.token, now))
+        caps.append(_token_budget(caller.token, now))
     return caps
 
 
-def user_keys(user_id: UserId, *, now: int) -> list[Key]:
+def user_keys(user_id: UserId, *, now: int) -> list[CounterKey]:
     """Return the meters of a user that requests may limit."""
-    user = subject_of_user(user_id)
+    user = user_subject(user_id)
     lengths = (time_windows.HOUR, time_windows.DAY, time_windows.MONTH)
-    return [Key(user, time_windows.at(length, now)) for length in lengths]
+    return [CounterKey(user, time_windows.window_at(length, now)) for length in lengths]
 
 
-def token_keys(token: Token, *, now: int) -> list[Key]:
+def token_keys(token: VerifiedToken, *, now: int) -> list[CounterKey]:
     """Return the meters of a token: for ever, and for the calendar's month."""
-    subject = subject_of_token(token)
+    subject = token_subject(token)
     return [
-        Key(subject, time_windows.at(length, now))
+        CounterKey(subject, time_windows.window_at(length, now))
         for length in (time_windows.EVER, time_windows.CALENDAR_MONTH)
     ]
 
 
-def _cap(subject: str, figure: Figure, now: int, whose: str = "") -> Cap:
-    return Cap(Key(subject, time_windows.at(figure.length, now)), figure, whose)
+def _active_limit(
+    subject: str, figure: LimitRule, now: int, whose: str = ""
+) -> ActiveLimit:
+    return ActiveLimit(
+        CounterKey(subject, time_windows.window_at(figure.length, now)), figure, whose
+    )
 
 
 @lru_cache(maxsize=1024)
-def _asked(period: str, most: int) -> Figure:
-    counted, length, words = MEASURES[f"tokens_per_{period}"]
-    return Figure(counted, length, most, words)
+def _requested_rule(period: str, most: int) -> LimitRule:
+    counted, length, words = LIMIT_RULES[f"tokens_per_{period}"]
+    return LimitRule(counted, length, most, words)
 
 
-def _subject(
+def _limit_subject(
     limit: Limit, caller: Caller, user_id: UserId, agents: tuple[str, str] | None
 ) -> str | None:
     """Return whose meter a limit is on; None where it does not hold.
@@ -149,8 +159,10 @@ def _subject(
     """
     match limit.per:
         case "principal":
-            is_named = limit.name is None or user_id in identity.meanings(limit.name)
-            return subject_of_user(user_id) if is_named else None
+            is_named = limit.name is None or user_id in identity.possible_user_ids(
+                limit.name
+            )
+            return user_subject(user_id) if is_named else None
         case "agent":
             if agents is None:
                 return None
@@ -160,41 +172,41 @@ def _subject(
             token = caller.token
             if token is None or limit.name not in (None, token.label):
                 return None
-            return subject_of_token(token)
+            return token_subject(token)
 
 
 @lru_cache(maxsize=1024)
-def figures(limit: Limit) -> tuple[Figure, ...]:
+def limit_rules(limit: Limit) -> tuple[LimitRule, ...]:
     """Return the figures of an entry of `limits:`."""
     return tuple(
-        Figure(counted, length, _most(value), words)
-        for field, (counted, length, words) in MEASURES.items()
+        LimitRule(counted, length, _rule_maximum(value), words)
+        for field, (counted, length, words) in LIMIT_RULES.items()
         if (value := getattr(limit, field)) is not None
     )
 
 
-def _most(value: int | Decimal) -> int:
-    return int(value * dollars.MICRO) if isinstance(value, Decimal) else value
+def _rule_maximum(value: int | Decimal) -> int:
+    return int(value * dollars.MICRO_PER_USD) if isinstance(value, Decimal) else value
 
 
-def _budget(token: Token, now: int) -> Cap:
+def _token_budget(token: VerifiedToken, now: int) -> ActiveLimit:
     is_total = token.budget == "total"
     length = time_windows.EVER if is_total else time_windows.CALENDAR_MONTH
-    figure = Figure("micro_usd", length, token.limit_micro_usd or 0, "budget")
-    key = Key(subject_of_token(token), time_windows.at(length, now))
-    return Cap(key, figure, "of this API token", is_budget=True)
+    figure = LimitRule("micro_usd", length, token.limit_micro_usd or 0, "budget")
+    key = CounterKey(token_subject(token), time_windows.window_at(length, now))
+    return ActiveLimit(key, figure, "of this API token", is_budget=True)
 
 
-def needs_price(caps: Collection[Cap]) -> bool:
+def needs_price(caps: Collection[ActiveLimit]) -> bool:
     """Say whether money is limited, so that a price must be known."""
     return any(cap.rule.counted == "micro_usd" for cap in caps)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LimitState:
     """A cap, and what its meter says once the request is counted."""
 
-    limit: Cap
+    limit: ActiveLimit
     used: int
     """Without this request."""
     own_usage: int
@@ -228,36 +240,36 @@ class State:
         """How long until it is as if nothing had been used."""
         window = self.limit.key.window
         return (
-            BUSY_SECONDS
+            CONCURRENCY_RETRY_SECONDS
             if window.length == time_windows.EVER
             else window.end - self.now
         )
 
 
-def states(
-    caps: Collection[Cap],
-    used: Mapping[Key, Used],
+def limit_states(
+    caps: Collection[ActiveLimit],
+    used: Mapping[CounterKey, CounterValues],
     *,
     tokens: int,
     micro_usd: int,
     now: int,
-) -> list[State]:
+) -> list[LimitState]:
     """Return where a request stands that was counted and has set aside so much."""
     aside = {"requests": 0, "turns": 1, "tokens": tokens, "micro_usd": micro_usd}
     mine = {**aside, "requests": 1}
     return [
-        State(
+        LimitState(
             cap,
-            _used(cap.rule.counted, used[cap.key]) - mine[cap.rule.counted],
+            _used_amount(cap.rule.counted, used[cap.key]) - mine[cap.rule.counted],
             mine[cap.rule.counted],
             now,
-            _aside(cap.rule.counted, used[cap.key]) - aside[cap.rule.counted],
+            _reserved_amount(cap.rule.counted, used[cap.key]) - aside[cap.rule.counted],
         )
         for cap in caps
     ]
 
 
-def _used(counted: Counted, used: Used) -> int:
+def _used_amount(counted: CountedUnit, used: CounterValues) -> int:
     match counted:
         case "requests":
             return used.requests
@@ -269,7 +281,7 @@ def _used(counted: Counted, used: Used) -> int:
             return used.micro_usd + used.micro_usd_reserved
 
 
-def _aside(counted: Counted, used: Used) -> int:
+def _reserved_amount(counted: CountedUnit, used: CounterValues) -> int:
     match counted:
         case "requests":
             return 0
@@ -281,21 +293,21 @@ def _aside(counted: Counted, used: Used) -> int:
             return used.micro_usd_reserved
 
 
-def check(states: Collection[State]) -> None:
-    """Raise `BudgetSpent` or `LimitReached` where a cap is passed.
+def check_states(states: Collection[LimitState]) -> None:
+    """Raise `BudgetExceeded` or `LimitReached` where a cap is passed.
 
     Of several, the one that lasts longest is told.
     """
     passed = [state for state in states if state.is_exceeded]
     if not passed:
         return
-    worst = max(passed, key=_lasts)
-    error = _spent(worst) if worst.limit.is_budget else _reached(worst)
-    error.headers = headers(states)
+    worst = max(passed, key=_wait_order)
+    error = _budget_error(worst) if worst.limit.is_budget else _limit_error(worst)
+    error.headers = rate_limit_headers(states)
     raise error
 
 
-def _lasts(state: State) -> tuple[float, int]:
+def _wait_order(state: LimitState) -> tuple[float, int]:
     window = state.limit.key.window
     if state.limit.is_budget and window.length == time_windows.EVER:
         return float("inf"), 0
@@ -303,12 +315,16 @@ def _lasts(state: State) -> tuple[float, int]:
     return _wait_seconds(state), -window.start
 
 
-def _wait_seconds(state: State) -> int:
+def _wait_seconds(state: LimitState) -> int:
     """Return when to try again; nobody knows when turns that are running end."""
-    return BUSY_SECONDS if state.is_exceeded_by_reservations else state.reset_seconds
+    return (
+        CONCURRENCY_RETRY_SECONDS
+        if state.is_exceeded_by_reservations
+        else state.reset_seconds
+    )
 
 
-def _reached(state: State) -> LimitReached:
+def _limit_error(state: LimitState) -> LimitReached:
     """Return the error for a limit. Source: "Rate limiting" of the reference."""
     cap, seconds = state.limit, _wait_seconds(state)
     words = " ".join(filter(None, (cap.rule.label, cap.owner_label)))
@@ -316,32 +332,33 @@ def _reached(state: State) -> LimitReached:
     fault = (
         "exceeded"
         if state.used >= cap.rule.maximum
-        else f"does not cover the request, which may cost {_amount(state.own_usage, state)}"
+        else f"does not cover the request, which may cost {_format_amount(state.own_usage, state)}"
     )
     held = ""
     if state.is_exceeded_by_reservations and cap.rule.counted != "turns":
-        aside = _amount(state.reserved, state)
+        aside = _format_amount(state.reserved, state)
         held = f", {aside} of it set aside for turns that are running"
     return LimitReached(
-        f"{words} {fault}: used {_amount(state.used, state)}"
-        f"/{_amount(cap.rule.maximum, state)}{held}, retry after {seconds}s",
+        f"{words} {fault}: used {_format_amount(state.used, state)}"
+        f"/{_format_amount(cap.rule.maximum, state)}{held}, retry after {seconds}s",
         retry_after_seconds=seconds,
     )
 
 
-def _spent(state: State) -> BudgetSpent:
+def _budget_error(state: LimitState) -> BudgetExceeded:
     used, most, mine = (
-        _amount(each, state) for each in (state.used, state.limit.rule.maximum, state.own_usage)
+        _format_amount(each, state)
+        for each in (state.used, state.limit.rule.maximum, state.own_usage)
     )
     window = state.limit.key.window
     if window.length == time_windows.EVER:
-        return BudgetSpent(
+        return BudgetExceeded(
             "this API token's budget does not cover the request, which may cost "
             f"{mine}: {used} of {most} are spent or set aside for turns that are "
             "running; ask whoever gave you the token for another"
         )
     renewed = datetime.fromtimestamp(window.end, UTC)
-    return BudgetSpent(
+    return BudgetExceeded(
         "this API token's budget of the month does not cover the request, which may "
         f"cost {mine}: {used} of {most} are spent or set aside for turns that are "
         f"running; it is renewed on {renewed:%Y-%m-%d} (UTC)",
@@ -349,31 +366,33 @@ def _spent(state: State) -> BudgetSpent:
     )
 
 
-def _amount(value: int, state: State) -> str:
+def _format_amount(value: int, state: LimitState) -> str:
     if state.limit.rule.counted != "micro_usd":
         return str(value)
-    return dollars.short(value)
+    return dollars.format_usd(value)
 
 
-def headers(states: Collection[State]) -> dict[str, str]:
+def rate_limit_headers(states: Collection[LimitState]) -> dict[str, str]:
     """Return what a client is told of its requests and tokens, in OpenAI's headers.
 
     Of several caps the one of which the least is left.
     """
     told = {}
-    kinds: tuple[Counted, ...] = ("requests", "tokens")
+    kinds: tuple[CountedUnit, ...] = ("requests", "tokens")
     for counted in kinds:
         of_kind = [state for state in states if state.limit.rule.counted == counted]
         if not of_kind:
             continue
-        tightest = min(of_kind, key=lambda state: (state.remaining, -state.reset_seconds))
+        tightest = min(
+            of_kind, key=lambda state: (state.remaining, -state.reset_seconds)
+        )
         told[f"x-ratelimit-limit-{counted}"] = str(tightest.limit.rule.maximum)
         told[f"x-ratelimit-remaining-{counted}"] = str(tightest.remaining)
-        told[f"x-ratelimit-reset-{counted}"] = duration(tightest.reset_seconds)
+        told[f"x-ratelimit-reset-{counted}"] = format_duration(tightest.reset_seconds)
     return told
 
 
-def duration(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """Return a time as OpenAI's headers have it: `6m0s`, `59s`, `1h0m0s`."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)

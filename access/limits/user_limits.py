@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from access.limits import time_windows, usage_limits
-from access.limits.usage_limits import Cap, Counted
-from access.models import Meter
-from access.users.caller import OPEN
+from access.limits.usage_limits import ActiveLimit, CountedUnit
+from access.models import UsageCounter
+from access.users.caller import ANONYMOUS
 from config.sections import Config
 from core.ids import UserId
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class LimitUsage:
     """One limit of a user's, and how far they are."""
 
     label: str
     """What to call it: "daily token limit"."""
-    counted: Counted
+    counted: CountedUnit
     used: int
     maximum: int
     resets_at: datetime | None
@@ -30,44 +30,50 @@ class Use:
         return min(1.0, self.used / self.maximum) if self.maximum else 1.0
 
 
-def of_user(config: Config, user_id: UserId, now: datetime) -> list[Use]:
+def list_user_limits(
+    config: Config, user_id: UserId, now: datetime
+) -> list[LimitUsage]:
     """Return the limits of the YAML that hold for a user, in one query at most.
 
     Those of the agents and tokens they use are others' as well, and not among them.
     """
     seconds = int(now.timestamp())
-    caps = usage_limits.of(config, OPEN, user_id, None, asked={}, now=seconds)
-    subject = usage_limits.subject_of_user(user_id)
+    caps = usage_limits.find_limits(
+        config, ANONYMOUS, user_id, None, asked={}, now=seconds
+    )
+    subject = usage_limits.user_subject(user_id)
     own = [cap for cap in caps if cap.key.subject == subject]
     meters = {
         (meter.window, meter.start): meter
-        for meter in (_meters(subject, own) if own else ())
+        for meter in (_find_counters(subject, own) if own else ())
     }
     return [
-        _use(cap, meters.get((cap.key.window.length, cap.key.window.start)))
+        _limit_usage(cap, meters.get((cap.key.window.length, cap.key.window.start)))
         for cap in own
     ]
 
 
-def _meters(subject: str, caps: Iterable[Cap]) -> Iterable[Meter]:
+def _find_counters(subject: str, caps: Iterable[ActiveLimit]) -> Iterable[UsageCounter]:
     lengths = {cap.key.window.length for cap in caps}
     starts = {cap.key.window.start for cap in caps}
-    return Meter.objects.filter(subject=subject, window__in=lengths, start__in=starts)
+    return UsageCounter.objects.filter(
+        subject=subject, window__in=lengths, start__in=starts
+    )
 
 
-def _use(cap: Cap, meter: Meter | None) -> Use:
+def _limit_usage(cap: ActiveLimit, meter: UsageCounter | None) -> LimitUsage:
     window = cap.key.window
     ever = window.length == time_windows.EVER
-    return Use(
+    return LimitUsage(
         label=cap.rule.label,
         counted=cap.rule.counted,
-        used=0 if meter is None else _used(cap.rule.counted, meter),
+        used=0 if meter is None else _used_amount(cap.rule.counted, meter),
         maximum=cap.rule.maximum,
         resets_at=None if ever else datetime.fromtimestamp(window.end, UTC),
     )
 
 
-def _used(counted: Counted, meter: Meter) -> int:
+def _used_amount(counted: CountedUnit, meter: UsageCounter) -> int:
     """Return what is used; what is set aside for turns that run is not."""
     match counted:
         case "requests":
@@ -77,4 +83,4 @@ def _used(counted: Counted, meter: Meter) -> int:
         case "micro_usd":
             return meter.micro_usd
         case "turns":
-            return meter.turns_now + meter.turns_before
+            return meter.turns_reserved_now + meter.turns_reserved_before

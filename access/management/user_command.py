@@ -22,4 +22,4 @@ class UserCommand(DatabaseCommand):
 
     def user_id(self, options: dict[str, Any]) -> UserId:
         """Return the user's id; raises `UserInvalid` for a blank name."""
-        return identity.derive(identity.checked(options["user"]))
+        return identity.derive_user_id(identity.check_identifier(options["user"]))

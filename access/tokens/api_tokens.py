@@ -19,22 +19,22 @@ from django.db import transaction
 from django.db.models import F
 
 from access.audit import audit_log
-from access.audit.audit_events import Author, Deed
-from access.errors import TokenAmbiguous, TokenInvalid, TokenUnknown
-from access.models import Token
+from access.audit.audit_events import Actor, AuditEvent
+from access.errors import NewTokenInvalid, TokenAmbiguous, TokenUnknown
+from access.models import ApiToken
 from access.users import caller, identity
 from access.users.caller import Budget
 
 PREFIX = "sk-coulisse-"
 
-MAX_LABEL = 255
+MAX_LABEL_LENGTH = 255
 MAX_LIMIT = 2**63 - 1
 """Micro-USD; what a column holds."""
 
-MAX_REMEMBERED = 10_000
+MAX_CACHED = 10_000
 
-SHORTEST_PREFIX = 4
-LONGEST_ID = 32
+MIN_ID_PREFIX = 4
+MAX_ID_LENGTH = 32
 
 FIELDS = (
     *("digest", "revoked_at", "id", "label", "principal"),
@@ -42,17 +42,17 @@ FIELDS = (
 )
 
 
-def mint(
+def create_token(
     label: str,
     principal: str,
     *,
-    by: Author,
+    by: Actor,
     budget: Budget = "unlimited",
     limit_micro_usd: int | None = None,
     expires_at: datetime | None = None,
     agents: Collection[str] | None = None,
     now: datetime | None = None,
-) -> tuple[Token, str]:
+) -> tuple[ApiToken, str]:
     """Make a token; return its row and the secret, of which this is the only copy.
 
     The limit is in micro-USD; without `agents` it may call all of them. Raises
@@ -60,15 +60,15 @@ def mint(
     """
     now = now or datetime.now(UTC)
     secret = PREFIX + secrets.token_urlsafe(32)
-    row = Token(
+    row = ApiToken(
         digest=digest(secret),
-        label=_named(label, "label", MAX_LABEL),
-        principal=_named(principal, "principal", identity.MAX_LENGTH),
+        label=_check_text(label, "label", MAX_LABEL_LENGTH),
+        principal=_check_text(principal, "principal", identity.MAX_LENGTH),
         budget=budget,
-        limit_micro_usd=_limit(budget, limit_micro_usd),
-        agents=_agents(agents),
+        limit_micro_usd=_check_limit(budget, limit_micro_usd),
+        agents=_check_agents(agents),
         created_at=now,
-        expires_at=_end(expires_at, now),
+        expires_at=_check_expiry(expires_at, now),
     )
     with transaction.atomic():
         row.save(force_insert=True)
@@ -81,35 +81,35 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
-def find(digest: str, now: datetime) -> caller.Token | None:
+def find_by_digest(digest: str, now: datetime) -> caller.VerifiedToken | None:
     """Return the token with this digest; None if unknown, revoked or expired."""
-    found = Token.objects.filter(digest=digest).values_list(*FIELDS).first()
+    found = ApiToken.objects.filter(digest=digest).values_list(*FIELDS).first()
     if found is None or not hmac.compare_digest(found[0], digest):
         return None
-    return _valid(*found[1:], now=now)
+    return _unless_expired(*found[1:], now=now)
 
 
-def again(token: caller.Token, now: datetime) -> caller.Token | None:
+def reload(token: caller.VerifiedToken, now: datetime) -> caller.VerifiedToken | None:
     """Return a token that was found before as it is now, and remember that instead.
 
     None as `find` does.
     """
-    found = Token.objects.filter(pk=token.id).values_list(*FIELDS).first()
-    fresh = None if found is None else _valid(*found[1:], now=now)
+    found = ApiToken.objects.filter(pk=token.id).values_list(*FIELDS).first()
+    fresh = None if found is None else _unless_expired(*found[1:], now=now)
     if found is not None and fresh is not None:
-        REMEMBERED.put(found[0], fresh)
+        TOKEN_CACHE.put(found[0], fresh)
     return fresh
 
 
-def _valid(
+def _unless_expired(
     revoked_at: datetime | None, *values: Any, now: datetime
-) -> caller.Token | None:
-    token = _token(*values)
+) -> caller.VerifiedToken | None:
+    token = _verified_token(*values)
     lasts = token.expires_at is None or token.expires_at > now
     return token if lasts and revoked_at is None else None
 
 
-def _token(
+def _verified_token(
     id: uuid.UUID,
     label: str,
     principal: str,
@@ -118,27 +118,27 @@ def _token(
     agents: list[str] | None,
     expires_at: datetime | None,
     version: int,
-) -> caller.Token:
+) -> caller.VerifiedToken:
     allowed = None if agents is None else frozenset(agents)
-    return caller.Token(
+    return caller.VerifiedToken(
         *(id, label, principal, budget, limit_micro_usd, allowed, expires_at, version)
     )
 
 
-def get(id: str) -> Token:
+def get_by_id_prefix(id: str) -> ApiToken:
     """Return the token whose id is, or alone begins with, this.
 
     Raises `TokenUnknown`, and `TokenAmbiguous` where several begin with it.
     """
     # As lists show it: `4f3c91d2…`.
     prefix = id.strip().removesuffix("…").replace("-", "").lower()
-    if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST_PREFIX},{LONGEST_ID}}}", prefix):
+    if not re.fullmatch(rf"[0-9a-f]{{{MIN_ID_PREFIX},{MAX_ID_LENGTH}}}", prefix):
         raise TokenUnknown(
             f"'{id:.80}' is no id of a token: give at least its first "
-            f"{SHORTEST_PREFIX} characters, as `token list` shows them"
+            f"{MIN_ID_PREFIX} characters, as `token list` shows them"
         )
-    ends = (uuid.UUID(prefix.ljust(LONGEST_ID, end)) for end in "0f")
-    found = list(Token.objects.filter(id__range=tuple(ends)).order_by("id")[:10])
+    ends = (uuid.UUID(prefix.ljust(MAX_ID_LENGTH, end)) for end in "0f")
+    found = list(ApiToken.objects.filter(id__range=tuple(ends)).order_by("id")[:10])
     if not found:
         raise TokenUnknown(f"there is no token {id:.80}")
     if len(found) > 1:
@@ -146,33 +146,35 @@ def get(id: str) -> Token:
     return found[0]
 
 
-def labels(ids: Collection[uuid.UUID]) -> dict[str, str]:
+def labels_by_id(ids: Collection[uuid.UUID]) -> dict[str, str]:
     """Return what tokens are called, by their ids as text."""
-    found = Token.objects.filter(pk__in=ids).values_list("pk", "label")
+    found = ApiToken.objects.filter(pk__in=ids).values_list("pk", "label")
     return {str(token_id): label for token_id, label in found}
 
 
-def revoke(id: str, *, by: Author, now: datetime | None = None) -> tuple[Token, bool]:
+def revoke(id: str, *, by: Actor, now: datetime | None = None) -> tuple[ApiToken, bool]:
     """Have a token be refused from now on; return it and whether it was not before.
 
     Takes an id or its unique beginning, and raises as `get` does.
     """
-    row = get(id)
+    row = get_by_id_prefix(id)
     ended = {"revoked_at": now or datetime.now(UTC), "version": F("version") + 1}
     with transaction.atomic():
-        is_new = bool(Token.objects.filter(pk=row.pk, revoked_at=None).update(**ended))
+        is_new = bool(
+            ApiToken.objects.filter(pk=row.pk, revoked_at=None).update(**ended)
+        )
         if is_new:
             _record("token.revoke", row, by)
     row.refresh_from_db()
     return row, is_new
 
 
-def _record(action: str, row: Token, by: Author, **details: Any) -> None:
+def _record(action: str, row: ApiToken, by: Actor, **details: Any) -> None:
     known = {"label": row.label, "principal": row.principal, **details}
-    audit_log.write(Deed(action, by, str(row.id), known))
+    audit_log.write(AuditEvent(action, by, str(row.id), known))
 
 
-def _terms(row: Token) -> dict[str, Any]:
+def _terms(row: ApiToken) -> dict[str, Any]:
     """Return what was agreed on, of what can be left out."""
     terms = {
         "limit_micro_usd": row.limit_micro_usd,
@@ -183,20 +185,20 @@ def _terms(row: Token) -> dict[str, Any]:
     return {"budget": row.budget, **given}
 
 
-class Remembered:
+class TokenCache:
     """The tokens this process found lately; the oldest give way.
 
     What is remembered may have been revoked or changed: whoever lets it do something
     asks the database by its id and version, and has it forgotten where that fails.
     """
 
-    def __init__(self, limit: int = MAX_REMEMBERED) -> None:
+    def __init__(self, limit: int = MAX_CACHED) -> None:
         self._limit = limit
-        self._tokens: dict[str, caller.Token] = {}
+        self._tokens: dict[str, caller.VerifiedToken] = {}
         self._digests: dict[uuid.UUID, str] = {}
         self._lock = threading.Lock()
 
-    def put(self, digest: str, token: caller.Token) -> None:
+    def put(self, digest: str, token: caller.VerifiedToken) -> None:
         """Keep a token that was found by this digest."""
         with self._lock:
             if digest not in self._tokens and len(self._tokens) >= self._limit:
@@ -205,7 +207,7 @@ class Remembered:
             self._tokens[digest] = token
             self._digests[token.id] = digest
 
-    def get(self, digest: str) -> caller.Token | None:
+    def get(self, digest: str) -> caller.VerifiedToken | None:
         """Return the token as it was found last."""
         return self._tokens.get(digest)
 
@@ -217,62 +219,64 @@ class Remembered:
                 self._tokens.pop(digest, None)
 
 
-REMEMBERED = Remembered()
+TOKEN_CACHE = TokenCache()
 """This process's."""
 
 
 # What may be written into a row.
 
 
-def _named(text: str, param: str, most: int) -> str:
+def _check_text(text: str, param: str, most: int) -> str:
     name = text.strip()
     if not name:
-        raise TokenInvalid(f"the {param} is blank: say whose token it is", param)
+        raise NewTokenInvalid(f"the {param} is blank: say whose token it is", param)
     if len(name) > most:
-        raise TokenInvalid(
+        raise NewTokenInvalid(
             f"the {param} is {len(name)} characters long, at most {most} are taken",
             param,
         )
     if not name.isprintable():
         # A line break would forge a line of a list; zero-width ones look like nothing.
-        raise TokenInvalid(
+        raise NewTokenInvalid(
             f"the {param} has characters that cannot be seen: {name[:80]!r}", param
         )
     return name
 
 
-def _limit(budget: Budget, limit: int | None) -> int | None:
+def _check_limit(budget: Budget, limit: int | None) -> int | None:
     param = "limit_micro_usd"
     if budget not in ("unlimited", "total", "monthly"):
-        raise TokenInvalid(
+        raise NewTokenInvalid(
             f"'{budget:.40}' is no budget: there are unlimited, total and monthly",
             "budget",
         )
     if budget == "unlimited" and limit is not None:
-        raise TokenInvalid(
+        raise NewTokenInvalid(
             "a limit needs a budget it belongs to: total or monthly", param
         )
     if budget != "unlimited" and limit is None:
-        raise TokenInvalid(f"a {budget} budget needs a limit in USD", param)
+        raise NewTokenInvalid(f"a {budget} budget needs a limit in USD", param)
     if limit is not None and not 0 <= limit <= MAX_LIMIT:
-        raise TokenInvalid("the limit must be from 0 to 9,223,372,036,854 USD", param)
+        raise NewTokenInvalid(
+            "the limit must be from 0 to 9,223,372,036,854 USD", param
+        )
     return limit
 
 
-def _agents(names: Collection[str] | None) -> list[str] | None:
+def _check_agents(names: Collection[str] | None) -> list[str] | None:
     if names is None:
         return None
-    allowed = sorted({_named(name, "agents", MAX_LABEL) for name in names})
+    allowed = sorted({_check_text(name, "agents", MAX_LABEL_LENGTH) for name in names})
     if not allowed:
-        raise TokenInvalid(
+        raise NewTokenInvalid(
             "no agent is named: a token that may call none is of no use", "agents"
         )
     return allowed
 
 
-def _end(expires_at: datetime | None, now: datetime) -> datetime | None:
+def _check_expiry(expires_at: datetime | None, now: datetime) -> datetime | None:
     if expires_at is not None and expires_at <= now:
-        raise TokenInvalid(
+        raise NewTokenInvalid(
             f"it would have expired on {expires_at:%Y-%m-%d at %H:%M} already",
             "expires_at",
         )

@@ -3,58 +3,60 @@
 from typing import Any
 
 from access.limits import dollars
-from access.models import Budget, Token
-from access.tokens.token_queries import Listed
+from access.models import ApiToken, BudgetPeriod
+from access.tokens.token_queries import TokenUsage
 
-SHOWN = 8
+ID_LENGTH = 8
 """Characters of an id; `revoke` takes them."""
 
 
-def name(row: Token) -> str:
+def token_name(row: ApiToken) -> str:
     """Return how a token is called in a sentence."""
-    return f"{row.id.hex[:SHOWN]} ({row.label})"
+    return f"{row.id.hex[:ID_LENGTH]} ({row.label})"
 
 
-def told(row: Token) -> str:
+def describe_token(row: ApiToken) -> str:
     """Return whose a token is and what was agreed on."""
-    terms = [budget(row)]
+    terms = [format_budget(row)]
     if row.agents is not None:
         terms.append(f"agents: {', '.join(row.agents)}")
     if row.expires_at is not None:
         terms.append(f"until {row.expires_at:%Y-%m-%d %H:%M} UTC")
-    return f"{row.id.hex[:SHOWN]} for {row.principal} ({'; '.join(terms)})"
+    return f"{row.id.hex[:ID_LENGTH]} for {row.principal} ({'; '.join(terms)})"
 
 
-def line(listed: Listed) -> str:
+def token_line(listed: TokenUsage) -> str:
     """Return a token in a line."""
     row = listed.row
     columns = [
-        f"{row.id.hex[:SHOWN]}  {listed.state:<7}",
+        f"{row.id.hex[:ID_LENGTH]}  {listed.state:<7}",
         f"{row.label:<20}",
-        f"{budget(row):<18}",
-        f"{spent(listed):<14}",
+        f"{format_budget(row):<18}",
+        f"{format_spent(listed):<14}",
         f"[{row.principal}]",
-        used(listed),
-        ends(listed),
+        format_last_use(listed),
+        format_expiry(listed),
     ]
     if row.agents is not None:
         columns.append(f"agents: {', '.join(row.agents)}")
     return "  ".join(filter(None, columns))
 
 
-def budget(row: Token) -> str:
+def format_budget(row: ApiToken) -> str:
     """Return what a token may spend."""
-    if row.budget == Budget.UNLIMITED or row.limit_micro_usd is None:
+    if row.budget == BudgetPeriod.UNLIMITED or row.limit_micro_usd is None:
         return "unlimited"
-    limit = dollars.short(row.limit_micro_usd)
-    return f"{limit} / month" if row.budget == Budget.MONTHLY else f"{limit} in all"
+    limit = dollars.format_usd(row.limit_micro_usd)
+    return (
+        f"{limit} / month" if row.budget == BudgetPeriod.MONTHLY else f"{limit} in all"
+    )
 
 
-def spent(listed: Listed) -> str:
+def format_spent(listed: TokenUsage) -> str:
     """Return what a token spent: of its budget's month, and ever."""
-    text = f"spent {dollars.short(listed.spent_micro_usd)}"
-    if listed.row.budget == Budget.MONTHLY:
-        month = dollars.short(listed.month_micro_usd)
+    text = f"spent {dollars.format_usd(listed.spent_micro_usd)}"
+    if listed.row.budget == BudgetPeriod.MONTHLY:
+        month = dollars.format_usd(listed.month_micro_usd)
         text = f"spent {month} this month, {text.removeprefix('spent ')} in all"
     if listed.unpriced:
         turns = "turn" if listed.unpriced == 1 else "turns"
@@ -62,14 +64,14 @@ def spent(listed: Listed) -> str:
     return text
 
 
-def used(listed: Listed) -> str:
+def format_last_use(listed: TokenUsage) -> str:
     """Return when a token was used last."""
     if listed.last_used_at is None:
         return "never used"
     return f"last used {listed.last_used_at:%Y-%m-%d %H:%M}"
 
 
-def ends(listed: Listed) -> str:
+def format_expiry(listed: TokenUsage) -> str:
     """Return when a token ends, or did."""
     row = listed.row
     if row.revoked_at is not None:
@@ -80,7 +82,7 @@ def ends(listed: Listed) -> str:
     return f"{verb} {row.expires_at:%Y-%m-%d %H:%M}"
 
 
-def as_json(listed: Listed) -> dict[str, Any]:
+def as_json(listed: TokenUsage) -> dict[str, Any]:
     """Return all there is of a token but its secret, which nobody has."""
     row = listed.row
     return {

@@ -9,23 +9,23 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from access.limits import time_windows, usage_limits
-from access.models import Meter, Token
+from access.models import ApiToken, UsageCounter
 from access.users import identity
 from core.ids import UserId
 
-State = Literal["active", "expired", "revoked"]
-Place = tuple[datetime, UUID]
+TokenState = Literal["active", "expired", "revoked"]
+Cursor = tuple[datetime, UUID]
 """Where a page ends: a token's `created_at` and `id`."""
 
-PAGE = 200
+PAGE_SIZE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class TokenUsage:
     """A token and what became of it."""
 
-    row: Token
-    state: State
+    row: ApiToken
+    state: TokenState
     spent_micro_usd: int = 0
     """In all its life."""
     month_micro_usd: int = 0
@@ -35,19 +35,19 @@ class Listed:
     last_used_at: datetime | None = None
 
 
-def page(
+def page_tokens(
     *,
     now: datetime,
     is_all: bool = False,
-    after: Place | None = None,
-    limit: int = PAGE,
-) -> tuple[list[Listed], bool]:
+    after: Cursor | None = None,
+    limit: int = PAGE_SIZE,
+) -> tuple[list[TokenUsage], bool]:
     """Return tokens, the newest first, and whether there are more; in two queries.
 
     Those that are revoked or have expired come with `is_all`. `after` is the place of
     the last one seen.
     """
-    rows = Token.objects.order_by("-created_at", "-id")
+    rows = ApiToken.objects.order_by("-created_at", "-id")
     if not is_all:
         rows = rows.filter(_is_active(now))
     if after is not None:
@@ -55,39 +55,43 @@ def page(
         earlier = Q(created_at__lt=at) | Q(id__lt=last_id)
         rows = rows.filter(earlier, created_at__lte=at)
     found = list(rows[: limit + 1])
-    return _with_use(found[:limit], now), len(found) > limit
+    return _load_usages(found[:limit], now), len(found) > limit
 
 
-def of(row: Token, now: datetime) -> Listed:
+def load_usage(row: ApiToken, now: datetime) -> TokenUsage:
     """Return what became of a token."""
-    return _with_use([row], now)[0]
+    return _load_usages([row], now)[0]
 
 
-def every(*, now: datetime, is_all: bool = False) -> Iterator[Listed]:
+def iterate_tokens(*, now: datetime, is_all: bool = False) -> Iterator[TokenUsage]:
     """Yield tokens, the newest first, page by page."""
-    after: Place | None = None
+    after: Cursor | None = None
     has_more = True
     while has_more:
-        found, has_more = page(now=now, is_all=is_all, after=after, limit=PAGE)
+        found, has_more = page_tokens(
+            now=now, is_all=is_all, after=after, limit=PAGE_SIZE
+        )
         yield from found
         if found:
             after = found[-1].row.created_at, found[-1].row.id
 
 
-def of_user(user_id: UserId) -> QuerySet[Token]:
+def user_tokens(user_id: UserId) -> QuerySet[ApiToken]:
     """Return the tokens whose requests belong to a user."""
     # Operators name a user in several ways: by the name clients send, by its UUID.
-    principals = Token.objects.order_by().values_list("principal", flat=True).distinct()
-    names = [name for name in principals if identity.derive(name) == user_id]
-    return Token.objects.filter(principal__in=names)
+    principals = (
+        ApiToken.objects.order_by().values_list("principal", flat=True).distinct()
+    )
+    names = [name for name in principals if identity.derive_user_id(name) == user_id]
+    return ApiToken.objects.filter(principal__in=names)
 
 
 def count_active(user_id: UserId, *, now: datetime) -> int:
     """Return how many tokens still act for a user."""
-    return of_user(user_id).filter(_is_active(now)).count()
+    return user_tokens(user_id).filter(_is_active(now)).count()
 
 
-def _state_of(row: Token, now: datetime) -> State:
+def _state_of(row: ApiToken, now: datetime) -> TokenState:
     """Return whether a token is good for anything."""
     if row.revoked_at is not None:
         return "revoked"
@@ -99,19 +103,19 @@ def _is_active(now: datetime) -> Q:
     return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
 
 
-def _with_use(rows: Sequence[Token], now: datetime) -> list[Listed]:
+def _load_usages(rows: Sequence[ApiToken], now: datetime) -> list[TokenUsage]:
     seconds = int(now.timestamp())
-    ever = time_windows.at(time_windows.EVER, seconds)
-    month = time_windows.at(time_windows.CALENDAR_MONTH, seconds)
-    subjects = [usage_limits.subject_of_token(row) for row in rows]
-    meters = Meter.objects.filter(
+    ever = time_windows.window_at(time_windows.EVER, seconds)
+    month = time_windows.window_at(time_windows.CALENDAR_MONTH, seconds)
+    subjects = [usage_limits.token_subject(row) for row in rows]
+    meters = UsageCounter.objects.filter(
         Q(window=ever.length, start=ever.start)
         | Q(window=month.length, start=month.start),
         subject__in=subjects,
     )
     used = {(meter.subject, meter.window): meter for meter in meters}
     return [
-        _listed(
+        _token_usage(
             row,
             _state_of(row, now),
             used.get((subject, ever.length)),
@@ -121,13 +125,16 @@ def _with_use(rows: Sequence[Token], now: datetime) -> list[Listed]:
     ]
 
 
-def _listed(
-    row: Token, state: State, ever: Meter | None, month: Meter | None
-) -> Listed:
+def _token_usage(
+    row: ApiToken,
+    state: TokenState,
+    ever: UsageCounter | None,
+    month: UsageCounter | None,
+) -> TokenUsage:
     this_month = 0 if month is None else month.micro_usd
     if ever is None:
-        return Listed(row, state, month_micro_usd=this_month)
-    return Listed(
+        return TokenUsage(row, state, month_micro_usd=this_month)
+    return TokenUsage(
         row,
         state,
         spent_micro_usd=ever.micro_usd,

@@ -5,17 +5,17 @@ from collections.abc import Iterable
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from access.errors import TokenInvalid
+from access.errors import NewTokenInvalid
 from config.sections import Config
 from config.validation.suggestions import did_you_mean
 
 
-def check(names: Iterable[str], config: Config) -> None:
+def check_agents(names: Iterable[str], config: Config) -> None:
     """Raise `TokenInvalid` for an agent that is not there: a secret is not remade."""
     agents: list[str] = import_string(settings.COULISSE_AGENT_NAMES)(config)
     for name in names:
         if name not in agents:
-            raise TokenInvalid(
+            raise NewTokenInvalid(
                 f"no agent is called '{name}', there are "
                 f"{', '.join(agents)}{did_you_mean(name, agents)}",
                 "agents",

@@ -4,19 +4,19 @@ from typing import Any
 
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
 from config import starter
-from config.editing.file_editor import File
+from config.editing.file_editor import ConfigFile
 from config.sections import Config
 
-PLACE = ("auth", "proxy", "tokens")
-GONE = (DEFAULT_USER_ID.key, USERS.key)
+TOKENS_PATH = ("auth", "proxy", "tokens")
+REMOVED_SECTIONS = (DEFAULT_USER_ID.key, USERS.key)
 
 
-def on(file: File) -> dict[str, Any]:
+def enable_tokens(file: ConfigFile) -> dict[str, Any]:
     """Return what a file says with tokens asked for.
 
     Each of them has its user, so there is no other for those who name nobody.
     """
-    data = {key: it for key, it in file.data.items() if key not in GONE}
+    data = {key: it for key, it in file.data.items() if key not in REMOVED_SECTIONS}
     users = file.data.get(USERS.key)
     if isinstance(users, dict) and (rest := users.keys() - {"mode"}):
         data[USERS.key] = {key: users[key] for key in users if key in rest}
@@ -26,12 +26,12 @@ def on(file: File) -> dict[str, Any]:
     return {**data, "auth": {**auth, "proxy": {**proxy, **tokens}}}
 
 
-def comments_gone() -> dict[str, set[str]]:
+def removed_comments() -> dict[str, set[str]]:
     """Return which comments go with what `on` leaves out: those of our starters."""
-    return {key: starter.comments(key) for key in GONE}
+    return {key: starter.comments_above(key) for key in REMOVED_SECTIONS}
 
 
-def nobody(config: Config) -> str | None:
+def shared_user_name(config: Config) -> str | None:
     """Return whose requests are those that name nobody, by the name of the user."""
     if config.get(USERS).mode == "shared":
         return SHARED_USER_ID

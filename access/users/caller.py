@@ -11,12 +11,12 @@ from django.http import HttpRequest
 Budget = Literal["unlimited", "total", "monthly"]
 Scheme = Literal["basic", "oidc", "tokens"]
 
-ATTRIBUTE = "_coulisse_caller"
+CALLER_ATTRIBUTE = "_coulisse_caller"
 """Of a request that was authenticated: its caller."""
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class VerifiedToken:
     """An API token that was found to be valid."""
 
     id: uuid.UUID
@@ -43,7 +43,7 @@ class Caller:
     """The user every request of theirs belongs to; None lets a request say."""
     scheme: Scheme | None = None
     """How their credential was checked; None where none is asked for."""
-    token: Token | None = None
+    token: VerifiedToken | None = None
     is_cached: bool = False
     """Whether the token was found in this process's memory alone: who lets it do
     something asks the database, too."""
@@ -62,18 +62,18 @@ class Caller:
         return self.agents is None or agent in self.agents
 
 
-def by_token(token: Token, *, is_remembered: bool = False) -> Caller:
+def from_token(token: VerifiedToken, *, is_remembered: bool = False) -> Caller:
     """Return who sends a request with an API token."""
     return Caller(
         *(token.label, token.principal, "tokens", token), is_cached=is_remembered
     )
 
 
-OPEN = Caller()
+ANONYMOUS = Caller()
 """Anyone, where no credential is asked for."""
 
 
 def caller_of(request: HttpRequest) -> Caller:
     """Return who sends a request that was authenticated."""
-    caller: Caller = getattr(request, ATTRIBUTE)
+    caller: Caller = getattr(request, CALLER_ATTRIBUTE)
     return caller

@@ -25,7 +25,7 @@ CANONICAL_UUID = re.compile(
 )
 
 
-def resolve(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
+def resolve_user(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
     """Return the user of a request that names them by the first identifier given.
 
     Where the caller's credential stands for a user it is that one, and every name that
@@ -35,33 +35,36 @@ def resolve(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
     identification" of the reference.
     """
     if caller.principal is not None:
-        return _bound(caller.principal, identifiers)
+        return _bound_user(caller.principal, identifiers)
     for identifier in identifiers:
         if identifier is not None:
-            return _of_client(checked(identifier), config)
+            return _configured_user(check_identifier(identifier), config)
     fallback = config.get(DEFAULT_USER_ID)
     if fallback is None and config.get(USERS).mode == "shared":
         fallback = SHARED_USER_ID
     if fallback is None:
         raise UserRequired
-    return derive(fallback)
+    return derive_user_id(fallback)
 
 
 def check_user(caller: Caller, user_id: UserId) -> None:
     """Raise `IdentityRefused` unless the caller's credential is good for this user."""
-    if caller.principal is not None and derive(caller.principal) != user_id:
+    if caller.principal is not None and derive_user_id(caller.principal) != user_id:
         raise IdentityRefused
 
 
-def _bound(principal: str, identifiers: Iterable[str | None]) -> UserId:
-    user_id = derive(principal)
+def _bound_user(principal: str, identifiers: Iterable[str | None]) -> UserId:
+    user_id = derive_user_id(principal)
     for identifier in identifiers:
-        if identifier is not None and derive(checked(identifier)) != user_id:
+        if (
+            identifier is not None
+            and derive_user_id(check_identifier(identifier)) != user_id
+        ):
             raise IdentityRefused
     return user_id
 
 
-def checked(identifier: str) -> str:
+def check_identifier(identifier: str) -> str:
     """Return the name without blanks around it; raises `UserInvalid`."""
     name = identifier.strip()
     if not name:
@@ -78,30 +81,34 @@ def checked(identifier: str) -> str:
     return name
 
 
-def _of_client(name: str, config: Config) -> UserId:
-    return derive(name) if config.get(USERS).accept_uuids else of_name(name)
+def _configured_user(name: str, config: Config) -> UserId:
+    return (
+        derive_user_id(name)
+        if config.get(USERS).accept_uuids
+        else user_id_of_name(name)
+    )
 
 
-def derive(text: str) -> UserId:
+def derive_user_id(text: str) -> UserId:
     """Return the user of an id or a name: a UUID is an id, all else a name."""
-    return _derived(user_namespace.current(), text)
+    return _derive(user_namespace.current(), text)
 
 
-def of_name(name: str) -> UserId:
+def user_id_of_name(name: str) -> UserId:
     """Return the user of a name, whatever it looks like."""
-    return _named(user_namespace.current(), name)
+    return _derive_from_name(user_namespace.current(), name)
 
 
-def meanings(text: str) -> set[UserId]:
+def possible_user_ids(text: str) -> set[UserId]:
     """Return the users an operator may mean by a text, two where it is a UUID.
 
     Clients may have sent it as a name, where `users.accept_uuids` is false.
     """
-    return {derive(text), of_name(text)}
+    return {derive_user_id(text), user_id_of_name(text)}
 
 
 @lru_cache(maxsize=10_000)
-def _derived(namespace: uuid.UUID, text: str) -> UserId:
+def _derive(namespace: uuid.UUID, text: str) -> UserId:
     # Python's own reading is lax: it takes hyphens and underscores anywhere, so
     # different names would be one user.
     if CANONICAL_UUID.fullmatch(text):
@@ -110,5 +117,5 @@ def _derived(namespace: uuid.UUID, text: str) -> UserId:
 
 
 @lru_cache(maxsize=10_000)
-def _named(namespace: uuid.UUID, name: str) -> UserId:
+def _derive_from_name(namespace: uuid.UUID, name: str) -> UserId:
     return UserId(uuid.uuid5(namespace, name))

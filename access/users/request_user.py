@@ -17,18 +17,18 @@ from access.users.caller import caller_of
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 
-HEADER = "X-Coulisse-User"
-HEADER_BYTES = HEADER.lower().encode()
-META_KEY = "HTTP_X_COULISSE_USER"
-QUERY_NAME = "safety_identifier"
+USER_HEADER = "X-Coulisse-User"
+USER_HEADER_BYTES = USER_HEADER.lower().encode()
+USER_HEADER_META = "HTTP_X_COULISSE_USER"
+USER_PARAMETER = "safety_identifier"
 
-IN_OPENAPI: dict[str, Any] = {
+USER_HEADER_OPENAPI: dict[str, Any] = {
     "parameters": [
         {
             "in": "header",
-            "name": HEADER,
+            "name": USER_HEADER,
             "schema": {"type": "string"},
             "required": False,
             "description": "Names the user, as `safety_identifier` does.",
@@ -39,12 +39,12 @@ IN_OPENAPI: dict[str, Any] = {
 
 QUERY_DESCRIPTION = "Names the user; any text that stays the same."
 
-WITH_QUERY: dict[str, Any] = {
+USER_OPENAPI: dict[str, Any] = {
     "parameters": [
-        *IN_OPENAPI["parameters"],
+        *USER_HEADER_OPENAPI["parameters"],
         {
             "in": "query",
-            "name": QUERY_NAME,
+            "name": USER_PARAMETER,
             "schema": {"type": "string"},
             "required": False,
             "description": QUERY_DESCRIPTION,
@@ -67,7 +67,7 @@ class CallerQuery(BaseModel):
         return 0
 
 
-ONLY_USER = CallerQuery()
+EMPTY_QUERY = CallerQuery()
 """For routes that take no other query parameters and have none parsed by ninja."""
 
 
@@ -86,7 +86,7 @@ class CallerBody(BaseModel):
         return 0
 
 
-class NamesUser(Protocol):
+class UserBody(Protocol):
     """A body that may name its user, such as a chat's."""
 
     @property
@@ -96,54 +96,54 @@ class NamesUser(Protocol):
     def user(self) -> str | None: ...
 
 
-def identify(
-    request: HttpRequest, query: CallerQuery, body: NamesUser | None = None
+def identify_user(
+    request: HttpRequest, query: CallerQuery, body: UserBody | None = None
 ) -> UserId:
     """Return the user of a request that may name them in several places.
 
     Raises `Invalid` for names that contradict each other and for query parameters the
     route does not know, and what `identity.resolve` raises.
     """
-    user_id = named_user(request, query, body)
+    user_id = find_named_user(request, query, body)
     if user_id is not None:
         return user_id
-    return identity.resolve(live.current(), caller_of(request))
+    return identity.resolve_user(live.current(), caller_of(request))
 
 
-def named_user(
-    request: HttpRequest, query: CallerQuery, body: NamesUser | None = None
+def find_named_user(
+    request: HttpRequest, query: CallerQuery, body: UserBody | None = None
 ) -> UserId | None:
     """Return the user that a request names; None if it names no user.
 
-    Raises as `identify` does, but for a request that names no user.
+    Raises as `identify_user` does, but for a request that names no user.
     """
     config, caller = live.current(), caller_of(request)
-    names = [*_in_query(request, query), *in_header(request)]
+    names = [*_query_names(request, query), *header_names(request)]
     if body is not None:
-        names += _in_body(body, all=caller.principal is not None)
-    return only({identity.resolve(config, caller, name) for name in names})
+        names += _body_names(body, all=caller.principal is not None)
+    return single_user({identity.resolve_user(config, caller, name) for name in names})
 
 
-def only(users: Collection[UserId]) -> UserId | None:
+def single_user(users: Collection[UserId]) -> UserId | None:
     """Return the one user of a request, if any; raises `Invalid` for several."""
     if len(users) > 1:
         raise Invalid(
             "the request names two different users: name one, once, in "
-            f"safety_identifier or in the header {HEADER}",
+            f"safety_identifier or in the header {USER_HEADER}",
             param="safety_identifier",
             code="user_conflict",
         )
     return next(iter(users), None)
 
 
-def _in_query(request: HttpRequest, query: CallerQuery) -> list[str]:
+def _query_names(request: HttpRequest, query: CallerQuery) -> list[str]:
     """Return the names in the query; raises `Invalid` for unknown parameters."""
     # Most requests have no query, and parsing an empty one costs 5 µs.
     if not request.META.get("QUERY_STRING"):
         return []
     fields = type(query).model_fields.items()
     refuse_unknown(request, {field.alias or name for name, field in fields})
-    return request.GET.getlist(QUERY_NAME)
+    return request.GET.getlist(USER_PARAMETER)
 
 
 def refuse_unknown(request: HttpRequest, known: Collection[str]) -> None:
@@ -154,7 +154,7 @@ def refuse_unknown(request: HttpRequest, known: Collection[str]) -> None:
         raise TooManyParameters from exc
     for name in given:
         if name not in known:
-            quoted = shortened(name)
+            quoted = escape_and_truncate(name)
             raise Invalid(
                 f"Unrecognized query parameter: '{quoted}'; there are "
                 + ", ".join(sorted(known)),
@@ -163,24 +163,24 @@ def refuse_unknown(request: HttpRequest, known: Collection[str]) -> None:
             )
 
 
-def _in_body(body: NamesUser, *, all: bool) -> Iterable[str]:
+def _body_names(body: UserBody, *, all: bool) -> Iterable[str]:
     """Return the names in a body; without `all` the one that takes precedence."""
     given = [body.safety_identifier, body.user]
     names = [name for name in given if name is not None]
     return names if all else names[:1]
 
 
-def in_header(request: HttpRequest) -> list[str]:
+def header_names(request: HttpRequest) -> list[str]:
     """Return the names in the header; a header that is sent twice gives two."""
-    if META_KEY not in request.META:
+    if USER_HEADER_META not in request.META:
         return []
     # Django joins the values of a header that is sent twice to one, which would be
     # the name of a third user.
     headers = cast(ASGIRequest, request).scope["headers"]
-    return [_decoded(value) for name, value in headers if name == HEADER_BYTES]
+    return [_decode(value) for name, value in headers if name == USER_HEADER_BYTES]
 
 
-def _decoded(value: bytes) -> str:
+def _decode(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ from django.db import connection, models
 from django.db.utils import DatabaseError, InterfaceError
 
 from access.errors import NamespaceMismatch, NamespaceUnknown
-from access.models import Meter, UserNamespace
+from access.models import UsageCounter, UserNamespace
 from config.errors import SecretsInvalid
 from config.loading import secrets_file
 from config.loading.secrets_file import USER_NAMESPACE
@@ -28,10 +28,10 @@ from config.overrides import override_store
 
 T = TypeVar("T")
 
-PUBLIC = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")
+PUBLIC_NAMESPACE = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")
 """Never change it: users of older installations have ids that are derived in it."""
 
-PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I | re.A)
+UUID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I | re.A)
 
 _established: uuid.UUID | None = None
 _problem: NamespaceMismatch | SecretsInvalid | None = None
@@ -39,7 +39,7 @@ _problem: NamespaceMismatch | SecretsInvalid | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class NamespaceSettings:
     """What the environment and the file of keys say."""
 
     namespace: uuid.UUID | None
@@ -48,7 +48,7 @@ class Configured:
 
     @property
     def effective(self) -> uuid.UUID:
-        return PUBLIC if self.namespace is None else self.namespace
+        return PUBLIC_NAMESPACE if self.namespace is None else self.namespace
 
 
 def current() -> uuid.UUID:
@@ -83,7 +83,7 @@ def establish() -> uuid.UUID:
     if _established is not None:
         return _established
     try:
-        namespace = _compared()
+        namespace = _compare()
     except (NamespaceMismatch, SecretsInvalid) as exc:
         _problem = exc
         raise
@@ -93,42 +93,44 @@ def establish() -> uuid.UUID:
     return namespace
 
 
-def _compared() -> uuid.UUID:
-    recorded = _recorded() or _record(_first())
-    found = configured()
+def _compare() -> uuid.UUID:
+    recorded = _read_recorded() or _record(_record_first())
+    found = read_settings()
     if fingerprint(found.effective) != recorded:
         raise NamespaceMismatch(detail=_remedy(found, recorded))
     return found.effective
 
 
-def _first() -> uuid.UUID:
+def _record_first() -> uuid.UUID:
     """Return the namespace of a database that has recorded none."""
-    if holds_users():
+    if has_user_rows():
         # Only versions that knew no other can have stored them.
-        return PUBLIC
-    found = configured()
+        return PUBLIC_NAMESPACE
+    found = read_settings()
     if found.namespace is None and not found.has_keys:
         # A version 4 UUID has 122 random bits.
-        secrets_file.create(secrets_file.path(), user_namespace=uuid.uuid4())
-        found = configured()  # Another process may have been first.
+        secrets_file.create_file(
+            secrets_file.secrets_path(), user_namespace=uuid.uuid4()
+        )
+        found = read_settings()  # Another process may have been first.
     return found.effective
 
 
-def configured() -> Configured:
+def read_settings() -> NamespaceSettings:
     """Return what is configured; raises `SecretsInvalid`."""
-    text = secrets_file.given(USER_NAMESPACE)
+    text = secrets_file.from_environment(USER_NAMESPACE)
     if text:
-        return Configured(_parsed(text, "the environment"), has_keys=True)
-    file = secrets_file.path()
+        return NamespaceSettings(_parse(text, "the environment"), has_keys=True)
+    file = secrets_file.secrets_path()
     if not file.exists():
-        has_keys = any(map(secrets_file.given, secrets_file.KEYS))
-        return Configured(None, has_keys)
-    text = secrets_file.read(file).get(USER_NAMESPACE, "")
-    return Configured(_parsed(text, str(file)) if text else None, has_keys=True)
+        has_keys = any(map(secrets_file.from_environment, secrets_file.KEYS))
+        return NamespaceSettings(None, has_keys)
+    text = secrets_file.read_keys(file).get(USER_NAMESPACE, "")
+    return NamespaceSettings(_parse(text, str(file)) if text else None, has_keys=True)
 
 
-def _parsed(text: str, place: str) -> uuid.UUID:
-    if not PATTERN.fullmatch(text):
+def _parse(text: str, place: str) -> uuid.UUID:
+    if not UUID_PATTERN.fullmatch(text):
         raise SecretsInvalid(
             f"{USER_NAMESPACE} in {place} is no UUID: put back the value it had; a new "
             "installation takes what `uuidgen` prints"
@@ -142,7 +144,7 @@ def fingerprint(namespace: uuid.UUID) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _recorded() -> str | None:
+def _read_recorded() -> str | None:
     rows = UserNamespace.objects.values_list("fingerprint", flat=True)
     return rows.first()
 
@@ -154,28 +156,28 @@ def _record(namespace: uuid.UUID) -> str:
     return UserNamespace.objects.values_list("fingerprint", flat=True).get()
 
 
-def holds_users() -> bool:
+def has_user_rows() -> bool:
     """Return whether any table has rows of users."""
-    if Meter.objects.filter(subject__startswith="user:").exists():
+    if UsageCounter.objects.filter(subject__startswith="user:").exists():
         return True
-    return any(model._default_manager.exists() for model in _tables_of_users())
+    return any(model._default_manager.exists() for model in _user_models())
 
 
-def _tables_of_users() -> Iterator[type[models.Model]]:
+def _user_models() -> Iterator[type[models.Model]]:
     for model in apps.get_models():
         fields = model._meta.concrete_fields
         if any(f.name == "user_id" and isinstance(f, models.UUIDField) for f in fields):
             yield model
 
 
-def _remedy(found: Configured, recorded: str) -> str:
+def _remedy(found: NamespaceSettings, recorded: str) -> str:
     """Return what is wrong and what to do."""
-    file = secrets_file.path()
-    if recorded == fingerprint(PUBLIC):
+    file = secrets_file.secrets_path()
+    if recorded == fingerprint(PUBLIC_NAMESPACE):
         return (
             "the users of this database have ids of the public namespace, which older "
             f"versions used, but {USER_NAMESPACE} is another: with it no user's memory "
-            f"would be found. Set {USER_NAMESPACE}={PUBLIC}, or use a new database"
+            f"would be found. Set {USER_NAMESPACE}={PUBLIC_NAMESPACE}, or use a new database"
         )
     if found.namespace is None:
         return (
@@ -192,32 +194,32 @@ def _remedy(found: Configured, recorded: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class NamespaceStatus:
     """What `manage.py check` reports; nothing is created to find it out."""
 
     is_public: bool = False
     problem: str = ""
 
 
-def inspect() -> State:
+def inspect() -> NamespaceStatus:
     """Return which namespace applies, as far as the database can be read.
 
     Raises `SecretsInvalid`.
     """
-    found, recorded = configured(), _asked(_recorded)
+    found, recorded = read_settings(), _query_or_none(_read_recorded)
     if recorded is None:
-        is_used = _asked(holds_users)
+        is_used = _query_or_none(has_user_rows)
         if found.namespace is None and not found.has_keys and not is_used:
-            return State()  # One is created at the first start.
-        recorded = fingerprint(PUBLIC if is_used else found.effective)
+            return NamespaceStatus()  # One is created at the first start.
+        recorded = fingerprint(PUBLIC_NAMESPACE if is_used else found.effective)
     if fingerprint(found.effective) != recorded:
-        return State(problem=_remedy(found, recorded))
-    return State(is_public=found.effective == PUBLIC)
+        return NamespaceStatus(problem=_remedy(found, recorded))
+    return NamespaceStatus(is_public=found.effective == PUBLIC_NAMESPACE)
 
 
-def _asked(question: Callable[[], T]) -> T | None:
+def _query_or_none(question: Callable[[], T]) -> T | None:
     """Return what the database answers; None where it or its tables are missing."""
-    if not override_store.is_made():
+    if not override_store.database_exists():
         return None
     try:
         return question()

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.skills import parser, skill_files
-from agents.skills.parser import SkillBroken, SkillText
-from agents.skills.skill_files import MAX_DEPTH, MAX_FILES, SKILL_FILE, Seen
+from agents.skills.parser import SkillInvalid, SkillText
+from agents.skills.skill_files import MAX_DEPTH, MAX_FILES, SKILL_FILE, FolderListing
 from config.loading import reader
 
-READER = "skill_file"
+READ_TOOL = "skill_file"
 """The tool that reads bundled files; no skill may have its name."""
 
 MAX_SKILL_BYTES = 256 * 1024
 MAX_DESCRIPTION_LENGTH = 1024
 """Characters of a tool's description that every provider takes."""
-UNSETTLED_SECONDS = 2.0
+TIMESTAMP_GRANULARITY_SECONDS = 2.0
 """How long after a change another one may leave the same times in the file system."""
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 logger = logging.getLogger(__name__)
 
@@ -47,25 +47,25 @@ class Skill:
         Raises `OSError` for what is not there any more, and for what became a link.
         """
         steps = [self.folder, *path.split("/")]
-        return skill_files.read(self.directory, steps, most)
+        return skill_files.read_file(self.directory, steps, most)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FolderScan:
     """What was made of a folder."""
 
-    listing: Seen
+    listing: FolderListing
     read_at: float
     skill: Skill | None
     problems: Sequence[str]
 
 
-class Directory:
+class SkillDirectory:
     """Reads the skills of a directory, and again what changed since."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._findings: dict[str, Finding] = {}
+        self._findings: dict[str, FolderScan] = {}
         self._told: set[str] = set()
 
     def load(self) -> dict[str, Skill]:
@@ -90,22 +90,24 @@ class Directory:
     def _list_folders(self) -> tuple[list[str], list[str]]:
         """Return the names of the folders, and what is wrong with others."""
         try:
-            entries = skill_files.visible(self.path)
+            entries = skill_files.list_visible(self.path)
         except FileNotFoundError:
             return [], []
         except OSError as exc:
-            return [], [f"{self._label()}: {_unreadable(exc)}; see skills.dir"]
+            return [], [f"{self._label()}: {_unreadable_message(exc)}; see skills.dir"]
         folders = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
         links = [e.name for e in entries if e.is_symlink() and e.is_dir()]
-        return folders, [_linked(self._label(name)) for name in links]
+        return folders, [_link_message(self._label(name)) for name in links]
 
-    def _scan(self, folder: str) -> Finding | None:
+    def _scan(self, folder: str) -> FolderScan | None:
         """Return what is made of a folder; None if it is no skill's."""
         try:
-            seen = skill_files.look(self.path / folder)
+            seen = skill_files.list_folder(self.path / folder)
         except OSError as exc:
-            complaint = f"{self._label(folder)}: {_unreadable(exc)}"
-            return Finding(Seen({}, (), is_truncated=False), 0, None, [complaint])
+            complaint = f"{self._label(folder)}: {_unreadable_message(exc)}"
+            return FolderScan(
+                FolderListing({}, (), is_truncated=False), 0, None, [complaint]
+            )
         before = self._findings.get(folder)
         if before is not None and before.listing == seen and _is_settled(before):
             return before
@@ -113,9 +115,9 @@ class Directory:
             return None
         return self._load_folder(folder, seen)
 
-    def _load_folder(self, folder: str, seen: Seen) -> Finding:
+    def _load_folder(self, folder: str, seen: FolderListing) -> FolderScan:
         now = time.time()
-        complaints = [_linked(self._label(folder, link)) for link in seen.links]
+        complaints = [_link_message(self._label(folder, link)) for link in seen.links]
         if seen.is_truncated:
             complaints.append(
                 f"{self._label(folder)}: it holds more than {MAX_FILES} files, or "
@@ -125,33 +127,35 @@ class Directory:
         try:
             if SKILL_FILE in seen.files:
                 skill = self._build_skill(folder, seen, self._read_text(folder))
-        except SkillBroken as exc:
+        except SkillInvalid as exc:
             complaints.append(f"{place}: {exc}; the skill is left out")
         except OSError as exc:
-            complaints.append(f"{place}: {_unreadable(exc)}; the skill is left out")
+            complaints.append(
+                f"{place}: {_unreadable_message(exc)}; the skill is left out"
+            )
         if skill is not None and len(skill.description) > MAX_DESCRIPTION_LENGTH:
             complaints.append(
                 f"{place}: models are shown {MAX_DESCRIPTION_LENGTH} characters of its "
                 "description; shorten it"
             )
-        return Finding(seen, now, skill, complaints)
+        return FolderScan(seen, now, skill, complaints)
 
     def _read_text(self, folder: str) -> SkillText:
         steps = [folder, SKILL_FILE]
-        content = skill_files.read(self.path, steps, MAX_SKILL_BYTES + 1)
+        content = skill_files.read_file(self.path, steps, MAX_SKILL_BYTES + 1)
         if len(content) > MAX_SKILL_BYTES:
-            raise SkillBroken(
+            raise SkillInvalid(
                 f"it is larger than {MAX_SKILL_BYTES // 1024} KiB; move parts of it to "
                 "files beside it"
             )
         return parser.parse(content)
 
-    def _build_skill(self, folder: str, seen: Seen, text: SkillText) -> Skill:
+    def _build_skill(self, folder: str, seen: FolderListing, text: SkillText) -> Skill:
         bundled = {
             path: stamp.size for path, stamp in seen.files.items() if path != SKILL_FILE
         }
         return Skill(
-            _name(text.name, folder),
+            _tool_name(text.name, folder),
             text.description,
             text.body,
             self.path,
@@ -160,7 +164,7 @@ class Directory:
         )
 
     def _label(self, *steps: str) -> str:
-        return _printable(reader.label(self.path.joinpath(*steps)))
+        return _printable(reader.display_path(self.path.joinpath(*steps)))
 
     def _log_problems(self, complaints: Iterable[str]) -> None:
         now = dict.fromkeys(complaints)
@@ -170,23 +174,27 @@ class Directory:
         self._told = set(now)
 
 
-def _is_settled(finding: Finding) -> bool:
+def _is_settled(finding: FolderScan) -> bool:
     """Whether SKILL.md, changed again, would have other times than it has."""
     stamp = finding.listing.files.get(SKILL_FILE)
     if stamp is None:
         return True
-    return abs(finding.read_at - stamp.modified_ns / 1e9) > UNSETTLED_SECONDS
+    return (
+        abs(finding.read_at - stamp.modified_ns / 1e9) > TIMESTAMP_GRANULARITY_SECONDS
+    )
 
 
-def _name(given: str | None, folder: str) -> str:
+def _tool_name(given: str | None, folder: str) -> str:
     name = folder if given is None else given
-    if NAME.fullmatch(name) is None:
-        raise SkillBroken(
+    if NAME_PATTERN.fullmatch(name) is None:
+        raise SkillInvalid(
             f"'{_printable(name)}' cannot be the name of a tool; set 'name:' in its "
             "frontmatter to at most 64 letters, digits, '_' and '-'"
         )
-    if name == READER:
-        raise SkillBroken(f"'{READER}' is a tool's name already; set another 'name:'")
+    if name == READ_TOOL:
+        raise SkillInvalid(
+            f"'{READ_TOOL}' is a tool's name already; set another 'name:'"
+        )
     return name
 
 
@@ -194,9 +202,9 @@ def _printable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _unreadable(exc: OSError) -> str:
+def _unreadable_message(exc: OSError) -> str:
     return f"cannot be read: {exc.strerror or exc}"
 
 
-def _linked(place: str) -> str:
+def _link_message(place: str) -> str:
     return f"{place}: symbolic links are not followed; put the files themselves there"

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.skills.loader import MAX_DESCRIPTION_LENGTH, READER, Skill
+from agents.skills.loader import MAX_DESCRIPTION_LENGTH, READ_TOOL, Skill
 from agents.skills.skill_files import SKILL_FILE
 from core.errors import Invalid
 from core.tools import Tool
-from core.trace import ToolCall
+from core.trace import TracedToolCall
 
 PAGE_LENGTH = 24_000
 """Characters of a file in one answer; with the list below it is under the loop's cap,
@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
-def make(skills: Mapping[str, Skill]) -> list[Tool]:
+def make_tools(skills: Mapping[str, Skill]) -> list[Tool]:
     """Return one agent's tools for these skills, by name; they reach no other's."""
     if not skills:
         return []
@@ -51,13 +51,13 @@ class SkillTool:
     def parameters(self) -> Mapping[str, Any]:
         return NO_ARGUMENTS
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
+    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
         body = self.skill.body or f"(The {SKILL_FILE} of this skill is empty.)"
-        told = page(body, 0, self.skill.name, SKILL_FILE)
-        listed = _listed(self.skill.files)
+        told = text_page(body, 0, self.skill.name, SKILL_FILE)
+        listed = _file_list(self.skill.files)
         if not listed:
             return told
-        return f"{told}\n\nFiles of this skill, which {READER} reads:\n{listed}"
+        return f"{told}\n\nFiles of this skill, which {READ_TOOL} reads:\n{listed}"
 
 
 class FileArguments(BaseModel):
@@ -77,7 +77,7 @@ class SkillFileTool:
     skills: Mapping[str, Skill]
     kind: Literal["skill"] = "skill"
     target: str = ""
-    name: str = READER
+    name: str = READ_TOOL
     description: str = (
         "Read a file that is bundled with a skill. Call the skill itself first: its "
         "instructions say which files there are and when they are needed."
@@ -109,25 +109,25 @@ class SkillFileTool:
             "additionalProperties": False,
         }
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
-        asked = _checked(arguments)
+    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
+        asked = _check_arguments(arguments)
         skill = self.skills.get(asked.skill)
         if skill is None:
             known = ", ".join(self.skills)
             raise Invalid(f"there is no skill '{asked.skill}'; there are: {known}")
-        path = _inside(asked.path)
+        path = _normalize_path(asked.path)
         if path == SKILL_FILE:
-            return page(skill.body, asked.offset, skill.name, path)
+            return text_page(skill.body, asked.offset, skill.name, path)
         if path not in skill.files:
             raise Invalid(
                 f"'{asked.path}' is not a file of the skill '{skill.name}'; "
                 f"its files are: {', '.join(list(skill.files)[:MAX_LISTED]) or 'none'}"
             )
-        text = await asyncio.to_thread(_text, skill, path)
-        return page(text, asked.offset, skill.name, path)
+        text = await asyncio.to_thread(_file_text, skill, path)
+        return text_page(text, asked.offset, skill.name, path)
 
 
-def _checked(arguments: Mapping[str, Any]) -> FileArguments:
+def _check_arguments(arguments: Mapping[str, Any]) -> FileArguments:
     try:
         return FileArguments.model_validate(arguments)
     except ValidationError as exc:
@@ -136,7 +136,7 @@ def _checked(arguments: Mapping[str, Any]) -> FileArguments:
         raise Invalid("; ".join(told)) from exc
 
 
-def _inside(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """Return a path as skills list theirs; raises `Invalid` if it leads elsewhere."""
     written = PurePosixPath(path)
     if written.is_absolute() or ".." in written.parts or "\\" in path:
@@ -147,7 +147,7 @@ def _inside(path: str) -> str:
     return str(written)
 
 
-def _text(skill: Skill, path: str) -> str:
+def _file_text(skill: Skill, path: str) -> str:
     """Return what a bundled file says, or what it is when it cannot be shown."""
     try:
         content = skill.read_file(path, MAX_FILE_BYTES + 1)
@@ -168,7 +168,7 @@ def _text(skill: Skill, path: str) -> str:
     return text
 
 
-def page(text: str, offset: int, skill: str, path: str) -> str:
+def text_page(text: str, offset: int, skill: str, path: str) -> str:
     """Return a text from a character on, and how to read on if that is not all.
 
     Raises `Invalid` for an offset behind its end.
@@ -180,11 +180,11 @@ def page(text: str, offset: int, skill: str, path: str) -> str:
         return text[offset:] or f"({path} ends here.)"
     return (
         f"{text[offset:end]}\n\n(Cut: this is up to character {end} of {len(text)}. To "
-        f"read on, call {READER} with skill '{skill}', path '{path}', offset {end}.)"
+        f"read on, call {READ_TOOL} with skill '{skill}', path '{path}', offset {end}.)"
     )
 
 
-def _listed(files: Mapping[str, int]) -> str:
+def _file_list(files: Mapping[str, int]) -> str:
     lines: list[str] = []
     length = 0
     for path, size in files.items():

@@ -7,24 +7,26 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from config.loading.reader import HINTS
+from config.loading.reader import PARSER_HINTS
 from core.errors import Invalid
 
-MAX_HEAD_LENGTH = 16_384
+MAX_FRONTMATTER_LENGTH = 16_384
 """Characters of frontmatter that are parsed; it needs a few hundred."""
 MAX_DEPTH = 32
 
-FAULTS = (
+PARSER_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
     *(TypeError, ValueError),
 )
 """What the parser lets out besides its own errors: `!!float ''`, `\\U99999999`."""
 
 FENCE = "---"
-HEAD = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+FRONTMATTER = re.compile(
+    r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+)
 
 
-class SkillBroken(Invalid):
+class SkillInvalid(Invalid):
     """A SKILL.md cannot be used."""
 
 
@@ -39,25 +41,25 @@ class SkillText:
 
 
 def parse(content: bytes) -> SkillText:
-    """Return what a SKILL.md says; raises `SkillBroken`.
+    """Return what a SKILL.md says; raises `SkillInvalid`.
 
     The frontmatter between two lines `---` may be missing. Of its fields `name` and
     `description` are read; others are for other programs.
     Source: "Writing a skill" of the reference.
     """
-    head, body = _split(_text(content))
-    fields = _fields(head)
-    name = _line(fields, "name")
-    description = _line(fields, "description") or ""
+    head, body = _split(_decode(content))
+    fields = _parse_frontmatter(head)
+    name = _one_line(fields, "name")
+    description = _one_line(fields, "description") or ""
     return SkillText(name, description, body.strip("\n"))
 
 
-def _text(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = content.count(b"\n", 0, exc.start) + 1
-        raise SkillBroken(f"line {line} is not UTF-8 text; save it as UTF-8") from None
+        raise SkillInvalid(f"line {line} is not UTF-8 text; save it as UTF-8") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -65,58 +67,58 @@ def _split(text: str) -> tuple[str, str]:
     """Return the frontmatter and what follows it."""
     if text.partition("\n")[0].rstrip() != FENCE:
         return "", text
-    match = HEAD.match(text)
+    match = FRONTMATTER.match(text)
     if match is None:
-        raise SkillBroken(
+        raise SkillInvalid(
             "its frontmatter is not closed; put a line '---' behind its last field"
         )
-    if len(match[1]) > MAX_HEAD_LENGTH:
-        raise SkillBroken(
-            f"its frontmatter has more than {MAX_HEAD_LENGTH} characters; move the "
+    if len(match[1]) > MAX_FRONTMATTER_LENGTH:
+        raise SkillInvalid(
+            f"its frontmatter has more than {MAX_FRONTMATTER_LENGTH} characters; move the "
             "text below it"
         )
     return match[1], text[match.end() :]
 
 
-def _fields(head: str) -> dict[Any, Any]:
+def _parse_frontmatter(head: str) -> dict[Any, Any]:
     yaml = YAML(typ="safe", pure=True)
     yaml.max_depth = MAX_DEPTH
     yaml.composer.warn_double_anchors = False
     try:
         fields = yaml.load(head)
     except MarkedYAMLError as exc:
-        raise SkillBroken(_complaint(exc)) from None
+        raise SkillInvalid(_error_message(exc)) from None
     except YAMLError as exc:
         reason = str(exc).partition("\n")[0]
-        raise SkillBroken(f"its frontmatter is not valid YAML: {reason}") from None
-    except FAULTS:
-        raise SkillBroken(
+        raise SkillInvalid(f"its frontmatter is not valid YAML: {reason}") from None
+    except PARSER_ERRORS:
+        raise SkillInvalid(
             "its frontmatter is not valid YAML: a value cannot be read; put it in "
             "quotes"
         ) from None
     if fields is None:
         return {}
     if not isinstance(fields, dict):
-        raise SkillBroken("its frontmatter must be a map such as 'description: …'")
+        raise SkillInvalid("its frontmatter must be a map such as 'description: …'")
     return fields
 
 
-def _complaint(exc: MarkedYAMLError) -> str:
+def _error_message(exc: MarkedYAMLError) -> str:
     mark = exc.problem_mark or exc.context_mark
     # The mark counts from 0 and from below the first fence.
     where = f"line {mark.line + 2}: " if mark else ""
     problem = exc.problem or "this cannot be read"
-    hint = next((hint for start, hint in HINTS.items() if start in problem), "")
+    hint = next((hint for start, hint in PARSER_HINTS.items() if start in problem), "")
     return f"{where}its frontmatter is not valid YAML: {problem}" + (
         f" ({hint})" if hint else ""
     )
 
 
-def _line(fields: dict[Any, Any], key: str) -> str | None:
+def _one_line(fields: dict[Any, Any], key: str) -> str | None:
     """Return a field as one line of text, None where it is not set."""
     value = fields.get(key)
     if value is None:
         return None
     if not isinstance(value, str):
-        raise SkillBroken(f"its '{key}' must be text; put it in quotes")
+        raise SkillInvalid(f"its '{key}' must be text; put it in quotes")
     return " ".join(value.split())

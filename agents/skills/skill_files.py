@@ -17,15 +17,15 @@ MAX_FILES = 500
 """Files of one folder that are looked at."""
 MAX_DEPTH = 8
 
-BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 # A pipe would keep us waiting for someone to write to it.
-HERE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Entry = os.DirEntry[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class FileStamp:
     """What changes when a file does."""
 
     size: int
@@ -36,35 +36,35 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FolderListing:
     """What a look at a folder showed; hidden things are left out."""
 
-    files: Mapping[str, Stamp]
+    files: Mapping[str, FileStamp]
     """By their paths in the folder."""
     links: Sequence[str]
     is_truncated: bool
     """Whether there is more than was looked at."""
 
 
-def look(folder: Path) -> Seen:
+def list_folder(folder: Path) -> FolderListing:
     """Return what a folder holds, at every depth; raises `OSError`."""
-    files: dict[str, Stamp] = {}
+    files: dict[str, FileStamp] = {}
     links: list[str] = []
     entries = list(islice(_walk(folder, "", 0), MAX_FILES + 1))
     for path, entry in entries[:MAX_FILES]:
-        if entry is None or not _is_writable(path):
+        if entry is None or not _is_utf8(path):
             continue
         if entry.is_symlink():
             links.append(path)
         elif entry.is_file(follow_symlinks=False):
             files[path] = _stamp(entry.stat(follow_symlinks=False))
     is_cut = len(entries) > MAX_FILES or any(entry is None for _, entry in entries)
-    return Seen(files, links, is_cut)
+    return FolderListing(files, links, is_cut)
 
 
 def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Entry | None]]:
     """Yield each thing by its path, files first; None is a folder that is too deep."""
-    for entry in visible(folder):
+    for entry in list_visible(folder):
         path = prefix + entry.name
         if not entry.is_dir(follow_symlinks=False):
             yield path, entry
@@ -74,18 +74,18 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Entry | 
             yield path, None
 
 
-def visible(folder: Path) -> list[Entry]:
+def list_visible(folder: Path) -> list[Entry]:
     """Return what is in a folder and not hidden, files first, by name."""
     with os.scandir(folder) as found:
-        return sorted((e for e in found if not e.name.startswith(".")), key=_place)
+        return sorted((e for e in found if not e.name.startswith(".")), key=_sort_key)
 
 
-def _place(entry: Entry) -> tuple[bool, bool, str]:
+def _sort_key(entry: Entry) -> tuple[bool, bool, str]:
     is_folder = entry.is_dir(follow_symlinks=False)
     return (is_folder, entry.name != SKILL_FILE, entry.name)
 
 
-def _is_writable(path: str) -> bool:
+def _is_utf8(path: str) -> bool:
     """Whether a path is UTF-8; JSON has no way to ask for another."""
     try:
         path.encode()
@@ -94,11 +94,13 @@ def _is_writable(path: str) -> bool:
     return True
 
 
-def _stamp(status: os.stat_result) -> Stamp:
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+def _stamp(status: os.stat_result) -> FileStamp:
+    return FileStamp(
+        status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+    )
 
 
-def read(directory: Path, steps: Sequence[str], most: int) -> bytes:
+def read_file(directory: Path, steps: Sequence[str], most: int) -> bytes:
     """Return the first bytes of a file below a directory.
 
     Raises `OSError` for what is not there, and for what is or goes through a link.
@@ -106,19 +108,19 @@ def read(directory: Path, steps: Sequence[str], most: int) -> bytes:
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for step in steps[:-1]:
-            below = os.open(step, BELOW, dir_fd=folder)
+            below = os.open(step, FOLDER_FLAGS, dir_fd=folder)
             os.close(folder)
             folder = below
-        file = os.open(steps[-1], HERE, dir_fd=folder)
+        file = os.open(steps[-1], FILE_FLAGS, dir_fd=folder)
     finally:
         os.close(folder)
     try:
-        return _content(file, most)
+        return _read_regular_file(file, most)
     finally:
         os.close(file)
 
 
-def _content(file: int, most: int) -> bytes:
+def _read_regular_file(file: int, most: int) -> bytes:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         raise OSError("it is not a file")
     with os.fdopen(file, "rb", closefd=False) as opened:

@@ -14,12 +14,12 @@ from typing import ParamSpec
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.skills import lookup_tools
-from agents.skills.loader import Directory, Skill
+from agents.skills.loader import Skill, SkillDirectory
 from config.loading import config_diff, reader
 from config.sections import Config, Section
 from core.tools import Tool
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """How long an edit of a skill goes unseen."""
 
 P = ParamSpec("P")
@@ -44,76 +44,78 @@ SKILLS = Section(key="skills", shape=SkillsConfig, default=SkillsConfig)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedSkills:
     path: Path
     skills: Mapping[str, Skill]
 
 
-_known: _Known | None = None
-_directory: Directory | None = None
-_reading = threading.Lock()
-_complained: tuple[Config, set[str]] | None = None
+_cached: _CachedSkills | None = None
+_directory: SkillDirectory | None = None
+_lock = threading.Lock()
+_logged_missing: tuple[Config, set[str]] | None = None
 
 
-def of(config: Config) -> Mapping[str, Skill]:
+def get_skills(config: Config) -> Mapping[str, Skill]:
     """Return the skills by name.
 
     The directory is read only when it is another than the last: when the process
     starts and after an edit of `skills.dir`. `Watcher` does the rest.
     """
     path = config.path.parent / config.get(SKILLS).dir
-    known = _known
+    known = _cached
     if known is None or known.path != path:
-        return _open(path)
+        return _open_directory(path)
     return known.skills
 
 
 def refresh() -> None:
     """Look at the directory last used, and log what is new in it."""
-    with _reading:
+    with _lock:
         if _directory is not None:
-            _read(_directory)
+            _load(_directory)
 
 
-def _open(path: Path) -> Mapping[str, Skill]:
-    global _directory, _known
-    with _reading:
+def _open_directory(path: Path) -> Mapping[str, Skill]:
+    global _directory, _cached
+    with _lock:
         if _directory is None or _directory.path != path:
-            _directory, _known = Directory(path), None
-        return _read(_directory)
+            _directory, _cached = SkillDirectory(path), None
+        return _load(_directory)
 
 
-def _read(directory: Directory) -> Mapping[str, Skill]:
-    global _known
-    before = {} if _known is None else _known.skills
+def _load(directory: SkillDirectory) -> Mapping[str, Skill]:
+    global _cached
+    before = {} if _cached is None else _cached.skills
     skills = directory.load()
-    if told := config_diff.entries(before, skills):
-        logger.info("skills in %s: %s", reader.label(directory.path), told)
-    _known = _Known(directory.path, skills)
+    if told := config_diff.describe_entry_changes(before, skills):
+        logger.info("skills in %s: %s", reader.display_path(directory.path), told)
+    _cached = _CachedSkills(directory.path, skills)
     return skills
 
 
-def tools(config: Config, names: Sequence[str]) -> list[Tool]:
+def make_tools(config: Config, names: Sequence[str]) -> list[Tool]:
     """Return one agent's tools for the skills it lists: each, and their files.
 
     Names of none are left out, and logged once for each edit of the YAML.
     """
     if not names:
         return []
-    skills = of(config)
+    skills = get_skills(config)
     for name in names:
         if name not in skills:
-            _complain(config, name, skills)
-    return lookup_tools.make({name: skills[name] for name in names if name in skills})
+            _log_missing(config, name, skills)
+    return lookup_tools.make_tools(
+        {name: skills[name] for name in names if name in skills}
+    )
 
 
-def _complain(config: Config, name: str, skills: Mapping[str, Skill]) -> None:
-    global _complained
-    if _complained is None or _complained[0] is not config:
-        _complained = (config, set())
-    if name in _complained[1]:
+def _log_missing(config: Config, name: str, skills: Mapping[str, Skill]) -> None:
+    global _logged_missing
+    if _logged_missing is None or _logged_missing[0] is not config:
+        _logged_missing = (config, set())
+    if name in _logged_missing[1]:
         return
-    _complained[1].add(name)
+    _logged_missing[1].add(name)
     logger.warning(
         "skill '%s', which an agent lists, is not in %s; there are: %s",
         name,
@@ -122,7 +124,7 @@ def _complain(config: Config, name: str, skills: Mapping[str, Skill]) -> None:
     )
 
 
-class Watcher:
+class SkillWatcher:
     """Keeps the skills fresh, from a thread of its own.
 
     It looks again and again, which also sees what no file system reports: a directory
@@ -139,7 +141,7 @@ class Watcher:
 
     def start(self) -> None:
         """Read the skills, and begin to watch."""
-        _without_fail(of, self._config)
+        _log_exceptions(get_skills, self._config)
         self._thread.start()
 
     def stop(self) -> None:
@@ -148,11 +150,13 @@ class Watcher:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
-            _without_fail(refresh)
+        while not self._stop.wait(POLL_SECONDS):
+            _log_exceptions(refresh)
 
 
-def _without_fail(look: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+def _log_exceptions(
+    look: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+) -> None:
     """Look; a fault of ours neither stops the server from starting nor the watch."""
     try:
         look(*args, **kwargs)

@@ -9,12 +9,12 @@ from bench.harness.server_processes import (
     CONTEXT_MESSAGES,
     REMEMBERING,
     USING_TOOLS,
-    Process,
-    Sample,
-    Stage,
+    LoadSample,
+    MeasuredProcess,
+    ServerProcesses,
     body,
 )
-from bench.load import Load, Outcome
+from bench.load import LoadRequest, LoadResult
 
 SHORT = CONTEXT_MESSAGES
 QUICK = "stream-4-1"
@@ -22,7 +22,7 @@ QUICK = "stream-4-1"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class BenchSizes:
     """How much of everything."""
 
     rounds: int = 9
@@ -45,7 +45,7 @@ class Sizes:
         return f"stream-{self.stream_tokens}-20"
 
 
-SMALL = Sizes(
+SMALL = BenchSizes(
     rounds=1,
     turns=10,
     short_users=20,
@@ -60,24 +60,24 @@ SMALL = Sizes(
 )
 
 
-class Bench:
+class BenchSetup:
     """A stage with the server on it, and users to send requests as."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: BenchSizes) -> None:
         self.sizes = sizes
         self._short = [(f"short-{n}", SHORT) for n in range(sizes.short_users)]
         self._long = [(f"long-{n}", sizes.stored) for n in range(sizes.long_users)]
         self._short_names = cycle(name for name, _ in self._short)
         self._long_names = cycle(name for name, _ in self._long)
         self._stack = ExitStack()
-        self._errors: list[Outcome] = []
+        self._errors: list[LoadResult] = []
 
     def __enter__(self) -> Self:
         agents = ["reply", QUICK, self.sizes.paced, REMEMBERING, USING_TOOLS]
         known = [(f"known-{n}", SHORT) for n in range(self.sizes.known_users)]
         self.known = [name for name, _ in known]
         with ExitStack() as stack:
-            self.stage = stack.enter_context(Stage(agents))
+            self.stage = stack.enter_context(ServerProcesses(agents))
             users = [*self._short, *self._long, *known]
             # They start while the database is filled.
             self.floor = stack.enter_context(self.stage.floor())
@@ -123,19 +123,19 @@ class Bench:
 
     def sample(
         self,
-        process: Process | None,
+        process: MeasuredProcess | None,
         bodies: list[str],
         *,
         connections: int = 1,
         tokens: int = 0,
         spread_seconds: float = 0.0,
-    ) -> Sample:
+    ) -> LoadSample:
         """Send requests to a server, or to the provider itself."""
         port = self.stage.provider_port if process is None else process.port
-        load = Load(port, bodies, connections, tokens, spread_seconds)
+        load = LoadRequest(port, bodies, connections, tokens, spread_seconds)
         return self.send(process, load)
 
-    def send(self, process: Process | None, load: Load) -> Sample:
+    def send(self, process: MeasuredProcess | None, load: LoadRequest) -> LoadSample:
         """Send a load to where it says, and count what it costs a server."""
         sample = self.stage.sample(process, load)
         self._errors.append(sample.outcome)

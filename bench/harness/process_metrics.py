@@ -26,7 +26,7 @@ def rss_mb(pid: int) -> float:
     return psutil.Process(pid).memory_info().rss / 2**20
 
 
-class Weather:
+class MachineLoad:
     """How busy the machine is with what is not ours."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from bench.harness import process_metrics
-from bench.load import Load, Outcome
+from bench.load import LoadRequest, LoadResult
 from core.messages import Message
 from core.token_estimates import MESSAGE_OVERHEAD, estimate_message
 
@@ -92,7 +92,7 @@ def body(agent: str, user: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Process:
+class MeasuredProcess:
     """A server under measurement."""
 
     port: int
@@ -104,14 +104,14 @@ class Process:
 
 
 @dataclass
-class Sample:
+class LoadSample:
     """One block of load and what it cost the server."""
 
-    outcome: Outcome
+    outcome: LoadResult
     cpu_seconds: float = 0.0
 
 
-class Stage:
+class ServerProcesses:
     """Starts everything, and leaves nothing behind."""
 
     def __init__(self, agents: list[str]) -> None:
@@ -208,14 +208,14 @@ class Stage:
     @contextmanager
     def web(
         self, name: str, users: list[tuple[str, int]], known: list[str] | None = None
-    ) -> Iterator[Process]:
+    ) -> Iterator[MeasuredProcess]:
         """Run a web process as the supervisor does, on a project of its own."""
         environment = self.project(name, users, known or [])
         with self.serving("processes.web", environment) as process:
             yield process
 
     @contextmanager
-    def other_web(self, name: str, config: str) -> Iterator[Process]:
+    def other_web(self, name: str, config: str) -> Iterator[MeasuredProcess]:
         """Run another on the same project, with `RECORDED` or `GUARDED`."""
         path = self._directory / name
         environment = self._other(name, config)
@@ -243,7 +243,7 @@ class Stage:
         return {**self._environment(path), "COULISSE_CONFIG": str(path / config)}
 
     @contextmanager
-    def floor(self, *arguments: str) -> Iterator[Process]:
+    def floor(self, *arguments: str) -> Iterator[MeasuredProcess]:
         """Run the floor."""
         environment = {
             **os.environ,
@@ -262,7 +262,7 @@ class Stage:
         stderr: IO[bytes] | None = None,
         prefix: Sequence[str] = (),
         cwd: Path | None = None,
-    ) -> Iterator[Process]:
+    ) -> Iterator[MeasuredProcess]:
         """Run a module as a server; `prefix` is a program that runs it."""
         # It ends when the other end of this pipe does.
         lifeline, other_end = os.pipe()
@@ -283,7 +283,7 @@ class Stage:
             )
         os.close(lifeline)
         try:
-            yield Process(port, popen)
+            yield MeasuredProcess(port, popen)
         finally:
             popen.terminate()
             try:
@@ -307,7 +307,7 @@ class Stage:
 
     # Measure.
 
-    def sample(self, process: Process | None, load: Load) -> Sample:
+    def sample(self, process: MeasuredProcess | None, load: LoadRequest) -> LoadSample:
         """Send a load and count what it costs a server; None is the provider."""
         pipe = self._load
         pipe.stdin.write(json.dumps(asdict(load)).encode() + b"\n")
@@ -322,7 +322,7 @@ class Stage:
         if over.strip() != b"done":
             raise RuntimeError("the load generator broke off: see above")
         outcome = json.loads(self._outcome.read_text())
-        return Sample(Outcome(**outcome), after - before)
+        return LoadSample(LoadResult(**outcome), after - before)
 
     def last_body(self) -> str:
         """Return the body of the last call the provider got."""
@@ -332,7 +332,7 @@ class Stage:
 
     def wait_for(
         self,
-        process: Process,
+        process: MeasuredProcess,
         one: str,
         head: str = "",
         *,
@@ -341,7 +341,9 @@ class Stage:
         """Wait until a server answers this request."""
         until = time.monotonic() + seconds
         while True:
-            outcome = self.sample(None, Load(process.port, [one], head=head)).outcome
+            outcome = self.sample(
+                None, LoadRequest(process.port, [one], head=head)
+            ).outcome
             if not outcome.errors:
                 return
             if process.popen.poll() is not None or time.monotonic() > until:

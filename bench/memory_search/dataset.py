@@ -15,7 +15,7 @@ Label = Literal["paraphrase", "contradiction", "different"]
 
 
 @dataclass(frozen=True)
-class KnownText:
+class DatasetFact:
     """A fact of an invented person."""
 
     id: str
@@ -28,7 +28,7 @@ class KnownText:
 
 
 @dataclass(frozen=True)
-class Question:
+class DatasetQuestion:
     """Something asked, and what answers it."""
 
     user: str
@@ -45,7 +45,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Pair:
+class FactPair:
     """Something known and something said later."""
 
     id: str
@@ -56,7 +56,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Line:
+class DatasetMessage:
     """One message of a conversation."""
 
     id: str
@@ -65,12 +65,12 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Conversation:
+class DatasetConversation:
     """A conversation of two, and what is asked about it."""
 
     name: str
-    lines: tuple[Line, ...]
-    questions: tuple[Question, ...]
+    lines: tuple[DatasetMessage, ...]
+    questions: tuple[DatasetQuestion, ...]
 
     @property
     def speakers(self) -> list[str]:
@@ -82,10 +82,10 @@ class Conversation:
 class Dataset:
     """Everything one run measures."""
 
-    facts: tuple[KnownText, ...] = ()
-    queries: tuple[Question, ...] = ()
-    pairs: tuple[Pair, ...] = ()
-    conversations: tuple[Conversation, ...] = field(default=())
+    facts: tuple[DatasetFact, ...] = ()
+    queries: tuple[DatasetQuestion, ...] = ()
+    pairs: tuple[FactPair, ...] = ()
+    conversations: tuple[DatasetConversation, ...] = field(default=())
 
     def sample(self, count: int) -> "Dataset":
         """Return so many queries, pairs and questions, spread, of everything known."""
@@ -116,11 +116,11 @@ def choose(files: Sequence[Path], sample: int | None) -> Dataset:
 
 def load() -> Dataset:
     """Return the set of the repository."""
-    facts = tuple(KnownText(**row) for row in _rows(DATA / "facts.jsonl"))
+    facts = tuple(DatasetFact(**row) for row in _rows(DATA / "facts.jsonl"))
     return Dataset(
         facts,
         tuple(_query(row) for row in _rows(DATA / "queries.jsonl")),
-        tuple(Pair(**row) for row in _rows(DATA / "pairs.jsonl")),
+        tuple(FactPair(**row) for row in _rows(DATA / "pairs.jsonl")),
         tuple(
             conversation
             for path in sorted((DATA / "transcripts").glob("*.jsonl"))
@@ -129,7 +129,7 @@ def load() -> Dataset:
     )
 
 
-def transcripts(path: Path) -> list[Conversation]:
+def transcripts(path: Path) -> list[DatasetConversation]:
     """Return the conversations of a file, in our format or the common public one.
 
     Raises ValueError when it is neither.
@@ -149,27 +149,29 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.strip()]
 
 
-def _query(row: dict[str, Any]) -> Question:
+def _query(row: dict[str, Any]) -> DatasetQuestion:
     answers = tuple(row["answers"])
-    return Question(row["user"], row["text"], answers, row["kind"], row["language"])
+    return DatasetQuestion(
+        row["user"], row["text"], answers, row["kind"], row["language"]
+    )
 
 
-def _conversations(rows: Sequence[dict[str, Any]]) -> Iterator[Conversation]:
+def _conversations(rows: Sequence[dict[str, Any]]) -> Iterator[DatasetConversation]:
     starts = [number for number, row in enumerate(rows) if "conversation" in row]
     if not starts or starts[0] != 0:
         raise KeyError("conversation")
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
         head, body = rows[start], rows[start + 1 : end]
         name = head["conversation"]
-        yield Conversation(
+        yield DatasetConversation(
             name,
             tuple(
-                Line(row["id"], row["speaker"], row["text"])
+                DatasetMessage(row["id"], row["speaker"], row["text"])
                 for row in body
                 if "question" not in row
             ),
             tuple(
-                Question(
+                DatasetQuestion(
                     name,
                     row["question"],
                     tuple(row["evidence"]),
@@ -182,22 +184,24 @@ def _conversations(rows: Sequence[dict[str, Any]]) -> Iterator[Conversation]:
         )
 
 
-def _sample(one: dict[str, Any], number: int) -> Conversation:
+def _sample(one: dict[str, Any], number: int) -> DatasetConversation:
     """Read `session_1`, `session_2` … in order, and the questions with evidence."""
     name = str(one.get("sample_id", number))
     spoken = one["conversation"]
     lines = tuple(
-        Line(turn["dia_id"], turn["speaker"], turn.get("text", ""))
+        DatasetMessage(turn["dia_id"], turn["speaker"], turn.get("text", ""))
         for session in _sessions(spoken)
         for turn in spoken[session]
     )
     known = {line.id for line in lines}
     questions = tuple(
-        Question(name, asked["question"], evidence, str(asked.get("category", "")), "")
+        DatasetQuestion(
+            name, asked["question"], evidence, str(asked.get("category", "")), ""
+        )
         for asked in one["qa"]
         if (evidence := tuple(_evidence(asked, known)))
     )
-    return Conversation(name, lines, questions)
+    return DatasetConversation(name, lines, questions)
 
 
 def _sessions(spoken: dict[str, Any]) -> list[str]:

@@ -8,29 +8,34 @@ from typing import Literal
 
 from django.db import transaction
 
-from bench.memory_search.dataset import Conversation, Dataset, KnownText, Question
-from bench.memory_search.embeddings import Vectors
+from bench.memory_search.dataset import (
+    Dataset,
+    DatasetConversation,
+    DatasetFact,
+    DatasetQuestion,
+)
+from bench.memory_search.embeddings import DatasetVectors
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory.models import Fact
-from memory.models import Message as MessageRow
+from memory.models import StoredMessage as MessageRow
 from memory.recall import passages
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 
 
 @dataclass(frozen=True)
-class Place:
+class StoredUser:
     """Someone whose memory is filled, and what shall be found in it."""
 
     holds: Literal["facts", "messages"]
     user_id: UserId
     names: Mapping[Hashable, str]
     """The dataset's id of each stored thing that may be found."""
-    questions: tuple[Question, ...]
+    questions: tuple[DatasetQuestion, ...]
 
 
-def settle(wanted: Dataset, vectors: Vectors) -> Iterator[Place]:
+def store_dataset(wanted: Dataset, vectors: DatasetVectors) -> Iterator[StoredUser]:
     """Store everything, for users of its own, and yield each place to search.
 
     All facts are stored before the first place is yielded: others' must not matter.
@@ -43,7 +48,7 @@ def settle(wanted: Dataset, vectors: Vectors) -> Iterator[Place]:
             yield _conversation(conversation, vectors)
 
 
-def _person(name: str, wanted: Dataset, vectors: Vectors) -> Place:
+def _person(name: str, wanted: Dataset, vectors: DatasetVectors) -> StoredUser:
     user_id = UserId(uuid.uuid4())
     facts = [fact for fact in wanted.facts if fact.user == name]
     past = {fact.supersedes for fact in facts}
@@ -53,7 +58,7 @@ def _person(name: str, wanted: Dataset, vectors: Vectors) -> Place:
             [_row(fact, user_id, ids[fact.id], fact.id in past) for fact in facts]
         )
         active = [fact for fact in facts if fact.id not in past]
-        passages.put_facts(
+        passages.index_facts(
             user_id,
             [
                 (
@@ -66,10 +71,10 @@ def _person(name: str, wanted: Dataset, vectors: Vectors) -> Place:
             ],
         )
     questions = tuple(query for query in wanted.queries if query.user == name)
-    return Place("facts", user_id, {ids[f.id]: f.id for f in active}, questions)
+    return StoredUser("facts", user_id, {ids[f.id]: f.id for f in active}, questions)
 
 
-def _row(fact: KnownText, user_id: UserId, fact_id: uuid.UUID, is_past: bool) -> Fact:
+def _row(fact: DatasetFact, user_id: UserId, fact_id: uuid.UUID, is_past: bool) -> Fact:
     now = datetime.now(UTC)
     return Fact(
         id=fact_id,
@@ -84,13 +89,15 @@ def _row(fact: KnownText, user_id: UserId, fact_id: uuid.UUID, is_past: bool) ->
     )
 
 
-def _conversation(conversation: Conversation, vectors: Vectors) -> Place:
+def _conversation(
+    conversation: DatasetConversation, vectors: DatasetVectors
+) -> StoredUser:
     """Store it as one thread: who speaks first is the user, the other the assistant."""
     user_id = UserId(uuid.uuid4())
-    message_store.append(user_id, "", new_turn_id(), _entries(conversation))
+    message_store.append_turn(user_id, "", new_turn_id(), _entries(conversation))
     rows = MessageRow.objects.filter(thread__user_id=user_id).order_by("position")
     stored = list(rows.values_list("id", "thread_id", "position"))
-    passages.put_messages(
+    passages.index_messages(
         user_id,
         stored[0][1],
         [
@@ -103,12 +110,14 @@ def _conversation(conversation: Conversation, vectors: Vectors) -> Place:
     names = {
         row[0]: line.id for row, line in zip(stored, conversation.lines, strict=True)
     }
-    return Place("messages", user_id, names, conversation.questions)
+    return StoredUser("messages", user_id, names, conversation.questions)
 
 
-def _entries(conversation: Conversation) -> list[Entry]:
+def _entries(conversation: DatasetConversation) -> list[NewMessage]:
     user = conversation.lines[0].speaker
     return [
-        Entry(Message("user" if line.speaker == user else "assistant", line.text), 1)
+        NewMessage(
+            Message("user" if line.speaker == user else "assistant", line.text), 1
+        )
         for line in conversation.lines
     ]

@@ -3,29 +3,33 @@
 import uuid
 from collections.abc import Iterator, Sequence
 
-from bench.memory_search.dataset import Pair
-from bench.memory_search.embeddings import Vectors
-from bench.memory_search.metrics import Tried, Verdict
+from bench.memory_search.dataset import FactPair
+from bench.memory_search.embeddings import DatasetVectors
+from bench.memory_search.metrics import PairResult, Verdict
 from core.ids import UserId
 from memory.facts import fact_store
 from memory.recall import passages
-from memory.types import Draft
+from memory.types import FactDraft
 
 
-def attempt(pairs: Sequence[Pair], vectors: Vectors) -> Iterator[Tried]:
+def try_pairs(
+    pairs: Sequence[FactPair], vectors: DatasetVectors
+) -> Iterator[PairResult]:
     """Save each pair for a user of its own, and yield what became of it."""
     for pair in pairs:
         user_id = UserId(uuid.uuid4())
         first = _save(user_id, pair.old, vectors)
         second = _save(user_id, pair.new, vectors)
-        known, _ = fact_store.page(user_id)
+        known, _ = fact_store.page_facts(user_id)
         verdict: Verdict = "kept both"
         if len(known) == 1:
             verdict = "merged" if first == second else "superseded"
-        yield Tried(pair.id, pair.language, pair.label, vectors.embedder, verdict)
+        yield PairResult(pair.id, pair.language, pair.label, vectors.embedder, verdict)
 
 
-def _save(user_id: UserId, content: str, vectors: Vectors) -> uuid.UUID:
+def _save(user_id: UserId, content: str, vectors: DatasetVectors) -> uuid.UUID:
     embedded = vectors.of(passages.strip_subject(content))
-    [saved] = fact_store.save(user_id, [Draft(content)], [embedded], by="extraction")
+    [saved] = fact_store.save_drafts(
+        user_id, [FactDraft(content)], [embedded], by="extraction"
+    )
     return saved.fact_id

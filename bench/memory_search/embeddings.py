@@ -15,22 +15,22 @@ from memory.recall import passages
 from memory.types import Embedded
 from providers.embeddings import embedders, minilm
 from providers.embeddings.base import Embedder
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 
 EMBEDDERS = {
-    "hash:32": EmbedWith(provider="hash", dims=32),
-    "hash:1024": EmbedWith(provider="hash"),
-    "local": EmbedWith(provider="local"),
+    "hash:32": EmbedderConfig(provider="hash", dims=32),
+    "hash:1024": EmbedderConfig(provider="hash"),
+    "local": EmbedderConfig(provider="local"),
 }
 
 
 def available() -> list[str]:
     """Return the embedders that need nothing that is not installed."""
-    return [name for name in EMBEDDERS if name != "local" or minilm.available()]
+    return [name for name in EMBEDDERS if name != "local" or minilm.is_available()]
 
 
 @dataclass(frozen=True)
-class Vectors:
+class DatasetVectors:
     """The vectors of one embedder."""
 
     embedder: str
@@ -76,29 +76,31 @@ class Vectors:
         return cls(name, float(floor), texts, asked, took)
 
 
-def of(name: str, wanted: Dataset, directory: Path) -> Vectors:
+def load_or_embed(name: str, wanted: Dataset, directory: Path) -> DatasetVectors:
     """Return the vectors of all texts and questions, kept in a directory once made."""
     path = directory / f"{name.replace(':', '-')}.npz"
     if not path.exists():
-        make(name, wanted).write(path)
-    return Vectors.read(path)
+        embed_dataset(name, wanted).write(path)
+    return DatasetVectors.read(path)
 
 
-def make(name: str, wanted: Dataset) -> Vectors:
+def embed_dataset(name: str, wanted: Dataset) -> DatasetVectors:
     """Embed all texts and questions, as the product does."""
-    embedder = embedders.choose(Config(Path("none"), {}), EMBEDDERS[name])
-    return asyncio.run(_make(embedder, wanted))
+    embedder = embedders.choose_embedder(Config(Path("none"), {}), EMBEDDERS[name])
+    return asyncio.run(_embed_texts(embedder, wanted))
 
 
-async def _make(embedder: Embedder, wanted: Dataset) -> Vectors:
-    embedders.warm(embedder)
+async def _embed_texts(embedder: Embedder, wanted: Dataset) -> DatasetVectors:
+    embedders.preload(embedder)
     texts = list(dict.fromkeys(_texts(wanted)))
-    rows = await embedders.embed(embedder, texts)
-    made = Vectors(embedder.id, embedder.floor, dict(zip(texts, rows, strict=True)), {})
+    rows = await embedders.embed_texts(embedder, texts)
+    made = DatasetVectors(
+        embedder.id, embedder.floor, dict(zip(texts, rows, strict=True)), {}
+    )
     # One by one, as they come.
     for question in dict.fromkeys(_questions(wanted)):
         began = time.perf_counter()
-        rows = await embedders.embed(embedder, [question], query=True)
+        rows = await embedders.embed_texts(embedder, [question], query=True)
         made.milliseconds.append((time.perf_counter() - began) * 1e3)
         made.questions[question] = rows[0]
     return made

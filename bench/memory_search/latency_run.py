@@ -73,7 +73,7 @@ def vector() -> Embedded:
     return Embedded("bench", drawn / np.linalg.norm(drawn))
 
 
-def settle(users: list[UserId], count: int) -> None:
+def store_facts(users: list[UserId], count: int) -> None:
     """Give users facts, in turns."""
     now = timezone.now()
     for start in range(0, count, AT_ONCE):
@@ -94,12 +94,14 @@ def settle(users: list[UserId], count: int) -> None:
         with transaction.atomic():
             Fact.objects.bulk_create(facts, batch_size=500)
             for user, own in by_user.items():
-                passages.put_facts(user, [(f.id, f.content, vector(), "") for f in own])
+                passages.index_facts(
+                    user, [(f.id, f.content, vector(), "") for f in own]
+                )
 
 
-def settle_others(count: int) -> None:
+def store_other_users(count: int) -> None:
     if connection.vendor == "sqlite":
-        settle([UserId(uuid.uuid4()) for _ in range(50)], count)
+        store_facts([UserId(uuid.uuid4()) for _ in range(50)], count)
         return
     with connection.cursor() as cursor:
         for start in range(0, count, AT_ONCE * 10):
@@ -110,7 +112,7 @@ def settle_others(count: int) -> None:
 def measure(user: UserId, size: int) -> Iterator[tuple[str | int | float, ...]]:
     queries = [Query(words(6), vector()) for _ in range(ASKED)]
     warm = queries[0]
-    search.facts(user, warm, limit=5)
+    search.search_facts(user, warm, limit=5)
     ways: dict[str, Callable[[Query], Query]] = {
         "words and meaning": lambda query: query,
         "words": lambda query: Query(query.text),
@@ -119,7 +121,7 @@ def measure(user: UserId, size: int) -> Iterator[tuple[str | int | float, ...]]:
     for way, of in ways.items():
         yield size, way, *_times(user, [of(query) for query in queries])
     if connection.vendor == "sqlite":
-        yield size, "cold", *_times(user, queries[:COLD], corpus_cache.clear)
+        yield size, "cold", *_times(user, queries[:COLD], corpus_cache.clear_cache)
 
 
 def _times(
@@ -131,7 +133,7 @@ def _times(
     for query in queries:
         before()
         began, used = time.perf_counter(), time.process_time()
-        search.facts(user, query, limit=5)
+        search.search_facts(user, query, limit=5)
         times.append((time.perf_counter() - began) * 1e3)
         cpu += (time.process_time() - used) * 1e3
     return quantile(times, 0.5), quantile(times, 0.95), cpu / len(queries)
@@ -143,8 +145,8 @@ def main() -> None:
     call_command("migrate", verbosity=0)
     users = [UserId(uuid.uuid4()) for _ in sizes]
     for user, size in zip(users, sizes, strict=True):
-        settle([user], size)
-    settle_others(others)
+        store_facts([user], size)
+    store_other_users(others)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM" if connection.vendor == "sqlite" else "VACUUM ANALYZE")
     told = [

@@ -11,7 +11,7 @@ Verdict = Literal["kept both", "merged", "superseded"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionResult:
     """One question, as one leg answered it."""
 
     holds: str
@@ -29,7 +29,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Tried:
+class PairResult:
     """What became of two things said about one user, one after the other."""
 
     pair: str
@@ -50,7 +50,7 @@ WRONG = {
 active, and it says the right thing."""
 
 
-def recall(asked: Sequence[Asked], k: int) -> float:
+def recall(asked: Sequence[QuestionResult], k: int) -> float:
     """Return the share of answers among the first `k` found, a mean of questions."""
     return statistics.fmean(
         sum(rank is not None and rank <= k for rank in one.ranks) / len(one.ranks)
@@ -58,13 +58,13 @@ def recall(asked: Sequence[Asked], k: int) -> float:
     )
 
 
-def reciprocal_rank(asked: Sequence[Asked]) -> float:
+def reciprocal_rank(asked: Sequence[QuestionResult]) -> float:
     """Return the mean of 1 / the place of the first answer; 0 where none was found."""
     firsts = (min((r for r in one.ranks if r), default=None) for one in asked)
     return statistics.fmean(1 / first if first else 0.0 for first in firsts)
 
 
-def errors(tried: Sequence[Tried], label: str, wrong: str) -> str:
+def errors(tried: Sequence[PairResult], label: str, wrong: str) -> str:
     """Return how many pairs of a label went wrong in this way, and their share."""
     of_label = [one for one in tried if one.label == label]
     count = sum(WRONG.get((label, one.verdict)) == wrong for one in of_label)

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.memory_search import dataset
-from bench.memory_search.metrics import Asked, Tried
-from bench.memory_search.quality_report import Report, render
+from bench.memory_search.metrics import PairResult, QuestionResult
+from bench.memory_search.quality_report import QualityReport, render
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("sqlite", "postgresql")
@@ -82,7 +82,7 @@ def measure(
     backends: Sequence[str],
     embedders: Sequence[str] | None = None,
     sample: int | None = None,
-) -> list[Report]:
+) -> list[QualityReport]:
     """Return what each database's process reports.
 
     Raises RuntimeError when one breaks off; it has said why.
@@ -98,7 +98,7 @@ def measure(
         return [_run(backend, job) for backend in backends]
 
 
-def _run(backend: str, job: Path) -> Report:
+def _run(backend: str, job: Path) -> QualityReport:
     print(f"measuring on {backend} …", file=sys.stderr, flush=True)
     outcome = job.with_name(f"{backend}.json")
     with database(backend, job.parent / backend) as environment:
@@ -107,10 +107,10 @@ def _run(backend: str, job: Path) -> Report:
     if done.returncode:
         raise RuntimeError(f"the measurement on {backend} broke off: see above")
     told = json.loads(outcome.read_text())
-    return Report(
+    return QualityReport(
         told["backend"],
-        [Asked(**one) for one in told["asked"]],
-        [Tried(**one) for one in told["tried"]],
+        [QuestionResult(**one) for one in told["asked"]],
+        [PairResult(**one) for one in told["tried"]],
         told["embedding"],
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench.memory_search import metrics
-from bench.memory_search.metrics import Asked, Tried
+from bench.memory_search.metrics import PairResult, QuestionResult
 from bench.turn_costs.plain_turns import quantile
 
 TITLES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
@@ -14,48 +14,48 @@ Cells = list[str]
 
 
 @dataclass(frozen=True)
-class Report:
+class QualityReport:
     """What was measured on one database."""
 
     backend: str
-    asked: list[Asked]
-    tried: list[Tried]
+    asked: list[QuestionResult]
+    tried: list[PairResult]
     embedding: dict[str, list[float]] = field(default_factory=dict)
     """Milliseconds each question took to embed, by embedder."""
 
-    def of_half(self, half: str) -> "Report":
+    def of_half(self, half: str) -> "QualityReport":
         """Return the report on one half of the questions."""
         return replace(self, asked=[one for one in self.asked if one.half == half])
 
 
-def render(reports: Sequence[Report], *, by: str | None = None) -> str:
+def render(reports: Sequence[QualityReport], *, by: str | None = None) -> str:
     """Return all tables. `by` is `kind` or `language`: those apart, too."""
     parts = list(_searches(reports))
-    parts += [_apart(reports[0], by)] if by else []
+    parts += [_breakdown(reports[0], by)] if by else []
     parts += [_pairs(reports)] if reports[0].tried else []
     parts.append(_notes(reports))
     return "\n\n".join(parts)
 
 
-def _searches(reports: Sequence[Report]) -> Iterator[str]:
+def _searches(reports: Sequence[QualityReport]) -> Iterator[str]:
     for holds in ("facts", "messages"):
         rows = [[holds, "", *(c for r in reports for c in _title(r.backend))]]
         rows.append(["embedder", "leg", *(FIGURES * len(reports))])
-        for embedder, leg in _legs(reports[0], holds):
+        for embedder, leg in _retrievers(reports[0], holds):
             row = [embedder, leg]
             for report in reports:
                 row += _figures(_select(report.asked, holds, embedder, leg))
             rows.append(row)
         if len(rows) > 2:
             rows[0][1] = f"{_count(reports[0], holds)} questions"
-            yield _grid(rows, heads=2)
+            yield _align(rows, heads=2)
 
 
 def _title(backend: str) -> Cells:
     return [TITLES[backend], *[""] * (len(FIGURES) - 1)]
 
 
-def _legs(report: Report, holds: str) -> list[tuple[str, str]]:
+def _retrievers(report: QualityReport, holds: str) -> list[tuple[str, str]]:
     """Return embedders and legs as measured; words have no embedder."""
     found = [
         ("-" if one.leg == "lexical" else one.embedder, one.leg)
@@ -65,7 +65,9 @@ def _legs(report: Report, holds: str) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-def _select(asked: Sequence[Asked], holds: str, embedder: str, leg: str) -> list[Asked]:
+def _select(
+    asked: Sequence[QuestionResult], holds: str, embedder: str, leg: str
+) -> list[QuestionResult]:
     return [
         one
         for one in asked
@@ -73,7 +75,7 @@ def _select(asked: Sequence[Asked], holds: str, embedder: str, leg: str) -> list
     ]
 
 
-def _figures(asked: Sequence[Asked]) -> Cells:
+def _figures(asked: Sequence[QuestionResult]) -> Cells:
     took = [one.milliseconds for one in asked]
     return [
         *(_share(metrics.recall(asked, k)) for k in (5, 10, 20)),
@@ -82,18 +84,18 @@ def _figures(asked: Sequence[Asked]) -> Cells:
     ]
 
 
-def _count(report: Report, holds: str) -> int:
-    legs = _legs(report, holds)
+def _count(report: QualityReport, holds: str) -> int:
+    legs = _retrievers(report, holds)
     return len(_select(report.asked, holds, *legs[0]))
 
 
-def _apart(report: Report, by: str) -> str:
+def _breakdown(report: QualityReport, by: str) -> str:
     """Return recall@5 of each kind or language, on the first database."""
     parts = []
     for holds in ("facts", "messages"):
         values = sorted({getattr(o, by) for o in report.asked if o.holds == holds})
         rows = [[f"{holds}, R@5", "", *values]]
-        for number, (embedder, leg) in enumerate(_legs(report, holds)):
+        for number, (embedder, leg) in enumerate(_retrievers(report, holds)):
             asked = _select(report.asked, holds, embedder, leg)
             groups = [[o for o in asked if getattr(o, by) == v] for v in values]
             if number == 0:
@@ -101,11 +103,11 @@ def _apart(report: Report, by: str) -> str:
             shares = [_share(metrics.recall(g, 5)) if g else "-" for g in groups]
             rows.append([embedder, leg, *shares])
         if len(rows) > 1:
-            parts.append(_grid(rows, heads=1))
+            parts.append(_align(rows, heads=1))
     return "\n\n".join(parts)
 
 
-def _pairs(reports: Sequence[Report]) -> str:
+def _pairs(reports: Sequence[QualityReport]) -> str:
     embedders = list(dict.fromkeys(one.embedder for one in reports[0].tried))
     columns = [(report, name) for report in reports for name in embedders]
     rows = [["pairs", "", *(TITLES[r.backend] for r, _ in columns)]]
@@ -116,10 +118,10 @@ def _pairs(reports: Sequence[Report]) -> str:
             for r, name in columns
         )
         rows.append([label, wrong, *cells])
-    return _grid(rows, heads=2)
+    return _align(rows, heads=2)
 
 
-def _notes(reports: Sequence[Report]) -> str:
+def _notes(reports: Sequence[QualityReport]) -> str:
     strangers = sum(one.strangers for report in reports for one in report.asked)
     lines = [f"found of other users, or no longer so: {strangers}"]
     for name, took in reports[0].embedding.items():
@@ -135,7 +137,7 @@ def _share(value: float) -> str:
     return f"{value:.3f}".removeprefix("0") if value < 1 else "1.00"
 
 
-def _grid(rows: Sequence[Cells], *, heads: int) -> str:
+def _align(rows: Sequence[Cells], *, heads: int) -> str:
     """Return aligned lines: words to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

@@ -29,11 +29,11 @@ def main() -> None:
     asked, tried, embedding = [], [], {}
     for name in told["embedders"] or embeddings.available():
         print(f"  {name} …", file=sys.stderr, flush=True)
-        made = embeddings.of(name, wanted, job.parent)
+        made = embeddings.load_or_embed(name, wanted, job.parent)
         # Words are the same whatever the embedder.
         legs = LEGS[1:] if asked else LEGS
         asked += question_ranks.ask(wanted, made, legs)
-        tried += deduplication.attempt(wanted.pairs, made)
+        tried += deduplication.try_pairs(wanted.pairs, made)
         embedding[made.embedder] = made.milliseconds
     report = {
         "backend": connection.vendor,

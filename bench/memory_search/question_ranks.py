@@ -3,10 +3,10 @@
 import time
 from collections.abc import Iterator, Sequence
 
-from bench.memory_search.dataset import Dataset, Question
-from bench.memory_search.dataset_storage import Place, settle
-from bench.memory_search.embeddings import Vectors
-from bench.memory_search.metrics import LEGS, Asked
+from bench.memory_search.dataset import Dataset, DatasetQuestion
+from bench.memory_search.dataset_storage import StoredUser, store_dataset
+from bench.memory_search.embeddings import DatasetVectors
+from bench.memory_search.metrics import LEGS, QuestionResult
 from memory.recall import search
 from memory.types import Query
 
@@ -15,10 +15,10 @@ DEPTH = 20
 
 
 def ask(
-    wanted: Dataset, vectors: Vectors, legs: Sequence[str] = LEGS
-) -> Iterator[Asked]:
+    wanted: Dataset, vectors: DatasetVectors, legs: Sequence[str] = LEGS
+) -> Iterator[QuestionResult]:
     """Fill the memory with a dataset and ask each question of each leg."""
-    for place in settle(wanted, vectors):
+    for place in store_dataset(wanted, vectors):
         # The first search of a user loads what the others find loaded.
         for question in place.questions[:1]:
             _find(place, _query(question, vectors, "weighted"))
@@ -27,13 +27,15 @@ def ask(
                 yield _ask(place, question, vectors, leg)
 
 
-def _ask(place: Place, question: Question, vectors: Vectors, leg: str) -> Asked:
+def _ask(
+    place: StoredUser, question: DatasetQuestion, vectors: DatasetVectors, leg: str
+) -> QuestionResult:
     query = _query(question, vectors, leg)
     began = time.perf_counter()
     found = _find(place, query)
     milliseconds = (time.perf_counter() - began) * 1e3
     names = [place.names.get(one) for one in found]
-    return Asked(
+    return QuestionResult(
         place.holds,
         vectors.embedder,
         leg,
@@ -46,14 +48,14 @@ def _ask(place: Place, question: Question, vectors: Vectors, leg: str) -> Asked:
     )
 
 
-def _find(place: Place, query: Query) -> list[object]:
+def _find(place: StoredUser, query: Query) -> list[object]:
     if place.holds == "facts":
-        found = search.facts(place.user_id, query, limit=DEPTH)
+        found = search.search_facts(place.user_id, query, limit=DEPTH)
         return [one.fact.id for one in found]
-    return [one.id for one in search.messages(place.user_id, query, limit=DEPTH)]
+    return [one.id for one in search.search_messages(place.user_id, query, limit=DEPTH)]
 
 
-def _query(question: Question, vectors: Vectors, leg: str) -> Query:
+def _query(question: DatasetQuestion, vectors: DatasetVectors, leg: str) -> Query:
     if leg == "lexical":
         return Query(question.text)
     embedded = vectors.asking(question.text)

@@ -43,7 +43,7 @@ BLOCKS = 4
 """Of chats alone, and of chats beside tasks; they take turns."""
 
 
-class Background:
+class TaskServer:
     """A server, and the queue in its database."""
 
     def __init__(self, directory: Path, port: int) -> None:
@@ -117,7 +117,7 @@ def _until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def measure(background: Background, *, singles: int, many: int) -> Iterator[Row]:
+def measure(background: TaskServer, *, singles: int, many: int) -> Iterator[Row]:
     """Yield the figures."""
     for _ in range(singles):
         background.add("single")
@@ -158,7 +158,9 @@ def measure(background: Background, *, singles: int, many: int) -> Iterator[Row]
     )
 
 
-def beside(background: Background, *, blocks: int, seconds: float) -> Iterator[Row]:
+def measure_chat_latency(
+    background: TaskServer, *, blocks: int, seconds: float
+) -> Iterator[Row]:
     """Yield how long clients wait while tasks are done, and while none are."""
     alone: list[float] = []
     beside: list[float] = []
@@ -189,7 +191,7 @@ def beside(background: Background, *, blocks: int, seconds: float) -> Iterator[R
     yield Row("tasks beside them: p99 over p99 alone", slow / quick, "x", 1.2, digits=2)
 
 
-def _chat(background: Background, count: int) -> list[float]:
+def _chat(background: TaskServer, count: int) -> list[float]:
     """Chat at a steady pace; return what each reply took, in milliseconds."""
     took = []
     began = time.perf_counter()
@@ -215,11 +217,11 @@ def main(arguments: list[str]) -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         config = CONFIG.replace("{workers}", str(options.workers))
         soak.start(stack, directory, options.port, config)
-        background = Background(directory, options.port)
+        background = TaskServer(directory, options.port)
         background.wait()
         print("measuring …", file=sys.stderr, flush=True)
         rows = [
             *measure(background, singles=options.singles, many=options.tasks),
-            *beside(background, blocks=BLOCKS, seconds=BESIDE_SECONDS),
+            *measure_chat_latency(background, blocks=BLOCKS, seconds=BESIDE_SECONDS),
         ]
         print(render(rows))

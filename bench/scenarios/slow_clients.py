@@ -13,10 +13,10 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from bench.harness.process_metrics import Weather
+from bench.harness.process_metrics import MachineLoad
 from bench.harness.result_table import Row, render
-from bench.harness.server_processes import Process, Stage, body
-from bench.load import Load
+from bench.harness.server_processes import MeasuredProcess, ServerProcesses, body
+from bench.load import LoadRequest
 
 HALF_HEADS, HALF_BODIES = 300, 40
 STREAMS = 64
@@ -34,7 +34,7 @@ BODY_DRIPS = (b"", b" ", b" " * 2048)
 
 
 @dataclass
-class Attack:
+class SlowClients:
     """The slow clients, in a thread with an event loop of its own."""
 
     port: int
@@ -60,7 +60,7 @@ class Attack:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         began_at = time.monotonic()
         writer.write(sent)
-        dripping = asyncio.create_task(_drip(writer, drip))
+        dripping = asyncio.create_task(_send_slowly(writer, drip))
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS):
                 await reader.read()
@@ -74,14 +74,14 @@ class Attack:
         writer.close()
 
 
-async def _drip(writer: asyncio.StreamWriter, drip: bytes) -> None:
+async def _send_slowly(writer: asyncio.StreamWriter, drip: bytes) -> None:
     while drip:
         await asyncio.sleep(1)
         writer.write(drip)
 
 
 @dataclass
-class Streams:
+class RegularStreams:
     """What honest clients saw."""
 
     count: int = 0
@@ -89,10 +89,10 @@ class Streams:
     first_error: str = ""
     gaps: list[float] = field(default_factory=list)
 
-    def read(self, stage: Stage, web: Process) -> None:
+    def read(self, stage: ServerProcesses, web: MeasuredProcess) -> None:
         """Read a block of streams, on `STREAMS` connections at a time."""
         users = [f"user-{number % STREAMS}" for number in range(STREAMS * TURNS)]
-        load = Load(
+        load = LoadRequest(
             web.port,
             [body(AGENT, user) for user in users],
             connections=STREAMS,
@@ -126,12 +126,12 @@ def main(arguments: list[str]) -> None:
     argparse.ArgumentParser(
         prog="python -m bench slow-clients", description=__doc__
     ).parse_args(arguments)
-    weather = Weather()
-    with Stage(["reply", AGENT]) as stage, stage.web("project", []) as web:
+    weather = MachineLoad()
+    with ServerProcesses(["reply", AGENT]) as stage, stage.web("project", []) as web:
         stage.wait_for(web, body("reply", "warm"))
-        before, during = Streams(), Streams()
+        before, during = RegularStreams(), RegularStreams()
         before.read(stage, web)
-        attack = Attack(web.port)
+        attack = SlowClients(web.port)
         attacking = threading.Thread(target=attack.run)
         attacking.start()
         while attacking.is_alive():

@@ -66,7 +66,7 @@ sidecars:
 
 
 @dataclass
-class Ledger:
+class SoakLog:
     """What was sent and what came back."""
 
     chats: dict[str, bool] = field(default_factory=dict)
@@ -79,11 +79,11 @@ class Ledger:
     first_error: str = ""
 
 
-class Soak:
+class SoakTest:
     """A server under load, and its ledger."""
 
     def __init__(self, directory: Path, port: int, seconds: float) -> None:
-        self.ledger = Ledger()
+        self.ledger = SoakLog()
         self._directory = directory
         self._url = f"http://127.0.0.1:{port}"
         self._seconds = seconds
@@ -190,7 +190,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     directory = Path(tempfile.mkdtemp(prefix="coulisse-soak-"))
     print(f"soaking in {directory} …", file=sys.stderr)
-    soak = Soak(directory, options.port, options.minutes * 60)
+    soak = SoakTest(directory, options.port, options.minutes * 60)
     with ExitStack() as stack:
         start(stack, directory, options.port)
         soak.run()
@@ -235,7 +235,7 @@ def _environment(directory: Path) -> dict[str, str]:
     }
 
 
-def _audit(directory: Path, ledger: Ledger) -> dict[str, float]:
+def _audit(directory: Path, ledger: SoakLog) -> dict[str, float]:
     told = {
         "chats": ledger.chats,
         "tasks": ledger.tasks,
@@ -253,7 +253,7 @@ def _audit(directory: Path, ledger: Ledger) -> dict[str, float]:
     return found
 
 
-def _rows(ledger: Ledger, found: dict[str, float], minutes: float) -> list[Row]:
+def _rows(ledger: SoakLog, found: dict[str, float], minutes: float) -> list[Row]:
     answered = sum(ledger.chats.values())
     killed = ", ".join(f"{name} {ledger.killed.count(name)}" for name in VICTIMS)
     rows = [

@@ -19,7 +19,7 @@ django.setup()
 from django.conf import settings  # noqa: E402  apps must be ready first
 
 from judges.models import Score  # noqa: E402
-from memory.models import Message  # noqa: E402
+from memory.models import StoredMessage  # noqa: E402
 from tasks.models import Task  # noqa: E402
 from telemetry.models import Turn  # noqa: E402
 
@@ -29,7 +29,9 @@ TICK = re.compile(r"cron:tick:(.+)")
 def main() -> None:
     told = json.loads(sys.stdin.read())
     _drain(told["drain_seconds"])
-    said = Counter(Message.objects.filter(role="user").values_list("text", flat=True))
+    said = Counter(
+        StoredMessage.objects.filter(role="user").values_list("text", flat=True)
+    )
     chats: dict[str, bool] = told["chats"]
     tasks: dict[str, str] = told["tasks"]
     done = {

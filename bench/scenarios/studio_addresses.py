@@ -12,16 +12,16 @@ from django.db import connection
 from django.test import AsyncRequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from access.models import Token
+from access.models import ApiToken
 from config import live
-from demo.sample_users import Person
+from demo.sample_users import SampleUser
 from experiments.config import EXPERIMENTS
 from judges.config import JUDGES
 from mcp_bridge.config import MCP
 from memory.facts import public_ids
 from memory.models import Fact
 from smoke.config import SMOKE_TESTS
-from smoke.models import Run
+from smoke.models import SmokeRun
 from studio.security import accounts
 from studio.server.asgi_handler import StudioHandler
 from tasks.models import Task
@@ -88,7 +88,7 @@ def database_seconds() -> float:
 
 def addresses() -> list[str]:
     """Return all pages there are, with and without questions."""
-    accounts.staff("vera")
+    accounts.get_or_create_user("vera")
     resolver = get_resolver(settings.COULISSE_STUDIO_URLCONF)
     found = dict.fromkeys(_filled(route) for route in _routes(resolver))
     return [*sorted(each for each in found if each is not None), *BESIDES]
@@ -128,15 +128,15 @@ def _filled(route: str) -> str | None:
 
 def _sample(kind: str, name: str, route: str) -> Any:
     """Return one that has much to show."""
-    config, busiest = live.current(), Person(0).user_id
+    config, busiest = live.current(), SampleUser(0).user_id
     if name == "user":
         return busiest
     if "/facts/" in route:
-        return public_ids.write(
+        return public_ids.format_fact_id(
             _newest(Fact.objects.filter(user_id=busiest), "created_at")
         )
     if "/runs/" in route:
-        return _newest(Run.objects.all(), "created_at")
+        return _newest(SmokeRun.objects.all(), "created_at")
     samples = {
         "agents": lambda: "front-desk",
         "experiments": lambda: next(iter(config.get(EXPERIMENTS)), None),
@@ -144,7 +144,7 @@ def _sample(kind: str, name: str, route: str) -> Any:
         "people": lambda: "vera",
         "smoke": lambda: next(iter(config.get(SMOKE_TESTS)), None),
         "tasks": lambda: _newest(Task.objects.filter(kind="agent"), "created_at"),
-        "tokens": lambda: _newest(Token.objects.all(), "created_at"),
+        "tokens": lambda: _newest(ApiToken.objects.all(), "created_at"),
         "triggers": lambda: "evening-report",
         "settings": lambda: "limits",
         "turns": lambda: _newest(Turn.objects.filter(tool_calls__gt=2), "started_at"),

@@ -19,7 +19,7 @@ TIMES = 5
 
 
 @dataclass(frozen=True)
-class Page:
+class PageTiming:
     """One address, and what it took."""
 
     address: str
@@ -76,7 +76,9 @@ def main(arguments: list[str]) -> None:
 Get = Callable[[str], tuple[int, list[tuple[str, float]]]]
 
 
-def measure(address: str, get: Get, database_seconds: Callable[[], float]) -> Page:
+def measure(
+    address: str, get: Get, database_seconds: Callable[[], float]
+) -> PageTiming:
     """Ask for a page a few times; what the database took besides is told in seconds."""
 
     def spent() -> float:
@@ -91,7 +93,7 @@ def measure(address: str, get: Get, database_seconds: Callable[[], float]) -> Pa
         walls.append(time.perf_counter() - wall)
         cpus.append(spent() - cpu)
     slowest = max(queries, key=lambda each: each[1], default=("", 0.0))
-    return Page(
+    return PageTiming(
         *(address, status),
         # Others on the machine make it longer, and nothing makes it shorter.
         *(min(walls) * 1000, statistics.median(cpus) * 1000),

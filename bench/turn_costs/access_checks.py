@@ -3,24 +3,24 @@
 import statistics
 from collections.abc import Callable, Iterator
 
-from bench.harness.fixtures import Bench
+from bench.harness.fixtures import BenchSetup
 from bench.harness.result_table import Row
-from bench.harness.server_processes import GUARDED, Process, body
-from bench.load import Load
+from bench.harness.server_processes import GUARDED, MeasuredProcess, body
+from bench.load import LoadRequest
 
 USER = "short-0"
 """Whom the token is bound to; the turns without a token are theirs too."""
 ASKED = body("reply", USER)
 
 
-def guarding(bench: Bench) -> Iterator[Row]:
+def access_checks(bench: BenchSetup) -> Iterator[Row]:
     """CPU time that a token with a budget, limits and a price add to a turn."""
     secret = bench.stage.mint("project", USER)
     head = f"Authorization: Bearer {secret}\r\n"
     with bench.stage.other_web("project", GUARDED) as guarded:
         bench.stage.wait_for(guarded, ASKED, head)
         servers = [(bench.web, ""), (guarded, head), (bench.floor, "")]
-        used: dict[Process, list[float]] = {server: [] for server, _ in servers}
+        used: dict[MeasuredProcess, list[float]] = {server: [] for server, _ in servers}
         for server, credential in servers:
             _sample(bench, server, credential)
         for number in range(bench.sizes.rounds):
@@ -36,11 +36,11 @@ def guarding(bench: Bench) -> Iterator[Row]:
     )
 
 
-def _sample(bench: Bench, server: Process, head: str) -> float:
+def _sample(bench: BenchSetup, server: MeasuredProcess, head: str) -> float:
     """Return the CPU microseconds of a turn, of a block of them."""
     turns = bench.sizes.turns
-    sample = bench.send(server, Load(server.port, [ASKED] * turns, head=head))
+    sample = bench.send(server, LoadRequest(server.port, [ASKED] * turns, head=head))
     return sample.cpu_seconds / turns * 1e6
 
 
-FIGURES: dict[str, Callable[[Bench], Iterator[Row]]] = {"guarding": guarding}
+FIGURES: dict[str, Callable[[BenchSetup], Iterator[Row]]] = {"guarding": access_checks}

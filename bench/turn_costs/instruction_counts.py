@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from bench.harness.server_processes import ROOT, Stage, body
-from bench.load import Load
+from bench.harness.server_processes import ROOT, ServerProcesses, body
+from bench.load import LoadRequest
 
 AGENT = "reply"
 WARM_UP_TURNS = 40
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
 
 def count(tree: Path, turns: int) -> float:
     """Return the instructions of one turn in a web process of this tree."""
-    with tempfile.TemporaryDirectory() as directory, Stage([AGENT]) as stage:
+    with tempfile.TemporaryDirectory() as directory, ServerProcesses([AGENT]) as stage:
         output = Path(directory) / "callgrind"
         # What is started is counted with `--zero` and `--dump` alone.
         prefix = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}"]
@@ -56,9 +56,9 @@ def count(tree: Path, turns: int) -> float:
     return int(total[1]) / turns
 
 
-def _send(stage: Stage, port: int, turns: int, name: str) -> None:
+def _send(stage: ServerProcesses, port: int, turns: int, name: str) -> None:
     bodies = [body(AGENT, f"{name}-{number}") for number in range(turns)]
-    outcome = stage.sample(None, Load(port, bodies)).outcome
+    outcome = stage.sample(None, LoadRequest(port, bodies)).outcome
     if outcome.errors:
         raise RuntimeError(f"turns failed: {outcome.first_error}")
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 
 from bench.harness import process_metrics
-from bench.harness.fixtures import QUICK, SHORT, Bench
+from bench.harness.fixtures import QUICK, SHORT, BenchSetup
 from bench.harness.result_table import Row
-from bench.harness.server_processes import RECORDED, REMEMBERING, Process, body
+from bench.harness.server_processes import RECORDED, REMEMBERING, MeasuredProcess, body
 
 STALL_MS = 100.0
 GROWTH_MB = 2.0
@@ -25,10 +25,10 @@ def _median(values: list[float]) -> float:
     return statistics.median(values) if values else float("nan")
 
 
-def cpu(bench: Bench) -> Iterator[Row]:
+def cpu(bench: BenchSetup) -> Iterator[Row]:
     """CPU time of the server for a turn, by length of history and load."""
     turns = bench.sizes.turns
-    kinds: list[tuple[str, Process, Callable[[int], list[str]]]] = [
+    kinds: list[tuple[str, MeasuredProcess, Callable[[int], list[str]]]] = [
         ("floor", bench.floor, bench.short),
         ("stock", bench.stock, bench.short),
         ("short", bench.web, bench.short),
@@ -69,7 +69,7 @@ def _cpu_rows(where: str, blocks: dict[str, list[float]]) -> Iterator[Row]:
     yield Row(f"CPU, {where}, 20,000 over 20", long / short, "x", 1.1, digits=2)
 
 
-def remembering(bench: Bench) -> Iterator[Row]:
+def memory_turns(bench: BenchSetup) -> Iterator[Row]:
     """CPU time of a turn of users about whom something is known, by agent."""
     used: dict[str, list[float]] = {"reply": [], REMEMBERING: []}
     turns = bench.sizes.turns
@@ -91,7 +91,7 @@ def remembering(bench: Bench) -> Iterator[Row]:
     )
 
 
-def recording(bench: Bench) -> Iterator[Row]:
+def turn_records(bench: BenchSetup) -> Iterator[Row]:
     """CPU time that the record of each turn and its line in the log add."""
     turns = bench.sizes.turns
     users = cycle(bench.known)
@@ -102,7 +102,9 @@ def recording(bench: Bench) -> Iterator[Row]:
             for agent in ("reply", REMEMBERING)
             for process in (bench.web, recorded)
         ]
-        used: dict[tuple[Process, str], list[float]] = {kind: [] for kind in kinds}
+        used: dict[tuple[MeasuredProcess, str], list[float]] = {
+            kind: [] for kind in kinds
+        }
         for process, agent in kinds:
             bench.sample(process, [body(agent, user) for user in bench.known])
         for number in range(bench.sizes.rounds):
@@ -119,7 +121,7 @@ def recording(bench: Bench) -> Iterator[Row]:
         yield Row("CPU, a turn with memory, record and log", both, "µs", 1500)
 
 
-def latency(bench: Bench) -> Iterator[Row]:
+def latency(bench: BenchSetup) -> Iterator[Row]:
     """What a turn takes beyond its provider's reply, one after the other."""
     turns, direct, floor = [], [], []
     for _ in range(bench.sizes.rounds):
@@ -128,11 +130,11 @@ def latency(bench: Bench) -> Iterator[Row]:
         turns.append(bench.sample(bench.web, bench.short(size)).outcome.latencies)
         floor.append(bench.sample(bench.floor, bench.short(size)).outcome.latencies)
     yield from _added("turn", turns, direct, p50_ms=1.2, p99_ms=4.0)
-    yield _beside("floor: added", floor, direct)
-    yield _alone("provider direct", direct)
+    yield _compared("floor: added", floor, direct)
+    yield _uncompared("provider direct", direct)
 
 
-def first_token(bench: Bench) -> Iterator[Row]:
+def first_token(bench: BenchSetup) -> Iterator[Row]:
     """What a stream's first token takes beyond the provider's."""
     turns, direct = [], []
     size = max(1, bench.sizes.turns * 2 // 5)
@@ -142,7 +144,7 @@ def first_token(bench: Bench) -> Iterator[Row]:
         sample = bench.sample(bench.web, bench.short(size, QUICK), tokens=4)
         turns.append(sample.outcome.firsts)
     yield from _added("first token", turns, direct, p50_ms=None, p99_ms=4.0)
-    yield _alone("provider direct: first token", direct)
+    yield _uncompared("provider direct: first token", direct)
 
 
 def _added(
@@ -163,18 +165,18 @@ def _added(
         yield Row(name, _median(added), "ms", target, digits=2)
 
 
-def _beside(name: str, turns: list[list[float]], direct: list[list[float]]) -> Row:
+def _compared(name: str, turns: list[list[float]], direct: list[list[float]]) -> Row:
     p50, p99 = (row.value for row in _added("", turns, direct, p50_ms=None, p99_ms=0.0))
     return Row(f"{name}, p50", p50, "ms", digits=2, note=f"p99 {p99:.2f} ms")
 
 
-def _alone(name: str, blocks: list[list[float]]) -> Row:
+def _uncompared(name: str, blocks: list[list[float]]) -> Row:
     p50 = _median([quantile(block, 0.5) for block in blocks])
     p99 = _median([quantile(block, 0.99) for block in blocks])
     return Row(f"{name}, p50", p50, "ms", digits=2, note=f"p99 {p99:.2f} ms")
 
 
-def throughput(bench: Bench) -> Iterator[Row]:
+def throughput(bench: BenchSetup) -> Iterator[Row]:
     """Turns a second of one web process on one core."""
     rates: dict[str, list[float]] = {"web": [], "floor": []}
     errors = 0
@@ -193,13 +195,13 @@ def throughput(bench: Bench) -> Iterator[Row]:
     yield Row("errors meanwhile", errors, "", 0)
 
 
-def streams(bench: Bench) -> Iterator[Row]:
+def streams(bench: BenchSetup) -> Iterator[Row]:
     """Streams side by side, a token every 20 ms."""
     for count in bench.sizes.streams:
         yield from _streams(bench, count)
 
 
-def _streams(bench: Bench, count: int) -> Iterator[Row]:
+def _streams(bench: BenchSetup, count: int) -> Iterator[Row]:
     tokens, agent = bench.sizes.stream_tokens, bench.sizes.paced
     gaps: list[float] = []
     control: list[float] = []
@@ -233,7 +235,7 @@ def _stalls(gaps: list[float]) -> int:
     return sum(gap > STALL_MS for gap in gaps)
 
 
-def memory(bench: Bench) -> Iterator[Row]:
+def memory(bench: BenchSetup) -> Iterator[Row]:
     """What a new server holds after many turns of many users."""
     sizes = bench.sizes
     stored = [(f"memory-{n}", SHORT) for n in range(sizes.memory_users)]
@@ -257,10 +259,10 @@ def memory(bench: Bench) -> Iterator[Row]:
     yield Row(f"growth in the next {turns}", second - first, "MB", GROWTH_MB, digits=1)
 
 
-FIGURES: dict[str, Callable[[Bench], Iterator[Row]]] = {
+FIGURES: dict[str, Callable[[BenchSetup], Iterator[Row]]] = {
     "cpu": cpu,
-    "remembering": remembering,
-    "recording": recording,
+    "remembering": memory_turns,
+    "recording": turn_records,
     "latency": latency,
     "throughput": throughput,
     "first-token": first_token,

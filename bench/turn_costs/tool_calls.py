@@ -9,10 +9,10 @@ from itertools import count
 
 import psutil
 
-from bench.harness.fixtures import Bench
+from bench.harness.fixtures import BenchSetup
 from bench.harness.result_table import Row
-from bench.harness.server_processes import QUESTION, USING_TOOLS, Process, body
-from bench.load import Load
+from bench.harness.server_processes import QUESTION, USING_TOOLS, MeasuredProcess, body
+from bench.load import LoadRequest
 from bench.tool_server import WAIT_MS
 from bench.turn_costs.plain_turns import quantile
 
@@ -27,7 +27,7 @@ ASK = {"name": "reply", "arguments": {"message": QUESTION}}
 _users = count()
 
 
-def tools(bench: Bench) -> Iterator[Row]:
+def tools(bench: BenchSetup) -> Iterator[Row]:
     """What one MCP call over HTTP adds to a turn, and 50 such turns at once."""
     bench.sample(bench.web, _turns(4))  # Its session is open from here on.
     yield from _added(bench)
@@ -39,7 +39,7 @@ def _turns(number: int, agent: str = USING_TOOLS) -> list[str]:
     return [body(agent, f"tools-{next(_users)}") for _ in range(number)]
 
 
-def _added(bench: Bench) -> Iterator[Row]:
+def _added(bench: BenchSetup) -> Iterator[Row]:
     turns, plain, calls, used = [], [], [], []
     size = max(2, bench.sizes.turns // 5)
     for _ in range(bench.sizes.rounds):
@@ -70,7 +70,7 @@ def _added(bench: Bench) -> Iterator[Row]:
     yield Row("CPU, a turn with one MCP call", statistics.median(used), "µs")
 
 
-def _direct(bench: Bench, number: int) -> Load:
+def _direct(bench: BenchSetup, number: int) -> LoadRequest:
     """Return calls as the tool server itself gets them."""
     call = {
         "jsonrpc": "2.0",
@@ -78,7 +78,7 @@ def _direct(bench: Bench, number: int) -> Load:
         "method": "tools/call",
         "params": {"name": "wait", "arguments": {}},
     }
-    return Load(
+    return LoadRequest(
         bench.stage.tool_server_port,
         [json.dumps(call)] * number,
         path="/mcp",
@@ -88,7 +88,7 @@ def _direct(bench: Bench, number: int) -> Load:
 
 
 @dataclass(frozen=True)
-class Holdings:
+class OpenResources:
     """What a process has open."""
 
     children: int
@@ -96,7 +96,7 @@ class Holdings:
     threads: int
 
     @classmethod
-    def of(cls, process: Process) -> "Holdings":
+    def of(cls, process: MeasuredProcess) -> "OpenResources":
         look = psutil.Process(process.pid)
         held = f"/proc/{process.pid}/fd"
         links = [os.readlink(f"{held}/{name}") for name in os.listdir(held)]
@@ -104,17 +104,17 @@ class Holdings:
         return cls(len(look.children(recursive=True)), sockets, look.num_threads())
 
 
-def _at_once(bench: Bench) -> Iterator[Row]:
+def _at_once(bench: BenchSetup) -> Iterator[Row]:
     """Send 50 turns at a time; what is open afterwards is what was after the first."""
     errors = 0
     bench.sample(bench.web, _turns(AT_ONCE), connections=AT_ONCE)
-    before = Holdings.of(bench.web)
+    before = OpenResources.of(bench.web)
     seconds = []
     for _ in range(max(2, bench.sizes.rounds)):
         outcome = bench.sample(bench.web, _turns(AT_ONCE), connections=AT_ONCE).outcome
         errors += outcome.errors
         seconds.append(outcome.seconds)
-    after = Holdings.of(bench.web)
+    after = OpenResources.of(bench.web)
     yield Row(
         f"{AT_ONCE} tool turns at once, all done",
         *(statistics.median(seconds) * 1000, "ms"),
@@ -128,14 +128,14 @@ def _at_once(bench: Bench) -> Iterator[Row]:
     yield Row("threads left by them", after.threads - before.threads, "", 0)
 
 
-def mcp_server(bench: Bench) -> Iterator[Row]:
+def mcp_server(bench: BenchSetup) -> Iterator[Row]:
     """CPU time of an agent called through `/mcp`, beside the same turn at `/v1`."""
     used: dict[str, list[float]] = {"turn": [], "call": [], "list": []}
     size = bench.sizes.turns
     for _ in range(bench.sizes.rounds):
         user = f"tools-{next(_users)}"
         loads = {
-            "turn": Load(bench.web.port, [body("reply", user)] * size),
+            "turn": LoadRequest(bench.web.port, [body("reply", user)] * size),
             "call": _own(bench, "tools/call", ASK, '"reply":"word', size, user),
             "list": _own(bench, "tools/list", {}, '"inputSchema"', size, user),
         }
@@ -149,11 +149,11 @@ def mcp_server(bench: Bench) -> Iterator[Row]:
 
 
 def _own(
-    bench: Bench, method: str, params: object, mark: str, size: int, user: str
-) -> Load:
+    bench: BenchSetup, method: str, params: object, mark: str, size: int, user: str
+) -> LoadRequest:
     """Return requests to our own MCP server."""
     asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    return Load(
+    return LoadRequest(
         bench.web.port,
         [json.dumps(asked)] * size,
         path=f"/mcp?safety_identifier={user}",
@@ -162,7 +162,7 @@ def _own(
     )
 
 
-FIGURES: dict[str, Callable[[Bench], Iterator[Row]]] = {
+FIGURES: dict[str, Callable[[BenchSetup], Iterator[Row]]] = {
     "tools": tools,
     "mcp-server": mcp_server,
 }

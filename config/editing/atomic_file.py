@@ -13,16 +13,16 @@ from django.conf import settings
 from config.errors import FileChanged, FileUnwritable
 from config.loading import reader
 
-LOCK = "coulisse.lock"
-BEFORE = "coulisse.before.yaml"
+LOCK_FILE = "coulisse.lock"
+BACKUP_FILE = "coulisse.before.yaml"
 """In the state directory: the last content that was written over in place."""
 
-ANYONE_WRITES = 0o222
+WRITE_BITS = 0o222
 MOUNTS = Path("/proc/self/mountinfo")
 
 
 @contextlib.contextmanager
-def lock() -> Iterator[None]:
+def lock_writes() -> Iterator[None]:
     """Keep other processes of this server from writing the file meanwhile.
 
     Raises `FileUnwritable` where the state directory takes no lock.
@@ -30,10 +30,10 @@ def lock() -> Iterator[None]:
     directory = Path(settings.COULISSE_STATE_DIR)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        descriptor = os.open(directory / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as exc:
         raise FileUnwritable(
-            f"nothing is written while {directory / LOCK} cannot be ({exc.strerror}); "
+            f"nothing is written while {directory / LOCK_FILE} cannot be ({exc.strerror}); "
             f"let the server write {directory}"
         ) from exc
     try:
@@ -43,7 +43,7 @@ def lock() -> Iterator[None]:
         os.close(descriptor)
 
 
-def replace(path: Path, content: bytes, *, before: bytes | None = None) -> None:
+def replace_file(path: Path, content: bytes, *, before: bytes | None = None) -> None:
     """Give the file another content; raises `FileUnwritable`, and nothing has changed.
 
     `before` is what it should hold until then: editors take no lock, so that is looked
@@ -53,9 +53,9 @@ def replace(path: Path, content: bytes, *, before: bytes | None = None) -> None:
     and a copy of what it held is kept in the state directory meanwhile.
     """
     target = path.resolve()
-    shown = reader.label(path)
+    shown = reader.display_path(path)
     try:
-        if not target.stat().st_mode & ANYONE_WRITES or not os.access(target, os.W_OK):
+        if not target.stat().st_mode & WRITE_BITS or not os.access(target, os.W_OK):
             raise FileUnwritable(
                 f"{shown} is read-only; make it writable, or change it where it "
                 "comes from"
@@ -63,9 +63,9 @@ def replace(path: Path, content: bytes, *, before: bytes | None = None) -> None:
         try:
             _replace(target, content, before)
         except OSError as exc:
-            if not _must_stay(target, exc):
+            if not _needs_in_place_write(target, exc):
                 raise
-            _write_over(target, content, before)
+            _write_in_place(target, content, before)
     except OSError as exc:
         raise FileUnwritable(
             f"{shown} cannot be written ({exc.strerror}); let the server write "
@@ -73,7 +73,7 @@ def replace(path: Path, content: bytes, *, before: bytes | None = None) -> None:
         ) from exc
 
 
-def create(path: Path, content: bytes) -> None:
+def create_file(path: Path, content: bytes) -> None:
     """Write a file that is not there; raises `FileUnwritable`, and there is none.
 
     Raises `FileChanged` where there is one by now. Only its owner may read it, for it
@@ -91,10 +91,10 @@ def create(path: Path, content: bytes) -> None:
             raise
     except OSError as exc:
         raise FileUnwritable(
-            f"{reader.label(path)} cannot be written ({exc.strerror}); let the server "
+            f"{reader.display_path(path)} cannot be written ({exc.strerror}); let the server "
             f"write {path.parent}"
         ) from exc
-    _sync(path.parent)
+    _sync_directory(path.parent)
 
 
 def _replace(target: Path, content: bytes, before: bytes | None) -> None:
@@ -108,20 +108,20 @@ def _replace(target: Path, content: bytes, before: bytes | None) -> None:
                 os.fchown(file.fileno(), held.st_uid, held.st_gid)
             os.fchmod(file.fileno(), held.st_mode & 0o7777)
             os.fsync(file.fileno())
-        _look_again(target, before)
+        _check_unchanged(target, before)
         os.replace(name, target)
     except BaseException:
         os.unlink(name)
         raise
-    _sync(target.parent)
+    _sync_directory(target.parent)
 
 
-def _look_again(target: Path, before: bytes | None) -> None:
-    if before is not None and reader.read(target) != before:
+def _check_unchanged(target: Path, before: bytes | None) -> None:
+    if before is not None and reader.read_file(target) != before:
         raise FileChanged
 
 
-def _sync(directory: Path) -> None:
+def _sync_directory(directory: Path) -> None:
     """Have the directory on the disk, too, where its file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
@@ -131,7 +131,7 @@ def _sync(directory: Path) -> None:
             os.close(descriptor)
 
 
-def _must_stay(target: Path, exc: OSError) -> bool:
+def _needs_in_place_write(target: Path, exc: OSError) -> bool:
     """Tell whether the file itself has to stay where it is."""
     if exc.errno == errno.EBUSY or _is_mounted(target):
         return True
@@ -149,13 +149,13 @@ def _is_mounted(target: Path) -> bool:
     return str(target) in places
 
 
-def _write_over(target: Path, content: bytes, before: bytes | None) -> None:
+def _write_in_place(target: Path, content: bytes, before: bytes | None) -> None:
     """Write into the file as it is; put back what it held when that fails."""
     held = target.read_bytes()
-    copy = Path(settings.COULISSE_STATE_DIR) / BEFORE
+    copy = Path(settings.COULISSE_STATE_DIR) / BACKUP_FILE
     descriptor = os.open(copy, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     _write_all(descriptor, held)
-    _look_again(target, before)
+    _check_unchanged(target, before)
     try:
         _write_all(os.open(target, os.O_WRONLY | os.O_TRUNC), content)
     except OSError:

@@ -18,147 +18,163 @@ from config.editing.round_trip import (
     text_edits,
 )
 from config.editing.round_trip.document import Document
-from config.editing.round_trip.key_paths import Place
-from config.editing.round_trip.source_map import Unplaceable
+from config.editing.round_trip.key_paths import KeyPath
+from config.editing.round_trip.source_map import PatchError
 from config.editing.round_trip.text_edits import Edit
 from config.errors import ConfigInvalid, EntryUnknown
 from config.loading import placeholders
 from config.sections import Location, Position, Problem
 
-NOTHING = ("", "null", "~")
+EMPTY_TEXTS = ("", "null", "~")
 """Texts that say so."""
 
 
-def misplaced(message: str, code: str = errors.MISPLACED) -> ConfigInvalid:
+def placement_error(message: str, code: str = errors.MISPLACED) -> ConfigInvalid:
     """Return what is said of a text or data that cannot be put somewhere."""
     return ConfigInvalid([Problem((), message, code)])
 
 
-def with_text(doc: Document, place: Place, text: str) -> bytes:
+def put_text(doc: Document, place: KeyPath, text: str) -> bytes:
     """Return the content with a text at a place; one that says nothing empties it."""
-    entry = key_paths.find(doc, place)
-    if entry is not None and _is_asshown(doc, place, text):
+    entry = key_paths.find_entry(doc, place)
+    if entry is not None and _is_unchanged(doc, place, text):
         return doc.content
-    if text.strip() in NOTHING:
-        return doc.content if entry is None else without(doc, place)
-    new = _fragment(text, place)
+    if text.strip() in EMPTY_TEXTS:
+        return doc.content if entry is None else remove_entry(doc, place)
+    new = _parse_fragment(text, place)
     try:
         if entry is not None:
-            edits = text_edits.put(doc.source_map, entry, new)
+            edits = text_edits.replace_value(doc.source_map, entry, new)
         else:
-            edits = _added(doc, place, new)
-        content = doc.encode_text(text_edits.apply(doc.text, edits))
-    except Unplaceable as exc:
-        raise misplaced(f"'{'.'.join(place)}': {exc}") from exc
-    _check_only(doc, place, content, new)
-    return secret_restoration.unmasked(content, doc, doc.file)
+            edits = _insertion_edits(doc, place, new)
+        content = doc.encode_text(text_edits.apply_edits(doc.text, edits))
+    except PatchError as exc:
+        raise placement_error(f"'{'.'.join(place)}': {exc}") from exc
+    _check_isolated(doc, place, content, new)
+    return secret_restoration.restore_content(content, doc, doc.file)
 
 
-def _is_asshown(doc: Document, place: Place, text: str) -> bool:
+def _is_unchanged(doc: Document, place: KeyPath, text: str) -> bool:
     typed = text.replace("\r\n", "\n").rstrip()
-    return shown(doc, place).rstrip() == typed
+    return masked_text(doc, place).rstrip() == typed
 
 
-def shown(doc: Document, place: Place) -> str:
+def masked_text(doc: Document, place: KeyPath) -> str:
     """Return what is written at a place, without its secrets; "" for nothing."""
-    entry = key_paths.find(doc, place)
+    entry = key_paths.find_entry(doc, place)
     if entry is None:
         return ""
-    return text_edits.written(doc.source_map, entry, doc.text, secret_masks.edits(doc))
+    return text_edits.entry_text(
+        doc.source_map, entry, doc.text, secret_masks.mask_edits(doc)
+    )
 
 
-def _fragment(text: str, place: Place) -> text_edits.Fragment:
+def _parse_fragment(text: str, place: KeyPath) -> text_edits.Fragment:
     """Return a text as a value; raises `ConfigInvalid`, with its own lines."""
     name = ".".join(place)
     try:
-        return text_edits.fragment(text)
-    except Unplaceable as exc:
-        raise misplaced(f"'{name}': {exc}") from exc
+        return text_edits.parse_fragment(text)
+    except PatchError as exc:
+        raise placement_error(f"'{name}': {exc}") from exc
     except MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         where = Position(name, mark.line + 1, mark.column + 1) if mark else None
-        says = f"not valid YAML: {placeholders.show(exc.problem or str(exc))}"
+        says = f"not valid YAML: {placeholders.reveal(exc.problem or str(exc))}"
         raise ConfigInvalid([Problem((), says, errors.SYNTAX, where)]) from None
     except (YAMLError, ValueError) as exc:
         says = f"'{name}': not valid YAML: {str(exc).partition(chr(10))[0]}"
-        raise misplaced(says, errors.SYNTAX) from None
+        raise placement_error(says, errors.SYNTAX) from None
 
 
-def _added(doc: Document, place: Place, new: text_edits.Fragment) -> list[Edit]:
+def _insertion_edits(
+    doc: Document, place: KeyPath, new: text_edits.Fragment
+) -> list[Edit]:
     parent = doc.source_map.root
     if len(place) > 1:
-        above = key_paths.find(doc, place[:-1])
+        above = key_paths.find_entry(doc, place[:-1])
         if above is None:
-            entry = text_edits.rendered(place[-1], new)
-            return _added(doc, place[:-1], text_edits.fragment(entry))
+            entry = text_edits.render_entry(place[-1], new)
+            return _insertion_edits(doc, place[:-1], text_edits.parse_fragment(entry))
         parent = doc.resolve_alias(above)
     name = None if parent.value.kind == "list" else place[-1]
-    return text_edits.add(doc.source_map, parent, name, new)
+    return text_edits.insert_entry(doc.source_map, parent, name, new)
 
 
-def without(doc: Document, place: Place) -> bytes:
-    entry = key_paths.find(doc, place)
+def remove_entry(doc: Document, place: KeyPath) -> bytes:
+    entry = key_paths.find_entry(doc, place)
     if entry is None:
         raise EntryUnknown(f"there is no '{place[-1]}' under {place[0]}:")
     try:
-        text = text_edits.apply(doc.text, text_edits.drop(doc.source_map, entry))
-    except Unplaceable as exc:
-        raise misplaced(f"'{'.'.join(place)}': {exc}") from exc
+        text = text_edits.apply_edits(
+            doc.text, text_edits.remove_entry(doc.source_map, entry)
+        )
+    except PatchError as exc:
+        raise placement_error(f"'{'.'.join(place)}': {exc}") from exc
     content = doc.encode_text(text)
-    after = document.of(content, doc.file)
-    if key_paths.around(doc, place) != key_paths.around(after, place):
-        raise misplaced(f"'{'.'.join(place)}' comes from an anchor used elsewhere, too")
+    after = document.parse_document(content, doc.file)
+    if key_paths.siblings_by_level(doc, place) != key_paths.siblings_by_level(
+        after, place
+    ):
+        raise placement_error(
+            f"'{'.'.join(place)}' comes from an anchor used elsewhere, too"
+        )
     return content
 
 
-def _check_only(
-    doc: Document, place: Place, content: bytes, new: text_edits.Fragment
+def _check_isolated(
+    doc: Document, place: KeyPath, content: bytes, new: text_edits.Fragment
 ) -> None:
     """Refuse a text that says something else where it is put, or elsewhere."""
-    after = document.of(content, doc.file)
-    if key_paths.around(doc, place) != key_paths.around(after, place):
-        raise misplaced(f"'{place[0]}': this text would change what stands around it")
-    entry = key_paths.find(after, place)
+    after = document.parse_document(content, doc.file)
+    if key_paths.siblings_by_level(doc, place) != key_paths.siblings_by_level(
+        after, place
+    ):
+        raise placement_error(
+            f"'{place[0]}': this text would change what stands around it"
+        )
+    entry = key_paths.find_entry(after, place)
     if entry is None or entry.value.canonical_value != new.value.canonical_value:
-        raise misplaced(f"'{place[0]}': this text would say something else there")
+        raise placement_error(f"'{place[0]}': this text would say something else there")
 
 
 # Data.
 
 
-def with_data(doc: Document, place: Place, data: Any) -> bytes:
+def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
     """Return the content that says something else at a place; None empties it."""
     if data is None:
-        return with_text(doc, place, "")
-    wanted = secret_restoration.restored(data, place, doc)
-    location = key_paths.location(doc, place)
+        return put_text(doc, place, "")
+    wanted = secret_restoration.restore_data(data, place, doc)
+    location = key_paths.to_location(doc, place)
     if location is None:
-        return with_text(doc, place, serializer.block(wanted))
-    old = secret_masks.at(doc.data, location)
-    for edits in ways(doc, location, old, wanted):
+        return put_text(doc, place, serializer.dump_block(wanted))
+    old = secret_masks.value_at(doc.data, location)
+    for edits in edit_strategies(doc, location, old, wanted):
         try:
-            content = doc.encode_text(text_edits.apply(doc.text, edits()))
-            after = document.of(content, doc.file)
-        except (ConfigInvalid, Unplaceable):
+            content = doc.encode_text(text_edits.apply_edits(doc.text, edits()))
+            after = document.parse_document(content, doc.file)
+        except (ConfigInvalid, PatchError):
             continue
-        if data_merge.same(
-            after.data, secret_restoration.planted(doc.data, location, wanted)
+        if data_merge.is_same(
+            after.data, secret_restoration.replace_at(doc.data, location, wanted)
         ):
             return content
-    raise misplaced(
+    raise placement_error(
         f"'{'.'.join(place)}': anchors (&name) in it are used elsewhere, too; change "
         "the text of the whole file"
     )
 
 
-def ways(
+def edit_strategies(
     doc: Document, location: Location, old: Any, wanted: Any
 ) -> list[Callable[[], list[Edit]]]:
     """Return ways to write it, the gentlest first: anchors may spoil any."""
     entry = doc.entries[location]
     return [
-        lambda: data_merge.merge(doc.source_map, entry, old, wanted),
-        lambda: text_edits.put(
-            doc.source_map, entry, data_merge.fragment(wanted, is_flow=entry.is_in_flow)
+        lambda: data_merge.merge_edits(doc.source_map, entry, old, wanted),
+        lambda: text_edits.replace_value(
+            doc.source_map,
+            entry,
+            data_merge.build_fragment(wanted, is_flow=entry.is_in_flow),
         ),
     ]

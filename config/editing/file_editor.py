@@ -27,27 +27,27 @@ from config.editing import (
 )
 from config.editing.round_trip import document, key_paths, text_edits
 from config.editing.round_trip.document import Document
-from config.editing.round_trip.key_paths import Place
+from config.editing.round_trip.key_paths import KeyPath
 from config.errors import ConfigInvalid, EntryTaken, FileChanged, FileUnwritable
 from config.loading import last_valid_copy, loader, reader, resolution
-from config.overlays import NONE
+from config.overlays import NO_OVERLAYS
 from config.sections import Config, Position, Problem
 
 logger = logging.getLogger(__name__)
 
-Change = Callable[[Document], bytes]
-Write = Callable[[], "File"]
-Record = Callable[[Write], "File"]
+DocumentChange = Callable[[Document], bytes]
+FileWrite = Callable[[], "ConfigFile"]
+WriteRecorder = Callable[[FileWrite], "ConfigFile"]
 """Makes a change and writes it down elsewhere, both or neither."""
 
 
-def _plainly(write: Write) -> "File":
+def _write_unrecorded(write: FileWrite) -> "ConfigFile":
     """Make a change that is written down nowhere."""
     return write()
 
 
 @dataclass(frozen=True)
-class File:
+class ConfigFile:
     """The file as it is now, without its secrets."""
 
     content: bytes
@@ -58,11 +58,11 @@ class File:
     @property
     def version(self) -> str:
         """Tells this content from others; given back with a change of it."""
-        return loader.digest(self.content)
+        return loader.content_digest(self.content)
 
     @cached_property
     def _document(self) -> Document:
-        return _readable(self.content)
+        return _parse_or_last_valid(self.content)
 
     @property
     def is_broken(self) -> bool:
@@ -72,57 +72,63 @@ class File:
     @property
     def text(self) -> str:
         """All of it; raises `ConfigInvalid` when it cannot be parsed."""
-        return text_edits.apply(self._document.text, secret_masks.edits(self._document))
+        return text_edits.apply_edits(
+            self._document.text, secret_masks.mask_edits(self._document)
+        )
 
     @property
     def data(self) -> dict[str, Any]:
         """What it says, placeholders as written; raises `ConfigInvalid` likewise."""
-        return secret_masks.data(self._document)
+        return secret_masks.masked_data(self._document)
 
-    def has_entry(self, place: Place) -> bool:
+    def has_entry(self, place: KeyPath) -> bool:
         """Tell whether the file says anything there."""
-        return key_paths.find(self._document, place) is not None
+        return key_paths.find_entry(self._document, place) is not None
 
-    def text_at(self, place: Place) -> str:
+    def text_at(self, place: KeyPath) -> str:
         """Return what is written there, from the first column; "" for nothing."""
-        return content_patch.shown(self._document, place)
+        return content_patch.masked_text(self._document, place)
 
-    def data_at(self, place: Place) -> Any:
+    def data_at(self, place: KeyPath) -> Any:
         """Return what it says there; None for nothing."""
-        location = key_paths.location(self._document, place)
-        return None if location is None else secret_masks.at(self.data, location)
+        location = key_paths.to_location(self._document, place)
+        return None if location is None else secret_masks.value_at(self.data, location)
 
-    def line_of(self, place: Place) -> tuple[int, int] | None:
+    def line_of(self, place: KeyPath) -> tuple[int, int] | None:
         """Return at which line `text_at` begins, and how many columns it leaves out."""
-        entry = key_paths.find(self._document, place)
-        return text_edits.first_line(self._document.source_map, entry) if entry else None
+        entry = key_paths.find_entry(self._document, place)
+        return (
+            text_edits.entry_text_start(self._document.source_map, entry)
+            if entry
+            else None
+        )
 
 
-def path() -> Path:
+def config_path() -> Path:
     """Return where the file is that this process runs with."""
-    config = live.in_force()
+    config = live.current_or_none()
     return config.path if config else Path(settings.COULISSE_CONFIG)
 
 
-def read() -> File:
+def read_file() -> ConfigFile:
     """Return the file, one that was deleted as what was valid last.
 
     Raises `ConfigInvalid` when it cannot be read, or nothing was ever valid.
     """
-    file = path()
+    file = config_path()
     try:
-        return File(reader.read(file), file)
+        return ConfigFile(reader.read_file(file), file)
     except ConfigInvalid:
         # A link that leads nowhere is mended where it leads to.
-        if os.path.lexists(file) or last_valid_copy.read() is None:
+        if os.path.lexists(file) or last_valid_copy.read_copy() is None:
             raise
-        return File(b"", file, is_missing=True)
+        return ConfigFile(b"", file, is_missing=True)
 
 
-def fault(file: File) -> ConfigInvalid | None:
+def parse_error(file: ConfigFile) -> ConfigInvalid | None:
     """Return why a file cannot be parsed, if it cannot."""
     try:
-        _parsed(file)
+        _parse_file(file)
     except ConfigInvalid as exc:
         return exc
     return None
@@ -131,14 +137,20 @@ def fault(file: File) -> ConfigInvalid | None:
 # Changes. Each returns the file as it is then.
 
 
-def write(text: str, *, version: str | None = None, record: Record = _plainly) -> File:
+def write_text(
+    text: str, *, version: str | None = None, record: WriteRecorder = _write_unrecorded
+) -> ConfigFile:
     """Give the file another text."""
     content = text.encode()
 
     def change(before: bytes) -> bytes:
-        old = _readable(before)
-        same = old.content == before and secret_masks.shown(old) == content
-        return before if same else secret_restoration.unmasked(content, old, _label())
+        old = _parse_or_last_valid(before)
+        same = old.content == before and secret_masks.masked_content(old) == content
+        return (
+            before
+            if same
+            else secret_restoration.restore_content(content, old, _display_path())
+        )
 
     return _change_file(lambda file: change(file.content), version, record)
 
@@ -147,27 +159,27 @@ def write_data(
     data: Any,
     *,
     version: str | None = None,
-    record: Record = _plainly,
+    record: WriteRecorder = _write_unrecorded,
     comments_gone: Mapping[str, Collection[str]] = MappingProxyType({}),
-) -> File:
+) -> ConfigFile:
     """Have the file say something else; what stays keeps its comments.
 
     Of those that stand right above a key some may go, too: each is whole lines.
     """
     if not isinstance(data, dict):
-        raise content_patch.misplaced(
+        raise content_patch.placement_error(
             "the file is a map of keys such as 'agents' and 'providers'"
         )
 
-    def change(file: File) -> bytes:
-        content = _without_comments(file.content, comments_gone)
-        doc = _readable(b"") if file.is_missing else _document(content)
-        return content_patch.with_data(doc, (), data)
+    def change(file: ConfigFile) -> bytes:
+        content = _remove_comments(file.content, comments_gone)
+        doc = _parse_or_last_valid(b"") if file.is_missing else _parse_content(content)
+        return content_patch.put_data(doc, (), data)
 
     return _change_file(change, version, record)
 
 
-def _without_comments(content: bytes, gone: Mapping[str, Collection[str]]) -> bytes:
+def _remove_comments(content: bytes, gone: Mapping[str, Collection[str]]) -> bytes:
     for key, comments in gone.items():
         for comment in comments:
             above = f"\n\n{comment}{key}:".encode()
@@ -175,70 +187,91 @@ def _without_comments(content: bytes, gone: Mapping[str, Collection[str]]) -> by
     return content
 
 
-def put(
-    place: Place, text: str, *, version: str | None = None, record: Record = _plainly
-) -> File:
+def put_text(
+    place: KeyPath,
+    text: str,
+    *,
+    version: str | None = None,
+    record: WriteRecorder = _write_unrecorded,
+) -> ConfigFile:
     """Write a text at a place, as it is; one that is empty takes the place away."""
-    return _change(
-        lambda doc: content_patch.with_text(doc, place, text), version, record
+    return _change_document(
+        lambda doc: content_patch.put_text(doc, place, text), version, record
     )
 
 
 def put_data(
-    place: Place, data: Any, *, version: str | None = None, record: Record = _plainly
-) -> File:
+    place: KeyPath,
+    data: Any,
+    *,
+    version: str | None = None,
+    record: WriteRecorder = _write_unrecorded,
+) -> ConfigFile:
     """Have a place say something else; what stays keeps its comments."""
-    return _change(
-        lambda doc: content_patch.with_data(doc, place, data), version, record
+    return _change_document(
+        lambda doc: content_patch.put_data(doc, place, data), version, record
     )
 
 
-def add(
-    place: Place, text: str, *, version: str | None = None, record: Record = _plainly
-) -> File:
+def add_entry(
+    place: KeyPath,
+    text: str,
+    *,
+    version: str | None = None,
+    record: WriteRecorder = _write_unrecorded,
+) -> ConfigFile:
     """Write an entry that is not there yet; raises `EntryTaken` when it is."""
 
     def added(doc: Document) -> bytes:
-        if key_paths.find(doc, place) is not None:
+        if key_paths.find_entry(doc, place) is not None:
             raise EntryTaken(f"there is a '{place[-1]}' under {place[0]}: already")
-        return content_patch.with_text(doc, place, text)
+        return content_patch.put_text(doc, place, text)
 
-    return _change(added, version, record)
+    return _change_document(added, version, record)
 
 
-def remove(
-    place: Place, *, version: str | None = None, record: Record = _plainly
-) -> File:
+def remove_entry(
+    place: KeyPath,
+    *,
+    version: str | None = None,
+    record: WriteRecorder = _write_unrecorded,
+) -> ConfigFile:
     """Take an entry away; raises `EntryUnknown` when there is none."""
-    return _change(lambda doc: content_patch.without(doc, place), version, record)
+    return _change_document(
+        lambda doc: content_patch.remove_entry(doc, place), version, record
+    )
 
 
-def check(text: str) -> list[Problem]:
+def check_text(text: str) -> list[Problem]:
     """Return what is wrong with a text that may become the file's."""
     try:
-        old = _readable(read().content)
-        _judged(secret_restoration.unmasked(text.encode(), old, _label()))
+        old = _parse_or_last_valid(read_file().content)
+        _validate(
+            secret_restoration.restore_content(text.encode(), old, _display_path())
+        )
     except ConfigInvalid as exc:
         return list(exc.problems)
     return []
 
 
-def check_at(place: Place, text: str) -> list[Problem]:
+def check_text_at(place: KeyPath, text: str) -> list[Problem]:
     """Return what is wrong with a text that may be put at a place."""
     try:
-        doc = _parsed(read())
-        _judged(content_patch.with_text(doc, place, text))
+        doc = _parse_file(read_file())
+        _validate(content_patch.put_text(doc, place, text))
     except ConfigInvalid as exc:
-        return relative(exc.problems, place, text)
+        return relocate_problems(exc.problems, place, text)
     return []
 
 
-def relative(problems: Iterable[Problem], place: Place, text: str) -> list[Problem]:
+def relocate_problems(
+    problems: Iterable[Problem], place: KeyPath, text: str
+) -> list[Problem]:
     """Return problems with the lines of a text that was to be put at a place.
 
     Those elsewhere in the file say so, and have no position.
     """
-    first = read().line_of(place)
+    first = read_file().line_of(place)
     own = ".".join(place)
     count = text.count("\n") + 1
 
@@ -247,7 +280,7 @@ def relative(problems: Iterable[Problem], place: Place, text: str) -> list[Probl
         if where is None or where.file == own:
             return problem
         line = where.line - (first[0] - 1 if first else 0)
-        if first is None or where.file != _label() or not 1 <= line <= count:
+        if first is None or where.file != _display_path() or not 1 <= line <= count:
             return replace(problem, message=str(problem), position=None)
         column = max(1, where.column - first[1])
         return replace(problem, position=Position(own, line, column))
@@ -255,54 +288,60 @@ def relative(problems: Iterable[Problem], place: Place, text: str) -> list[Probl
     return [moved(problem) for problem in problems]
 
 
-def named(text: str, fields: Sequence[str]) -> tuple[str, str]:
+def split_name(text: str, fields: Sequence[str]) -> tuple[str, str]:
     """Return an entry's name, the first of these fields it has, and the rest of it."""
-    doc = document.of(text.encode(), "body")
+    doc = document.parse_document(text.encode(), "body")
     field = next((f for f in fields if isinstance(doc.data.get(f), str)), None)
     if field is None:
-        raise content_patch.misplaced(f"the entry has no '{fields[0]}'", errors.MISSING)
+        raise content_patch.placement_error(
+            f"the entry has no '{fields[0]}'", errors.MISSING
+        )
     if len(doc.data) == 1:
         return doc.data[field], "{}"
-    edits = text_edits.drop(doc.source_map, doc.entries[(field,)])
-    return doc.data[field], text_edits.apply(doc.text, edits)
+    edits = text_edits.remove_entry(doc.source_map, doc.entries[(field,)])
+    return doc.data[field], text_edits.apply_edits(doc.text, edits)
 
 
-def _readable(content: bytes) -> Document:
+def _parse_or_last_valid(content: bytes) -> Document:
     """Return the file, or where it cannot be parsed what was valid last."""
     try:
-        return _document(content)
+        return _parse_content(content)
     except ConfigInvalid:
-        last = last_valid_copy.read()
+        last = last_valid_copy.read_copy()
         if last is None:
             raise
-        return _document(last)
+        return _parse_content(last)
 
 
-def _change(change: Change, version: str | None, record: Record) -> File:
-    return _change_file(lambda file: change(_parsed(file)), version, record)
+def _change_document(
+    change: DocumentChange, version: str | None, record: WriteRecorder
+) -> ConfigFile:
+    return _change_file(lambda file: change(_parse_file(file)), version, record)
 
 
 def _change_file(
-    change: Callable[[File], bytes], version: str | None, record: Record
-) -> File:
+    change: Callable[[ConfigFile], bytes], version: str | None, record: WriteRecorder
+) -> ConfigFile:
     # First this lock, then the database's: it is not kept while a file is judged.
-    with atomic_file.lock():
-        before = read()
+    with atomic_file.lock_writes():
+        before = read_file()
         if version is not None and version != before.version:
             raise FileChanged
         after = replace(before, content=change(before), is_missing=False)
         if after == before:
             return before
-        file_only_settings.check(_in_force(before.content), _judged(after.content))
+        file_only_settings.check_unchanged(
+            _last_valid_config(before.content), _validate(after.content)
+        )
 
-        def write() -> File:
+        def write() -> ConfigFile:
             # Editors take no lock, and to judge takes a while.
-            if read() != before:
+            if read_file() != before:
                 raise FileChanged
             if before.is_missing:
-                atomic_file.create(before.path, after.content)
+                atomic_file.create_file(before.path, after.content)
             else:
-                atomic_file.replace(before.path, after.content)
+                atomic_file.replace_file(before.path, after.content)
             return after
 
         try:
@@ -312,50 +351,54 @@ def _change_file(
             raise
 
 
-def _undo(after: File, before: File) -> None:
+def _undo(after: ConfigFile, before: ConfigFile) -> None:
     """Give a file that was written what it held, where it was not changed since."""
     try:
-        if read() != after:
+        if read_file() != after:
             return
         if before.is_missing:
             before.path.unlink()
         else:
-            atomic_file.replace(before.path, before.content)
+            atomic_file.replace_file(before.path, before.content)
     except (ConfigInvalid, FileUnwritable, OSError):
-        logger.exception("%s has a change that is written down nowhere", _label())
+        logger.exception(
+            "%s has a change that is written down nowhere", _display_path()
+        )
 
 
-def _judged(content: bytes) -> Config:
+def _validate(content: bytes) -> Config:
     """Return the configuration a content makes; raises `ConfigInvalid`."""
     if len(content) > reader.MAX_BYTES:
-        raise content_patch.misplaced(
+        raise content_patch.placement_error(
             "the file would be larger than 1 MiB", errors.UNREADABLE
         )
-    config = live.in_force()
-    return resolution.of(content, path(), config.overlays if config else NONE)
+    config = live.current_or_none()
+    return resolution.resolve(
+        content, config_path(), config.overlays if config else NO_OVERLAYS
+    )
 
 
-def _in_force(content: bytes) -> Config:
+def _last_valid_config(content: bytes) -> Config:
     """Return what the file says, or said when it was right last."""
     try:
-        return loader.parse(content, path())
+        return loader.parse_config(content, config_path())
     except ConfigInvalid:
         return live.current()
 
 
-def _parsed(file: File) -> Document:
+def _parse_file(file: ConfigFile) -> Document:
     if file.is_missing:
-        raise content_patch.misplaced(
-            f"{_label()}: there is no such file; save the whole file to write again "
+        raise content_patch.placement_error(
+            f"{_display_path()}: there is no such file; save the whole file to write again "
             "what was valid last",
             errors.UNREADABLE,
         )
-    return _document(file.content)
+    return _parse_content(file.content)
 
 
-def _document(content: bytes) -> Document:
-    return document.of(content, _label())
+def _parse_content(content: bytes) -> Document:
+    return document.parse_document(content, _display_path())
 
 
-def _label() -> str:
-    return reader.label(path())
+def _display_path() -> str:
+    return reader.display_path(config_path())

@@ -11,31 +11,34 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from config import sections
-from config.errors import HeldByFile
+from config.errors import FileOnlySetting
 from config.sections import Config
 
-NOTHING: Mapping[str, Any] = {}
+NO_SETTINGS: Mapping[str, Any] = {}
 
 
-def check(before: Config, after: Config) -> None:
-    """Raise `HeldByFile` when an edit changes what only the file may say."""
-    if _may_all(before):
+def check_unchanged(before: Config, after: Config) -> None:
+    """Raise `FileOnlySetting` when an edit changes what only the file may say."""
+    if _may_change_commands(before):
         return
-    for key, section in sections.registered().items():
+    for key, section in sections.registered_sections().items():
         if section.file_only is None:
             continue
-        was, now = section.file_only(before.get(section)), section.file_only(after.get(section))
+        was, now = (
+            section.file_only(before.get(section)),
+            section.file_only(after.get(section)),
+        )
         changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
         if changed:
-            raise HeldByFile(_refusal(key, section.noun, changed[0]))
+            raise FileOnlySetting(_denial_message(key, section.noun, changed[0]))
 
 
-def _may_all(config: Config) -> bool:
+def _may_change_commands(config: Config) -> bool:
     path = settings.COULISSE_MAY_CHANGE_COMMANDS
     return bool(path) and bool(import_string(path)(config))
 
 
-def _refusal(key: str, noun: str, name: str) -> str:
+def _denial_message(key: str, noun: str, name: str) -> str:
     what = f"{noun} '{name}'" if noun else f"'{key}.{name}'"
     return (
         f"{what}: what runs on this machine is changed in the file alone; change it "

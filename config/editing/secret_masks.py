@@ -23,7 +23,7 @@ MASK = "\u2022" * 8
 """Plain text to YAML; nobody's password."""
 FINDER_BYTES = 64 * 1024 * 1024
 """Memory that the search for all secrets of a file may take at most."""
-NOTHING = r"\z."
+MATCH_NOTHING = r"\z."
 """Matches no text."""
 
 TOKEN = re.compile(r"\$\{[^}\r\n]*(?P<closing>\})?")
@@ -37,7 +37,7 @@ COMMENTED_FIELD = re.compile(
 
 
 @dataclass(frozen=True, eq=False)
-class Masks:
+class SecretMasks:
     """What is hidden in one content of a file."""
 
     values: Mapping[Location, str]
@@ -49,37 +49,37 @@ class Masks:
 
 
 @lru_cache(maxsize=4)
-def of(doc: Document) -> Masks:
+def find_masks(doc: Document) -> SecretMasks:
     """Return what is hidden in a document."""
-    secrets = dict(_secrets(doc))
-    known = _finder(
+    secrets = dict(_find_secrets(doc))
+    known = _compile_finder(
         literal
         for location in secrets
-        for literal in _literals(_said(doc, location))
+        for literal in _literals(_scalar_text(doc, location))
         if len(literal) >= redaction.MIN_CHARS
     )
-    secrets |= dict(_repeated(doc, known))
-    spans = {_span(doc, place): text for place, text in secrets.items()}
+    secrets |= dict(_find_repetitions(doc, known))
+    spans = {_value_span(doc, place): text for place, text in secrets.items()}
     values = {
         place: spans[span]
         for place in doc.entries
-        if (span := _span(doc, place)) in spans
+        if (span := _value_span(doc, place)) in spans
     }
-    return Masks(values, spans, dict(_secret_comments(doc, known)))
+    return SecretMasks(values, spans, dict(_find_secret_comments(doc, known)))
 
 
-def _finder(literals: Iterable[str]) -> re2._Regexp:
+def _compile_finder(literals: Iterable[str]) -> re2._Regexp:
     """Return what finds any of many texts in one pass, the longest first."""
     options = re2.Options()
     options.log_errors, options.max_mem = False, FINDER_BYTES
     longest_first = sorted(set(literals), key=len, reverse=True)
     known = "|".join(re2.escape(text) for text in longest_first)
-    finder = re2.compile(known or NOTHING, options)
+    finder = re2.compile(known or MATCH_NOTHING, options)
     re2.purge()  # Which would keep it, and the secrets in it.
     return finder
 
 
-def _span(doc: Document, location: Location) -> tuple[int, int]:
+def _value_span(doc: Document, location: Location) -> tuple[int, int]:
     """Return where a value is written: for an alias, where what it stands for is."""
     value = doc.resolve_alias(doc.entries[location]).value
     return value.start, value.end
@@ -88,17 +88,17 @@ def _span(doc: Document, location: Location) -> tuple[int, int]:
 # Which places hold secrets.
 
 
-def _secrets(doc: Document) -> Iterator[tuple[Location, str]]:
+def _find_secrets(doc: Document) -> Iterator[tuple[Location, str]]:
     """Yield each scalar that is one by its shape, name or look, and its mask."""
-    known = sections.registered()
+    known = sections.registered_sections()
     for key, value in doc.data.items():
         section = known.get(key)
         schema = section.schema if section else {}
-        nodes = schema_paths.roots(schema)
-        yield from _within(value, (key,), nodes, schema, is_free=not section)
+        nodes = schema_paths.root_nodes(schema)
+        yield from _find_secrets_in(value, (key,), nodes, schema, is_free=not section)
 
 
-def _within(
+def _find_secrets_in(
     value: Any,
     place: Location,
     nodes: list[schema_paths.Schema],
@@ -109,36 +109,40 @@ def _within(
     """Yield the secrets in a value; in one that is free, names are anyone's."""
     before: Any = None
     for step, child in _entries(value):
-        below = schema_paths.below(schema, nodes, step) or _hidden(nodes)
+        below = schema_paths.child_nodes(schema, nodes, step) or _secret_nodes(nodes)
         is_item = isinstance(step, int)
         free = is_free if is_item else not schema_paths.declares(nodes, step)
-        if isinstance(step, int) and _is_announced(before, child):
-            yield (*place, step), _masked(child)
+        if isinstance(step, int) and _follows_secret_option(before, child):
+            yield (*place, step), _mask(child)
         else:
-            yield from _within(child, (*place, step), below, schema, is_free=free)
+            yield from _find_secrets_in(
+                child, (*place, step), below, schema, is_free=free
+            )
         before = child
     if value is None or isinstance(value, dict | list):
         return
     text = str(value)
-    if _hidden(nodes) or (isinstance(value, str) and _is_secret(place, text, is_free)):
-        hidden = _masked(text)
+    if _secret_nodes(nodes) or (
+        isinstance(value, str) and _is_secret(place, text, is_free)
+    ):
+        hidden = _mask(text)
         if hidden != text:
             yield place, hidden
 
 
-def _hidden(nodes: list[schema_paths.Schema]) -> list[schema_paths.Schema]:
+def _secret_nodes(nodes: list[schema_paths.Schema]) -> list[schema_paths.Schema]:
     """Return what says that a place is a secret; all below one is, if it is wrong."""
     return [node for node in nodes if node.get("writeOnly") is True]
 
 
-def _is_announced(option: Any, argument: Any) -> bool:
+def _follows_secret_option(option: Any, argument: Any) -> bool:
     """Return whether an argument is a secret by the one before it: `--password`."""
     if not isinstance(option, str) or not isinstance(argument, str):
         return False
     is_named = option.startswith("-") and "=" not in option
     is_value = bool(argument) and not argument.startswith("-")
     hidden = is_named and is_value and secret_values.is_secret(option, argument)
-    return hidden and _masked(argument) != argument
+    return hidden and _mask(argument) != argument
 
 
 def _entries(value: Any) -> Iterable[tuple[str | int, Any]]:
@@ -153,31 +157,33 @@ def _is_secret(place: Location, text: str, is_free: bool) -> bool:
         return False  # By which masks are told apart.
     if is_free and secret_values.is_secret(names[-1], text):
         return True
-    return redaction.alike(text) != text
+    return redaction.redact_patterns(text) != text
 
 
-def _repeated(doc: Document, known: re2._Regexp) -> Iterator[tuple[Location, str]]:
+def _find_repetitions(
+    doc: Document, known: re2._Regexp
+) -> Iterator[tuple[Location, str]]:
     """Yield scalars with a secret of another place in them."""
     for place, entry in doc.entries.items():
-        text = placeholders.show(entry.value.text)
+        text = placeholders.reveal(entry.value.text)
         is_name = bool(place) and place[-1] in data_merge.IDENTITIES
         is_free = entry.value.kind == "scalar" and not is_name
         if is_free and known.search(text.encode(errors="replace")):
-            yield place, _masked(text)
+            yield place, _mask(text)
 
 
-def _masked(text: str) -> str:
+def _mask(text: str) -> str:
     """Return what is shown of a secret: its placeholders, and a word such as Bearer."""
-    pieces = _pieces(text)
+    pieces = _split_placeholders(text)
     if len(pieces) == 1:
         return MASK if text else text
     return "".join(
-        _masked_default(piece) if index % 2 else _masked_literal(piece)
+        _mask_default(piece) if index % 2 else _mask_literal(piece)
         for index, piece in enumerate(pieces)
     )
 
 
-def _pieces(text: str) -> list[str]:
+def _split_placeholders(text: str) -> list[str]:
     """Return a text in pieces, of which each second one is a placeholder."""
     pieces, end = [], 0
     for found in TOKEN.finditer(text):
@@ -187,8 +193,8 @@ def _pieces(text: str) -> list[str]:
     return [*pieces, text[end:]]
 
 
-def _masked_default(placeholder: str) -> str:
-    default = _default(placeholder)
+def _mask_default(placeholder: str) -> str:
+    default = _placeholder_default(placeholder)
     return (
         placeholder.removesuffix(f"{default}}}") + f"{MASK}}}"
         if default
@@ -196,11 +202,11 @@ def _masked_default(placeholder: str) -> str:
     )
 
 
-def _default(placeholder: str) -> str:
+def _placeholder_default(placeholder: str) -> str:
     return placeholder[:-1].partition(":-")[2]
 
 
-def _masked_literal(piece: str) -> str:
+def _mask_literal(piece: str) -> str:
     word = piece.strip()
     if not word or word.lower() in secret_values.SCHEMES:
         return piece
@@ -209,17 +215,17 @@ def _masked_literal(piece: str) -> str:
 
 def _literals(text: str) -> Iterator[str]:
     """Yield what of a secret is in the file itself."""
-    for index, piece in enumerate(_pieces(text)):
-        word = _default(piece) if index % 2 else piece.strip()
+    for index, piece in enumerate(_split_placeholders(text)):
+        word = _placeholder_default(piece) if index % 2 else piece.strip()
         scheme, _, rest = word.partition(" ")
         yield rest if scheme.lower() in secret_values.SCHEMES else word
 
 
-def _said(doc: Document, location: Location) -> str:
-    return str(at(doc.data, location))
+def _scalar_text(doc: Document, location: Location) -> str:
+    return str(value_at(doc.data, location))
 
 
-def at(data: Any, location: Location) -> Any:
+def value_at(data: Any, location: Location) -> Any:
     """Return what data has at a place; raises `LookupError` when it has none."""
     for step in location:
         if not isinstance(data, dict if isinstance(step, str) else list):
@@ -231,16 +237,16 @@ def at(data: Any, location: Location) -> Any:
 # Comments.
 
 
-def _secret_comments(
+def _find_secret_comments(
     doc: Document, known: re2._Regexp
 ) -> Iterator[tuple[int, tuple[str, str]]]:
-    for start, comment in comments(doc):
-        shown = _shown_comment(comment, known)
+    for start, comment in iter_comments(doc):
+        shown = _mask_comment(comment, known)
         if shown != comment:
             yield start, (comment, shown)
 
 
-def comments(doc: Document) -> Iterator[tuple[int, str]]:
+def iter_comments(doc: Document) -> Iterator[tuple[int, str]]:
     """Yield each comment and where it begins."""
     blank = list(doc.text)
     for entry in doc.source_map.walk():
@@ -253,28 +259,28 @@ def comments(doc: Document) -> Iterator[tuple[int, str]]:
         yield found.start(), doc.text[found.start() : found.end()]
 
 
-def _shown_comment(comment: str, known: re2._Regexp) -> str:
+def _mask_comment(comment: str, known: re2._Regexp) -> str:
     comment = str(known.sub(lambda _: MASK, comment))
     field = COMMENTED_FIELD.match(comment)
     if field and secret_values.SECRET_NAME.search(field["name"]):
         start, end = field.span("value")
-        comment = comment[:start] + _masked(field["value"]) + comment[end:]
-    return redaction.alike(comment).replace(redaction.MARK, MASK)
+        comment = comment[:start] + _mask(field["value"]) + comment[end:]
+    return redaction.redact_patterns(comment).replace(redaction.REDACTED, MASK)
 
 
 # What is shown.
 
 
-def shown(doc: Document) -> bytes:
+def masked_content(doc: Document) -> bytes:
     """Return a content without its secrets."""
-    return doc.encode_text(text_edits.apply(doc.text, edits(doc)))
+    return doc.encode_text(text_edits.apply_edits(doc.text, mask_edits(doc)))
 
 
-def edits(doc: Document) -> list[text_edits.Edit]:
+def mask_edits(doc: Document) -> list[text_edits.Edit]:
     """Return the edits that hide a content's secrets."""
-    hidden = of(doc)
+    hidden = find_masks(doc)
     values = [
-        (start, end, _scalar(text, was=doc.text[start:end]))
+        (start, end, _render_scalar(text, was=doc.text[start:end]))
         for (start, end), text in hidden.spans.items()
     ]
     comments = [
@@ -284,9 +290,9 @@ def edits(doc: Document) -> list[text_edits.Edit]:
     return values + comments
 
 
-def _scalar(text: str, *, was: str) -> str:
+def _render_scalar(text: str, *, was: str) -> str:
     """Return a text as it may stand anywhere, on one line."""
-    said = serializer.flow(text)
+    said = serializer.dump_flow(text)
     is_quoted = was[:1] in ("'", '"') and not {'"', "\\"} & {*text}
     if said == text and "${" in text and is_quoted:
         # Other readers than ours take the brace of a placeholder for the map's.
@@ -294,15 +300,19 @@ def _scalar(text: str, *, was: str) -> str:
     return said
 
 
-def data(doc: Document) -> dict[str, Any]:
+def masked_data(doc: Document) -> dict[str, Any]:
     """Return what a document says, without its secrets."""
-    found: dict[str, Any] = _replaced(doc.data, (), of(doc).values)
+    found: dict[str, Any] = _replace_values(doc.data, (), find_masks(doc).values)
     return found
 
 
-def _replaced(value: Any, place: Location, by: Mapping[Location, str]) -> Any:
+def _replace_values(value: Any, place: Location, by: Mapping[Location, str]) -> Any:
     if isinstance(value, dict):
-        return {key: _replaced(it, (*place, key), by) for key, it in value.items()}
+        return {
+            key: _replace_values(it, (*place, key), by) for key, it in value.items()
+        }
     if isinstance(value, list):
-        return [_replaced(it, (*place, index), by) for index, it in enumerate(value)]
+        return [
+            _replace_values(it, (*place, index), by) for index, it in enumerate(value)
+        ]
     return by.get(place, value)

@@ -12,71 +12,75 @@ from config import errors
 from config.editing import secret_masks
 from config.editing.round_trip import data_merge, document, serializer, text_edits
 from config.editing.round_trip.document import Document
-from config.editing.round_trip.source_map import Entry
+from config.editing.round_trip.source_map import SourceEntry
 from config.errors import ConfigInvalid
 from config.loading import placeholders, reader
 from config.sections import Location, Problem
 
-NOT_THERE = (
+NO_SECRET_THERE = (
     "this is masked, and the file has no secret there; write the secret itself, or "
     "${NAME} for that of the environment"
 )
-NO_KEY = "a mask cannot be a key"
+MASK_AS_KEY = "a mask cannot be a key"
 
 
-def unmasked(content: bytes, old: Document, file: str) -> bytes:
+def restore_content(content: bytes, old: Document, file: str) -> bytes:
     """Return a content with what masks stand for in an older one.
 
     Raises `ConfigInvalid` where that has no secret, and for what is no YAML.
     """
     if secret_masks.MASK not in content.decode(errors="replace"):
         return content
-    new = document.of(content, file)
-    found = _Unmasking(new, old, file)
-    text = text_edits.apply(new.text, [*found.value_edits(), *found.comment_edits()])
+    new = document.parse_document(content, file)
+    found = _ContentRestorer(new, old, file)
+    text = text_edits.apply_edits(
+        new.text, [*found.value_edits(), *found.comment_edits()]
+    )
     if found.problems:
-        raise ConfigInvalid(errors.foremost(found.problems))
+        raise ConfigInvalid(errors.limit_problems(found.problems))
     return new.encode_text(text)
 
 
-class _Unmasking:
+class _ContentRestorer:
     """Finds what the masks of one document stand for in another."""
 
     def __init__(self, new: Document, old: Document, file: str) -> None:
         self.new, self.old, self.file = new, old, file
-        self.hidden = secret_masks.of(old)
-        self.counterparts = _Counterparts(new.data, secret_masks.data(old))
+        self.hidden = secret_masks.find_masks(old)
+        self.counterparts = _Counterparts(new.data, secret_masks.masked_data(old))
         self.problems: list[Problem] = []
 
     def value_edits(self) -> Iterator[text_edits.Edit]:
         done: set[int] = set()
         for place, entry in self.new.entries.items():
             value = entry.value
-            if entry.key is not None and secret_masks.MASK in placeholders.show(
+            if entry.key is not None and secret_masks.MASK in placeholders.reveal(
                 entry.name
             ):
-                self._add_problem(place, entry.key.start, NO_KEY)
+                self._add_problem(place, entry.key.start, MASK_AS_KEY)
             if value.kind != "scalar" or value.start in done:
                 continue
-            said = placeholders.show(value.text)
+            said = placeholders.reveal(value.text)
             if secret_masks.MASK in said:
                 done.add(value.start)
                 yield from self._value(place, entry, said)
 
     def _value(
-        self, place: Location, entry: Entry, said: str
+        self, place: Location, entry: SourceEntry, said: str
     ) -> Iterator[text_edits.Edit]:
         before = self.counterparts.find(place)
         if before is None or self.hidden.values.get(before) != said:
-            self._add_problem(place, entry.value.start, NOT_THERE)
+            self._add_problem(place, entry.value.start, NO_SECRET_THERE)
             return
         source = self.old.resolve_alias(self.old.entries[before])
-        raw = text_edits.written(self.old.source_map, source, self.old.text)
+        raw = text_edits.entry_text(self.old.source_map, source, self.old.text)
         if source.value.style in ("|", ">") and not entry.is_in_flow:
-            yield from text_edits.put(self.new.source_map, entry, text_edits.fragment(raw))
+            yield from text_edits.replace_value(
+                self.new.source_map, entry, text_edits.parse_fragment(raw)
+            )
             return
         if "\n" in raw or entry.is_in_flow != source.is_in_flow:
-            raw = serializer.flow(secret_masks.at(self.old.data, before))
+            raw = serializer.dump_flow(secret_masks.value_at(self.old.data, before))
         yield (entry.value.start, entry.value.end, raw)
 
     def comment_edits(self) -> Iterator[text_edits.Edit]:
@@ -86,7 +90,7 @@ class _Unmasking:
             shown_before[shown].append(comment)
         found = [
             (s, c.rstrip())
-            for s, c in secret_masks.comments(self.new)
+            for s, c in secret_masks.iter_comments(self.new)
             if secret_masks.MASK in c
         ]
         counts = Counter(comment for _, comment in found)
@@ -101,36 +105,38 @@ class _Unmasking:
             elif candidates and len(candidates) == counts[comment]:
                 yield (start, start + len(comment), candidates[index])
             else:
-                self._add_problem((), start, "this comment holds a mask; write what it says")
+                self._add_problem(
+                    (), start, "this comment holds a mask; write what it says"
+                )
 
     def _add_problem(self, place: Location, index: int, says: str) -> None:
-        is_told = len(self.problems) < errors.MOST_TOLD
+        is_told = len(self.problems) < errors.MAX_PROBLEMS
         where = reader.position(self.file, self.new.text, index) if is_told else None
         name = ".".join(map(str, place))
         message = f"'{name}': {says}" if name else says
         self.problems.append(Problem(place, message, errors.MASKED, where))
 
 
-def restored(new: Any, place: Location, old: Document) -> Any:
+def restore_data(new: Any, place: Location, old: Document) -> Any:
     """Return data for a place, with what its masks stand for in a document.
 
     Raises `ConfigInvalid` where that has no secret.
     """
-    restoring = _Restoring(new, place, old)
+    restoring = _DataRestorer(new, place, old)
     value = restoring.restore(new, place)
     if restoring.problems:
-        raise ConfigInvalid(errors.foremost(restoring.problems))
+        raise ConfigInvalid(errors.limit_problems(restoring.problems))
     return value
 
 
-class _Restoring:
+class _DataRestorer:
     """Finds what the masks of data for a place stand for in a document."""
 
     def __init__(self, new: Any, place: Location, old: Document) -> None:
         self.old = old
-        self.hidden = secret_masks.of(old).values
-        shown_before = secret_masks.data(old)
-        whole = planted(shown_before, place, new)
+        self.hidden = secret_masks.find_masks(old).values
+        shown_before = secret_masks.masked_data(old)
+        whole = replace_at(shown_before, place, new)
         self.counterparts = _Counterparts(whole, shown_before)
         self.problems: list[Problem] = []
 
@@ -146,13 +152,13 @@ class _Restoring:
             return value
         before = self.counterparts.find(here)
         if before is None or self.hidden.get(before) != value:
-            self._add_problem(here, NOT_THERE)
+            self._add_problem(here, NO_SECRET_THERE)
             return value
-        return secret_masks.at(self.old.data, before)
+        return secret_masks.value_at(self.old.data, before)
 
     def _check_key(self, key: Any, here: Location) -> Any:
         if isinstance(key, str) and secret_masks.MASK in key:
-            self._add_problem((*here, key), NO_KEY)
+            self._add_problem((*here, key), MASK_AS_KEY)
         return key
 
     def _add_problem(self, here: Location, says: str) -> None:
@@ -160,16 +166,16 @@ class _Restoring:
         self.problems.append(Problem(here, message, errors.MASKED))
 
 
-def planted(whole: Any, place: Location, new: Any) -> Any:
+def replace_at(whole: Any, place: Location, new: Any) -> Any:
     """Return data that says something else at a place."""
     if not place:
         return new
     step, rest = place[0], place[1:]
     if isinstance(whole, list) and isinstance(step, int):
-        below = planted(whole[step], rest, new)
+        below = replace_at(whole[step], rest, new)
         return [*whole[:step], below, *whole[step + 1 :]]
     known = whole if isinstance(whole, dict) else {}
-    return {**known, step: planted(known.get(step), rest, new)}
+    return {**known, step: replace_at(known.get(step), rest, new)}
 
 
 class _Counterparts:
@@ -181,7 +187,7 @@ class _Counterparts:
 
     def __init__(self, new: Any, old: Any) -> None:
         self.new, self.old = new, old
-        self._pairs: dict[tuple[int, int], _Pairs] = {}
+        self._pairs: dict[tuple[int, int], _ListMatch] = {}
         """By the lists' `id`: they are kept as long."""
 
     def find(self, place: Location) -> Location | None:
@@ -207,22 +213,22 @@ class _Counterparts:
                 return None
         return tuple(found)
 
-    def _match_lists(self, new: list[Any], old: list[Any]) -> "_Pairs":
+    def _match_lists(self, new: list[Any], old: list[Any]) -> "_ListMatch":
         key = (id(new), id(old))
         if key not in self._pairs:
-            self._pairs[key] = _Pairs(new, old)
+            self._pairs[key] = _ListMatch(new, old)
         return self._pairs[key]
 
 
-class _Pairs:
+class _ListMatch:
     """Knows which entry of an old list one of a new list was."""
 
     def __init__(self, new: list[Any], old: list[Any]) -> None:
-        self._new = list(map(data_merge.known_by, new))
-        self._are_named = [data_merge.identity(item) is not None for item in new]
+        self._new = list(map(data_merge.matching_key, new))
+        self._are_named = [data_merge.identity_of(item) is not None for item in new]
         self._counts = Counter(self._new)
         self._places: dict[Hashable, list[int]] = defaultdict(list)
-        before = list(map(data_merge.known_by, old))
+        before = list(map(data_merge.matching_key, old))
         for index, known in enumerate(before):
             self._places[known].append(index)
         self._changed: set[int] | None = None

@@ -18,6 +18,6 @@ def load() -> Config | None:
     if not path.exists():
         return None
     try:
-        return loader.load(path)
+        return loader.load_file(path)
     except ConfigInvalid:
         return None

@@ -6,18 +6,18 @@ from typing import Any
 from config.sections import Config, Section
 
 
-def between(old: Config, new: Config, section: Section[Any]) -> str:
+def describe_section_change(old: Config, new: Config, section: Section[Any]) -> str:
     """Return what changed in a section, in words; empty when nothing did."""
     before, after = old.get(section), new.get(section)
     if before == after:
         return ""
-    was, now = _entries(before), _entries(after)
+    was, now = _entries_by_name(before), _entries_by_name(after)
     if was is None or now is None:
         return f"{section.key} changed"
-    return f"{section.key}: {entries(was, now) or 'reordered'}"
+    return f"{section.key}: {describe_entry_changes(was, now) or 'reordered'}"
 
 
-def entries(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def describe_entry_changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return which entries came, went and changed, in words; empty when none did."""
     kept = was.keys() & now.keys()
     changes = {
@@ -25,11 +25,11 @@ def entries(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         "removed": was.keys() - now.keys(),
         "changed": {name for name in kept if was[name] != now[name]},
     }
-    told = [f"{verb} {_listed(names)}" for verb, names in changes.items() if names]
+    told = [f"{verb} {_join_names(names)}" for verb, names in changes.items() if names]
     return ", ".join(told)
 
 
-def _entries(value: Any) -> Mapping[str, Any] | None:
+def _entries_by_name(value: Any) -> Mapping[str, Any] | None:
     if isinstance(value, Mapping):
         return value
     if isinstance(value, list) and all(hasattr(item, "name") for item in value):
@@ -37,5 +37,5 @@ def _entries(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def _listed(names: set[str]) -> str:
+def _join_names(names: set[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(names))

@@ -12,10 +12,10 @@ from config import errors
 from config.errors import ConfigInvalid
 from config.loading import placeholders
 from config.loading.placeholders import Expander
-from config.loading.reader import Source
+from config.loading.reader import YamlSource
 from config.loading.scanner import MAX_DEPTH
 from config.sections import Location, Position, Problem
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from core.validation import storable_values
 
 MAX_NODES = 100_000
@@ -27,17 +27,17 @@ TEXT_TAGS = {f"{TAG}str", f"{TAG}timestamp"}
 SCALAR_TAGS = {f"{TAG}{name}" for name in ("bool", "float", "int", "null")}
 MERGE_TAG = f"{TAG}merge"
 
-HALF = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 """Of a pair in UTF-16."""
 
-Entry = tuple[ScalarNode, Node]
+MapEntry = tuple[ScalarNode, Node]
 
 
 @dataclass
-class Tree:
+class ValueTree:
     """What a document holds, taken one slice at a time, and all that is wrong in it."""
 
-    source: Source
+    source: YamlSource
     expander: Expander
     problems: list[Problem] = field(default_factory=list)
     positions: dict[Location, Position] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Tree:
     """Values that came from placeholders, as the file has them."""
     failed: set[Location] = field(default_factory=set)
     """Where a problem left no value to judge."""
-    overlay_sources: dict[int, Source] = field(default_factory=dict)
+    overlay_sources: dict[int, YamlSource] = field(default_factory=dict)
     """Where entries of lists come from that are not the document's, by their `id`."""
     nodes: int = 0
     _scalars: Any = field(default_factory=lambda: YAML(typ="safe", pure=True))
@@ -59,7 +59,7 @@ class Tree:
     def entries(self, node: MappingNode, location: Location) -> dict[str, Node]:
         """Return the values of a map by key, what it merges in (`<<`) included."""
         found: dict[str, Node] = {}
-        merged: list[Entry] = []
+        merged: list[MapEntry] = []
         for key_node, value in node.value:
             if key_node.tag == MERGE_TAG:
                 merged += self._merged(value, location, depth=len(location))
@@ -91,7 +91,7 @@ class Tree:
         found[key] = value
         self._record_position((*location, key), key_node)
 
-    def _merged(self, node: Node, location: Location, depth: int) -> list[Entry]:
+    def _merged(self, node: Node, location: Location, depth: int) -> list[MapEntry]:
         """Return the entries a `<<` brings, the first to name a key first."""
         self._count_node(node, depth)
         if isinstance(node, SequenceNode):
@@ -116,7 +116,7 @@ class Tree:
         if not isinstance(node, ScalarNode):
             self._add_problem(location, "a key must be text", errors.SYNTAX, node)
             return None
-        return self._text(node, (*location, placeholders.show(node.value)))
+        return self._text(node, (*location, placeholders.reveal(node.value)))
 
     def value(self, node: Node, location: Location) -> Any:
         """Return a node as plain lists, maps, text, numbers, booleans and None."""
@@ -150,10 +150,10 @@ class Tree:
             return self._reject_tag(node, location)
         self._check_storable(value, node, location)
         # Python does not write integers of thousands of digits, as messages would.
-        return value if location not in self.failed else shortened(node.value)
+        return value if location not in self.failed else escape_and_truncate(node.value)
 
     def _check_storable(self, value: Any, node: Node, location: Location) -> None:
-        problem = storable_values.problem(value)
+        problem = storable_values.describe_problem(value)
         if problem is not None:
             keys = [f"'{step}'" for step in location if isinstance(step, str)]
             named = keys[-1] if keys else "this"
@@ -164,7 +164,7 @@ class Tree:
         said = self._scalar_text(node, location)
         text = self.expander.expand(said)
         if text != said:
-            self.placeholder_texts[location] = placeholders.show(said)
+            self.placeholder_texts[location] = placeholders.reveal(said)
         for failure in self.expander.failures:
             self.failed.add(location)
             index = self._placeholder_index(node, failure.index)
@@ -181,7 +181,7 @@ class Tree:
         The node stays as it is, to be judged again.
         """
         said: str = node.value
-        if not HALF.search(said):
+        if not SURROGATE.search(said):
             self._check_storable(said, node, location)
             return said
         halves = said.encode("utf-16", "surrogatepass")
@@ -224,5 +224,7 @@ class Tree:
         mark = node.start_mark
         return Position(self.source.file, mark.line + 1, mark.column + 1)
 
-    def _add_problem(self, location: Location, message: str, code: str, node: Node) -> None:
+    def _add_problem(
+        self, location: Location, message: str, code: str, node: Node
+    ) -> None:
         self.problems.append(Problem(location, message, code, self._position_of(node)))

@@ -10,25 +10,25 @@ from pathlib import Path
 
 from django.conf import settings
 
-NAME = "coulisse.valid.yaml"
+FILE_NAME = "coulisse.valid.yaml"
 
 
-def write(content: bytes) -> None:
+def write_copy(content: bytes) -> None:
     """Keep a valid content; a disk that takes no copy stops nobody."""
     directory = Path(settings.COULISSE_STATE_DIR)
     with contextlib.suppress(OSError):
-        descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{NAME}.")
+        descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{FILE_NAME}.")
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-            os.replace(name, directory / NAME)
+            os.replace(name, directory / FILE_NAME)
         except OSError:
             os.unlink(name)
             raise
 
 
-def read() -> bytes | None:
+def read_copy() -> bytes | None:
     """Return the content last kept, if any."""
     with contextlib.suppress(OSError):
-        return (Path(settings.COULISSE_STATE_DIR) / NAME).read_bytes()
+        return (Path(settings.COULISSE_STATE_DIR) / FILE_NAME).read_bytes()
     return None

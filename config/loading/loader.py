@@ -20,7 +20,7 @@ from config import errors, sections
 from config.config import VARS
 from config.errors import ConfigInvalid
 from config.loading import overlay_merge, reader, secret_values
-from config.loading.constructor import Tree
+from config.loading.constructor import ValueTree
 from config.loading.placeholders import Expander
 from config.overlays import Overlay
 from config.sections import Config, Problem, Section, SectionView
@@ -31,62 +31,64 @@ from core.text import redaction
 T = TypeVar("T")
 
 
-def load(path: Path) -> Config:
+def load_file(path: Path) -> Config:
     """Return the valid configuration in a file; raises `ConfigInvalid`."""
-    return parse(reader.read(path), path)
+    return parse_config(reader.read_file(path), path)
 
 
-def parse(content: bytes, path: Path, overlays: Sequence[Overlay] = ()) -> Config:
+def parse_config(
+    content: bytes, path: Path, overlays: Sequence[Overlay] = ()
+) -> Config:
     """Return the valid configuration in a file's content; raises `ConfigInvalid`.
 
     With overlays it is what they make of it; `config.loading.resolution` knows what to
     do where one of them does not fit.
     """
-    source, _ = reader.scanned(content, reader.label(path))
-    tree = Tree(source, Expander(os.environ))
-    reading = _Reading(tree, sections.registered(), overlays)
-    with suggestions.sparingly():
+    source, _ = reader.parse_with_scan(content, reader.display_path(path))
+    tree = ValueTree(source, Expander(os.environ))
+    reading = _SectionReader(tree, sections.registered_sections(), overlays)
+    with suggestions.limit_guesses():
         values = reading.values()
         reading.run_checks(values)
-    redaction.know(secret_values.within(values))
+    redaction.register_secrets(secret_values.find_secrets(values))
     if reading.problems:
         found = reading.in_file_order()
         # Of overlays each is told all that is wrong in it.
-        raise ConfigInvalid(found if overlays else errors.foremost(found))
-    return Config(path, MappingProxyType(values), digest(content), content)
+        raise ConfigInvalid(found if overlays else errors.limit_problems(found))
+    return Config(path, MappingProxyType(values), content_digest(content), content)
 
 
-def section(content: bytes, wanted: Section[T]) -> T:
+def parse_section(content: bytes, wanted: Section[T]) -> T:
     """Return one section's value in a content that is valid, without reading the rest.
 
     Raises `ConfigInvalid` for what is no YAML.
     """
-    source = reader.parse(content, "")
+    source = reader.parse_source(content, "")
     known: dict[str, Section[Any]] = {VARS.key: VARS, wanted.key: wanted}
-    values = _Reading(Tree(source, Expander(os.environ)), known).values()
+    values = _SectionReader(ValueTree(source, Expander(os.environ)), known).values()
     return Config(Path(), values).get(wanted)
 
 
-def part(content: bytes, wanted: Sequence[Section[Any]]) -> Config:
+def parse_sections(content: bytes, wanted: Sequence[Section[Any]]) -> Config:
     """Return some sections of a content that is valid, without reading the others.
 
     A process that needs no others stays small so. Of what those hold the secrets are
     known afterwards, to be redacted. Raises `ConfigInvalid` for what is no YAML.
     """
-    tree = Tree(reader.parse(content, ""), Expander(os.environ))
+    tree = ValueTree(reader.parse_source(content, ""), Expander(os.environ))
     keys = tree.entries(tree.source.root, ())
     others: dict[str, Section[Any]] = {
         key: Section(key=key, shape=Any, default=dict) for key in keys
     }
     known = {section.key: section for section in (VARS, *wanted)}
-    values = _Reading(tree, {**others, **known}).values()
-    redaction.know(secret_values.within(values))
-    redaction.know(secret_values.named(values))
+    values = _SectionReader(tree, {**others, **known}).values()
+    redaction.register_secrets(secret_values.find_secrets(values))
+    redaction.register_secrets(secret_values.find_named_secrets(values))
     chosen = {key: value for key, value in values.items() if key in known}
-    return Config(Path(), MappingProxyType(chosen), digest(content))
+    return Config(Path(), MappingProxyType(chosen), content_digest(content))
 
 
-def digest(content: bytes) -> str:
+def content_digest(content: bytes) -> str:
     """Return what tells one content from another."""
     return hashlib.sha256(content).hexdigest()
 
@@ -108,8 +110,8 @@ class _PartialConfig(Config):
 
 
 @dataclass
-class _Reading:
-    tree: Tree
+class _SectionReader:
+    tree: ValueTree
     sections: dict[str, Section[Any]]
     overlays: Sequence[Overlay] = ()
     invalid: set[str] = field(default_factory=set)
@@ -127,7 +129,7 @@ class _Reading:
             for problem in self.problems
         ]
         distinct = {(p.position, p.message): p for p in placed}
-        return sorted(distinct.values(), key=_place)
+        return sorted(distinct.values(), key=_sort_key)
 
     def values(self) -> dict[str, Any]:
         """Return each section's value, as far as it has one."""
@@ -147,9 +149,9 @@ class _Reading:
         known = self.sections.keys() | unsupported_keys.KEYS.keys()
         for key, node in nodes.items():
             if key not in known:
-                self.problems.append(_unknown(key, known))
+                self.problems.append(_unknown_problem(key, known))
             elif key not in self.sections and not _is_empty(node):
-                self.problems.append(unsupported_keys.problem(key))
+                self.problems.append(unsupported_keys.build_problem(key))
 
     def _data(self, nodes: dict[str, Node]) -> dict[str, Any]:
         """Return each section's slice: `vars:` first, for the others may use it."""
@@ -157,7 +159,7 @@ class _Reading:
         data: dict[str, Any] = {}
         for key in sorted(self.sections, key=lambda key: key != VARS.key):
             if key != VARS.key and expander.variables is None:
-                expander.variables = _snippets(data.get(VARS.key))
+                expander.variables = _text_vars(data.get(VARS.key))
             node = self._node(key, nodes.get(key))
             if node is not None:
                 data[key] = self.tree.value(node, (key,))
@@ -167,16 +169,18 @@ class _Reading:
         own = [overlay for overlay in self.overlays if overlay.section == key]
         if not own:
             return node
-        return overlay_merge.graft(self.tree, self.sections[key], node, own)
+        return overlay_merge.merge_overlays(self.tree, self.sections[key], node, own)
 
     def _value(self, section: Section[Any], data: Any) -> Any:
         failed = self.tree.failed
         if data is None and (section.key,) not in failed:
             if section.required:
-                raise validator.ShapeError([_missing(section)])
+                raise validator.ShapeError([_missing_problem(section)])
             return section.default()
         try:
-            return validator.validate(section, data, self.tree.placeholder_texts)
+            return validator.validate_section(
+                section, data, self.tree.placeholder_texts
+            )
         except validator.ShapeError as exc:
             # Where a placeholder failed, that is the problem, not its value.
             problems = (p for p in exc.problems if p.location not in failed)
@@ -188,12 +192,12 @@ class _Reading:
         for key, value in values.items():
             own = self.sections[key].check
             if own is not None:
-                self.problems.extend(_findings(partial(own, value), config))
-        for check in sections.checks():
-            self.problems.extend(_findings(check, config))
+                self.problems.extend(_run_check(partial(own, value), config))
+        for check in sections.registered_checks():
+            self.problems.extend(_run_check(check, config))
 
 
-def _findings(check: sections.Check, config: Config) -> Iterator[Problem]:
+def _run_check(check: sections.ConfigCheck, config: Config) -> Iterator[Problem]:
     try:
         yield from check(config)
     except _BrokenSectionError:
@@ -201,13 +205,13 @@ def _findings(check: sections.Check, config: Config) -> Iterator[Problem]:
         return
 
 
-def _snippets(data: Any) -> dict[str, str]:
+def _text_vars(data: Any) -> dict[str, str]:
     """Return what `vars:` holds; what is not text there is a problem of its own."""
     entries = data.items() if isinstance(data, dict) else ()
     return {name: str(text) for name, text in entries}
 
 
-def _place(problem: Problem) -> tuple[int, int]:
+def _sort_key(problem: Problem) -> tuple[int, int]:
     position = problem.position
     return (position.line, position.column) if position else (0, 0)
 
@@ -217,13 +221,13 @@ def _is_empty(node: Node) -> bool:
     return node.tag == "tag:yaml.org,2002:null" or node.value == []
 
 
-def _missing(section: Section[Any]) -> Problem:
+def _missing_problem(section: Section[Any]) -> Problem:
     meaning = unsupported_keys.KEYS.get(section.key, section.description)
     message = f"'{section.key}:' ({meaning}) is missing, and must be there"
     return Problem((section.key,), message, errors.MISSING)
 
 
-def _unknown(key: str, known: set[str]) -> Problem:
+def _unknown_problem(key: str, known: set[str]) -> Problem:
     hint = did_you_mean(key, sorted(known))
     if key == "port":
         hint = "; nest it under server:"

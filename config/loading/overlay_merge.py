@@ -12,52 +12,52 @@ from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from config import errors
 from config.errors import ConfigInvalid
 from config.loading import reader
-from config.loading.constructor import TAG, Tree
-from config.loading.reader import Source
+from config.loading.constructor import TAG, ValueTree
+from config.loading.reader import YamlSource
 from config.overlays import Overlay
 from config.sections import Problem, Section
 
 AnySection = Section[object]
 
 
-def label(section: AnySection, name: str) -> str:
+def override_label(section: AnySection, name: str) -> str:
     """Return how messages call an entry of the studio."""
     return f"{section.noun} '{name}' in the studio"
 
 
 @lru_cache(maxsize=1024)
-def source(body: str, file: str) -> Source:
+def parse_entry(body: str, file: str) -> YamlSource:
     """Return the nodes of an entry; raises `ConfigInvalid` when it is not a map."""
     if not body.strip():
         raise ConfigInvalid([Problem((), f"{file}: this is empty", errors.NOT_A_MAP)])
-    return reader.parse(body.encode(), file)
+    return reader.parse_source(body.encode(), file)
 
 
-def graft(
-    tree: Tree, section: AnySection, node: Node | None, overlays: Iterable[Overlay]
+def merge_overlays(
+    tree: ValueTree, section: AnySection, node: Node | None, overlays: Iterable[Overlay]
 ) -> Node | None:
     """Return the node of a section's list with these laid over it.
 
     An entry that is shadowed keeps its place; those of the studio alone come last.
     """
-    own = items(node)
+    own = list_items(node)
     if own is None:
         return node  # It is refused for that.
     wanted = {overlay.name: overlay for overlay in overlays}
     laid: list[Node] = []
     for item in own:
-        overlay = wanted.pop(name_of(tree, item) or "", None)
-        laid += [item] if overlay is None else _borrowed(tree, section, overlay)
+        overlay = wanted.pop(entry_name(tree, item) or "", None)
+        laid += [item] if overlay is None else _overlay_nodes(tree, section, overlay)
     for overlay in wanted.values():
-        laid += _borrowed(tree, section, overlay)
+        laid += _overlay_nodes(tree, section, overlay)
     place = node or tree.source.root
     return SequenceNode(f"{TAG}seq", laid, place.start_mark, place.end_mark)
 
 
-def name_of(tree: Tree, item: Node) -> str | None:
+def entry_name(tree: ValueTree, item: Node) -> str | None:
     """Return what an entry calls itself."""
     # What is wrong in it is told when it is read, and not here.
-    scratch = Tree(tree.source, tree.expander)
+    scratch = ValueTree(tree.source, tree.expander)
     if not isinstance(item, MappingNode):
         return None
     named = scratch.entries(item, ()).get("name")
@@ -65,15 +65,17 @@ def name_of(tree: Tree, item: Node) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _borrowed(tree: Tree, section: AnySection, overlay: Overlay) -> list[Node]:
+def _overlay_nodes(
+    tree: ValueTree, section: AnySection, overlay: Overlay
+) -> list[Node]:
     if overlay.body is None:
         return []
-    found = source(overlay.body, label(section, overlay.name))
+    found = parse_entry(overlay.body, override_label(section, overlay.name))
     tree.overlay_sources[id(found.root)] = found
     return [found.root]
 
 
-def items(node: Node | None) -> list[Node] | None:
+def list_items(node: Node | None) -> list[Node] | None:
     """Return the entries of a list, of one that is not there too; else None."""
     if node is None or node.tag == f"{TAG}null":
         return []

@@ -16,34 +16,36 @@ from config.validation.suggestions import did_you_mean
 
 # The last private-use plane has room for every character of the basic plane; the
 # others (emoji) mean nothing to YAML and stay as they are.
-BASE = 0x100000
-PRIVATE = "\U00100000-\U0010ffff"
+HIDDEN_BASE = 0x100000
+RESERVED_CHARACTERS = "\U00100000-\U0010ffff"
 
 TOKEN = re.compile(
-    rf"""\$\$\{{(?:[^{{}}"'\r\n{PRIVATE}]*\}})?|\$\{{(?P<rest>[^}}\r\n{PRIVATE}]*)\}}?"""
+    rf"""\$\$\{{(?:[^{{}}"'\r\n{RESERVED_CHARACTERS}]*\}})?|\$\{{(?P<rest>[^}}\r\n{RESERVED_CHARACTERS}]*)\}}?"""
 )
 """An escaped or a live placeholder; without a `}` it ends where its line does."""
 OPENING = re.compile(r"\$?\$\{")
 """How each begins."""
 
-NAME = re.compile(r"(?P<scope>vars\.)?(?P<name>[\w.-]+?)(:-(?P<default>.*))?")
+NAME_PATTERN = re.compile(r"(?P<scope>vars\.)?(?P<name>[\w.-]+?)(:-(?P<default>.*))?")
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-MOST_FAILURES = 100
+MAX_FAILURES = 100
 """In one text; what comes after them is not looked at."""
-MOST_EXPANDED = 8 * 1024 * 1024
+MAX_EXPANDED = 8 * 1024 * 1024
 """Characters of one document: a snippet can be named a hundred thousand times."""
 ESCAPE_HINT = "write $${ for a literal ${"
 
 
 def _hide(text: str) -> str:
-    return "".join(chr(BASE + ord(c)) if ord(c) < 0x10000 else c for c in text)
+    return "".join(chr(HIDDEN_BASE + ord(c)) if ord(c) < 0x10000 else c for c in text)
 
 
-def show(text: str) -> str:
+def reveal(text: str) -> str:
     """Return the text as it was written."""
     if text.isascii():
         return text  # As most is.
-    return "".join(chr(ord(c) - BASE) if ord(c) >= BASE else c for c in text)
+    return "".join(
+        chr(ord(c) - HIDDEN_BASE) if ord(c) >= HIDDEN_BASE else c for c in text
+    )
 
 
 def _hidden_token() -> re.Pattern[str]:
@@ -95,7 +97,7 @@ def _spans(
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PlaceholderFailure:
     """A placeholder that stands for nothing."""
 
     index: int
@@ -116,7 +118,7 @@ class Expander:
     environment: Mapping[str, str]
     variables: Mapping[str, str] | None = None
     """What is under `vars:`; None while that is read: `${vars.x}` is then text."""
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[PlaceholderFailure] = field(default_factory=list)
     """What went wrong in the last text."""
     expanded: int = 0
     """Characters that placeholders stood for until now."""
@@ -131,10 +133,10 @@ class Expander:
                 # A placeholder is on one line: of several there the first says it.
                 line = text[newline + 1 : start]
                 indent = line[: len(line) - len(line.lstrip(" \t"))]
-            token = show(text[start:stop])
+            token = reveal(text[start:stop])
             pieces += [text[end:start], self._value(token, index, indent)]
             end = stop
-            if len(self.failures) == MOST_FAILURES:
+            if len(self.failures) == MAX_FAILURES:
                 break
         return "".join([*pieces, text[end:]])
 
@@ -144,11 +146,13 @@ class Expander:
         try:
             return self._resolve(token, indent)
         except _UnresolvedError as unresolved:
-            self.failures.append(Failure(index, unresolved.message, unresolved.code))
+            self.failures.append(
+                PlaceholderFailure(index, unresolved.message, unresolved.code)
+            )
             return ""
 
     def _resolve(self, token: str, indent: str) -> str:
-        scope, name, default = _parts(token)
+        scope, name, default = _split_token(token)
         if scope and self.variables is None:
             return token
         source = self.variables if scope else self.environment
@@ -159,7 +163,7 @@ class Expander:
             raise self._unknown_var(name) if scope else self._unset(name)
         indented = value.count("\n") * len(indent) if scope else 0
         self.expanded += len(value) + indented
-        if self.expanded > MOST_EXPANDED:
+        if self.expanded > MAX_EXPANDED:
             raise _UnresolvedError(
                 "placeholders make this document unreasonably large", errors.TOO_LARGE
             )
@@ -182,21 +186,21 @@ class Expander:
         )
 
 
-def _parts(token: str) -> tuple[bool, str, str | None]:
+def _split_token(token: str) -> tuple[bool, str, str | None]:
     if not token.endswith("}"):
         raise _UnresolvedError(
             f"'${{' has no closing '}}' on its line; {ESCAPE_HINT}",
             errors.BAD_PLACEHOLDER,
         )
-    match = NAME.fullmatch(token[2:-1])
+    match = NAME_PATTERN.fullmatch(token[2:-1])
     if match is None or "${" in (match["default"] or ""):
-        raise _malformed(token)
+        raise _malformed_error(token)
     if not match["scope"] and not ENVIRONMENT_NAME.fullmatch(match["name"]):
-        raise _malformed(token)
+        raise _malformed_error(token)
     return bool(match["scope"]), match["name"], match["default"]
 
 
-def _malformed(token: str) -> _UnresolvedError:
+def _malformed_error(token: str) -> _UnresolvedError:
     return _UnresolvedError(
         f"'{token}' is not a placeholder: those are ${{NAME}}, ${{NAME:-default}} and "
         f"${{vars.name}}; {ESCAPE_HINT}",

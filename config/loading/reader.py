@@ -20,7 +20,7 @@ from config.sections import Position, Problem
 
 MAX_BYTES = 1024 * 1024
 
-HINTS = {
+PARSER_HINTS = {
     "mapping values are not allowed here": (
         "this line is indented wrongly, or its text holds ': ' and needs quotes"
     ),
@@ -36,7 +36,7 @@ Compose = Callable[[str], tuple[Node | None, Scan]]
 
 
 @dataclass(frozen=True)
-class Source:
+class YamlSource:
     """A file's text, its placeholders hidden, and the map it holds."""
 
     file: str
@@ -54,38 +54,45 @@ def position(file: str, text: str, index: int) -> Position:
     return Position(file, line + 1, index - text.rfind("\n", 0, index))
 
 
-def label(path: Path) -> str:
+def display_path(path: Path) -> str:
     """Return the path as messages show it: short when it is below this directory."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     """Return the file's content; raises `ConfigInvalid` when it cannot be had."""
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _refused(label(path), "this is a pipe or a device, not a file")
+                raise _file_error(
+                    display_path(path), "this is a pipe or a device, not a file"
+                )
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise _refused(
-            label(path), "there is no such file; `manage.py init` writes a starter"
+        raise _file_error(
+            display_path(path),
+            "there is no such file; `manage.py init` writes a starter",
         ) from None
     except IsADirectoryError:
-        raise _refused(label(path), "this is a directory, not a file") from None
+        raise _file_error(
+            display_path(path), "this is a directory, not a file"
+        ) from None
     except OSError as exc:
-        raise _refused(label(path), f"cannot be read: {exc.strerror}") from exc
+        raise _file_error(
+            display_path(path), f"cannot be read: {exc.strerror}"
+        ) from exc
     if len(content) > MAX_BYTES:
-        raise _refused(label(path), "the file is larger than 1 MiB")
+        raise _file_error(display_path(path), "the file is larger than 1 MiB")
     return content
 
 
-def _open_at_once(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     # A pipe would wait for whoever writes into it.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _refused(
+def _file_error(
     file: str,
     message: str,
     code: str = errors.UNREADABLE,
@@ -96,38 +103,38 @@ def _refused(
     return ConfigInvalid([Problem((), message, code, Position(file, *where))])
 
 
-def parse(content: bytes, file: str) -> Source:
+def parse_source(content: bytes, file: str) -> YamlSource:
     """Return the nodes of a YAML file; raises `ConfigInvalid` when it is not one."""
-    return _scanned(content, file, scanner.compose)[0]
+    return _parse(content, file, scanner.compose)[0]
 
 
-def scanned(content: bytes, file: str) -> tuple[Source, Scan]:
+def parse_with_scan(content: bytes, file: str) -> tuple[YamlSource, Scan]:
     """Return the nodes of a YAML file, as `parse` does, and all met on the way.
 
     They are remembered, and nobody may change them: a change in the studio has the
     same content judged, shown and edited, and to scan it is most of that.
     """
-    return _scanned(content, file, _remembered)
+    return _parse(content, file, _compose_cached)
 
 
-def _scanned(content: bytes, file: str, compose: Compose) -> tuple[Source, Scan]:
+def _parse(content: bytes, file: str, compose: Compose) -> tuple[YamlSource, Scan]:
     text = placeholders.hide(_decode(content, file))
     root, scan = _compose(text, file, compose)
     if root is None:
-        raise _refused(
+        raise _file_error(
             file,
             "the file is empty; `manage.py init --force` writes a starter",
             errors.NOT_A_MAP,
         )
     if not isinstance(root, MappingNode):
         mark = root.start_mark
-        raise _refused(
+        raise _file_error(
             file,
             "the file must be a map of keys such as 'agents:' and 'providers:'",
             errors.NOT_A_MAP,
             (mark.line + 1, mark.column + 1),
         )
-    return Source(file, text, root), scan
+    return YamlSource(file, text, root), scan
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -136,13 +143,13 @@ def _decode(content: bytes, file: str) -> str:
     except UnicodeDecodeError as exc:
         line = content.count(b"\n", 0, exc.start) + 1
         column = exc.start - content.rfind(b"\n", 0, exc.start)
-        raise _refused(
+        raise _file_error(
             file, "the file is not UTF-8 text", where=(line, column)
         ) from None
 
 
 @lru_cache(maxsize=4)
-def _remembered(text: str) -> tuple[Node | None, Scan]:
+def _compose_cached(text: str) -> tuple[Node | None, Scan]:
     return scanner.compose(text)
 
 
@@ -150,34 +157,34 @@ def _compose(text: str, file: str, compose: Compose) -> tuple[Node | None, Scan]
     try:
         return compose(text)
     except (MaxDepthExceededError, RecursionError):
-        raise _refused(
+        raise _file_error(
             file, "the document is nested too deeply", errors.TOO_LARGE
         ) from None
-    except scanner.TooLongError as exc:
-        raise _refused(file, str(exc), errors.TOO_LARGE) from None
+    except scanner.TooManyNodesError as exc:
+        raise _file_error(file, str(exc), errors.TOO_LARGE) from None
     except ReaderError as exc:
-        raise _unprintable(exc, text, file) from None
+        raise _unprintable_error(exc, text, file) from None
     except MarkedYAMLError as exc:
-        raise _syntax(exc, file) from None
+        raise _syntax_error(exc, file) from None
     except (OverflowError, ValueError):
         message = "not valid YAML: an escape such as \\U0001F600 names no character"
-        raise _refused(file, message, errors.SYNTAX) from None
+        raise _file_error(file, message, errors.SYNTAX) from None
     except YAMLError as exc:
         message = str(exc).partition("\n")[0]
-        raise _refused(file, f"not valid YAML: {message}", errors.SYNTAX) from None
+        raise _file_error(file, f"not valid YAML: {message}", errors.SYNTAX) from None
 
 
-def _unprintable(exc: ReaderError, text: str, file: str) -> ConfigInvalid:
+def _unprintable_error(exc: ReaderError, text: str, file: str) -> ConfigInvalid:
     where = position(file, text, exc.position)
     message = f"character U+{ord(text[exc.position]):04X} is not allowed in YAML"
-    return _refused(file, message, errors.SYNTAX, (where.line, where.column))
+    return _file_error(file, message, errors.SYNTAX, (where.line, where.column))
 
 
-def _syntax(exc: MarkedYAMLError, file: str) -> ConfigInvalid:
+def _syntax_error(exc: MarkedYAMLError, file: str) -> ConfigInvalid:
     """Keep where and what from the parser; its excerpt may show a secret."""
     mark = exc.problem_mark or exc.context_mark
     where = (mark.line + 1, mark.column + 1) if mark else None
-    problem = placeholders.show(exc.problem or "this cannot be read")
-    hint = next((hint for start, hint in HINTS.items() if start in problem), "")
+    problem = placeholders.reveal(exc.problem or "this cannot be read")
+    hint = next((hint for start, hint in PARSER_HINTS.items() if start in problem), "")
     message = f"not valid YAML: {problem}" + (f" ({hint})" if hint else "")
-    return _refused(file, message, errors.SYNTAX, where)
+    return _file_error(file, message, errors.SYNTAX, where)

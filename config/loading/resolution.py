@@ -15,10 +15,10 @@ from config import errors, sections
 from config.errors import ConfigInvalid
 from config.loading import loader, overlay_merge
 from config.overlays import Overlay, Overlays
-from config.sections import Config, Problem, Section, SetAside
+from config.sections import Config, Problem, RejectedOverride, Section
 
 
-def of(
+def resolve(
     content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
 ) -> Config:
     """Return what runs with a file's content; raises `ConfigInvalid`.
@@ -26,28 +26,32 @@ def of(
     Where it is the file that does not fit the studio, and `insists` is false, what it
     does not fit is set aside, too.
     """
-    alone = loader.parse(content, path)
+    alone = loader.parse_config(content, path)
     if not overlays.entries:
         return replace(alone, overlays=overlays)
-    return over(content, path, overlays, insists=insists)
+    return apply_overlays(content, path, overlays, insists=insists)
 
 
-def over(
+def apply_overlays(
     content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
 ) -> Config:
     """Return what runs with a content that is right by itself, as `of` does."""
-    aside = [found for each in overlays.entries if (found := _unreadable(each))]
+    aside = [
+        found for each in overlays.entries if (found := _reject_if_unreadable(each))
+    ]
     named = {(found.section, found.name) for found in aside}
     standing = [o for o in overlays.entries if (o.section, o.name) not in named]
     while True:
         try:
-            config = loader.parse(content, path, standing)
+            config = loader.parse_config(content, path, standing)
         except ConfigInvalid as exc:
-            broken = list(_broken(exc.problems, standing))
+            broken = list(_broken_overrides(exc.problems, standing))
             if not broken:
-                broken = list(_opposed(content, path, standing, exc.problems))
+                broken = list(
+                    _conflicting_overrides(content, path, standing, exc.problems)
+                )
                 if insists or not broken:
-                    raise _refusal(exc, broken) from None
+                    raise _conflict_error(exc, broken) from None
             count = len(aside)
             aside += [replace(found, rejected_before=count) for found in broken]
             named = {(found.section, found.name) for found in broken}
@@ -56,66 +60,68 @@ def over(
             return replace(config, overlays=overlays, rejected_overrides=tuple(aside))
 
 
-def overridable() -> dict[str, Section[Any]]:
+def overridable_sections() -> dict[str, Section[Any]]:
     """Return the sections whose entries the studio may change, by key."""
-    found = sections.registered()
+    found = sections.registered_sections()
     return {key: section for key, section in found.items() if section.is_overridable}
 
 
-def label(aside: SetAside) -> str:
+def rejected_label(aside: RejectedOverride) -> str:
     """Return how messages call an entry of the studio that is set aside."""
-    section = overridable().get(aside.section)
+    section = overridable_sections().get(aside.section)
     if section is None:
         return f"'{aside.name}' under '{aside.section}' in the studio"
-    return overlay_merge.label(section, aside.name)
+    return overlay_merge.override_label(section, aside.name)
 
 
-def _unreadable(overlay: Overlay) -> SetAside | None:
-    section = overridable().get(overlay.section)
+def _reject_if_unreadable(overlay: Overlay) -> RejectedOverride | None:
+    section = overridable_sections().get(overlay.section)
     if section is None:
         says = f"'{overlay.section}' cannot be changed in the studio"
         problem = Problem((), says, errors.UNKNOWN_KEY)
-        return SetAside(overlay.section, overlay.name, (problem,))
+        return RejectedOverride(overlay.section, overlay.name, (problem,))
     if overlay.body is None:
         return None
     try:
-        overlay_merge.source(overlay.body, overlay_merge.label(section, overlay.name))
+        overlay_merge.parse_entry(
+            overlay.body, overlay_merge.override_label(section, overlay.name)
+        )
     except ConfigInvalid as exc:
-        return SetAside(overlay.section, overlay.name, exc.problems)
+        return RejectedOverride(overlay.section, overlay.name, exc.problems)
     return None
 
 
-def _broken(
+def _broken_overrides(
     problems: Sequence[Problem], standing: Iterable[Overlay]
-) -> Iterable[SetAside]:
+) -> Iterable[RejectedOverride]:
     """Find the overlays something is wrong in."""
-    known = overridable()
+    known = overridable_sections()
     for overlay in standing:
-        file = overlay_merge.label(known[overlay.section], overlay.name)
+        file = overlay_merge.override_label(known[overlay.section], overlay.name)
         own = [p for p in problems if p.position and p.position.file == file]
         if own:
-            yield SetAside(overlay.section, overlay.name, tuple(own))
+            yield RejectedOverride(overlay.section, overlay.name, tuple(own))
 
 
-def _opposed(
+def _conflicting_overrides(
     content: bytes,
     path: Path,
     standing: Sequence[Overlay],
     problems: tuple[Problem, ...],
-) -> Iterator[SetAside]:
+) -> Iterator[RejectedOverride]:
     """Find the overlays without which the file has none of these problems.
 
     Of several that are in its way together only the last is.
     """
-    fit = set(_fitting(partial(_is_right, content, path), (), standing))
+    fit = set(_compatible_overlays(partial(_is_valid, content, path), (), standing))
     for overlay in standing:
         if overlay not in fit:
-            yield SetAside(
+            yield RejectedOverride(
                 overlay.section, overlay.name, problems, overlay.body is None
             )
 
 
-def _fitting(
+def _compatible_overlays(
     is_right: Callable[[Sequence[Overlay]], bool],
     fit: Sequence[Overlay],
     doubted: Sequence[Overlay],
@@ -129,31 +135,33 @@ def _fitting(
     half = len(doubted) // 2
     first, last = doubted[:half], doubted[half:]
     if is_right([*fit, *first]):
-        return _fitting(is_right, [*fit, *first], last)
-    fit = _fitting(is_right, fit, first)
+        return _compatible_overlays(is_right, [*fit, *first], last)
+    fit = _compatible_overlays(is_right, fit, first)
     together = [*fit, *last]
-    return together if is_right(together) else _fitting(is_right, fit, last)
+    return together if is_right(together) else _compatible_overlays(is_right, fit, last)
 
 
-def _is_right(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
+def _is_valid(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
     """Tell whether a file has no problem with overlays; these may have some."""
     try:
-        loader.parse(content, path, standing)
+        loader.parse_config(content, path, standing)
     except ConfigInvalid as exc:
         own = {
             problem
-            for each in _broken(exc.problems, standing)
+            for each in _broken_overrides(exc.problems, standing)
             for problem in each.problems
         }
         return own.issuperset(exc.problems)
     return True
 
 
-def _refusal(exc: ConfigInvalid, opposed: Sequence[SetAside]) -> ConfigInvalid:
-    told_first = errors.foremost(exc.problems)
+def _conflict_error(
+    exc: ConfigInvalid, opposed: Sequence[RejectedOverride]
+) -> ConfigInvalid:
+    told_first = errors.limit_problems(exc.problems)
     if not opposed:
         return ConfigInvalid(told_first)
-    known = overridable()
+    known = overridable_sections()
     told = ", ".join(
         f"{known[each.section].noun} '{each.name}' is "
         f"{'disabled' if each.is_tombstone else 'changed'} there"
@@ -164,4 +172,6 @@ def _refusal(exc: ConfigInvalid, opposed: Sequence[SetAside]) -> ConfigInvalid:
         "the file is right by itself, and not with what the studio says: "
         f"{told}; `manage.py {command}` undoes that"
     )
-    return ConfigInvalid([*told_first, Problem((), message, errors.OPPOSED)])
+    return ConfigInvalid(
+        [*told_first, Problem((), message, errors.CONFLICTING_OVERRIDE)]
+    )

@@ -15,15 +15,15 @@ from ruamel.yaml.parser import Parser
 from ruamel.yaml.scanner import Scanner
 
 MAX_DEPTH = 64
-MAX_WRITTEN = 20_000
+MAX_SCANNED = 20_000
 """Keys and values in a text; our longest example has 709."""
 
 
-class TooLongError(YAMLError):
-    """A text has more keys and values than `MAX_WRITTEN`."""
+class TooManyNodesError(YAMLError):
+    """A text has more keys and values than `MAX_SCANNED`."""
 
     def __str__(self) -> str:
-        return f"the document has more than {MAX_WRITTEN:,} keys and values"
+        return f"the document has more than {MAX_SCANNED:,} keys and values"
 
 
 class Scan:
@@ -41,8 +41,8 @@ class Scan:
         self.events.append(event)
         if isinstance(event, NodeEvent):
             self.node_count += 1
-            if self.node_count > MAX_WRITTEN:
-                raise TooLongError
+            if self.node_count > MAX_SCANNED:
+                raise TooManyNodesError
         if isinstance(event, CollectionStartEvent):
             self.depth += 1
             if self.depth > MAX_DEPTH:
@@ -65,7 +65,7 @@ class _Parser(Parser):
         return event
 
 
-class _Keeping(YAML):
+class _RecordingYAML(YAML):
     def __init__(self) -> None:
         super().__init__(typ="safe", pure=True)
         self.Scanner, self.Parser, self.Composer = _Scanner, _Parser, Composer
@@ -75,7 +75,7 @@ class _Keeping(YAML):
 
 def compose(text: str) -> tuple[Node | None, Scan]:
     """Return the nodes of a text that is one document; raises what the parser does."""
-    yaml = _Keeping()
+    yaml = _RecordingYAML()
     yaml.composer.warn_double_anchors = False
     root: Node | None = yaml.compose(text)
     return root, yaml.scan_of
@@ -83,7 +83,7 @@ def compose(text: str) -> tuple[Node | None, Scan]:
 
 def scan(text: str) -> Scan:
     """Return what is in a text; aliases may lead out of it."""
-    yaml = _Keeping()
+    yaml = _RecordingYAML()
     for _ in yaml.parse(text):
         pass
     return yaml.scan_of

@@ -11,33 +11,33 @@ SECRET_NAME = re.compile(
 )
 SCHEMES = {"apikey", "basic", "bearer", "bot", "token"}
 """Words that stand before a secret in a header."""
-FREE = ("env", "headers")
+FREE_FORM_MAPS = ("env", "headers")
 """Maps whose names are anyone's."""
-LONG = 20
+MIN_RANDOM_LENGTH = 20
 
 
-def within(value: Any) -> Iterator[str]:
+def find_secrets(value: Any) -> Iterator[str]:
     """Yield every secret in a value.
 
     A field made to hold a secret is one. Of maps whose values may be anything, such as
     headers and environments, those are secrets that are named like one or look so.
     """
     if isinstance(value, SecretStr):
-        yield from _words(value.get_secret_value())
+        yield from _secret_words(value.get_secret_value())
     elif isinstance(value, BaseModel):
         # A copy: what others read of it first may be added meanwhile.
-        yield from _of_each([*vars(value).values()])
+        yield from _find_in_each([*vars(value).values()])
     elif isinstance(value, Mapping):
         for name, entry in value.items():
             if not isinstance(entry, SecretStr) or is_secret(
                 str(name), entry.get_secret_value()
             ):
-                yield from within(entry)
+                yield from find_secrets(entry)
     elif isinstance(value, list | tuple | set | frozenset):
-        yield from _of_each(value)
+        yield from _find_in_each(value)
 
 
-def named(data: Any) -> Iterator[str]:
+def find_named_secrets(data: Any) -> Iterator[str]:
     """Yield what is a secret by its name in data whose shape nobody looked at.
 
     It finds more than there is, such as the address of a sign-in: for what others
@@ -46,22 +46,24 @@ def named(data: Any) -> Iterator[str]:
     entries = data.items() if isinstance(data, Mapping) else ()
     for name, entry in entries:
         if isinstance(entry, str) and SECRET_NAME.search(str(name)):
-            yield from _words(entry)
-        elif name in FREE and isinstance(entry, Mapping):
-            yield from within({key: SecretStr(str(it)) for key, it in entry.items()})
+            yield from _secret_words(entry)
+        elif name in FREE_FORM_MAPS and isinstance(entry, Mapping):
+            yield from find_secrets(
+                {key: SecretStr(str(it)) for key, it in entry.items()}
+            )
         else:
-            yield from named(entry)
+            yield from find_named_secrets(entry)
     if isinstance(data, list | tuple):
         for entry in data:
-            yield from named(entry)
+            yield from find_named_secrets(entry)
 
 
-def _of_each(values: Any) -> Iterator[str]:
+def _find_in_each(values: Any) -> Iterator[str]:
     for value in values:
-        yield from within(value)
+        yield from find_secrets(value)
 
 
-def _words(secret: str) -> Iterator[str]:
+def _secret_words(secret: str) -> Iterator[str]:
     """Yield `Bearer abc`, and `abc` alone."""
     yield secret
     scheme, _, rest = secret.partition(" ")
@@ -74,7 +76,7 @@ def is_secret(name: str, text: str) -> bool:
     if SECRET_NAME.search(name):
         return True
     return (
-        len(text) >= LONG
+        len(text) >= MIN_RANDOM_LENGTH
         and any(c.isdigit() for c in text)
         and any(c.isalpha() for c in text)
         and not any(c.isspace() or c in "/\\" for c in text)

@@ -23,7 +23,7 @@ KEYS = (VAULT_KEY, HMAC_KEY)
 USER_NAMESPACE = "COULISSE_USER_NAMESPACE"
 KEY_BYTES = 32
 
-HEAD = """\
+HEADER = """\
 # Made by Coulisse; keep a copy. Without the keys every user has to connect their
 # accounts again; without the namespace no user's memory is found.
 """
@@ -31,17 +31,17 @@ HEAD = """\
 logger = logging.getLogger(__name__)
 
 
-def path() -> Path:
+def secrets_path() -> Path:
     """Return where the file is, or would be."""
     return Path(settings.COULISSE_SECRETS_FILE)
 
 
-def given(name: str) -> str:
+def from_environment(name: str) -> str:
     """Return what the environment says, which comes before the file; "" for nothing."""
     return os.environ.get(name, "").strip()
 
 
-def read(file: Path) -> dict[str, str]:
+def read_keys(file: Path) -> dict[str, str]:
     """Return the file's values by name; raises `SecretsInvalid` if unreadable."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def read(file: Path) -> dict[str, str]:
     return {name.strip(): value.strip().strip("\"'") for name, value in lines}
 
 
-def create(file: Path, *, user_namespace: uuid.UUID | None = None) -> None:
+def create_file(file: Path, *, user_namespace: uuid.UUID | None = None) -> None:
     """Write the file with new keys, unless another process is first.
 
     Raises `SecretsInvalid` where it cannot be written.
@@ -63,7 +63,9 @@ def create(file: Path, *, user_namespace: uuid.UUID | None = None) -> None:
     if user_namespace is not None:
         values[USER_NAMESPACE] = str(user_namespace)
     try:
-        _link(file, HEAD + "".join(f"{n}={value}\n" for n, value in values.items()))
+        _link_atomically(
+            file, HEADER + "".join(f"{n}={value}\n" for n, value in values.items())
+        )
     except OSError as exc:
         names = ", ".join(KEYS)
         raise SecretsInvalid(
@@ -72,7 +74,7 @@ def create(file: Path, *, user_namespace: uuid.UUID | None = None) -> None:
         ) from exc
 
 
-def _link(file: Path, text: str) -> None:
+def _link_atomically(file: Path, text: str) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # mkstemp creates it for its owner only.
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".secrets-")

@@ -26,7 +26,7 @@ class ConfigCommand(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        config_option.add_to(parser)
+        config_option.add_option(parser)
 
     def config_path(self, options: dict[str, Any]) -> Path:
         """Return the file `-c` names, or the one settings found."""

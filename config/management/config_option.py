@@ -3,11 +3,11 @@
 import argparse
 from collections.abc import Callable, Sequence
 
-FLAGS = ("-F", "-y")
+VALUELESS_FLAGS = ("-F", "-y")
 """Short options without a value: `-c` may stand behind them, as in `-Fc PATH`."""
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
+def add_option(parser: argparse.ArgumentParser) -> None:
     """Declare the option."""
     parser.add_argument(
         "-c",
@@ -17,7 +17,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def commands(
+def add_subcommands(
     parser: argparse.ArgumentParser,
 ) -> Callable[[str, str], argparse.ArgumentParser]:
     """Have a command be several; return what adds one, by its name and what it does."""
@@ -27,13 +27,13 @@ def commands(
         made: argparse.ArgumentParser = found.add_parser(
             name, help=what, description=what, allow_abbrev=False
         )
-        add_to(made)
+        add_option(made)
         return made
 
     return add
 
 
-def find(words: Sequence[str]) -> str | None:
+def find_path(words: Sequence[str]) -> str | None:
     """Return the path among a command's words, or None.
 
     What is wrong with the words is left to the command to say.
@@ -41,8 +41,8 @@ def find(words: Sequence[str]) -> str | None:
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False
     )
-    add_to(parser)
-    for flag in FLAGS:
+    add_option(parser)
+    for flag in VALUELESS_FLAGS:
         parser.add_argument(flag, action="store_true")
     try:
         path: str | None = parser.parse_known_args(words)[0].config

@@ -13,7 +13,7 @@ from core.errors import CoulisseError
 
 INTERRUPTED = 130
 """What shells expect of a program ended by ^C."""
-UNREAD = 141
+BROKEN_PIPE = 141
 """What they expect of one whose output is read no further, as by `| head`."""
 
 
@@ -28,7 +28,7 @@ class DatabaseCommand(ConfigCommand):
         except BrokenPipeError:
             # Python flushes once more as it ends, and would complain of that.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise SystemExit(UNREAD) from None
+            raise SystemExit(BROKEN_PIPE) from None
         except CoulisseError as exc:
             raise CommandError(str(exc)) from exc
         except DatabaseError as exc:
@@ -49,7 +49,7 @@ class DatabaseCommand(ConfigCommand):
         self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
 
 
-def is_confirmed(deed: str) -> bool:
+def ask_confirmation(deed: str) -> bool:
     """Ask whoever is at the terminal whether to do it: `erase`, say."""
     if not sys.stdin.isatty():
         raise CommandError(f"there is no terminal to ask at: pass -y to {deed}")

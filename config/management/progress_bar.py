@@ -8,7 +8,7 @@ WIDTH = 30
 """Characters of the bar."""
 
 
-class Bar:
+class ProgressBar:
     """How far it is: a bar on a terminal, else a line now and then."""
 
     def __init__(self, output: OutputWrapper, total: int) -> None:

@@ -10,7 +10,7 @@ from config.loading.reader import MAX_BYTES
 from config.overrides import entry_texts
 from config.sections import Position, Problem, Section
 
-MAX_NAME = 255
+MAX_NAME_LENGTH = 255
 RESERVED = {"check", "new", "runs", ".", ".."}
 """What would hide a page of the studio."""
 ACTIONS = {"check", "edit", "past", "reset", "results", "retry", "runs", "scores"}
@@ -18,40 +18,44 @@ ACTIONS = {"check", "edit", "past", "reset", "results", "retry", "runs", "scores
 MASKED = "this holds a mask in place of a secret; write what it stands for"
 
 
-def files(section: Section[Any], name: str | None) -> list[str]:
+def problem_labels(section: Section[Any], name: str | None) -> list[str]:
     """Return how problems call the entry they are in, rather than another one."""
-    unnamed = label(section, None)
-    return [unnamed] if name is None else [unnamed, label(section, name)]
+    unnamed = entry_label(section, None)
+    return [unnamed] if name is None else [unnamed, entry_label(section, name)]
 
 
-def hides_no_page(section: Section[Any], name: str) -> None:
+def check_not_reserved(section: Section[Any], name: str) -> None:
     """Raise `ConfigInvalid` for a name whose address is another page of the studio."""
     _, slash, end = name.rpartition("/")
     if name in RESERVED or (slash and end in ACTIONS):
-        raise refused(
+        raise entry_error(
             section, name, f"'{name}' is a page of the studio; choose another name"
         )
 
 
-def clean(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text as it is stored: plain line ends, the last line ended, too."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def own_name(section: Section[Any], text: str, *, expected: str | None = None) -> str:
+def read_name(section: Section[Any], text: str, *, expected: str | None = None) -> str:
     """Return what an entry calls itself; raises `ConfigInvalid` where it does not."""
     if len(text.encode()) > MAX_BYTES:
-        raise refused(section, expected, "this is larger than 1 MiB", errors.TOO_LARGE)
+        raise entry_error(
+            section, expected, "this is larger than 1 MiB", errors.TOO_LARGE
+        )
     if MASK in text:
-        raise refused(section, expected, MASKED, errors.MASKED)
-    source = overlay_merge.source(clean(text), label(section, expected))
-    tree = entry_texts.verbatim(source)
+        raise entry_error(section, expected, MASKED, errors.MASKED)
+    source = overlay_merge.parse_entry(
+        normalize_text(text), entry_label(section, expected)
+    )
+    tree = entry_texts.verbatim_tree(source)
     named = tree.entries(source.root, ()).get("name")
     name = None if named is None else tree.value(named, ())
     if name is None or name == "":
         hint = f"; write 'name: {expected}'" if expected else ""
-        raise refused(
+        raise entry_error(
             section,
             expected,
             f"{section.noun}: 'name' is missing{hint}",
@@ -59,38 +63,42 @@ def own_name(section: Section[Any], text: str, *, expected: str | None = None) -
         )
     if not isinstance(name, str):
         says = f"{section.noun}: 'name' must be text; put it in quotes"
-        raise refused(section, expected, says)
-    if len(name) > MAX_NAME or not name.isprintable():
-        says = f"{section.noun}: 'name' must be one line of at most {MAX_NAME} letters"
-        raise refused(section, expected, says)
+        raise entry_error(section, expected, says)
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        says = f"{section.noun}: 'name' must be one line of at most {MAX_NAME_LENGTH} letters"
+        raise entry_error(section, expected, says)
     return name
 
 
-def expected_name(section: Section[Any], name: str, text: str) -> str:
+def check_name(section: Section[Any], name: str, text: str) -> str:
     """Return the name it has by its address; raises `ConfigInvalid` for another."""
-    own = own_name(section, text, expected=name)
+    own = read_name(section, text, expected=name)
     if own == name:
         return name
-    raise refused(
+    raise entry_error(
         section,
         name,
         f"this is called '{own}', and '{name}' by its address; to give it another "
         "name make a new one and delete this",
-        errors.OTHER_NAME,
+        errors.NAME_MISMATCH,
     )
 
 
-def label(section: Section[Any], name: str | None) -> str:
+def entry_label(section: Section[Any], name: str | None) -> str:
     """Return how messages call an entry that may have no name yet."""
-    return f"new {section.noun}" if name is None else overlay_merge.label(section, name)
+    return (
+        f"new {section.noun}"
+        if name is None
+        else overlay_merge.override_label(section, name)
+    )
 
 
-def refused(
+def entry_error(
     section: Section[Any],
     name: str | None,
     says: str,
     code: str = errors.WRONG_VALUE,
 ) -> ConfigInvalid:
     """Return the error that says this of an entry as a whole."""
-    place = Position(label(section, name), 1, 1)
+    place = Position(entry_label(section, name), 1, 1)
     return ConfigInvalid([Problem((), says, code, place)])

@@ -4,17 +4,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.overrides import override_editor
-from config.overrides.override_editor import Entry
+from config.overrides.override_editor import OverridableEntry
 
 
-def listed(entry: Entry) -> Iterator[str]:
+def entry_lines(entry: OverridableEntry) -> Iterator[str]:
     """Return an entry in a line, and why it does not run in those below."""
-    yield "  ".join(filter(None, [entry.section.key, entry.name, label(entry)]))
+    yield "  ".join(
+        filter(None, [entry.section.key, entry.name, describe_label(entry)])
+    )
     for line in entry.why.splitlines():
         yield f"  {line}"
 
 
-def label(entry: Entry) -> str:
+def describe_label(entry: OverridableEntry) -> str:
     """Return what it is, since when and by whom."""
     broken = ", set aside" if entry.is_broken else ""
     if entry.changed_at is None:
@@ -23,23 +25,23 @@ def label(entry: Entry) -> str:
     return f"{entry.label}{broken}  since {when}  by {entry.changed_by}"
 
 
-def whole(entry: Entry) -> Iterator[str]:
+def detail_lines(entry: OverridableEntry) -> Iterator[str]:
     """Return all there is of an entry."""
-    yield from listed(entry)
+    yield from entry_lines(entry)
     yield ""
     yield from entry.text.splitlines()
-    changed = override_editor.diff(entry)
+    changed = override_editor.diff_entry(entry)
     if changed:
         yield ""
         yield from changed.splitlines()
-    told = override_editor.history(entry.section, entry.name)
+    told = override_editor.list_versions(entry.section, entry.name)
     if told:
         yield ""
     for row in told:
         yield f"{row.at:%Y-%m-%d %H:%M:%S}  {row.action:<10}  by {row.by}"
 
 
-def as_json(entry: Entry) -> dict[str, Any]:
+def as_json(entry: OverridableEntry) -> dict[str, Any]:
     """Return an entry for programs."""
     return {
         "section": entry.section.key,

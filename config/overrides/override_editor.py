@@ -22,29 +22,29 @@ from config.errors import (
     NothingToReset,
 )
 from config.loading import resolution
-from config.models import Action, Override, OverrideVersion
+from config.models import Override, OverrideAction, OverrideVersion
 from config.overlays import Overlay, Overlays
 from config.overrides import entry_texts, entry_validation, override_store
 from config.sections import Config, Problem, Section
 from config.validation.suggestions import did_you_mean
 
-Label = Literal["yaml", "dynamic", "override", "tombstoned"]
-DONE: dict[str, str] = {
-    Action.SAVED: "changed",
-    Action.TOMBSTONED: "disabled",
-    Action.RESET: "reset",
-    Action.REMOVED: "deleted",
+EntryLabel = Literal["yaml", "dynamic", "override", "tombstoned"]
+ACTION_WORDS: dict[str, str] = {
+    OverrideAction.SAVED: "changed",
+    OverrideAction.TOMBSTONED: "disabled",
+    OverrideAction.RESET: "reset",
+    OverrideAction.REMOVED: "deleted",
 }
 """How it is told what somebody did."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OverridableEntry:
     """An entry of a section: what runs, who says so, and since when."""
 
     section: Section[Any]
     name: str
-    label: Label
+    label: EntryLabel
     value: Any
     """What runs under this name; None if nothing does."""
     text: str
@@ -71,13 +71,13 @@ class Entry:
         if self.value is None:
             return None
         text = (self.file_text or "") if self.is_broken else self.text
-        found: dict[str, Any] = entry_texts.data(text)
+        found: dict[str, Any] = entry_texts.parse_data(text)
         return found
 
 
-def section_of(key: str) -> Section[Any]:
+def get_section(key: str) -> Section[Any]:
     """Return a section whose entries the studio may change; raises `EntryUnknown`."""
-    known = resolution.overridable()
+    known = resolution.overridable_sections()
     if key not in known:
         raise EntryUnknown(
             f"nothing under '{key}' can be changed here, only "
@@ -86,31 +86,31 @@ def section_of(key: str) -> Section[Any]:
     return known[key]
 
 
-def deed(section: Section[Any], verb: str) -> str:
+def audit_action(section: Section[Any], verb: str) -> str:
     """Return how the audit calls it when somebody does this to an entry."""
     return f"{section.noun.replace(' ', '_')}.{verb}"
 
 
-def listed(section: Section[Any]) -> list[Entry]:
+def list_entries(section: Section[Any]) -> list[OverridableEntry]:
     """Return all entries of a section, in the order they have in effect."""
     config = live.current()
     rows = {row.name: row for row in Override.objects.filter(section=section.key)}
-    written = entry_texts.of(config.content, section.key)
+    written = entry_texts.read_texts(config.content, section.key)
     later = sorted(rows.keys() - written.keys(), key=lambda name: rows[name].pk)
     return [
-        _entry(config, section, name, written.get(name), rows.get(name))
+        _build_entry(config, section, name, written.get(name), rows.get(name))
         for name in [*written, *later]
     ]
 
 
-def find(section: Section[Any], name: str) -> Entry:
+def get_entry(section: Section[Any], name: str) -> OverridableEntry:
     """Return an entry, a disabled one too; raises `EntryUnknown`."""
     config = live.current()
     row = Override.objects.filter(section=section.key, name=name).first()
-    return _found(config, section, name, row)
+    return _get_entry(config, section, name, row)
 
 
-def history(
+def list_versions(
     section: Section[Any], name: str, *, before: int | None = None, limit: int = 20
 ) -> list[OverrideVersion]:
     """Return what was done to an entry in the studio, the newest first."""
@@ -120,7 +120,7 @@ def history(
     return list(found.order_by("-id")[:limit])
 
 
-def version(section: Section[Any], name: str, id: int) -> OverrideVersion:
+def get_version(section: Section[Any], name: str, id: int) -> OverrideVersion:
     """Return something that was done to an entry; raises `EntryUnknown`."""
     found = OverrideVersion.objects.filter(section=section.key, name=name, id=id)
     row = found.first()
@@ -129,28 +129,28 @@ def version(section: Section[Any], name: str, id: int) -> OverrideVersion:
     return row
 
 
-def diff(entry: Entry) -> str:
+def diff_entry(entry: OverridableEntry) -> str:
     """Return what the studio changes of an entry, as a unified diff; "" if nothing."""
     if entry.label in ("dynamic", "yaml"):
         return ""
     now = "" if entry.label == "tombstoned" else entry.text
     file = live.current().path.name
-    return compared(entry.file_text or "", now, file, "studio")
+    return diff_texts(entry.file_text or "", now, file, "studio")
 
 
-def compared(was: str, now: str, was_in: str, now_in: str) -> str:
+def diff_texts(was: str, now: str, was_in: str, now_in: str) -> str:
     """Return what differs between two texts, as a unified diff."""
     before, after = was.splitlines(), now.splitlines()
     lines = difflib.unified_diff(before, after, was_in, now_in, lineterm="")
     return "\n".join(lines)
 
 
-def create(section: Section[Any], text: str, *, by: str) -> str:
+def create_entry(section: Section[Any], text: str, *, by: str) -> str:
     """Add an entry and return the name it gives itself; raises `EntryTaken`."""
-    name = entry_validation.own_name(section, text)
+    name = entry_validation.read_name(section, text)
 
     def check(config: Config, row: Override | None) -> None:
-        written = entry_texts.of(config.content, section.key)
+        written = entry_texts.read_texts(config.content, section.key)
         if row is not None and row.is_tombstone:
             raise EntryTaken(
                 f"{section.noun} '{name}' is there and disabled; reset it, or save it "
@@ -161,13 +161,13 @@ def create(section: Section[Any], text: str, *, by: str) -> str:
                 f"another {section.noun} is already called '{name}'; choose another "
                 "name, or change that one"
             )
-        entry_validation.hides_no_page(section, name)
+        entry_validation.check_not_reserved(section, name)
 
     _save(section, name, text, by, check)
     return name
 
 
-def save(
+def save_entry(
     section: Section[Any], name: str, text: str, *, by: str, version: int | None = None
 ) -> bool:
     """Have this run under a name that is there, in place of what the file says.
@@ -176,37 +176,37 @@ def save(
     if somebody changed it since. Raises `ConfigInvalid`, with the validator's words.
     Returns whether it says anything else than what runs; nothing is stored otherwise.
     """
-    entry_validation.expected_name(section, name, text)
+    entry_validation.check_name(section, name, text)
 
-    def check(config: Config, row: Override | None) -> Entry:
-        _unchanged(section, name, row, version)
-        return _found(config, section, name, row)
+    def check(config: Config, row: Override | None) -> OverridableEntry:
+        _check_version(section, name, row, version)
+        return _get_entry(config, section, name, row)
 
     return _save(section, name, text, by, check)
 
 
-def tombstone(
+def disable_entry(
     section: Section[Any], name: str, *, by: str, version: int | None = None
 ) -> bool:
     """Disable an entry of the file; drop one that is in the studio alone.
 
     Raises `ConfigInvalid` naming who refers to it. Returns whether it was enabled.
     """
-    with _changing() as (config, overlays):
+    with _lock_overrides() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
-        _unchanged(section, name, row, version)
-        entry = _found(config, section, name, row)
+        _check_version(section, name, row, version)
+        entry = _get_entry(config, section, name, row)
         if entry.label == "dynamic":
-            _judge(config, overlays.without(section.key, name), section, name)
-            _delete(section, name, Action.REMOVED, by)
+            _check_change(config, overlays.without(section.key, name), section, name)
+            _delete_override(section, name, OverrideAction.REMOVED, by)
         elif entry.label != "tombstoned":
             gone = Overlay(section.key, name, None)
-            _judge(config, overlays.with_entry(gone), section, name)
-            _write(gone, Action.TOMBSTONED, by)
+            _check_change(config, overlays.with_entry(gone), section, name)
+            _store_override(gone, OverrideAction.TOMBSTONED, by)
         return entry.label != "tombstoned"
 
 
-def reset(
+def reset_entry(
     section: Section[Any], name: str, *, by: str, version: int | None = None
 ) -> None:
     """Have what the file says run again, if it says anything.
@@ -214,10 +214,10 @@ def reset(
     Raises `NothingToReset` where the studio says nothing, and for an entry that is in
     the studio alone.
     """
-    with _changing() as (config, overlays):
+    with _lock_overrides() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
-        _unchanged(section, name, row, version)
-        entry = _found(config, section, name, row)
+        _check_version(section, name, row, version)
+        entry = _get_entry(config, section, name, row)
         if entry.label == "yaml":
             raise NothingToReset(f"{section.noun} '{name}' is as the file says already")
         if entry.label == "dynamic":
@@ -225,11 +225,11 @@ def reset(
                 f"{section.noun} '{name}' is not in the file, so there is nothing to "
                 "reset it to; delete it instead"
             )
-        _judge(config, overlays.without(section.key, name), section, name)
-        _delete(section, name, Action.RESET, by)
+        _check_change(config, overlays.without(section.key, name), section, name)
+        _delete_override(section, name, OverrideAction.RESET, by)
 
 
-def problems(
+def validate_entry(
     section: Section[Any], text: str, *, name: str | None = None
 ) -> Sequence[Problem]:
     """Return what would be said of an entry if it were saved, and save nothing.
@@ -238,15 +238,15 @@ def problems(
     """
     try:
         if name is None:
-            own = entry_validation.own_name(section, text)
-            entry_validation.hides_no_page(section, own)
+            own = entry_validation.read_name(section, text)
+            entry_validation.check_not_reserved(section, own)
         else:
-            own = entry_validation.expected_name(section, name, text)
+            own = entry_validation.check_name(section, name, text)
         config, overlay = (
             live.current(),
-            Overlay(section.key, own, entry_validation.clean(text)),
+            Overlay(section.key, own, entry_validation.normalize_text(text)),
         )
-        _judge(config, config.overlays.with_entry(overlay), section, own)
+        _check_change(config, config.overlays.with_entry(overlay), section, own)
     except ConfigInvalid as exc:
         return exc.problems
     return ()
@@ -256,7 +256,7 @@ def problems(
 
 
 @contextmanager
-def _changing() -> Iterator[tuple[Config, Overlays]]:
+def _lock_overrides() -> Iterator[tuple[Config, Overlays]]:
     """Begin a transaction in which nobody else changes anything here."""
     with transaction.atomic():
         if connection.vendor == "postgresql":
@@ -266,7 +266,7 @@ def _changing() -> Iterator[tuple[Config, Overlays]]:
             with connection.cursor() as cursor:
                 table = connection.ops.quote_name(Override._meta.db_table)
                 cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
-        yield live.current(), override_store.rows()
+        yield live.current(), override_store.load_overlays()
 
 
 def _save(
@@ -274,44 +274,52 @@ def _save(
     name: str,
     text: str,
     by: str,
-    check: Callable[[Config, Override | None], Entry | None],
+    check: Callable[[Config, Override | None], OverridableEntry | None],
 ) -> bool:
-    body = entry_validation.clean(text)
+    body = entry_validation.normalize_text(text)
     overlay = Overlay(section.key, name, body)
-    with _changing() as (config, overlays):
+    with _lock_overrides() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
         before = check(config, row)
         if before is not None and _runs_already(before, body):
             return False
-        _judge(config, overlays.with_entry(overlay), section, name)
-        _write(overlay, Action.SAVED, by)
+        _check_change(config, overlays.with_entry(overlay), section, name)
+        _store_override(overlay, OverrideAction.SAVED, by)
         return True
 
 
-def _runs_already(entry: Entry, body: str) -> bool:
+def _runs_already(entry: OverridableEntry, body: str) -> bool:
     if entry.is_broken or entry.label == "tombstoned":
         return False
-    return entry_validation.clean(entry.text) == body
+    return entry_validation.normalize_text(entry.text) == body
 
 
-def _judge(
+def _check_change(
     config: Config, overlays: Overlays, section: Section[Any], name: str
 ) -> None:
     """Raise `ConfigInvalid` for what a change breaks; not for what is broken anyway."""
     broken = {(each.section, each.name) for each in config.rejected_overrides}
     broken.discard((section.key, name))
-    after = resolution.over(config.content, config.path, overlays, insists=False)
-    new = [each for each in after.rejected_overrides if (each.section, each.name) not in broken]
+    after = resolution.apply_overlays(
+        config.content, config.path, overlays, insists=False
+    )
+    new = [
+        each
+        for each in after.rejected_overrides
+        if (each.section, each.name) not in broken
+    ]
     # Later ones do not fit for want of the first: they are no causes.
     first = [each for each in new if each.rejected_before == new[0].rejected_before]
     if first:
         # Of several that oppose the file together each has all problems.
         found = dict.fromkeys(problem for each in first for problem in each.problems)
-        raise ConfigInvalid(errors.foremost(list(found)))
+        raise ConfigInvalid(errors.limit_problems(list(found)))
 
 
-def _write(overlay: Overlay, action: Action, by: str) -> None:
-    made = _remember(overlay.section, overlay.name, action, by, overlay.body or "")
+def _store_override(overlay: Overlay, action: OverrideAction, by: str) -> None:
+    made = _record_version(
+        overlay.section, overlay.name, action, by, overlay.body or ""
+    )
     Override.objects.update_or_create(
         section=overlay.section,
         name=overlay.name,
@@ -325,15 +333,17 @@ def _write(overlay: Overlay, action: Action, by: str) -> None:
     )
 
 
-def _delete(section: Section[Any], name: str, action: Action, by: str) -> None:
+def _delete_override(
+    section: Section[Any], name: str, action: OverrideAction, by: str
+) -> None:
     Override.objects.filter(section=section.key, name=name).delete()
-    _remember(section.key, name, action, by, "")
+    _record_version(section.key, name, action, by, "")
 
 
-def _remember(
-    section: str, name: str, action: Action, by: str, body: str
+def _record_version(
+    section: str, name: str, action: OverrideAction, by: str, body: str
 ) -> OverrideVersion:
-    transaction.on_commit(live.adopt, robust=True)
+    transaction.on_commit(live.apply_overrides, robust=True)
     return OverrideVersion.objects.create(
         section=section,
         name=name,
@@ -344,48 +354,55 @@ def _remember(
     )
 
 
-def _unchanged(
+def _check_version(
     section: Section[Any], name: str, row: Override | None, version: int | None
 ) -> None:
     if version is None or version == (0 if row is None else row.version):
         return
-    last = history(section, name, limit=1)
-    what = "".join(f"{DONE[each.action]} by {each.by}" for each in last) or "changed"
+    last = list_versions(section, name, limit=1)
+    what = (
+        "".join(f"{ACTION_WORDS[each.action]} by {each.by}" for each in last)
+        or "changed"
+    )
     raise EntryChanged(
         f"{section.noun} '{name}' was {what} since it was shown; look at what it is "
         "now before you change it"
     )
 
 
-def _found(
+def _get_entry(
     config: Config, section: Section[Any], name: str, row: Override | None
-) -> Entry:
-    written = entry_texts.of(config.content, section.key)
+) -> OverridableEntry:
+    written = entry_texts.read_texts(config.content, section.key)
     if row is None and name not in written:
         # In force and nowhere written: a configuration of no file.
         known = config.get(section)
         raise EntryUnknown(
             f"no {section.noun} is called '{name}'{did_you_mean(name, known)}"
         )
-    return _entry(config, section, name, written.get(name), row)
+    return _build_entry(config, section, name, written.get(name), row)
 
 
-def _entry(
+def _build_entry(
     config: Config,
     section: Section[Any],
     name: str,
     written: str | None,
     row: Override | None,
-) -> Entry:
+) -> OverridableEntry:
     value = config.get(section).get(name)
     if row is None:
-        return Entry(section, name, "yaml", value, written or "", written)
+        return OverridableEntry(section, name, "yaml", value, written or "", written)
     aside = next(
-        (a for a in config.rejected_overrides if (a.section, a.name) == (section.key, name)),
+        (
+            a
+            for a in config.rejected_overrides
+            if (a.section, a.name) == (section.key, name)
+        ),
         None,
     )
-    label: Label = "override" if written is not None else "dynamic"
-    return Entry(
+    label: EntryLabel = "override" if written is not None else "dynamic"
+    return OverridableEntry(
         section,
         name,
         "tombstoned" if row.is_tombstone else label,

@@ -16,17 +16,17 @@ from django.db import connection
 from django.db.utils import DatabaseError, InterfaceError
 
 from config.models import Override, OverrideVersion
-from config.overlays import NONE, Overlay, Overlays
+from config.overlays import NO_OVERLAYS, Overlay, Overlays
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 """How long a database that did not answer is left alone: to ask may take as long."""
 
 logger = logging.getLogger(__name__)
 
 
-class Database:
+class DatabaseStore:
     """What the tables hold now, asked on the connection of whoever asks."""
 
     def __init__(self) -> None:
@@ -36,14 +36,14 @@ class Database:
         """Return the id of the last change, 0 before the first."""
         if time.monotonic() < getattr(self._unavailable, "until", 0.0):
             return None
-        newest = _answer(_newest, 0)
+        newest = _query(_newest_version, 0)
         if newest is None:
-            self._unavailable.until = time.monotonic() + PATIENCE_SECONDS
+            self._unavailable.until = time.monotonic() + RETRY_SECONDS
         return newest
 
     def read(self) -> Overlays | None:
         """Return what the tables hold."""
-        return _answer(rows, NONE)
+        return _query(load_overlays, NO_OVERLAYS)
 
     def read_in_thread(self) -> Overlays | None:
         """Return what the tables hold, asked in a thread that ends with the answer."""
@@ -62,17 +62,17 @@ class Database:
         connection.close()
 
 
-DATABASE = Database()
+STORE = DatabaseStore()
 
 
-def _answer(ask: Callable[[], T], nothing: T) -> T | None:
+def _query(ask: Callable[[], T], nothing: T) -> T | None:
     """Return what it returns, `nothing` where there are no tables, None if away."""
-    if not is_made():
+    if not database_exists():
         return nothing
     try:
         return ask()
     except (DatabaseError, InterfaceError) as exc:
-        if _has_no_table():
+        if _is_table_missing():
             return nothing
         logger.debug("what the studio says cannot be read: %s", exc)
         if not connection.in_atomic_block:
@@ -80,15 +80,15 @@ def _answer(ask: Callable[[], T], nothing: T) -> T | None:
         return None
 
 
-def _newest() -> int:
+def _newest_version() -> int:
     last = OverrideVersion.objects.order_by("-id").values_list("id", flat=True).first()
     return last or 0
 
 
-def rows() -> Overlays:
+def load_overlays() -> Overlays:
     """Return what the tables hold; raises what Django raises."""
     # First, so that what is stored meanwhile is looked at again.
-    version = _newest()
+    version = _newest_version()
     rows = Override.objects.order_by("id").values_list(
         "section", "name", "body", "is_tombstone"
     )
@@ -99,7 +99,7 @@ def rows() -> Overlays:
     return Overlays(version, tuple(entries))
 
 
-def is_made() -> bool:
+def database_exists() -> bool:
     """Return whether there is a database to ask: to ask SQLite would create one."""
     name = connection.settings_dict["NAME"]
     if connection.vendor != "sqlite" or not isinstance(name, Path):
@@ -107,7 +107,7 @@ def is_made() -> bool:
     return name.exists()
 
 
-def _has_no_table() -> bool:
+def _is_table_missing() -> bool:
     try:
         if connection.in_atomic_block:
             return False

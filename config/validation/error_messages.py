@@ -9,7 +9,7 @@ MAP = "a map of fields"
 NUMBER = "a number"
 WHOLE_NUMBER = "a whole number"
 
-EXPECTED = {
+EXPECTATIONS = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
     "dataclass_type": MAP,
@@ -50,29 +50,29 @@ EXPECTED = {
 }
 """Completes "must be …"; the names in braces are pydantic's context."""
 
-SAYS_ITSELF = {"assertion_error", "value_error"}
+SELF_DESCRIBING = {"assertion_error", "value_error"}
 
 
-def expectation(error: ErrorDetails) -> str | None:
+def describe_expectation(error: ErrorDetails) -> str | None:
     """Return what completes "must be …", or None for an error that says it itself."""
     context: Mapping[str, Any] = error.get("ctx", {})
     if error["type"].endswith("too_short") and context.get("min_length") == 1:
         return "filled in"
-    phrase = EXPECTED.get(error["type"])
+    phrase = EXPECTATIONS.get(error["type"])
     if phrase is None:
         return None
     return phrase.format(**context)
 
 
-def own_words(error: ErrorDetails) -> str:
+def error_message(error: ErrorDetails) -> str:
     """Return the message of a validator of ours, or of pydantic at worst."""
-    if error["type"] in SAYS_ITSELF:
+    if error["type"] in SELF_DESCRIBING:
         return str(error["ctx"]["error"])
     message = error["msg"]
     return message[:1].lower() + message[1:]
 
 
-def described(value: object) -> str:
+def describe_value(value: object) -> str:
     """Return a value as a message shows it."""
     match value:
         case None:

@@ -5,19 +5,19 @@ from typing import Annotated
 
 from pydantic import AfterValidator, SecretStr
 
-NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 """Control characters, and halves of characters, which cannot be encoded."""
 
 
-def _sendable(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
+def _check_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, value in headers.items():
-        if not NAME.fullmatch(name):
+        if not NAME_PATTERN.fullmatch(name):
             raise ValueError(f"{name!r} is not a header name")
         if UNSENDABLE.search(value.get_secret_value()):
             raise ValueError(f"the value of {name!r} has control characters")
     return headers
 
 
-Headers = Annotated[dict[str, SecretStr], AfterValidator(_sendable)]
+Headers = Annotated[dict[str, SecretStr], AfterValidator(_check_headers)]
 """Names and values; a value may be a key, so none is ever shown."""

@@ -15,16 +15,18 @@ PLACEHOLDER = {
     "description": "Text with a placeholder, replaced before the value is read.",
 }
 NARROWER_THAN_TEXT = {"const", "enum", "pattern"}
-KEPT_OUTSIDE = ("title", "description", "default", "deprecated", "examples")
+ANNOTATIONS = ("title", "description", "default", "deprecated", "examples")
 
 
-def of(sections: Iterable[Section[Any]]) -> Schema:
+def build_schema(sections: Iterable[Section[Any]]) -> Schema:
     """Return the JSON Schema (draft 2020-12) of a file with these sections."""
     by_key = {section.key: section for section in sections}
     definitions: Schema = {}
     keys = unsupported_keys.KEYS.keys() | by_key.keys()
     properties = {
-        key: _key_schema(by_key[key], definitions) if key in by_key else _planned(key)
+        key: _key_schema(by_key[key], definitions)
+        if key in by_key
+        else _unsupported_schema(key)
         for key in sorted(keys)
     }
     return {
@@ -38,7 +40,7 @@ def of(sections: Iterable[Section[Any]]) -> Schema:
     }
 
 
-def _planned(key: str) -> Schema:
+def _unsupported_schema(key: str) -> Schema:
     text = f"{unsupported_keys.KEYS[key]}. Not available in this version: leave it out."
     return {"description": text[0].upper() + text[1:], "enum": [None, [], {}]}
 
@@ -48,8 +50,8 @@ def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
     template = f"#/$defs/{section.key}.{{model}}"
     schema = section.adapter.json_schema(ref_template=template)
     for name, definition in schema.pop("$defs", {}).items():
-        definitions[f"{section.key}.{name}"] = _open_to_placeholders(definition)
-    schema = _open_to_placeholders(schema)
+        definitions[f"{section.key}.{name}"] = _allow_placeholders(definition)
+    schema = _allow_placeholders(schema)
     entry = schema.get("additionalProperties")
     if isinstance(entry, dict) and "$ref" in entry:
         # An entry's name may say it all: `local:` with nothing under it.
@@ -61,27 +63,29 @@ def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
     return {"description": described[:1].upper() + described[1:], **schema}
 
 
-def _open_to_placeholders(node: Any) -> Any:
+def _allow_placeholders(node: Any) -> Any:
     """Let `${…}` stand wherever a value other than free text is expected."""
     if isinstance(node, list):
-        return [_open_to_placeholders(item) for item in node]
+        return [_allow_placeholders(item) for item in node]
     if not isinstance(node, dict):
         return node
     opened = {
-        keyword: value if keyword in KEPT_OUTSIDE else _below(keyword, value)
+        keyword: value
+        if keyword in ANNOTATIONS
+        else _allow_placeholders_below(keyword, value)
         for keyword, value in node.items()
     }
     if not _is_narrow(node):
         return opened
-    outside = {name: opened.pop(name) for name in KEPT_OUTSIDE if name in opened}
+    outside = {name: opened.pop(name) for name in ANNOTATIONS if name in opened}
     return {**outside, "anyOf": [opened, {"$ref": "#/$defs/Placeholder"}]}
 
 
-def _below(keyword: str, value: Any) -> Any:
+def _allow_placeholders_below(keyword: str, value: Any) -> Any:
     if keyword == "properties":
         # Its keys are names of fields, which may be those of keywords.
-        return {name: _open_to_placeholders(field) for name, field in value.items()}
-    return _open_to_placeholders(value)
+        return {name: _allow_placeholders(field) for name, field in value.items()}
+    return _allow_placeholders(value)
 
 
 def _is_narrow(node: Schema) -> bool:

@@ -17,17 +17,17 @@ class Named(Protocol):
         """What it is called; unique among them."""
 
 
-Entry = TypeVar("Entry", bound=Named)
+NamedEntry = TypeVar("NamedEntry", bound=Named)
 
 
-def by_name(noun: str) -> Callable[[Iterable[Entry]], dict[str, Entry]]:
+def by_name(noun: str) -> Callable[[Iterable[NamedEntry]], dict[str, NamedEntry]]:
     """Return a validator that makes a list a mapping by name, in the file's order.
 
     It refuses a name that was taken before; `noun` is what an entry is called.
     """
 
-    def named(entries: Iterable[Entry]) -> dict[str, Entry]:
-        found: dict[str, Entry] = {}
+    def named(entries: Iterable[NamedEntry]) -> dict[str, NamedEntry]:
+        found: dict[str, NamedEntry] = {}
         for index, entry in enumerate(entries):
             if entry.name in found:
                 raise PydanticCustomError(
@@ -44,7 +44,7 @@ def by_name(noun: str) -> Callable[[Iterable[Entry]], dict[str, Entry]]:
 Found = TypeVar("Found")
 
 
-def called(
+def get_by_name(
     name: str, known: Mapping[str, Found], *, noun: str, unknown: type[NotFound]
 ) -> Found:
     """Return the entry of a name; raises `unknown`, which says what was meant."""

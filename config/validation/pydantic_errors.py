@@ -11,7 +11,7 @@ from config.sections import Location
 
 
 @dataclass(frozen=True)
-class Fault:
+class LocatedError:
     error: ErrorDetails
     steps: Location
     """Where it is in the data."""
@@ -20,13 +20,13 @@ class Fault:
     form: str | int = ""
 
 
-def _fault(error: ErrorDetails, data: Any) -> Fault:
+def _locate_error(error: ErrorDetails, data: Any) -> LocatedError:
     """Tell the steps into the data from pydantic's names for forms of a choice."""
     steps: list[str | int] = []
     choice, form = None, ""
     missing = error["type"] == "missing"
     for index, step in enumerate(error["loc"]):
-        below = _below(data, step)
+        below = _value_below(data, step)
         if below is not None:
             steps.append(step)
             data = below[0]
@@ -36,10 +36,10 @@ def _fault(error: ErrorDetails, data: Any) -> Fault:
             choice, form = tuple(steps), str(step)
     # A validator of a whole list names the entry it means.
     steps += error.get("ctx", {}).get("at", ())
-    return Fault(error, tuple(steps), choice, form)
+    return LocatedError(error, tuple(steps), choice, form)
 
 
-def _below(data: Any, step: str | int) -> tuple[Any] | None:
+def _value_below(data: Any, step: str | int) -> tuple[Any] | None:
     if isinstance(data, dict) and step in data:
         return (data[step],)
     if isinstance(data, list) and isinstance(step, int):
@@ -47,23 +47,25 @@ def _below(data: Any, step: str | int) -> tuple[Any] | None:
     return None
 
 
-def grouped(found: list[ErrorDetails], data: Any) -> Iterator[list[Fault]]:
+def group_errors(found: list[ErrorDetails], data: Any) -> Iterator[list[LocatedError]]:
     """Yield the faults that make one message.
 
     Where a value may have several forms, pydantic complains about each; only the form
     that was probably meant is worth a message.
     """
     choices = defaultdict(list)
-    for fault in (_fault(error, data) for error in found):
+    for fault in (_locate_error(error, data) for error in found):
         if fault.choice is None:
             yield [fault]
         else:
             choices[fault.choice].append(fault)
     for place, faults in choices.items():
-        yield from _meant(place, faults)
+        yield from _select_form(place, faults)
 
 
-def _meant(place: Location, faults: list[Fault]) -> list[list[Fault]]:
+def _select_form(
+    place: Location, faults: list[LocatedError]
+) -> list[list[LocatedError]]:
     forms = defaultdict(list)
     for fault in faults:
         forms[fault.form].append(fault)

@@ -7,24 +7,28 @@ from config.sections import Location
 
 Schema = dict[str, Any]
 
-CHOICES = {"$ref", "allOf", "anyOf", "oneOf"}
+CHOICE_KEYWORDS = {"$ref", "allOf", "anyOf", "oneOf"}
 """Where a node says what it is in others."""
 
 
 def fields_at(schema: Schema, steps: Location) -> list[str]:
     """Return the names of the fields a place may have."""
-    return [name for node in _at(schema, steps) for name in node.get("properties", {})]
+    return [
+        name for node in _nodes_at(schema, steps) for name in node.get("properties", {})
+    ]
 
 
 def is_secret(schema: Schema, steps: Location) -> bool:
     """Tell whether the schema marks a place as a secret (pydantic's `SecretStr`)."""
-    return any(node.get("writeOnly") is True for node in _at(schema, steps))
+    return any(node.get("writeOnly") is True for node in _nodes_at(schema, steps))
 
 
-def number(schema: Schema, steps: Location) -> str | None:
+def number_type(schema: Schema, steps: Location) -> str | None:
     """Return the type of number a place must have; None where it may have another."""
     kinds = {
-        node.get("type") for node in _at(schema, steps) if not node.keys() & CHOICES
+        node.get("type")
+        for node in _nodes_at(schema, steps)
+        if not node.keys() & CHOICE_KEYWORDS
     }
     numbers = kinds & {"integer", "number"}
     if not numbers or kinds - {"integer", "null", "number", "string"}:
@@ -37,19 +41,21 @@ def declares(nodes: Iterable[Schema], step: str | int) -> bool:
     return any(step in node.get("properties", {}) for node in nodes)
 
 
-def _at(schema: Schema, steps: Location) -> list[Schema]:
-    nodes = roots(schema)
+def _nodes_at(schema: Schema, steps: Location) -> list[Schema]:
+    nodes = root_nodes(schema)
     for step in steps:
-        nodes = below(schema, nodes, step)
+        nodes = child_nodes(schema, nodes, step)
     return nodes
 
 
-def roots(schema: Schema) -> list[Schema]:
+def root_nodes(schema: Schema) -> list[Schema]:
     """Return all that a schema says about the whole."""
     return list(_alternatives(schema, schema))
 
 
-def below(schema: Schema, nodes: Iterable[Schema], step: str | int) -> list[Schema]:
+def child_nodes(
+    schema: Schema, nodes: Iterable[Schema], step: str | int
+) -> list[Schema]:
     """Return all it says one step below a place it says `nodes` about."""
     children = (child for node in nodes for child in _children(node, step))
     return [found for child in children for found in _alternatives(schema, child)]
@@ -60,7 +66,7 @@ def _alternatives(root: Schema, node: Schema) -> Iterator[Schema]:
     if "$ref" in node:
         name = node["$ref"].rsplit("/", 1)[-1]
         yield from _alternatives(root, root["$defs"][name])
-    for keyword in CHOICES - {"$ref"}:
+    for keyword in CHOICE_KEYWORDS - {"$ref"}:
         for branch in node.get(keyword, ()):
             yield from _alternatives(root, branch)
     yield node

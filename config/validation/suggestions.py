@@ -6,21 +6,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
 
-MOST_KNOWN = 1000
+MAX_CANDIDATES = 1000
 """Names that are compared: it takes a millisecond for a hundred."""
 
-MOST_GUESSES = 100
+MAX_GUESSES = 100
 
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 """Characters of names that are compared, which takes time with their square."""
 
 _guesses: ContextVar[Iterator[int] | None] = ContextVar("guesses", default=None)
 
 
 @contextmanager
-def sparingly() -> Iterator[None]:
+def limit_guesses() -> Iterator[None]:
     """Suggest something for the first words only, lest many mistakes take minutes."""
-    token = _guesses.set(iter(range(MOST_GUESSES)))
+    token = _guesses.set(iter(range(MAX_GUESSES)))
     try:
         yield
     finally:
@@ -32,8 +32,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     guesses = _guesses.get()
     if guesses is not None and next(guesses, None) is None:
         return ""
-    if len(word) > LONGEST_NAME:
+    if len(word) > MAX_NAME_LENGTH:
         return ""
-    names = [name for name in islice(known, MOST_KNOWN) if len(name) <= LONGEST_NAME]
+    names = [
+        name for name in islice(known, MAX_CANDIDATES) if len(name) <= MAX_NAME_LENGTH
+    ]
     close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -26,7 +26,7 @@ KEYS = {
 }
 
 
-def unavailable(key: str) -> str:
+def describe_unavailable(key: str) -> str:
     """Return what to tell someone who uses a key which no section reads."""
     return (
         f"'{key}' ({KEYS[key]}) is not available in this version of Coulisse; "
@@ -34,6 +34,6 @@ def unavailable(key: str) -> str:
     )
 
 
-def problem(key: str) -> Problem:
+def build_problem(key: str) -> Problem:
     """Return the refusal of a key which no section reads."""
-    return Problem((key,), unavailable(key), errors.PLANNED_KEY)
+    return Problem((key,), describe_unavailable(key), errors.PLANNED_KEY)

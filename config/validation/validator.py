@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from config import errors
 from config.sections import Location, Problem, Section
 from config.validation import error_messages, pydantic_errors, schema_paths
-from config.validation.pydantic_errors import Fault
+from config.validation.pydantic_errors import LocatedError
 from config.validation.suggestions import did_you_mean
 
 SECRET_WORDS = {
@@ -19,7 +19,7 @@ SECRET_WORDS = {
     *("key", "password", "secret", "token"),
 }
 
-VERBS = {"are", "cannot", "does", "has", "is", "must", "needs"}
+SENTENCE_VERBS = {"are", "cannot", "does", "has", "is", "must", "needs"}
 
 
 class ShapeError(Exception):
@@ -30,7 +30,9 @@ class ShapeError(Exception):
         super().__init__(self.problems)
 
 
-def validate(section: Section[Any], data: Any, written: Mapping[Location, str]) -> Any:
+def validate_section(
+    section: Section[Any], data: Any, written: Mapping[Location, str]
+) -> Any:
     """Return the section's value; raises `ShapeError` with every problem found.
 
     `written` has what the file says where a placeholder was expanded; messages show
@@ -42,7 +44,8 @@ def validate(section: Section[Any], data: Any, written: Mapping[Location, str]) 
     except ValidationError as exc:
         found = exc.errors(include_url=False)
         problems = [
-            slice_.build_problem(group) for group in pydantic_errors.grouped(found, data)
+            slice_.build_problem(group)
+            for group in pydantic_errors.group_errors(found, data)
         ]
         raise ShapeError(problems) from None
     if problems := list(slice_.boolean_problems()):
@@ -60,7 +63,7 @@ class _Slice:
     def schema(self) -> schema_paths.Schema:
         return self.section.adapter.json_schema()
 
-    def build_problem(self, group: list[Fault]) -> Problem:
+    def build_problem(self, group: list[LocatedError]) -> Problem:
         fault = group[0]
         match fault.error["type"]:
             case "missing":
@@ -69,13 +72,13 @@ class _Slice:
                 code, says = errors.UNKNOWN_FIELD, self._unknown_message(fault.steps)
             case _:
                 code, says = errors.WRONG_VALUE, self._wrong_message(group)
-        message = _sentence(self._subject(fault.steps), says)
+        message = _join_sentence(self._subject(fault.steps), says)
         return Problem((self.section.key, *fault.steps), message, code)
 
     def boolean_problems(self) -> Iterator[Problem]:
         """Find where `true` or `false` would be taken for the number 1 or 0."""
-        for steps, value in _truths(self.data, ()):
-            kind = schema_paths.number(self.schema, steps)
+        for steps, value in _find_booleans(self.data, ()):
+            kind = schema_paths.number_type(self.schema, steps)
             if kind is not None:
                 noun = (
                     error_messages.NUMBER
@@ -83,7 +86,7 @@ class _Slice:
                     else error_messages.WHOLE_NUMBER
                 )
                 says = f"must be {noun}{self._found_phrase(steps, value)}"
-                message = _sentence(self._subject(steps), says)
+                message = _join_sentence(self._subject(steps), says)
                 location = (self.section.key, *steps)
                 yield Problem(location, message, errors.WRONG_VALUE)
 
@@ -94,16 +97,16 @@ class _Slice:
             hint = f"; known here: {', '.join(known)}"
         return f"is not a known field{hint}"
 
-    def _wrong_message(self, group: list[Fault]) -> str:
+    def _wrong_message(self, group: list[LocatedError]) -> str:
         steps = group[0].steps
-        expected = [error_messages.expectation(fault.error) for fault in group]
+        expected = [error_messages.describe_expectation(fault.error) for fault in group]
         if None in expected:
-            return error_messages.own_words(group[0].error)
+            return error_messages.error_message(group[0].error)
         phrases = list(dict.fromkeys(filter(None, expected)))
         value = group[0].error["input"]
         hint = ""
         if isinstance(value, str) and not self._is_hidden(steps):
-            hint = did_you_mean(value, _choices(phrases))
+            hint = did_you_mean(value, _expected_choices(phrases))
         if "text" in phrases and isinstance(value, int | float):
             hint = "; put it in quotes"
         found = self._found_phrase(steps, value)
@@ -116,8 +119,8 @@ class _Slice:
             return ""
         written = self.written.get((self.section.key, *steps))
         if written is not None:
-            return f", which {error_messages.described(written)} is not"
-        return f", not {error_messages.described(value)}"
+            return f", which {error_messages.describe_value(written)} is not"
+        return f", not {error_messages.describe_value(value)}"
 
     def _is_hidden(self, steps: Location) -> bool:
         return (self.section.key, *steps) in self.written or self._is_secret(steps)
@@ -147,7 +150,7 @@ class _Slice:
         )
 
 
-def _truths(data: Any, steps: Location) -> Iterator[tuple[Location, bool]]:
+def _find_booleans(data: Any, steps: Location) -> Iterator[tuple[Location, bool]]:
     """Yield every true and false within data, with the steps to it."""
     if isinstance(data, bool):
         yield steps, data
@@ -157,12 +160,12 @@ def _truths(data: Any, steps: Location) -> Iterator[tuple[Location, bool]]:
     elif isinstance(data, list):
         entries = enumerate(data)
     for step, value in entries:
-        yield from _truths(value, (*steps, step))
+        yield from _find_booleans(value, (*steps, step))
 
 
-def _sentence(subject: str, says: str) -> str:
+def _join_sentence(subject: str, says: str) -> str:
     """Join the two; what does not start with a verb stands by itself."""
-    joint = " " if subject[-1] == ":" or says.split(" ")[0] in VERBS else ": "
+    joint = " " if subject[-1] == ":" or says.split(" ")[0] in SENTENCE_VERBS else ": "
     return f"{subject}{joint}{says}"
 
 
@@ -171,5 +174,5 @@ def _dotted(steps: Location) -> str:
     return text.removeprefix(".")
 
 
-def _choices(phrases: list[str]) -> list[str]:
+def _expected_choices(phrases: list[str]) -> list[str]:
     return [choice for phrase in phrases for choice in re.findall("'([^']*)'", phrase)]

@@ -18,7 +18,7 @@ PRIVATE_SUFFIXES = {
 """Names that networks use for themselves."""
 
 GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-TRANSLATED = [
+IPV4_IN_IPV6 = [
     ipaddress.IPv6Network(network)
     for network in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
 ]
@@ -54,19 +54,19 @@ def _is_private_ipv6(text: str) -> bool:
         address = IPv6Address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
         return True
-    inner = _embedded(address)
+    inner = _embedded_ipv4(address)
     if inner is not None:
         return not _is_public(inner)
     return address not in GLOBAL_UNICAST or not _is_public(address)
 
 
-def _embedded(address: IPv6Address) -> IPv4Address | None:
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     """Return the IPv4 address that an IPv6 address stands for, if any."""
     if address.ipv4_mapped or address.sixtofour:
         return address.ipv4_mapped or address.sixtofour
     if address.teredo:
         return address.teredo[1]
-    if any(address in network for network in TRANSLATED):
+    if any(address in network for network in IPV4_IN_IPV6):
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return None
 

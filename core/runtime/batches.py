@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def run(piece: Callable[[], int], *, size: int, seconds: float) -> int:
+def run_batches(piece: Callable[[], int], *, size: int, seconds: float) -> int:
     """Repeat a piece of up to `size` rows until one is smaller; return how many in all.
 
     After each, the database is left to others for as long as it took. None begins after

@@ -8,7 +8,7 @@ from collections.abc import Callable
 logger = logging.getLogger(__name__)
 
 
-class Wake:
+class Notifier:
     """Has the message sent, from a thread of its own."""
 
     def __init__(

@@ -7,7 +7,7 @@ from types import FrameType
 
 
 @contextmanager
-def held() -> Iterator[Callable[[], None]]:
+def defer_sigint() -> Iterator[Callable[[], None]]:
     """Hold ^C back in this block; yield what raises KeyboardInterrupt after one.
 
     Python raises it between any two instructions: also between a BEGIN and whoever

@@ -23,8 +23,8 @@ HEX = re.compile(r"[0-9a-fA-F]+")
 LEET = str.maketrans("013457@$!", "oieastasi")
 """`p4ssw0rd` is read as `password`."""
 
-NEUTRAL = 5
-NATURAL = {
+NEUTRAL_SCORE = 5
+LETTER_PAIR_SCORES = {
     "a": "55564454645757452767553244",
     "b": "74127034762643740753711250",
     "c": "71427118735423820657501043",
@@ -54,12 +54,12 @@ NATURAL = {
 }
 """How likely a letter (the column, a to z) follows another in text that people write.
 
-Binary logarithm of the likelihood over that of random letters, plus `NEUTRAL`. Counted
+Binary logarithm of the likelihood over that of random letters, plus `NEUTRAL_SCORE`. Counted
 in the translations of Django 5.2 to 42 languages of Latin script, accents and blanks
 removed; for each pair the mean of the 25 languages that have it most often.
 """
 LOWER, UPPER, DIGIT = "lower", "upper", "digit"
-FOLLOWS = {
+KIND_TRANSITIONS = {
     LOWER: {LOWER: 0.84, UPPER: 0.08, DIGIT: 0.08},
     UPPER: {LOWER: 0.75, UPPER: 0.20, DIGIT: 0.05},
     DIGIT: {LOWER: 0.20, UPPER: 0.20, DIGIT: 0.60},
@@ -67,27 +67,27 @@ FOLLOWS = {
 """How likely a kind of character follows another in what people make up. In random text
 it does not matter what came before."""
 
-ROWS = (
+KEYBOARD_ROWS = (
     "qwertyuiop asdfghjkl zxcvbnm azertyuiop qwertzuiop abcdefghijklmnopqrstuvwxyz "
     "01234567890 1qaz 2wsx 3edc 4rfv 5tgb 6yhn 7ujm 8ik 9ol 0p 1q2w3e4r5t6y7u8i9o0p"
 )
-WALKS = f"{ROWS} {ROWS[::-1]}"
-MAX_STEPS = 0.5
+KEYBOARD_WALKS = f"{KEYBOARD_ROWS} {KEYBOARD_ROWS[::-1]}"
+MAX_NEIGHBOUR_SHARE = 0.5
 """The share of neighbours on the keyboard or in the alphabet above which a text is a
 walk over it. In random text of this length it stays below."""
 
 
 def is_strong(secret: str) -> bool:
     """Return whether a secret is a random key, too long to be guessed."""
-    return bits(secret) >= STRONG_BITS
+    return entropy_bits(secret) >= STRONG_BITS
 
 
-def bits(secret: str) -> float:
+def entropy_bits(secret: str) -> float:
     """Return the estimated entropy of a secret; 0 if a person may have made it up."""
     secret = secret[:MAX_READ]
     secret = WORD.sub(lambda it: "" if _is_word(it[0]) else it[0], secret)
     text = "".join(WORD.findall(secret))
-    if len(text) < MIN_LETTERS or _is_walk(text) or _is_made_up(secret):
+    if len(text) < MIN_LETTERS or _is_keyboard_walk(text) or _is_human_made(secret):
         return 0
     triples = {text[at : at + 3] for at in range(len(text) - 2)}
     fresh = len(triples) / (len(text) - 2)
@@ -96,16 +96,16 @@ def bits(secret: str) -> float:
 
 def _is_word(text: str) -> bool:
     """Return whether a part between punctuation is a word rather than random."""
-    return text.isalpha() and _naturalness(text) > 0
+    return text.isalpha() and _pair_evidence(text) > 0
 
 
-def _is_walk(text: str) -> bool:
+def _is_keyboard_walk(text: str) -> bool:
     pairs = [*pairwise(text.lower())]
-    steps = sum(a == b or a + b in WALKS for a, b in pairs)
-    return steps > MAX_STEPS * len(pairs)
+    steps = sum(a == b or a + b in KEYBOARD_WALKS for a, b in pairs)
+    return steps > MAX_NEIGHBOUR_SHARE * len(pairs)
 
 
-def _is_made_up(secret: str) -> bool:
+def _is_human_made(secret: str) -> bool:
     """Return whether a text is likelier to be a person's than a random one."""
     text = "".join(WORD.findall(secret))
     if HEX.fullmatch(text):
@@ -117,36 +117,36 @@ def _is_made_up(secret: str) -> bool:
 
 def _human_evidence(text: str) -> float:
     """Return log2 of how much likelier people's text is to be this than random text."""
-    return _naturalness(text) + sum(_clustering(text))
+    return _pair_evidence(text) + sum(_kind_evidence(text))
 
 
-def _naturalness(text: str) -> float:
+def _pair_evidence(text: str) -> float:
     # Of few letters each is more frequent.
     fewer = math.log2(26 / 6) if HEX.fullmatch(text) else 0
     low = text.lower()
     return sum(
-        int(NATURAL[a][ord(b) - ord("a")]) - NEUTRAL - fewer
+        int(LETTER_PAIR_SCORES[a][ord(b) - ord("a")]) - NEUTRAL_SCORE - fewer
         for a, b in pairwise(low)
         if a.isalpha() and b.isalpha()
     )
 
 
-def _clustering(text: str) -> Iterator[float]:
-    kinds = [_kind(character) for character in text]
+def _kind_evidence(text: str) -> Iterator[float]:
+    kinds = [_character_kind(character) for character in text]
     shares = {kind: kinds.count(kind) / len(kinds) for kind in {*kinds}}
     for before, kind in pairwise(kinds):
-        of_all = sum(FOLLOWS[before][each] for each in shares)
-        yield math.log2(FOLLOWS[before][kind] / of_all / shares[kind])
+        of_all = sum(KIND_TRANSITIONS[before][each] for each in shares)
+        yield math.log2(KIND_TRANSITIONS[before][kind] / of_all / shares[kind])
 
 
-def _kind(character: str) -> str:
+def _character_kind(character: str) -> str:
     if character.isdigit():
         return DIGIT
     return UPPER if character.isupper() else LOWER
 
 
 def _alphabet_size(text: str) -> int:
-    kinds = {_kind(character) for character in text}
+    kinds = {_character_kind(character) for character in text}
     if HEX.fullmatch(text):
         return 10 if kinds == {DIGIT} else 16
     return 26 * len(kinds - {DIGIT}) + 10 * (DIGIT in kinds)

@@ -6,20 +6,20 @@ from typing import Any
 
 import orjson
 
-FENCED = re.compile(r"```(?:json|JSON)?(.*?)```", re.DOTALL)
+CODE_FENCE = re.compile(r"```(?:json|JSON)?(.*?)```", re.DOTALL)
 
 
-def first(text: str) -> tuple[str, Any]:
+def parse_first(text: str) -> tuple[str, Any]:
     """Return the JSON in a reply as the model wrote it, and its value.
 
     Raises ValueError, which says what is wrong with the reply, if there is none.
     """
-    for found in readings(text):
+    for found in parse_candidates(text):
         return found
-    raise ValueError(problem(text))
+    raise ValueError(describe_problem(text))
 
 
-def readings(text: str) -> Iterator[tuple[str, Any]]:
+def parse_candidates(text: str) -> Iterator[tuple[str, Any]]:
     """Yield all that may be the JSON in a reply, with its value, likeliest first.
 
     The whole, what is fenced, the widest object, the widest array. Of half an array
@@ -32,7 +32,7 @@ def readings(text: str) -> Iterator[tuple[str, Any]]:
             continue
 
 
-def problem(text: str) -> str:
+def describe_problem(text: str) -> str:
     """Return what to tell a model whose reply has no JSON in it."""
     try:
         orjson.loads(text.strip())
@@ -43,7 +43,7 @@ def problem(text: str) -> str:
 
 def _candidates(text: str) -> Iterator[str]:
     yield text.strip()
-    yield from (match.strip() for match in FENCED.findall(text))
+    yield from (match.strip() for match in CODE_FENCE.findall(text))
     for opening, closing in ("{}", "[]"):
         if opening in text:
             yield text[text.find(opening) : text.rfind(closing) + 1]

@@ -4,27 +4,27 @@ MAX_QUOTED = 100
 """Characters of a stranger's text that a message repeats."""
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Return a text with what cannot be seen written out: `\\n`, `\\x1b`, `\\u202e`.
 
     So nothing begins a line, moves a cursor or turns the direction of what follows.
     """
     # Nearly every text is left as it is, which takes no time to see.
-    return text if text.isprintable() else "".join(map(_written_out, text))
+    return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
-def shortened(text: str, most: int = MAX_QUOTED) -> str:
+def escape_and_truncate(text: str, most: int = MAX_QUOTED) -> str:
     """Return a client's text as an error message may quote it.
 
     Control characters are escaped, and the result has at most `most` characters: a
     longer text is cut, and ends in "…". The text is cut before it is looked at, so
     the cost does not depend on its length.
     """
-    escaped = visible(text[: most + 1])
+    escaped = escape_invisible(text[: most + 1])
     return escaped if len(escaped) <= most else f"{escaped[: most - 1]}…"
 
 
-def without_middle(text: str, most: int) -> str:
+def truncate_middle(text: str, most: int) -> str:
     """Return a text cut to about `most` characters; the end says what is wrong."""
     if len(text) <= most:
         return text
@@ -32,12 +32,12 @@ def without_middle(text: str, most: int) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
-def quoted_ends(text: str) -> str:
+def escape_and_truncate_middle(text: str) -> str:
     """Return an error that quotes a client, as `shortened`, without its middle."""
-    return shortened(without_middle(text, MAX_QUOTED - 3))
+    return escape_and_truncate(truncate_middle(text, MAX_QUOTED - 3))
 
 
-def _written_out(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character.isprintable():
         return character
     return character.encode("unicode_escape").decode("ascii")

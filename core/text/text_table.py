@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 
-def lines(
+def table_lines(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
 ) -> Iterator[str]:
     """Yield the lines of a table; the columns in `right` are set to the right."""

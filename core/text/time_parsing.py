@@ -5,51 +5,53 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from core.errors import Invalid
 
-LENGTHS = {"h": "hours", "d": "days", "w": "weeks"}
-FORMS = "a date such as 2026-12-31, a time such as 2026-12-31T18:00, or 12h, 90d"
+DURATION_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+ACCEPTED_FORMS = (
+    "a date such as 2026-12-31, a time such as 2026-12-31T18:00, or 12h, 90d"
+)
 
 
-class InstantInvalid(Invalid):
+class TimeInvalid(Invalid):
     """This is no date or length of time."""
 
 
-def ahead(text: str, now: datetime) -> datetime:
+def parse_future(text: str, now: datetime) -> datetime:
     """Return an instant to come: so long from now, or the end of a day.
 
-    All in UTC where the text names no other zone. Raises `InstantInvalid`.
+    All in UTC where the text names no other zone. Raises `TimeInvalid`.
     """
-    return _away(text, now, 1, of_day=time.max)
+    return _parse(text, now, 1, of_day=time.max)
 
 
-def ago(text: str, now: datetime) -> datetime:
+def parse_past(text: str, now: datetime) -> datetime:
     """Return an instant that is past: so long ago, or the beginning of a day.
 
-    All in UTC where the text names no other zone. Raises `InstantInvalid`.
+    All in UTC where the text names no other zone. Raises `TimeInvalid`.
     """
-    return _away(text, now, -1, of_day=time.min)
+    return _parse(text, now, -1, of_day=time.min)
 
 
-def _away(text: str, now: datetime, sign: int, *, of_day: time) -> datetime:
-    length = _length(text)
+def _parse(text: str, now: datetime, sign: int, *, of_day: time) -> datetime:
+    length = _parse_duration(text)
     if length is None:
-        return _at(text, of_day)
+        return _parse_date(text, of_day)
     try:
         return now + sign * length
     except OverflowError as exc:
         raise _invalid(text) from exc
 
 
-def _length(text: str) -> timedelta | None:
+def _parse_duration(text: str) -> timedelta | None:
     match = re.fullmatch(r"(\d{1,9})([hdw])", text.strip().lower(), re.A)
     if match is None:
         return None
     try:
-        return timedelta(**{LENGTHS[match[2]]: int(match[1])})
+        return timedelta(**{DURATION_UNITS[match[2]]: int(match[1])})
     except OverflowError as exc:
         raise _invalid(text) from exc
 
 
-def _at(text: str, of_day: time) -> datetime:
+def _parse_date(text: str, of_day: time) -> datetime:
     given = text.strip()
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", given, re.A):
@@ -64,5 +66,5 @@ def _at(text: str, of_day: time) -> datetime:
     raise _invalid(text)
 
 
-def _invalid(text: str) -> InstantInvalid:
-    return InstantInvalid(f"'{text:.40}' is neither {FORMS}")
+def _invalid(text: str) -> TimeInvalid:
+    return TimeInvalid(f"'{text:.40}' is neither {ACCEPTED_FORMS}")

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 
-def instant(at: datetime | None) -> str | None:
+def format_time(at: datetime | None) -> str | None:
     """Return an instant as ISO 8601 in UTC, or None."""
     if at is None:
         return None

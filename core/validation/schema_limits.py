@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 
 MAX_BYTES = 100_000
 """Of the schema as JSON without white space."""
@@ -26,13 +26,13 @@ class SchemaTooLarge(ValueError):
     """A schema is beyond a limit; the message names the limit and what to do."""
 
 
-def check(schema: Any) -> bytes:
+def check_schema(schema: Any) -> bytes:
     """Return a schema as JSON; raises `SchemaTooLarge`."""
     try:
         written = orjson.dumps(schema)
     except orjson.JSONEncodeError as exc:
         if "ecursion" in str(exc):
-            raise _too_deep() from exc
+            raise _depth_error() from exc
         # A number beyond 64 bits, half a character.
         raise SchemaTooLarge("cannot be written as JSON") from exc
     if len(written) > MAX_BYTES:
@@ -41,7 +41,7 @@ def check(schema: Any) -> bytes:
             "its descriptions, or split it"
         )
     if not _is_surely_small(written):
-        _check_patterns(list(_patterns(_containers(schema))))
+        _check_patterns(list(_iter_patterns(_iter_containers(schema))))
     return written
 
 
@@ -54,19 +54,19 @@ def _is_surely_small(written: bytes) -> bool:
     )
 
 
-def _too_deep() -> SchemaTooLarge:
+def _depth_error() -> SchemaTooLarge:
     return SchemaTooLarge(
         f"is nested more than {MAX_DEPTH} levels deep: move inner objects to $defs"
     )
 
 
-def _containers(schema: Any) -> Iterator[Any]:
+def _iter_containers(schema: Any) -> Iterator[Any]:
     """Yield all objects and lists within a schema, level by level."""
     level, depth, values = [schema], 0, 1
     while level := [each for each in level if isinstance(each, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH:
-            raise _too_deep()
+            raise _depth_error()
         yield from level
         level = [
             child
@@ -80,7 +80,7 @@ def _containers(schema: Any) -> Iterator[Any]:
             )
 
 
-def _patterns(containers: Iterator[Any]) -> Iterator[str]:
+def _iter_patterns(containers: Iterator[Any]) -> Iterator[str]:
     """Yield what may be compiled as a pattern, wherever it is.
 
     A reference can make a schema of any object, so its place proves nothing.
@@ -103,7 +103,7 @@ def _check_patterns(patterns: list[str]) -> None:
     for pattern in patterns:
         if len(pattern) > MAX_PATTERN_LENGTH:
             raise SchemaTooLarge(
-                f"has the pattern '{shortened(pattern)}' of {len(pattern):,} "
+                f"has the pattern '{escape_and_truncate(pattern)}' of {len(pattern):,} "
                 f"characters, at most {MAX_PATTERN_LENGTH:,} are accepted: shorten it"
             )
     if (length := sum(map(len, patterns))) > MAX_PATTERNS_LENGTH:

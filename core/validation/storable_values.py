@@ -5,26 +5,26 @@ import re
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """PostgreSQL has no NUL, and UTF-8 no half of a surrogate pair."""
-LARGEST = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
 """Of whole numbers: columns have 64 bits."""
 
 
-def problem(value: object) -> str | None:
+def describe_problem(value: object) -> str | None:
     """Return why a text or a number cannot be stored; None where it can.
 
     The answer continues a sentence: "The body has a NUL character, …".
     """
     match value:
         case str():
-            return _problem_of_text(value)
-        case int() if not -LARGEST - 1 <= value <= LARGEST:
+            return _describe_text_problem(value)
+        case int() if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
             return "has a whole number beyond 64 bits"
         case float() if not math.isfinite(value):
             return "has a number that is not finite"
     return None
 
 
-def _problem_of_text(text: str) -> str | None:
+def _describe_text_problem(text: str) -> str | None:
     found = UNSTORABLE.search(text)
     if found is None:
         return None

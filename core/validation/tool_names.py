@@ -8,7 +8,7 @@ UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 DIGEST_LENGTH = 8
 
 
-def safe(name: str) -> str:
+def to_safe_name(name: str) -> str:
     """Return a name as letters, digits, `_` and `-`, at most 64 of them.
 
     What would be cut is told apart by a hash, so two long names stay two.

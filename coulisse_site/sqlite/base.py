@@ -10,9 +10,9 @@ from typing import Any
 
 from django.db.backends.sqlite3 import base
 
-MAX_REMEMBERED = 1024
+MAX_CACHED = 1024
 """Statements; their texts are few, but for the number of rows of some."""
-MAX_LENGTH = 8_000
+MAX_CACHED_LENGTH = 8_000
 """Characters of a statement that is remembered."""
 
 
@@ -23,13 +23,13 @@ class Cursor(base.SQLiteCursorWrapper):
         self, query: str, *, param_names: Sequence[str] | None = None
     ) -> str:
         """Return a statement with its parameters as SQLite writes them."""
-        if param_names is None and len(query) <= MAX_LENGTH:
+        if param_names is None and len(query) <= MAX_CACHED_LENGTH:
             return _with_question_marks(query)
         translated: str = super().convert_query(query, param_names=param_names)
         return translated
 
 
-@lru_cache(MAX_REMEMBERED)
+@lru_cache(MAX_CACHED)
 def _with_question_marks(query: str) -> str:
     return base.FORMAT_QMARK_REGEX.sub("?", query).replace("%%", "%")
 

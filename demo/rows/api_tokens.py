@@ -9,13 +9,13 @@ from typing import Any
 
 from access.limits import time_windows
 from access.limits.time_windows import CALENDAR_MONTH, EVER
-from access.models import Meter, Token
+from access.models import ApiToken, UsageCounter
 from demo import simulated_turns
-from demo.rows.audit_entries import Audit
-from demo.rows.bulk_insert import Inserts
-from demo.sample_users import Person
-from demo.simulated_turns import Played
-from demo.traffic_pattern import Calendar
+from demo.rows.audit_entries import AuditEntries
+from demo.rows.bulk_insert import BulkInsert
+from demo.sample_users import SampleUser
+from demo.simulated_turns import SimulatedTurn
+from demo.traffic_pattern import TrafficPattern
 
 LABELS = ("laptop", "website", "phone app", "ticket kiosk", "intranet", "ci")
 DOLLAR = 1_000_000
@@ -31,7 +31,7 @@ MOST = 40
 
 
 @dataclass
-class Purse:
+class SampleUsage:
     """What one token has used within a window."""
 
     requests: int = 0
@@ -42,31 +42,33 @@ class Purse:
 
 
 @dataclass
-class Purses:
+class SampleUsages:
     """The tokens there are, and what they have used."""
 
     tokens: dict[int, uuid.UUID] = field(default_factory=dict)
     """By the number of whom they stand for."""
-    used: dict[tuple[uuid.UUID, int, int], Purse] = field(default_factory=dict)
+    used: dict[tuple[uuid.UUID, int, int], SampleUsage] = field(default_factory=dict)
 
-    def spend(self, token_id: uuid.UUID, played: Played) -> None:
+    def spend(self, token_id: uuid.UUID, played: SimulatedTurn) -> None:
         """Charge a turn to a token."""
         usage, cost = simulated_turns.used(played.calls)
         now = int(played.ended_at.timestamp())
         for length in (EVER, CALENDAR_MONTH):
-            window = time_windows.at(length, now)
-            purse = self.used.setdefault((token_id, length, window.start), Purse())
+            window = time_windows.window_at(length, now)
+            purse = self.used.setdefault(
+                (token_id, length, window.start), SampleUsage()
+            )
             purse.requests += 1
             purse.tokens += usage.input_tokens + usage.output_tokens
             purse.micro_usd += cost or 0
             purse.unpriced += cost is None
             purse.last_at = max(purse.last_at, now)
 
-    def write(self, inserts: Inserts) -> None:
+    def write(self, inserts: BulkInsert) -> None:
         """Write the meters."""
         for (token_id, length, start), purse in self.used.items():
             inserts.add(
-                Meter,
+                UsageCounter,
                 subject=f"token:{token_id.hex}",
                 window=length,
                 start=start,
@@ -74,15 +76,15 @@ class Purses:
             )
 
 
-def mint(
-    inserts: Inserts,
-    people: list[Person],
-    calendar: Calendar,
+def create_tokens(
+    inserts: BulkInsert,
+    people: list[SampleUser],
+    calendar: TrafficPattern,
     chance: random.Random,
-    audit: Audit,
-) -> Purses:
+    audit: AuditEntries,
+) -> SampleUsages:
     """Give tokens to some; nobody has their keys."""
-    purses = Purses()
+    purses = SampleUsages()
     for person in people[2::EVERY][:MOST]:
         number = len(purses.tokens)
         purses.tokens[person.number] = token_id = simulated_turns.uuid_of(chance)
@@ -96,7 +98,7 @@ def mint(
             **TERMS[number % len(TERMS)],
             **_end(number, calendar),
         }
-        inserts.add(Token, **row)
+        inserts.add(ApiToken, **row)
         known = {name: row[name] for name in ("label", "principal")}
         audit.add(row["created_at"], ("token.create", str(token_id), known))
         if "revoked_at" in row:
@@ -104,7 +106,7 @@ def mint(
     return purses
 
 
-def _end(number: int, calendar: Calendar) -> dict[str, datetime]:
+def _end(number: int, calendar: TrafficPattern) -> dict[str, datetime]:
     if number % 7 == 3:
         return {"revoked_at": calendar.now - (calendar.now - calendar.start) / 3}
     if number % 7 == 5:

@@ -7,27 +7,27 @@ from typing import Any
 
 from access.models import AuditEntry
 from demo import simulated_turns
-from demo.rows.bulk_insert import Inserts
-from demo.sample_users import DOMAIN, Person
-from demo.traffic_pattern import Calendar
+from demo.rows.bulk_insert import BulkInsert
+from demo.sample_users import DOMAIN, SampleUser
+from demo.traffic_pattern import TrafficPattern
 from memory.facts import public_ids
 
 ACTION = "demo.fill"
 """The entry that says what a demo made."""
 MAKER = f"demo@{DOMAIN}"
 
-Deed = tuple[str, str, dict[str, Any]]
+SampleAuditEntry = tuple[str, str, dict[str, Any]]
 """What was done, to what, and more about it."""
 
 
-class Audit:
+class AuditEntries:
     """The deeds of a few operators."""
 
     def __init__(
         self,
-        inserts: Inserts,
-        calendar: Calendar,
-        people: list[Person],
+        inserts: BulkInsert,
+        calendar: TrafficPattern,
+        people: list[SampleUser],
         chance: random.Random,
     ) -> None:
         self._inserts = inserts
@@ -45,7 +45,7 @@ class Audit:
                 deed = self._chance.choice(self._kinds())()
                 self.add(midnight + timedelta(days=day, hours=hours), deed)
 
-    def add(self, at: datetime, deed: Deed) -> None:
+    def add(self, at: datetime, deed: SampleAuditEntry) -> None:
         """Add what one of them did."""
         action, target, details = deed
         somebody = self._chance.choice(self._people[-3:])
@@ -60,7 +60,7 @@ class Audit:
             request_id=f"req_{self._chance.getrandbits(48):012x}",
         )
 
-    def _kinds(self) -> list[Callable[[], Deed]]:
+    def _kinds(self) -> list[Callable[[], SampleAuditEntry]]:
         return [
             lambda: ("agent.save", "front-desk-warm", {}),
             lambda: ("agent.reset", "front-desk-warm", {}),
@@ -76,12 +76,12 @@ class Audit:
         ]
 
     def _fact(self) -> str:
-        return public_ids.write(simulated_turns.uuid_of(self._chance))
+        return public_ids.format_fact_id(simulated_turns.uuid_of(self._chance))
 
     def _user(self) -> dict[str, str]:
         return {"user": str(self._chance.choice(self._people).user_id)}
 
 
-def note(inserts: Inserts, now: datetime, **details: Any) -> None:
+def note(inserts: BulkInsert, now: datetime, **details: Any) -> None:
     """Say what a demo made."""
     inserts.add(AuditEntry, at=now, actor=MAKER, action=ACTION, details=details)

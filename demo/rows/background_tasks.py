@@ -8,14 +8,14 @@ from typing import Any
 
 import orjson
 
-from core.trace import Call, ToolCall
+from core.trace import Call, TracedToolCall
 from demo import simulated_turns
-from demo.dialogues import Exchange
-from demo.rows.bulk_insert import Inserts
-from demo.rows.turn_records import Whose, record
-from demo.sample_users import Person
-from demo.simulated_turns import Actor, Played
-from demo.traffic_pattern import Calendar
+from demo.dialogues import ScriptedExchange
+from demo.rows.bulk_insert import BulkInsert
+from demo.rows.turn_records import TurnContext, record
+from demo.sample_users import SampleUser
+from demo.simulated_turns import AgentSimulator, SimulatedTurn
+from demo.traffic_pattern import TrafficPattern
 from tasks.models import Task
 from tasks.queue import attempt_ids, lifecycle
 from triggers.models import TriggerState
@@ -42,24 +42,28 @@ ENDS = ("done", "done", "done", "done", "done", "done", "done", "errored", "canc
 WAITING = ("queued", "queued", "queued", "running", "running")
 
 
-class Work:
+class BackgroundTasks:
     """The tasks of the demo."""
 
     def __init__(
-        self, inserts: Inserts, actor: Actor, calendar: Calendar, chance: random.Random
+        self,
+        inserts: BulkInsert,
+        actor: AgentSimulator,
+        calendar: TrafficPattern,
+        chance: random.Random,
     ) -> None:
         self._inserts = inserts
         self._actor = actor
         self._calendar = calendar
         self._chance = chance
 
-    def dispatched(self, played: Played, whose: Whose) -> None:
+    def dispatched(self, played: SimulatedTurn, whose: TurnContext) -> None:
         """Add the tasks that a turn's agents asked for."""
         for call in _tools(played.calls):
             if call.name == "dispatch_task":
                 told = orjson.loads(call.arguments)
                 self.turn(
-                    Whose(whose.user_id, origin="task", token_id=whose.token_id),
+                    TurnContext(whose.user_id, origin="task", token_id=whose.token_id),
                     *(told["agent"], told["prompt"], ANSWERED),
                     at=played.ended_at,
                     origin=f"turn:{played.turn_id}",
@@ -68,7 +72,7 @@ class Work:
 
     def turn(
         self,
-        whose: Whose,
+        whose: TurnContext,
         agent: str,
         prompt: str,
         reply: str,
@@ -83,7 +87,7 @@ class Work:
         became: dict[str, Any] = {"state": state, "due_at": at}
         if state in ("done", "errored"):
             played = self._actor.simulate(
-                Exchange(prompt, reply),
+                ScriptedExchange(prompt, reply),
                 *(agent, begin),
                 trouble=float(state == "errored"),
                 turn_id=attempt_ids.turn_id(task_id, 1),
@@ -109,12 +113,12 @@ class Work:
             **became,
         )
 
-    def waiting(self, people: list[Person]) -> None:
+    def waiting(self, people: list[SampleUser]) -> None:
         """Add tasks that are not over."""
         for state, person in zip(WAITING, cycle(people), strict=False):
             at = self._calendar.now - timedelta(minutes=self._chance.uniform(1, 50))
             self.turn(
-                *(Whose(person.user_id, origin="task"), "rota"),
+                *(TurnContext(person.user_id, origin="task"), "rota"),
                 f"Ask {person.first}'s team who can take the late shift on Friday.",
                 "",
                 at=at,
@@ -122,7 +126,7 @@ class Work:
                 state=state,
             )
 
-    def broken_off(self, person: Person) -> None:
+    def broken_off(self, person: SampleUser) -> None:
         """Add one whose worker died three times."""
         at = self._calendar.now - timedelta(days=2)
         self._inserts.add(
@@ -143,7 +147,7 @@ class Work:
             error=lifecycle.INTERRUPTED,
         )
 
-    def triggered(self, team: Person) -> None:
+    def triggered(self, team: SampleUser) -> None:
         """Add what the triggers fired."""
         evenings = self._evenings()
         for at in evenings:
@@ -166,12 +170,12 @@ class Work:
         found = (at_ten - timedelta(days=number) for number in days)
         return [at for at in found if at > self._calendar.start]
 
-    def _fired(self, name: str, team: Person, prompt: str, at: datetime) -> None:
+    def _fired(self, name: str, team: SampleUser, prompt: str, at: datetime) -> None:
         agent, _, reply = TRIGGERS[name]
         self.turn(
-            *(Whose(team.user_id, origin="task"), agent, prompt, reply),
+            *(TurnContext(team.user_id, origin="task"), agent, prompt, reply),
             at=at,
-            origin=trigger_runs.origin_of(name),
+            origin=trigger_runs.task_origin(name),
             state="errored" if self._chance.random() < 0.06 else "done",
         )
 
@@ -181,7 +185,7 @@ class Work:
             self._inserts.add(TriggerState, name=name, **fired, **counts)
 
 
-def _ended(played: Played, begin: datetime) -> dict[str, Any]:
+def _ended(played: SimulatedTurn, begin: datetime) -> dict[str, Any]:
     """Return what became of a task whose turn is over."""
     is_failed = played.outcome == "error"
     return {
@@ -195,8 +199,8 @@ def _ended(played: Played, begin: datetime) -> dict[str, Any]:
     }
 
 
-def _tools(calls: list[Call]) -> Iterator[ToolCall]:
+def _tools(calls: list[Call]) -> Iterator[TracedToolCall]:
     for call in calls:
-        if isinstance(call, ToolCall):
+        if isinstance(call, TracedToolCall):
             yield call
             yield from _tools(call.calls)

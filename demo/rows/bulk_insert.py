@@ -19,7 +19,7 @@ BLOCK = 1_000
 Row = tuple[Any, ...]
 
 
-class Table:
+class TableRows:
     """One table, and the rows it is to get."""
 
     def __init__(self, model: type[models.Model]) -> None:
@@ -54,11 +54,11 @@ class Table:
         return {name: each for name, each in self._fields.items() if name != own}
 
 
-class Inserts:
+class BulkInsert:
     """Rows for any tables."""
 
     def __init__(self) -> None:
-        self._tables: dict[type[models.Model], Table] = {}
+        self._tables: dict[type[models.Model], TableRows] = {}
         self._ids: dict[type[models.Model], list[int]] = {}
         self._highest: dict[type[models.Model], int] = {}
         self._waiting = 0
@@ -67,7 +67,7 @@ class Inserts:
         """Take a row for a table."""
         table = self._tables.get(model)
         if table is None:
-            table = self._tables[model] = Table(model)
+            table = self._tables[model] = TableRows(model)
         table.add(values)
         self._waiting += 1
 

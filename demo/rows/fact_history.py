@@ -9,12 +9,12 @@ from django.db import connection
 
 from core.ids import UserId
 from demo import simulated_turns
-from demo.dialogues import Exchange, Learnt
-from demo.rows.bulk_insert import Inserts
-from demo.rows.turn_records import Transcript
-from demo.simulated_turns import Played
+from demo.dialogues import ScriptedExchange, ScriptedFact
+from demo.rows.bulk_insert import BulkInsert
+from demo.rows.turn_records import ThreadTranscript
+from demo.simulated_turns import SimulatedTurn
 from memory.facts import public_ids
-from memory.models import Fact, FactChange, Lesson, Owner, Passage
+from memory.models import ExtractionJob, Fact, FactChange, Owner, Passage
 from memory.recall import passages
 from memory.recall.index import term_encoding, tokenizer
 
@@ -27,11 +27,11 @@ LOST = 0.004
 UNREADABLE = "the model's answer is no JSON: 'Here is what I noticed: the user …'"
 
 
-class Known:
+class FactHistory:
     """The facts of one person, until they are written."""
 
     def __init__(
-        self, inserts: Inserts, user_id: UserId, chance: random.Random
+        self, inserts: BulkInsert, user_id: UserId, chance: random.Random
     ) -> None:
         self._inserts = inserts
         self._user_id = user_id
@@ -43,9 +43,14 @@ class Known:
     def recalled(self) -> list[str]:
         """What a turn would be told now."""
         newest = [*self._facts.values()][-RECALLED:]
-        return [public_ids.write(fact["id"]) for fact in newest]
+        return [public_ids.format_fact_id(fact["id"]) for fact in newest]
 
-    def extract_facts(self, exchange: Exchange, played: Played, thread: Transcript) -> None:
+    def extract_facts(
+        self,
+        exchange: ScriptedExchange,
+        played: SimulatedTurn,
+        thread: ThreadTranscript,
+    ) -> None:
         """Learn from a turn that was just said, or fail to."""
         at = played.ended_at + timedelta(seconds=LEARNT_AFTER_SECONDS)
         is_lost = self._chance.random() < LOST
@@ -53,7 +58,7 @@ class Known:
         for fact in facts:
             self._learn(fact, exchange.user, played.agent, at)
         self._inserts.add(
-            Lesson,
+            ExtractionJob,
             user_id=self._user_id,
             thread_id=thread.id,
             turn_id=played.turn_id,
@@ -70,7 +75,7 @@ class Known:
             finished_at=at,
         )
 
-    def _learn(self, told: Learnt, quote: str, agent: str, at: datetime) -> None:
+    def _learn(self, told: ScriptedFact, quote: str, agent: str, at: datetime) -> None:
         """Know a fact, in place of what was known under its key."""
         key = f"{told.category}/{told.key}"
         old = self._facts.get(key)
@@ -84,7 +89,7 @@ class Known:
             self._retire(old, new, at)
 
     def _fact(
-        self, told: Learnt, quote: str, agent: str, at: datetime
+        self, told: ScriptedFact, quote: str, agent: str, at: datetime
     ) -> dict[str, Any]:
         return {
             "id": simulated_turns.uuid_of(self._chance),
@@ -161,7 +166,7 @@ class Known:
             self._change(fact, "deleted", at, by="user", **states)
 
     def _passage(self, fact_id: uuid.UUID, content: str) -> None:
-        terms = tokenizer.terms(passages.strip_subject(content))
+        terms = tokenizer.tokenize(passages.strip_subject(content))
         vendor = connection.vendor
         # Its vector comes from the sweep of a running server: nobody is called here.
         self._inserts.add(

@@ -9,14 +9,14 @@ import orjson
 
 from core.events import Usage
 from demo import simulated_turns
-from demo.rows.bulk_insert import Inserts
-from demo.rows.turn_records import Whose
-from demo.simulated_turns import Actor, Played
+from demo.rows.bulk_insert import BulkInsert
+from demo.rows.turn_records import TurnContext
+from demo.simulated_turns import AgentSimulator, SimulatedTurn
 from judges.config import JUDGES, JudgeConfig
 from judges.models import Feedback, Score
 from judges.runs import judge_queue
 from tasks.models import Task
-from telemetry.models import Expense, Purpose
+from telemetry.models import Expense, ExpensePurpose
 
 MEANS: Mapping[tuple[str, str], float] = {
     ("front-desk", "accuracy"): 8.3,
@@ -59,10 +59,12 @@ FAILS = 0.02
 UNREADABLE = "the judge's model answered what cannot be read: no JSON object in it"
 
 
-class Jury:
+class ScoreRecords:
     """The judges of one configuration, and people's own opinions."""
 
-    def __init__(self, inserts: Inserts, actor: Actor, chance: random.Random) -> None:
+    def __init__(
+        self, inserts: BulkInsert, actor: AgentSimulator, chance: random.Random
+    ) -> None:
         self._inserts = inserts
         self._actor = actor
         self._chance = chance
@@ -70,7 +72,7 @@ class Jury:
         self.expenses: list[int] = []
         """The ids of what they cost."""
 
-    def score(self, played: Played, whose: Whose) -> dict[str, int]:
+    def score(self, played: SimulatedTurn, whose: TurnContext) -> dict[str, int]:
         """Have a reply be judged, by those judges of its agent it falls to.
 
         Return the scores, by `judge.criterion`.
@@ -87,12 +89,12 @@ class Jury:
             self._say(played, whose)
         return scores
 
-    def _score(self, played: Played, criterion: str) -> int:
+    def _score(self, played: SimulatedTurn, criterion: str) -> int:
         mean = MEANS.get((played.agent, criterion), 7.0)
         return min(10, max(0, round(self._chance.gauss(mean, 1.3))))
 
     def _judge(
-        self, judge: JudgeConfig, played: Played, whose: Whose
+        self, judge: JudgeConfig, played: SimulatedTurn, whose: TurnContext
     ) -> dict[str, int]:
         at = played.ended_at + timedelta(seconds=self._chance.uniform(1, 9))
         if self._chance.random() < FAILS:
@@ -121,8 +123,8 @@ class Jury:
         self,
         judge: str,
         given: dict[str, int],
-        played: Played,
-        whose: Whose,
+        played: SimulatedTurn,
+        whose: TurnContext,
         *,
         at: datetime,
     ) -> None:
@@ -142,14 +144,14 @@ class Jury:
             )
 
     def _expense(
-        self, judge: JudgeConfig, played: Played, usage: Usage, cost: int | None
+        self, judge: JudgeConfig, played: SimulatedTurn, usage: Usage, cost: int | None
     ) -> None:
         number = self._inserts.new_id(Expense)
         self.expenses.append(number)
         self._inserts.add(
             Expense,
             id=number,
-            purpose=Purpose.JUDGE.value,
+            purpose=ExpensePurpose.JUDGE.value,
             name=judge.name,
             agent=played.agent,
             provider=judge.provider,
@@ -163,8 +165,8 @@ class Jury:
     def _task(
         self,
         judge: JudgeConfig,
-        played: Played,
-        whose: Whose,
+        played: SimulatedTurn,
+        whose: TurnContext,
         *,
         state: str = "done",
         result: str = "",
@@ -182,9 +184,9 @@ class Jury:
                 "experiment": whose.experiment,
                 "origin": whose.origin,
             },
-            origin=judge_queue.origin(judge.name),
+            origin=judge_queue.task_origin(judge.name),
             turn_id=played.turn_id,
-            key=judge_queue.key(judge.name, played.turn_id),
+            key=judge_queue.task_key(judge.name, played.turn_id),
             state=state,
             priority=judge_queue.PRIORITY,
             attempts=1,
@@ -198,7 +200,7 @@ class Jury:
             error=error,
         )
 
-    def _say(self, played: Played, whose: Whose) -> None:
+    def _say(self, played: SimulatedTurn, whose: TurnContext) -> None:
         at = played.ended_at + timedelta(seconds=self._chance.uniform(5, 90))
         likes = self._chance.gauss(MEANS.get((played.agent, "helpfulness"), 7), 2) > 6
         thumb = "up" if likes else "down"

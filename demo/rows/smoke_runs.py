@@ -11,43 +11,51 @@ from core.events import Usage
 from core.ids import UserId
 from core.trace import Call, ModelCall
 from demo import sample_users, simulated_turns
-from demo.dialogues import Exchange
-from demo.rows.bulk_insert import Inserts
-from demo.rows.score_records import Jury
-from demo.rows.turn_records import Whose
-from demo.simulated_turns import Actor, Played
-from demo.traffic_pattern import Calendar
-from smoke.config import SMOKE_TESTS, SmokeTest
+from demo.dialogues import ScriptedExchange
+from demo.rows.bulk_insert import BulkInsert
+from demo.rows.score_records import ScoreRecords
+from demo.rows.turn_records import TurnContext
+from demo.simulated_turns import AgentSimulator, SimulatedTurn
+from demo.traffic_pattern import TrafficPattern
+from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.evaluation import tool_call_log
-from smoke.models import Line, Run
+from smoke.models import SmokeLine, SmokeRun
 from telemetry.config import TELEMETRY
 
 SAID = {
     "late-booker": (
-        Exchange("Two for tonight, anything?", "Two in row K, €24 each. Shall I?"),
-        Exchange("yes. aisle?", "K1 and K2 are on the aisle; held until 19:00."),
-        Exchange("Perfect, thank you! [FIN]", "See you tonight."),
+        ScriptedExchange(
+            "Two for tonight, anything?", "Two in row K, €24 each. Shall I?"
+        ),
+        ScriptedExchange(
+            "yes. aisle?", "K1 and K2 are on the aisle; held until 19:00."
+        ),
+        ScriptedExchange("Perfect, thank you! [FIN]", "See you tonight."),
     ),
     "school-class": (
-        Exchange(
+        ScriptedExchange(
             "Good morning, I have thirty pupils and a bus that leaves at 13:30.",
             "Good morning! The school performance begins at 10:00 and lasts two hours.",
         ),
-        Exchange(
+        ScriptedExchange(
             "And the talk afterwards? I worry about the bus.",
             "It lasts 25 minutes, so you are out at 12:30 at the latest.",
         ),
-        Exchange("Then we'll come. [FIN]", "We look forward to thirty of you."),
+        ScriptedExchange("Then we'll come. [FIN]", "We look forward to thirty of you."),
     ),
 }
 EVERY = timedelta(days=3)
 
 
-class Rehearsal:
+class SmokeRuns:
     """The runs of one configuration's smoke tests."""
 
     def __init__(
-        self, inserts: Inserts, actor: Actor, jury: Jury, chance: random.Random
+        self,
+        inserts: BulkInsert,
+        actor: AgentSimulator,
+        jury: ScoreRecords,
+        chance: random.Random,
     ) -> None:
         self._inserts = inserts
         self._actor = actor
@@ -56,7 +64,7 @@ class Rehearsal:
         self._tests = actor.config.get(SMOKE_TESTS)
         self._runs = 0
 
-    def hold(self, calendar: Calendar) -> None:
+    def hold(self, calendar: TrafficPattern) -> None:
         """Launch every test every few days."""
         at = calendar.start + EVERY
         while at < calendar.now:
@@ -65,10 +73,10 @@ class Rehearsal:
                     self._launch(test, at)
             at += EVERY
 
-    def _launch(self, test: SmokeTest, at: datetime) -> None:
+    def _launch(self, test: SmokeTestConfig, at: datetime) -> None:
         batch = simulated_turns.uuid_of(self._chance)
         for repetition in range(1, test.repetitions + 1):
-            user_id = sample_users.synthetic(self._runs)
+            user_id = sample_users.synthetic_user(self._runs)
             self._runs += 1
             run: dict[str, Any] = {
                 "id": simulated_turns.uuid_of(self._chance),
@@ -85,13 +93,15 @@ class Rehearsal:
             }
             self._converse(test, run, user_id)
 
-    def _converse(self, test: SmokeTest, run: dict[str, Any], user_id: UserId) -> None:
+    def _converse(
+        self, test: SmokeTestConfig, run: dict[str, Any], user_id: UserId
+    ) -> None:
         agent = test.target
         if agent not in self._actor.agents:
             agent = self._chance.choice(("front-desk", "front-desk-warm"))
         experiment = "" if agent == test.target else test.target
-        whose = Whose(user_id, experiment=experiment, origin="smoke")
-        held = Held(run["started_at"])
+        whose = TurnContext(user_id, experiment=experiment, origin="smoke")
+        held = RunProgress(run["started_at"])
         for exchange in SAID[test.name]:
             self._speak(test, run, exchange, held)
             played = self._actor.simulate(exchange, agent, held.at, trouble=0.02)
@@ -101,10 +111,14 @@ class Rehearsal:
             self._line(run, held, played.reply, [*played.calls], played)
             for name, value in self._jury.score(played, whose).items():
                 held.scores[name].append(value)
-        self._inserts.add(Run, **run, **held.told(test), agent=agent)
+        self._inserts.add(SmokeRun, **run, **held.told(test), agent=agent)
 
     def _speak(
-        self, test: SmokeTest, run: dict[str, Any], exchange: Exchange, held: "Held"
+        self,
+        test: SmokeTestConfig,
+        run: dict[str, Any],
+        exchange: ScriptedExchange,
+        held: "RunProgress",
     ) -> None:
         """Have the persona say its part."""
         call = self._persona(test, exchange, held.at)
@@ -112,7 +126,9 @@ class Rehearsal:
         self._line(run, held, exchange.user, [call])
         held.at += timedelta(seconds=call.seconds or 0)
 
-    def _persona(self, test: SmokeTest, exchange: Exchange, at: datetime) -> ModelCall:
+    def _persona(
+        self, test: SmokeTestConfig, exchange: ScriptedExchange, at: datetime
+    ) -> ModelCall:
         persona = test.persona
         call = ModelCall("persona", persona.provider, persona.model, started_at=at)
         call.seconds = self._chance.uniform(0.4, 1.4)
@@ -126,22 +142,22 @@ class Rehearsal:
     def _line(
         self,
         run: dict[str, Any],
-        held: "Held",
+        held: "RunProgress",
         text: str,
         made: list[Call],
-        played: Played | None = None,
+        played: SimulatedTurn | None = None,
     ) -> None:
         most = self._actor.config.get(TELEMETRY).sqlite.max_payload_bytes
         self._inserts.add(
-            Line,
+            SmokeLine,
             run_id=run["id"],
             position=held.lines,
             speaker="persona" if played is None else "assistant",
             text=text,
             agent="" if played is None else played.agent,
             turn_id=None if played is None else played.turn_id,
-            calls=tool_call_log.kept(made, most),
-            cost_micro_usd=trace.cost(made),
+            calls=tool_call_log.serialize_calls(made, most),
+            cost_micro_usd=trace.total_cost(made),
             seconds=made[0].seconds if played is None else played.seconds,
             said_at=held.at,
         )
@@ -149,7 +165,7 @@ class Rehearsal:
 
 
 @dataclass
-class Held:
+class RunProgress:
     """A run, as far as it is."""
 
     at: datetime
@@ -158,14 +174,14 @@ class Held:
     """Of the replies; None is unknown."""
     persona_micro_usd: int = 0
     scores: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    last: Played | None = None
+    last: SimulatedTurn | None = None
 
-    def add(self, played: Played) -> None:
+    def add(self, played: SimulatedTurn) -> None:
         """Note what the agent did."""
         self.at, self.last = played.ended_at, played
-        self.costs.append(trace.cost(played.calls))
+        self.costs.append(trace.total_cost(played.calls))
 
-    def told(self, test: SmokeTest) -> dict[str, Any]:
+    def told(self, test: SmokeTestConfig) -> dict[str, Any]:
         """Return what a run's row says of how it ended."""
         is_whole = self.last is not None and self.last.outcome == "ok"
         is_priced = None not in self.costs
@@ -182,7 +198,7 @@ class Held:
         why = (self.last.error if self.last else None) or "the reply was broken off"
         return {"state": "failed", "stopped_because": "error", "error": why}
 
-    def _verdict(self, test: SmokeTest) -> dict[str, Any]:
+    def _verdict(self, test: SmokeTestConfig) -> dict[str, Any]:
         means = {
             name: {"mean": round(sum(each) / len(each), 2), "count": len(each)}
             for name, each in self.scores.items()

@@ -10,14 +10,14 @@ import orjson
 
 from core.events import Usage
 from core.ids import UserId
-from core.trace import ModelCall, ToolCall
+from core.trace import ModelCall, TracedToolCall
 from demo import simulated_turns
-from demo.rows.bulk_insert import Inserts
-from demo.simulated_turns import Played
-from memory.models import Message as MessageRow
+from demo.rows.bulk_insert import BulkInsert
+from demo.simulated_turns import SimulatedTurn
+from memory.models import StoredMessage as MessageRow
 from memory.models import Thread
 from memory.transcript import message_rows
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
@@ -25,7 +25,7 @@ from telemetry.storage import row_mapping
 
 
 @dataclass(frozen=True)
-class Whose:
+class TurnContext:
     """Whose turn it is, and where it was asked."""
 
     user_id: UserId
@@ -37,16 +37,18 @@ class Whose:
     recalled: Sequence[str] = ()
 
 
-def record(inserts: Inserts, played: Played, whose: Whose) -> int | None:
+def record(
+    inserts: BulkInsert, played: SimulatedTurn, whose: TurnContext
+) -> int | None:
     """Write the record of a turn; return what it cost."""
     usage, cost = simulated_turns.used(played.calls)
-    flat = [*row_mapping.flat(played.calls)]
+    flat = [*row_mapping.flatten_calls(played.calls)]
     asked = [call for *_, call in flat if isinstance(call, ModelCall)]
     inserts.add(
         Turn,
         **_turn(played, whose),
         cost_micro_usd=cost,
-        known_micro_usd=sum(call.cost_micro_usd or 0 for call in asked),
+        known_cost_micro_usd=sum(call.cost_micro_usd or 0 for call in asked),
         model_calls=len(asked),
         tool_calls=len(flat) - len(asked),
         **_usage(usage),
@@ -67,7 +69,7 @@ def record(inserts: Inserts, played: Played, whose: Whose) -> int | None:
     return cost
 
 
-def _turn(played: Played, whose: Whose) -> dict[str, Any]:
+def _turn(played: SimulatedTurn, whose: TurnContext) -> dict[str, Any]:
     return {
         "id": played.turn_id,
         "user_id": whose.user_id,
@@ -103,7 +105,7 @@ def _model_call(call: ModelCall) -> dict[str, Any]:
     }
 
 
-def _tool_call(call: ToolCall) -> dict[str, Any]:
+def _tool_call(call: TracedToolCall) -> dict[str, Any]:
     return {
         "name": call.name,
         "kind": call.kind,
@@ -115,13 +117,13 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    return {name: getattr(usage, name) for name in row_mapping.USAGE}
+    return {name: getattr(usage, name) for name in row_mapping.USAGE_COLUMNS}
 
 
-class Transcript:
+class ThreadTranscript:
     """One thread, as its messages come in."""
 
-    def __init__(self, inserts: Inserts, user_id: UserId, name: str) -> None:
+    def __init__(self, inserts: BulkInsert, user_id: UserId, name: str) -> None:
         self._inserts = inserts
         self.id = inserts.new_id(Thread)
         self.user_id = user_id
@@ -131,12 +133,14 @@ class Transcript:
         """Of the newest conversation."""
         self._times: list[datetime] = []
 
-    def say(self, played: Played, first_id: int | None = None) -> None:
+    def say(self, played: SimulatedTurn, first_id: int | None = None) -> None:
         """Add the messages of a turn."""
         self.put(played.entries, played.turn_id, played.ended_at)
         self.tokens += sum(entry.tokens for entry in played.entries)
 
-    def put(self, entries: Sequence[Entry], turn_id: uuid.UUID, at: datetime) -> None:
+    def put(
+        self, entries: Sequence[NewMessage], turn_id: uuid.UUID, at: datetime
+    ) -> None:
         """Add messages of one turn."""
         for entry in entries:
             self._inserts.add(
@@ -145,8 +149,8 @@ class Transcript:
                 position=self.length,
                 turn_id=turn_id,
                 role=entry.message.role,
-                text=message_rows.text_of(entry.message),
-                extra=message_rows.extra_of(entry),
+                text=message_rows.stored_text(entry.message),
+                extra=message_rows.extra_json(entry),
                 tokens=entry.tokens,
                 agent=entry.agent,
                 finish_reason=entry.finish_reason,

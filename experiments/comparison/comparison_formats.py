@@ -6,83 +6,88 @@ from typing import Any
 
 from core.text import text_table
 from experiments import assignment
-from experiments.comparison.comparison_report import Comparison, Report
-from experiments.comparison.inference import Estimate
+from experiments.comparison.comparison_report import ExperimentReport, VariantComparison
+from experiments.comparison.inference import MeanEstimate
 from experiments.config import ExperimentConfig, StopRule
-from judges.ratings.scores import Stats
+from judges.ratings.scores import ScoreStats
 from telemetry.presentation import turn_serializers
-from telemetry.statistics.variant_counts import Traffic
+from telemetry.statistics.variant_counts import VariantCounts
 
-NONE = "-"
+NO_VALUE = "-"
 INDENT = "  "
 
 
-def overview(reports: Sequence[Report]) -> Iterator[str]:
+def overview_lines(reports: Sequence[ExperimentReport]) -> Iterator[str]:
     """Yield a line for each experiment."""
     rows = [
         [
             *(report.experiment.name, report.experiment.strategy),
             ", ".join(report.experiment.agents),
             f"{sum(each.served for each in report.traffic.values()):,}",
-            report.deciding or NONE,
-            verdict(report),
+            report.deciding or NO_VALUE,
+            verdict_line(report),
         ]
         for report in reports
     ]
     head = ["experiment", "strategy", "variants", "turns", "metric", "result"]
-    yield from text_table.lines(head, rows, right=[3])
+    yield from text_table.table_lines(head, rows, right=[3])
 
 
-def whole(report: Report) -> Iterator[str]:
+def detail_lines(report: ExperimentReport) -> Iterator[str]:
     """Yield all there is to tell of one experiment."""
     experiment = report.experiment
     sticky = "sticky by user" if experiment.sticky_by_user else "drawn for each request"
     how = f", {sticky}" if experiment.strategy != "shadow" else ""
     since = f", since {report.since:%Y-%m-%d %H:%M} UTC" if report.since else ""
     yield f"{experiment.name}: {experiment.strategy}{how}{since}"
-    yield from _variants(report)
+    yield from _variant_lines(report)
     for comparison in report.comparisons:
         yield ""
         decides = " (decides)" if comparison.metric == report.deciding else ""
         yield f"{comparison.metric}{decides}"
-        yield from _comparison(comparison)
+        yield from _comparison_lines(comparison)
     yield ""
-    yield verdict(report)
+    yield verdict_line(report)
 
 
-def _variants(report: Report) -> Iterator[str]:
+def _variant_lines(report: ExperimentReport) -> Iterator[str]:
     served = sum(each.served for each in report.traffic.values())
     rows = []
     for name in report.experiment.agents:
-        each = report.traffic.get(name, Traffic())
-        part = percent(each.served / served) if served else NONE
+        each = report.traffic.get(name, VariantCounts())
+        part = format_percent(each.served / served) if served else NO_VALUE
         rows.append(
             [
-                *(name, share(report.experiment, name)),
-                *(f"{each.served:,}", part, f"{each.shadow_runs:,}", state(report, name)),
+                *(name, format_share(report.experiment, name)),
+                *(
+                    f"{each.served:,}",
+                    part,
+                    f"{each.shadow_runs:,}",
+                    variant_state(report, name),
+                ),
             ]
         )
     head = ["variant", "share", "turns", "of all", "trials", ""]
-    yield from text_table.lines(head, rows, right=range(1, 5))
+    yield from text_table.table_lines(head, rows, right=range(1, 5))
 
 
-def share(experiment: ExperimentConfig, agent: str) -> str:
+def format_share(experiment: ExperimentConfig, agent: str) -> str:
     """Return which part of the users a variant is to have."""
     if experiment.strategy == "split":
         total = sum(variant.weight for variant in experiment.variants)
-        return percent(
+        return format_percent(
             sum(v.weight for v in experiment.variants if v.agent == agent) / total
         )
     if experiment.strategy == "shadow":
-        return percent(1.0 if agent == experiment.primary else 0.0)
-    return NONE
+        return format_percent(1.0 if agent == experiment.primary else 0.0)
+    return NO_VALUE
 
 
-def state(report: Report, agent: str) -> str:
+def variant_state(report: ExperimentReport, agent: str) -> str:
     """Return what a variant is to the strategy: primary, leader, short of scores."""
     experiment, standing = report.experiment, report.bandit_status
     if experiment.strategy == "shadow":
-        rate = percent(experiment.sampling_rate)
+        rate = format_percent(experiment.sampling_rate)
         is_primary = agent == experiment.primary
         return "primary" if is_primary else f"shadow of {rate} of turns"
     if standing is None:
@@ -92,22 +97,22 @@ def state(report: Report, agent: str) -> str:
     return "leader" if agent == standing.leader else ""
 
 
-def _comparison(comparison: Comparison) -> Iterator[str]:
+def _comparison_lines(comparison: VariantComparison) -> Iterator[str]:
     rows = [
         [
-            *(each.agent, f"{each.count:,}", _figure(each.mean)),
-            NONE
+            *(each.agent, f"{each.count:,}", _format_number(each.mean)),
+            NO_VALUE
             if each.low is None
-            else f"{_figure(each.low)} to {_figure(each.high)}",
-            NONE if each.best is None else chance(each.best),
+            else f"{_format_number(each.low)} to {_format_number(each.high)}",
+            NO_VALUE if each.best is None else format_probability(each.best),
         ]
         for each in comparison.estimates
     ]
     head = ["variant", "scores", "mean", "95 % interval", "is best"]
-    yield from text_table.lines(head, rows, right=range(1, 5))
+    yield from text_table.table_lines(head, rows, right=range(1, 5))
 
 
-def verdict(report: Report) -> str:
+def verdict_line(report: ExperimentReport) -> str:
     """Return in a line who has won, or why nobody has."""
     decision, rule = report.deciding_comparison, report.experiment.stop_when
     if not report.comparisons:
@@ -118,41 +123,41 @@ def verdict(report: Report) -> str:
     if ahead is None:
         short = ", ".join(each.agent for each in decision.estimates if each.count < 2)
         return f"Too few scores of {short}"
-    best = f"{ahead.agent}, the best with a chance of {chance(ahead.best or 0)}"
+    best = f"{ahead.agent}, the best with a chance of {format_probability(ahead.best or 0)}"
     if rule is None:
         return f"Ahead: {best}"
     if report.winner is not None:
         return f"Winner: {best}"
-    wanted = _wanted(decision.estimates, rule)
+    wanted = _missing_to_win(decision.estimates, rule)
     return f"No winner yet. Ahead: {best}; {wanted}"
 
 
-def _wanted(estimates: Sequence[Estimate], rule: StopRule) -> str:
+def _missing_to_win(estimates: Sequence[MeanEstimate], rule: StopRule) -> str:
     """Return what a variant lacks to win."""
     short = [each for each in estimates if each.count < rule.min_samples]
     if short:
         counts = ", ".join(f"{each.agent} has {each.count}" for each in short)
         return f"each needs {rule.min_samples} scores, {counts}"
-    return f"{percent(rule.confidence, 1)} is asked"
+    return f"{format_percent(rule.confidence, 1)} is asked"
 
 
-def chance(share: float) -> str:
+def format_probability(share: float) -> str:
     """Return how likely something is, and never that it is certain."""
     if share >= 0.9995:
         return "over 99.9 %"
-    return percent(share, 1) if share >= 0.0005 else "under 0.1 %"
+    return format_percent(share, 1) if share >= 0.0005 else "under 0.1 %"
 
 
-def percent(share: float, places: int = 0) -> str:
+def format_percent(share: float, places: int = 0) -> str:
     """Return a share as people read it."""
     return f"{share * 100:.{places}f} %"
 
 
-def _figure(value: float | None) -> str:
-    return NONE if value is None else f"{value:.2f}"
+def _format_number(value: float | None) -> str:
+    return NO_VALUE if value is None else f"{value:.2f}"
 
 
-def document(report: Report) -> dict[str, Any]:
+def as_json(report: ExperimentReport) -> dict[str, Any]:
     """Return a report as JSON."""
     experiment, winner = report.experiment, report.winner
     return {
@@ -166,8 +171,8 @@ def document(report: Report) -> dict[str, Any]:
         else None,
         "since": None
         if report.since is None
-        else turn_serializers.instant(report.since),
-        "variants": [_variant(report, name) for name in experiment.agents],
+        else turn_serializers.format_time(report.since),
+        "variants": [_variant_as_json(report, name) for name in experiment.agents],
         "metrics": [
             {
                 "metric": each.metric,
@@ -180,12 +185,12 @@ def document(report: Report) -> dict[str, Any]:
         if experiment.stop_when is None
         else experiment.stop_when.model_dump(),
         "winner": None if winner is None else winner.agent,
-        "verdict": verdict(report),
-        "bandit": _bandit(report),
+        "verdict": verdict_line(report),
+        "bandit": _bandit_as_json(report),
     }
 
 
-def _bandit(report: Report) -> dict[str, Any] | None:
+def _bandit_as_json(report: ExperimentReport) -> dict[str, Any] | None:
     """Return how a bandit stands; None of other strategies."""
     experiment, standing = report.experiment, report.bandit_status
     if standing is None:
@@ -197,35 +202,38 @@ def _bandit(report: Report) -> dict[str, Any] | None:
         "window_seconds": experiment.bandit_window_seconds,
         "leader": standing.leader,
         "starved": list(standing.undersampled),
-        "arms": [_arm(report.recent.get(name), name) for name in experiment.agents],
+        "arms": [
+            _bandit_variant_as_json(report.recent.get(name), name)
+            for name in experiment.agents
+        ],
     }
 
 
-def _arm(stats: Stats | None, name: str) -> dict[str, Any]:
+def _bandit_variant_as_json(stats: ScoreStats | None, name: str) -> dict[str, Any]:
     count = 0 if stats is None else stats.count
     mean = None if stats is None else stats.mean
     return {"agent": name, "count": count, "mean": mean}
 
 
-def _shares(report: Report) -> dict[str, float]:
+def _current_shares(report: ExperimentReport) -> dict[str, float]:
     """Return which part of the users each variant is to have now."""
     experiment, standing = report.experiment, report.bandit_status
     if standing is not None:
-        return assignment.chances(experiment, standing)
+        return assignment.choice_probabilities(experiment, standing)
     if experiment.strategy == "shadow":
         return {name: float(name == experiment.primary) for name in experiment.agents}
     total = sum(variant.weight for variant in experiment.variants)
     return {each.agent: each.weight / total for each in experiment.variants}
 
 
-def _variant(report: Report, name: str) -> dict[str, Any]:
-    each, standing = report.traffic.get(name, Traffic()), report.bandit_status
+def _variant_as_json(report: ExperimentReport, name: str) -> dict[str, Any]:
+    each, standing = report.traffic.get(name, VariantCounts()), report.bandit_status
     weights = [v.weight for v in report.experiment.variants if v.agent == name]
     served = sum(traffic.served for traffic in report.traffic.values())
     return {
         "agent": name,
         "weight": sum(weights),
-        "share": _shares(report)[name],
+        "share": _current_shares(report)[name],
         "turns": each.served,
         "share_of_turns": each.served / served if served else None,
         "trials": each.shadow_runs,

@@ -6,7 +6,7 @@ from experiments.config import ExperimentConfig
 from judges.config import JUDGES
 
 
-def shared(config: Config, experiment: ExperimentConfig) -> list[str]:
+def shared_metrics(config: Config, experiment: ExperimentConfig) -> list[str]:
     """Return every `judge.criterion` that all variants are scored by."""
     agents = config.get(AGENTS)
     variants = [agents[name] for name in experiment.agents if name in agents]
@@ -18,12 +18,12 @@ def shared(config: Config, experiment: ExperimentConfig) -> list[str]:
     ]
 
 
-def deciding(config: Config, experiment: ExperimentConfig) -> str | None:
+def deciding_metric(config: Config, experiment: ExperimentConfig) -> str | None:
     """Return what decides which variant is best; None where nothing alone does."""
     rule = experiment.stop_when
     if rule is not None and rule.metric is not None:
         return rule.metric
     if experiment.metric is not None:
         return experiment.metric
-    found = shared(config, experiment)
+    found = shared_metrics(config, experiment)
     return found[0] if len(found) == 1 else None

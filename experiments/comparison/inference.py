@@ -19,17 +19,17 @@ from experiments.comparison import t_distribution
 
 Cells = NDArray[np.float64]
 
-CERTAINTY = 0.95
+INTERVAL_CONFIDENCE = 0.95
 """Of the interval."""
-LEAST_VARIANCE = 1 / 12
+MIN_VARIANCE = 1 / 12
 """Of one score. Scores are whole points: this much a judge's rounding hides, so even
 scores that are all alike do not make a mean certain."""
-CELLS = 2_000
+CELL_COUNT = 2_000
 """That a distribution is cut into, to add up its chances: they are right to about
 0.0001."""
 
 
-class Scores(Protocol):
+class ScoreStatistics(Protocol):
     """A variant's scores, added up."""
 
     @property
@@ -46,7 +46,7 @@ class Scores(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanEstimate:
     """What is known of one variant's mean."""
 
     agent: str
@@ -61,43 +61,53 @@ class Estimate:
     than two scores."""
 
 
-def estimates(agents: Sequence[str], scores: Mapping[str, Scores]) -> list[Estimate]:
+def estimate_means(
+    agents: Sequence[str], scores: Mapping[str, ScoreStatistics]
+) -> list[MeanEstimate]:
     """Return what scores tell of each variant, in the order of `agents`."""
     counts = [scores[agent].count if agent in scores else 0 for agent in agents]
     chances: Sequence[float | None] = [None] * len(agents)
     if min(counts, default=0) >= 2:
-        chances = chances_to_be_best([scores[agent] for agent in agents])
+        chances = probabilities_best([scores[agent] for agent in agents])
     return [
-        _estimate(agent, scores[agent], chance)
+        _estimate_mean(agent, scores[agent], chance)
         if count
-        else Estimate(agent, 0, best=chance)
+        else MeanEstimate(agent, 0, best=chance)
         for agent, count, chance in zip(agents, counts, chances, strict=True)
     ]
 
 
-def _estimate(agent: str, scores: Scores, best: float | None) -> Estimate:
+def _estimate_mean(
+    agent: str, scores: ScoreStatistics, best: float | None
+) -> MeanEstimate:
     mean, count = scores.mean, scores.count
     if count < 2:
-        return Estimate(agent, count, mean, best=best)
-    reach = t_distribution.quantile((1 + CERTAINTY) / 2, count - 1) * _scale(scores)
-    return Estimate(agent, count, mean, mean - reach, mean + reach, best)
+        return MeanEstimate(agent, count, mean, best=best)
+    reach = t_distribution.quantile(
+        (1 + INTERVAL_CONFIDENCE) / 2, count - 1
+    ) * _standard_error(scores)
+    return MeanEstimate(agent, count, mean, mean - reach, mean + reach, best)
 
 
-def _scale(scores: Scores) -> float:
-    return math.sqrt(max(scores.variance, LEAST_VARIANCE) / scores.count)
+def _standard_error(scores: ScoreStatistics) -> float:
+    return math.sqrt(max(scores.variance, MIN_VARIANCE) / scores.count)
 
 
-def chances_to_be_best(scores: Sequence[Scores]) -> list[float]:
+def probabilities_best(scores: Sequence[ScoreStatistics]) -> list[float]:
     """Return how likely each has the highest mean; each must have two scores.
 
     The chance that a mean is in some place, times that all others are below it there,
     added up over all places.
     """
-    believed = [_believed(each) for each in scores]
+    believed = [_posterior(each) for each in scores]
     found = [
         float(
             np.prod(
-                [other.probability_below(one.midpoints) for other in believed if other is not one]
+                [
+                    other.probability_below(one.midpoints)
+                    for other in believed
+                    if other is not one
+                ]
                 + [one.weights],
                 axis=0,
             ).sum()
@@ -108,7 +118,7 @@ def chances_to_be_best(scores: Sequence[Scores]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Believed:
+class Posterior:
     """What is believed of a mean, in cells.
 
     A place is told by the angle whose tangent it is, in `reach` from the middle: so far
@@ -135,24 +145,24 @@ class Believed:
         return np.interp(angles, self.edges, sums)
 
 
-def _believed(scores: Scores) -> Believed:
+def _posterior(scores: ScoreStatistics) -> Posterior:
     freedom = scores.count - 1
     # By the angle, Student's t has the density of its cosine's power.
     power = freedom - 1
     widest = math.acos(10 ** (-16 / power)) if power else math.pi / 2
-    edges = np.linspace(-widest, widest, CELLS + 1)
+    edges = np.linspace(-widest, widest, CELL_COUNT + 1)
     density = np.cos((edges[1:] + edges[:-1]) / 2) ** power
-    return Believed(
+    return Posterior(
         scores.mean,
-        _scale(scores) * math.sqrt(freedom),
+        _standard_error(scores) * math.sqrt(freedom),
         edges,
         density / density.sum(),
     )
 
 
-def winner(
-    found: Sequence[Estimate], *, confidence: float, min_samples: int
-) -> Estimate | None:
+def find_winner(
+    found: Sequence[MeanEstimate], *, confidence: float, min_samples: int
+) -> MeanEstimate | None:
     """Return the variant that is the best with that confidence, if any is.
 
     None before every variant has so many scores, and where there is one variant alone.

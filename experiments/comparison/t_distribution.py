@@ -8,8 +8,8 @@ import math
 from functools import lru_cache
 
 TINY = 1e-300
-STEPS = 300
-CLOSE = 1e-14
+MAX_ITERATIONS = 300
+TOLERANCE = 1e-14
 
 
 @lru_cache(maxsize=4096)
@@ -19,24 +19,24 @@ def quantile(share: float, freedom: int) -> float:
     With more degrees of freedom it comes to look like the normal distribution.
     """
     low, high = 0.0, 1.0
-    while below(high, freedom) < share:
+    while cumulative_probability(high, freedom) < share:
         low, high = high, high * 2
     for _ in range(80):
         middle = (low + high) / 2
-        if below(middle, freedom) < share:
+        if cumulative_probability(middle, freedom) < share:
             low = middle
         else:
             high = middle
     return (low + high) / 2
 
 
-def below(value: float, freedom: int) -> float:
+def cumulative_probability(value: float, freedom: int) -> float:
     """Return which share of the distribution is below a value that is not negative."""
-    outside = _beta(freedom / (freedom + value * value), freedom / 2, 0.5)
+    outside = _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
     return 1 - outside / 2
 
 
-def _beta(at: float, a: float, b: float) -> float:
+def _incomplete_beta(at: float, a: float, b: float) -> float:
     """Return the regularised incomplete beta function, from 0 to 1."""
     if at in (0.0, 1.0):
         return at
@@ -44,25 +44,25 @@ def _beta(at: float, a: float, b: float) -> float:
     front = math.exp(logarithm + a * math.log(at) + b * math.log1p(-at))
     # The fraction converges fast on this side of its mean alone.
     if at < (a + 1) / (a + b + 2):
-        return front * _fraction(at, a, b) / a
-    return 1 - front * _fraction(1 - at, b, a) / b
+        return front * _continued_fraction(at, a, b) / a
+    return 1 - front * _continued_fraction(1 - at, b, a) / b
 
 
-def _fraction(at: float, a: float, b: float) -> float:
-    upper, lower = 1.0, _whole(1 - (a + b) * at / (a + 1))
+def _continued_fraction(at: float, a: float, b: float) -> float:
+    upper, lower = 1.0, _nonzero(1 - (a + b) * at / (a + 1))
     lower = 1 / lower
     value = lower
-    for step in range(1, STEPS):
-        for term in _terms(step, at, a, b):
-            lower = 1 / _whole(1 + term * lower)
-            upper = _whole(1 + term / upper)
+    for step in range(1, MAX_ITERATIONS):
+        for term in _fraction_terms(step, at, a, b):
+            lower = 1 / _nonzero(1 + term * lower)
+            upper = _nonzero(1 + term / upper)
             value *= lower * upper
-        if abs(lower * upper - 1) < CLOSE:
+        if abs(lower * upper - 1) < TOLERANCE:
             break
     return value
 
 
-def _terms(step: int, at: float, a: float, b: float) -> tuple[float, float]:
+def _fraction_terms(step: int, at: float, a: float, b: float) -> tuple[float, float]:
     even = a + 2 * step
     return (
         step * (b - step) * at / ((even - 1) * even),
@@ -70,5 +70,5 @@ def _terms(step: int, at: float, a: float, b: float) -> tuple[float, float]:
     )
 
 
-def _whole(value: float) -> float:
+def _nonzero(value: float) -> float:
     return value if abs(value) > TINY else TINY

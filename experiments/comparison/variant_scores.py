@@ -4,30 +4,30 @@ from datetime import UTC, datetime, timedelta
 
 from experiments.config import ExperimentConfig, split_metric
 from judges.ratings import scores
-from judges.ratings.scores import Stats
+from judges.ratings.scores import ScoreStats
 
 
-def by(
+def variant_stats(
     experiment: ExperimentConfig, metric: str, since: datetime | None
-) -> dict[str, Stats]:
+) -> dict[str, ScoreStats]:
     """Return what variants scored by a metric, as variants of this experiment.
 
     By agent; those without scores are left out.
     """
     judge, criterion = split_metric(metric) or ("", "")
-    return scores.stats(
+    return scores.stats_by_agent(
         *(judge, criterion, experiment.agents),
         since=since,
         experiment=experiment.name,
     )
 
 
-def recent(experiment: ExperimentConfig) -> dict[str, Stats]:
+def recent_stats(experiment: ExperimentConfig) -> dict[str, ScoreStats]:
     """Return what a bandit's variants scored lately by its metric."""
-    return by(experiment, experiment.metric or "", since(experiment))
+    return variant_stats(experiment, experiment.metric or "", scores_since(experiment))
 
 
-def since(experiment: ExperimentConfig) -> datetime | None:
+def scores_since(experiment: ExperimentConfig) -> datetime | None:
     """Return from when scores count; None is from the first on."""
     if experiment.strategy != "bandit":
         return None

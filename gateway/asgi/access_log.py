@@ -3,7 +3,7 @@
 import logging
 
 
-class Discreet(logging.Filter):
+class QueryStringFilter(logging.Filter):
     """Leaves out queries: users are named there, and links, states and codes are."""
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -19,7 +19,7 @@ from gateway.mcp_server import views
 
 SMALL_BODY_BYTES = 64 * 1024
 """For addresses that take no body, and for clients that show no credential."""
-MCP = "/mcp"
+MCP_PATH = "/mcp"
 
 
 class BodyLimit(NamedTuple):
@@ -40,12 +40,12 @@ async def admit(request: HttpRequest) -> BodyLimit:
     `HookUnknown`.
     """
     path = request.path
-    if path.startswith("/v1/") or path == MCP:
+    if path.startswith("/v1/") or path == MCP_PATH:
         if live.current().get(AUTH).proxy is not None:
             await authentication.authenticate(request)
         return server_limit()
     if path.startswith("/hooks/"):
-        trigger = webhooks.find(request)
+        trigger = webhooks.find_webhook(request)
         return BodyLimit(
             min(trigger.max_body_bytes, server_limit().max_bytes),
             "raise this webhook's max_body_bytes",
@@ -64,9 +64,9 @@ def refuse(request: HttpRequest, error: Exception) -> HttpResponseBase:
     if not isinstance(error, CoulisseError):
         return errors.on_internal_error(request, error)
     is_ours = isinstance(error, BodyTooLarge) or not isinstance(error, Invalid)
-    if request.path == MCP and is_ours:
-        errors.log(request.method or "", request.path, error)
-        return views.refusal(error)
+    if request.path == MCP_PATH and is_ours:
+        errors.log_error(request.method or "", request.path, error)
+        return views.credential_error_response(error)
     if request.path.startswith("/hooks/"):
         webhooks.log_refusal(request, error)
     return errors.on_domain_error(request, error)

@@ -24,13 +24,13 @@ from config import live
 from config.config import SERVER, ServerConfig
 from config.errors import ConfigInvalid
 from core.runtime import request_ids
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from gateway import errors
 from gateway.asgi import admission
 from gateway.asgi.admission import NO_BODY, BodyLimit
-from gateway.asgi.slow_clients import Patience
+from gateway.asgi.slow_clients import SlowClientGuard
 from gateway.auth import authentication
-from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, Stopping
+from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, ServerStopping
 from gateway.openai import sse
 from gateway.request_validation import hosts, text_encoding
 
@@ -40,10 +40,10 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
-BODY = "http.response.body"
-REQUEST_ID = b"x-request-id"
+BODY_MESSAGE = "http.response.body"
+REQUEST_ID_HEADER = b"x-request-id"
 """OpenAI's header, which its clients show as `_request_id`."""
-ALWAYS = (
+COMMON_HEADERS = (
     # What is answered is of one user, and is no more than it says it is.
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"same-origin"),
@@ -57,7 +57,7 @@ DISCARD_SECONDS = 10.0
 logger = logging.getLogger(__name__)
 
 
-class Handler(ASGIHandler):
+class GatewayHandler(ASGIHandler):
     """Answers HTTP requests."""
 
     request_class = text_encoding.Utf8Request
@@ -87,19 +87,19 @@ class Handler(ASGIHandler):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        request_id = request_ids.begin(headers.get(REQUEST_ID))
+        request_id = request_ids.assign_request_id(headers.get(REQUEST_ID_HEADER))
         is_chat = scope["path"].startswith(self.chat_prefix)
-        outgoing = Outgoing(send, request_id, is_chat=is_chat)
+        outgoing = ResponseSender(send, request_id, is_chat=is_chat)
         body = BytesIO()
         request, _ = self.create_request(scope, body)
         if request is None:
             await self._refuse(
-                errors.bad_url(), Unread(headers, receive, outgoing.send)
+                errors.bad_url_response(), UnreadBody(headers, receive, outgoing.send)
             )
             return
         try:
             check_host(headers)
-            text_encoding.check(scope, headers)
+            text_encoding.check_encoding(scope, headers)
             limit = await self.admit(request) if has_body(headers) else NO_BODY
             body.write(await _read_body(headers, receive, limit))
             body.seek(0)
@@ -108,24 +108,24 @@ class Handler(ASGIHandler):
         except Exception as exc:
             # Django, which answers faults, does not see the request yet.
             refusal = admission.refuse(request, exc)
-            await self._refuse(refusal, Unread(headers, receive, outgoing.send))
+            await self._refuse(refusal, UnreadBody(headers, receive, outgoing.send))
             return
         try:
             await self._answer_while_connected(request, receive, outgoing.send)
         except asyncio.CancelledError:
             # The server stops.
             if not outgoing.has_begun:
-                stopping = errors.response(Stopping())
+                stopping = errors.error_response(ServerStopping())
                 await self.send_response(stopping, outgoing.send)
             elif outgoing.is_open_chat:
-                ending = sse.error(Stopping()) + sse.DONE
-                await outgoing.send({"type": BODY, "body": ending})
+                ending = sse.error_frame(ServerStopping()) + sse.DONE
+                await outgoing.send({"type": BODY_MESSAGE, "body": ending})
 
     async def admit(self, request: ASGIRequest) -> BodyLimit:
         """Return how large the body may be; raises what refuses to read it."""
         return await admission.admit(request)
 
-    async def _refuse(self, answer: HttpResponseBase, unread: "Unread") -> None:
+    async def _refuse(self, answer: HttpResponseBase, unread: "UnreadBody") -> None:
         await self.send_response(unread.with_close(answer), unread.send)
 
     async def _answer_while_connected(
@@ -157,7 +157,7 @@ class Handler(ASGIHandler):
 
     async def _answer(self, request: ASGIRequest, send: Send) -> None:
         answer = await self.run_get_response(request)
-        patience = Patience(send, asyncio.current_task())
+        patience = SlowClientGuard(send, asyncio.current_task())
         try:
             await self.send_response(answer, patience.send)
         finally:
@@ -171,11 +171,11 @@ class Handler(ASGIHandler):
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response, in OpenAI's shape where it is an error."""
-        answer = errors.shaped(request, await self.get_response_async(request))
-        return await authentication.answered(request, answer)
+        answer = errors.as_openai_error(request, await self.get_response_async(request))
+        return await authentication.finish_response(request, answer)
 
 
-class Outgoing:
+class ResponseSender:
     """What is sent of an answer, with the headers every answer has."""
 
     def __init__(self, send: Send, request_id: str, *, is_chat: bool) -> None:
@@ -196,23 +196,25 @@ class Outgoing:
         if not self.has_begun:
             self.has_begun = True
             self._add_to(message["headers"])
-        self._has_ended = message["type"] == BODY and not message.get("more_body")
+        self._has_ended = message["type"] == BODY_MESSAGE and not message.get(
+            "more_body"
+        )
         await self._send(message)
 
     def _add_to(self, headers: list[tuple[bytes, bytes]]) -> None:
         given = {name.lower(): value for name, value in headers}
         self._type = given.get(b"content-type", b"")
-        headers += [header for header in ALWAYS if header[0] not in given]
-        headers.append((REQUEST_ID, self._request_id))
+        headers += [header for header in COMMON_HEADERS if header[0] not in given]
+        headers.append((REQUEST_ID_HEADER, self._request_id))
 
 
 def check_host(headers: Headers) -> None:
     """Raise `HostRefused` unless the request is meant for this server."""
     host = headers.get(b"host", b"")
-    if not hosts.is_allowed(host, _server().allowed_hosts):
+    if not hosts.is_allowed(host, _server_config().allowed_hosts):
         raise HostRefused(
             f"This server does not answer to the name "
-            f"'{shortened(host.decode('latin1'))}'",
+            f"'{escape_and_truncate(host.decode('latin1'))}'",
             detail=HOSTS_REMEDY,
         )
 
@@ -251,7 +253,7 @@ def _too_large(limit: BodyLimit) -> BodyTooLarge:
     )
 
 
-class Unread:
+class UnreadBody:
     """Sends the answer to a request whose body was not read, or not to its end."""
 
     def __init__(self, headers: Headers, receive: Receive, send: Send) -> None:
@@ -273,7 +275,11 @@ class Unread:
         With bytes unread the system would reset the connection, and the client might
         lose the answer.
         """
-        if not self._is_awaited or message["type"] != BODY or message.get("more_body"):
+        if (
+            not self._is_awaited
+            or message["type"] != BODY_MESSAGE
+            or message.get("more_body")
+        ):
             await self._send(message)
             return
         await self._send({**message, "more_body": True})
@@ -281,10 +287,10 @@ class Unread:
             async with asyncio.timeout(DISCARD_SECONDS):
                 while (await self._receive()).get("more_body"):
                     pass
-        await self._send({"type": BODY, "body": b""})
+        await self._send({"type": BODY_MESSAGE, "body": b""})
 
 
-def _server() -> ServerConfig:
+def _server_config() -> ServerConfig:
     try:
         return live.current().get(SERVER)
     except ConfigInvalid:

@@ -7,12 +7,12 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-SEND_SECONDS = 60.0
+SEND_TIMEOUT_SECONDS = 60.0
 
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
-class Patience:
+class SlowClientGuard:
     """Sends for a task, and cancels it when the client stops reading.
 
     A timer for each frame would cost more than the frame. This one is set once, and
@@ -24,10 +24,10 @@ class Patience:
         self._task = task
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
-        self._timer = self._loop.call_later(SEND_SECONDS, self._check_deadline)
+        self._timer = self._loop.call_later(SEND_TIMEOUT_SECONDS, self._check_deadline)
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message, however long it takes up to `SEND_SECONDS`."""
+        """Send a message, however long it takes up to `SEND_TIMEOUT_SECONDS`."""
         self._since = self._loop.time()
         await self._send(message)
         self._since = None
@@ -38,8 +38,10 @@ class Patience:
 
     def _check_deadline(self) -> None:
         waited = 0.0 if self._since is None else self._loop.time() - self._since
-        if self._task is not None and waited >= SEND_SECONDS:
+        if self._task is not None and waited >= SEND_TIMEOUT_SECONDS:
             logger.warning("a client has stopped reading; its answer is broken off")
             self._task.cancel()
         else:
-            self._timer = self._loop.call_later(SEND_SECONDS - waited, self._check_deadline)
+            self._timer = self._loop.call_later(
+                SEND_TIMEOUT_SECONDS - waited, self._check_deadline
+            )

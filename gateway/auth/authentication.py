@@ -11,30 +11,30 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from access.authentication import login_throttle
-from access.authentication.basic_auth import Passwords
+from access.authentication.basic_auth import PasswordChecker
 from access.authentication.config import AUTH, ProxyAuth
-from access.authentication.oidc_tokens import Verifier
+from access.authentication.oidc_tokens import TokenVerifier
 from access.errors import CredentialRefused, CredentialRequired, OriginRefused
 from access.tokens import api_tokens
-from access.users.caller import ATTRIBUTE, OPEN, Caller, Scheme, by_token
+from access.users.caller import ANONYMOUS, CALLER_ATTRIBUTE, Caller, Scheme, from_token
 from config import live
 from config.config import SERVER
 from core.errors import CoulisseError
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from database import database_executor
 from gateway import errors
 from gateway.auth import browser_session
 from gateway.errors import HOSTS_REMEDY
 from gateway.request_validation import hosts
 
-TURNS = "/v1/chat/completions"
+CHAT_PATH = "/v1/chat/completions"
 """Where a token that was found lately is taken at its word: a turn's own trip to the
 database asks whether it still is valid."""
 
-MAX_HEADER = 20_000
+MAX_HEADER_LENGTH = 20_000
 """Characters of an `Authorization` header; a longer one is not looked into."""
 
-SECRET = re.compile(rf"{api_tokens.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
+TOKEN_PATTERN = re.compile(rf"{api_tokens.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
 
 
 async def authenticate(request: HttpRequest) -> Caller:
@@ -44,50 +44,52 @@ async def authenticate(request: HttpRequest) -> Caller:
     `Unauthenticated` for a credential that is missing or not valid, and
     `Unavailable` where that cannot be told.
     """
-    known: Caller | None = getattr(request, ATTRIBUTE, None)
+    known: Caller | None = getattr(request, CALLER_ATTRIBUTE, None)
     if known is not None:
         return known
     proxy = live.current().get(AUTH).proxy
-    caller = OPEN if proxy is None else await guard(proxy).admit(request)
-    setattr(request, ATTRIBUTE, caller)
+    caller = ANONYMOUS if proxy is None else await get_checker(proxy).admit(request)
+    setattr(request, CALLER_ATTRIBUTE, caller)
     return caller
 
 
-async def recognise(request: HttpRequest) -> Caller:
+async def authenticate_if_given(request: HttpRequest) -> Caller:
     """Return who sends a request that need not say it; `OPEN` if they do not."""
     try:
         return await authenticate(request)
     except CoulisseError:
-        return OPEN
+        return ANONYMOUS
 
 
-async def answered(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+async def finish_response(
+    request: HttpRequest, answer: HttpResponseBase
+) -> HttpResponseBase:
     """Return what a request is answered, once its credential is certain.
 
     A turn that failed may have done so before it asked the database, and then a token
     that is revoked must not learn why.
     """
-    browser_session.renew(request, answer)
-    caller = getattr(request, ATTRIBUTE, OPEN)
+    browser_session.renew_session(request, answer)
+    caller = getattr(request, CALLER_ATTRIBUTE, ANONYMOUS)
     if answer.status_code < 400 or not caller.is_cached or caller.token is None:
         return answer
     try:
-        await _look_up(api_tokens.digest(bearer(request)))
+        await _find_token(api_tokens.digest(bearer_token(request)))
     except CoulisseError as exc:
-        api_tokens.REMEMBERED.discard(caller.token.id)
+        api_tokens.TOKEN_CACHE.discard(caller.token.id)
         return errors.on_domain_error(request, exc)
     return answer
 
 
-class Guard:
+class CredentialChecker:
     """Checks credentials by one reading of `auth.proxy`."""
 
     def __init__(self, proxy: ProxyAuth) -> None:
         self.proxy = proxy
-        self.verifier = None if proxy.oidc is None else Verifier(proxy.oidc)
+        self.verifier = None if proxy.oidc is None else TokenVerifier(proxy.oidc)
         """What reads the identity provider's tokens."""
-        self._passwords = Passwords(
-            proxy.logins, realm="Coulisse", throttle=login_throttle.API
+        self._passwords = PasswordChecker(
+            proxy.logins, realm="Coulisse", throttle=login_throttle.API_THROTTLE
         )
 
     async def admit(self, request: HttpRequest) -> Caller:
@@ -102,12 +104,16 @@ class Guard:
         check_origin(request)
         return self._caller(username, "basic")
 
-    async def _admit_oidc_user(self, request: HttpRequest, verifier: Verifier) -> Caller:
+    async def _admit_oidc_user(
+        self, request: HttpRequest, verifier: TokenVerifier
+    ) -> Caller:
         if "Authorization" in request.headers:
-            return self._caller(await verifier.verify_bearer_token(bearer(request)), "oidc")
-        subject = browser_session.subject(request, verifier.oidc)
+            return self._caller(
+                await verifier.verify_bearer_token(bearer_token(request)), "oidc"
+            )
+        subject = browser_session.session_subject(request, verifier.oidc)
         if subject is None:
-            raise browser_session.required(request, verifier.oidc)
+            raise browser_session.credential_error(request, verifier.oidc)
         check_origin(request)
         return self._caller(subject, "oidc")
 
@@ -115,41 +121,43 @@ class Guard:
         return Caller(name, name if self.proxy.binds_users else None, scheme)
 
 
-_guard: Guard | None = None
+_credential_checker: CredentialChecker | None = None
 
 
-def guard(proxy: ProxyAuth) -> Guard:
+def get_checker(proxy: ProxyAuth) -> CredentialChecker:
     """Return what checks credentials; it lasts until `auth.proxy` is edited."""
-    global _guard
-    found = _guard
+    global _credential_checker
+    found = _credential_checker
     if found is None or (found.proxy is not proxy and found.proxy != proxy):
-        found = _guard = Guard(proxy)
+        found = _credential_checker = CredentialChecker(proxy)
     return found
 
 
 async def _admit_token(request: HttpRequest) -> Caller:
     """Return whose API token a request carries; raises as `authenticate` does."""
-    secret = bearer(request)
-    if not SECRET.fullmatch(secret):
+    secret = bearer_token(request)
+    if not TOKEN_PATTERN.fullmatch(secret):
         raise CredentialRefused
     digest = api_tokens.digest(secret)
-    if request.path == TURNS:
-        token = api_tokens.REMEMBERED.get(digest)
+    if request.path == CHAT_PATH:
+        token = api_tokens.TOKEN_CACHE.get(digest)
         if token is not None:
-            return by_token(token, is_remembered=True)
-    return await _look_up(digest)
+            return from_token(token, is_remembered=True)
+    return await _find_token(digest)
 
 
-async def _look_up(digest: str) -> Caller:
+async def _find_token(digest: str) -> Caller:
     """Return whose token this is; raises `CredentialRefused` and `DatabaseDown`."""
-    token = await database_executor.run(api_tokens.find, digest, datetime.now(UTC))
+    token = await database_executor.run(
+        api_tokens.find_by_digest, digest, datetime.now(UTC)
+    )
     if token is None:
         raise CredentialRefused
-    api_tokens.REMEMBERED.put(digest, token)
-    return by_token(token)
+    api_tokens.TOKEN_CACHE.put(digest, token)
+    return from_token(token)
 
 
-def bearer(request: HttpRequest) -> str:
+def bearer_token(request: HttpRequest) -> str:
     """Return the bearer token of a request.
 
     Raises `CredentialRequired` for none, `CredentialRefused` for another scheme.
@@ -157,7 +165,7 @@ def bearer(request: HttpRequest) -> str:
     header = request.headers.get("Authorization", "")
     if not header.strip():
         raise CredentialRequired
-    if len(header) > MAX_HEADER:
+    if len(header) > MAX_HEADER_LENGTH:
         raise CredentialRefused
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer":
@@ -182,16 +190,16 @@ def check_origin(request: HttpRequest) -> None:
             return
         if request.method in ("GET", "HEAD"):
             return  # What comes back is not for the page to read.
-    elif is_own(origin, request):
+    elif is_own_origin(origin, request):
         return
     raise OriginRefused(
-        f"Pages from '{shortened(origin or 'another site')}' may not use this server "
+        f"Pages from '{escape_and_truncate(origin or 'another site')}' may not use this server "
         "with your login",
         detail=HOSTS_REMEDY,
     )
 
 
-def is_own(origin: str, request: HttpRequest) -> bool:
+def is_own_origin(origin: str, request: HttpRequest) -> bool:
     """Return whether an `Origin` is this server's, as its client calls it."""
     try:
         parts = urlsplit(origin)

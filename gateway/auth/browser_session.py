@@ -9,21 +9,21 @@ from urllib.parse import urlencode, urlsplit
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from access.authentication.encrypted_sessions import WHOLE_SECONDS, SealedSession
+from access.authentication.encrypted_sessions import MAX_AGE_SECONDS, EncryptedSession
 from access.authentication.schemes import OidcConfig
 from access.errors import CredentialRequired
 
-COOKIE = "coulisse_session"
+COOKIE_NAME = "coulisse_session"
 
 IDLE_SECONDS = 8 * 3600
 """How long a session lasts that is not used."""
-RENEWED_SECONDS = 600
+RENEW_AFTER_SECONDS = 600
 """How old a cookie gets before it is made anew."""
 
-ATTRIBUTE = "_coulisse_session"
+SESSION_ATTRIBUTE = "_coulisse_session"
 
 
-class Session(SealedSession):
+class ApiSession(EncryptedSession):
     """What a browser keeps for us."""
 
     purpose = "proxy"
@@ -41,26 +41,26 @@ class LoginRequired(CredentialRequired):
         """Where that begins."""
 
 
-def subject(request: HttpRequest, oidc: OidcConfig) -> str | None:
+def session_subject(request: HttpRequest, oidc: OidcConfig) -> str | None:
     """Return who is logged in, by the provider's `sub`; None if nobody is."""
-    cookie = request.COOKIES.get(COOKIE)
+    cookie = request.COOKIES.get(COOKIE_NAME)
     if cookie is None:
         return None
-    session = Session(cookie)
+    session = ApiSession(cookie)
     found = session.get("login")
     if not isinstance(found, dict) or found["of"] != oidc.authority:
         return None
     now = int(time.time())
-    if now - found["began_at"] > WHOLE_SECONDS:
+    if now - found["began_at"] > MAX_AGE_SECONDS:
         return None
-    if now - found["seen_at"] > RENEWED_SECONDS:
+    if now - found["seen_at"] > RENEW_AFTER_SECONDS:
         session["login"] = {**found, "seen_at": now}
-        setattr(request, ATTRIBUTE, (session, oidc))
+        setattr(request, SESSION_ATTRIBUTE, (session, oidc))
     name: str = found["sub"]
     return name
 
 
-def begin(session: Session, oidc: OidcConfig, name: str) -> None:
+def start_session(session: ApiSession, oidc: OidcConfig, name: str) -> None:
     """Put down who has logged in."""
     now = int(time.time())
     session["login"] = {
@@ -71,18 +71,18 @@ def begin(session: Session, oidc: OidcConfig, name: str) -> None:
     }
 
 
-def renew(request: HttpRequest, answer: HttpResponseBase) -> None:
+def renew_session(request: HttpRequest, answer: HttpResponseBase) -> None:
     """Have a session that is used last longer."""
-    found = getattr(request, ATTRIBUTE, None)
+    found = getattr(request, SESSION_ATTRIBUTE, None)
     if found is not None:
-        keep(answer, *found)
+        set_cookie(answer, *found)
 
 
-def keep(answer: HttpResponseBase, session: Session, oidc: OidcConfig) -> None:
+def set_cookie(answer: HttpResponseBase, session: ApiSession, oidc: OidcConfig) -> None:
     """Give a session to the browser."""
     session.save()
     answer.set_cookie(
-        COOKIE,
+        COOKIE_NAME,
         session.session_key or "",
         max_age=IDLE_SECONDS,
         path="/",
@@ -92,7 +92,7 @@ def keep(answer: HttpResponseBase, session: Session, oidc: OidcConfig) -> None:
     )
 
 
-def required(request: HttpRequest, oidc: OidcConfig) -> CredentialRequired:
+def credential_error(request: HttpRequest, oidc: OidcConfig) -> CredentialRequired:
     """Return what to raise for a request of nobody: browsers are sent to log in."""
     if request.method != "GET" or "text/html" not in request.headers.get("Accept", ""):
         return CredentialRequired()

@@ -17,40 +17,44 @@ from django.http import (
 from django.http.response import HttpResponseBase
 
 from access.authentication.config import AUTH
-from access.authentication.oidc_login import Departure, Login, Return
+from access.authentication.oidc_login import (
+    LoginCallbackView,
+    LoginRequestView,
+    OidcLogin,
+)
 from config import live
 from core.errors import CoulisseError
 from gateway import errors
 from gateway.auth import authentication, browser_session
-from gateway.auth.browser_session import Session
-from gateway.html_pages import Page
+from gateway.auth.browser_session import ApiSession
+from gateway.html_pages import HtmlPage
 
-LANDING = "/v1/models"
+DEFAULT_NEXT_URL = "/v1/models"
 URL_NAME = "proxy-login"
 
-_threads = ThreadPoolExecutor(4, "login")
+_thread_pool = ThreadPoolExecutor(4, "login")
 """They wait for the identity provider."""
 
 
 @dataclass
-class Person:
+class OidcUser:
     """Somebody the provider knows; nothing of them is stored."""
 
     sub: str
     is_active = True
 
 
-class Nobody:
+class UnknownUser:
     """Who has not logged in yet."""
 
     is_authenticated = False
 
 
-class Arrival(Return):
+class ApiLoginCallbackView(LoginCallbackView):
     """Takes somebody back to `/v1`."""
 
     def login_success(self) -> HttpResponseBase:
-        browser_session.begin(
+        browser_session.start_session(
             self.request.session, self.login.verifier.oidc, self.user.sub
         )
         return HttpResponseRedirect(self.success_url)
@@ -62,15 +66,15 @@ async def serve(request: HttpRequest, rest: str = "") -> HttpResponseBase:
         proxy = live.current().get(AUTH).proxy
     except CoulisseError as exc:
         return errors.on_domain_error(request, exc)
-    verifier = None if proxy is None else authentication.guard(proxy).verifier
+    verifier = None if proxy is None else authentication.get_checker(proxy).verifier
     if verifier is None:
         return HttpResponseNotFound()
-    login = Login(
+    login = OidcLogin(
         verifier,
         root="/v1/",
-        default_next_url=LANDING,
+        default_next_url=DEFAULT_NEXT_URL,
         url_name=URL_NAME,
-        user_from_claims=person,
+        user_from_claims=user_from_claims,
     )
     if not login.is_callback_path(request.path):
         return HttpResponseNotFound()
@@ -78,35 +82,41 @@ async def serve(request: HttpRequest, rest: str = "") -> HttpResponseBase:
         return HttpResponseNotAllowed(["GET"])
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_threads, context.run, walk, request, login)
+    return await loop.run_in_executor(
+        _thread_pool, context.run, run_login_step, request, login
+    )
 
 
-def person(claims: Mapping[str, Any]) -> Person:
-    return Person(claims["sub"])
+def user_from_claims(claims: Mapping[str, Any]) -> OidcUser:
+    return OidcUser(claims["sub"])
 
 
-def walk(request: HttpRequest, login: Login) -> HttpResponseBase:
+def run_login_step(request: HttpRequest, login: OidcLogin) -> HttpResponseBase:
     """Take one step of a login: there, or back."""
-    request.session = Session(request.COOKIES.get(browser_session.COOKIE))
-    request.user = Nobody()  # type: ignore[assignment]
+    request.session = ApiSession(request.COOKIES.get(browser_session.COOKIE_NAME))
+    request.user = UnknownUser()  # type: ignore[assignment]
     is_back = "state" in request.GET
     try:
         wanted = request.GET.get("next", "")
-        view = Arrival(login) if is_back else Departure(login, wanted=wanted)
+        view = (
+            ApiLoginCallbackView(login)
+            if is_back
+            else LoginRequestView(login, wanted=wanted)
+        )
         view.setup(request)
         answer: HttpResponseBase = view.get(request)
     except CoulisseError as exc:
-        errors.log(request.method or "", request.path, exc)
-        return failed(exc, again=LANDING)
-    browser_session.keep(answer, request.session, login.verifier.oidc)
+        errors.log_error(request.method or "", request.path, exc)
+        return login_failed_page(exc, again=DEFAULT_NEXT_URL)
+    browser_session.set_cookie(answer, request.session, login.verifier.oidc)
     return answer
 
 
-def failed(exc: CoulisseError, *, again: str) -> Page:
+def login_failed_page(exc: CoulisseError, *, again: str) -> HtmlPage:
     """Return the page that says why somebody is not logged in, and where to be so."""
-    status = errors.kind_of(exc).status
+    status = errors.error_shape(exc).status
     seconds = errors.retry_after_seconds(exc)
-    page = Page(
+    page = HtmlPage(
         "login/failed.html",
         status=status,
         says=exc.message,

@@ -11,7 +11,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
 from access.users.caller import caller_of
-from access.users.request_user import identify
+from access.users.request_user import identify_user
 from config import live
 from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
@@ -19,21 +19,21 @@ from turns.budget.request_usage import UsageRequest
 Endpoint = Callable[..., Awaitable[HttpResponseBase]]
 
 
-def limited(endpoint: Endpoint) -> Endpoint:
+def limit_requests_and_budget(endpoint: Endpoint) -> Endpoint:
     """Count each call as a request, and refuse tokens whose budget is spent."""
-    return _limited(endpoint, needs_budget=True)
+    return _wrap_endpoint(endpoint, needs_budget=True)
 
 
-def limited_by_requests(endpoint: Endpoint) -> Endpoint:
+def limit_requests(endpoint: Endpoint) -> Endpoint:
     """Count each call as a request, also of tokens whose budget is spent."""
-    return _limited(endpoint, needs_budget=False)
+    return _wrap_endpoint(endpoint, needs_budget=False)
 
 
-def _limited(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
+def _wrap_endpoint(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
     @wraps(endpoint)
     async def answer(request: HttpRequest, **given: Any) -> HttpResponseBase:
-        asked = _usage(request, given, needs_budget=needs_budget)
-        async with request_limits.admitted(asked) as admitted:
+        asked = _usage_request(request, given, needs_budget=needs_budget)
+        async with request_limits.admit(asked) as admitted:
             response = await endpoint(request, **given)
             for name, value in admitted.headers.items():
                 response.headers[name] = value
@@ -45,7 +45,7 @@ def _limited(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
     return answer
 
 
-def _usage(
+def _usage_request(
     request: HttpRequest, given: dict[str, Any], *, needs_budget: bool
 ) -> UsageRequest:
     """Return what a request asks to use, by the parameters its endpoint is given.
@@ -56,7 +56,7 @@ def _usage(
     return UsageRequest(
         live.current(),
         caller_of(request),
-        identify(request, query, body),
+        identify_user(request, query, body),
         query.embedding_tokens + (0 if body is None else body.embedding_tokens),
         needs_budget,
     )

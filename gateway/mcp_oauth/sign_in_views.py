@@ -14,12 +14,12 @@ from django.http import (
 )
 
 from access.audit import audit_log, request_audit
-from access.audit.audit_events import Author, Deed
+from access.audit.audit_events import Actor, AuditEvent
 from access.authentication.config import AUTH
-from access.authentication.login_throttle import CONSUMER
+from access.authentication.login_throttle import CONSUMER_THROTTLE
 from access.authentication.secret_digests import SecretDigest
 from access.users import identity, request_user
-from access.users.caller import OPEN
+from access.users.caller import ANONYMOUS
 from api_base.json_responses import json_response
 from config import live
 from config.sections import Config
@@ -28,21 +28,25 @@ from core.ids import UserId
 from database import database_executor
 from gateway import errors
 from gateway.auth import authentication
-from gateway.html_pages import Page, keep_secret
-from gateway.mcp_oauth.oauth_errors import problem_of
-from mcp_bridge.oauth.errors import NoSignIn
-from mcp_bridge.oauth.flow import Connecting, Departure, Return
+from gateway.html_pages import HtmlPage, set_no_store
+from gateway.mcp_oauth.oauth_errors import error_page_of
+from mcp_bridge.oauth.errors import SignInUnsupported
+from mcp_bridge.oauth.flow import (
+    AuthorizationFlow,
+    AuthorizationRedirect,
+    AuthorizationResponse,
+)
 from mcp_bridge.oauth.state_tokens import LIFETIME
 
 logger = logging.getLogger(__name__)
 
-CONNECTING = Connecting(database_executor.run, database_executor.run_to_end)
+SIGN_IN_FLOW = AuthorizationFlow(database_executor.run, database_executor.run_to_end)
 
-LINK_QUERY = ("user_id", request_user.QUERY_NAME)
+LINK_QUERY = ("user_id", request_user.USER_PARAMETER)
 """Both name the user a link is made for."""
 
 
-class Redirect(HttpResponseRedirect):
+class ProviderRedirect(HttpResponseRedirect):
     """Sends a user to a provider."""
 
     allowed_schemes = ["http", "https"]
@@ -56,29 +60,29 @@ async def connect(request: HttpRequest, server: str) -> HttpResponse:
     try:
         config = live.current()
         if request.method == "HEAD":
-            await CONNECTING.read_link(config, server, token)
-            return Page("mcp/waiting.html", server=server)
+            await SIGN_IN_FLOW.read_link(config, server, token)
+            return HtmlPage("mcp/waiting.html", server=server)
         browser = secrets.token_urlsafe(32)
-        named = await _named_users(config, request)
-        departure = await CONNECTING.use_link(
+        named = await _find_named_users(config, request)
+        departure = await SIGN_IN_FLOW.use_link(
             config, server, token, browser=browser, named=named
         )
     except CoulisseError as exc:
-        return failed(server, exc, at="connect")
-    answer = Redirect(departure.url)
-    keep_secret(answer)
-    remember(answer, departure, browser)
+        return error_response(server, exc, at="connect")
+    answer = ProviderRedirect(departure.url)
+    set_no_store(answer)
+    set_browser_cookie(answer, departure, browser)
     return answer
 
 
-async def come_back(request: HttpRequest, server: str) -> HttpResponse:
+async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
     """Take back who consented, or did not, and tell them what became of it."""
     if request.method == "HEAD":
-        return Page("mcp/waiting.html", server=server)
+        return HtmlPage("mcp/waiting.html", server=server)
     if request.method != "GET":
         return HttpResponseNotAllowed(["GET", "HEAD"])
     given = request.GET
-    came = Return(
+    came = AuthorizationResponse(
         state=given.get("state", ""),
         code=given.get("code"),
         error=given.get("error"),
@@ -88,18 +92,18 @@ async def come_back(request: HttpRequest, server: str) -> HttpResponse:
 
     def note_of(user_id: UserId) -> Callable[[], None]:
         # Nobody but the user holds what they came back with.
-        by = Author(f"user:{user_id}", request_audit.address(request))
+        by = Actor(f"user:{user_id}", request_audit.client_address(request))
         whose = {"user": str(user_id)}
-        done = Deed("mcp.connect", by, f"mcp server {server}", whose)
+        done = AuditEvent("mcp.connect", by, f"mcp server {server}", whose)
         return partial(audit_log.write, done)
 
     try:
-        await CONNECTING.finish(
+        await SIGN_IN_FLOW.finish(
             live.current(), server, came, cookies=request.COOKIES, note_of=note_of
         )
     except CoulisseError as exc:
-        return failed(server, exc, at="callback")
-    return Page("mcp/connected.html", server=server)
+        return error_response(server, exc, at="callback")
+    return HtmlPage("mcp/connected.html", server=server)
 
 
 async def create_link(request: HttpRequest, server: str) -> HttpResponse:
@@ -112,20 +116,22 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
         if refusal is not None:
             return refusal
         request_user.refuse_unknown(request, LINK_QUERY)
-        user_id = request_user.only(_named_in(config, request, *LINK_QUERY))
+        user_id = request_user.single_user(
+            _users_in_request(config, request, *LINK_QUERY)
+        )
         if user_id is None:
             return _unprocessable(
                 "user_id is required: it says who is to connect the server",
                 param="user_id",
                 code="user_required",
             )
-        departure = await CONNECTING.begin(config, server, user_id, browser=None)
-    except NoSignIn as exc:
+        departure = await SIGN_IN_FLOW.begin(config, server, user_id, browser=None)
+    except SignInUnsupported as exc:
         return _unprocessable(exc.message, param="server", code=exc.code)
     except CoulisseError as exc:
         return errors.on_domain_error(request, exc)
     answer = json_response({"url": departure.url})
-    keep_secret(answer)
+    set_no_store(answer)
     return answer
 
 
@@ -134,7 +140,7 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     secret = config.get(AUTH).mcp_consumer_secret
     if secret is None:
         return json_response(
-            errors.shape(
+            errors.error_object(
                 "Links cannot be made: this server has no consumer secret",
                 "service_unavailable",
                 code="mcp_consumer_secret_unset",
@@ -142,10 +148,10 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
             status=503,
         )
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and _is_secret(secret, given.strip(), request):
+    if scheme.lower() == "bearer" and _matches_secret(secret, given.strip(), request):
         return None
     answer = json_response(
-        errors.shape(
+        errors.error_object(
             "Send the consumer secret as a bearer token: it is missing or wrong",
             "invalid_request_error",
             code="invalid_api_key",
@@ -156,47 +162,53 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     return answer
 
 
-def _is_secret(secret: SecretDigest, given: str, request: HttpRequest) -> bool:
+def _matches_secret(secret: SecretDigest, given: str, request: HttpRequest) -> bool:
     """Return whether it is the secret; raises `LoginDelayed` after wrong ones."""
     address = request.META.get("REMOTE_ADDR", "")
     is_right = secret.matches(given)
-    if is_right and CONSUMER.is_known_address(address, None):
+    if is_right and CONSUMER_THROTTLE.is_known_address(address, None):
         return True
-    attempt = CONSUMER.begin(address, None)
+    attempt = CONSUMER_THROTTLE.begin(address, None)
     if is_right:
-        CONSUMER.succeed(attempt, None)
+        CONSUMER_THROTTLE.succeed(attempt, None)
     else:
-        CONSUMER.fail(attempt)
+        CONSUMER_THROTTLE.fail(attempt)
     return is_right
 
 
 def _unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
     """Return the answer to a request that is understood and cannot be met."""
-    content = errors.shape(message, "invalid_request_error", param=param, code=code)
+    content = errors.error_object(
+        message, "invalid_request_error", param=param, code=code
+    )
     return json_response(content, status=422)
 
 
-async def _named_users(config: Config, request: HttpRequest) -> set[UserId]:
+async def _find_named_users(config: Config, request: HttpRequest) -> set[UserId]:
     """Return whom the request says it is for, if it says so at all.
 
     The link is credential enough, and most browsers say nothing. A proxy before this
     server that knows its users does, and so does who is logged in here: a link that
     another user sends them would have them connect their account for that user.
     """
-    users = _named_in(config, request, request_user.QUERY_NAME)
-    known = (await authentication.recognise(request)).principal
-    return users if known is None else {*users, identity.derive(known)}
+    users = _users_in_request(config, request, request_user.USER_PARAMETER)
+    known = (await authentication.authenticate_if_given(request)).principal
+    return users if known is None else {*users, identity.derive_user_id(known)}
 
 
-def _named_in(config: Config, request: HttpRequest, *parameters: str) -> set[UserId]:
+def _users_in_request(
+    config: Config, request: HttpRequest, *parameters: str
+) -> set[UserId]:
     """Return the users that the header and these query parameters name."""
-    names = request_user.in_header(request)
+    names = request_user.header_names(request)
     for parameter in parameters:
         names += request.GET.getlist(parameter)
-    return {identity.resolve(config, OPEN, name) for name in names}
+    return {identity.resolve_user(config, ANONYMOUS, name) for name in names}
 
 
-def remember(answer: HttpResponse, departure: Departure, browser: str) -> None:
+def set_browser_cookie(
+    answer: HttpResponse, departure: AuthorizationRedirect, browser: str
+) -> None:
     """Give the browser what it must have to come back."""
     back = urlsplit(departure.redirect_uri)
     answer.set_cookie(
@@ -210,14 +222,14 @@ def remember(answer: HttpResponse, departure: Departure, browser: str) -> None:
     )
 
 
-def failed(server: str, exc: CoulisseError, *, at: str) -> Page:
+def error_response(server: str, exc: CoulisseError, *, at: str) -> HtmlPage:
     """Return the page that says what went wrong, and what to do about it."""
-    problem = problem_of(exc, is_link_used=at == "callback")
+    problem = error_page_of(exc, is_link_used=at == "callback")
     log = logger.warning if problem.status >= 500 else logger.info
     log("the sign-in to mcp server %r failed: %s", server, exc)
     # The reference's word: a state that is not right is 400, whatever is wrong.
     is_state = at == "callback" and problem.status == 410
-    return Page(
+    return HtmlPage(
         "mcp/failed.html",
         status=400 if is_state else problem.status,
         server=server,

@@ -21,47 +21,50 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCRequest
 
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from gateway.openai.chat import EventStream
 
-BEAT_SECONDS = 15.0
+HEARTBEAT_SECONDS = 15.0
 """How long nothing is sent to a client that waits for its answer in a stream."""
 
 PING = b": ping\r\n\r\n"
-MAX_MESSAGE = 500
+MAX_MESSAGE_LENGTH = 500
 
 REQUEST_CANCELLED = -32800
 """The JSON-RPC error of a request its client took back, as LSP has it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JsonRpcAnswer:
     """A JSON-RPC answer and the HTTP status it has outside a stream."""
 
     body: dict[str, Any]
     status: int = 200
 
 
-def failure(
+def error_answer(
     id: str | int | None, code: int, message: str, *, data: Any = None, status: int
-) -> Answer:
+) -> JsonRpcAnswer:
     """Return a JSON-RPC error; the SDK's words may quote any length of the request."""
-    error = {"code": code, "message": shortened(message, MAX_MESSAGE)}
+    error = {"code": code, "message": escape_and_truncate(message, MAX_MESSAGE_LENGTH)}
     if data is not None:
-        error["data"] = _shortened(data)
-    return Answer({"jsonrpc": "2.0", "id": id, "error": error}, status)
+        error["data"] = _shorten(data)
+    return JsonRpcAnswer({"jsonrpc": "2.0", "id": id, "error": error}, status)
 
 
-def _shortened(data: Any) -> Any:
+def _shorten(data: Any) -> Any:
     """Return data with each text in it as an answer may quote it."""
     if isinstance(data, str):
-        return shortened(data)
+        return escape_and_truncate(data)
     if isinstance(data, dict):
-        return {shortened(str(key)): _shortened(value) for key, value in data.items()}
-    return [_shortened(each) for each in data] if isinstance(data, list) else data
+        return {
+            escape_and_truncate(str(key)): _shorten(value)
+            for key, value in data.items()
+        }
+    return [_shorten(each) for each in data] if isinstance(data, list) else data
 
 
-def as_json(answer: Answer) -> HttpResponse:
+def http_response(answer: JsonRpcAnswer) -> HttpResponse:
     """Return an answer as a whole HTTP response."""
     content = orjson.dumps(answer.body)
     headers = {
@@ -71,7 +74,7 @@ def as_json(answer: Answer) -> HttpResponse:
     return HttpResponse(content, headers=headers, status=answer.status)
 
 
-class Exchange:
+class McpExchange:
     """A request that is being answered, as the SDK's handlers see it.
 
     It is their `DispatchContext`: what they tell the client meanwhile goes through
@@ -139,8 +142,8 @@ class Exchange:
 
     async def respond(
         self,
-        handling: Awaitable[Answer],
-        begun: Callable[["asyncio.Task[Answer]"], None],
+        handling: Awaitable[JsonRpcAnswer],
+        begun: Callable[["asyncio.Task[JsonRpcAnswer]"], None],
     ) -> HttpResponseBase:
         """Answer with what comes of the handling, as JSON or as a stream.
 
@@ -157,16 +160,16 @@ class Exchange:
         try:
             first = await self._next_frame()
         except asyncio.CancelledError:
-            await _break_off(task)
+            await _cancel_task(task)
             raise
         if first is None:
-            return as_json(self._outcome(task))
+            return http_response(self._outcome(task))
         return EventStream(self._frames(first, task))
 
     async def _next_frame(self) -> bytes | None:
         """Return what to send now; None when the answer is there."""
         try:
-            async with asyncio.timeout(BEAT_SECONDS if self._streams else None):
+            async with asyncio.timeout(HEARTBEAT_SECONDS if self._streams else None):
                 return await self._said.get()
         except TimeoutError:
             return self._heartbeat()
@@ -186,7 +189,7 @@ class Exchange:
         return round(asyncio.get_running_loop().time() - self._begun, 3)
 
     async def _frames(
-        self, first: bytes, task: "asyncio.Task[Answer]"
+        self, first: bytes, task: "asyncio.Task[JsonRpcAnswer]"
     ) -> AsyncGenerator[bytes]:
         frame: bytes | None = first
         try:
@@ -195,11 +198,11 @@ class Exchange:
                 frame = await self._next_frame()
             yield _event(self._outcome(task).body)
         finally:
-            await _break_off(task)
+            await _cancel_task(task)
 
-    def _outcome(self, task: "asyncio.Task[Answer]") -> Answer:
+    def _outcome(self, task: "asyncio.Task[JsonRpcAnswer]") -> JsonRpcAnswer:
         if task.cancelled():
-            return failure(
+            return error_answer(
                 self.request_id,
                 REQUEST_CANCELLED,
                 "The request was cancelled",
@@ -208,7 +211,7 @@ class Exchange:
         return task.result()
 
 
-async def _break_off(task: "asyncio.Task[Answer]") -> None:
+async def _cancel_task(task: "asyncio.Task[JsonRpcAnswer]") -> None:
     task.cancel()  # Nothing happens to one that is done.
     await asyncio.wait((task,))
 

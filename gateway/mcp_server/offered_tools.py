@@ -24,33 +24,33 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from core.reply import Reply
 from core.runtime import request_ids
-from core.trace import ToolCall
+from core.trace import TracedToolCall
 from core.validation import tool_names
 from gateway.config import MCP_SERVER
-from gateway.mcp_server.exchange import Exchange
+from gateway.mcp_server.exchange import McpExchange
 from gateway.openai import serializers
 from memory import memory_settings
 from turns import flow
 from turns.preparation import options, routing
 from turns.tools import memory_tools
-from turns.tools.memory_tools import Arguments, MemoryTool
+from turns.tools.memory_tools import MemoryTool, ToolArguments
 from turns.turn import TurnRequest
 
-MEMORY_TOOLS = ("search_memory", "save_memory")
+MEMORY_TOOL_NAMES = ("search_memory", "save_memory")
 """An agent of one of these names is offered under another."""
 
-BY = "mcp"
+ACTOR = "mcp"
 """Who saved it, in the history of a memory."""
 
 DIGEST_LENGTH = 8
 MAX_TEXT_LENGTH = 4_000
 """Characters of the longest argument a memory tool takes."""
 
-NOBODY = UserId(uuid.UUID(int=0))
+PLACEHOLDER_USER = UserId(uuid.UUID(int=0))
 """Whose tools are described and never called."""
 
 
-class AskArguments(Arguments):
+class AskArguments(ToolArguments):
     message: str = Field(min_length=1, description="What to say to the agent.")
     thread_id: str | None = Field(
         default=None,
@@ -61,7 +61,7 @@ class AskArguments(Arguments):
     )
 
 
-class Usage(BaseModel):
+class AskUsage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
@@ -73,10 +73,10 @@ class AskResult(BaseModel):
     turn_id: str
     thread_id: str | None
     finish_reason: str
-    usage: Usage
+    usage: AskUsage
 
 
-class HouseTool(Protocol):
+class OfferedTool(Protocol):
     """Something that is offered."""
 
     @property
@@ -90,29 +90,29 @@ class HouseTool(Protocol):
         """
 
     async def call(
-        self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
+        self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
         """Do it for a user; raises subclasses of `CoulisseError`."""
 
 
-def offered(config: Config, caller: Caller) -> dict[str, HouseTool]:
+def list_tools(config: Config, caller: Caller) -> dict[str, OfferedTool]:
     """Return what is offered to a caller now, by the names clients call."""
-    found: dict[str, HouseTool] = {}
+    found: dict[str, OfferedTool] = {}
     settings = config.get(MCP_SERVER)
-    agents = routing.names(config)
+    agents = routing.list_names(config)
     chosen = agents if settings.agents is None else settings.agents
-    for name, agent in _named(agents).items():
+    for name, agent in _agents_by_tool_name(agents).items():
         if agent in chosen and caller.may_call(agent):
-            purpose = routing.purpose(config, agent)
+            purpose = routing.purpose_of(config, agent)
             found[name] = AgentTool(name, agent, purpose, caller)
-    users = memory_settings.of_users(config)
+    users = memory_settings.resolve_for_users(config)
     if settings.memory_tools and users is not None:
-        for name in MEMORY_TOOLS:
-            found[name] = OwnMemory(name, users)
+        for name in MEMORY_TOOL_NAMES:
+            found[name] = UserMemoryTool(name, users)
     return found
 
 
-def _named(agents: Iterable[str]) -> dict[str, str]:
+def _agents_by_tool_name(agents: Iterable[str]) -> dict[str, str]:
     """Return the agents by the names of their tools.
 
     A name that would be another's gets a hash of the agent's own, so it stays the same
@@ -120,9 +120,11 @@ def _named(agents: Iterable[str]) -> dict[str, str]:
     """
     named: dict[str, str] = {}
     # Names that are safe as they are stay, whoever comes before them.
-    for agent in sorted(agents, key=lambda agent: tool_names.safe(agent) != agent):
-        name = tool_names.safe(agent)
-        if name in named or name in MEMORY_TOOLS:
+    for agent in sorted(
+        agents, key=lambda agent: tool_names.to_safe_name(agent) != agent
+    ):
+        name = tool_names.to_safe_name(agent)
+        if name in named or name in MEMORY_TOOL_NAMES:
             digest = hashlib.sha256(agent.encode()).hexdigest()[:DIGEST_LENGTH]
             name = f"{name[: tool_names.MAX_LENGTH - DIGEST_LENGTH - 1]}_{digest}"
         named[name] = agent
@@ -144,8 +146,8 @@ class AgentTool:
             name=self.name,
             title=self.agent,
             description=self.purpose or f"Ask the agent '{self.agent}'.",
-            input_schema=_schema(AskArguments),
-            output_schema=_schema(AskResult),
+            input_schema=_json_schema(AskArguments),
+            output_schema=_json_schema(AskResult),
             annotations=ToolAnnotations(read_only_hint=False, open_world_hint=True),
         )
 
@@ -153,17 +155,17 @@ class AgentTool:
         return None
 
     async def call(
-        self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
+        self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
         """Take a turn and return what the agent says."""
-        asked = memory_tools.checked(AskArguments, arguments)
+        asked = memory_tools.parse_arguments(AskArguments, arguments)
         thread = {} if asked.thread_id is None else {"thread_id": asked.thread_id}
         request = TurnRequest(
             turn_id=new_turn_id(),
             agent=self.agent,
             user_id=user_id,
             messages=[Message("user", asked.message)],
-            options=options.read(thread),
+            options=options.read_options(thread),
             parameters={},
             stream=exchange.wants_progress,
             caller=self.caller,
@@ -176,10 +178,12 @@ class AgentTool:
                 reply.add(event)
                 if isinstance(event, HandoffStarted):
                     await exchange.report_step(f"{self.agent} asks {event.agent}")
-        return _told(request, asked.thread_id, reply)
+        return _ask_result(request, asked.thread_id, reply)
 
 
-def _told(request: TurnRequest, thread_id: str | None, reply: Reply) -> CallToolResult:
+def _ask_result(
+    request: TurnRequest, thread_id: str | None, reply: Reply
+) -> CallToolResult:
     text = reply.text or reply.refusal
     structured = {
         "reply": text,
@@ -189,24 +193,24 @@ def _told(request: TurnRequest, thread_id: str | None, reply: Reply) -> CallTool
         "finish_reason": reply.finish_reason or "",
         "usage": _usage(reply),
     }
-    return CallToolResult(content=[_text(text)], structured_content=structured)
+    return CallToolResult(content=[_text_content(text)], structured_content=structured)
 
 
 def _usage(reply: Reply) -> dict[str, int]:
-    told = serializers.usage(reply.usage or Counted())
-    return {name: told[name] for name in Usage.model_fields}
+    told = serializers.serialize_usage(reply.usage or Counted())
+    return {name: told[name] for name in AskUsage.model_fields}
 
 
 @dataclass(frozen=True, slots=True)
-class OwnMemory:
+class UserMemoryTool:
     """One of an agent's memory tools, in the hands of the client's own model."""
 
     name: str
-    users: memory_settings.Plan
+    users: memory_settings.UserMemory
 
     @property
     def definition(self) -> Tool:
-        tool = self._tool(NOBODY)
+        tool = self._tool(PLACEHOLDER_USER)
         return Tool(
             name=self.name,
             description=tool.description,
@@ -221,33 +225,35 @@ class OwnMemory:
     def embedding_tokens(self, arguments: Mapping[str, Any]) -> int:
         texts = (value for value in arguments.values() if isinstance(value, str))
         # The tools refuse longer texts.
-        return sum(token_estimates.estimate(text[:MAX_TEXT_LENGTH]) for text in texts)
+        return sum(
+            token_estimates.estimate_text(text[:MAX_TEXT_LENGTH]) for text in texts
+        )
 
     async def call(
-        self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
+        self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
         """Search or save, and return the JSON an agent would be told."""
         said = await self._tool(user_id).call(
-            arguments, ToolCall(self.name, "memory", "")
+            arguments, TracedToolCall(self.name, "memory", "")
         )
         return CallToolResult(
-            content=[_text(said)], structured_content=orjson.loads(said)
+            content=[_text_content(said)], structured_content=orjson.loads(said)
         )
 
     def _tool(self, user_id: UserId) -> MemoryTool:
-        tools = memory_tools.make(user_id, "", self.users, by=BY)
+        tools = memory_tools.make_tools(user_id, "", self.users, by=ACTOR)
         return next(tool for tool in tools if tool.name == self.name)
 
 
-def error(message: str) -> CallToolResult:
+def error_result(message: str) -> CallToolResult:
     """Return what a client's model is told of a call that failed."""
-    return CallToolResult(content=[_text(message)], is_error=True)
+    return CallToolResult(content=[_text_content(message)], is_error=True)
 
 
-def _text(text: str) -> TextContent:
+def _text_content(text: str) -> TextContent:
     return TextContent(type="text", text=text)
 
 
 @cache
-def _schema(shape: type[BaseModel]) -> dict[str, Any]:
+def _json_schema(shape: type[BaseModel]) -> dict[str, Any]:
     return shape.model_json_schema()

@@ -55,19 +55,24 @@ from config import live
 from config.config import SERVER
 from config.validation.suggestions import did_you_mean
 from core.errors import CoulisseError, Invalid
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from gateway import errors
 from gateway.api import api
 from gateway.auth import authentication
 from gateway.config import MCP_SERVER
 from gateway.errors import HOSTS_REMEDY
 from gateway.mcp_server import offered_tools
-from gateway.mcp_server.exchange import Answer, Exchange, as_json, failure
+from gateway.mcp_server.exchange import (
+    JsonRpcAnswer,
+    McpExchange,
+    error_answer,
+    http_response,
+)
 from gateway.request_validation import hosts, json_limits
 from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
 
-SESSION = "Mcp-Session-Id"
+SESSION_HEADER = "Mcp-Session-Id"
 """A name we give each client of the older protocols and know nothing of afterwards.
 It only tells its requests from others' when one of them is to be cancelled."""
 
@@ -80,11 +85,11 @@ INSTRUCTIONS = (
 Context = ServerRequestContext[dict[str, Any], Any]
 
 
-_open: dict[tuple[str, str | int], "asyncio.Task[Answer]"] = {}
+_running_requests: dict[tuple[str, str | int], "asyncio.Task[JsonRpcAnswer]"] = {}
 """The requests being answered, by session and id, where there is a session."""
 
 
-async def serve(request: HttpRequest) -> HttpResponseBase:
+async def serve_mcp(request: HttpRequest) -> HttpResponseBase:
     """Answer one request to `/mcp`."""
     try:
         config = live.current()
@@ -99,24 +104,26 @@ async def serve(request: HttpRequest) -> HttpResponseBase:
     try:
         await authentication.authenticate(request)
     except CoulisseError as exc:
-        errors.log(request.method, request.path, exc)
-        return refusal(exc)
+        errors.log_error(request.method, request.path, exc)
+        return credential_error_response(exc)
     try:
-        decoded = json_limits.loads(request.body)
+        decoded = json_limits.parse_json(request.body)
     except orjson.JSONDecodeError as exc:
-        return as_json(failure(None, PARSE_ERROR, f"Parse error: {exc}", status=400))
+        return http_response(
+            error_answer(None, PARSE_ERROR, f"Parse error: {exc}", status=400)
+        )
     except Invalid as exc:
-        return refusal(exc)
+        return credential_error_response(exc)
     if isinstance(decoded, dict) and "id" in decoded and "method" in decoded:
-        return await answer(request, decoded)
+        return await answer_request(request, decoded)
     return _acknowledge(request, decoded)
 
 
-def refusal(exc: CoulisseError) -> HttpResponse:
+def credential_error_response(exc: CoulisseError) -> HttpResponse:
     """Return why a credential will not do, in words that MCP clients pass on."""
-    told = errors.response(exc)
-    answer = as_json(
-        failure(
+    told = errors.error_response(exc)
+    answer = http_response(
+        error_answer(
             None,
             INVALID_REQUEST,
             exc.message,
@@ -138,7 +145,7 @@ def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
     host = urlsplit(origin).netloc.encode("latin-1", "replace")
     if not host or not hosts.is_allowed(host, allowed_hosts):
         raise OriginRefused(
-            f"Pages from '{shortened(origin)}' may not use this server",
+            f"Pages from '{escape_and_truncate(origin)}' may not use this server",
             detail=HOSTS_REMEDY,
         )
 
@@ -159,8 +166,8 @@ def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
         "result",
         "error",
     }:
-        return as_json(
-            failure(
+        return http_response(
+            error_answer(
                 None,
                 INVALID_REQUEST,
                 "The body must be a single JSON-RPC request or notification",
@@ -168,31 +175,33 @@ def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
             )
         )
     if decoded.get("method") == "notifications/cancelled":
-        cancel(request.headers.get(SESSION, ""), decoded.get("params"))
+        cancel_request(request.headers.get(SESSION_HEADER, ""), decoded.get("params"))
     return HttpResponse(status=202)
 
 
-def cancel(session: str, params: Any) -> None:
+def cancel_request(session: str, params: Any) -> None:
     """Break off a request of the same client, if it is being answered here."""
     named = cancelled_request_id_from_params(
         params if isinstance(params, dict) else None
     )
-    task = None if named is None else _open.get((session, named))
+    task = None if named is None else _running_requests.get((session, named))
     if task is not None:
         task.cancel()
 
 
-async def answer(request: HttpRequest, decoded: dict[str, Any]) -> HttpResponseBase:
+async def answer_request(
+    request: HttpRequest, decoded: dict[str, Any]
+) -> HttpResponseBase:
     """Answer a JSON-RPC request."""
     try:
         message = JSONRPCRequest.model_validate(decoded)
     except ValidationError:
         fault = "The body must be a single JSON-RPC request or notification"
-        return as_json(failure(None, INVALID_REQUEST, fault, status=400))
-    connection = connect(request, decoded)
+        return http_response(error_answer(None, INVALID_REQUEST, fault, status=400))
+    connection = build_connection(request, decoded)
     if isinstance(connection, InboundLadderRejection):
-        return as_json(
-            failure(
+        return http_response(
+            error_answer(
                 message.id,
                 connection.code,
                 connection.message,
@@ -200,17 +209,17 @@ async def answer(request: HttpRequest, decoded: dict[str, Any]) -> HttpResponseB
                 status=ERROR_CODE_HTTP_STATUS.get(connection.code, 200),
             )
         )
-    exchange = Exchange(request, message)
-    session = request.headers.get(SESSION, "")
+    exchange = McpExchange(request, message)
+    session = request.headers.get(SESSION_HEADER, "")
     response = await exchange.respond(
-        handle(exchange, connection), partial(remember, session, message.id)
+        handle(exchange, connection), partial(register_request, session, message.id)
     )
     if message.method == "initialize":
-        response[SESSION] = uuid4().hex
+        response[SESSION_HEADER] = uuid4().hex
     return response
 
 
-def connect(
+def build_connection(
     request: HttpRequest, decoded: dict[str, Any]
 ) -> Connection | InboundLadderRejection:
     """Return who the request is from, in the SDK's terms, or why it is refused.
@@ -233,22 +242,24 @@ def connect(
     )
 
 
-def remember(session: str, id: str | int, task: "asyncio.Task[Answer]") -> None:
+def register_request(
+    session: str, id: str | int, task: "asyncio.Task[JsonRpcAnswer]"
+) -> None:
     """Let a request be cancelled by another one, while it is answered."""
     if not session:
         return
     key = (session, id)
 
-    def forget(done: "asyncio.Task[Answer]") -> None:
+    def forget(done: "asyncio.Task[JsonRpcAnswer]") -> None:
         # Another request of the same id may have come meanwhile.
-        if _open.get(key) is done:
-            del _open[key]
+        if _running_requests.get(key) is done:
+            del _running_requests[key]
 
-    _open[key] = task
+    _running_requests[key] = task
     task.add_done_callback(forget)
 
 
-async def handle(exchange: Exchange, connection: Connection) -> Answer:
+async def handle(exchange: McpExchange, connection: Connection) -> JsonRpcAnswer:
     """Let the SDK's server handle a request, and return what comes of it."""
     message = exchange.message
     try:
@@ -264,22 +275,22 @@ async def handle(exchange: Exchange, connection: Connection) -> Answer:
         fault = modern_error_data(exc)
         is_modern = connection.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS
         status = ERROR_CODE_HTTP_STATUS.get(fault.code, 200) if is_modern else 200
-        return failure(
+        return error_answer(
             message.id, fault.code, fault.message, data=fault.data, status=status
         )
-    return Answer({"jsonrpc": "2.0", "id": message.id, "result": result})
+    return JsonRpcAnswer({"jsonrpc": "2.0", "id": message.id, "result": result})
 
 
 async def _list_tools(
     context: Context, params: PaginatedRequestParams | None
 ) -> ListToolsResult:
-    request = cast(Exchange, context.request).http
+    request = cast(McpExchange, context.request).http
     try:
-        request_user.named_user(request, CallerQuery())
+        request_user.find_named_user(request, CallerQuery())
         caller = caller_of(request)
-        offered = offered_tools.offered(live.current(), caller)
+        offered = offered_tools.list_tools(live.current(), caller)
     except CoulisseError as exc:
-        errors.log("tools/list", request.path, exc)
+        errors.log_error("tools/list", request.path, exc)
         raise _protocol_error(exc) from exc
     return ListToolsResult(tools=[tool.definition for tool in offered.values()])
 
@@ -290,18 +301,18 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
     What goes wrong in a call is told to the client's model, which may mend it; a tool
     that is not there and a request that names no user are the client's own faults.
     """
-    exchange = cast(Exchange, context.request)
+    exchange = cast(McpExchange, context.request)
     try:
         config, caller = live.current(), caller_of(exchange.http)
-        offered = offered_tools.offered(config, caller)
-        user_id = request_user.identify(exchange.http, CallerQuery())
+        offered = offered_tools.list_tools(config, caller)
+        user_id = request_user.identify_user(exchange.http, CallerQuery())
     except CoulisseError as exc:
-        errors.log("tools/call", params.name, exc)
+        errors.log_error("tools/call", params.name, exc)
         raise _protocol_error(exc) from exc
     tool = offered.get(params.name)
     if tool is None:
         hint = did_you_mean(params.name, offered)
-        said = f"Unknown tool: '{shortened(params.name)}'{hint}"
+        said = f"Unknown tool: '{escape_and_truncate(params.name)}'{hint}"
         raise MCPError(INVALID_PARAMS, said)
     arguments = params.arguments or {}
     embedding_tokens = tool.embedding_tokens(arguments)
@@ -309,16 +320,16 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
         if embedding_tokens is None:
             return await tool.call(user_id, arguments, exchange)
         asked = UsageRequest(config, caller, user_id, embedding_tokens)
-        async with request_limits.admitted(asked):
+        async with request_limits.admit(asked):
             return await tool.call(user_id, arguments, exchange)
     except CoulisseError as exc:
-        errors.log("tools/call", params.name, exc)
-        return offered_tools.error(exc.message)
+        errors.log_error("tools/call", params.name, exc)
+        return offered_tools.error_result(exc.message)
 
 
 def _protocol_error(exc: CoulisseError) -> MCPError:
     """Return the JSON-RPC error of a request that no tool is called for."""
-    is_ours = errors.kind_of(exc).status >= 500
+    is_ours = errors.error_shape(exc).status >= 500
     return MCPError(INTERNAL_ERROR if is_ours else INVALID_PARAMS, exc.message)
 
 

@@ -9,17 +9,17 @@ from django.http.response import HttpResponseBase
 
 from api_base.json_responses import json_response
 from core.errors import CoulisseError
-from core.events import Begun, Event, Serving
+from core.events import Event, ServedBy, TurnStarted
 from core.reply import Reply
 from gateway.openai import serializers, sse
-from gateway.openai.sse import DONE, Frames
+from gateway.openai.sse import DONE, FrameEncoder
 from turns import flow
 from turns.turn import TurnRequest
 
 logger = logging.getLogger(__name__)
 
 
-def served(by: Serving) -> dict[str, str]:
+def served_by_headers(by: ServedBy) -> dict[str, str]:
     return serializers.serving_headers(by.provider, by.attempts)
 
 
@@ -28,26 +28,26 @@ def _set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
         answer.headers[name] = value
 
 
-async def complete(request: TurnRequest) -> HttpResponse:
+async def complete_turn(request: TurnRequest) -> HttpResponse:
     """Take a turn and answer with the whole reply."""
-    head = serializers.head(request.turn_id, request.agent)
+    head = serializers.new_head(request.turn_id, request.agent)
     reply = Reply()
     headers: Mapping[str, str] = {}
     async with aclosing(flow.run(request)) as events:
         async for event in events:
-            if isinstance(event, Begun):
+            if isinstance(event, TurnStarted):
                 headers = event.headers
             reply.add(event)
-    answer = json_response(serializers.completion(head, reply))
+    answer = json_response(serializers.serialize_completion(head, reply))
     if reply.served_by is not None:
-        headers = {**headers, **served(reply.served_by)}
-        if (cost := serializers.cost(reply.served_by)) is not None:
+        headers = {**headers, **served_by_headers(reply.served_by)}
+        if (cost := serializers.format_cost(reply.served_by)) is not None:
             headers[serializers.COST_HEADER] = cost
     _set_headers(answer, headers)
     return answer
 
 
-async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
+async def stream_turn(request: TurnRequest, *, include_usage: bool) -> "EventStream":
     """Take a turn and answer with its events as they come.
 
     Waits for the first one, so what goes wrong before it has an honest status.
@@ -55,16 +55,16 @@ async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
     events = flow.run(request)
     begun = await anext(events)
     first = await anext(events)
-    head = serializers.head(request.turn_id, request.agent)
-    frames = Frames(head, include_usage=include_usage)
-    answer = EventStream(_encoded(frames, first, events))
-    if isinstance(begun, Begun):
-        _set_headers(answer, {**begun.headers, **served(begun.served_by)})
+    head = serializers.new_head(request.turn_id, request.agent)
+    frames = FrameEncoder(head, include_usage=include_usage)
+    answer = EventStream(_encode_frames(frames, first, events))
+    if isinstance(begun, TurnStarted):
+        _set_headers(answer, {**begun.headers, **served_by_headers(begun.served_by)})
     return answer
 
 
-async def _encoded(
-    frames: Frames, first: Event, events: AsyncGenerator[Event]
+async def _encode_frames(
+    frames: FrameEncoder, first: Event, events: AsyncGenerator[Event]
 ) -> AsyncGenerator[bytes]:
     async with aclosing(events):
         yield frames.first_frame() + frames.encode(first)
@@ -74,10 +74,10 @@ async def _encoded(
                     yield frame
         except CoulisseError as exc:
             logger.warning("%s broke off: %s", frames.id, exc)
-            yield sse.error(exc)
+            yield sse.error_frame(exc)
         except Exception:
             logger.exception("%s broke off", frames.id)
-            yield sse.error(None)
+            yield sse.error_frame(None)
         yield DONE
 
 

@@ -8,7 +8,7 @@ from core.errors import Invalid
 from core.ids import UserId, new_turn_id
 from core.messages import Content, Message, ToolCall
 from core.runtime import request_ids
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from core.validation import schema_limits
 from core.validation.schema_limits import SchemaTooLarge
 from gateway.schemas import (
@@ -26,11 +26,11 @@ from turns.preparation import options
 from turns.structured_output import reply_format
 from turns.turn import TurnRequest
 
-PASSED = sorted(PARAMETERS - {"response_format"})
+PASSED_PARAMETERS = sorted(PARAMETERS - {"response_format"})
 """Parameters that go to the provider, which maps or refuses them; the format of the
 reply is held to here."""
 
-REFUSED = {
+REFUSED_PARAMETERS = {
     "audio": "replies are text",
     "function_call": "it is deprecated: send 'tool_choice'",
     "functions": "it is deprecated: send 'tools'",
@@ -40,7 +40,7 @@ REFUSED = {
 }
 
 
-def to_turn(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnRequest:
+def to_turn_request(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnRequest:
     """Return the turn a request asks for.
 
     Every parameter is passed on, used here or refused with `Invalid`; none is
@@ -52,7 +52,7 @@ def to_turn(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnRequest:
         agent=body.model,
         user_id=user_id,
         messages=[to_message(message) for message in body.messages],
-        options=options.read(body.metadata or {}),
+        options=options.read_options(body.metadata or {}),
         parameters=_passed_parameters(body),
         tools=_check_tools(body),
         format=_to_format(body.response_format),
@@ -65,7 +65,7 @@ def to_turn(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnRequest:
 
 def _refuse_unsupported(body: ChatRequest) -> None:
     """Raise `Invalid` for what is known to OpenAI's clients and not done here."""
-    for name, reason in REFUSED.items():
+    for name, reason in REFUSED_PARAMETERS.items():
         # `logprobs: false` asks for nothing; `web_search_options: {}` for a search.
         if getattr(body, name) not in (None, False):
             raise _unsupported(name, reason)
@@ -93,7 +93,7 @@ def _passed_parameters(body: ChatRequest) -> dict[str, Any]:
     given = body.model_fields_set
     return {
         name: value
-        for name in PASSED
+        for name in PASSED_PARAMETERS
         if name in given and (value := getattr(body, name)) is not None
     }
 
@@ -106,7 +106,8 @@ def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
         name = tool["function"]["name"]
         if name in names:
             raise Invalid(
-                f"two tools are called '{shortened(name)}'; rename one", param="tools"
+                f"two tools are called '{escape_and_truncate(name)}'; rename one",
+                param="tools",
             )
         names.add(name)
         _check_arguments(tool["function"].get("parameters"), position)
@@ -124,7 +125,7 @@ def _check_arguments(schema: Any, position: int) -> None:
     """Raise `Invalid` for a schema of a tool's arguments that is beyond the limits."""
     param = f"tools[{position}].function.parameters"
     try:
-        schema_limits.check(schema)
+        schema_limits.check_schema(schema)
     except SchemaTooLarge as exc:
         raise Invalid(f"{param} {exc}", param=param) from exc
 
@@ -133,14 +134,16 @@ def _check_choice(choice: Any, names: Collection[str]) -> None:
     if not names:
         raise Invalid("tool_choice is only allowed with tools", param="tool_choice")
     if isinstance(choice, dict) and choice["function"]["name"] not in names:
-        name = shortened(choice["function"]["name"])
+        name = escape_and_truncate(choice["function"]["name"])
         raise Invalid(
             f"tool_choice names '{name}', which is not in tools",
             param="tool_choice",
         )
 
 
-def _to_format(response_format: ResponseFormat | None) -> reply_format.Format | None:
+def _to_format(
+    response_format: ResponseFormat | None,
+) -> reply_format.ReplyFormat | None:
     """Return the shape the reply must have, or None for free text."""
     if isinstance(response_format, JsonObjectFormat):
         return reply_format.json_object()
@@ -161,11 +164,13 @@ def to_message(message: ChatMessage) -> Message:
     """Return a client's message; `developer` is OpenAI's newer name of `system`."""
     match message:
         case SystemMessage():
-            return Message("system", _content(message.content), name=message.name)
+            return Message(
+                "system", _join_text_parts(message.content), name=message.name
+            )
         case AssistantMessage():
             return Message(
                 "assistant",
-                _content(message.content) or message.refusal,
+                _join_text_parts(message.content) or message.refusal,
                 name=message.name,
                 tool_calls=tuple(
                     ToolCall(call.id, call.function.name, call.function.arguments)
@@ -175,14 +180,14 @@ def to_message(message: ChatMessage) -> Message:
         case ToolMessage():
             return Message(
                 "tool",
-                _content(message.content),
+                _join_text_parts(message.content),
                 tool_call_id=message.tool_call_id,
             )
         case _:
-            return Message("user", _content(message.content), name=message.name)
+            return Message("user", _join_text_parts(message.content), name=message.name)
 
 
-def _content(content: Any) -> Content:
+def _join_text_parts(content: Any) -> Content:
     """Return parts that are all text as one text, which every provider takes."""
     if content is None or isinstance(content, str):
         return content

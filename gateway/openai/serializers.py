@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core import money
-from core.events import Serving, Usage
+from core.events import ServedBy, Usage
 from core.ids import TurnId
 from core.reply import Reply
 
@@ -16,7 +16,7 @@ COST_HEADER = "X-Coulisse-Cost-Usd"
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ObjectHead:
     """What every object of one reply starts with."""
 
     id: str
@@ -35,16 +35,16 @@ class Head:
         }
 
 
-def head(turn_id: TurnId, agent: str) -> Head:
+def new_head(turn_id: TurnId, agent: str) -> ObjectHead:
     """Return the head of a reply that begins now."""
-    return Head(f"chatcmpl-{turn_id.hex}", int(time.time()), agent)
+    return ObjectHead(f"chatcmpl-{turn_id.hex}", int(time.time()), agent)
 
 
-def completion(head: Head, reply: Reply) -> dict[str, Any]:
+def serialize_completion(head: ObjectHead, reply: Reply) -> dict[str, Any]:
     """Return a whole reply as a `chat.completion`."""
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": reply.text or (None if _said_otherwise(reply) else ""),
+        "content": reply.text or (None if _has_other_output(reply) else ""),
         "refusal": reply.refusal or None,
     }
     if reply.reasoning:
@@ -68,16 +68,16 @@ def completion(head: Head, reply: Reply) -> dict[str, Any]:
                 "finish_reason": reply.finish_reason,
             }
         ],
-        "usage": usage(reply.usage or Usage()),
-        **own(reply.served_by),
+        "usage": serialize_usage(reply.usage or Usage()),
+        **coulisse_fields(reply.served_by),
     }
 
 
-def _said_otherwise(reply: Reply) -> bool:
+def _has_other_output(reply: Reply) -> bool:
     return bool(reply.tool_calls or reply.refusal)
 
 
-def usage(usage: Usage) -> dict[str, Any]:
+def serialize_usage(usage: Usage) -> dict[str, Any]:
     """Return OpenAI's usage object; `prompt_tokens` includes the cached ones."""
     return {
         "prompt_tokens": usage.input_tokens,
@@ -88,14 +88,14 @@ def usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def cost(serving: Serving | None) -> str | None:
+def format_cost(serving: ServedBy | None) -> str | None:
     """Return what a turn cost in dollars, `0.001234`; None where that is not known."""
     if serving is None or serving.cost_micro_usd is None:
         return None
-    return money.usd(serving.cost_micro_usd)
+    return money.format_usd(serving.cost_micro_usd)
 
 
-def own(serving: Serving | None) -> dict[str, Any]:
+def coulisse_fields(serving: ServedBy | None) -> dict[str, Any]:
     """Return the field of ours that stands beside `usage`, where there is one.
 
     Beside and not within: clients add up the numbers of a usage, which are integers.
@@ -114,6 +114,6 @@ def serving_headers(provider: str, attempts: int) -> dict[str, str]:
     return {PROVIDER_HEADER: quote(provider), ATTEMPTS_HEADER: str(attempts)}
 
 
-def model(name: str, created: int) -> dict[str, Any]:
+def serialize_model(name: str, created: int) -> dict[str, Any]:
     """Return an agent as one of OpenAI's models."""
     return {"id": name, "object": "model", "created": created, "owned_by": "coulisse"}

@@ -10,9 +10,7 @@ import orjson
 
 from core.errors import CoulisseError
 from core.events import (
-    Begun,
     Event,
-    Finished,
     HandoffStarted,
     Heartbeat,
     ReasoningBlock,
@@ -20,6 +18,8 @@ from core.events import (
     RefusalDelta,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
+    TurnStarted,
 )
 from gateway import errors
 from gateway.openai import serializers
@@ -29,19 +29,19 @@ HEARTBEAT = b": heartbeat\n\n"
 """A comment, which clients skip and proxies take for a sign of life."""
 
 
-def error(error: CoulisseError | None, *, for_operators: bool = False) -> bytes:
+def error_frame(error: CoulisseError | None, *, for_operators: bool = False) -> bytes:
     """Return the frame that ends a broken stream; None is a fault of ours."""
     if error is None:
-        body = errors.internal()
+        body = errors.internal_error()
     else:
-        body = errors.body(error, for_operators=for_operators)
+        body = errors.error_body(error, for_operators=for_operators)
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
-class Frames:
+class FrameEncoder:
     """Encodes the events of one reply."""
 
-    def __init__(self, head: serializers.Head, *, include_usage: bool) -> None:
+    def __init__(self, head: serializers.ObjectHead, *, include_usage: bool) -> None:
         self.id = head.id
         fields = {**head.fields("chat.completion.chunk"), "choices": []}
         # With include_usage every chunk but the last says `usage: null`.
@@ -62,21 +62,27 @@ class Frames:
         """Return the frames of one event; b"" for what clients are not shown."""
         match event:
             case TextDelta():
-                return self._encode_delta(b'{"content":' + orjson.dumps(event.text) + b"}")
+                return self._encode_delta(
+                    b'{"content":' + orjson.dumps(event.text) + b"}"
+                )
             case ReasoningDelta():
                 text = orjson.dumps(event.text)
                 return self._encode_delta(b'{"reasoning_content":' + text + b"}")
             case RefusalDelta():
-                return self._encode_delta(b'{"refusal":' + orjson.dumps(event.text) + b"}")
+                return self._encode_delta(
+                    b'{"refusal":' + orjson.dumps(event.text) + b"}"
+                )
             case ToolCallDelta():
-                return self._encode_delta(orjson.dumps({"tool_calls": [self._tool_call_delta(event)]}))
+                return self._encode_delta(
+                    orjson.dumps({"tool_calls": [self._tool_call_delta(event)]})
+                )
             case HandoffStarted():
                 return self._encode_handoff(event)
             case Heartbeat():
                 return HEARTBEAT
-            case ReasoningBlock() | Begun():
+            case ReasoningBlock() | TurnStarted():
                 return b""
-            case Finished():
+            case TurnFinished():
                 return self._encode_finish(event)
 
     def _encode_delta(self, delta: bytes) -> bytes:
@@ -105,7 +111,7 @@ class Frames:
             "function": {"name": delta.name, "arguments": delta.arguments},
         }
 
-    def _encode_finish(self, finished: Finished) -> bytes:
+    def _encode_finish(self, finished: TurnFinished) -> bytes:
         reason = finished.reason.encode()
         frame = (
             self._before
@@ -117,8 +123,8 @@ class Frames:
         if self._include_usage and finished.usage is not None:
             chunk = {
                 **self._fields,
-                "usage": serializers.usage(finished.usage),
-                **serializers.own(finished.served_by),
+                "usage": serializers.serialize_usage(finished.usage),
+                **serializers.coulisse_fields(finished.served_by),
             }
             frame += b"data: " + orjson.dumps(chunk) + b"\n\n"
         return frame

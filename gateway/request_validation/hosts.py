@@ -10,12 +10,12 @@ import re
 import socket
 from functools import lru_cache
 
-OWN_NAMES = {"", socket.gethostname().lower()}
+LOCAL_NAMES = {"", socket.gethostname().lower()}
 
-PORT = re.compile(r":\d*$")
+PORT_PATTERN = re.compile(r":\d*$")
 
 
-MAX_BYTES = 255
+MAX_HOST_BYTES = 255
 """Of a Host header, or of the name in an Origin; longer ones are not allowed."""
 
 
@@ -25,27 +25,27 @@ def is_allowed(header: bytes, allowed: tuple[str, ...]) -> bool:
     `allowed` are more names it answers to: `example.com`, `.example.com` for all
     names under it, `*` for any.
     """
-    return len(header) <= MAX_BYTES and _is_allowed(_name(header), allowed)
+    return len(header) <= MAX_HOST_BYTES and _is_allowed(_host_name(header), allowed)
 
 
 @lru_cache(maxsize=256)
 def _is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
-    if "." not in host or host in OWN_NAMES or host.endswith(".localhost"):
+    if "." not in host or host in LOCAL_NAMES or host.endswith(".localhost"):
         return True
     return _is_address(host) or _is_listed(host, allowed)
 
 
 def is_listed(header: bytes, allowed: tuple[str, ...]) -> bool:
     """Return whether a Host header is one of these names."""
-    return len(header) <= MAX_BYTES and _is_listed(_name(header), allowed)
+    return len(header) <= MAX_HOST_BYTES and _is_listed(_host_name(header), allowed)
 
 
 def _is_listed(host: str, allowed: tuple[str, ...]) -> bool:
     return any(_matches(host, name.lower()) for name in allowed)
 
 
-def _name(header: bytes) -> str:
-    return PORT.sub("", header.decode("latin1").lower()).rstrip(".")
+def _host_name(header: bytes) -> str:
+    return PORT_PATTERN.sub("", header.decode("latin1").lower()).rstrip(".")
 
 
 def _is_address(host: str) -> bool:

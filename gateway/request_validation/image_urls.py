@@ -14,17 +14,19 @@ from pydantic_core import PydanticCustomError
 from config import live
 from config.config import SERVER
 from core.network import private_hosts
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 
-MAX_ADDRESS_LENGTH = 8_192
+MAX_URL_LENGTH = 8_192
 MAX_DATA_LENGTH = 20 * 1024 * 1024
 """Characters of an image in the message; `server.max_body_bytes` is smaller, unless
 set."""
 IMAGE_TYPES = "avif|bmp|gif|heic|heif|jpeg|jpg|png|tiff|webp"
 
-IMAGE_HEAD = re.compile(rf"data:image/(?:{IMAGE_TYPES});base64,", re.IGNORECASE)
-SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,30}:", re.IGNORECASE)
-HOST = re.compile(r"(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?", re.IGNORECASE)
+IMAGE_DATA_PATTERN = re.compile(rf"data:image/(?:{IMAGE_TYPES});base64,", re.IGNORECASE)
+SCHEME_PATTERN = re.compile(r"[a-z][a-z0-9+.-]{0,30}:", re.IGNORECASE)
+HOST_PATTERN = re.compile(
+    r"(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?", re.IGNORECASE
+)
 
 
 def check_image(url: str) -> str:
@@ -32,19 +34,19 @@ def check_image(url: str) -> str:
     if _scheme(url) == "data":
         _check_data(url)
     else:
-        _check_address(url)
+        _check_http_url(url)
     return url
 
 
 def check_file(data: str) -> str:
     """Return a file's contents; an address in their place is checked as an image's."""
     if _scheme(data) not in (None, "data"):
-        _check_address(data)
+        _check_http_url(data)
     return data
 
 
 def _scheme(url: str) -> str | None:
-    found = SCHEME.match(url)
+    found = SCHEME_PATTERN.match(url)
     return None if found is None else found[0][:-1].lower()
 
 
@@ -55,7 +57,7 @@ def _refuse(reason: str, **quoted: Any) -> NoReturn:
 def _check_data(url: str) -> None:
     if len(url) > MAX_DATA_LENGTH:
         _refuse(f"an image may have {MAX_DATA_LENGTH // 2**20} MiB of base64")
-    head = IMAGE_HEAD.match(url)
+    head = IMAGE_DATA_PATTERN.match(url)
     if head is None:
         _refuse(
             "a data: URL must start with data:image/TYPE;base64, where TYPE is one of "
@@ -69,16 +71,16 @@ def _check_data(url: str) -> None:
         _refuse("the data: URL has no valid base64, with its padding, after the comma")
 
 
-def _check_address(url: str) -> None:
-    if len(url) > MAX_ADDRESS_LENGTH:
-        _refuse(f"an address may have {MAX_ADDRESS_LENGTH} characters")
+def _check_http_url(url: str) -> None:
+    if len(url) > MAX_URL_LENGTH:
+        _refuse(f"an address may have {MAX_URL_LENGTH} characters")
     if "\\" in url or any(character.isspace() for character in url):
         _refuse("an address has no backslash and no white space: percent-encode them")
     host = _host(url)
     if private_hosts.is_private(host) and not _are_private_allowed():
         _refuse(
             "the host '{host}' is not public: send the image as a data: URL",
-            host=shortened(host),
+            host=escape_and_truncate(host),
         )
 
 
@@ -93,7 +95,7 @@ def _host(url: str) -> str:
         _refuse("it must be an http(s) address or a data: URL")
     if "@" in parts.netloc:
         _refuse("an address must not have a user name or password")
-    if not HOST.fullmatch(parts.netloc):
+    if not HOST_PATTERN.fullmatch(parts.netloc):
         _refuse(
             "the host must be a name in ASCII (xn--… where it has other letters), an "
             "IPv4 address or an IPv6 address in brackets"

@@ -14,23 +14,23 @@ MAX_VALUES = 50_000
 """Keys of objects and items of lists, at all levels."""
 MAX_KEYS = 5_000
 """Of one object. OpenAI's limit on the properties of a JSON Schema."""
-FEW_COMMAS = 2_000
+UNCHECKED_COMMAS = 2_000
 """A body with fewer has few values; nearly every one does, and is not walked."""
 
 
-def loads(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
     """Return the parsed body.
 
     Raises `orjson.JSONDecodeError` for a body that is not JSON, and `Invalid` for more
     values or keys than the limits allow.
     """
     value = orjson.loads(body)
-    if body.count(b",") > FEW_COMMAS:
-        _check(value)
+    if body.count(b",") > UNCHECKED_COMMAS:
+        _check_counts(value)
     return value
 
 
-def _check(value: Any) -> None:
+def _check_counts(value: Any) -> None:
     left, rest = MAX_VALUES, [value]
     while rest:
         each = rest.pop()

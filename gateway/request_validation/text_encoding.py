@@ -14,7 +14,7 @@ from django.utils.http import parse_header_parameters
 
 from core.errors import Invalid
 
-MAX_CONTENT_TYPE = 255
+MAX_CONTENT_TYPE_BYTES = 255
 """Bytes. Django's parser takes seconds for a long header, on the event loop."""
 
 
@@ -24,31 +24,33 @@ class Utf8Request(ASGIRequest):
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
         header = meta.get("CONTENT_TYPE", "")
         # The request exists before it is checked: what `check` refuses is not parsed.
-        self.content_type, parameters = _parsed("" if _problem(header) else header)
+        self.content_type, parameters = _parse_content_type(
+            "" if _content_type_problem(header) else header
+        )
         self.content_params = dict(parameters)
         self._encoding = "utf-8"
 
 
 # Clients send one of a few.
 @lru_cache(maxsize=64)
-def _parsed(header: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _parse_content_type(header: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     name, parameters = parse_header_parameters(header)
     return name, tuple(parameters.items())
 
 
-def check(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
+def check_encoding(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
     """Raise `Invalid` for a URL or a Content-Type that must not be parsed."""
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
         raise Invalid("The URL has a NUL character (%00), which cannot be stored")
-    problem = _problem(headers.get(b"content-type", b"").decode("latin-1"))
+    problem = _content_type_problem(headers.get(b"content-type", b"").decode("latin-1"))
     if problem is not None:
         raise Invalid(f"The header Content-Type {problem}", param="Content-Type")
 
 
-def _problem(content_type: str) -> str | None:
+def _content_type_problem(content_type: str) -> str | None:
     """Return why a Content-Type must not be parsed; None if it may be."""
-    if len(content_type) > MAX_CONTENT_TYPE:
-        return f"is longer than {MAX_CONTENT_TYPE} bytes"
+    if len(content_type) > MAX_CONTENT_TYPE_BYTES:
+        return f"is longer than {MAX_CONTENT_TYPE_BYTES} bytes"
     if "*" in content_type.partition(";")[2]:
         return (
             "has an encoded parameter (RFC 2231), which is not read: write it as "

@@ -3,22 +3,22 @@
 from typing import Any
 
 from core.errors import Invalid
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 
-BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
+UNION_BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
     *("text", "image_url", "input_audio", "file", "refusal"),
     *("json_object", "json_schema", "str", "NamedTool"),
 }
 """Names of the branches of unions in `schemas.py`: pydantic puts them in its paths."""
 
-MAX_MESSAGE = 300
+MAX_MESSAGE_LENGTH = 300
 """Characters of what pydantic says, which may quote the client."""
 
 
-def first(errors: list[dict[str, Any]]) -> Invalid:
+def first_error(errors: list[dict[str, Any]]) -> Invalid:
     """Return pydantic's first complaint as OpenAI would put it."""
-    error = _nearest(errors)
-    param = _param(_path(error))
+    error = _closest_error(errors)
+    param = _param_name(_path(error))
     if not param:
         return Invalid("The body must be a JSON object", code="invalid_json")
     match error["type"]:
@@ -29,21 +29,21 @@ def first(errors: list[dict[str, Any]]) -> Invalid:
                 code="unknown_parameter",
             )
         case "missing":
-            return _missing(param)
+            return _missing_parameter(param)
         case "union_tag_not_found":
-            return _missing(f"{param}.{_tag(error)}")
+            return _missing_parameter(f"{param}.{_tag(error)}")
         case "union_tag_invalid":
             context = error["ctx"]
             return Invalid(
-                f"Invalid '{param}.{_tag(error)}': '{shortened(str(context['tag']))}' "
+                f"Invalid '{param}.{_tag(error)}': '{escape_and_truncate(str(context['tag']))}' "
                 f"is not one of {context['expected_tags']}",
                 param=f"{param}.{_tag(error)}",
             )
-    said = shortened(error["msg"], MAX_MESSAGE)
+    said = escape_and_truncate(error["msg"], MAX_MESSAGE_LENGTH)
     return Invalid(f"Invalid '{param}': {said}", param=param)
 
 
-def _missing(param: str) -> Invalid:
+def _missing_parameter(param: str) -> Invalid:
     return Invalid(
         f"Missing required parameter: '{param}'",
         param=param,
@@ -60,7 +60,7 @@ def _path(error: dict[str, Any]) -> list[str | int]:
     return list(error["loc"][1 if error["loc"][0] == "query" else 2 :])
 
 
-def _nearest(errors: list[dict[str, Any]]) -> dict[str, Any]:
+def _closest_error(errors: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the first error; of a union's, the branch the client came nearest to."""
     path = _path(errors[0])
     if len(path) < 2 or not _is_branch(path[-1], path[-2]):
@@ -73,14 +73,14 @@ def _nearest(errors: list[dict[str, Any]]) -> dict[str, Any]:
     )
 
 
-def _param(path: list[str | int]) -> str:
+def _param_name(path: list[str | int]) -> str:
     param = ""
     for position, step in enumerate(path):
         if isinstance(step, int):
             param += f"[{step}]"
         elif position == 0 or not _is_branch(step, path[position - 1]):
             param += f".{step}" if param else step
-    return shortened(param)
+    return escape_and_truncate(param)
 
 
 def _is_branch(step: str | int, before: str | int) -> bool:
@@ -91,5 +91,5 @@ def _is_branch(step: str | int, before: str | int) -> bool:
             isinstance(before, int)
             or before in ("content", "stop", "tool_choice", "response_format")
         )
-        and (step in BRANCHES or "[" in step)
+        and (step in UNION_BRANCHES or "[" in step)
     )

@@ -20,7 +20,7 @@ MAX_COMMENT_LENGTH = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FeedbackInput:
     """What somebody says: a score or a thumb, and why."""
 
     score: int | None = None
@@ -30,7 +30,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class FeedbackSummary:
     """What people say of one agent."""
 
     agent: str
@@ -42,11 +42,11 @@ class Opinion:
     comments: int
 
 
-def give(user_id: UserId, turn_id: TurnId, said: Said) -> Feedback:
+def save_feedback(user_id: UserId, turn_id: TurnId, said: FeedbackInput) -> Feedback:
     """Keep what a user says of a reply; raises `MessageUnknown` if they got none."""
     with transaction.atomic():
         # Who erases the user waits, so that nothing is left of them by this.
-        place = turn_lookup.place(user_id, turn_id, is_locked=True)
+        place = turn_lookup.find_reply(user_id, turn_id, is_locked=True)
         if place is None:
             raise MessageUnknown(param="message_id")
         return _put(
@@ -54,12 +54,17 @@ def give(user_id: UserId, turn_id: TurnId, said: Said) -> Feedback:
             turn_id,
             said,
             agent=place.agent,
-            experiment=_experiment(turn_id),
+            experiment=_experiment_of(turn_id),
         )
 
 
 def _put(
-    user_id: UserId, turn_id: TurnId, said: Said, *, agent: str, experiment: str
+    user_id: UserId,
+    turn_id: TurnId,
+    said: FeedbackInput,
+    *,
+    agent: str,
+    experiment: str,
 ) -> Feedback:
     """Keep what a user says of a turn, in place of what they said of it before."""
     now = datetime.now(UTC)
@@ -83,13 +88,13 @@ def _put(
     return row
 
 
-def _experiment(turn_id: TurnId) -> str:
+def _experiment_of(turn_id: TurnId) -> str:
     """Return what chose the agent, where turns are recorded."""
     found = Turn.objects.filter(pk=turn_id).values_list("experiment", flat=True)
     return found.first() or ""
 
 
-def get(user_id: UserId, turn_id: TurnId) -> Feedback:
+def get_feedback(user_id: UserId, turn_id: TurnId) -> Feedback:
     """Return what a user said of a reply; raises `FeedbackUnknown`."""
     row = find(user_id, turn_id)
     if row is None:
@@ -102,20 +107,20 @@ def find(user_id: UserId, turn_id: TurnId) -> Feedback | None:
     return Feedback.objects.filter(user_id=user_id, turn_id=turn_id).first()
 
 
-def take_back(user_id: UserId, turn_id: TurnId) -> None:
+def delete_feedback(user_id: UserId, turn_id: TurnId) -> None:
     """Delete what a user said of a reply; raises `FeedbackUnknown`."""
     found = Feedback.objects.filter(user_id=user_id, turn_id=turn_id)
     if not found.delete()[0]:
         raise FeedbackUnknown
 
 
-def opinions(
+def summarize_feedback(
     *,
     agent: str | None = None,
     agents: Collection[str] | None = None,
     experiment: str | None = None,
     since: datetime | None = None,
-) -> list[Opinion]:
+) -> list[FeedbackSummary]:
     """Return what people say of agents, by the agents' names."""
     given = (
         *(("agent", agent), ("agent__in", agents)),
@@ -134,10 +139,12 @@ def opinions(
         )
         .order_by("agent")
     )
-    return [Opinion(**row) for row in rows]
+    return [FeedbackSummary(**row) for row in rows]
 
 
-def comments(agents: Collection[str], *, since: datetime, limit: int) -> list[Feedback]:
+def list_comments(
+    agents: Collection[str], *, since: datetime, limit: int
+) -> list[Feedback]:
     """Return what people wrote of agents since then, the newest first."""
     found = Feedback.objects.filter(agent__in=agents, created_at__gte=since)
     rows = found.exclude(comment="").order_by("-created_at", "id")

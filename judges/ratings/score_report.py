@@ -7,10 +7,10 @@ from typing import Any
 
 from core import money
 from core.text import text_table
-from core.text.sanitization import visible
-from judges.ratings.feedback import Opinion
-from judges.ratings.scores import Line
-from judges.runs.run_results import Tally
+from core.text.sanitization import escape_invisible
+from judges.ratings.feedback import FeedbackSummary
+from judges.ratings.scores import ScoreSummary
+from judges.runs.run_results import JudgingTally
 from tasks.models import Task
 
 SCORES = (
@@ -23,58 +23,58 @@ SCORES = (
     "lowest",
     "highest",
 )
-PEOPLE = ("agent", "scores", "mean", "thumbs up", "down", "comments")
+FEEDBACK = ("agent", "scores", "mean", "thumbs up", "down", "comments")
 TASKS = ("judge", "due", "queued", "running", "done", "skipped", "failed", "cost")
 MAX_ERROR = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ScoreReport:
     """What there is to tell."""
 
-    scores: Sequence[Line]
-    feedback: Sequence[Opinion]
-    tallies: Sequence[Tally]
+    scores: Sequence[ScoreSummary]
+    feedback: Sequence[FeedbackSummary]
+    tallies: Sequence[JudgingTally]
 
 
-def lines(report: Report) -> Iterator[str]:
+def report_lines(report: ScoreReport) -> Iterator[str]:
     """Yield tables: scores, what people said, what became of the judges' tasks."""
     if not (report.scores or report.feedback or report.tallies):
         yield "nothing was judged"
         return
     if report.scores:
-        rows = [_score(line) for line in report.scores]
-        yield from text_table.lines(SCORES, rows, right=range(3, len(SCORES)))
+        rows = [_score_cells(line) for line in report.scores]
+        yield from text_table.table_lines(SCORES, rows, right=range(3, len(SCORES)))
     if report.feedback:
         if report.scores:
             yield ""
         yield "what people said:"
-        rows = [_opinion(opinion) for opinion in report.feedback]
-        yield from text_table.lines(PEOPLE, rows, right=range(1, len(PEOPLE)))
+        rows = [_feedback_cells(opinion) for opinion in report.feedback]
+        yield from text_table.table_lines(FEEDBACK, rows, right=range(1, len(FEEDBACK)))
     if report.tallies:
         if report.scores or report.feedback:
             yield ""
         yield "replies that fell to judges:"
-        rows = [_tally(tally) for tally in report.tallies]
-        yield from text_table.lines(TASKS, rows, right=range(1, len(TASKS)))
+        rows = [_tally_cells(tally) for tally in report.tallies]
+        yield from text_table.table_lines(TASKS, rows, right=range(1, len(TASKS)))
         for tally in report.tallies:
-            yield from _reasons(tally)
+            yield from _skip_reasons(tally)
 
 
-def _score(line: Line) -> list[str]:
+def _score_cells(line: ScoreSummary) -> list[str]:
     return [
         *(line.agent, line.judge, line.criterion, f"{line.stats.count:,}"),
-        *(f"{line.stats.mean:.2f}", f"{_spread(line):.2f}"),
+        *(f"{line.stats.mean:.2f}", f"{_standard_deviation(line):.2f}"),
         *(f"{line.lowest}", f"{line.highest}"),
     ]
 
 
-def _spread(line: Line) -> float:
+def _standard_deviation(line: ScoreSummary) -> float:
     """Return how far scores are from their mean: the standard deviation."""
     return math.sqrt(line.stats.variance)
 
 
-def _opinion(opinion: Opinion) -> list[str]:
+def _feedback_cells(opinion: FeedbackSummary) -> list[str]:
     mean = "-" if opinion.mean is None else f"{opinion.mean:.2f}"
     counts = (opinion.up, opinion.down, opinion.comments)
     return [
@@ -83,35 +83,35 @@ def _opinion(opinion: Opinion) -> list[str]:
     ]
 
 
-def _tally(tally: Tally) -> list[str]:
+def _tally_cells(tally: JudgingTally) -> list[str]:
     counts = (tally.total, tally.queued, tally.running, tally.done)
     return [
         *(tally.judge, *(f"{count:,}" for count in counts)),
-        *(f"{sum(tally.skipped.values()):,}", f"{tally.failed:,}", _cost(tally)),
+        *(f"{sum(tally.skipped.values()):,}", f"{tally.failed:,}", _format_cost(tally)),
     ]
 
 
-def _cost(tally: Tally) -> str:
+def _format_cost(tally: JudgingTally) -> str:
     if tally.unpriced and not tally.micro_usd:
         return "unknown"
     doubt = "+" if tally.unpriced else ""
-    return f"${money.usd(tally.micro_usd)}{doubt}"
+    return f"${money.format_usd(tally.micro_usd)}{doubt}"
 
 
-def _reasons(tally: Tally) -> Iterator[str]:
+def _skip_reasons(tally: JudgingTally) -> Iterator[str]:
     for why, count in sorted(tally.skipped.items()):
         yield f"  {tally.judge}: {count:,} skipped: {why}"
     for task in tally.failures:
-        yield f"  {tally.judge}: turn {task.turn_id} failed: {visible(_error(task))}"
+        yield f"  {tally.judge}: turn {task.turn_id} failed: {escape_invisible(_format_error(task))}"
     if tally.failed > len(tally.failures):
         yield f"  {tally.judge}: and {tally.failed - len(tally.failures):,} more"
 
 
-def _error(task: Task) -> str:
+def _format_error(task: Task) -> str:
     return " ".join(task.error.split())[:MAX_ERROR]
 
 
-def document(report: Report) -> dict[str, Any]:
+def as_json(report: ScoreReport) -> dict[str, Any]:
     """Return the same as JSON."""
     return {
         "object": "scores",
@@ -122,7 +122,7 @@ def document(report: Report) -> dict[str, Any]:
                 "criterion": line.criterion,
                 "count": line.stats.count,
                 "mean": line.stats.mean,
-                "spread": _spread(line),
+                "spread": _standard_deviation(line),
                 "lowest": line.lowest,
                 "highest": line.highest,
             }
@@ -139,11 +139,11 @@ def document(report: Report) -> dict[str, Any]:
             }
             for opinion in report.feedback
         ],
-        "judges": [_told(tally) for tally in report.tallies],
+        "judges": [_tally_as_json(tally) for tally in report.tallies],
     }
 
 
-def _told(tally: Tally) -> dict[str, Any]:
+def _tally_as_json(tally: JudgingTally) -> dict[str, Any]:
     return {
         "judge": tally.judge,
         "due": tally.total,
@@ -156,7 +156,7 @@ def _told(tally: Tally) -> dict[str, Any]:
         "calls": tally.calls,
         "cost_usd": None if tally.unpriced else tally.micro_usd / 1_000_000,
         "failures": [
-            {"turn_id": str(task.turn_id), "error": _error(task)}
+            {"turn_id": str(task.turn_id), "error": _format_error(task)}
             for task in tally.failures
         ],
     }

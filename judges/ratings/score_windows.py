@@ -9,21 +9,21 @@ from typing import Any
 from django.db.models import Avg, Count, Q, Sum, Value
 
 from judges.models import Score
-from telemetry.statistics.time_buckets import Day, Plain
+from telemetry.statistics.time_buckets import DayBucket, UnindexedColumn
 
 WINDOWS: Mapping[str, timedelta] = {
     "24h": timedelta(hours=24),
     "7d": timedelta(days=7),
     "30d": timedelta(days=30),
 }
-LONGEST = "30d"
+LONGEST_WINDOW = "30d"
 
-Place = tuple[datetime, int]
+Cursor = tuple[datetime, int]
 """Where a page of scores ends: when it was given, and its id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ScoreWindow:
     """The scores of some time."""
 
     count: int
@@ -34,84 +34,94 @@ class Window:
         """Their mean; None where there are none."""
         return self.total / self.count if self.count else None
 
-    def __add__(self, other: "Window") -> "Window":
-        return Window(self.count + other.count, self.total + other.total)
+    def __add__(self, other: "ScoreWindow") -> "ScoreWindow":
+        return ScoreWindow(self.count + other.count, self.total + other.total)
 
 
-NONE = Window(0, 0)
+EMPTY_WINDOW = ScoreWindow(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class AgentScores:
     """What a judge gave one agent by one criterion, by the windows' names."""
 
     criterion: str
     agent: str
-    windows: Mapping[str, Window]
+    windows: Mapping[str, ScoreWindow]
 
 
 @dataclass(frozen=True, slots=True)
-class OfDay:
+class DailyScores:
     """What a judge gave on one day (UTC) by one criterion."""
 
     day: str
     criterion: str
-    scores: Window
+    scores: ScoreWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Month:
+class ScoreMonth:
     """What a judge gave in the last month; days and agents without are left out."""
 
-    by_agent: Sequence[Given]
+    by_agent: Sequence[AgentScores]
     """By criterion, then agent."""
-    by_day: Sequence[OfDay]
+    by_day: Sequence[DailyScores]
     """By day, then criterion."""
 
     @property
-    def by_criterion(self) -> dict[str, Mapping[str, Window]]:
+    def by_criterion(self) -> dict[str, Mapping[str, ScoreWindow]]:
         """The windows of all agents together."""
-        found: dict[str, dict[str, Window]] = {}
+        found: dict[str, dict[str, ScoreWindow]] = {}
         for each in self.by_agent:
-            sums = found.setdefault(each.criterion, dict.fromkeys(WINDOWS, NONE))
+            sums = found.setdefault(
+                each.criterion, dict.fromkeys(WINDOWS, EMPTY_WINDOW)
+            )
             for name, window in each.windows.items():
                 sums[name] += window
         return {**found}
 
 
-def month(judge: str, now: datetime) -> Month:
+def load_month(judge: str, now: datetime) -> ScoreMonth:
     """Return what a judge gave of late; a query for each window, of an index alone."""
-    days: dict[tuple[str, str], Window] = defaultdict(lambda: NONE)
-    agents: dict[tuple[str, str], dict[str, Window]] = {}
-    for day, criterion, agent, *sums in _sums(judge, now, LONGEST, Day("judged_at")):
-        window = Window(*sums)
+    days: dict[tuple[str, str], ScoreWindow] = defaultdict(lambda: EMPTY_WINDOW)
+    agents: dict[tuple[str, str], dict[str, ScoreWindow]] = {}
+    for day, criterion, agent, *sums in _query_sums(
+        judge, now, LONGEST_WINDOW, DayBucket("judged_at")
+    ):
+        window = ScoreWindow(*sums)
         days[day, criterion] += window
-        of = agents.setdefault((criterion, agent), dict.fromkeys(WINDOWS, NONE))
-        of[LONGEST] += window
-    for name in WINDOWS.keys() - {LONGEST}:
-        for _, criterion, agent, *sums in _sums(judge, now, name, Value("")):
+        of = agents.setdefault((criterion, agent), dict.fromkeys(WINDOWS, EMPTY_WINDOW))
+        of[LONGEST_WINDOW] += window
+    for name in WINDOWS.keys() - {LONGEST_WINDOW}:
+        for _, criterion, agent, *sums in _query_sums(judge, now, name, Value("")):
             # One that was given since the month was read.
-            of = agents.setdefault((criterion, agent), dict.fromkeys(WINDOWS, NONE))
-            of[name] = Window(*sums)
-    return Month(
-        [Given(*key, windows) for key, windows in sorted(agents.items())],
-        [OfDay(*key, window) for key, window in sorted(days.items())],
+            of = agents.setdefault(
+                (criterion, agent), dict.fromkeys(WINDOWS, EMPTY_WINDOW)
+            )
+            of[name] = ScoreWindow(*sums)
+    return ScoreMonth(
+        [AgentScores(*key, windows) for key, windows in sorted(agents.items())],
+        [DailyScores(*key, window) for key, window in sorted(days.items())],
     )
 
 
-def _sums(judge: str, now: datetime, window: str, day: Any) -> Any:
+def _query_sums(judge: str, now: datetime, window: str, day: Any) -> Any:
     since = now - WINDOWS[window]
     rows = (
         Score.objects.filter(judge=judge, judged_at__gte=since)
         # As expressions: SQLite else reads all there ever was in their order.
-        .values(day=day, what=Plain("criterion"), whose=Plain("agent"))
+        .values(
+            day=day, what=UnindexedColumn("criterion"), whose=UnindexedColumn("agent")
+        )
         .annotate(count=Count("value"), total=Sum("value"))
         .order_by()
     )
     return rows.values_list("day", "what", "whose", "count", "total")
 
 
-def means(judges: Collection[str], since: datetime) -> dict[str, tuple[int, float]]:
+def mean_scores(
+    judges: Collection[str], since: datetime
+) -> dict[str, tuple[int, float]]:
     """Return how many scores judges gave since then, and their mean; in one query."""
     rows = (
         Score.objects.filter(judge__in=judges, judged_at__gte=since)
@@ -122,13 +132,13 @@ def means(judges: Collection[str], since: datetime) -> dict[str, tuple[int, floa
     return {row["judge"]: (row["count"], row["mean"]) for row in rows}
 
 
-def page(
+def page_scores(
     judge: str,
     *,
     criterion: str | None = None,
     agent: str | None = None,
     most: int | None = None,
-    after: Place | None = None,
+    after: Cursor | None = None,
     limit: int = 50,
 ) -> tuple[list[Score], bool]:
     """Return a judge's scores, the newest first, and whether there are more.

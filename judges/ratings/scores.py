@@ -10,11 +10,11 @@ from django.db.models import Count, F, Max, Min, Q, QuerySet, Sum
 
 from core.ids import UserId
 from judges.models import Score
-from judges.scoring.verdict_parser import Verdict
+from judges.scoring.verdict_parser import JudgeResult
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class ScoreStats:
     """How many scores there are, their sum, and the sum of their squares."""
 
     count: int
@@ -35,31 +35,31 @@ class Stats:
         spread = self.squares - self.total * self.total / self.count
         return max(spread, 0.0) / (self.count - 1)
 
-    def __add__(self, other: "Stats") -> "Stats":
-        return Stats(
+    def __add__(self, other: "ScoreStats") -> "ScoreStats":
+        return ScoreStats(
             self.count + other.count,
             self.total + other.total,
             self.squares + other.squares,
         )
 
 
-NONE = Stats(0, 0, 0)
+NO_SCORES = ScoreStats(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScoreSummary:
     """What one judge makes of one agent by one criterion."""
 
     agent: str
     judge: str
     criterion: str
-    stats: Stats
+    stats: ScoreStats
     lowest: int
     highest: int
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedReply:
     """A reply that was judged."""
 
     turn_id: UUID
@@ -70,7 +70,7 @@ class Judged:
     origin: str = "chat"
 
 
-def write(judged: Judged, verdicts: Mapping[str, Verdict]) -> None:
+def store_scores(judged: JudgedReply, verdicts: Mapping[str, JudgeResult]) -> None:
     """Store what a judge says of a reply, in place of what it said before."""
     now = datetime.now(UTC)
     rows = [
@@ -96,21 +96,21 @@ def write(judged: Judged, verdicts: Mapping[str, Verdict]) -> None:
     )
 
 
-SUMS: dict[str, Any] = {
+SUM_EXPRESSIONS: dict[str, Any] = {
     "count": Count("value"),
     "total": Sum("value"),
     "squares": Sum(F("value") * F("value")),
 }
 
 
-def stats(
+def stats_by_agent(
     judge: str,
     criterion: str,
     agents: Collection[str],
     *,
     since: datetime | None = None,
     experiment: str | None = None,
-) -> dict[str, Stats]:
+) -> dict[str, ScoreStats]:
     """Return what a judge makes of agents by one criterion, by the agents' names.
 
     Those it has not scored are left out. With `experiment`, only what they replied as
@@ -121,12 +121,12 @@ def stats(
         found = found.filter(judged_at__gte=since)
     if experiment is not None:
         found = found.filter(experiment=experiment)
-    rows = found.values("agent").annotate(**SUMS).order_by()
-    return {row["agent"]: _stats(row) for row in rows}
+    rows = found.values("agent").annotate(**SUM_EXPRESSIONS).order_by()
+    return {row["agent"]: _row_stats(row) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class VariantScoreQuery:
     """What the variants of an experiment are compared by."""
 
     experiment: str
@@ -136,7 +136,9 @@ class Trial:
     since: datetime | None = None
 
 
-def of_trials(trials: Sequence[Trial]) -> dict[str, dict[str, Stats]]:
+def variant_stats(
+    trials: Sequence[VariantScoreQuery],
+) -> dict[str, dict[str, ScoreStats]]:
     """Return what the variants of experiments scored, by experiment and agent.
 
     One query, however many there are, answered from an index.
@@ -159,22 +161,22 @@ def of_trials(trials: Sequence[Trial]) -> dict[str, dict[str, Stats]]:
         )
         .values("experiment", "agent")
         .order_by()
-        .annotate(**SUMS)
+        .annotate(**SUM_EXPRESSIONS)
     )
-    found: dict[str, dict[str, Stats]] = {trial.experiment: {} for trial in trials}
+    found: dict[str, dict[str, ScoreStats]] = {trial.experiment: {} for trial in trials}
     for row in rows:
-        found[row["experiment"]][row["agent"]] = _stats(row)
+        found[row["experiment"]][row["agent"]] = _row_stats(row)
     return found
 
 
-def lines(
+def summarize_scores(
     *,
     judge: str | None = None,
     agent: str | None = None,
     experiment: str | None = None,
     user_id: UserId | None = None,
     since: datetime | None = None,
-) -> list[Line]:
+) -> list[ScoreSummary]:
     """Return what judges make of agents, by agent, judge and criterion."""
     given = {
         *(("judge", judge), ("agent", agent), ("experiment", experiment)),
@@ -184,47 +186,47 @@ def lines(
     rows = (
         Score.objects.filter(**wanted)
         .values("agent", "judge", "criterion")
-        .annotate(**SUMS, lowest=Min("value"), highest=Max("value"))
+        .annotate(**SUM_EXPRESSIONS, lowest=Min("value"), highest=Max("value"))
         .order_by("agent", "judge", "criterion")
     )
     return [
-        Line(
+        ScoreSummary(
             *(row["agent"], row["judge"], row["criterion"]),
-            *(_stats(row), row["lowest"], row["highest"]),
+            *(_row_stats(row), row["lowest"], row["highest"]),
         )
         for row in rows
     ]
 
 
-def by_agent(since: datetime) -> dict[str, Stats]:
+def overall_stats_by_agent(since: datetime) -> dict[str, ScoreStats]:
     """Return what all judges together make of each agent that has scores."""
-    found: dict[str, Stats] = {}
-    for line in lines(since=since):
-        found[line.agent] = found.get(line.agent, NONE) + line.stats
+    found: dict[str, ScoreStats] = {}
+    for line in summarize_scores(since=since):
+        found[line.agent] = found.get(line.agent, NO_SCORES) + line.stats
     return found
 
 
-def _stats(row: Mapping[str, Any]) -> Stats:
-    return Stats(row["count"], row["total"], row["squares"])
+def _row_stats(row: Mapping[str, Any]) -> ScoreStats:
+    return ScoreStats(row["count"], row["total"], row["squares"])
 
 
-def of_turns(turn_ids: Iterable[UUID]) -> list[Score]:
+def scores_of_turns(turn_ids: Iterable[UUID]) -> list[Score]:
     """Return the scores of turns, by turn, judge and criterion."""
     found = Score.objects.filter(turn_id__in=list(turn_ids))
     return list(found.order_by("turn_id", "judge", "criterion"))
 
 
-def recent(user_id: UserId, limit: int) -> list[Score]:
+def recent_scores(user_id: UserId, limit: int) -> list[Score]:
     """Return a user's newest scores, the newest first."""
-    return list(of_user(user_id).order_by("-judged_at", "-id")[:limit])
+    return list(scores_of_user(user_id).order_by("-judged_at", "-id")[:limit])
 
 
-def of_user(user_id: UserId) -> QuerySet[Score]:
+def scores_of_user(user_id: UserId) -> QuerySet[Score]:
     """Return all scores of a user's replies."""
     return Score.objects.filter(user_id=user_id)
 
 
-def judged_by(judge: str, turn_ids: Collection[UUID]) -> set[UUID]:
+def judged_turn_ids(judge: str, turn_ids: Collection[UUID]) -> set[UUID]:
     """Return which of these turns a judge has scored."""
     found = Score.objects.filter(judge=judge, turn_id__in=turn_ids)
     return set(found.values_list("turn_id", flat=True))

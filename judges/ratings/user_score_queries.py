@@ -11,12 +11,12 @@ from core.ids import UserId
 from judges.models import Feedback, Score
 from judges.ratings import scores
 
-Place = tuple[datetime, int]
+Cursor = tuple[datetime, int]
 """Where a page of scores ends: when it was given, and its id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class CriterionMean:
     """What one judge gives by one criterion, on average."""
 
     judge: str
@@ -25,18 +25,18 @@ class Mean:
     count: int
 
 
-def means(user_id: UserId) -> list[Mean]:
+def mean_scores(user_id: UserId) -> list[CriterionMean]:
     """Return the mean of each judge and criterion, by their names; in one query."""
-    rows = scores.of_user(user_id).values("judge", "criterion")
+    rows = scores.scores_of_user(user_id).values("judge", "criterion")
     counted = rows.annotate(mean=Avg("value"), count=Count("id"))
-    return [Mean(**row) for row in counted.order_by("judge", "criterion")]
+    return [CriterionMean(**row) for row in counted.order_by("judge", "criterion")]
 
 
-def page(
-    user_id: UserId, *, after: Place | None = None, limit: int = 50
+def page_scores(
+    user_id: UserId, *, after: Cursor | None = None, limit: int = 50
 ) -> tuple[list[Score], bool]:
     """Return a user's scores, the newest first, and whether there are more."""
-    rows = scores.of_user(user_id)
+    rows = scores.scores_of_user(user_id)
     if after is not None:
         at, last_id = after
         earlier = Q(judged_at__lt=at) | Q(id__lt=last_id)
@@ -45,12 +45,12 @@ def page(
     return found[:limit], len(found) > limit
 
 
-def feedback(user_id: UserId, limit: int) -> list[Feedback]:
+def list_feedback(user_id: UserId, limit: int) -> list[Feedback]:
     """Return what a user said of replies, the newest first."""
     rows = Feedback.objects.filter(user_id=user_id)
     return list(rows.order_by("-updated_at", "-id")[:limit])
 
 
-def feedback_on(user_id: UserId, turn_ids: Collection[UUID]) -> list[Feedback]:
+def feedback_on_turns(user_id: UserId, turn_ids: Collection[UUID]) -> list[Feedback]:
     """Return what a user said of these turns."""
     return list(Feedback.objects.filter(user_id=user_id, turn_id__in=turn_ids))

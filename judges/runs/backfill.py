@@ -8,11 +8,11 @@ from config.sections import Config
 from core.errors import Invalid
 from judges.config import JudgeConfig
 from judges.runs import past_replies
-from judges.runs.past_replies import Backlog, Estimate
+from judges.runs.past_replies import JudgingBacklog, JudgingEstimate
 from tasks.models import Task
 
 
-class NobodyJudged(Invalid):
+class JudgeUnused(Invalid):
     """No agent names this judge under its judges:, so say whose replies it shall \
 score."""
 
@@ -20,7 +20,7 @@ score."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackfillRequest:
     """Which replies."""
 
     since: datetime
@@ -30,37 +30,41 @@ class Wanted:
     """One that was removed since will do, too. None: all that name the judge."""
 
 
-def find(config: Config, judge: JudgeConfig, wanted: Wanted) -> Backlog:
-    """Return what there is to score; raises `NobodyJudged`."""
-    return past_replies.find(
+def find_replies(
+    config: Config, judge: JudgeConfig, wanted: BackfillRequest
+) -> JudgingBacklog:
+    """Return what there is to score; raises `JudgeUnused`."""
+    return past_replies.find_backlog(
         judge.name,
-        [wanted.agent] if wanted.agent else agents(config, judge),
+        [wanted.agent] if wanted.agent else judged_agents(config, judge),
         since=wanted.since,
         share=wanted.share,
         limit=wanted.limit,
     )
 
 
-def agents(config: Config, judge: JudgeConfig) -> list[str]:
-    """Return whose replies a judge scores; raises `NobodyJudged`."""
-    found = of(config, judge.name)
+def judged_agents(config: Config, judge: JudgeConfig) -> list[str]:
+    """Return whose replies a judge scores; raises `JudgeUnused`."""
+    found = agents_naming(config, judge.name)
     if not found:
-        raise NobodyJudged(param="agent")
+        raise JudgeUnused(param="agent")
     return found
 
 
-def of(config: Config, judge: str) -> list[str]:
+def agents_naming(config: Config, judge: str) -> list[str]:
     """Return the agents that name a judge."""
     return [
         agent.name for agent in config.get(AGENTS).values() if judge in agent.judges
     ]
 
 
-def estimate(config: Config, judge: JudgeConfig, backlog: Backlog) -> Estimate:
+def estimate_cost(
+    config: Config, judge: JudgeConfig, backlog: JudgingBacklog
+) -> JudgingEstimate:
     """Return what it takes to score what is to be scored."""
-    return past_replies.estimate(config, judge, backlog.pending)
+    return past_replies.estimate_cost(config, judge, backlog.pending)
 
 
-def add(judge: JudgeConfig, backlog: Backlog) -> list[Task]:
+def enqueue_judging(judge: JudgeConfig, backlog: JudgingBacklog) -> list[Task]:
     """Put what is to be scored into the queue; whoever calls wakes a worker."""
-    return past_replies.add(judge.name, backlog.pending)
+    return past_replies.enqueue(judge.name, backlog.pending)

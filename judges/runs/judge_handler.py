@@ -12,17 +12,17 @@ from config import live
 from core.errors import CoulisseError
 from database import database_executor
 from judges.config import JUDGES, JudgeConfig
-from judges.errors import AnswerUnreadable
-from judges.ratings.scores import Judged
+from judges.errors import JudgeResultUnreadable
+from judges.ratings.scores import JudgedReply
 from judges.runs import judge_queue, persistence
 from judges.scoring import runner
-from judges.scoring.judge_context import Material
-from judges.scoring.runner import Bill
-from judges.scoring.verdict_parser import Verdict
-from tasks.queue.claimed_task import Work
-from tasks.queue.task_kinds import Ending, Kind
+from judges.scoring.judge_context import JudgeContext
+from judges.scoring.runner import JudgingCost
+from judges.scoring.verdict_parser import JudgeResult
+from tasks.queue.claimed_task import ClaimedTask
+from tasks.queue.task_kinds import TaskKind, TaskOutcome
 from tasks.worker import retry_policy
-from telemetry.storage.costs import Paid
+from telemetry.storage.costs import JudgeExpense
 
 logger = logging.getLogger(__name__)
 
@@ -30,60 +30,70 @@ NOT_CONFIGURED = "the judge is no longer configured"
 NOT_STORED = "the turn is not stored"
 
 
-async def run(task: Work) -> Ending:
+async def run(task: ClaimedTask) -> TaskOutcome:
     """Score one reply; an answer that cannot be read ends the task for good."""
     config = live.current()
     judge = config.get(JUDGES).get(task.payload["judge"])
     # What attempts before this one took stays on the receipt.
-    before = await _before(task)
+    before = await _earlier_cost(task)
     if judge is None:
-        return _skipped(task, NOT_CONFIGURED, before)
-    material = await _material(task)
+        return _close_skipped(task, NOT_CONFIGURED, before)
+    material = await _load_context(task)
     if material is None:
-        return _skipped(task, NOT_STORED, before)
-    bill = Bill()
+        return _close_skipped(task, NOT_STORED, before)
+    bill = JudgingCost()
     try:
-        verdicts = await runner.ask(
+        verdicts = await runner.ask_judge(
             config, judge, material, user=task.user_id.hex, bill=bill
         )
     except CoulisseError as exc:
         # One that could not be read was asked for twice.
-        is_read = not isinstance(exc, AnswerUnreadable)
-        is_final = not (is_read and retry_policy.may_pass(exc))
-        receipt, paid = _receipt(judge, before + bill, {}), _paid(judge, task, bill)
+        is_read = not isinstance(exc, JudgeResultUnreadable)
+        is_final = not (is_read and retry_policy.is_retryable(exc))
+        receipt, paid = (
+            _format_result(judge, before + bill, {}),
+            _cost_record(judge, task, bill),
+        )
         await database_executor.run_to_end(
-            persistence.failed, task, exc, receipt, paid, is_final=is_final
+            persistence.store_failure, task, exc, receipt, paid, is_final=is_final
         )
         # Not what it says: it may quote the model, and the model the user.
         logger.warning(
             "judge '%s' did not score turn %s: %s", judge.name, task.turn_id, exc.code
         )
-        return Ending(is_closed=True)
-    return Ending(
-        _receipt(judge, before + bill, verdicts),
-        partial(persistence.scored, _judged(task), verdicts, _paid(judge, task, bill)),
+        return TaskOutcome(is_closed=True)
+    return TaskOutcome(
+        _format_result(judge, before + bill, verdicts),
+        partial(
+            persistence.store_scores,
+            _scored_reply(task),
+            verdicts,
+            _cost_record(judge, task, bill),
+        ),
     )
 
 
-async def _before(task: Work) -> Bill:
+async def _earlier_cost(task: ClaimedTask) -> JudgingCost:
     return (
-        await database_executor.run(persistence.billed, task)
+        await database_executor.run(persistence.read_cost, task)
         if task.attempts > 1
-        else Bill()
+        else JudgingCost()
     )
 
 
-async def _material(task: Work) -> Material | None:
+async def _load_context(task: ClaimedTask) -> JudgeContext | None:
     told = task.payload.get("material")
     if told is not None:
-        return Material.from_json(told)
-    return await database_executor.run(persistence.material, task.user_id, task.turn_id)
+        return JudgeContext.from_json(told)
+    return await database_executor.run(
+        persistence.load_context, task.user_id, task.turn_id
+    )
 
 
-def _judged(task: Work) -> Judged:
+def _scored_reply(task: ClaimedTask) -> JudgedReply:
     if task.turn_id is None:
         raise LookupError("a task that judges names the turn it is about")
-    return Judged(
+    return JudgedReply(
         task.turn_id,
         task.user_id,
         task.payload["judge"],
@@ -93,19 +103,23 @@ def _judged(task: Work) -> Judged:
     )
 
 
-def _paid(judge: JudgeConfig, task: Work, bill: Bill) -> Paid:
-    return Paid(
+def _cost_record(
+    judge: JudgeConfig, task: ClaimedTask, bill: JudgingCost
+) -> JudgeExpense:
+    return JudgeExpense(
         *(judge.name, task.agent, judge.provider, judge.model),
         *(bill.calls, bill.usage, bill.cost_micro_usd),
     )
 
 
-def _skipped(task: Work, why: str, before: Bill) -> Ending:
+def _close_skipped(task: ClaimedTask, why: str, before: JudgingCost) -> TaskOutcome:
     told = {"judge": task.payload["judge"], "skipped": why}
-    return Ending(orjson.dumps(told | _told(before)).decode())
+    return TaskOutcome(orjson.dumps(told | _cost_as_json(before)).decode())
 
 
-def _receipt(judge: JudgeConfig, bill: Bill, verdicts: Mapping[str, Verdict]) -> str:
+def _format_result(
+    judge: JudgeConfig, bill: JudgingCost, verdicts: Mapping[str, JudgeResult]
+) -> str:
     """Return what a task's row tells of what was asked, what it cost, and the scores.
 
     Not their reasons: those are in the scores' own rows.
@@ -114,13 +128,13 @@ def _receipt(judge: JudgeConfig, bill: Bill, verdicts: Mapping[str, Verdict]) ->
         "judge": judge.name,
         "provider": judge.provider,
         "model": judge.model,
-        **_told(bill),
+        **_cost_as_json(bill),
         "scores": {name: verdict.score for name, verdict in verdicts.items()},
     }
     return orjson.dumps(told).decode()
 
 
-def _told(bill: Bill) -> dict[str, Any]:
+def _cost_as_json(bill: JudgingCost) -> dict[str, Any]:
     return {
         "calls": bill.calls,
         "usage": asdict(bill.usage),
@@ -128,6 +142,6 @@ def _told(bill: Bill) -> dict[str, Any]:
     }
 
 
-KIND = Kind(
+KIND = TaskKind(
     judge_queue.KIND, run, max_failures=judge_queue.MAX_FAILURES, is_background=True
 )

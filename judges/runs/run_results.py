@@ -11,12 +11,12 @@ from judges.runs import judge_queue
 from tasks.models import Task
 from tasks.queue import lifecycle
 
-SHOWN = 5
+MAX_FAILURES_SHOWN = 5
 """Failures that are told of each judge, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class JudgingResult:
     """What one task came to."""
 
     cost_micro_usd: int | None = 0
@@ -27,7 +27,7 @@ class Receipt:
 
 
 @dataclass(slots=True)
-class Tally:
+class JudgingTally:
     """The tasks of one judge."""
 
     judge: str
@@ -53,45 +53,45 @@ class Tally:
         return self.queued + self.running + ended
 
 
-def read(task: Task) -> Receipt:
+def read_result(task: Task) -> JudgingResult:
     """Return what a task's row tells of what it came to."""
     try:
         told: dict[str, Any] = orjson.loads(task.result)
     except orjson.JSONDecodeError:
-        return Receipt()
-    return Receipt(
+        return JudgingResult()
+    return JudgingResult(
         told.get("cost_micro_usd", 0), told.get("calls", 0), told.get("skipped", "")
     )
 
 
-def tallies(
+def list_tallies(
     *,
     judge: str | None = None,
     agent: str | None = None,
     since: datetime | None = None,
-) -> list[Tally]:
+) -> list[JudgingTally]:
     """Return what became of the replies that fell to judges, by the judges' names."""
-    found: dict[str, Tally] = {}
-    for task in _tasks(judge, agent, since):
-        name = judge_queue.judge(task.origin)
-        _count(found.setdefault(name, Tally(name)), task)
+    found: dict[str, JudgingTally] = {}
+    for task in _iterate_tasks(judge, agent, since):
+        name = judge_queue.judge_of_origin(task.origin)
+        _count_task(found.setdefault(name, JudgingTally(name)), task)
     return [found[name] for name in sorted(found)]
 
 
-def _tasks(
+def _iterate_tasks(
     judge: str | None, agent: str | None, since: datetime | None
 ) -> Iterator[Task]:
     given = (
         *(("agent", agent), ("created_at__gte", since)),
-        ("origin", None if judge is None else judge_queue.origin(judge)),
+        ("origin", None if judge is None else judge_queue.task_origin(judge)),
     )
     wanted = {name: value for name, value in given if value is not None}
     rows = Task.objects.filter(kind=judge_queue.KIND, **wanted).order_by("-created_at")
     return rows.defer("prompt", "payload").iterator()
 
 
-def _count(tally: Tally, task: Task) -> None:
-    receipt = read(task)
+def _count_task(tally: JudgingTally, task: Task) -> None:
+    receipt = read_result(task)
     tally.calls += receipt.calls
     if receipt.cost_micro_usd is None:
         tally.unpriced += 1
@@ -99,7 +99,7 @@ def _count(tally: Tally, task: Task) -> None:
         tally.micro_usd += receipt.cost_micro_usd
     if task.state == Task.State.ERRORED:
         tally.failed += 1
-        if len(tally.failures) < SHOWN:
+        if len(tally.failures) < MAX_FAILURES_SHOWN:
             tally.failures.append(task)
     elif receipt.skipped:
         tally.skipped[receipt.skipped] = tally.skipped.get(receipt.skipped, 0) + 1

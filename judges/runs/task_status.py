@@ -10,16 +10,16 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet
 from judges.runs import judge_queue, run_results
 from tasks.models import Task
 from tasks.queue import lifecycle
-from telemetry.statistics.time_buckets import Plain
+from telemetry.statistics.time_buckets import UnindexedColumn
 
 SKIPPED = '"skipped"'
 """What the receipts of those have that there was nothing to judge of."""
-MOST_AT_ONCE = 1_000
+MAX_RETRIED = 1_000
 """Tasks that are put back together."""
 
 
 @dataclass(slots=True)
-class Counts:
+class JudgingCounts:
     """The tasks of one judge, of some time."""
 
     queued: int = 0
@@ -38,15 +38,17 @@ class Counts:
         return self.queued + self.running + ended
 
 
-def counts(judge: str, since: datetime) -> Counts:
+def count_tasks(judge: str, since: datetime) -> JudgingCounts:
     """Return what became of the replies that fell to a judge since then."""
-    found = Task.objects.filter(origin=judge_queue.origin(judge), created_at__gte=since)
+    found = Task.objects.filter(
+        origin=judge_queue.task_origin(judge), created_at__gte=since
+    )
     is_skipped = ExpressionWrapper(
         Q(state=Task.State.DONE, result__contains=SKIPPED), BooleanField()
     )
     rows = found.values_list("state", is_skipped).annotate(Count("pk")).order_by()
     by_state = {state: count for state, skipped, count in rows if not skipped}
-    told = Counts(
+    told = JudgingCounts(
         queued=by_state.get(Task.State.QUEUED, 0),
         running=by_state.get(Task.State.RUNNING, 0),
         done=by_state.get(Task.State.DONE, 0),
@@ -54,45 +56,49 @@ def counts(judge: str, since: datetime) -> Counts:
         cancelled=by_state.get(Task.State.CANCELLED, 0),
     )
     if any(skipped for _, skipped, _ in rows):
-        told.skipped = _reasons(found)
+        told.skipped = _skip_reasons(found)
     return told
 
 
-def _reasons(found: QuerySet[Task]) -> dict[str, int]:
+def _skip_reasons(found: QuerySet[Task]) -> dict[str, int]:
     """Return why tasks had nothing to judge, and how many each."""
     skipped = found.filter(state=Task.State.DONE, result__contains=SKIPPED)
-    whys = (run_results.read(task).skipped for task in skipped.only("result"))
+    whys = (run_results.read_result(task).skipped for task in skipped.only("result"))
     return dict(Counter(why or "unknown" for why in whys))
 
 
-def failures(judge: str, limit: int) -> list[Task]:
+def failed_tasks(judge: str, limit: int) -> list[Task]:
     """Return the tasks of a judge that failed, the newest first."""
-    found = Task.objects.alias(has_failed=lifecycle.HAS_FAILED, whose=Plain("origin"))
+    found = Task.objects.alias(
+        has_failed=lifecycle.HAS_FAILED, whose=UnindexedColumn("origin")
+    )
     mine = found.filter(
-        has_failed=True, state=Task.State.ERRORED, whose=judge_queue.origin(judge)
+        has_failed=True, state=Task.State.ERRORED, whose=judge_queue.task_origin(judge)
     )
     rows = mine.defer("prompt", "payload", "result").order_by("-created_at", "id")
     return list(rows[:limit])
 
 
-def failed(judges: Collection[str], since: datetime) -> dict[str, int]:
+def count_failed(judges: Collection[str], since: datetime) -> dict[str, int]:
     """Return how many tasks of judges failed since then; in one query."""
-    found = Task.objects.alias(has_failed=lifecycle.HAS_FAILED, whose=Plain("origin"))
+    found = Task.objects.alias(
+        has_failed=lifecycle.HAS_FAILED, whose=UnindexedColumn("origin")
+    )
     rows = (
         found.filter(
             has_failed=True,
             state=Task.State.ERRORED,
             created_at__gte=since,
-            whose__in=[judge_queue.origin(name) for name in judges],
+            whose__in=[judge_queue.task_origin(name) for name in judges],
         )
         .order_by()
         .values_list("origin")
         .annotate(Count("pk"))
     )
-    return {judge_queue.judge(origin): count for origin, count in rows}
+    return {judge_queue.judge_of_origin(origin): count for origin, count in rows}
 
 
-def retry(judge: str) -> int:
+def retry_failed(judge: str) -> int:
     """Put back what a judge failed to score, the newest of it; return how many."""
-    rows: Sequence[Task] = failures(judge, MOST_AT_ONCE)
-    return lifecycle.replay([row.pk for row in rows])
+    rows: Sequence[Task] = failed_tasks(judge, MAX_RETRIED)
+    return lifecycle.requeue([row.pk for row in rows])

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from core.messages import Message
-from telemetry.storage.stored_text import storable
+from telemetry.storage.stored_text import make_storable
 
-MAX_EARLIER = 12
+MAX_EARLIER_MESSAGES = 12
 """Messages before the turn, the newest."""
-MAX_OF_TURN = 50
+MAX_TURN_MESSAGES = 50
 """Messages of the turn before its reply, the newest: results of tools can be many."""
 MAX_EARLIER_CHARS = 1_500
 MAX_CHARS = 12_000
@@ -18,7 +18,7 @@ MAX_REPLY_CHARS = 24_000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ContextMessage:
     """One message, as a judge is shown it."""
 
     role: str
@@ -26,12 +26,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class JudgeContext:
     """A reply to judge."""
 
-    earlier: Sequence[Line]
+    earlier: Sequence[ContextMessage]
     """What was said before the turn, oldest first."""
-    turn: Sequence[Line]
+    turn: Sequence[ContextMessage]
     """What the reply answers: the user's message, and what tools answered."""
     reply: str
 
@@ -47,34 +47,38 @@ class Material:
     def from_json(cls, told: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
         return cls(
-            [Line(*line) for line in told["earlier"]],
-            [Line(*line) for line in told["turn"]],
+            [ContextMessage(*line) for line in told["earlier"]],
+            [ContextMessage(*line) for line in told["turn"]],
             told["reply"],
         )
 
 
-def of(earlier: Iterable[Message], turn: Iterable[Message], reply: str) -> Material:
+def build_context(
+    earlier: Iterable[Message], turn: Iterable[Message], reply: str
+) -> JudgeContext:
     """Return what a judge is shown of a conversation, each message cut to size.
 
     What the system says is left out: it is the agent's business, and may be secret.
     """
-    return Material(
-        _lines(earlier, MAX_EARLIER_CHARS)[-MAX_EARLIER:],
-        _lines(turn, MAX_CHARS)[-MAX_OF_TURN:],
-        shortened(storable(reply), MAX_REPLY_CHARS),
+    return JudgeContext(
+        _context_messages(earlier, MAX_EARLIER_CHARS)[-MAX_EARLIER_MESSAGES:],
+        _context_messages(turn, MAX_CHARS)[-MAX_TURN_MESSAGES:],
+        shorten_middle(make_storable(reply), MAX_REPLY_CHARS),
     )
 
 
-def _lines(messages: Iterable[Message], most: int) -> list[Line]:
+def _context_messages(messages: Iterable[Message], most: int) -> list[ContextMessage]:
     lines = (
-        Line(message.role, shortened(storable(_told(message)), most))
+        ContextMessage(
+            message.role, shorten_middle(make_storable(_message_text(message)), most)
+        )
         for message in messages
         if message.role != "system"
     )
     return [line for line in lines if line.text.strip()]
 
 
-def _told(message: Message) -> str:
+def _message_text(message: Message) -> str:
     """Return a message's text, what else it holds in brackets."""
     content = message.content
     others = [] if content is None or isinstance(content, str) else list(content)
@@ -84,7 +88,7 @@ def _told(message: Message) -> str:
     return "\n".join(filter(None, told))
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_middle(text: str, most: int) -> str:
     """Return a text of about `most` characters at most, cut in its middle."""
     if len(text) <= most:
         return text

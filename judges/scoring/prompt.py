@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from core.messages import Message
-from judges.scoring.judge_context import Line, Material, shortened
-from judges.scoring.verdict_parser import HIGHEST
+from judges.scoring.judge_context import ContextMessage, JudgeContext, shorten_middle
+from judges.scoring.verdict_parser import MAX_SCORE
 
 MAX_ANSWER_CHARS = 8_000
 
@@ -42,43 +42,43 @@ That was the quoted material. Score the reply by {names}: one JSON object and no
 else."""
 
 
-def messages(rubrics: Mapping[str, str], material: Material) -> list[Message]:
+def build_messages(rubrics: Mapping[str, str], material: JudgeContext) -> list[Message]:
     """Return what to ask about a reply."""
     system = INSTRUCTIONS.format(
         criteria="\n".join(
             f"- {name}: {' '.join(what.split())}" for name, what in rubrics.items()
         ),
-        highest=HIGHEST,
-        shape=_shape(rubrics),
+        highest=MAX_SCORE,
+        shape=_answer_example(rubrics),
     )
     quoted = [
         ("Earlier messages, for understanding only:", material.earlier),
         ("What the reply answers:", material.turn),
-        ("The reply to score:", [Line("assistant", material.reply)]),
+        ("The reply to score:", [ContextMessage("assistant", material.reply)]),
     ]
     blocks = [
-        "\n".join([heading, *(map(_line, lines) if lines else ["(none)"])])
+        "\n".join([heading, *(map(_format_message, lines) if lines else ["(none)"])])
         for heading, lines in quoted
     ]
-    question = QUESTION.format(names=_names(rubrics))
+    question = QUESTION.format(names=_quote_names(rubrics))
     return [
         Message("system", system),
         Message("user", "\n\n".join([*blocks, question])),
     ]
 
 
-def _line(line: Line) -> str:
+def _format_message(line: ContextMessage) -> str:
     return orjson.dumps({"role": line.role, "text": line.text}).decode()
 
 
-def _names(rubrics: Mapping[str, str]) -> str:
+def _quote_names(rubrics: Mapping[str, str]) -> str:
     return ", ".join(f"'{name}'" for name in rubrics)
 
 
-def _shape(rubrics: Mapping[str, str]) -> str:
+def _answer_example(rubrics: Mapping[str, str]) -> str:
     # No number that could be copied: it would be taken for a score.
     each = ", ".join(
-        f'"{name}": {{"reasoning": "<one sentence>", "score": <0 to {HIGHEST}>}}'
+        f'"{name}": {{"reasoning": "<one sentence>", "score": <0 to {MAX_SCORE}>}}'
         for name in rubrics
     )
     return f"{{{each}}}"
@@ -108,17 +108,17 @@ def response_format(rubrics: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def correction(
+def correction_messages(
     rubrics: Mapping[str, str], answer: str, problem: str, *, is_whole: bool
 ) -> list[Message]:
     """Return what to say to a model whose answer could not be read."""
     cut = "" if is_whole else " It was cut off: be brief."
     return [
-        Message("assistant", shortened(answer, MAX_ANSWER_CHARS) or "(nothing)"),
+        Message("assistant", shorten_middle(answer, MAX_ANSWER_CHARS) or "(nothing)"),
         Message(
             "user",
             f"That could not be read: {problem}.{cut} Answer again with one JSON "
-            f"object and nothing else, with a score for each of {_names(rubrics)}: "
-            f"{_shape(rubrics)}",
+            f"object and nothing else, with a score for each of {_quote_names(rubrics)}: "
+            f"{_answer_example(rubrics)}",
         ),
     ]

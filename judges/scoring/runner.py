@@ -13,29 +13,29 @@ from core.events import Usage
 from core.messages import Message
 from core.reply import Reply
 from judges.config import JudgeConfig
-from judges.errors import AnswerUnreadable, JudgeTimedOut
+from judges.errors import JudgeResultUnreadable, JudgeTimedOut
 from judges.scoring import prompt, verdict_parser
-from judges.scoring.judge_context import Material
-from judges.scoring.verdict_parser import Unreadable, Verdict
+from judges.scoring.judge_context import JudgeContext
+from judges.scoring.verdict_parser import JudgeResult, ResultUnreadable
 from providers import client, registry, supported_parameters
 from providers.config import PROVIDERS
 from providers.errors import ContentFiltered, RequestRefused
-from providers.model_call import ModelCall
+from providers.model_call import ModelRequest
 from providers.pricing import call_costs
 
 LOCAL_TOKENS = 400
 """Most tokens the model on this machine answers with: it holds up agents' replies."""
 
 
-HELPS = frozenset({"response_format", "temperature"})
+OPTIONAL_PARAMETERS = frozenset({"response_format", "temperature"})
 """What makes answers better, and is no need."""
 
-_refused: dict[tuple[str, str | None, str], frozenset[str]] = {}
+_unsupported_parameters: dict[tuple[str, str | None, str], frozenset[str]] = {}
 """Of those what models refused of this process, by provider, its address and model."""
 
 
 @dataclass(slots=True)
-class Bill:
+class JudgingCost:
     """What was asked of a judge's model until now, and what it cost."""
 
     calls: int = 0
@@ -45,58 +45,65 @@ class Bill:
 
     def add(self, used: Usage, cost_micro_usd: int | None) -> None:
         """Put down one more answer."""
-        both = self + Bill(1, used, cost_micro_usd)
+        both = self + JudgingCost(1, used, cost_micro_usd)
         self.calls, self.usage = both.calls, both.usage
         self.cost_micro_usd = both.cost_micro_usd
 
-    def __add__(self, other: "Bill") -> "Bill":
+    def __add__(self, other: "JudgingCost") -> "JudgingCost":
         costs = self.cost_micro_usd, other.cost_micro_usd
-        return Bill(
+        return JudgingCost(
             self.calls + other.calls,
             self.usage + other.usage,
             None if None in costs else sum(filter(None, costs)),
         )
 
 
-async def ask(
-    config: Config, judge: JudgeConfig, material: Material, *, user: str, bill: Bill
-) -> dict[str, Verdict]:
+async def ask_judge(
+    config: Config,
+    judge: JudgeConfig,
+    material: JudgeContext,
+    *,
+    user: str,
+    bill: JudgingCost,
+) -> dict[str, JudgeResult]:
     """Return what a judge says of a reply, by its criteria.
 
     An answer that cannot be read is asked for once more. What is used is put into
-    `bill` as it is used, so that it is known when this raises: `AnswerUnreadable`,
+    `bill` as it is used, so that it is known when this raises: `JudgeResultUnreadable`,
     `JudgeTimedOut`, and what `providers.errors` lists.
     """
-    messages = prompt.messages(judge.rubrics, material)
+    messages = prompt.build_messages(judge.rubrics, material)
     problem = ""
     for _ in range(2):
-        reply = await _answer(config, judge, messages, user, bill)
+        reply = await _ask_with_timeout(config, judge, messages, user, bill)
         text = reply.text or reply.refusal
         try:
-            return verdict_parser.read(text, judge.rubrics)
-        except Unreadable as exc:
+            return verdict_parser.parse_results(text, judge.rubrics)
+        except ResultUnreadable as exc:
             problem = str(exc)
             is_whole = reply.finish_reason != "length"
             messages = [
                 *messages,
-                *prompt.correction(judge.rubrics, text, problem, is_whole=is_whole),
+                *prompt.correction_messages(
+                    judge.rubrics, text, problem, is_whole=is_whole
+                ),
             ]
-    raise AnswerUnreadable(
+    raise JudgeResultUnreadable(
         f"judge '{judge.name}': {judge.model}'s answer could not be read: {problem}",
         provider=judge.provider,
     )
 
 
-async def _answer(
+async def _ask_with_timeout(
     config: Config,
     judge: JudgeConfig,
     messages: Sequence[Message],
     user: str,
-    bill: Bill,
+    bill: JudgingCost,
 ) -> Reply:
     try:
         async with asyncio.timeout(judge.timeout_seconds):
-            reply = await _taken(config, judge, messages, user)
+            reply = await _ask_with_supported_parameters(config, judge, messages, user)
     except TimeoutError as exc:
         raise JudgeTimedOut(
             f"judge '{judge.name}': {judge.model} did not answer within "
@@ -104,13 +111,17 @@ async def _answer(
             provider=judge.provider,
         ) from exc
     asked = _parameters(config, judge)
-    used = token_usage.of(messages, reply, response_format=asked.get("response_format"))
+    used = token_usage.count_usage(
+        messages, reply, response_format=asked.get("response_format")
+    )
     now = datetime.now(UTC)
-    bill.add(used, call_costs.cost(config, judge.provider, judge.model, used, at=now))
+    bill.add(
+        used, call_costs.call_cost(config, judge.provider, judge.model, used, at=now)
+    )
     return reply
 
 
-async def _taken(
+async def _ask_with_supported_parameters(
     config: Config, judge: JudgeConfig, messages: Sequence[Message], user: str
 ) -> Reply:
     """Ask for a reply, with as much of what helps as the model takes.
@@ -120,28 +131,30 @@ async def _taken(
     """
     base_url = config.get(PROVIDERS)[judge.provider].base_url
     key = (judge.provider, base_url, judge.model)
-    refused = _refused.get(key, frozenset())
+    refused = _unsupported_parameters.get(key, frozenset())
     asked = _parameters(config, judge)
     while True:
         taken = {name: value for name, value in asked.items() if name not in refused}
         try:
-            reply = await _run(config, judge, messages, taken, user)
+            reply = await _call_model(config, judge, messages, taken, user)
         except ContentFiltered:
             raise
         except RequestRefused as exc:
-            blamed = _blamed(exc, taken)
+            blamed = _rejected_parameters(exc, taken)
             if not blamed:
                 raise
             refused |= blamed
         else:
             if refused:
-                _refused[key] = refused
+                _unsupported_parameters[key] = refused
             return reply
 
 
-def _blamed(error: RequestRefused, asked: Mapping[str, Any]) -> frozenset[str]:
+def _rejected_parameters(
+    error: RequestRefused, asked: Mapping[str, Any]
+) -> frozenset[str]:
     """Return which of what helps a model may have refused: not every one says."""
-    helps = HELPS & asked.keys()
+    helps = OPTIONAL_PARAMETERS & asked.keys()
     named = (error.param or "").partition(".")[0]
     return frozenset({named} if named in helps else helps)
 
@@ -150,7 +163,7 @@ def _parameters(config: Config, judge: JudgeConfig) -> dict[str, Any]:
     """Return what makes a judge's model answer coldly, and in shape."""
     provider = config.get(PROVIDERS)[judge.provider]
     asked: dict[str, Any] = {}
-    if not supported_parameters.refused(provider, ["temperature"]):
+    if not supported_parameters.unsupported_parameters(provider, ["temperature"]):
         asked["temperature"] = 0
     if registry.structured_outputs(provider) == "native":
         asked["response_format"] = prompt.response_format(judge.rubrics)
@@ -161,7 +174,7 @@ def _parameters(config: Config, judge: JudgeConfig) -> dict[str, Any]:
     return asked
 
 
-async def _run(
+async def _call_model(
     config: Config,
     judge: JudgeConfig,
     messages: Sequence[Message],
@@ -169,7 +182,9 @@ async def _run(
     user: str,
 ) -> Reply:
     provider = config.get(PROVIDERS)[judge.provider]
-    call = ModelCall(judge.model, messages, parameters=asked, stream=False, user=user)
+    call = ModelRequest(
+        judge.model, messages, parameters=asked, stream=False, user=user
+    )
     reply = Reply()
     async with aclosing(client.run(judge.provider, provider, call)) as events:
         async for event in events:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.text import lenient_json, redaction
-from telemetry.storage.stored_text import storable
+from telemetry.storage.stored_text import make_storable
 
-HIGHEST = 10
+MAX_SCORE = 10
 MAX_REASONING = 1_000
 """Characters; one sentence was asked for."""
 FRACTION = re.compile(
@@ -20,12 +20,12 @@ WRAPPERS = ("scores", "criteria", "evaluation", "result")
 """Under what some models put the object they were asked for."""
 
 
-class Unreadable(Exception):
+class ResultUnreadable(Exception):
     """The answer holds no score for each criterion; the text says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JudgeResult:
     """What a judge says by one criterion."""
 
     score: int
@@ -33,7 +33,7 @@ class Verdict:
     reasoning: str = ""
 
 
-def read(text: str, criteria: Collection[str]) -> dict[str, Verdict]:
+def parse_results(text: str, criteria: Collection[str]) -> dict[str, JudgeResult]:
     """Return the verdicts in an answer, one for each criterion.
 
     Scores are rounded and kept within 0 and 10; criteria nobody asked for are passed
@@ -41,47 +41,49 @@ def read(text: str, criteria: Collection[str]) -> dict[str, Verdict]:
     answer holds two that contradict each other: the one may be quoted from the reply
     that is judged.
     """
-    found: dict[str, Verdict] | None = None
+    found: dict[str, JudgeResult] | None = None
     problem: str | None = None
-    for value in _objects(text):
+    for value in _find_objects(text):
         try:
-            verdicts = _verdicts(value, criteria)
-        except Unreadable as exc:
+            verdicts = _parse_object(value, criteria)
+        except ResultUnreadable as exc:
             problem = problem or str(exc)
             continue
-        if found is not None and _scores(found) != _scores(verdicts):
-            raise Unreadable("it holds two different objects with scores")
+        if found is not None and _scores_by_criterion(found) != _scores_by_criterion(
+            verdicts
+        ):
+            raise ResultUnreadable("it holds two different objects with scores")
         found = found or verdicts
     if found is None:
-        raise Unreadable(problem or lenient_json.problem(text))
+        raise ResultUnreadable(problem or lenient_json.describe_problem(text))
     return found
 
 
-def _scores(verdicts: Mapping[str, Verdict]) -> dict[str, int]:
+def _scores_by_criterion(verdicts: Mapping[str, JudgeResult]) -> dict[str, int]:
     return {name: verdict.score for name, verdict in verdicts.items()}
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    for _, value in lenient_json.readings(text):
+def _find_objects(text: str) -> Iterator[dict[str, Any]]:
+    for _, value in lenient_json.parse_candidates(text):
         if isinstance(value, dict):
             yield value
 
 
-def _verdicts(
+def _parse_object(
     value: Mapping[str, Any], criteria: Collection[str]
-) -> dict[str, Verdict]:
-    known = {plain(name): given for name, given in _unwrapped(value, criteria).items()}
-    missing = [name for name in criteria if plain(name) not in known]
+) -> dict[str, JudgeResult]:
+    known = {
+        normalize_name(name): given for name, given in _unwrap(value, criteria).items()
+    }
+    missing = [name for name in criteria if normalize_name(name) not in known]
     if missing:
-        raise Unreadable(f"it has no score for {_listed(missing)}")
-    return {name: _verdict(name, known[plain(name)]) for name in criteria}
+        raise ResultUnreadable(f"it has no score for {_join_names(missing)}")
+    return {name: _parse_result(name, known[normalize_name(name)]) for name in criteria}
 
 
-def _unwrapped(
-    value: Mapping[str, Any], criteria: Collection[str]
-) -> Mapping[str, Any]:
-    names = {plain(name) for name in criteria}
-    if not names & {plain(name) for name in value}:
+def _unwrap(value: Mapping[str, Any], criteria: Collection[str]) -> Mapping[str, Any]:
+    names = {normalize_name(name) for name in criteria}
+    if not names & {normalize_name(name) for name in value}:
         for wrapper in WRAPPERS:
             inner = value.get(wrapper)
             if isinstance(inner, dict):
@@ -89,31 +91,33 @@ def _unwrapped(
     return value
 
 
-def plain(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return a criterion's name without what models get wrong of it."""
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
-def _listed(names: Collection[str]) -> str:
+def _join_names(names: Collection[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _verdict(criterion: str, given: Any) -> Verdict:
+def _parse_result(criterion: str, given: Any) -> JudgeResult:
     reasoning = ""
     if isinstance(given, dict):
         said = given.get("reasoning", given.get("reason", ""))
         reasoning = said if isinstance(said, str) else ""
         given = given.get("score")
-    number = _number(given)
+    number = _parse_number(given)
     if number is None:
-        raise Unreadable(f"the score of '{criterion}' is no number from 0 to {HIGHEST}")
+        raise ResultUnreadable(
+            f"the score of '{criterion}' is no number from 0 to {MAX_SCORE}"
+        )
     # Halves go up: 7.5 is nearer to 8 than most who write it mean to be to 7.
-    score = math.floor(min(max(number, 0.0), float(HIGHEST)) + 0.5)
-    said = storable(" ".join(redaction.own(reasoning).split()))
-    return Verdict(score, said[:MAX_REASONING])
+    score = math.floor(min(max(number, 0.0), float(MAX_SCORE)) + 0.5)
+    said = make_storable(" ".join(redaction.redact_own(reasoning).split()))
+    return JudgeResult(score, said[:MAX_REASONING])
 
 
-def _number(given: Any) -> float | None:
+def _parse_number(given: Any) -> float | None:
     # To Python, true is a number.
     if isinstance(given, bool):
         return None
@@ -128,4 +132,4 @@ def _number(given: Any) -> float | None:
     whole = float(match[2].replace(",", "."))
     # Too many digits for a float make it infinite.
     is_scale = 0 < whole < math.inf
-    return number / whole * HIGHEST if is_scale else None
+    return number / whole * MAX_SCORE if is_scale else None

@@ -10,61 +10,72 @@ from pydantic import ValidationError
 
 from core.text import redaction
 from mcp_bridge.client import http_client
-from mcp_bridge.client.http_client import Exchange
-from mcp_bridge.client.target import Address
-from mcp_bridge.errors import CallRefused, ServerConfused, ServerFailed, SignInNeeded
+from mcp_bridge.client.http_client import HttpOutcome
+from mcp_bridge.client.target import ServerTarget
+from mcp_bridge.errors import (
+    CallRefused,
+    ServerFailed,
+    ServerReplyInvalid,
+    SignInNeeded,
+)
 
 logger = logging.getLogger(__name__)
 
 MAX_REFUSAL_LENGTH = 2000
 
-STAND_INS = {mcp_types.INTERNAL_ERROR, mcp_types.INVALID_REQUEST, -32000}
+SDK_PLACEHOLDER_CODES = {mcp_types.INTERNAL_ERROR, mcp_types.INVALID_REQUEST, -32000}
 """Codes of the SDK's own for answers of HTTP that said nothing."""
 
-NOT_READ = "Failed to parse "
+UNREADABLE_PREFIX = "Failed to parse "
 """How the SDK begins what it says of an answer it cannot read: pages of its own."""
 
-CLOSED = ("Connection closed", "SSE stream ")
+CLOSED_PREFIXES = ("Connection closed", "SSE stream ")
 """How the SDK begins what it says of a connection that ended. It does so under a code
 that many servers use for failures of their own, which end nothing."""
 
 
-def of(
-    kind: type[ServerFailed], address: Address, says: str, *, detail: str = ""
+def server_error(
+    kind: type[ServerFailed], address: ServerTarget, says: str, *, detail: str = ""
 ) -> ServerFailed:
     """Return an error that names the server."""
     message = f"the MCP server '{address.name}' {says}"
     return kind(message, server=address.name, detail=detail)
 
 
-def meaning(exc: Exception, exchange: Exchange, address: Address) -> ServerFailed:
+def from_exception(
+    exc: Exception, exchange: HttpOutcome, address: ServerTarget
+) -> ServerFailed:
     """Return what failed, where the session goes on."""
     if exchange.is_too_large:
         size = http_client.MAX_ANSWER_BYTES // 1024**2
-        return of(ServerConfused, address, f"answered with more than {size} MB")
+        return server_error(
+            ServerReplyInvalid, address, f"answered with more than {size} MB"
+        )
     status = status_of(exc, exchange)
     if status is not None:
-        return _of_status(status, exc, address)
-    if isinstance(exc, MCPError) and not exc.message.startswith(NOT_READ):
-        return _refusal(exc, address)
+        return _from_status(status, exc, address)
+    if isinstance(exc, MCPError) and not exc.message.startswith(UNREADABLE_PREFIX):
+        return _call_refused(exc, address)
     if isinstance(exc, MCPError | ValidationError):
-        return of(ServerConfused, address, "gave an answer that makes no sense")
+        return server_error(
+            ServerReplyInvalid, address, "gave an answer that makes no sense"
+        )
     logger.warning("mcp server '%s': %r", address.name, exc)
-    return of(ServerConfused, address, "does not keep to the protocol")
+    return server_error(ServerReplyInvalid, address, "does not keep to the protocol")
 
 
-def status_of(exc: Exception, exchange: Exchange) -> int | None:
+def status_of(exc: Exception, exchange: HttpOutcome) -> int | None:
     """Return the status of HTTP the server refused with, if it did."""
     if exchange.status is None and isinstance(exc, httpx2.HTTPStatusError):
         return exc.response.status_code
     return exchange.status
 
 
-def _of_status(status: int, exc: Exception, address: Address) -> ServerFailed:
+def _from_status(status: int, exc: Exception, address: ServerTarget) -> ServerFailed:
     if status == 401 and address.server.sign_in is not None:
-        return of(SignInNeeded, address, "wants the user to sign in again")
+        return server_error(SignInNeeded, address, "wants the user to sign in again")
     if status == 401:
-        return of(
+        return server_error(
             CallRefused,
             address,
             "wants users to sign in (status 401)",
@@ -72,29 +83,29 @@ def _of_status(status: int, exc: Exception, address: Address) -> ServerFailed:
         )
     if status == 404:
         says = "answered with status 404"
-        return of(CallRefused, address, says, detail="check its url")
-    if isinstance(exc, MCPError) and exc.code not in STAND_INS:
-        return _refusal(exc, address)
+        return server_error(CallRefused, address, says, detail="check its url")
+    if isinstance(exc, MCPError) and exc.code not in SDK_PLACEHOLDER_CODES:
+        return _call_refused(exc, address)
     if 300 <= status < 400:
         says = f"sends us elsewhere (status {status})"
-        return of(CallRefused, address, says, detail="check its url")
-    return of(CallRefused, address, f"answered with status {status}")
+        return server_error(CallRefused, address, says, detail="check its url")
+    return server_error(CallRefused, address, f"answered with status {status}")
 
 
-def _refusal(exc: MCPError, address: Address) -> ServerFailed:
-    said = redaction.quoted_line(exc.message, MAX_REFUSAL_LENGTH)
-    return of(CallRefused, address, f"refused: {said}")
+def _call_refused(exc: MCPError, address: ServerTarget) -> ServerFailed:
+    said = redaction.redact_quoted_line(exc.message, MAX_REFUSAL_LENGTH)
+    return server_error(CallRefused, address, f"refused: {said}")
 
 
 def is_closed(exc: BaseException) -> bool:
     """Return whether an exception says that the connection ended."""
     if isinstance(exc, MCPError):
         is_of_closing = exc.code == mcp_types.CONNECTION_CLOSED
-        return is_of_closing and exc.message.startswith(CLOSED)
+        return is_of_closing and exc.message.startswith(CLOSED_PREFIXES)
     return isinstance(exc, anyio.BrokenResourceError | anyio.ClosedResourceError)
 
 
-def cause(exc: BaseException) -> Exception:
+def root_cause(exc: BaseException) -> Exception:
     """Return the first real exception in what groups of tasks raise."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]

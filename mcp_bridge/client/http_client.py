@@ -16,13 +16,13 @@ import httpx2
 import orjson
 
 from core.errors import CoulisseError
-from mcp_bridge.client.target import Address, Renew
-from mcp_bridge.config import ServerConfig
+from mcp_bridge.client.target import RenewToken, ServerTarget
+from mcp_bridge.config import ToolServerConfig
 
 CONNECT_SECONDS = 10.0
 EXTRA_READ_SECONDS = 5.0
 """What a connection waits beyond the limit of a call, which ends first."""
-PARTING_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
@@ -30,7 +30,7 @@ LONG_LIVED = "subscriptions/listen"
 
 
 @dataclass(slots=True)
-class Exchange:
+class HttpOutcome:
     """What became of the HTTP requests of one call."""
 
     status: int | None = None
@@ -42,40 +42,40 @@ class Exchange:
     is_too_large: bool = False
 
 
-exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+http_outcome: ContextVar[HttpOutcome | None] = ContextVar("exchange", default=None)
 """That of the call a request belongs to; the SDK carries it to where it sends."""
 
 
-class TooLarge(httpx2.StreamError):
+class ResponseTooLarge(httpx2.StreamError):
     """An answer is larger than anyone could read."""
 
     def __init__(self) -> None:
         super().__init__("the answer is too large")
 
 
-class Broken(httpx2.StreamError):
+class ResponseBroken(httpx2.StreamError):
     """An answer broke off."""
 
 
-class Packed(httpx2.TransportError):
+class ResponseCompressed(httpx2.TransportError):
     """An answer is compressed, though no such answer was asked for."""
 
 
-class NotRenewed(httpx2.TransportError):
+class TokenNotRenewed(httpx2.TransportError):
     """Whether there is another token cannot be told now."""
 
 
-class Bearer(httpx2.Auth):
+class BearerAuth(httpx2.Auth):
     """Puts the user's token on each request; asks for another one when refused."""
 
-    def __init__(self, token: str | None, renew: Renew | None) -> None:
+    def __init__(self, token: str | None, renew: RenewToken | None) -> None:
         self._token = token
         self._renew = renew
         self._replaced: str | None = None
         self.is_refused = False
         """Whether the server refuses every token that can be had."""
 
-    def replace_token(self, token: str | None, renew: Renew | None) -> None:
+    def replace_token(self, token: str | None, renew: RenewToken | None) -> None:
         """Take another token from now on, but not back the one just replaced.
 
         A turn under way goes on naming the token it began with.
@@ -90,7 +90,7 @@ class Bearer(httpx2.Auth):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the token, and once more with a renewed one."""
         token = self._token
-        _put(token, request)
+        _set_token(token, request)
         response = yield request
         if response.status_code != 401 or token is None or self._renew is None:
             return
@@ -100,30 +100,30 @@ class Bearer(httpx2.Auth):
             try:
                 renewed = await self._renew(token)
             except CoulisseError as exc:
-                raise NotRenewed(str(exc)) from exc
+                raise TokenNotRenewed(str(exc)) from exc
             if renewed is None or renewed == token:
                 self.is_refused = True
                 return
             self._token, self._replaced = renewed, token
-        _put(self._token, request)
+        _set_token(self._token, request)
         response = yield request
         self.is_refused = response.status_code == 401
 
 
-def _put(token: str | None, request: httpx2.Request) -> None:
+def _set_token(token: str | None, request: httpx2.Request) -> None:
     if token is not None:
         request.headers["Authorization"] = f"Bearer {token}"
 
 
-def _given(server: ServerConfig) -> dict[str, str]:
+def _configured_headers(server: ToolServerConfig) -> dict[str, str]:
     return {name: value.get_secret_value() for name, value in server.headers.items()}
 
 
-class Client(httpx2.AsyncClient):
+class McpHttpClient(httpx2.AsyncClient):
     """Sends the requests of one session; nothing that fails raises."""
 
     def __init__(
-        self, address: Address, bearer: Bearer, on_lost: Callable[[str], None]
+        self, address: ServerTarget, bearer: BearerAuth, on_lost: Callable[[str], None]
     ) -> None:
         """`on_lost` hears of what ends the session of a server of kind `sse`."""
         self._is_sse = address.server.kind == "sse"
@@ -132,7 +132,7 @@ class Client(httpx2.AsyncClient):
             auth=bearer,
             headers={
                 "User-Agent": "coulisse",
-                **_given(address.server),
+                **_configured_headers(address.server),
                 # What is unpacked after it was measured may be any size.
                 "Accept-Encoding": "identity",
             },
@@ -142,28 +142,33 @@ class Client(httpx2.AsyncClient):
                 read=address.server.timeout_seconds + EXTRA_READ_SECONDS,
             ),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            verify=_certificates(),
+            verify=_ssl_context(),
         )
 
     async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
         """Send a request; a failure is an answer of status 502."""
-        _set_patience(request)
+        _remove_read_timeout(request)
         try:
             if request.method == "DELETE":
-                async with asyncio.timeout(PARTING_SECONDS):
+                async with asyncio.timeout(CLOSE_SECONDS):
                     response = await super().send(request, **kwargs)
             else:
                 response = await super().send(request, **kwargs)
         # A refusal is read whole before its request is made again.
-        except (httpx2.TransportError, TimeoutError, TooLarge, Broken) as exc:
+        except (
+            httpx2.TransportError,
+            TimeoutError,
+            ResponseTooLarge,
+            ResponseBroken,
+        ) as exc:
             self._note_failure(request, exc)
-            return _apology(request)
+            return _error_response(request)
         self._note(response)
         return response
 
     def _note_failure(self, request: httpx2.Request, exc: Exception) -> None:
-        reason = _in_words(exc)
-        if (current := exchange.get()) is not None:
+        reason = _describe_error(exc)
+        if (current := http_outcome.get()) is not None:
             current.reason = reason
             current.was_sent = not isinstance(
                 exc, httpx2.ConnectError | httpx2.ConnectTimeout
@@ -172,7 +177,7 @@ class Client(httpx2.AsyncClient):
             self._on_lost(reason)
 
     def _note(self, response: httpx2.Response) -> None:
-        current = exchange.get()
+        current = http_outcome.get()
         if current is not None:
             status = response.status_code
             current.status = status if status >= 300 else None
@@ -180,22 +185,22 @@ class Client(httpx2.AsyncClient):
             self._on_lost(f"answered with status {response.status_code}")
 
     async def _limit_response(self, response: httpx2.Response) -> None:
-        """Keep each answer to its limit, also those that only `Bearer` sees."""
+        """Keep each answer to its limit, also those that only `BearerAuth` sees."""
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise Packed("the answer is compressed")
+            raise ResponseCompressed("the answer is compressed")
         request, is_refusal = response.request, response.status_code >= 400
         is_endless = _is_long_lived(request) and not is_refusal
         is_sse_stream = self._is_sse and request.method == "GET" and not is_refusal
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Guarded(
+            response.stream = _LimitedStream(
                 response.stream,
                 limit=None if is_endless else MAX_ANSWER_BYTES,
-                exchange=exchange.get(),
+                exchange=http_outcome.get(),
                 on_end=self._on_lost if is_sse_stream else None,
             )
 
 
-class _Guarded(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     """An answer's body: at most so long, and only errors that end one call."""
 
     def __init__(
@@ -203,7 +208,7 @@ class _Guarded(httpx2.AsyncByteStream):
         stream: httpx2.AsyncByteStream,
         *,
         limit: int | None,
-        exchange: Exchange | None,
+        exchange: HttpOutcome | None,
         on_end: Callable[[str], None] | None,
     ) -> None:
         self._stream = stream
@@ -219,13 +224,13 @@ class _Guarded(httpx2.AsyncByteStream):
                 if self._limit is not None and size > self._limit:
                     if self._exchange is not None:
                         self._exchange.is_too_large = True
-                    raise TooLarge
+                    raise ResponseTooLarge
                 yield piece
         except httpx2.TransportError as exc:
             if self._exchange is not None:
-                self._exchange.reason = _in_words(exc)
-            self._ended(_in_words(exc))
-            raise Broken(_in_words(exc)) from exc
+                self._exchange.reason = _describe_error(exc)
+            self._ended(_describe_error(exc))
+            raise ResponseBroken(_describe_error(exc)) from exc
         self._ended("closed the connection")
 
     def _ended(self, reason: str) -> None:
@@ -240,25 +245,25 @@ def _is_long_lived(request: httpx2.Request) -> bool:
     return request.method == "GET" or request.headers.get("mcp-method") == LONG_LIVED
 
 
-def _set_patience(request: httpx2.Request) -> None:
+def _remove_read_timeout(request: httpx2.Request) -> None:
     """Let streams without an end be silent for as long as they like."""
     if _is_long_lived(request):
         timeouts = dict(request.extensions.get("timeout", {}))
         request.extensions["timeout"] = timeouts | {"read": None}
 
 
-def _apology(request: httpx2.Request) -> httpx2.Response:
+def _error_response(request: httpx2.Request) -> httpx2.Response:
     error = {"code": -32000, "message": "the request failed"}
     body = orjson.dumps({"jsonrpc": "2.0", "id": None, "error": error})
     headers = {"content-type": "application/json"}
     return httpx2.Response(502, headers=headers, content=body, request=request)
 
 
-def _in_words(exc: Exception) -> str:
+def _describe_error(exc: Exception) -> str:
     match exc:
-        case NotRenewed():
+        case TokenNotRenewed():
             return "wants the user's sign-in renewed, which cannot be done now"
-        case Packed():
+        case ResponseCompressed():
             return "sends a compressed answer, which is not taken"
         case httpx2.ConnectTimeout():
             return "does not accept connections in time"
@@ -274,5 +279,5 @@ def _in_words(exc: Exception) -> str:
 
 # Reading them costs more than everything else about a session.
 @functools.cache
-def _certificates() -> ssl.SSLContext:
+def _ssl_context() -> ssl.SSLContext:
     return httpx2.create_ssl_context()

@@ -11,7 +11,7 @@ from mcp_bridge.client import orphan_guard
 END_SECONDS = 1.0
 
 
-class Guard:
+class ProcessGuard:
     """Minds process groups, and is there as long as it has any; of any thread.
 
     What dies with us by the kernel's hand is but the process we started: what that one

@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 
 from core.runtime import request_ids
 from mcp_bridge.client import error_mapping, http_client, transports
-from mcp_bridge.client.http_client import Exchange
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.http_client import HttpOutcome
+from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import (
     CallRefused,
     ServerFailed,
@@ -30,31 +30,31 @@ from mcp_bridge.errors import (
     SignInNeeded,
 )
 from mcp_bridge.tools import catalog
-from mcp_bridge.tools.catalog import Offer
+from mcp_bridge.tools.catalog import CatalogTool
 
 logger = logging.getLogger(__name__)
 
-LISTING_SECONDS = 300.0
+LIST_TIMEOUT_SECONDS = 300.0
 """After so long a list is read anew, beside the turn that noticed."""
-LIST_AGAIN_SECONDS = 3.0
+LIST_RETRY_SECONDS = 3.0
 CLOSE_SECONDS = 5.0
-DOUBT_SECONDS = 5.0
+PROBE_TIMEOUT_SECONDS = 5.0
 """How long a child that let a call's time run out has to answer anything at all."""
 FOLLOW_SECONDS = 1.0
-LISTEN_AGAIN_SECONDS = 30.0
+LISTEN_RETRY_SECONDS = 30.0
 
 CLIENT = mcp_types.Implementation(name="coulisse", version="1")
-ANSWER: TypeAdapter[mcp_types.CallToolResult | mcp_types.InputRequiredResult] = (
-    TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
-)
+RESULT_ADAPTER: TypeAdapter[
+    mcp_types.CallToolResult | mcp_types.InputRequiredResult
+] = TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
 
 
-class Session:
+class McpSession:
     """A session with one server, for one user or for all."""
 
     def __init__(
         self,
-        address: Address,
+        address: ServerTarget,
         *,
         connect_seconds: float,
         is_legacy: bool = False,
@@ -63,10 +63,10 @@ class Session:
         """`is_legacy` spares a server of the older protocol the question."""
         self.address = address
         self.is_legacy = is_legacy
-        self.offers: tuple[Offer, ...] = ()
+        self.offers: tuple[CatalogTool, ...] = ()
         self._connect_seconds = connect_seconds
         self._warn = warn
-        self._bearer = http_client.Bearer(address.token, address.renew)
+        self._bearer = http_client.BearerAuth(address.token, address.renew)
         self._client: ClientSession | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ending = asyncio.Event()
@@ -109,20 +109,20 @@ class Session:
         """Wait until calls can be made; raise `ServerFailed` when they never can."""
         await asyncio.shield(self._ready)
 
-    def update_token(self, address: Address) -> None:
+    def update_token(self, address: ServerTarget) -> None:
         """Take the user's token of today."""
         self._bearer.replace_token(address.token, address.renew)
 
-    async def tools(self) -> tuple[Offer, ...]:
+    async def tools(self) -> tuple[CatalogTool, ...]:
         """Return the tools: those known, unless the server said they changed.
 
         A server that is slow to list them again is not waited for.
         """
         if self._is_listing_old:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LIST_AGAIN_SECONDS):
+                async with asyncio.timeout(LIST_RETRY_SECONDS):
                     await asyncio.shield(self._start_listing())
-        elif time.monotonic() - self._listed_at > LISTING_SECONDS:
+        elif time.monotonic() - self._listed_at > LIST_TIMEOUT_SECONDS:
             self._start_listing()
         return self.offers
 
@@ -138,8 +138,8 @@ class Session:
             raise self._gone(was_unheard=True)
         params = mcp_types.CallToolRequestParams(name=tool, arguments=dict(arguments))
         request = mcp_types.CallToolRequest(params=params)
-        current = Exchange()
-        token = http_client.exchange.set(current)
+        current = HttpOutcome()
+        token = http_client.http_outcome.set(current)
         limit = self.address.server.timeout_seconds
         try:
             async with asyncio.timeout(limit):
@@ -151,7 +151,7 @@ class Session:
         except Exception as exc:
             raise self._map_exception(exc, current) from exc
         finally:
-            http_client.exchange.reset(token)
+            http_client.http_outcome.reset(token)
         if isinstance(answer, mcp_types.InputRequiredResult):
             message = "asks for input in the middle of a call, which nobody can give"
             raise self._error(CallRefused, message)
@@ -175,19 +175,19 @@ class Session:
         self, client: ClientSession, request: mcp_types.CallToolRequest
     ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
         try:
-            return await client.send_request(request, ANSWER)
+            return await client.send_request(request, RESULT_ADAPTER)
         except MCPError as exc:
             if exc.code != mcp_types.HEADER_MISMATCH:
                 raise
         # The tool changed since it was listed: read what it is now, and call again.
         await self._read_listing(client)
-        return await client.send_request(request, ANSWER)
+        return await client.send_request(request, RESULT_ADAPTER)
 
     # What the owner does.
 
     async def _run(self) -> None:
-        opening = Exchange()
-        http_client.exchange.set(opening)
+        opening = HttpOutcome()
+        http_client.http_outcome.set(opening)
         request_ids.current.set("")  # It outlives the request that opened it.
         try:
             async with asyncio.timeout(self._connect_seconds) as limit:
@@ -235,8 +235,8 @@ class Session:
 
     def _make_client(self) -> McpClient:
         return McpClient(
-            catalog.mended(
-                transports.of(self.address, self._bearer, self.break_off),
+            catalog.drop_invalid_tools(
+                transports.open_transport(self.address, self._bearer, self.break_off),
                 self._log_warning,
             ),
             cache=None,
@@ -262,7 +262,7 @@ class Session:
                 logger.debug("mcp server '%s' tells no changes", self.address.name)
             self._is_following.set()
             # It may have changed while nobody listened.
-            await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+            await asyncio.sleep(LISTEN_RETRY_SECONDS)
             self._is_listing_old = True
 
     async def _wait_for_subscription(self) -> None:
@@ -307,8 +307,8 @@ class Session:
         if client is None:
             return
         try:
-            async with asyncio.timeout(DOUBT_SECONDS):
-                await catalog.read(client, self._log_warning)
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                await catalog.list_tools(client, self._log_warning)
         except TimeoutError:
             # Stuck for good, or busy with what nobody waits for: another takes over.
             self.break_off("does not answer any more")
@@ -317,7 +317,7 @@ class Session:
 
     async def _read_listing(self, client: ClientSession) -> None:
         self._is_listing_old = False
-        self.offers = await catalog.read(client, self._log_warning)
+        self.offers = await catalog.list_tools(client, self._log_warning)
         self._listed_at = time.monotonic()
 
     def _log_warning(self, what: str) -> None:
@@ -325,9 +325,9 @@ class Session:
 
     # What errors mean.
 
-    def _opening_error(self, exc: Exception, opening: Exchange) -> ServerFailed:
+    def _opening_error(self, exc: Exception, opening: HttpOutcome) -> ServerFailed:
         """Return what kept the session from beginning."""
-        cause = error_mapping.cause(exc)
+        cause = error_mapping.root_cause(exc)
         if isinstance(cause, ServerFailed):
             return cause
         if self._end_reason and opening.status is None and not opening.reason:
@@ -341,14 +341,14 @@ class Session:
             meaning.message, server=self.address.name, detail=meaning.detail
         )
 
-    def _map_exception(self, exc: Exception, current: Exchange) -> ServerFailed:
+    def _map_exception(self, exc: Exception, current: HttpOutcome) -> ServerFailed:
         """Return what an exception of the SDK's says; end what it says is over."""
         if isinstance(exc, ServerFailed):
             return exc
         gone = None if current.is_too_large else self._gone_error(exc, current)
-        return gone or error_mapping.meaning(exc, current, self.address)
+        return gone or error_mapping.from_exception(exc, current, self.address)
 
-    def _gone_error(self, exc: Exception, current: Exchange) -> ServerGone | None:
+    def _gone_error(self, exc: Exception, current: HttpOutcome) -> ServerGone | None:
         if current.reason:
             return self._gone(current.reason, was_unheard=not current.was_sent)
         status = error_mapping.status_of(exc, current)
@@ -367,4 +367,4 @@ class Session:
         return ServerGone(message, server=self.address.name, was_unheard=was_unheard)
 
     def _error(self, kind: type[ServerFailed], says: str) -> ServerFailed:
-        return error_mapping.of(kind, self.address, says)
+        return error_mapping.server_error(kind, self.address, says)

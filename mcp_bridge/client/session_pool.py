@@ -11,18 +11,18 @@ from time import monotonic
 from weakref import WeakKeyDictionary
 
 from config.sections import Config
-from mcp_bridge.client.server_session import Session
-from mcp_bridge.client.target import Address, Key
+from mcp_bridge.client.server_session import McpSession
+from mcp_bridge.client.target import ServerTarget, SessionKey
 from mcp_bridge.config import MCP
 from mcp_bridge.errors import ServerFailed, SignInNeeded, StillConnecting
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE_SECONDS = 5.0
-LONGEST_PAUSE_SECONDS = 60.0
-SCANT_PATIENCE_SECONDS = 0.5
+MIN_BACKOFF_SECONDS = 5.0
+MAX_BACKOFF_SECONDS = 60.0
+RETRY_WAIT_SECONDS = 0.5
 """How long a server is waited for that could not be had the last time."""
-PARTING_SECONDS = 0.5
+CLOSE_SECONDS = 0.5
 """How long servers are waited for when all ends; the supervisor waits for little."""
 MAX_REMEMBERED = 1000
 """Failures and warnings of this many keys are kept in mind."""
@@ -31,8 +31,8 @@ MAX_WARNINGS = 20
 
 
 @dataclass(slots=True)
-class _Kept:
-    session: Session
+class _PooledSession:
+    session: McpSession
     users: int = 0
     """How many calls and openings are under way."""
     begun_at: float = field(default_factory=monotonic)
@@ -53,28 +53,28 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failure:
+class _OpenFailure:
     error: ServerFailed
     until: float
     pause_seconds: float
 
 
-class _Shelf:
+class _LoopSessions:
     """The sessions of one event loop."""
 
     def __init__(self) -> None:
-        self.kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self.kept: OrderedDict[SessionKey, _PooledSession] = OrderedDict()
         """The one used last is last."""
-        self.failures: OrderedDict[Key, _Failure] = OrderedDict()
-        self.fallen: OrderedDict[Key, ServerFailed] = OrderedDict()
+        self.failures: OrderedDict[SessionKey, _OpenFailure] = OrderedDict()
+        self.fallen: OrderedDict[SessionKey, ServerFailed] = OrderedDict()
         """Children that ended by themselves, and nobody has asked since."""
-        self.closing: dict[asyncio.Task[None], _Kept] = {}
+        self.closing: dict[asyncio.Task[None], _PooledSession] = {}
         self.watching: set[asyncio.Task[None]] = set()
         self.sweep: asyncio.TimerHandle | None = None
         self.config_digest: str | None = None
 
 
-class Pool:
+class SessionPool:
     """Sessions by server and user: opened once, shared, closed when idle."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Pool:
         self._capacity = capacity
         self._idle_seconds = idle_seconds
         self._connect_seconds = connect_seconds
-        self._shelves: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shelf] = (
+        self._shelves: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopSessions] = (
             WeakKeyDictionary()
         )
         self._said: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
@@ -97,8 +97,8 @@ class Pool:
 
     @asynccontextmanager
     async def session(
-        self, address: Address, *, patience_seconds: float = math.inf
-    ) -> AsyncIterator[Session]:
+        self, address: ServerTarget, *, patience_seconds: float = math.inf
+    ) -> AsyncIterator[McpSession]:
         """Lend the session of an address, open; others may use it at the same time.
 
         Whoever comes while it is being opened waits for the same session, but not
@@ -137,7 +137,7 @@ class Pool:
             if server is None or not key.digest.startswith(server.digest):
                 del shelf.fallen[key]
 
-    def warn_once(self, address: Address, what: str) -> None:
+    def warn_once(self, address: ServerTarget, what: str) -> None:
         """Log a warning about a server, the first time it is given; not very many."""
         key = (address.name, address.server.digest)
         said = self._said.setdefault(key, set())
@@ -150,7 +150,9 @@ class Pool:
             self._said.popitem(last=False)
         logger.warning("mcp server '%s': %s", address.name, what)
 
-    def open_sessions(self, server: str) -> tuple[list[Session], ServerFailed | None]:
+    def open_sessions(
+        self, server: str
+    ) -> tuple[list[McpSession], ServerFailed | None]:
         """Return this event loop's open sessions with a server, or why it has none."""
         shelf = self._loop_sessions()
         sessions = [
@@ -169,7 +171,7 @@ class Pool:
         ]
         return [], errors[-1] if errors else None
 
-    def clear_failure(self, address: Address) -> None:
+    def clear_failure(self, address: ServerTarget) -> None:
         """Let a server that failed be tried again at once."""
         self._loop_sessions().failures.pop(address.key, None)
 
@@ -182,22 +184,22 @@ class Pool:
             shelf.sweep.cancel()
         for kept in shelf.closing.values():
             kept.is_free.set()
-        sessions = [kept.session.close(PARTING_SECONDS) for kept in shelf.kept.values()]
+        sessions = [kept.session.close(CLOSE_SECONDS) for kept in shelf.kept.values()]
         await asyncio.gather(
             *sessions, *shelf.closing, *shelf.watching, return_exceptions=True
         )
 
-    def _loop_sessions(self) -> _Shelf:
-        return self._shelves.setdefault(asyncio.get_running_loop(), _Shelf())
+    def _loop_sessions(self) -> _LoopSessions:
+        return self._shelves.setdefault(asyncio.get_running_loop(), _LoopSessions())
 
-    def _take(self, address: Address) -> _Kept:
+    def _take(self, address: ServerTarget) -> _PooledSession:
         shelf, key = self._loop_sessions(), address.key
         kept = shelf.kept.get(key)
         if kept is None or kept.session.has_ended:
             self._check_backoff(key)
             self._drop(key)
             self._close_older(key)
-            kept = shelf.kept[key] = _Kept(self._open(address))
+            kept = shelf.kept[key] = _PooledSession(self._open(address))
         else:
             kept.session.update_token(address)
         shelf.kept.move_to_end(key)
@@ -205,11 +207,13 @@ class Pool:
         self._make_room()
         return kept
 
-    async def _wait_open(self, address: Address, kept: _Kept, patience: float) -> None:
+    async def _wait_open(
+        self, address: ServerTarget, kept: _PooledSession, patience: float
+    ) -> None:
         if kept.session.is_open:
             return
         if address.key in self._loop_sessions().failures:
-            patience = min(patience, SCANT_PATIENCE_SECONDS)
+            patience = min(patience, RETRY_WAIT_SECONDS)
         left = kept.begun_at + patience - monotonic()
         try:
             async with asyncio.timeout(None if left == math.inf else left):
@@ -221,7 +225,7 @@ class Pool:
                 server=address.name,
             ) from None
 
-    def _watch(self, key: Key, kept: _Kept) -> None:
+    def _watch(self, key: SessionKey, kept: _PooledSession) -> None:
         """See to it that what becomes of an opening is known to whoever comes next."""
         if kept.is_watched:
             return
@@ -232,7 +236,7 @@ class Pool:
         watching.add(task)
         task.add_done_callback(watching.discard)
 
-    async def _watch_opening(self, key: Key, kept: _Kept) -> None:
+    async def _watch_opening(self, key: SessionKey, kept: _PooledSession) -> None:
         try:
             await kept.session.wait_open()
         except ServerFailed as exc:
@@ -241,22 +245,24 @@ class Pool:
             self._record_success(key, kept)
             self._give_back(key, kept)
 
-    def _open(self, address: Address) -> Session:
-        return Session(
+    def _open(self, address: ServerTarget) -> McpSession:
+        return McpSession(
             address,
             connect_seconds=self._connect_seconds,
             is_legacy=(address.name, address.server.digest) in self._legacy,
             warn=lambda what: self.warn_once(address, what),
         )
 
-    def _check_backoff(self, key: Key) -> None:
+    def _check_backoff(self, key: SessionKey) -> None:
         failure = self._loop_sessions().failures.get(key)
         if failure is not None and monotonic() < failure.until:
             # A new one each time: a traceback would grow with each raise.
             error = failure.error
             raise type(error)(error.message, server=error.server, detail=error.detail)
 
-    def _failed(self, key: Key, kept: _Kept, error: ServerFailed) -> None:
+    def _failed(
+        self, key: SessionKey, kept: _PooledSession, error: ServerFailed
+    ) -> None:
         """Remember that a session cannot be had, each time for longer."""
         kept.leave()
         shelf = self._loop_sessions()
@@ -266,15 +272,15 @@ class Pool:
         if isinstance(error, SignInNeeded):
             return
         before = shelf.failures.pop(key, None)
-        pause = FIRST_PAUSE_SECONDS
+        pause = MIN_BACKOFF_SECONDS
         if before is not None:
-            pause = min(before.pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+            pause = min(before.pause_seconds * 2, MAX_BACKOFF_SECONDS)
         logger.warning("%s; it is tried again in %.0f s", error, pause)
-        shelf.failures[key] = _Failure(error, monotonic() + pause, pause)
+        shelf.failures[key] = _OpenFailure(error, monotonic() + pause, pause)
         if len(shelf.failures) > MAX_REMEMBERED:
             shelf.failures.popitem(last=False)
 
-    def _record_success(self, key: Key, kept: _Kept) -> None:
+    def _record_success(self, key: SessionKey, kept: _PooledSession) -> None:
         shelf = self._loop_sessions()
         shelf.failures.pop(key, None)
         for other in list(shelf.fallen):
@@ -284,7 +290,7 @@ class Pool:
             server = kept.session.address
             self._legacy.add((server.name, server.server.digest))
 
-    def _give_back(self, key: Key, kept: _Kept) -> None:
+    def _give_back(self, key: SessionKey, kept: _PooledSession) -> None:
         kept.leave()
         shelf = self._loop_sessions()
         if shelf.kept.get(key) is kept and kept.session.has_ended:
@@ -293,7 +299,7 @@ class Pool:
         if shelf.sweep is None and shelf.kept:
             self._sweep_in(self._idle_seconds)
 
-    def _close_older(self, key: Key) -> None:
+    def _close_older(self, key: SessionKey) -> None:
         """End what the same user had of the server before it changed."""
         for other in list(self._loop_sessions().kept):
             is_same = other.server == key.server and other.user_id == key.user_id
@@ -309,7 +315,7 @@ class Pool:
         ]:
             self._drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: SessionKey) -> None:
         shelf = self._loop_sessions()
         kept = shelf.kept.pop(key, None)
         if kept is not None:
@@ -322,7 +328,7 @@ class Pool:
             shelf.closing[task] = kept
             task.add_done_callback(shelf.closing.pop)
 
-    async def _close_when_free(self, kept: _Kept) -> None:
+    async def _close_when_free(self, kept: _PooledSession) -> None:
         # Calls under way end with their answer; they have a limit of their own.
         if kept.users and not kept.session.has_ended:
             await kept.is_free.wait()

@@ -28,13 +28,13 @@ from mcp.shared.message import SessionMessage
 
 from core.text import redaction
 from mcp_bridge.client import pdeathsig_exec
-from mcp_bridge.client.process_guard import Guard
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.process_guard import ProcessGuard
+from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import ServerUnreachable
 
 logger = logging.getLogger(__name__)
 
-GUARD = Guard()
+GUARD = ProcessGuard()
 """Ends the children of this process, and theirs, when it is killed."""
 
 TOKEN_VARIABLE = "MCP_OAUTH_TOKEN"  # noqa: S105 (a name)
@@ -43,10 +43,10 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_LOGGED_LENGTH = 500
 MAX_READ_BYTES = 64 * 1024
 """Of a line of standard error: far more than is logged of it."""
-LAST_LINES = 10
+MAX_LAST_LINES = 10
 """Lines of a child's standard error that are told when it dies at its start."""
 
-LAST_WORDS_SECONDS = 0.1
+STDERR_DRAIN_SECONDS = 0.1
 """How long the end of standard error is waited for; a grandchild may hold it open."""
 
 GRACE_SECONDS = 1.0
@@ -66,14 +66,16 @@ class OnEnd(Protocol):
 
 
 @asynccontextmanager
-async def connect(address: Address, on_end: OnEnd) -> AsyncIterator[TransportStreams]:
+async def connect(
+    address: ServerTarget, on_end: OnEnd
+) -> AsyncIterator[TransportStreams]:
     """Start the child and exchange messages with it; it is gone afterwards.
 
     `on_end` is told why when the child ends first, and what it printed last. Raises
     `ServerUnreachable` when the command cannot be started.
     """
     process = await _start(address)
-    said = _Said(address)
+    said = _StderrLog(address)
     send_in, receive_in = anyio.create_memory_object_stream[SessionMessage | Exception](
         0
     )
@@ -91,13 +93,13 @@ async def connect(address: Address, on_end: OnEnd) -> AsyncIterator[TransportStr
             tasks.start_soon(_write, process, receive_out)
             tasks.start_soon(_watch, process)
             yield receive_in, send_out
-            await _part(process)
+            await _close_stdin(process)
             tasks.cancel_scope.cancel()
     finally:
         # Without waiting for anything: we may have been cancelled.
         _kill_group(process)
         with anyio.CancelScope(shield=True):
-            await _is_gone(process, GRACE_SECONDS)
+            await _wait_for_exit(process, GRACE_SECONDS)
         GUARD.forget(process.pid)
         _close_pipes(process)
 
@@ -108,7 +110,7 @@ def _kill_group(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _start(address: Address) -> Process:
+async def _start(address: ServerTarget) -> Process:
     folder = address.folder / (address.server.cwd or "")
     environment = get_default_environment() | {
         name: value.get_secret_value() for name, value in address.server.env.items()
@@ -118,7 +120,7 @@ async def _start(address: Address) -> Process:
     command = _find(address, folder, environment)
     try:
         process = await asyncio.create_subprocess_exec(
-            *_bound_to_us(command, address.server.args),
+            *_with_parent_death_signal(command, address.server.args),
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -138,7 +140,7 @@ async def _start(address: Address) -> Process:
     return process
 
 
-def _find(address: Address, folder: Path, environment: dict[str, str]) -> str:
+def _find(address: ServerTarget, folder: Path, environment: dict[str, str]) -> str:
     """Return the path of the command; raise `ServerUnreachable` when there is none."""
     name = address.server.command or ""
     if not folder.is_dir():
@@ -159,22 +161,24 @@ def _find(address: Address, folder: Path, environment: dict[str, str]) -> str:
     return found
 
 
-def _bound_to_us(command: str, arguments: Iterable[str]) -> list[str]:
+def _with_parent_death_signal(command: str, arguments: Iterable[str]) -> list[str]:
     if sys.platform != "linux":
         return [command, *arguments]
     wrapper = [sys.executable, "-I", "-S", pdeathsig_exec.__file__, str(os.getpid())]
     return [*wrapper, command, *arguments]
 
 
-class _Said:
+class _StderrLog:
     """What a child says that is no message: it goes to the log."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServerTarget) -> None:
         self._name = address.name
         # Line by line, as a key of many lines is written.
         lines = (line for secret in address.secrets for line in secret.splitlines())
-        self._secrets = sorted({*redaction.strong(lines)}, key=len, reverse=True)
-        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._secrets = sorted(
+            {*redaction.strong_secrets(lines)}, key=len, reverse=True
+        )
+        self._last: deque[str] = deque(maxlen=MAX_LAST_LINES)
         self.is_answering = False
         """Whether a message has come yet."""
         self.is_silent = asyncio.Event()
@@ -182,7 +186,7 @@ class _Said:
 
     async def listen(self, process: Process) -> None:
         """Log the child's standard error until it ends."""
-        stream = _of(process.stderr)
+        stream = _require_stream(process.stderr)
         rest = b""
         while piece := await stream.read(4096):
             *lines, rest = (rest + piece).split(b"\n")
@@ -207,7 +211,7 @@ class _Said:
 
     def last(self) -> list[str]:
         """Return the last lines, for operators to see."""
-        return [redaction.every(line) for line in self._last]
+        return [redaction.redact_all(line) for line in self._last]
 
     def warn(self) -> None:
         """Tell the last lines of a child that died before it answered."""
@@ -220,13 +224,15 @@ class _Said:
             )
 
 
-async def _read(process: Process, into: Incoming, said: _Said, on_end: OnEnd) -> None:
-    stream = _of(process.stdout)
+async def _read(
+    process: Process, into: Incoming, said: _StderrLog, on_end: OnEnd
+) -> None:
+    stream = _require_stream(process.stdout)
     reason = ""
     async with into:
         try:
             while line := await stream.readline():
-                message = _parsed(line, said)
+                message = _parse_line(line, said)
                 if message is not None:
                     said.is_answering = True
                     await into.send(message)
@@ -235,15 +241,15 @@ async def _read(process: Process, into: Incoming, said: _Said, on_end: OnEnd) ->
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             return  # Nobody listens any more.
         if not reason:
-            await _is_gone(process, GRACE_SECONDS)
+            await _wait_for_exit(process, GRACE_SECONDS)
         # Said before the stream closes, which is what wakes those who wait.
-        with anyio.move_on_after(LAST_WORDS_SECONDS):
+        with anyio.move_on_after(STDERR_DRAIN_SECONDS):
             await said.is_silent.wait()
-        on_end(reason or _ending(process), said.last())
+        on_end(reason or _describe_exit(process), said.last())
         said.warn()
 
 
-def _parsed(line: bytes, said: _Said) -> SessionMessage | None:
+def _parse_line(line: bytes, said: _StderrLog) -> SessionMessage | None:
     try:
         text = line.decode("utf-8", "replace")
         return SessionMessage(_message(text))
@@ -262,7 +268,7 @@ def _message(text: str | bytes) -> mcp_types.JSONRPCMessage:
     return mcp_types.jsonrpc_message_adapter.validate_json(text, by_name=False)
 
 
-def _ending(process: Process) -> str:
+def _describe_exit(process: Process) -> str:
     if process.returncode is None:
         return "closed its output"
     if process.returncode < 0:
@@ -293,14 +299,14 @@ async def _watch(process: Process) -> None:
     _close_pipes(process)
 
 
-async def _part(process: Process) -> None:
+async def _close_stdin(process: Process) -> None:
     """Let the child go by itself, as the protocol has it: its input ends."""
     if process.stdin is not None:
         process.stdin.close()
-    await _is_gone(process, GRACE_SECONDS)
+    await _wait_for_exit(process, GRACE_SECONDS)
 
 
-async def _is_gone(process: Process, seconds: float) -> bool:
+async def _wait_for_exit(process: Process, seconds: float) -> bool:
     # Not process.wait(), which waits for the pipes too, and a grandchild may keep
     # those open.
     deadline = asyncio.get_running_loop().time() + seconds
@@ -319,7 +325,7 @@ def _close_pipes(process: Process) -> None:
             transport.close()
 
 
-def _of(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
+def _require_stream(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
     if stream is None:
         raise RuntimeError("the child was started without pipes")
     return stream

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core.ids import UserId
-from mcp_bridge.config import ServerConfig
+from mcp_bridge.config import ToolServerConfig
 
-Renew = Callable[[str], Awaitable[str | None]]
+RenewToken = Callable[[str], Awaitable[str | None]]
 """Returns another token in place of a refused one, or None."""
 
 
-class Key(NamedTuple):
+class SessionKey(NamedTuple):
     """What two sessions must not share."""
 
     server: str
@@ -24,28 +24,28 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerTarget:
     """A server, and whoever it is signed in to for."""
 
     name: str
     """Its key under `mcp:`."""
-    server: ServerConfig
+    server: ToolServerConfig
     folder: Path
     """The YAML's, which a command's paths are seen from."""
     user_id: UserId | None = None
     """None for a server without sign-in."""
     token: str | None = None
-    renew: Renew | None = None
+    renew: RenewToken | None = None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> SessionKey:
         """Return what tells this session from others."""
         digest = self.server.digest
         if self.server.kind == "stdio":
             # A child is told its token when it starts, and never again.
             seen = f"{self.folder}\0{self.token or ''}"
             digest += hashlib.sha256(seen.encode()).hexdigest()
-        return Key(self.name, digest, self.user_id)
+        return SessionKey(self.name, digest, self.user_id)
 
     @property
     def secrets(self) -> list[str]:

@@ -12,30 +12,30 @@ from mcp.shared._httpx_utils import McpHttpClientFactory
 
 from mcp_bridge.client import http_client, stdio
 from mcp_bridge.client.stdio import OnEnd
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.target import ServerTarget
 
 # The two private modules are imported for the names of types alone, which the SDK
 # exports nowhere else.
 
 
-def of(
-    address: Address, bearer: http_client.Bearer, on_lost: OnEnd
+def open_transport(
+    address: ServerTarget, bearer: http_client.BearerAuth, on_lost: OnEnd
 ) -> AbstractAsyncContextManager[TransportStreams]:
     """Return what opens the way to a server; `on_lost` hears of its sudden end."""
     if address.server.kind == "stdio":
         return stdio.connect(address, on_lost)
-    client = http_client.Client(address, bearer, on_lost)
+    client = http_client.McpHttpClient(address, bearer, on_lost)
     url = address.server.url or ""
     if address.server.kind == "http":
-        return _closing(client, url)
+        return _open_http(client, url)
     if address.server.kind == "sse":
-        return sse_client(url, httpx_client_factory=_given(client))
+        return sse_client(url, httpx_client_factory=_client_factory(client))
     assert_never(address.server.kind)
 
 
 @asynccontextmanager
-async def _closing(
-    client: http_client.Client, url: str
+async def _open_http(
+    client: http_client.McpHttpClient, url: str
 ) -> AsyncIterator[TransportStreams]:
     """Speak streamable HTTP through a client, and close it at the end."""
     async with (
@@ -47,7 +47,7 @@ async def _closing(
         yield streams
 
 
-def _given(client: http_client.Client) -> McpHttpClientFactory:
+def _client_factory(client: http_client.McpHttpClient) -> McpHttpClientFactory:
     def factory(
         headers: dict[str, str] | None = None,
         timeout: httpx2.Timeout | None = None,

@@ -7,19 +7,27 @@ from datetime import UTC, datetime, timedelta
 from weakref import WeakValueDictionary
 
 from config.sections import Config
-from core.text.sanitization import shortened
-from mcp_bridge.config import MCP, OAuth, ServerConfig, public_base_url
+from core.text.sanitization import escape_and_truncate
+from mcp_bridge.config import MCP, OAuthConfig, ToolServerConfig, public_base_url
 from mcp_bridge.oauth import client_store
 from mcp_bridge.oauth.authorization_server import (
     discovery,
     dynamic_registration,
     token_endpoint,
 )
-from mcp_bridge.oauth.authorization_server.http_requests import Web, check_place
+from mcp_bridge.oauth.authorization_server.http_requests import (
+    OAuthHttpClient,
+    check_secret_url,
+)
 from mcp_bridge.oauth.crypto import secret_keys
-from mcp_bridge.oauth.crypto.encryption import Unreadable, Vault
-from mcp_bridge.oauth.errors import NoSignIn, ServerUnknown, SignInFailed
-from mcp_bridge.oauth.types import App, Cross, Provider, StoredApp
+from mcp_bridge.oauth.crypto.encryption import DecryptionFailed, TokenCipher
+from mcp_bridge.oauth.errors import ServerUnknown, SignInFailed, SignInUnsupported
+from mcp_bridge.oauth.types import (
+    AuthorizationServer,
+    CallDatabase,
+    RegisteredClient,
+    StoredClient,
+)
 
 METADATA_AGE = timedelta(days=1)
 """After this a provider's endpoints are looked up again."""
@@ -37,17 +45,19 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def find(config: Config, name: str) -> tuple[ServerConfig, OAuth]:
-    """Return a server and its sign-in; raises `ServerUnknown` and `NoSignIn`."""
+def find_server(config: Config, name: str) -> tuple[ToolServerConfig, OAuthConfig]:
+    """Return a server and its sign-in; raises `ServerUnknown` and `SignInUnsupported`."""
     server = config.get(MCP).get(name)
     if server is None:
-        raise ServerUnknown(f"there is no MCP server '{shortened(name)}'")
+        raise ServerUnknown(f"there is no MCP server '{escape_and_truncate(name)}'")
     if server.sign_in is None:
-        raise NoSignIn(f"MCP server '{shortened(name)}' has no sign-in: it needs none")
+        raise SignInUnsupported(
+            f"MCP server '{escape_and_truncate(name)}' has no sign-in: it needs none"
+        )
     return server, server.sign_in
 
 
-def resource_of(server: ServerConfig) -> str:
+def resource_url(server: ToolServerConfig) -> str:
     """Return the place a token for this server is for."""
     if server.url is not None:
         return server.url
@@ -55,16 +65,21 @@ def resource_of(server: ServerConfig) -> str:
     return f"stdio:{server.sign_in.token_url if server.sign_in else ''}"
 
 
-def redirect_uri(config: Config, name: str, oauth: OAuth) -> str:
+def redirect_uri(config: Config, name: str, oauth: OAuthConfig) -> str:
     """Return where users of a server come back to."""
     return oauth.redirect_uri or f"{public_base_url(config)}/mcp/{name}/oauth/callback"
 
 
-class Registrar:
+class ClientRegistry:
     """Knows this server's app at each provider."""
 
     def __init__(
-        self, cross: Cross, cross_to_end: Cross, web: Web, *, clock: Clock = now
+        self,
+        cross: CallDatabase,
+        cross_to_end: CallDatabase,
+        web: OAuthHttpClient,
+        *,
+        clock: Clock = now,
     ) -> None:
         self._cross = cross
         self._cross_to_end = cross_to_end
@@ -72,14 +87,14 @@ class Registrar:
         self._clock = clock
         self._locks: WeakValueDictionary[LockKey, asyncio.Lock] = WeakValueDictionary()
 
-    async def client(self, config: Config, name: str) -> App:
+    async def client(self, config: Config, name: str) -> RegisteredClient:
         """Return our app at a server's provider, registered now if need be.
 
-        Raises `ServerUnknown`, `NoSignIn` and `SignInFailed`.
+        Raises `ServerUnknown`, `SignInUnsupported` and `SignInFailed`.
         """
-        server, oauth = find(config, name)
+        server, oauth = find_server(config, name)
         if oauth.mode == "static":
-            return _static_app(config, name, oauth)
+            return _configured_client(config, name, oauth)
         # One discovery at a time: of many users' first links one registers us.
         loop = asyncio.get_running_loop()
         key = loop, name, redirect_uri(config, name, oauth)
@@ -89,70 +104,97 @@ class Registrar:
 
     async def stored_client(
         self, config: Config, name: str, client_row: int | None
-    ) -> App | None:
+    ) -> RegisteredClient | None:
         """Return the app a user's sign-in was made with, if there still is one."""
-        server, oauth = find(config, name)
+        server, oauth = find_server(config, name)
         if client_row is None:
-            return _static_app(config, name, oauth) if oauth.mode == "static" else None
-        found = await self._cross(client_store.get, client_row, resource_of(server))
-        return None if found is None else opened(found, secret_keys.load().cipher)
+            return (
+                _configured_client(config, name, oauth)
+                if oauth.mode == "static"
+                else None
+            )
+        found = await self._cross(
+            client_store.get_client, client_row, resource_url(server)
+        )
+        return (
+            None
+            if found is None
+            else decrypt_client(found, secret_keys.load_keys().cipher)
+        )
 
-    async def forget(self, app: App) -> None:
+    async def forget(self, app: RegisteredClient) -> None:
         """Have the next sign-in register us anew: the provider does not know us."""
         if app.row is not None:
-            await self._cross_to_end(client_store.forget, app.row, app.client_id)
+            await self._cross_to_end(client_store.delete_client, app.row, app.client_id)
 
     async def _register(
-        self, config: Config, name: str, server: ServerConfig, oauth: OAuth
-    ) -> App:
+        self, config: Config, name: str, server: ToolServerConfig, oauth: OAuthConfig
+    ) -> RegisteredClient:
         began_at = self._clock()
-        resource, back = resource_of(server), redirect_uri(config, name, oauth)
-        found = await self._cross(client_store.find, name, resource, back)
+        resource, back = resource_url(server), redirect_uri(config, name, oauth)
+        found = await self._cross(client_store.find_client, name, resource, back)
         known = await self._check_stored(found)
         if known is not None and not self._is_old(known.discovered_at, METADATA_AGE):
             return known
         provider = await self._discover(name, server)
         if known is not None and known.provider.issuer == provider.issuer:
             await self._cross_to_end(
-                client_store.rediscover, known.row, provider, began_at
+                client_store.update_metadata, known.row, provider, began_at
             )
             return replace(known, provider=provider, discovered_at=began_at)
-        app = await dynamic_registration.register(
+        app = await dynamic_registration.register_client(
             self._web, name, provider, back, now=began_at
         )
         old = None if found is None else found.app.client_id
         return await self._put(app, resource, instead_of=old)
 
-    async def _discover(self, name: str, server: ServerConfig) -> Provider:
+    async def _discover(
+        self, name: str, server: ToolServerConfig
+    ) -> AuthorizationServer:
         method = "GET" if server.kind == "sse" else "POST"
         return await discovery.discover(
             self._web, name, server.url or "", method=method
         )
 
-    async def _check_stored(self, found: StoredApp | None) -> App | None:
+    async def _check_stored(
+        self, found: StoredClient | None
+    ) -> RegisteredClient | None:
         """Return a registration if it can be read and its provider knows it."""
-        app = None if found is None else opened(found, secret_keys.load().cipher)
+        app = (
+            None
+            if found is None
+            else decrypt_client(found, secret_keys.load_keys().cipher)
+        )
         if app is None or app.row is None:
             return None
         ends = app.secret_expires_at
         if ends is not None and ends - MARGIN <= self._clock():
             return None
-        if not self._is_old(app.proven_at, PROOF_AGE):
+        if not self._is_old(app.verified_at, PROOF_AGE):
             return app
-        if not await token_endpoint.is_known(self._web, app):
+        if not await token_endpoint.is_client_known(self._web, app):
             await self.forget(app)
             return None
-        await self._cross_to_end(client_store.prove, app.row, self._clock())
+        await self._cross_to_end(client_store.mark_proven, app.row, self._clock())
         return app
 
-    async def _put(self, app: App, resource: str, *, instead_of: str | None) -> App:
-        vault = secret_keys.load().cipher
+    async def _put(
+        self, app: RegisteredClient, resource: str, *, instead_of: str | None
+    ) -> RegisteredClient:
+        vault = secret_keys.load_keys().cipher
         secret = app.client_secret
-        box = None if secret is None else vault.encrypt(secret, *_place(app))
-        stored: StoredApp = await self._cross_to_end(
-            client_store.put, app, resource, vault.key_id, box, instead_of=instead_of
+        box = (
+            None if secret is None else vault.encrypt(secret, *_encryption_context(app))
         )
-        registered = opened(stored, vault)
+        stored: StoredClient = await self._cross_to_end(
+            client_store.store_client,
+            app,
+            resource,
+            vault.key_id,
+            box,
+            instead_of=instead_of,
+        )
+        registered = decrypt_client(stored, vault)
         if registered is None:
             raise SignInFailed(
                 f"mcp server '{app.server}': another process stored a registration "
@@ -165,16 +207,18 @@ class Registrar:
         return at is None or at + age <= self._clock()
 
 
-def _static_app(config: Config, name: str, oauth: OAuth) -> App:
-    """Return the app the YAML describes; raises `ProviderBroken`."""
+def _configured_client(
+    config: Config, name: str, oauth: OAuthConfig
+) -> RegisteredClient:
+    """Return the app the YAML describes; raises `AuthServerReplyInvalid`."""
     authorization_url, token_url = oauth.authorization_url or "", oauth.token_url or ""
     for place in (authorization_url, token_url):
         # The operator says where: on this machine is as good as anywhere.
-        check_place(name, place, near=place)
+        check_secret_url(name, place, near=place)
     secret = oauth.client_secret
-    return App(
+    return RegisteredClient(
         server=name,
-        provider=Provider(
+        provider=AuthorizationServer(
             authorization_endpoint=authorization_url, token_endpoint=token_url
         ),
         client_id=oauth.client_id or "",
@@ -184,17 +228,17 @@ def _static_app(config: Config, name: str, oauth: OAuth) -> App:
     )
 
 
-def opened(stored: StoredApp, vault: Vault) -> App | None:
+def decrypt_client(stored: StoredClient, vault: TokenCipher) -> RegisteredClient | None:
     """Return a registration with its secret; None if the vault cannot read it."""
     app = stored.app
     if stored.box is None:
         return app
     try:
-        secret = vault.decrypt(stored.box, *_place(app))
-    except Unreadable:
+        secret = vault.decrypt(stored.box, *_encryption_context(app))
+    except DecryptionFailed:
         return None
     return replace(app, client_secret=secret)
 
 
-def _place(app: App) -> tuple[str, ...]:
+def _encryption_context(app: RegisteredClient) -> tuple[str, ...]:
     return "mcp_client", app.server, app.provider.issuer, app.client_id, "client_secret"

@@ -5,27 +5,32 @@ from datetime import datetime
 from django.db import transaction
 
 from mcp_bridge.models import McpClient
-from mcp_bridge.oauth.types import App, Provider, StoredApp
+from mcp_bridge.oauth.types import AuthorizationServer, RegisteredClient, StoredClient
 
 
-def find(server: str, resource: str, redirect_uri: str) -> StoredApp | None:
+def find_client(server: str, resource: str, redirect_uri: str) -> StoredClient | None:
     """Return the registration for a server at this address, if there is one."""
     rows = McpClient.objects.filter(
         server=server, resource=resource, redirect_uri=redirect_uri
     )
     row = rows.order_by("-discovered_at", "-pk").first()
-    return None if row is None else _stored(row)
+    return None if row is None else _from_row(row)
 
 
-def get(pk: int, resource: str) -> StoredApp | None:
+def get_client(pk: int, resource: str) -> StoredClient | None:
     """Return a registration, unless the server has moved meanwhile."""
     row = McpClient.objects.filter(pk=pk, resource=resource).first()
-    return None if row is None else _stored(row)
+    return None if row is None else _from_row(row)
 
 
-def put(
-    app: App, resource: str, key_id: str, box: bytes | None, *, instead_of: str | None
-) -> StoredApp:
+def store_client(
+    app: RegisteredClient,
+    resource: str,
+    key_id: str,
+    box: bytes | None,
+    *,
+    instead_of: str | None,
+) -> StoredClient:
     """Store a registration, or return the one another process was faster with.
 
     `instead_of` is the client id that was there and was no good. Two that register at
@@ -39,7 +44,7 @@ def put(
         "auth_method": app.auth_method,
         "metadata": app.provider.model_dump(),
         "discovered_at": app.discovered_at,
-        "proven_at": app.proven_at,
+        "verified_at": app.verified_at,
     }
     with transaction.atomic():
         rows = McpClient.objects.select_for_update()
@@ -54,38 +59,38 @@ def put(
             for name, value in values.items():
                 setattr(row, name, value)
             row.save()
-    return _stored(row)
+    return _from_row(row)
 
 
-def prove(pk: int, now: datetime) -> None:
+def mark_proven(pk: int, now: datetime) -> None:
     """Note that the provider knows a registration."""
-    McpClient.objects.filter(pk=pk).update(proven_at=now)
+    McpClient.objects.filter(pk=pk).update(verified_at=now)
 
 
-def rediscover(pk: int, provider: Provider, now: datetime) -> None:
+def update_metadata(pk: int, provider: AuthorizationServer, now: datetime) -> None:
     """Note what the provider supports now."""
     McpClient.objects.filter(pk=pk).update(
         metadata=provider.model_dump(), discovered_at=now
     )
 
 
-def forget(pk: int, client_id: str) -> None:
+def delete_client(pk: int, client_id: str) -> None:
     """Delete a registration the provider does not know any more."""
     McpClient.objects.filter(pk=pk, client_id=client_id).delete()
 
 
-def _stored(row: McpClient) -> StoredApp:
-    app = App(
+def _from_row(row: McpClient) -> StoredClient:
+    app = RegisteredClient(
         server=row.server,
-        provider=Provider.model_validate(row.metadata),
+        provider=AuthorizationServer.model_validate(row.metadata),
         client_id=row.client_id,
         client_secret=None,
         auth_method=row.auth_method,
         redirect_uri=row.redirect_uri,
         row=row.pk,
         discovered_at=row.discovered_at,
-        proven_at=row.proven_at,
+        verified_at=row.verified_at,
         secret_expires_at=row.secret_expires_at,
     )
     secret = row.client_secret
-    return StoredApp(app, row.key_id, None if secret is None else bytes(secret))
+    return StoredClient(app, row.key_id, None if secret is None else bytes(secret))

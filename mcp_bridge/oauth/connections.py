@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from mcp_bridge.models import McpToken
 
-Place = tuple[datetime, int]
+Cursor = tuple[datetime, int]
 """Where a page ends: a sign-in's `created_at` and `id`."""
 
 COLUMNS = (
@@ -16,8 +16,8 @@ COLUMNS = (
 )
 
 
-def page(
-    server: str, *, now: datetime, after: Place | None = None, limit: int = 50
+def page_connections(
+    server: str, *, now: datetime, after: Cursor | None = None, limit: int = 50
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return users' sign-ins to a server, the newest first, and whether there are more.
 

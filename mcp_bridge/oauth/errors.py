@@ -12,38 +12,38 @@ class ServerUnknown(NotFound):
     code = "mcp_server_unknown"
 
 
-class NoSignIn(Invalid):
+class SignInUnsupported(Invalid):
     """This MCP server has no sign-in."""
 
     code = "mcp_no_sign_in"
 
 
-class TokenInvalid(Invalid):
+class LinkInvalid(Invalid):
     """This is not a link of this server's: it is incomplete, was altered, or was made \
 with a key this server no longer has."""
 
     code = "link_invalid"
 
 
-class TokenExpired(Invalid):
+class LinkExpired(Invalid):
     """This link has expired: links are good for 10 minutes."""
 
     code = "link_expired"
 
 
-class TokenUsed(Invalid):
+class LinkUsed(Invalid):
     """This link was used already: each is good for one time."""
 
     code = "link_used"
 
 
-class OtherUser(Denied):
+class UserMismatch(Denied):
     """This link is another user's."""
 
     code = "link_of_another_user"
 
 
-class OtherBrowser(Denied):
+class BrowserMismatch(Denied):
     """This sign-in was not begun in this browser."""
 
     code = "other_browser"
@@ -60,25 +60,25 @@ class SignInFailed(ServerFailed):
         super().__init__(message, server=provider, detail=detail)
 
 
-class ProviderDown(SignInFailed):
+class AuthServerUnreachable(SignInFailed):
     """The provider of a sign-in cannot be reached."""
 
     code = "sign_in_provider_down"
 
 
-class ProviderSlow(ProviderDown):
+class AuthServerTimedOut(AuthServerUnreachable):
     """The provider of a sign-in takes too long."""
 
     code = "sign_in_provider_slow"
 
 
-class ProviderBroken(SignInFailed):
+class AuthServerReplyInvalid(SignInFailed):
     """The provider of a sign-in answered what makes no sense."""
 
     code = "sign_in_provider_broken"
 
 
-class ProviderRefused(SignInFailed):
+class AuthServerRefused(SignInFailed):
     """The provider of a sign-in said no."""
 
     code = "sign_in_refused"

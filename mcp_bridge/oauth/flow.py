@@ -13,35 +13,41 @@ from mcp.client.auth.utils import issuers_match
 
 from config.sections import Config
 from core.ids import UserId
-from mcp_bridge.config import OAuth
+from mcp_bridge.config import OAuthConfig
 from mcp_bridge.oauth import state_tokens, token_store, used_links
 from mcp_bridge.oauth.authorization_server import token_endpoint
-from mcp_bridge.oauth.authorization_server.http_requests import Web
+from mcp_bridge.oauth.authorization_server.http_requests import OAuthHttpClient
 from mcp_bridge.oauth.client_registration import (
+    ClientRegistry,
     Clock,
-    Registrar,
-    find,
+    find_server,
     now,
-    resource_of,
+    resource_url,
 )
 from mcp_bridge.oauth.crypto import secret_keys
 from mcp_bridge.oauth.errors import (
-    OtherBrowser,
-    OtherUser,
-    ProviderBroken,
-    ProviderRefused,
-    TokenInvalid,
-    TokenUsed,
+    AuthServerRefused,
+    AuthServerReplyInvalid,
+    BrowserMismatch,
+    LinkInvalid,
+    LinkUsed,
+    UserMismatch,
 )
-from mcp_bridge.oauth.state_tokens import Link
-from mcp_bridge.oauth.token_manager import boxed
-from mcp_bridge.oauth.types import App, Cross, Fresh, Note, nothing_noted
+from mcp_bridge.oauth.state_tokens import SignInLink
+from mcp_bridge.oauth.token_manager import encrypt_tokens
+from mcp_bridge.oauth.types import (
+    AuditHook,
+    CallDatabase,
+    NewTokens,
+    RegisteredClient,
+    no_audit,
+)
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class AuthorizationRedirect:
     """Where a user goes to consent, and where they come back to."""
 
     url: str
@@ -51,7 +57,7 @@ class Departure:
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class AuthorizationResponse:
     """What a user comes back with."""
 
     state: str
@@ -61,34 +67,34 @@ class Return:
     issuer: str | None = None
 
 
-class Connecting:
+class AuthorizationFlow:
     """Leads users through providers' sign-ins."""
 
     def __init__(
         self,
-        cross: Cross,
-        cross_to_end: Cross,
+        cross: CallDatabase,
+        cross_to_end: CallDatabase,
         *,
-        web: Web | None = None,
+        web: OAuthHttpClient | None = None,
         clock: Clock = now,
     ) -> None:
         self._cross = cross
         self._cross_to_end = cross_to_end
-        self._web = web or Web()
+        self._web = web or OAuthHttpClient()
         self._clock = clock
-        self._registrar = Registrar(cross, cross_to_end, self._web, clock=clock)
+        self._registrar = ClientRegistry(cross, cross_to_end, self._web, clock=clock)
 
-    async def read_link(self, config: Config, server: str, token: str) -> Link:
+    async def read_link(self, config: Config, server: str, token: str) -> SignInLink:
         """Return what a link says if it can be used still.
 
-        Raises `ServerUnknown`, `NoSignIn`, `TokenInvalid`, `TokenExpired` and
-        `TokenUsed`.
+        Raises `ServerUnknown`, `SignInUnsupported`, `TokenInvalid`, `LinkExpired` and
+        `LinkUsed`.
         """
-        find(config, server)
-        seals = secret_keys.load().opaque_tokens
+        find_server(config, server)
+        seals = secret_keys.load_keys().opaque_tokens
         link = state_tokens.read_link(seals, server, token, now=self._clock())
-        if await self._cross(used_links.is_spent, link.nonce):
-            raise TokenUsed
+        if await self._cross(used_links.is_used, link.nonce):
+            raise LinkUsed
         return link
 
     async def use_link(
@@ -99,83 +105,90 @@ class Connecting:
         *,
         browser: str,
         named: Collection[UserId] = (),
-    ) -> Departure:
+    ) -> AuthorizationRedirect:
         """Use a link and return where the user goes from it.
 
         `browser` is a secret its opener gets as a cookie; `named` are those the
         request says it is for. A link whose provider fails is not used up. Raises
-        as `look` does, and `OtherUser` and `SignInFailed`.
+        as `look` does, and `UserMismatch` and `SignInFailed`.
         """
         link = await self.read_link(config, server, token)
         if any(user_id != link.user_id for user_id in named):
-            raise OtherUser
+            raise UserMismatch
         departure = await self.begin(config, server, link.user_id, browser=browser)
-        if not await self._cross_to_end(used_links.spend, link.nonce, link.expires_at):
-            raise TokenUsed
+        if not await self._cross_to_end(
+            used_links.mark_used, link.nonce, link.expires_at
+        ):
+            raise LinkUsed
         return departure
 
     async def begin(
         self, config: Config, server: str, user_id: UserId, *, browser: str | None
-    ) -> Departure:
+    ) -> AuthorizationRedirect:
         """Return where a user goes to consent; raises `SignInFailed`.
 
         With `browser` only who has this secret can come back.
         """
-        configured, oauth = find(config, server)
+        configured, oauth = find_server(config, server)
         app = await self._registrar.client(config, server)
         verifier = random.token_urlsafe(48)
         nonce = state_tokens.new_nonce()
         state = state_tokens.new_state(
-            secret_keys.load().opaque_tokens,
+            secret_keys.load_keys().opaque_tokens,
             server,
             user_id,
             nonce=nonce,
             client_row=app.row,
-            resource=resource_of(configured),
+            resource=resource_url(configured),
             verifier=verifier,
             browser=browser,
             now=self._clock(),
         )
-        return Departure(
+        return AuthorizationRedirect(
             _authorization_url(app, oauth, state, verifier),
             app.redirect_uri,
-            cookie(nonce),
+            cookie_name(nonce),
         )
 
     async def finish(
         self,
         config: Config,
         server: str,
-        came: Return,
+        came: AuthorizationResponse,
         *,
         cookies: Mapping[str, str],
-        note_of: Callable[[UserId], Note] = lambda _: nothing_noted,
+        note_of: Callable[[UserId], AuditHook] = lambda _: no_audit,
     ) -> None:
         """Take a user back who consented, and store their tokens.
 
-        Raises as `look` does, and `OtherBrowser` and `SignInFailed`.
+        Raises as `look` does, and `BrowserMismatch` and `SignInFailed`.
         """
-        configured, oauth = find(config, server)
-        seals = secret_keys.load().opaque_tokens
+        configured, oauth = find_server(config, server)
+        seals = secret_keys.load_keys().opaque_tokens
         state = state_tokens.read_state(seals, server, came.state, now=self._clock())
         link = state.link
         if state.browser and not hmac.compare_digest(
-            state.browser, state_tokens.digest(cookies.get(cookie(link.nonce), ""))
+            state.browser,
+            state_tokens.short_digest(cookies.get(cookie_name(link.nonce), "")),
         ):
-            raise OtherBrowser
-        if not await self._cross_to_end(used_links.spend, link.nonce, link.expires_at):
-            raise TokenUsed
-        resource = resource_of(configured)
+            raise BrowserMismatch
+        if not await self._cross_to_end(
+            used_links.mark_used, link.nonce, link.expires_at
+        ):
+            raise LinkUsed
+        resource = resource_url(configured)
         app = await self._registrar.stored_client(config, server, state.client_row)
-        if app is None or state.resource != state_tokens.digest(resource):
-            raise TokenInvalid("The server's sign-in was set up anew in the meantime.")
+        if app is None or state.resource != state_tokens.short_digest(resource):
+            raise LinkInvalid("The server's sign-in was set up anew in the meantime.")
         fresh = await self._redeem(app, came, state.verifier)
-        boxes = boxed(fresh, server, resource, link.user_id, secret_keys.load().cipher)
+        boxes = encrypt_tokens(
+            fresh, server, resource, link.user_id, secret_keys.load_keys().cipher
+        )
         if boxes.scopes is None:
             asked = oauth.scopes or app.provider.scopes
             boxes = replace(boxes, scopes=" ".join(asked))
         await self._cross_to_end(
-            token_store.put,
+            token_store.store_tokens,
             link.user_id,
             server,
             resource,
@@ -186,38 +199,40 @@ class Connecting:
         )
         logger.info("a user connected mcp server '%s'", server)
 
-    async def _redeem(self, app: App, came: Return, verifier: str) -> Fresh:
+    async def _redeem(
+        self, app: RegisteredClient, came: AuthorizationResponse, verifier: str
+    ) -> NewTokens:
         _check_issuer(app, came.issuer)
         if came.error is not None:
-            words = token_endpoint.line(came.description or came.error)
-            raise ProviderRefused(
+            words = token_endpoint.to_single_line(came.description or came.error)
+            raise AuthServerRefused(
                 f"mcp server '{app.server}': its sign-in's provider says: {words}",
                 error=came.error,
                 description=words,
                 provider=app.server,
             )
         if not came.code:
-            raise ProviderBroken(
+            raise AuthServerReplyInvalid(
                 f"mcp server '{app.server}': its sign-in's provider sends users back "
                 "without a code",
                 provider=app.server,
             )
         try:
-            return await token_endpoint.redeem(
+            return await token_endpoint.redeem_code(
                 *(self._web, app), code=came.code, verifier=verifier, now=self._clock()
             )
-        except ProviderRefused as exc:
+        except AuthServerRefused as exc:
             if exc.error == "invalid_client":
                 await self._registrar.forget(app)
             raise
 
 
-def cookie(nonce: str) -> str:
+def cookie_name(nonce: str) -> str:
     """Return the name of a sign-in's cookie: several may be under way at once."""
     return f"coulisse-sign-in-{nonce[:12]}"
 
 
-def _check_issuer(app: App, issuer: str | None) -> None:
+def _check_issuer(app: RegisteredClient, issuer: str | None) -> None:
     """Refuse an answer that another provider sends (RFC 9207)."""
     expected = app.provider.issuer
     if not expected:
@@ -225,13 +240,15 @@ def _check_issuer(app: App, issuer: str | None) -> None:
     if issuer is None and not app.provider.has_issuer_parameter:
         return
     if issuer is None or not issuers_match(issuer, expected):
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{app.server}': the answer does not come from {expected}",
             provider=app.server,
         )
 
 
-def _authorization_url(app: App, oauth: OAuth, state: str, verifier: str) -> str:
+def _authorization_url(
+    app: RegisteredClient, oauth: OAuthConfig, state: str, verifier: str
+) -> str:
     digest = hashlib.sha256(verifier.encode()).digest()
     asked = {
         "response_type": "code",

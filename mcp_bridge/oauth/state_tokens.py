@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from core.ids import UserId
-from mcp_bridge.oauth.crypto.opaque_tokens import Seals
-from mcp_bridge.oauth.errors import TokenInvalid
+from mcp_bridge.oauth.crypto.opaque_tokens import OpaqueTokens
+from mcp_bridge.oauth.errors import LinkInvalid
 
 LIFETIME = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SignInLink:
     """A user's way to one server's sign-in."""
 
     server: str
@@ -25,10 +25,10 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SignInState:
     """What a user brings back from a provider."""
 
-    link: Link
+    link: SignInLink
     client_row: int | None
     resource: str
     """A digest of the server's address when the user left."""
@@ -38,19 +38,23 @@ class State:
     """A digest of the cookie the user left with; empty if there was no browser."""
 
 
-def new_link(seals: Seals, server: str, user_id: UserId, *, now: datetime) -> str:
+def new_link(
+    seals: OpaqueTokens, server: str, user_id: UserId, *, now: datetime
+) -> str:
     """Return a token that lets this user connect the server, once."""
     content = {"s": server, "u": user_id.hex, "n": new_nonce()}
     return seals.write("link", content, expires_at=now + LIFETIME)
 
 
-def read_link(seals: Seals, server: str, token: str, *, now: datetime) -> Link:
-    """Return what a token says; raises `TokenInvalid` and `TokenExpired`."""
-    return _link(server, seals.read("link", token, now=now), now)
+def read_link(
+    seals: OpaqueTokens, server: str, token: str, *, now: datetime
+) -> SignInLink:
+    """Return what a token says; raises `TokenInvalid` and `LinkExpired`."""
+    return _parse_link(server, seals.read("link", token, now=now), now)
 
 
 def new_state(
-    seals: Seals,
+    seals: OpaqueTokens,
     server: str,
     user_id: UserId,
     *,
@@ -67,18 +71,20 @@ def new_state(
         "u": user_id.hex,
         "n": nonce,
         "c": client_row,
-        "r": digest(resource),
+        "r": short_digest(resource),
         "v": verifier,
-        "b": "" if browser is None else digest(browser),
+        "b": "" if browser is None else short_digest(browser),
     }
     return seals.write("state", content, expires_at=now + LIFETIME)
 
 
-def read_state(seals: Seals, server: str, token: str, *, now: datetime) -> State:
-    """Return what a state says; raises `TokenInvalid` and `TokenExpired`."""
+def read_state(
+    seals: OpaqueTokens, server: str, token: str, *, now: datetime
+) -> SignInState:
+    """Return what a state says; raises `TokenInvalid` and `LinkExpired`."""
     content = seals.read("state", token, now=now)
-    return State(
-        _link(server, content, now),
+    return SignInState(
+        _parse_link(server, content, now),
         content["c"],
         content["r"],
         content["v"],
@@ -86,14 +92,16 @@ def read_state(seals: Seals, server: str, token: str, *, now: datetime) -> State
     )
 
 
-def _link(server: str, content: dict[str, Any], now: datetime) -> Link:
+def _parse_link(server: str, content: dict[str, Any], now: datetime) -> SignInLink:
     if content["s"] != server:
-        raise TokenInvalid
+        raise LinkInvalid
     # Kept this long once used, which is longer than it can be good for.
-    return Link(server, UserId(UUID(content["u"])), content["n"], now + 2 * LIFETIME)
+    return SignInLink(
+        server, UserId(UUID(content["u"])), content["n"], now + 2 * LIFETIME
+    )
 
 
-def digest(text: str) -> str:
+def short_digest(text: str) -> str:
     """Return a short form of a text that does not give the text away."""
     return sha256(text.encode()).hexdigest()[:32]
 

@@ -14,31 +14,38 @@ from core.ids import UserId
 from mcp_bridge.config import MCP
 from mcp_bridge.oauth import token_store
 from mcp_bridge.oauth.authorization_server import token_endpoint
-from mcp_bridge.oauth.authorization_server.http_requests import Web
+from mcp_bridge.oauth.authorization_server.http_requests import OAuthHttpClient
 from mcp_bridge.oauth.client_registration import (
+    ClientRegistry,
     Clock,
-    Registrar,
-    find,
+    find_server,
     now,
     redirect_uri,
-    resource_of,
+    resource_url,
 )
 from mcp_bridge.oauth.crypto import secret_keys
-from mcp_bridge.oauth.crypto.encryption import Unreadable, Vault
-from mcp_bridge.oauth.errors import ProviderRefused, SignInFailed
+from mcp_bridge.oauth.crypto.encryption import DecryptionFailed, TokenCipher
+from mcp_bridge.oauth.errors import AuthServerRefused, SignInFailed
 from mcp_bridge.oauth.state_tokens import new_link
-from mcp_bridge.oauth.types import Boxes, Cross, Fresh, Held, Note, nothing_noted
+from mcp_bridge.oauth.types import (
+    AuditHook,
+    CallDatabase,
+    EncryptedTokens,
+    NewTokens,
+    StoredTokens,
+    no_audit,
+)
 
-EARLY = timedelta(seconds=60)
+REFRESH_MARGIN = timedelta(seconds=60)
 """A token that ends sooner than this is refreshed before it is used."""
-CLAIM = timedelta(seconds=30)
+CLAIM_DURATION = timedelta(seconds=30)
 """How long a process may take to refresh; after this another may."""
-PATIENCE_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 """How long a turn waits for a refresh while the old token is still good."""
-LOOK_SECONDS = 0.05
-LOOK_LONGEST_SECONDS = 1.0
+POLL_SECONDS = 0.05
+MAX_POLL_SECONDS = 1.0
 
-OVER = {"invalid_client", "invalid_grant", "unauthorized_client"}
+TOKEN_REJECTED_ERRORS = {"invalid_client", "invalid_grant", "unauthorized_client"}
 """Answers to a refresh after which the user has to connect again."""
 
 logger = logging.getLogger(__name__)
@@ -47,7 +54,7 @@ Key = tuple[asyncio.AbstractEventLoop, str, str, UserId]
 """A task is of its own event loop; between two of them the claim decides."""
 
 
-class SignIns:
+class TokenManager:
     """Keeps users' sign-ins to MCP servers; one for each process.
 
     `cross` and `cross_to_end` are `database.database_executor.run` and `run_to_end`.
@@ -55,17 +62,17 @@ class SignIns:
 
     def __init__(
         self,
-        cross: Cross,
-        cross_to_end: Cross,
+        cross: CallDatabase,
+        cross_to_end: CallDatabase,
         *,
-        web: Web | None = None,
+        web: OAuthHttpClient | None = None,
         clock: Clock = now,
     ) -> None:
         self._cross = cross
         self._cross_to_end = cross_to_end
-        self._web = web or Web()
+        self._web = web or OAuthHttpClient()
         self._clock = clock
-        self._registrar = Registrar(cross, cross_to_end, self._web, clock=clock)
+        self._registrar = ClientRegistry(cross, cross_to_end, self._web, clock=clock)
         self._refreshing: dict[Key, asyncio.Task[str | None]] = {}
 
     async def tokens(
@@ -77,10 +84,12 @@ class SignIns:
         that fails just now the error stands in its place. A server the user has to
         connect is left out.
         """
-        wanted = _with_sign_in(config, servers)
+        wanted = _resources_with_sign_in(config, servers)
         if not wanted or not _has_secrets():
             return {}
-        found: dict[str, Held] = await self._cross(token_store.read, user_id, wanted)
+        found: dict[str, StoredTokens] = await self._cross(
+            token_store.read_tokens, user_id, wanted
+        )
         if not found:
             return {}
         usable = await asyncio.gather(
@@ -104,22 +113,24 @@ class SignIns:
         held = await self._read(config, server, user_id)
         if held is None:
             return None
-        token = opened(held, user_id, secret_keys.load().cipher)
+        token = decrypt_access_token(held, user_id, secret_keys.load_keys().cipher)
         if token != refused:
             return token
         try:
             return await self._refresh(config, user_id, held, is_refused=True)
         except SignInFailed as exc:
             logger.warning("could not refresh a user's token: %s", exc)
-            raise _not_renewed(server) from exc
+            raise _renewal_failed(server) from exc
 
     def link(self, config: Config, server: str, user_id: UserId) -> str:
         """Return a new URL at which this user, and no other, connects the server.
 
         It is where the user comes back to, too: a cookie leads from one to the other.
         """
-        token = new_link(secret_keys.load().opaque_tokens, server, user_id, now=self._clock())
-        back = redirect_uri(config, server, find(config, server)[1])
+        token = new_link(
+            secret_keys.load_keys().opaque_tokens, server, user_id, now=self._clock()
+        )
+        back = redirect_uri(config, server, find_server(config, server)[1])
         return f"{back.removesuffix('oauth/callback')}connect?token={token}"
 
     async def connection_states(
@@ -130,10 +141,10 @@ class SignIns:
         None for a server without sign-in.
         """
         servers = config.get(MCP)
-        wanted = _with_sign_in(config, [*servers])
-        found: dict[str, Held] = {}
+        wanted = _resources_with_sign_in(config, [*servers])
+        found: dict[str, StoredTokens] = {}
         if wanted:
-            found = await self._cross(token_store.read, user_id, wanted)
+            found = await self._cross(token_store.read_tokens, user_id, wanted)
         return {
             name: None
             if name not in wanted
@@ -147,17 +158,17 @@ class SignIns:
         server: str,
         user_id: UserId,
         *,
-        note: Note = nothing_noted,
+        note: AuditHook = no_audit,
     ) -> bool:
         """End the user's sign-in, here and at the provider; False if there was none.
 
         Here it is ended in any case; a provider that cannot be told is logged.
         """
-        removed: list[Held] = await self._cross_to_end(
-            token_store.remove, user_id, server, note=note
+        removed: list[StoredTokens] = await self._cross_to_end(
+            token_store.disconnect, user_id, server, note=note
         )
         for held in removed:
-            with contextlib.suppress(Unreadable):
+            with contextlib.suppress(DecryptionFailed):
                 await self._revoke(config, user_id, held)
         return bool(removed)
 
@@ -169,33 +180,42 @@ class SignIns:
         ]:
             await asyncio.wait(ours)
 
-    async def _read(self, config: Config, server: str, user_id: UserId) -> Held | None:
-        wanted = _with_sign_in(config, [server])
-        found: dict[str, Held] = await self._cross(token_store.read, user_id, wanted)
+    async def _read(
+        self, config: Config, server: str, user_id: UserId
+    ) -> StoredTokens | None:
+        wanted = _resources_with_sign_in(config, [server])
+        found: dict[str, StoredTokens] = await self._cross(
+            token_store.read_tokens, user_id, wanted
+        )
         return found.get(server)
 
     async def _usable_token(
-        self, config: Config, user_id: UserId, held: Held
+        self, config: Config, user_id: UserId, held: StoredTokens
     ) -> str | SignInFailed | None:
-        token = opened(held, user_id, secret_keys.load().cipher)
+        token = decrypt_access_token(held, user_id, secret_keys.load_keys().cipher)
         ends = held.boxes.expires_at
-        if token is None or ends is None or ends - EARLY > self._clock():
+        if token is None or ends is None or ends - REFRESH_MARGIN > self._clock():
             return token
         lasts = ends > self._clock()
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS if lasts else None):
+            async with asyncio.timeout(TIMEOUT_SECONDS if lasts else None):
                 renewed = await self._refresh(config, user_id, held)
         except TimeoutError:
             return token  # It lasts a little longer, and the refresh goes on.
         except CoulisseError as exc:
             logger.warning("could not refresh a user's token: %s", exc)
-            return token if ends > self._clock() else _not_renewed(held.server)
+            return token if ends > self._clock() else _renewal_failed(held.server)
         if renewed is None and held.boxes.refresh_token is None:
             return token if ends > self._clock() else None
         return renewed
 
     async def _refresh(
-        self, config: Config, user_id: UserId, held: Held, *, is_refused: bool = False
+        self,
+        config: Config,
+        user_id: UserId,
+        held: StoredTokens,
+        *,
+        is_refused: bool = False,
     ) -> str | None:
         """Return a new token; of those who ask at once one fetches it for all.
 
@@ -217,64 +237,71 @@ class SignIns:
             task.exception()  # Whoever still waits has it raised.
 
     async def _refresh_once(
-        self, config: Config, user_id: UserId, held: Held, *, is_refused: bool
+        self, config: Config, user_id: UserId, held: StoredTokens, *, is_refused: bool
     ) -> str | None:
         """Refresh, or wait for another process that does."""
         if held.boxes.refresh_token is None:
             if is_refused or self._has_ended(held):
-                await self._cross_to_end(token_store.clear, held)
+                await self._cross_to_end(token_store.delete_tokens, held)
             return None
         claimed = await self._cross_to_end(
-            token_store.claim, held, now=self._clock(), until=self._clock() + CLAIM
+            token_store.claim_refresh,
+            held,
+            now=self._clock(),
+            until=self._clock() + CLAIM_DURATION,
         )
         if not claimed:
             return await self._await_other(config, user_id, held)
         return await self._request_refresh(config, user_id, held)
 
     async def _request_refresh(
-        self, config: Config, user_id: UserId, held: Held
+        self, config: Config, user_id: UserId, held: StoredTokens
     ) -> str | None:
-        vault = secret_keys.load().cipher
+        vault = secret_keys.load_keys().cipher
         app = await self._registrar.stored_client(config, held.server, held.client_row)
         try:
-            old = _opened_refresh_token(held, user_id, vault)
+            old = _decrypt_refresh_token(held, user_id, vault)
             if app is None or old is None:
-                await self._cross_to_end(token_store.clear, held)
+                await self._cross_to_end(token_store.delete_tokens, held)
                 return None
-            fresh = await token_endpoint.refresh(self._web, app, old, now=self._clock())
-        except ProviderRefused as exc:
-            if exc.error not in OVER:
-                await self._cross_to_end(token_store.release, held)
+            fresh = await token_endpoint.refresh_tokens(
+                self._web, app, old, now=self._clock()
+            )
+        except AuthServerRefused as exc:
+            if exc.error not in TOKEN_REJECTED_ERRORS:
+                await self._cross_to_end(token_store.release_claim, held)
                 raise
             logger.info("a user has to connect again: %s", exc)
-            await self._cross_to_end(token_store.clear, held)
+            await self._cross_to_end(token_store.delete_tokens, held)
             if app is not None and exc.error == "invalid_client":
                 await self._registrar.forget(app)
             return None
         except CoulisseError:
-            await self._cross_to_end(token_store.release, held)
+            await self._cross_to_end(token_store.release_claim, held)
             raise
-        boxes = boxed(fresh, held.server, held.resource, user_id, vault)
+        boxes = encrypt_tokens(fresh, held.server, held.resource, user_id, vault)
         if fresh.refresh_token is None:
             boxes = replace(boxes, refresh_token=held.boxes.refresh_token)
         is_kept = await self._cross_to_end(
-            token_store.renew, held, boxes, now=self._clock()
+            token_store.store_refreshed, held, boxes, now=self._clock()
         )
         # Otherwise the user has disconnected, or connected anew, in the meantime.
         return fresh.access_token if is_kept else None
 
     async def _await_other(
-        self, config: Config, user_id: UserId, held: Held
+        self, config: Config, user_id: UserId, held: StoredTokens
     ) -> str | None:
         """Wait for the process that has the claim; return what it brought."""
-        seconds = LOOK_SECONDS
+        seconds = POLL_SECONDS
         while True:
             found = await self._read(config, held.server, user_id)
             if found is None:
                 return None
             if found.version != held.version:
-                return opened(found, user_id, secret_keys.load().cipher)
-            until = found.refreshing_until
+                return decrypt_access_token(
+                    found, user_id, secret_keys.load_keys().cipher
+                )
+            until = found.refresh_lease_until
             if until is None or until <= self._clock():
                 raise SignInFailed(
                     f"mcp server '{held.server}': the user's sign-in could not be "
@@ -282,36 +309,40 @@ class SignIns:
                     provider=held.server,
                 )
             await asyncio.sleep(seconds)
-            seconds = min(2 * seconds, LOOK_LONGEST_SECONDS)
+            seconds = min(2 * seconds, MAX_POLL_SECONDS)
 
-    async def _revoke(self, config: Config, user_id: UserId, held: Held) -> None:
+    async def _revoke(
+        self, config: Config, user_id: UserId, held: StoredTokens
+    ) -> None:
         try:
-            app = await self._registrar.stored_client(config, held.server, held.client_row)
+            app = await self._registrar.stored_client(
+                config, held.server, held.client_row
+            )
             if app is None or app.provider.revocation_endpoint is None:
                 return
-            vault = secret_keys.load().cipher
+            vault = secret_keys.load_keys().cipher
             for token in (
-                _opened_refresh_token(held, user_id, vault),
-                opened(held, user_id, vault),
+                _decrypt_refresh_token(held, user_id, vault),
+                decrypt_access_token(held, user_id, vault),
             ):
                 if token is not None:
-                    await token_endpoint.revoke(self._web, app, token)
+                    await token_endpoint.revoke_token(self._web, app, token)
         except CoulisseError as exc:
             logger.warning("a sign-in was ended here only: %s", exc)
 
-    def _has_ended(self, held: Held) -> bool:
+    def _has_ended(self, held: StoredTokens) -> bool:
         ends = held.boxes.expires_at
         return ends is None or ends <= self._clock()
 
-    def _is_readable(self, held: Held, user_id: UserId) -> bool:
-        if opened(held, user_id, secret_keys.load().cipher) is None:
+    def _is_readable(self, held: StoredTokens, user_id: UserId) -> bool:
+        if decrypt_access_token(held, user_id, secret_keys.load_keys().cipher) is None:
             return False
         ends = held.boxes.expires_at
         lasts = ends is None or ends > self._clock()
         return lasts or held.boxes.refresh_token is not None
 
 
-def _not_renewed(server: str) -> SignInFailed:
+def _renewal_failed(server: str) -> SignInFailed:
     """Return what a model reads, which says nothing of where it failed."""
     return SignInFailed(
         f"mcp server '{server}': the user's sign-in could not be renewed just now, for "
@@ -323,30 +354,30 @@ def _not_renewed(server: str) -> SignInFailed:
 def _has_secrets() -> bool:
     """Return whether there are keys; without them nobody is signed in to anything."""
     try:
-        secret_keys.load()
+        secret_keys.load_keys()
     except SecretsInvalid as exc:
         logger.error("no user is signed in to any MCP server: %s", exc)
         return False
     return True
 
 
-def _with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:
+def _resources_with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:
     """Return where tokens go of those servers that have a sign-in, by name."""
     configured = config.get(MCP)
     return {
-        name: resource_of(server)
+        name: resource_url(server)
         for name in servers
         if (server := configured.get(name)) is not None and server.sign_in is not None
     }
 
 
-def boxed(
-    fresh: Fresh, server: str, resource: str, user_id: UserId, vault: Vault
-) -> Boxes:
+def encrypt_tokens(
+    fresh: NewTokens, server: str, resource: str, user_id: UserId, vault: TokenCipher
+) -> EncryptedTokens:
     """Return tokens as they are stored, readable in this user's row alone."""
-    place = _place(server, resource, user_id)
+    place = _encryption_context(server, resource, user_id)
     refresh_token = fresh.refresh_token
-    return Boxes(
+    return EncryptedTokens(
         vault.key_id,
         vault.encrypt(fresh.access_token, *place, "access_token"),
         None
@@ -357,23 +388,29 @@ def boxed(
     )
 
 
-def opened(held: Held, user_id: UserId, vault: Vault) -> str | None:
+def decrypt_access_token(
+    held: StoredTokens, user_id: UserId, vault: TokenCipher
+) -> str | None:
     """Return the access token; None if the vault's key is not the one it was."""
-    return _opened(held, user_id, vault, "access_token", held.boxes.access_token)
+    return _decrypt(held, user_id, vault, "access_token", held.boxes.access_token)
 
 
-def _opened_refresh_token(held: Held, user_id: UserId, vault: Vault) -> str | None:
+def _decrypt_refresh_token(
+    held: StoredTokens, user_id: UserId, vault: TokenCipher
+) -> str | None:
     """Return the refresh token; None if there is none, or none that can be read."""
     box = held.boxes.refresh_token
-    return None if box is None else _opened(held, user_id, vault, "refresh_token", box)
+    return None if box is None else _decrypt(held, user_id, vault, "refresh_token", box)
 
 
-def _opened(
-    held: Held, user_id: UserId, vault: Vault, name: str, box: bytes
+def _decrypt(
+    held: StoredTokens, user_id: UserId, vault: TokenCipher, name: str, box: bytes
 ) -> str | None:
     try:
-        return vault.decrypt(box, *_place(held.server, held.resource, user_id), name)
-    except Unreadable:
+        return vault.decrypt(
+            box, *_encryption_context(held.server, held.resource, user_id), name
+        )
+    except DecryptionFailed:
         logger.warning(
             "a user's sign-in to mcp server '%s' was stored with another vault key; "
             "they have to connect again",
@@ -382,5 +419,5 @@ def _opened(
         return None
 
 
-def _place(server: str, resource: str, user_id: UserId) -> tuple[str, ...]:
+def _encryption_context(server: str, resource: str, user_id: UserId) -> tuple[str, ...]:
     return "mcp_token", server, resource, str(user_id)

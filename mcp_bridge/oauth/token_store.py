@@ -9,26 +9,30 @@ from django.db.models import F, Q, QuerySet
 
 from core.ids import UserId
 from mcp_bridge.models import McpToken
-from mcp_bridge.oauth.types import Boxes, Held, Note, nothing_noted
+from mcp_bridge.oauth.types import AuditHook, EncryptedTokens, StoredTokens, no_audit
 
 
-def read(user_id: UserId, resources: Mapping[str, str]) -> dict[str, Held]:
+def read_tokens(
+    user_id: UserId, resources: Mapping[str, str]
+) -> dict[str, StoredTokens]:
     """Return the user's sign-ins to these servers, each at this address of its."""
     rows = McpToken.objects.filter(user_id=user_id, server__in=resources)
     return {
-        row.server: _held(row) for row in rows if row.resource == resources[row.server]
+        row.server: _from_row(row)
+        for row in rows
+        if row.resource == resources[row.server]
     }
 
 
-def put(
+def store_tokens(
     user_id: UserId,
     server: str,
     resource: str,
     client_row: int | None,
-    boxes: Boxes,
+    boxes: EncryptedTokens,
     *,
     now: datetime,
-    note: Note = nothing_noted,
+    note: AuditHook = no_audit,
 ) -> None:
     """Store a new sign-in in place of any other the user has to the server."""
     values = {
@@ -38,7 +42,7 @@ def put(
         "refresh_token": boxes.refresh_token,
         "scopes": boxes.scopes or "",
         "expires_at": boxes.expires_at,
-        "refreshing_until": None,
+        "refresh_lease_until": None,
         "created_at": now,
         "updated_at": now,
     }
@@ -54,13 +58,15 @@ def put(
         note()
 
 
-def claim(held: Held, *, now: datetime, until: datetime) -> bool:
+def claim_refresh(held: StoredTokens, *, now: datetime, until: datetime) -> bool:
     """Claim a token for its refresh; of all who saw it as it is now, one may."""
-    is_free = Q(refreshing_until=None) | Q(refreshing_until__lte=now)
-    return bool(_as_seen(held).filter(is_free).update(refreshing_until=until))
+    is_free = Q(refresh_lease_until=None) | Q(refreshing_until__lte=now)
+    return bool(_unchanged_row(held).filter(is_free).update(refresh_lease_until=until))
 
 
-def renew(held: Held, boxes: Boxes, *, now: datetime) -> bool:
+def store_refreshed(
+    held: StoredTokens, boxes: EncryptedTokens, *, now: datetime
+) -> bool:
     """Store what a refresh brought; False when the sign-in was ended or made anew."""
     values: dict[str, Any] = {
         "key_id": boxes.key_id,
@@ -70,27 +76,29 @@ def renew(held: Held, boxes: Boxes, *, now: datetime) -> bool:
     }
     if boxes.scopes is not None:
         values["scopes"] = boxes.scopes
-    changed = _as_seen(held).update(
-        version=F("version") + 1, refreshing_until=None, updated_at=now, **values
+    changed = _unchanged_row(held).update(
+        version=F("version") + 1, refresh_lease_until=None, updated_at=now, **values
     )
     return bool(changed)
 
 
-def release(held: Held) -> None:
+def release_claim(held: StoredTokens) -> None:
     """Give a claim back: the refresh did not come about."""
-    _as_seen(held).update(refreshing_until=None)
+    _unchanged_row(held).update(refresh_lease_until=None)
 
 
-def clear(held: Held) -> None:
+def delete_tokens(held: StoredTokens) -> None:
     """End a sign-in that is good for nothing any more."""
-    _as_seen(held).delete()
+    _unchanged_row(held).delete()
 
 
-def remove(user_id: UserId, server: str, *, note: Note = nothing_noted) -> list[Held]:
+def disconnect(
+    user_id: UserId, server: str, *, note: AuditHook = no_audit
+) -> list[StoredTokens]:
     """End the user's sign-in to a server, at whichever address; return what it was."""
     rows = McpToken.objects.filter(user_id=user_id, server=server)
     with transaction.atomic():
-        held = [_held(row) for row in rows]
+        held = [_from_row(row) for row in rows]
         rows.filter(pk__in=[each.row for each in held]).delete()
         if held:
             note()
@@ -103,31 +111,31 @@ def without_secrets(user_id: UserId) -> QuerySet[McpToken]:
     return rows.defer("access_token", "refresh_token")
 
 
-def sweep(now: datetime) -> int:
+def delete_expired(now: datetime) -> int:
     """Delete what expired and cannot be refreshed; return how many."""
     ended = McpToken.objects.filter(refresh_token=None, expires_at__lte=now)
     return ended.delete()[0]
 
 
-def _as_seen(held: Held) -> QuerySet[McpToken]:
+def _unchanged_row(held: StoredTokens) -> QuerySet[McpToken]:
     return McpToken.objects.filter(pk=held.row, version=held.version)
 
 
-def _held(row: McpToken) -> Held:
+def _from_row(row: McpToken) -> StoredTokens:
     refresh_token = row.refresh_token
-    boxes = Boxes(
+    boxes = EncryptedTokens(
         row.key_id,
         bytes(row.access_token),
         None if refresh_token is None else bytes(refresh_token),
         row.scopes,
         row.expires_at,
     )
-    return Held(
+    return StoredTokens(
         row.pk,
         row.version,
         row.server,
         row.resource,
         row.client_id,
         boxes,
-        row.refreshing_until,
+        row.refresh_lease_until,
     )

@@ -7,18 +7,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-Cross = Callable[..., Awaitable[Any]]
+CallDatabase = Callable[..., Awaitable[Any]]
 """Calls a function that touches tables: `run` or `run_to_end` of the executor."""
 
-Note = Callable[[], None]
+AuditHook = Callable[[], None]
 """Called where a sign-in begins or ends, within the transaction of that."""
 
 
-def nothing_noted() -> None:
+def no_audit() -> None:
     """Note nothing."""
 
 
-class Provider(BaseModel):
+class AuthorizationServer(BaseModel):
     """Where users sign in, and what that place supports."""
 
     model_config = ConfigDict(frozen=True)
@@ -40,11 +40,11 @@ class Provider(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class RegisteredClient:
     """This server as a provider knows it."""
 
     server: str
-    provider: Provider
+    provider: AuthorizationServer
     client_id: str
     client_secret: str | None = field(repr=False)
     auth_method: str
@@ -52,21 +52,21 @@ class App:
     row: int | None = None
     """Where it is stored; None for an app in the YAML."""
     discovered_at: datetime | None = None
-    proven_at: datetime | None = None
+    verified_at: datetime | None = None
     secret_expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StoredApp:
+class StoredClient:
     """A registration as the table has it, its secret encrypted."""
 
-    app: App
+    app: RegisteredClient
     key_id: str
     box: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class NewTokens:
     """Tokens as a provider gave them."""
 
     access_token: str = field(repr=False)
@@ -77,7 +77,7 @@ class Fresh:
 
 
 @dataclass(frozen=True, slots=True)
-class Boxes:
+class EncryptedTokens:
     """Tokens as they are stored."""
 
     key_id: str
@@ -88,7 +88,7 @@ class Boxes:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredTokens:
     """A user's sign-in as the table has it."""
 
     row: int
@@ -96,5 +96,5 @@ class Held:
     server: str
     resource: str
     client_row: int | None
-    boxes: Boxes
-    refreshing_until: datetime | None
+    boxes: EncryptedTokens
+    refresh_lease_until: datetime | None

@@ -25,7 +25,7 @@ MAX_DESCRIPTION_LENGTH = 8000
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class CatalogTool:
     """One tool of a server."""
 
     name: str
@@ -36,14 +36,14 @@ class Offer:
     """Whether the server says that calling it changes nothing."""
 
 
-async def read(
+async def list_tools(
     session: ClientSession, complain: Callable[[str], None]
-) -> tuple[Offer, ...]:
+) -> tuple[CatalogTool, ...]:
     """Return what can be used of a server's tools, in order of their names.
 
     All pages are read, to a limit. `complain` hears of each tool that is left out.
     """
-    found: dict[str, Offer] = {}
+    found: dict[str, CatalogTool] = {}
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
@@ -51,39 +51,39 @@ async def read(
         for tool in page.tools:
             if len(found) >= MAX_TOOLS:
                 complain(f"more than {MAX_TOOLS} tools; the rest is left out")
-                return _ordered(found)
-            if (fault := _fault(tool, found)) is not None:
-                complain(f"tool '{shown(tool.name)}' is left out: {fault}")
+                return _sort_tools(found)
+            if (fault := _find_fault(tool, found)) is not None:
+                complain(f"tool '{printable_name(tool.name)}' is left out: {fault}")
             else:
-                found[tool.name] = _offer(tool)
+                found[tool.name] = _parse_tool(tool)
         cursor, before = page.next_cursor, cursor
         if cursor is None or cursor == before:
             break
     else:
         complain(f"more than {MAX_PAGES} pages of tools; the rest is left out")
-    return _ordered(found)
+    return _sort_tools(found)
 
 
-def _ordered(found: Mapping[str, Offer]) -> tuple[Offer, ...]:
+def _sort_tools(found: Mapping[str, CatalogTool]) -> tuple[CatalogTool, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """Return a tool's name as the log may have it: short, and within its line."""
     return "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME_LOGGED])
 
 
-def _offer(tool: mcp_types.Tool) -> Offer:
+def _parse_tool(tool: mcp_types.Tool) -> CatalogTool:
     description = tool.description or tool.title or ""
     parameters = {"type": "object", "properties": {}} | tool.input_schema
     hints = tool.annotations
-    return Offer(
+    return CatalogTool(
         *(tool.name, description[:MAX_DESCRIPTION_LENGTH], parameters),
         is_read_only=hints is not None and hints.read_only_hint is True,
     )
 
 
-def _fault(tool: mcp_types.Tool, found: Mapping[str, Offer]) -> str | None:
+def _find_fault(tool: mcp_types.Tool, found: Mapping[str, CatalogTool]) -> str | None:
     """Return why a tool cannot be used, or None."""
     if not tool.name:
         return "it has no name"
@@ -97,7 +97,7 @@ def schema_fault(schema: dict[str, Any]) -> str | None:
     if schema.get("type", "object") != "object":
         return "its arguments are not an object"
     try:
-        schema_limits.check(schema)
+        schema_limits.check_schema(schema)
     except SchemaTooLarge as exc:
         return f"its schema {exc}"
     # What a `$schema` names is not looked up.
@@ -110,16 +110,16 @@ def schema_fault(schema: dict[str, Any]) -> str | None:
 
 
 @asynccontextmanager
-async def mended(
+async def drop_invalid_tools(
     transport: AbstractAsyncContextManager[TransportStreams],
     complain: Callable[[str], None],
 ) -> AsyncIterator[TransportStreams]:
     """Leave out of lists of tools what is none; the SDK would refuse the whole list."""
     async with transport as (incoming, outgoing):
-        yield _Mended(incoming, complain), outgoing
+        yield _FilteredStream(incoming, complain), outgoing
 
 
-class _Mended:
+class _FilteredStream:
     def __init__(
         self,
         stream: ReadStream[SessionMessage | Exception],
@@ -162,7 +162,9 @@ class _Mended:
             if isinstance(message, mcp_types.JSONRPCResponse):
                 tools = message.result.get("tools")
                 if isinstance(tools, list):
-                    message.result["tools"] = [t for t in tools if self._is_valid_tool(t)]
+                    message.result["tools"] = [
+                        t for t in tools if self._is_valid_tool(t)
+                    ]
         return item
 
     def _is_valid_tool(self, tool: Any) -> bool:
@@ -174,6 +176,6 @@ class _Mended:
             fault = "its arguments are not an object"
         except ValueError:
             fault = "its description or schema is malformed"
-        named = shown(name) if isinstance(name, str) else "without a name"
+        named = printable_name(name) if isinstance(name, str) else "without a name"
         self._complain(f"tool '{named}' is left out: {fault}")
         return False

@@ -10,7 +10,7 @@ import mcp_types
 import orjson
 
 from core.text import redaction
-from core.tools import Result
+from core.tools import ToolResult
 from mcp_bridge.errors import ToolFailed
 
 MAX_TEXT_LENGTH = 100_000
@@ -19,85 +19,95 @@ MAX_IMAGE_BYTES = 5 * 1024 * 1024
 """Of base64, as providers count."""
 IMAGE_TYPES = {"image/gif", "image/jpeg", "image/png", "image/webp"}
 
-CUT = "\n[cut: the answer is longer]"
+TRUNCATION_MARK = "\n[cut: the answer is longer]"
 
 Part = dict[str, Any]
 
 
-def read(answer: mcp_types.CallToolResult, server: str) -> Result:
+def convert_result(answer: mcp_types.CallToolResult, server: str) -> ToolResult:
     """Return text, or parts when there are images among it.
 
     Raises `ToolFailed` with the answer's text when the tool says that it failed.
     """
-    parts = [part for block in answer.content for part in _parts(block)]
+    parts = [part for block in answer.content for part in _convert_block(block)]
     if not parts and answer.structured_content is not None:
-        parts = [_text(_json(answer.structured_content))]
+        parts = [_text_part(_json(answer.structured_content))]
     if answer.is_error:
-        said = _joined(parts) or "the tool failed and does not say why"
-        raise ToolFailed(redaction.alike(said), server=server)
+        said = _join_text(parts) or "the tool failed and does not say why"
+        raise ToolFailed(redaction.redact_patterns(said), server=server)
     if any(part["type"] == "image_url" for part in parts):
-        return list(_merged(parts))
-    return _joined(parts)
+        return list(_merge_texts(parts))
+    return _join_text(parts)
 
 
-def _parts(block: mcp_types.ContentBlock) -> Iterator[Part]:
+def _convert_block(block: mcp_types.ContentBlock) -> Iterator[Part]:
     match block:
         case mcp_types.TextContent():
-            yield _text(block.text)
+            yield _text_part(block.text)
         case mcp_types.ImageContent():
-            yield _image(block.data, block.mime_type)
+            yield _image_part(block.data, block.mime_type)
         case mcp_types.AudioContent():
-            yield _note(f"audio, {_type(block.mime_type)}, {_size(block.data)}")
+            yield _placeholder_part(
+                f"audio, {_format_type(block.mime_type)}, {_format_size(block.data)}"
+            )
         case mcp_types.ResourceLink():
             about = ", ".join(filter(None, [block.title, block.description]))
-            yield _text(f"{block.name}: {block.uri}" + (f" ({about})" if about else ""))
+            yield _text_part(
+                f"{block.name}: {block.uri}" + (f" ({about})" if about else "")
+            )
         case mcp_types.EmbeddedResource():
-            yield _resource(block.resource)
+            yield _resource_part(block.resource)
         case _:
             assert_never(block)
 
 
-def _resource(
+def _resource_part(
     resource: mcp_types.TextResourceContents | mcp_types.BlobResourceContents,
 ) -> Part:
     if isinstance(resource, mcp_types.TextResourceContents):
-        return _text(f"{resource.uri}:\n{resource.text}")
+        return _text_part(f"{resource.uri}:\n{resource.text}")
     mime_type = resource.mime_type or ""
     if mime_type in IMAGE_TYPES:
-        return _image(resource.blob, mime_type)
-    return _note(f"{resource.uri}, {_type(mime_type)}, {_size(resource.blob)}")
+        return _image_part(resource.blob, mime_type)
+    return _placeholder_part(
+        f"{resource.uri}, {_format_type(mime_type)}, {_format_size(resource.blob)}"
+    )
 
 
-def _image(data: str, mime_type: str) -> Part:
+def _image_part(data: str, mime_type: str) -> Part:
     if mime_type not in IMAGE_TYPES:
-        return _note(f"image, {_type(mime_type)}, which models cannot see")
+        return _placeholder_part(
+            f"image, {_format_type(mime_type)}, which models cannot see"
+        )
     if len(data) > MAX_IMAGE_BYTES:
-        return _note(f"image, {_type(mime_type)}, {_size(data)}: too large to see")
+        return _placeholder_part(
+            f"image, {_format_type(mime_type)}, {_format_size(data)}: too large to see"
+        )
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return _note(f"image, {_type(mime_type)}, which is damaged")
+        return _placeholder_part(f"image, {_format_type(mime_type)}, which is damaged")
     return {
         "type": "image_url",
         "image_url": {"url": f"data:{mime_type};base64,{data}"},
     }
 
 
-def _text(text: str) -> Part:
+def _text_part(text: str) -> Part:
     return {"type": "text", "text": text[: MAX_TEXT_LENGTH + 1]}
 
 
-def _note(what: str) -> Part:
+def _placeholder_part(what: str) -> Part:
     """Stand in for what cannot be shown to a model."""
-    return _text(f"[not shown: {what}]")
+    return _text_part(f"[not shown: {what}]")
 
 
-def _type(mime_type: str) -> str:
+def _format_type(mime_type: str) -> str:
     plain = re.sub(r"[^\w./+-]", "", mime_type)[:80]
     return plain or "of no stated type"
 
 
-def _size(data: str) -> str:
+def _format_size(data: str) -> str:
     return f"{len(data) * 3 // 4 / 1024:,.0f} kB"
 
 
@@ -108,16 +118,20 @@ def _json(value: Any) -> str:
         return str(value)
 
 
-def _joined(parts: Iterable[Part]) -> str:
+def _join_text(parts: Iterable[Part]) -> str:
     text = "\n".join(part["text"] for part in parts if part["type"] == "text")
-    return _cut(text)
+    return _truncate(text)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + CUT
+def _truncate(text: str) -> str:
+    return (
+        text
+        if len(text) <= MAX_TEXT_LENGTH
+        else text[:MAX_TEXT_LENGTH] + TRUNCATION_MARK
+    )
 
 
-def _merged(parts: Iterable[Part]) -> Iterator[Part]:
+def _merge_texts(parts: Iterable[Part]) -> Iterator[Part]:
     """Join texts that follow each other, and keep to the limit over all of them."""
     left = MAX_TEXT_LENGTH
     pending: list[Part] = []
@@ -126,10 +140,10 @@ def _merged(parts: Iterable[Part]) -> Iterator[Part]:
             pending.append(part)
             continue
         if pending and left > 0:
-            text = _joined(pending)
+            text = _join_text(pending)
             yield {
                 "type": "text",
-                "text": text if len(text) <= left else text[:left] + CUT,
+                "text": text if len(text) <= left else text[:left] + TRUNCATION_MARK,
             }
             left -= len(text)
         pending = []

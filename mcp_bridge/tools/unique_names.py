@@ -9,17 +9,17 @@ from core.validation import tool_names
 DIGEST_LENGTH = 8
 
 
-def named(tools: Sequence[tuple[str, str]]) -> list[str]:
+def assign_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     """Return a name for each tool of a server, given as (server, name).
 
     The tool's own, made fit for providers. Where two would be called the same, both
     get their server's name in front; where that does not help, a hash behind. A name
     depends on what is offered and on nothing else, so it stays from turn to turn.
     """
-    short = [tool_names.safe(name) for _, name in tools]
+    short = [tool_names.to_safe_name(name) for _, name in tools]
     seen = Counter(short)
     longer = [
-        name if seen[name] == 1 else tool_names.safe(f"{server}_{original}")
+        name if seen[name] == 1 else tool_names.to_safe_name(f"{server}_{original}")
         for name, (server, original) in zip(short, tools, strict=True)
     ]
     seen = Counter(longer)

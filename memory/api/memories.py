@@ -7,8 +7,8 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
 from access.audit import audit_log
-from access.audit.request_audit import deed
-from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from access.audit.request_audit import build_event
+from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base.json_responses import json_response
 from core.errors import Invalid
 from core.ids import UserId
@@ -17,15 +17,15 @@ from memory.api import serializers
 from memory.api.schemas import (
     DeletedMemory,
     FoundList,
-    ListQuery,
-    Memory,
+    MemoriesQuery,
     MemoryChanges,
     MemoryHistory,
     MemoryList,
+    MemoryObject,
+    MemorySearchBody,
+    MemorySearchQuery,
     NewMemory,
     SavedMemory,
-    SearchBody,
-    SearchQuery,
 )
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
@@ -33,7 +33,7 @@ from memory.facts import fact_serializers, fact_store, public_ids
 from memory.recall import query_preparation, search
 from memory.types import FoundFact, FoundMessage
 
-BY = "user"
+ACTOR = "user"
 
 router = Router(tags=["Memories"])
 
@@ -42,25 +42,27 @@ router = Router(tags=["Memories"])
     "",
     summary="List memories, the newest first",
     response=MemoryList,
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
-async def list_memories(request: HttpRequest, asked: Query[ListQuery]) -> HttpResponse:
-    user_id = identify(request, asked)
+async def list_memories(
+    request: HttpRequest, asked: Query[MemoriesQuery]
+) -> HttpResponse:
+    user_id = identify_user(request, asked)
     page, has_more = await database_executor.run(
-        fact_store.page,
+        fact_store.page_facts,
         user_id,
         status=None if asked.status == "all" else asked.status,
         category=asked.category,
         source=asked.source,
         is_pinned=asked.pinned,
         as_of=asked.as_of,
-        after=await _place(user_id, asked.after),
+        after=await _cursor(user_id, asked.after),
         limit=asked.limit,
     )
-    return json_response(serializers.page(page, has_more=has_more))
+    return json_response(serializers.serialize_page(page, has_more=has_more))
 
 
-async def _place(
+async def _cursor(
     user_id: UserId, after: str | None
 ) -> tuple[datetime, uuid.UUID] | None:
     """Return where a page ends; raises `Invalid` for no memory of this user."""
@@ -68,7 +70,7 @@ async def _place(
         return None
     try:
         last = await database_executor.run(
-            fact_store.get, user_id, public_ids.require(after)
+            fact_store.get_fact, user_id, public_ids.require_fact_id(after)
         )
     except FactUnknown as exc:
         raise Invalid(
@@ -81,29 +83,31 @@ async def _place(
     "",
     summary="Save a memory",
     response={201: SavedMemory},
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def create_memory(
     request: HttpRequest, asked: Query[CallerQuery], body: Body[NewMemory]
 ) -> HttpResponse:
-    user_id = identify(request, asked, body)
-    draft = body.to_fact_draft("user", held_because=injection_filter.why_held(body.content, ""))
-    vector = await query_preparation.embed(body.content)
+    user_id = identify_user(request, asked, body)
+    draft = body.to_fact_draft(
+        "user", held_because=injection_filter.find_injection(body.content, "")
+    )
+    vector = await query_preparation.embed_fact(body.content)
     (saved,) = await database_executor.run_to_end(
-        audit_log.recorded,
-        query_preparation.telling_which(
-            deed(request, "memory.create", user_id, "memory")
+        audit_log.run_recorded,
+        query_preparation.with_saved_fact(
+            build_event(request, "memory.create", user_id, "memory")
         ),
-        fact_store.save,
+        fact_store.save_drafts,
         user_id,
         [draft],
         [vector.embedded],
-        by=BY,
-        threshold=query_preparation.threshold(),
+        by=ACTOR,
+        threshold=query_preparation.dedup_threshold(),
         errors=[vector.error],
     )
-    fact = await database_executor.run(fact_store.get, user_id, saved.fact_id)
-    return json_response(serializers.saved(fact, saved), status=201)
+    fact = await database_executor.run(fact_store.get_fact, user_id, saved.fact_id)
+    return json_response(serializers.serialize_saved(fact, saved), status=201)
 
 
 # Before `{memory_id}`, which would take `search` for an id.
@@ -113,41 +117,41 @@ async def create_memory(
     "/search",
     summary="Search memories and past messages",
     response=FoundList,
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_query(
-    request: HttpRequest, asked: Query[SearchQuery]
+    request: HttpRequest, asked: Query[MemorySearchQuery]
 ) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = identify_user(request, asked)
     given = asked.model_dump(exclude={"q", "safety_identifier"}, by_alias=True)
-    return await _search(user_id, SearchBody(query=asked.q, **given))
+    return await _search(user_id, MemorySearchBody(query=asked.q, **given))
 
 
 @router.post(
     "/search",
     summary="Search memories and past messages",
     response=FoundList,
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_body(
-    request: HttpRequest, asked: Query[CallerQuery], body: Body[SearchBody]
+    request: HttpRequest, asked: Query[CallerQuery], body: Body[MemorySearchBody]
 ) -> HttpResponse:
-    return await _search(identify(request, asked, body), body)
+    return await _search(identify_user(request, asked, body), body)
 
 
-async def _search(user_id: UserId, asked: SearchBody) -> HttpResponse:
+async def _search(user_id: UserId, asked: MemorySearchBody) -> HttpResponse:
     if asked.in_ == "messages" and asked.category is not None:
         raise Invalid(
             "'category' is for facts, messages have none: leave it out, or send "
             "'in': 'facts'",
             param="category",
         )
-    prepared = await query_preparation.prepare(asked.query, fusion=asked.fusion)
+    prepared = await query_preparation.prepare_query(asked.query, fusion=asked.fusion)
     found: list[FoundFact] = []
     said: list[FoundMessage] = []
     if asked.in_ != "messages":
         found = await database_executor.run(
-            search.facts,
+            search.search_facts,
             user_id,
             prepared.query,
             limit=asked.limit,
@@ -155,9 +159,9 @@ async def _search(user_id: UserId, asked: SearchBody) -> HttpResponse:
         )
     if asked.in_ != "facts":
         said = await database_executor.run(
-            search.messages, user_id, prepared.query, limit=asked.limit
+            search.search_messages, user_id, prepared.query, limit=asked.limit
         )
-    told = serializers.found(
+    told = serializers.serialize_hits(
         found, said, prepared, limit=asked.limit, explain=asked.explain
     )
     return json_response(told)
@@ -166,24 +170,24 @@ async def _search(user_id: UserId, asked: SearchBody) -> HttpResponse:
 @router.get(
     "/{memory_id}",
     summary="Show a memory",
-    response=Memory,
-    openapi_extra=IN_OPENAPI,
+    response=MemoryObject,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_memory(
     request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = identify_user(request, asked)
     fact = await database_executor.run(
-        fact_store.get, user_id, public_ids.require(memory_id)
+        fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
     )
-    return json_response(fact_serializers.fact(fact))
+    return json_response(fact_serializers.serialize_fact(fact))
 
 
 @router.patch(
     "/{memory_id}",
     summary="Change a memory",
-    response=Memory,
-    openapi_extra=IN_OPENAPI,
+    response=MemoryObject,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def change_memory(
     request: HttpRequest,
@@ -191,56 +195,58 @@ async def change_memory(
     asked: Query[CallerQuery],
     body: Body[MemoryChanges],
 ) -> HttpResponse:
-    user_id = identify(request, asked, body)
+    user_id = identify_user(request, asked, body)
     # Asked first, so that nobody has us embed for what is not theirs.
     fact = await database_executor.run(
-        fact_store.get, user_id, public_ids.require(memory_id)
+        fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
     )
     changes = body.changes()
-    if injection_filter.why_held(changes.get("content", ""), ""):
+    if injection_filter.find_injection(changes.get("content", ""), ""):
         # As when it is saved: no prompt has it until a person says it may.
         changes.setdefault("status", "held")
     if changes:
-        vector = await query_preparation.embed_again(fact.content, changes)
+        vector = await query_preparation.embed_changed_fact(fact.content, changes)
         was = fact.updated_at
-        done = deed(request, "memory.change", user_id, memory_id, fields=[*changes])
+        done = build_event(
+            request, "memory.change", user_id, memory_id, fields=[*changes]
+        )
         fact = await database_executor.run_to_end(
-            audit_log.recorded,
+            audit_log.run_recorded,
             lambda now: done if now.updated_at != was else None,
-            fact_store.edit,
+            fact_store.edit_fact,
             user_id,
             fact.id,
             changes,
-            by=BY,
+            by=ACTOR,
             reason=body.reason,
             embedded=vector.embedded,
             error=vector.error,
         )
-    return json_response(fact_serializers.fact(fact))
+    return json_response(fact_serializers.serialize_fact(fact))
 
 
 @router.delete(
     "/{memory_id}",
     summary="Forget a memory",
     response=DeletedMemory,
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def delete_memory(
     request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify(request, asked)
-    fact_id = public_ids.require(memory_id)
-    done = deed(request, "memory.delete", user_id, memory_id)
+    user_id = identify_user(request, asked)
+    fact_id = public_ids.require_fact_id(memory_id)
+    done = build_event(request, "memory.delete", user_id, memory_id)
     await database_executor.run_to_end(
-        audit_log.recorded,
+        audit_log.run_recorded,
         lambda is_new: done if is_new else None,
-        fact_store.forget,
+        fact_store.soft_delete_fact,
         user_id,
         fact_id,
-        by=BY,
+        by=ACTOR,
     )
     told = {
-        "id": public_ids.write(fact_id),
+        "id": public_ids.format_fact_id(fact_id),
         "object": "memory.deleted",
         "deleted": True,
     }
@@ -251,14 +257,14 @@ async def delete_memory(
     "/{memory_id}/history",
     summary="List all that happened to a memory, the oldest first",
     response=MemoryHistory,
-    openapi_extra=IN_OPENAPI,
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_history(
     request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = identify_user(request, asked)
     steps = await database_executor.run(
-        fact_store.history, user_id, public_ids.require(memory_id)
+        fact_store.list_changes, user_id, public_ids.require_fact_id(memory_id)
     )
-    told = [fact_serializers.change(step) for step in steps]
+    told = [fact_serializers.serialize_change(step) for step in steps]
     return json_response({"object": "list", "data": told, "has_more": False})

@@ -13,13 +13,13 @@ from pydantic import (
 )
 
 from access.users.request_user import CallerBody, CallerQuery
-from api_base.field_types import Instant, Limit, without_nul
+from api_base.field_types import Instant, PageLimit, refuse_nul
 from core import token_estimates
 from core.errors import Invalid
 from memory.types import (
     MAX_CONTENT_LENGTH,
     Category,
-    Draft,
+    FactDraft,
     Fusion,
     Outcome,
     Source,
@@ -36,23 +36,23 @@ Content = Annotated[
     StringConstraints(
         strip_whitespace=True, min_length=1, max_length=MAX_CONTENT_LENGTH
     ),
-    AfterValidator(without_nul),
+    AfterValidator(refuse_nul),
 ]
-Key = Annotated[
+FactKey = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=255),
-    AfterValidator(without_nul),
+    AfterValidator(refuse_nul),
 ]
 SearchText = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY_LENGTH),
-    AfterValidator(without_nul),
+    AfterValidator(refuse_nul),
 ]
 Importance = Annotated[int, Field(ge=1, le=10)]
-Place = Literal["facts", "messages", "all"]
+SearchScope = Literal["facts", "messages", "all"]
 
 
-class ListQuery(CallerQuery):
+class MemoriesQuery(CallerQuery):
     """Query of `GET /v1/memories`."""
 
     status: Literal[Status, "all"] = "active"
@@ -62,33 +62,33 @@ class ListQuery(CallerQuery):
     as_of: Instant | None = Field(
         default=None, description="What was known and true then."
     )
-    limit: Limit = 20
+    limit: PageLimit = 20
     after: str | None = Field(
         default=None, description="The `last_id` of the page before."
     )
 
 
-class SearchQuery(CallerQuery):
+class MemorySearchQuery(CallerQuery):
     """Query of `GET /v1/memories/search`."""
 
     q: SearchText
-    limit: Limit = 10
-    in_: Place = Field(default="facts", alias="in")
+    limit: PageLimit = 10
+    in_: SearchScope = Field(default="facts", alias="in")
     category: Category | None = None
     fusion: Fusion | None = None
     explain: bool = False
 
     @property
     def embedding_tokens(self) -> int:
-        return token_estimates.estimate(self.q)
+        return token_estimates.estimate_text(self.q)
 
 
-class SearchBody(CallerBody):
+class MemorySearchBody(CallerBody):
     """Body of `POST /v1/memories/search`."""
 
     query: SearchText
-    limit: Limit = 10
-    in_: Place = Field(default="facts", alias="in")
+    limit: PageLimit = 10
+    in_: SearchScope = Field(default="facts", alias="in")
     category: Category | None = None
     fusion: Fusion | None = Field(
         default=None, description="How the legs become one list; as configured."
@@ -97,10 +97,10 @@ class SearchBody(CallerBody):
 
     @property
     def embedding_tokens(self) -> int:
-        return token_estimates.estimate(self.query)
+        return token_estimates.estimate_text(self.query)
 
 
-class Dated(CallerBody):
+class MemoryDates(CallerBody):
     """What new and changed memories have in common."""
 
     valid_from: Instant | None = None
@@ -128,13 +128,13 @@ class Dated(CallerBody):
         return self
 
 
-class Remembered(BaseModel):
+class NewFactFields(BaseModel):
     """What is said of a fact that shall be remembered, by whomever."""
 
     content: Content
     category: Category = "general"
     importance: Importance = 5
-    key: Key | None = Field(
+    key: FactKey | None = Field(
         default=None,
         description="With the category it names one fact: the next one replaces it.",
     )
@@ -143,9 +143,9 @@ class Remembered(BaseModel):
     valid_to: Instant | None = None
     expires_at: Instant | None = None
 
-    def to_fact_draft(self, source: Source, **more: Any) -> Draft:
+    def to_fact_draft(self, source: Source, **more: Any) -> FactDraft:
         """Return the draft of it; `more` are fields only its writer may set."""
-        return Draft(
+        return FactDraft(
             self.content,
             category=self.category,
             importance=self.importance,
@@ -159,29 +159,29 @@ class Remembered(BaseModel):
         )
 
 
-class NewMemory(Dated, Remembered):
+class NewMemory(MemoryDates, NewFactFields):
     """Body of `POST /v1/memories`."""
 
     @property
     def embedding_tokens(self) -> int:
-        return token_estimates.estimate(self.content)
+        return token_estimates.estimate_text(self.content)
 
 
-def without_defaults(schema: dict[str, Any]) -> None:
+def remove_schema_defaults(schema: dict[str, Any]) -> None:
     """Leave defaults out of a description: what is left out stays as it is."""
     for described in schema["properties"].values():
         described.pop("default", None)
 
 
-class Corrected(BaseModel):
+class FactChangeFields(BaseModel):
     """What changes of a fact, by whomever; null clears what may be empty."""
 
-    model_config = ConfigDict(json_schema_extra=without_defaults)
+    model_config = ConfigDict(json_schema_extra=remove_schema_defaults)
 
     content: Content = ""
     category: Category = "general"
     importance: Importance = 5
-    key: Key | None = None
+    key: FactKey | None = None
     pinned: bool = False
     status: Literal["active", "held"] = Field(
         default="active", description="`active` brings it back."
@@ -192,24 +192,24 @@ class Corrected(BaseModel):
 
     def changes(self) -> dict[str, Any]:
         """Return the changes, by the names of `memory.facts.fact_store.edit`."""
-        given = sorted(self.model_fields_set & CHANGED)
-        return {NAMES.get(name, name): getattr(self, name) for name in given}
+        given = sorted(self.model_fields_set & CHANGEABLE_FIELDS)
+        return {COLUMN_NAMES.get(name, name): getattr(self, name) for name in given}
 
 
-CHANGED = {
+CHANGEABLE_FIELDS = {
     *("content", "category", "importance", "key", "pinned", "status"),
     *("valid_from", "valid_to", "expires_at"),
 }
-NAMES = {"pinned": "is_pinned"}
+COLUMN_NAMES = {"pinned": "is_pinned"}
 
 
-class MemoryChanges(Dated, Corrected):
+class MemoryChanges(MemoryDates, FactChangeFields):
     """Body of `PATCH /v1/memories/{id}`; null clears what may be empty."""
 
     @property
     def embedding_tokens(self) -> int:
         if "content" in self.model_fields_set:
-            return token_estimates.estimate(self.content)
+            return token_estimates.estimate_text(self.content)
         # The memory's own text is embedded again, which may be as long as any.
         return MAX_CONTENT_LENGTH if "status" in self.model_fields_set else 0
 
@@ -218,7 +218,7 @@ class MemoryChanges(Dated, Corrected):
 # `memory.facts.fact_serializers`.
 
 
-class Memory(BaseModel):
+class MemoryObject(BaseModel):
     id: str = Field(description="`mem_` and 32 hexadecimal digits.")
     object: Literal["memory"]
     content: str
@@ -239,14 +239,14 @@ class Memory(BaseModel):
     updated_at: int
 
 
-class SavedMemory(Memory):
+class SavedMemory(MemoryObject):
     outcome: Outcome
     superseded: str | None
 
 
 class MemoryList(BaseModel):
     object: Literal["list"]
-    data: list[Memory]
+    data: list[MemoryObject]
     has_more: bool
     first_id: str | None
     last_id: str | None
@@ -274,12 +274,12 @@ class DeletedMemory(BaseModel):
     deleted: Literal[True]
 
 
-class FoundMemory(Memory):
+class FoundMemoryObject(MemoryObject):
     score: float
     explain: dict[str, Any] | None = None
 
 
-class FoundSaying(BaseModel):
+class FoundMessageObject(BaseModel):
     object: Literal["message"]
     thread_id: str | None
     position: int
@@ -294,7 +294,7 @@ class FoundSaying(BaseModel):
 
 class FoundList(BaseModel):
     object: Literal["list"]
-    data: list[FoundMemory | FoundSaying]
+    data: list[FoundMemoryObject | FoundMessageObject]
     has_more: bool
     embedding: str = Field(
         description="The embedder's id, or why words alone were searched by: `off`, "

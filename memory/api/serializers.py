@@ -8,34 +8,34 @@ from typing import Any
 from api_base import pagination
 from memory.facts import fact_serializers, public_ids
 from memory.recall import fusion
-from memory.recall.query_preparation import Prepared
-from memory.types import FoundFact, FoundMessage, KnownFact, Saved, Score
+from memory.recall.query_preparation import PreparedQuery
+from memory.types import FoundFact, FoundMessage, KnownFact, SaveResult, SearchScore
 
-Found = FoundFact | FoundMessage
-LEGS = ("similarity", "terms", "window")
+SearchHit = FoundFact | FoundMessage
+SCORE_NAMES = ("similarity", "terms", "window")
 
 
-def page(facts: Sequence[KnownFact], *, has_more: bool) -> dict[str, Any]:
+def serialize_page(facts: Sequence[KnownFact], *, has_more: bool) -> dict[str, Any]:
     """Return a page of memories."""
-    return pagination.page(
-        [fact_serializers.fact(fact) for fact in facts], has_more=has_more
+    return pagination.serialize_page(
+        [fact_serializers.serialize_fact(fact) for fact in facts], has_more=has_more
     )
 
 
-def saved(fact: KnownFact, saved: Saved) -> dict[str, Any]:
+def serialize_saved(fact: KnownFact, saved: SaveResult) -> dict[str, Any]:
     """Return the memory that now says what was to be saved, and what became of it."""
     gone = saved.superseded
     return {
-        **fact_serializers.fact(fact),
+        **fact_serializers.serialize_fact(fact),
         "outcome": saved.outcome,
-        "superseded": public_ids.write(gone) if gone else None,
+        "superseded": public_ids.format_fact_id(gone) if gone else None,
     }
 
 
-def found(
+def serialize_hits(
     facts: Sequence[FoundFact],
     messages: Sequence[FoundMessage],
-    prepared: Prepared,
+    prepared: PreparedQuery,
     *,
     limit: int,
     explain: bool,
@@ -46,7 +46,7 @@ def found(
     """
     paired = chain.from_iterable(zip_longest(facts, messages))
     kept = [each for each in paired if each is not None]
-    told = [_found(each) for each in kept[:limit]]
+    told = [_serialize_hit(each) for each in kept[:limit]]
     answer = {
         "object": "list",
         "data": told,
@@ -54,16 +54,19 @@ def found(
         "embedding": prepared.embedding,
     }
     if explain:
-        answer["explain"] = _settings(prepared)
+        answer["explain"] = _search_settings(prepared)
         for each, known in zip(told, kept, strict=False):
             rivals = facts if isinstance(known, FoundFact) else messages
-            each["explain"] = _reasons(known.score, [r.score for r in rivals])
+            each["explain"] = _explain_scores(known.score, [r.score for r in rivals])
     return answer
 
 
-def _found(found: Found) -> dict[str, Any]:
+def _serialize_hit(found: SearchHit) -> dict[str, Any]:
     if isinstance(found, FoundFact):
-        return {**fact_serializers.fact(found.fact), "score": found.score.total}
+        return {
+            **fact_serializers.serialize_fact(found.fact),
+            "score": found.score.total,
+        }
     return {
         "object": "message",
         "thread_id": found.thread or None,
@@ -72,20 +75,22 @@ def _found(found: Found) -> dict[str, Any]:
         "content": found.text,
         "agent": found.agent or None,
         "importance": found.importance,
-        "created_at": fact_serializers.seconds(found.created_at),
+        "created_at": fact_serializers.unix_seconds(found.created_at),
         "score": found.score.total,
     }
 
 
-def _reasons(score: Score, rivals: Sequence[Score]) -> dict[str, Any]:
+def _explain_scores(
+    score: SearchScore, rivals: Sequence[SearchScore]
+) -> dict[str, Any]:
     """Return each leg's score, and its place among those found by that leg."""
     return {
-        **{leg: getattr(score, leg) for leg in LEGS},
-        "ranks": {leg: _rank(leg, score, rivals) for leg in LEGS},
+        **{leg: getattr(score, leg) for leg in SCORE_NAMES},
+        "ranks": {leg: _rank(leg, score, rivals) for leg in SCORE_NAMES},
     }
 
 
-def _rank(leg: str, score: Score, rivals: Sequence[Score]) -> int | None:
+def _rank(leg: str, score: SearchScore, rivals: Sequence[SearchScore]) -> int | None:
     own = getattr(score, leg)
     if own is None:
         return None
@@ -93,7 +98,7 @@ def _rank(leg: str, score: Score, rivals: Sequence[Score]) -> int | None:
     return 1 + sum(1 for other in others if other is not None and other > own)
 
 
-def _settings(prepared: Prepared) -> dict[str, Any]:
+def _search_settings(prepared: PreparedQuery) -> dict[str, Any]:
     query = prepared.query
     weighs = query.fusion == "weighted"
     return {
@@ -101,8 +106,8 @@ def _settings(prepared: Prepared) -> dict[str, Any]:
         "embedder": query.embedded.embedder if query.embedded else None,
         "floor": query.similarity_threshold,
         "weights": {
-            "facts": asdict(fusion.FACTS),
-            "messages": asdict(fusion.MESSAGES),
+            "facts": asdict(fusion.FACT_WEIGHTS),
+            "messages": asdict(fusion.MESSAGE_WEIGHTS),
         }
         if weighs
         else None,

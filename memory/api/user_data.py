@@ -10,21 +10,21 @@ from ninja import Query, Router
 from pydantic import BaseModel, Field
 
 from access.audit import audit_log
-from access.audit.request_audit import deed
-from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from access.audit.request_audit import build_event
+from access.users.request_user import USER_HEADER_OPENAPI, CallerQuery, identify_user
 from api_base.json_responses import json_response
 from config import live
 from core.ids import UserId
 from core.text import timestamps
 from database import database_executor
 from memory.user_data import erasure, export
-from memory.user_data.export import Place
+from memory.user_data.export import ExportPosition
 from telemetry.config import TELEMETRY
 
 router = Router(tags=["Users"])
 
-JSON_FILE = {
-    **IN_OPENAPI,
+EXPORT_OPENAPI = {
+    **USER_HEADER_OPENAPI,
     "responses": {
         200: {
             "description": "OK",
@@ -42,7 +42,7 @@ class EraseQuery(CallerQuery):
     )
 
 
-class ErasureAsked(BaseModel):
+class ErasureRequested(BaseModel):
     object: Literal["user.erasure"]
     user_id: str
     confirmation: str
@@ -50,7 +50,7 @@ class ErasureAsked(BaseModel):
     would_delete: dict[str, int]
 
 
-class Erased(BaseModel):
+class UserErased(BaseModel):
     object: Literal["user.erased"]
     user_id: str
     deleted: dict[str, int]
@@ -59,23 +59,25 @@ class Erased(BaseModel):
 @router.get(
     "/export",
     summary="Take along everything there is of the user",
-    openapi_extra=JSON_FILE,
+    openapi_extra=EXPORT_OPENAPI,
 )
 async def export_user(
     request: HttpRequest, asked: Query[CallerQuery]
 ) -> HttpResponseBase:
-    user_id = identify(request, asked)
-    start = Place(shows_calls=live.current().get(TELEMETRY).sqlite.show_to_users)
+    user_id = identify_user(request, asked)
+    start = ExportPosition(
+        shows_calls=live.current().get(TELEMETRY).sqlite.show_to_users
+    )
     # Read before the answer begins, so that what goes wrong has an honest status.
     first, rest = await database_executor.run_to_end(
-        audit_log.recorded,
-        deed(request, "user.export", user_id),
-        export.piece,
+        audit_log.run_recorded,
+        build_event(request, "user.export", user_id),
+        export.next_chunk,
         user_id,
         start,
     )
     return StreamingHttpResponse(
-        pieces(user_id, first, rest),
+        stream_export(user_id, first, rest),
         content_type="application/json",
         headers={
             "Cache-Control": "no-store",
@@ -84,39 +86,39 @@ async def export_user(
     )
 
 
-async def pieces(
-    user_id: UserId, written: bytes, place: Place | None
+async def stream_export(
+    user_id: UserId, written: bytes, place: ExportPosition | None
 ) -> AsyncGenerator[bytes]:
     """Yield an export from what is written on; no connection waits for its reader."""
     yield written
     while place is not None:
-        written, place = await database_executor.run(export.piece, user_id, place)
+        written, place = await database_executor.run(export.next_chunk, user_id, place)
         yield written
 
 
 @router.delete(
     "",
     summary="Erase everything there is of the user, once confirmed",
-    response={200: Erased, 202: ErasureAsked},
-    openapi_extra=IN_OPENAPI,
+    response={200: UserErased, 202: ErasureRequested},
+    openapi_extra=USER_HEADER_OPENAPI,
 )
 async def erase_user(request: HttpRequest, asked: Query[EraseQuery]) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = identify_user(request, asked)
     if asked.confirmation is None:
-        wish = await database_executor.run_to_end(erasure.request, user_id)
+        wish = await database_executor.run_to_end(erasure.request_erasure, user_id)
         told = {
             "object": "user.erasure",
             "user_id": str(user_id),
             "confirmation": wish.confirmation,
-            "expires_at": timestamps.instant(wish.expires_at),
+            "expires_at": timestamps.format_time(wish.expires_at),
             "would_delete": wish.would_delete,
         }
         return json_response(told, status=202)
     deleted = await database_executor.run_to_end(
-        erasure.confirm,
+        erasure.confirm_erasure,
         user_id,
         asked.confirmation,
-        deed=deed(request, "user.erase", user_id),
+        deed=build_event(request, "user.erase", user_id),
     )
     return json_response(
         {"object": "user.erased", "user_id": str(user_id), "deleted": deleted}

@@ -11,70 +11,73 @@ from config import live
 from core.ids import UserId
 from memory import memory_settings
 from memory.context import turn_context
-from memory.context.turn_context import Wanted
+from memory.context.turn_context import ContextQuery
 from memory.recall import query_preparation, search
-from memory.recall.query_embedding import MAX_WAIT_SECONDS, Vector
-from memory.recall.query_preparation import Prepared
+from memory.recall.query_embedding import MAX_WAIT_SECONDS, FactVector
+from memory.recall.query_preparation import PreparedQuery
 from memory.types import Category, FoundFact, FoundMessage, Fusion
 from providers import sync_bridge
 
-Among = Literal["facts", "messages", "all"]
+SearchScope = Literal["facts", "messages", "all"]
 
-MOST_TOKENS = 8_000
+MAX_CONTEXT_TOKENS = 8_000
 """Of the conversation that is taken to be in the prompt already."""
-PATIENCE_SECONDS = MAX_WAIT_SECONDS + 3.0
+TIMEOUT_SECONDS = MAX_WAIT_SECONDS + 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class SearchResult:
     """What was found, and what by."""
 
-    prepared: Prepared
+    prepared: PreparedQuery
     facts: list[FoundFact]
     messages: list[FoundMessage]
 
 
-def search_for(
+def search_memory(
     user_id: UserId,
     text: str,
     *,
-    among: Among = "facts",
+    among: SearchScope = "facts",
     category: Category | None = None,
     fusion: Fusion | None = None,
     limit: int = 10,
-) -> Recalled:
+) -> SearchResult:
     """Return the facts and the past messages that fit a text best."""
-    prepared = sync_bridge.wait(
-        query_preparation.prepare(text, fusion=fusion), timeout_seconds=PATIENCE_SECONDS
+    prepared = sync_bridge.run_sync(
+        query_preparation.prepare_query(text, fusion=fusion),
+        timeout_seconds=TIMEOUT_SECONDS,
     )
     query = prepared.query
     found, said = [], []
     if among != "messages":
-        found = search.facts(user_id, query, limit=limit, category=category)
+        found = search.search_facts(user_id, query, limit=limit, category=category)
     if among != "facts":
-        said = search.messages(user_id, query, limit=limit)
-    return Recalled(prepared, found, said)
+        said = search.search_messages(user_id, query, limit=limit)
+    return SearchResult(prepared, found, said)
 
 
-def told(user_id: UserId, recalled: Recalled, thread: str = "") -> str:
+def memory_prompt(user_id: UserId, recalled: SearchResult, thread: str = "") -> str:
     """Return what a prompt would say of the user; "" where nobody is remembered."""
-    memory = memory_settings.of_users(live.current())
+    memory = memory_settings.resolve_for_users(live.current())
     if memory is None:
         return ""
-    wanted = Wanted(thread, MOST_TOKENS, memory.memory, recall_query=recalled.prepared.query)
-    return turn_context.gather(user_id, wanted).memory_prompt
+    wanted = ContextQuery(
+        thread, MAX_CONTEXT_TOKENS, memory.memory, recall_query=recalled.prepared.query
+    )
+    return turn_context.load_context(user_id, wanted).memory_prompt
 
 
-def embed(content: str) -> Vector:
+def embed_fact(content: str) -> FactVector:
     """Return the vector of a fact that is about to be saved."""
-    return sync_bridge.wait(
-        query_preparation.embed(content), timeout_seconds=PATIENCE_SECONDS
+    return sync_bridge.run_sync(
+        query_preparation.embed_fact(content), timeout_seconds=TIMEOUT_SECONDS
     )
 
 
-def embed_again(content: str, changes: Mapping[str, Any]) -> Vector:
+def embed_changed_fact(content: str, changes: Mapping[str, Any]) -> FactVector:
     """Return the vector of a fact that changes, as `remembering` does."""
-    return sync_bridge.wait(
-        query_preparation.embed_again(content, changes),
-        timeout_seconds=PATIENCE_SECONDS,
+    return sync_bridge.run_sync(
+        query_preparation.embed_changed_fact(content, changes),
+        timeout_seconds=TIMEOUT_SECONDS,
     )

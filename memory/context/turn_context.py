@@ -16,23 +16,23 @@ from core.ids import UserId
 from core.messages import Message
 from memory.config import MemoryConfig, UserState
 from memory.context import memory_prompt, pinned_context
-from memory.context.memory_prompt import Memories
+from memory.context.memory_prompt import PromptMemories
 from memory.extraction import date_parsing
 from memory.models import Summary
 from memory.recall import search
 from memory.transcript import message_store
-from memory.transcript.message_store import Conversation, Recent
+from memory.transcript.message_store import RecentMessages, ThreadHistory
 from memory.types import FoundMessage, Query
 
-SUMMARY_SHARE = 4
+SUMMARY_FRACTION = 4
 """Summaries take at most one part in so many of a conversation's tokens."""
 
-SUMMARY_TOKENS = 50
+MIN_SUMMARY_TOKENS = 50
 """Hardly a summary has fewer, so no more of them are read than may fit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ContextQuery:
     """What a turn wants of the past."""
 
     thread: str
@@ -54,7 +54,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class Context:
     """What a turn gets of the past."""
 
     messages: Sequence[Message]
@@ -65,41 +65,41 @@ class Gathered:
     """Those of the user that it tells."""
 
 
-def gather(user_id: UserId, wanted: Wanted) -> Gathered:
+def load_context(user_id: UserId, wanted: ContextQuery) -> Context:
     """Read what a turn needs: its conversation and, if wanted, what is known."""
     state = wanted.settings.user_state
     reserved = state.block_tokens if wanted.recall_query and state else 0
-    conversation = _read(user_id, wanted)
+    conversation = _read_thread(user_id, wanted)
     summaries: list[str] = []
     if conversation is not None and conversation.summarised_until:
-        summaries = _summaries(
-            conversation.thread_id, wanted.max_tokens // SUMMARY_SHARE
+        summaries = _newest_summaries(
+            conversation.thread_id, wanted.max_tokens // SUMMARY_FRACTION
         )
-        reserved += sum(map(token_estimates.estimate, summaries))
-    recent = _recent(conversation, wanted, wanted.max_tokens - reserved)
+        reserved += sum(map(token_estimates.estimate_text, summaries))
+    recent = _recent_messages(conversation, wanted, wanted.max_tokens - reserved)
     if wanted.recall_query is None or state is None:
-        told = memory_prompt.render(Memories(summaries=summaries), 0)
-        return Gathered(recent.messages, *told)
+        told = memory_prompt.render(PromptMemories(summaries=summaries), 0)
+        return Context(recent.messages, *told)
     memories = _recall(user_id, wanted, wanted.recall_query, state, recent)
     memories = replace(memories, summaries=summaries)
-    zone = date_parsing.zone_of(wanted.time_zone) if wanted.time_zone else UTC
-    return Gathered(
+    zone = date_parsing.get_zone(wanted.time_zone) if wanted.time_zone else UTC
+    return Context(
         recent.messages, *memory_prompt.render(memories, state.block_tokens, zone)
     )
 
 
-def _read(user_id: UserId, wanted: Wanted) -> Conversation | None:
+def _read_thread(user_id: UserId, wanted: ContextQuery) -> ThreadHistory | None:
     if wanted.client_sends_history:
         return None
     cap = wanted.settings.working_memory_cap
-    return message_store.read(user_id, wanted.thread, cap=cap)
+    return message_store.read_thread(user_id, wanted.thread, cap=cap)
 
 
-def _recent(
-    conversation: Conversation | None, wanted: Wanted, max_tokens: int
-) -> Recent:
+def _recent_messages(
+    conversation: ThreadHistory | None, wanted: ContextQuery, max_tokens: int
+) -> RecentMessages:
     if conversation is None:
-        return Recent([])
+        return RecentMessages([])
     return conversation.recent(
         max_tokens=max_tokens,
         mid_exchange=wanted.mid_exchange,
@@ -108,10 +108,14 @@ def _recent(
 
 
 def _recall(
-    user_id: UserId, wanted: Wanted, query: Query, state: UserState, recent: Recent
-) -> Memories:
+    user_id: UserId,
+    wanted: ContextQuery,
+    query: Query,
+    state: UserState,
+    recent: RecentMessages,
+) -> PromptMemories:
     settings = wanted.settings
-    found_facts, similar = search.both(
+    found_facts, similar = search.search_facts_and_messages(
         user_id,
         query,
         facts=state.recall_k,
@@ -120,23 +124,23 @@ def _recall(
         if recent.thread_id is None
         else (recent.thread_id, recent.first_position),
     )
-    important = pinned_context.messages(recent, wanted.thread, settings)
-    return Memories(
-        pinned=pinned_context.facts(user_id, limit=state.standing_facts),
+    important = pinned_context.important_messages(recent, wanted.thread, settings)
+    return PromptMemories(
+        pinned=pinned_context.pinned_facts(user_id, limit=state.standing_facts),
         facts=[found.fact for found in found_facts],
-        messages=_distinct(chain(important, similar)),
+        messages=_drop_duplicates(chain(important, similar)),
     )
 
 
-def _distinct(messages: Iterable[FoundMessage]) -> list[FoundMessage]:
+def _drop_duplicates(messages: Iterable[FoundMessage]) -> list[FoundMessage]:
     return list({message.id: message for message in messages}.values())
 
 
-def _summaries(thread_id: int, max_tokens: int) -> list[str]:
+def _newest_summaries(thread_id: int, max_tokens: int) -> list[str]:
     """Return the newest summaries that fit, oldest first."""
     kept: list[str] = []
     rows = Summary.objects.filter(thread_id=thread_id).order_by("-first_position")
-    most = max(max_tokens, 0) // SUMMARY_TOKENS
+    most = max(max_tokens, 0) // MIN_SUMMARY_TOKENS
     for text, size in rows.values_list("text", "tokens")[:most]:
         max_tokens -= size
         if max_tokens < 0:

@@ -4,12 +4,12 @@ import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+DATE_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}")
 FIRST_YEAR, LAST_YEAR = 1800, 2200
 """Nothing anyone tells is true from before or until after."""
 
 
-def zone_of(name: str) -> tzinfo:
+def get_zone(name: str) -> tzinfo:
     """Return a time zone by its IANA name; UTC for "" and for one nobody knows."""
     try:
         return ZoneInfo(name)
@@ -17,7 +17,9 @@ def zone_of(name: str) -> tzinfo:
         return UTC
 
 
-def instant(value: object, zone: tzinfo, *, at_end: bool = False) -> datetime | None:
+def parse_instant(
+    value: object, zone: tzinfo, *, at_end: bool = False
+) -> datetime | None:
     """Return the UTC instant of an ISO 8601 date or time, or None if it is neither.
 
     One without an offset is the user's own, in `zone`. A day is its first moment, or
@@ -27,7 +29,7 @@ def instant(value: object, zone: tzinfo, *, at_end: bool = False) -> datetime | 
         return None
     text = value.strip()
     try:
-        if DAY.fullmatch(text):
+        if DATE_PATTERN.fullmatch(text):
             day = date.fromisoformat(text) + timedelta(days=int(at_end))
             said = datetime.combine(day, time())
         else:

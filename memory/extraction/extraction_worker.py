@@ -25,41 +25,41 @@ from memory.extraction import (
     notifier,
     prompts,
 )
-from memory.extraction.fact_parser import Found
+from memory.extraction.fact_parser import ParsedFacts
 from memory.extraction.injection import injection_filter
-from memory.extraction.prompts import Material, Said
+from memory.extraction.prompts import ExtractionInput, PromptMessage
 from memory.facts import fact_store
-from memory.memory_settings import Learner, Plan
-from memory.models import Lesson, Message, Passage
+from memory.memory_settings import ExtractionModel, UserMemory
+from memory.models import ExtractionJob, Passage, StoredMessage
 from memory.recall import embedding, passages, search
-from memory.types import Draft, Embedded, KnownFact, Query, Saved
+from memory.types import Embedded, FactDraft, KnownFact, Query, SaveResult
 from providers.errors import TimedOut
 
 logger = logging.getLogger(__name__)
 
 LEASE_SECONDS = 300.0
 """Longer than a lesson can take: two answers of a model, two of an embedder."""
-EARLIER = 12
+MAX_EARLIER_MESSAGES = 12
 """How many messages before the turn help to understand it."""
-MOST_MESSAGES = 50
+MAX_TURN_MESSAGES = 50
 """Of a turn, the newest; more is a transcript somebody sent in, not a turn."""
-SIMILAR = 10
+MAX_SIMILAR_FACTS = 10
 """How many known facts the model is shown."""
 MAX_SEARCH_CHARS = 20_000
 """Of a message, to be found by; PostgreSQL takes no more than a megabyte of words."""
 MAX_QUERY_CHARS = 4_000
 MAX_QUOTED_CHARS = 4_000
 """Of a message, all that a prompt may ever quote."""
-SPOKEN = ("user", "assistant")
+SPOKEN_ROLES = ("user", "assistant")
 """Whose messages can be found again: what tools and systems say is not said."""
 
-BUSY_SECONDS = 10.0
+BUSY_RETRY_SECONDS = 10.0
 """Until a lesson that found the local model busy is taken again."""
 
-OFF = "memory is off"
+MEMORY_OFF = "memory is off"
 
 
-class Misread(Exception):
+class ExtractionFailed(Exception):
     """The model's reply could not be read, nor the one after it."""
 
     def __init__(self, problem: str, reply: str) -> None:
@@ -67,19 +67,19 @@ class Misread(Exception):
         self.reply = reply
 
 
-class LearnerBusy(Exception):
+class LocalModelBusy(Exception):
     """The model on this machine learns from another turn already."""
 
 
 _stopping = threading.Event()
-_in_hand: dict[int, Lesson] = {}
+_running_jobs: dict[int, ExtractionJob] = {}
 """The lessons this process is at."""
-_local_learner = threading.Lock()
+_local_model_lock = threading.Lock()
 """Whoever asks the model on this machine: it answers two at once, and one of them
 shall be a user."""
 
 
-def drain(seconds: float) -> int:
+def run_due_jobs(seconds: float) -> int:
     """Learn from what is due until nothing is, or the time is up; return how many.
 
     Where there is work for two, another worker is woken.
@@ -88,14 +88,14 @@ def drain(seconds: float) -> int:
     learnt = 0
     while not _stopping.is_set() and (taken := job_queue.claim(1, LEASE_SECONDS)):
         (lesson,) = taken
-        if job_queue.is_due(datetime.now(UTC)):
-            notifier.soon()
-        _in_hand[lesson.pk] = lesson
-        learn(lesson)
-        _in_hand.pop(lesson.pk, None)
+        if job_queue.has_due_job(datetime.now(UTC)):
+            notifier.notify()
+        _running_jobs[lesson.pk] = lesson
+        run_job(lesson)
+        _running_jobs.pop(lesson.pk, None)
         learnt += 1
         if time.monotonic() >= until:
-            notifier.soon()
+            notifier.notify()
             break
     return learnt
 
@@ -105,17 +105,17 @@ def stop() -> None:
     _stopping.set()
 
 
-def give_back() -> None:
+def release_jobs() -> None:
     """Let go of the lessons this process will not finish.
 
     Whoever takes them begins anew; else they would wait until the lease runs out, and
     all later ones of their users with them.
     """
-    for lesson in list(_in_hand.values()):
-        job_queue.put_back(lesson, seconds=0)
+    for lesson in list(_running_jobs.values()):
+        job_queue.release(lesson, seconds=0)
 
 
-def learn(lesson: Lesson) -> None:
+def run_job(lesson: ExtractionJob) -> None:
     """Learn from one turn; what came of it is written in the lesson's row.
 
     The lesson is the caller's (`lessons.claim`). What may pass, a busy provider say,
@@ -123,26 +123,26 @@ def learn(lesson: Lesson) -> None:
     writing that row may.
     """
     try:
-        memory = memory_settings.of_agent(live.current(), lesson.agent)
+        memory = memory_settings.resolve_for_agent(live.current(), lesson.agent)
         if memory.user_memory is None:
-            job_queue.done(lesson, error=OFF)
+            job_queue.complete(lesson, error=MEMORY_OFF)
         else:
-            _learn(lesson, memory.user_memory)
-    except job_queue.Gone:
+            _extract(lesson, memory.user_memory)
+    except job_queue.JobLeaseLost:
         logger.info("lesson %d is no longer ours", lesson.pk)
-    except LearnerBusy:
-        job_queue.put_back(lesson, seconds=BUSY_SECONDS)
-    except Misread as exc:
-        job_queue.failed(lesson, str(exc), reply=exc.reply)
+    except LocalModelBusy:
+        job_queue.release(lesson, seconds=BUSY_RETRY_SECONDS)
+    except ExtractionFailed as exc:
+        job_queue.fail(lesson, str(exc), reply=exc.reply)
     except Exception as exc:
-        _fail(lesson, exc)
+        _retry_or_fail(lesson, exc)
 
 
-def _fail(lesson: Lesson, exc: Exception) -> None:
+def _retry_or_fail(lesson: ExtractionJob, exc: Exception) -> None:
     error = f"{type(exc).__name__}: {exc}"
-    if _may_pass(exc) and lesson.attempts < job_queue.MAX_ATTEMPTS:
+    if _is_retryable(exc) and lesson.attempts < job_queue.MAX_ATTEMPTS:
         asked = getattr(exc, "retry_after_seconds", None)
-        seconds = job_queue.pause_seconds(lesson.attempts, asked)
+        seconds = job_queue.backoff_seconds(lesson.attempts, asked)
         if job_queue.retry(lesson, error, seconds=seconds):
             logger.info(
                 "lesson %d is tried again in %.0f s: %s",
@@ -151,61 +151,63 @@ def _fail(lesson: Lesson, exc: Exception) -> None:
                 type(exc).__name__,
             )
     else:
-        job_queue.failed(lesson, error)
+        job_queue.fail(lesson, error)
 
 
-def _may_pass(exc: Exception) -> bool:
+def _is_retryable(exc: Exception) -> bool:
     """Whether the same lesson may go better later."""
     passing = (TimeoutError, TimedOut, Unavailable, OperationalError, InterfaceError)
     return isinstance(exc, passing) or bool(getattr(exc, "retryable", False))
 
 
-def _learn(lesson: Lesson, memory: Plan) -> None:
-    turn, earlier = _read(lesson)
-    said = _make_searchable(lesson, memory, turn)
-    material = Material(
-        turn=[line for line in turn if line.role in SPOKEN],
-        earlier=[line for line in earlier if line.role in SPOKEN],
-        zone=date_parsing.zone_of(lesson.time_zone),
+def _extract(lesson: ExtractionJob, memory: UserMemory) -> None:
+    turn, earlier = _read_messages(lesson)
+    said = _index_messages(lesson, memory, turn)
+    material = ExtractionInput(
+        turn=[line for line in turn if line.role in SPOKEN_ROLES],
+        earlier=[line for line in earlier if line.role in SPOKEN_ROLES],
+        zone=date_parsing.get_zone(lesson.time_zone),
         agent=lesson.agent,
         max_facts=memory.user_state.max_facts_per_turn,
     )
     if not material.user_messages or material.max_facts == 0:
-        job_queue.done(lesson)
+        job_queue.complete(lesson)
         return
-    known = _similar(lesson, memory, material.user_messages, said)
-    found = _ask(lesson, memory, material.with_known_facts(known))
-    _save(lesson, memory, found, quotable=said)
+    known = _similar_facts(lesson, memory, material.user_messages, said)
+    found = _extract_facts(lesson, memory, material.with_known_facts(known))
+    _save_facts(lesson, memory, found, quotable=said)
 
 
-def _read(lesson: Lesson) -> tuple[list[Said], list[Said]]:
+def _read_messages(
+    lesson: ExtractionJob,
+) -> tuple[list[PromptMessage], list[PromptMessage]]:
     """Return the messages of the turn, and those before it."""
-    rows = Message.objects.filter(
+    rows = StoredMessage.objects.filter(
         thread_id=lesson.thread_id,
         thread__user_id=lesson.user_id,
-        position__gte=lesson.first_position - EARLIER,
+        position__gte=lesson.first_position - MAX_EARLIER_MESSAGES,
         position__lt=lesson.end_position,
     ).order_by("position")
     columns = rows.values_list("id", "position", "role", "text", "created_at")
-    lines = [Said(*line) for line in columns]
+    lines = [PromptMessage(*line) for line in columns]
     turn = [line for line in lines if line.position >= lesson.first_position]
     earlier = [line for line in lines if line.position < lesson.first_position]
-    return turn[-MOST_MESSAGES:], earlier
+    return turn[-MAX_TURN_MESSAGES:], earlier
 
 
 # What was said can be found again.
 
 
-def _make_searchable(
-    lesson: Lesson, memory: Plan, turn: Sequence[Said]
+def _index_messages(
+    lesson: ExtractionJob, memory: UserMemory, turn: Sequence[PromptMessage]
 ) -> dict[int, Embedded | None]:
     """Store the passages of the turn; return the vectors of what was stored.
 
     Messages that read like orders get none: a prompt would quote them in conversations
     they were not said in.
     """
-    spoken = [line for line in turn if _may_be_quoted(line)]
-    embedded, errors = embedding.vectors(
+    spoken = [line for line in turn if _is_quotable(line)]
+    embedded, errors = embedding.embed_texts(
         memory.embedder, [line.text for line in spoken]
     )
     ready = Passage.objects.filter(
@@ -221,14 +223,14 @@ def _make_searchable(
         if line.id not in have
     ]
     if texts:
-        with job_queue.at_work(lesson):
-            passages.put_messages(UserId(lesson.user_id), lesson.thread_id, texts)
+        with job_queue.lock_leased(lesson):
+            passages.index_messages(UserId(lesson.user_id), lesson.thread_id, texts)
     return {line.id: vector for line, vector in zip(spoken, embedded, strict=True)}
 
 
-def _may_be_quoted(line: Said) -> bool:
-    is_spoken = line.role in SPOKEN and line.text.strip()
-    return bool(is_spoken) and not injection_filter.why_held(
+def _is_quotable(line: PromptMessage) -> bool:
+    is_spoken = line.role in SPOKEN_ROLES and line.text.strip()
+    return bool(is_spoken) and not injection_filter.find_injection(
         "", line.text[:MAX_QUOTED_CHARS]
     )
 
@@ -236,10 +238,10 @@ def _may_be_quoted(line: Said) -> bool:
 # What it tells about the user.
 
 
-def _similar(
-    lesson: Lesson,
-    memory: Plan,
-    from_user: Sequence[Said],
+def _similar_facts(
+    lesson: ExtractionJob,
+    memory: UserMemory,
+    from_user: Sequence[PromptMessage],
     vectors: dict[int, Embedded | None],
 ) -> list[KnownFact]:
     """Return known facts like what the user says, for the model to compare with."""
@@ -250,50 +252,56 @@ def _similar(
         similarity_threshold=memory.embedder.floor,
         fusion=memory.user_state.fusion,
     )
-    found = search.facts(UserId(lesson.user_id), query, limit=SIMILAR)
+    found = search.search_facts(UserId(lesson.user_id), query, limit=MAX_SIMILAR_FACTS)
     return [hit.fact for hit in found]
 
 
-def _ask(lesson: Lesson, memory: Plan, material: Material) -> Found:
-    """Ask the model, once more if its reply cannot be read; raises `Misread`."""
+def _extract_facts(
+    lesson: ExtractionJob, memory: UserMemory, material: ExtractionInput
+) -> ParsedFacts:
+    """Ask the model, once more if its reply cannot be read; raises `ExtractionFailed`."""
     learner = memory.extraction_model
     if learner is None:
         raise RuntimeError(
             "there is no model to learn with: set memory.user_state.learn_from"
         )
-    messages = prompts.prompt(material)
+    messages = prompts.build_prompt(material)
     problem = reply = ""
     is_local = learner.provider.kind == "local"
-    wanted = prompts.BRIEF_FORMAT if is_local else prompts.RESPONSE_FORMAT
-    with _turn_of(learner):
+    wanted = prompts.LOCAL_RESPONSE_FORMAT if is_local else prompts.RESPONSE_FORMAT
+    with _exclusive_local_model(learner):
         for _ in range(2):
-            reply, is_whole = llm_call.ask(
+            reply, is_whole = llm_call.call_model(
                 learner, messages, response_format=wanted, user=lesson.user_id.hex
             )
             try:
-                return fact_parser.read(reply, material, now=datetime.now(UTC))
-            except fact_parser.Unreadable as exc:
+                return fact_parser.parse_reply(reply, material, now=datetime.now(UTC))
+            except fact_parser.FactListUnreadable as exc:
                 problem = str(exc) if is_whole else "it was cut off; write fewer facts"
-                messages = [*messages, *prompts.correction(reply, problem)]
-    raise Misread(problem, reply)
+                messages = [*messages, *prompts.build_correction(reply, problem)]
+    raise ExtractionFailed(problem, reply)
 
 
 @contextmanager
-def _turn_of(learner: Learner) -> Iterator[None]:
-    """Ask the model on this machine alone; raises `LearnerBusy` if another does."""
+def _exclusive_local_model(learner: ExtractionModel) -> Iterator[None]:
+    """Ask the model on this machine alone; raises `LocalModelBusy` if another does."""
     if learner.provider.kind != "local":
         yield
-    elif _local_learner.acquire(blocking=False):
+    elif _local_model_lock.acquire(blocking=False):
         try:
             yield
         finally:
-            _local_learner.release()
+            _local_model_lock.release()
     else:
-        raise LearnerBusy
+        raise LocalModelBusy
 
 
-def _save(
-    lesson: Lesson, memory: Plan, found: Found, *, quotable: Container[int]
+def _save_facts(
+    lesson: ExtractionJob,
+    memory: UserMemory,
+    found: ParsedFacts,
+    *,
+    quotable: Container[int],
 ) -> None:
     if found.dropped:
         logger.info(
@@ -303,9 +311,9 @@ def _save(
             ", ".join(f"{count} {why}" for why, count in found.dropped.items()),
         )
     contents = [passages.strip_subject(draft.content) for draft in found.drafts]
-    embedded, errors = embedding.vectors(memory.embedder, contents)
-    with job_queue.at_work(lesson):
-        saved = fact_store.save(
+    embedded, errors = embedding.embed_texts(memory.embedder, contents)
+    with job_queue.lock_leased(lesson):
+        saved = fact_store.save_drafts(
             UserId(lesson.user_id),
             found.drafts,
             embedded,
@@ -315,13 +323,13 @@ def _save(
         )
         _raise_importance(lesson, found.drafts, saved, quotable=quotable)
         news = sum(each.outcome != "unchanged" for each in saved)
-        job_queue.done(lesson, found=found.total, saved=news)
+        job_queue.complete(lesson, found=found.total, saved=news)
 
 
 def _raise_importance(
-    lesson: Lesson,
-    drafts: Sequence[Draft],
-    saved: Sequence[Saved],
+    lesson: ExtractionJob,
+    drafts: Sequence[FactDraft],
+    saved: Sequence[SaveResult],
     *,
     quotable: Container[int],
 ) -> None:
@@ -336,6 +344,6 @@ def _raise_importance(
             wanted[message_id] = importance
     # In one order everywhere, so that two never wait for each other.
     for message_id, importance in sorted(wanted.items()):
-        Message.objects.filter(
+        StoredMessage.objects.filter(
             pk=message_id, thread_id=lesson.thread_id, importance__lt=importance
         ).update(importance=importance)

@@ -20,37 +20,37 @@ from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import (
     CATEGORIES,
     MAX_TURN_CHARS,
-    Material,
-    Said,
-    shortened,
+    ExtractionInput,
+    PromptMessage,
+    truncate_middle,
 )
 from memory.facts import fact_validation
-from memory.types import MAX_CONTENT_LENGTH, Category, Draft
+from memory.types import MAX_CONTENT_LENGTH, Category, FactDraft
 
 DEFAULT_IMPORTANCE = 5
 MAX_QUOTE_LENGTH = 500
 
 
-class Unreadable(ValueError):
+class FactListUnreadable(ValueError):
     """The reply is not a list of facts; the message tells the model why."""
 
 
-class Unfit(ValueError):
+class FactRejected(ValueError):
     """A proposed fact cannot be believed; the message says why."""
 
 
 @dataclass
-class Found:
+class ParsedFacts:
     """What a reply came to."""
 
-    drafts: list[Draft]
+    drafts: list[FactDraft]
     total: int
     """How many facts the model proposed."""
     dropped: Counter[str] = field(default_factory=Counter)
     """How many of them were not kept, by reason."""
 
 
-def _number(value: Any) -> int | None:
+def _parse_number(value: Any) -> int | None:
     """Return the whole number a model means by 7, 7.0, "7", "7/10" or "#7"."""
     if isinstance(value, str):
         value = value.strip().lstrip("#").partition("/")[0]
@@ -62,36 +62,36 @@ def _number(value: Any) -> int | None:
         return None
 
 
-def _importance(value: Any) -> int:
-    number = _number(value)
+def _parse_importance(value: Any) -> int:
+    number = _parse_number(value)
     return DEFAULT_IMPORTANCE if number is None else min(max(number, 1), 10)
 
 
-def _category(value: Any) -> str:
+def _parse_category(value: Any) -> str:
     name = value.strip().casefold() if isinstance(value, str) else ""
     return name if name in CATEGORIES else "general"
 
 
-class Item(BaseModel):
+class ProposedFact(BaseModel):
     """A fact as a model writes it, read as leniently as can be."""
 
     content: str
-    category: Annotated[Category, BeforeValidator(_category)] = "general"
-    importance: Annotated[int, BeforeValidator(_importance)] = DEFAULT_IMPORTANCE
+    category: Annotated[Category, BeforeValidator(_parse_category)] = "general"
+    importance: Annotated[int, BeforeValidator(_parse_importance)] = DEFAULT_IMPORTANCE
     quote: str
     valid_from: Any = None
     expires_at: Any = None
-    supersedes: Annotated[int | None, BeforeValidator(_number)] = None
+    supersedes: Annotated[int | None, BeforeValidator(_parse_number)] = None
 
 
-def items(reply: str) -> list[Any]:
+def find_fact_list(reply: str) -> list[Any]:
     """Return the facts in a reply, unchecked; raises `Unreadable` if it has no list.
 
     A bare array and an object with `facts` are both read, fenced or amid prose.
     """
-    said = _after_thinking(reply).strip()
+    said = _strip_thinking(reply).strip()
     has_json = False
-    for text, value in lenient_json.readings(said):
+    for text, value in lenient_json.parse_candidates(said):
         has_json = True
         listed = value.get("facts") if isinstance(value, dict) else value
         if _is_list_of_facts(listed):
@@ -99,8 +99,8 @@ def items(reply: str) -> list[Any]:
         if text == said:
             break  # All of it is JSON, of another kind: no list inside is the answer.
     if has_json:
-        raise Unreadable('it is not {"facts": […]} with a list of objects')
-    raise Unreadable(lenient_json.problem(said))
+        raise FactListUnreadable('it is not {"facts": […]} with a list of objects')
+    raise FactListUnreadable(lenient_json.describe_problem(said))
 
 
 def _is_list_of_facts(value: Any) -> TypeGuard[list[Any]]:
@@ -109,24 +109,24 @@ def _is_list_of_facts(value: Any) -> TypeGuard[list[Any]]:
     return not value or any(isinstance(entry, dict) for entry in value)
 
 
-def _after_thinking(reply: str) -> str:
+def _strip_thinking(reply: str) -> str:
     """Return a reply without what some models think aloud before it."""
     return reply.rpartition("</think>")[2]
 
 
-def read(reply: str, material: Material, *, now: datetime) -> Found:
+def parse_reply(reply: str, material: ExtractionInput, *, now: datetime) -> ParsedFacts:
     """Return the facts in a reply that can be believed, the most important first.
 
     At most `material.most`. One that reads like an instruction is kept but held.
     Raises `Unreadable` if there is no list.
     """
-    listed = items(reply)
-    judge = _Judge(material, now)
-    found = Found([], len(listed))
+    listed = find_fact_list(reply)
+    judge = _FactValidator(material, now)
+    found = ParsedFacts([], len(listed))
     for entry in listed:
         try:
             found.drafts.append(judge.build_draft(entry))
-        except Unfit as exc:
+        except FactRejected as exc:
             found.dropped[str(exc)] += 1
     found.drafts.sort(key=lambda draft: -draft.importance)
     if len(found.drafts) > material.max_facts:
@@ -135,33 +135,33 @@ def read(reply: str, material: Material, *, now: datetime) -> Found:
     return found
 
 
-class _Judge:
+class _FactValidator:
     """Takes the facts of one reply, one after the other."""
 
-    def __init__(self, material: Material, now: datetime) -> None:
+    def __init__(self, material: ExtractionInput, now: datetime) -> None:
         self._material = material
         self._now = now
         # What the model was shown of them: it can quote nothing else.
         self._sources = [
-            (said, quote_check.fold(shortened(said.text, MAX_TURN_CHARS)))
+            (said, quote_check.normalize(truncate_middle(said.text, MAX_TURN_CHARS)))
             for said in material.user_messages
         ]
         self._seen: set[str] = set()
 
-    def build_draft(self, entry: Any) -> Draft:
-        """Return what to remember of an entry; raises `Unfit` if nothing."""
+    def build_draft(self, entry: Any) -> FactDraft:
+        """Return what to remember of an entry; raises `FactRejected` if nothing."""
         try:
-            item = Item.model_validate(entry)
+            item = ProposedFact.model_validate(entry)
         except ValidationError as exc:
-            raise Unfit("malformed") from exc
+            raise FactRejected("malformed") from exc
         content = self._check_content(item)
         source = self._find_quoted_message(item.quote)
         quote = item.quote.strip()[:MAX_QUOTE_LENGTH]
-        held = injection_filter.why_held(item.content, quote)
+        held = injection_filter.find_injection(item.content, quote)
         if not held and injection_filter.is_about_assistant(content):
-            raise Unfit("about the assistant")
+            raise FactRejected("about the assistant")
         valid_from, expires_at = self._parse_interval(item)
-        draft = Draft(
+        draft = FactDraft(
             content=content,
             category=item.category,
             importance=item.importance,
@@ -175,35 +175,37 @@ class _Judge:
             review_reason=held,
         )
         try:
-            return fact_validation.clean(draft)
+            return fact_validation.clean_draft(draft)
         except FactInvalid as exc:
-            raise Unfit("malformed") from exc
+            raise FactRejected("malformed") from exc
 
-    def _check_content(self, item: Item) -> str:
+    def _check_content(self, item: ProposedFact) -> str:
         content = " ".join(item.content.split())
         if not content:
-            raise Unfit("empty")
+            raise FactRejected("empty")
         if len(content) > MAX_CONTENT_LENGTH:
-            raise Unfit("too long")
+            raise FactRejected("too long")
         if content.casefold() in self._seen:
-            raise Unfit("said twice")
+            raise FactRejected("said twice")
         self._seen.add(content.casefold())
         return content
 
-    def _find_quoted_message(self, quote: str) -> Said:
+    def _find_quoted_message(self, quote: str) -> PromptMessage:
         """Return the user's message a quote is from."""
-        words = quote_check.fold(quote)
+        words = quote_check.normalize(quote)
         for said, text in self._sources:
-            if quote_check.is_from(words, text):
+            if quote_check.is_quoted_from(words, text):
                 return said
-        raise Unfit("not the user's words")
+        raise FactRejected("not the user's words")
 
-    def _parse_interval(self, item: Item) -> tuple[datetime | None, datetime | None]:
+    def _parse_interval(
+        self, item: ProposedFact
+    ) -> tuple[datetime | None, datetime | None]:
         zone = self._material.zone
-        valid_from = date_parsing.instant(item.valid_from, zone)
-        expires_at = date_parsing.instant(item.expires_at, zone, at_end=True)
+        valid_from = date_parsing.parse_instant(item.valid_from, zone)
+        expires_at = date_parsing.parse_instant(item.expires_at, zone, at_end=True)
         if expires_at is not None and expires_at <= self._now:
-            raise Unfit("expired")
+            raise FactRejected("expired")
         if valid_from and expires_at and expires_at <= valid_from:
             # One of the two is wrong, and nobody knows which.
             return None, None

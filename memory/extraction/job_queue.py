@@ -20,20 +20,20 @@ from django.db.models.expressions import RawSQL
 from core.ids import TurnId, UserId
 from core.text import redaction
 from memory.facts import user_lock
-from memory.models import Lesson
-from telemetry.storage.stored_text import storable
+from memory.models import ExtractionJob
+from telemetry.storage.stored_text import make_storable
 
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 5
 """Of a lesson, before it is left to a person."""
-FIRST_PAUSE_SECONDS = 30.0
-LONGEST_PAUSE_SECONDS = 600.0
+MIN_BACKOFF_SECONDS = 30.0
+MAX_BACKOFF_SECONDS = 600.0
 MAX_ERROR_LENGTH = 2_000
 MAX_REPLY_LENGTH = 20_000
 
-INSERT = """
-    INSERT INTO memory_lesson (user_id, thread_id, turn_id, first_position,
+INSERT_SQL = """
+    INSERT INTO memory_extractionjob (user_id, thread_id, turn_id, first_position,
         end_position, agent, time_zone, state, attempts, due_at, error, reply,
         facts_found, facts_saved, created_at)
     VALUES (%s, %s, %s, %s, %s, %s, %s, 'queued', 0, %s, '', '', 0, 0, %s)
@@ -41,9 +41,9 @@ INSERT = """
 
 # The states are written out, not passed, and the open lessons gathered first: only so
 # is their index used, and the many that are closed never read.
-FIRST_OF_EACH = """
+FIRST_PER_USER_SQL = """
     WITH every_open AS MATERIALIZED (
-        SELECT id, user_id, state, attempts, due_at FROM memory_lesson
+        SELECT id, user_id, state, attempts, due_at FROM memory_extractionjob
         WHERE state IN ('queued', 'running')
     ), ranked AS (
         SELECT id, state, attempts, due_at,
@@ -57,19 +57,19 @@ FIRST_OF_EACH = """
         AND (state = 'queued' OR attempts < %s)
     ORDER BY due_at, id LIMIT %s
 """
-TAKE = """
-    UPDATE memory_lesson SET state = 'running', attempts = attempts + 1, due_at = %s
+CLAIM_SQL = """
+    UPDATE memory_extractionjob SET state = 'running', attempts = attempts + 1, due_at = %s
     WHERE id = %s AND state IN ('queued', 'running') AND due_at <= %s
 """
-LOOKED_AT = 500
+MAX_CHECKED = 500
 """Open lessons that are looked at first; all of them only if none can be taken."""
-ALL = 2**31
-SPARE = 16
+UNLIMITED = 2**31
+SPARE_CANDIDATES = 16
 """More than asked for: other workers may be faster."""
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class ExtractionRequest:
     """The wish to learn from a turn."""
 
     agent: str
@@ -77,7 +77,7 @@ class Study:
     """The user's, by its IANA name; "" is UTC."""
 
 
-class Turn(NamedTuple):
+class StoredTurn(NamedTuple):
     """A stored turn: its messages are `first <= position < end`."""
 
     user_id: UserId
@@ -87,18 +87,26 @@ class Turn(NamedTuple):
     end_position: int
 
 
-def add(turn: Turn, study: Study, now: datetime) -> None:
+def enqueue(turn: StoredTurn, study: ExtractionRequest, now: datetime) -> None:
     """Put a turn down to be learnt from, in the caller's transaction."""
     at = connection.ops.adapt_datetimefield_value(now)
-    user = Lesson._meta.get_field("user_id").get_db_prep_value(turn.user_id, connection)
-    turn_id = Lesson._meta.get_field("turn_id").get_db_prep_value(
+    user = ExtractionJob._meta.get_field("user_id").get_db_prep_value(
+        turn.user_id, connection
+    )
+    turn_id = ExtractionJob._meta.get_field("turn_id").get_db_prep_value(
         turn.turn_id, connection
     )
     with connection.cursor() as cursor:
         cursor.execute(
-            INSERT,
+            INSERT_SQL,
             [
-                *(user, turn.thread_id, turn_id, turn.first_position, turn.end_position),
+                *(
+                    user,
+                    turn.thread_id,
+                    turn_id,
+                    turn.first_position,
+                    turn.end_position,
+                ),
                 *(study.agent, study.time_zone, at, at),
             ],
         )
@@ -106,7 +114,7 @@ def add(turn: Turn, study: Study, now: datetime) -> None:
 
 def claim(
     limit: int, lease_seconds: float, *, now: datetime | None = None
-) -> list[Lesson]:
+) -> list[ExtractionJob]:
     """Take up to `limit` lessons to learn from, the longest due first; return them.
 
     Those that are due are taken, and those whose worker's lease ran out; of one user
@@ -115,31 +123,37 @@ def claim(
     """
     now = now or datetime.now(UTC)
     # Read before, for it may take a while, and SQLite has one writer.
-    found = _takeable(limit, now, LOOKED_AT) or _takeable(limit, now, ALL)
+    found = _claimable_ids(limit, now, MAX_CHECKED) or _claimable_ids(
+        limit, now, UNLIMITED
+    )
     taken: list[int] = []
     for number in found:
-        if len(taken) < limit and _take(number, lease_seconds, now):
+        if len(taken) < limit and _claim_one(number, lease_seconds, now):
             taken.append(number)
-    return list(Lesson.objects.filter(pk__in=taken).order_by("pk")) if taken else []
+    return (
+        list(ExtractionJob.objects.filter(pk__in=taken).order_by("pk")) if taken else []
+    )
 
 
-def _takeable(limit: int, now: datetime, looked_at: int) -> list[int]:
+def _claimable_ids(limit: int, now: datetime, looked_at: int) -> list[int]:
     at = connection.ops.adapt_datetimefield_value(now)
-    values = [at, looked_at, at, MAX_ATTEMPTS, limit + SPARE]
+    values = [at, looked_at, at, MAX_ATTEMPTS, limit + SPARE_CANDIDATES]
     with connection.cursor() as cursor:
-        cursor.execute(FIRST_OF_EACH, values)
+        cursor.execute(FIRST_PER_USER_SQL, values)
         return [number for (number,) in cursor.fetchall()]
 
 
-def _take(number: int, lease_seconds: float, now: datetime) -> bool:
+def _claim_one(number: int, lease_seconds: float, now: datetime) -> bool:
     adapt = connection.ops.adapt_datetimefield_value
     lease = now + timedelta(seconds=lease_seconds)
     with connection.cursor() as cursor:
-        cursor.execute(TAKE, [adapt(lease), number, adapt(now)])
+        cursor.execute(CLAIM_SQL, [adapt(lease), number, adapt(now)])
         return bool(cursor.rowcount)
 
 
-def done(lesson: Lesson, *, found: int = 0, saved: int = 0, error: str = "") -> bool:
+def complete(
+    lesson: ExtractionJob, *, found: int = 0, saved: int = 0, error: str = ""
+) -> bool:
     """Close a lesson; `error` says why it was skipped, where it was.
 
     Return whether it was still this worker's to close: not when its lease ran out and
@@ -147,7 +161,7 @@ def done(lesson: Lesson, *, found: int = 0, saved: int = 0, error: str = "") -> 
     """
     return _close(
         lesson,
-        state=Lesson.State.DONE,
+        state=ExtractionJob.State.DONE,
         facts_found=found,
         facts_saved=saved,
         error=error,
@@ -155,17 +169,17 @@ def done(lesson: Lesson, *, found: int = 0, saved: int = 0, error: str = "") -> 
     )
 
 
-def failed(lesson: Lesson, error: str, *, reply: str = "", found: int = 0) -> bool:
+def fail(lesson: ExtractionJob, error: str, *, reply: str = "", found: int = 0) -> bool:
     """Close a lesson nothing was learnt from, for a person to see; says so in the log.
 
     `reply` is what the model said, where that was the fault. Returns as `done` does.
     """
     closed = _close(
         lesson,
-        state=Lesson.State.FAILED,
+        state=ExtractionJob.State.FAILED,
         facts_found=found,
-        error=_kept(error, MAX_ERROR_LENGTH),
-        reply=_kept(reply, MAX_REPLY_LENGTH),
+        error=_storable_text(error, MAX_ERROR_LENGTH),
+        reply=_storable_text(reply, MAX_REPLY_LENGTH),
     )
     if closed:
         # The error may quote the model, and the model the user: it stays in the row.
@@ -179,103 +193,104 @@ def failed(lesson: Lesson, error: str, *, reply: str = "", found: int = 0) -> bo
     return closed
 
 
-def retry(lesson: Lesson, error: str, *, seconds: float) -> bool:
+def retry(lesson: ExtractionJob, error: str, *, seconds: float) -> bool:
     """Put a lesson back, to be taken again after a pause; returns as `done` does."""
     due_at = datetime.now(UTC) + timedelta(seconds=seconds)
-    mine = _mine(lesson)
+    mine = _leased_row(lesson)
     return bool(
         mine.update(
-            state=Lesson.State.QUEUED,
+            state=ExtractionJob.State.QUEUED,
             due_at=due_at,
-            error=_kept(error, MAX_ERROR_LENGTH),
+            error=_storable_text(error, MAX_ERROR_LENGTH),
         )
     )
 
 
-def _kept(text: str, most: int) -> str:
+def _storable_text(text: str, most: int) -> str:
     """Return what is kept of a text that may quote a provider or a model."""
-    return storable(redaction.own(text))[:most]
+    return make_storable(redaction.redact_own(text))[:most]
 
 
-def put_back(lesson: Lesson, *, seconds: float) -> bool:
+def release(lesson: ExtractionJob, *, seconds: float) -> bool:
     """Put a lesson back that was not begun, to be taken again after a pause."""
     return bool(
-        _mine(lesson).update(
-            state=Lesson.State.QUEUED,
+        _leased_row(lesson).update(
+            state=ExtractionJob.State.QUEUED,
             attempts=lesson.attempts - 1,
             due_at=datetime.now(UTC) + timedelta(seconds=seconds),
         )
     )
 
 
-class Gone(Exception):
+class JobLeaseLost(Exception):
     """The lesson is not this worker's any more: another took it, or it was erased."""
 
 
 @contextmanager
-def at_work(lesson: Lesson) -> Iterator[None]:
+def lock_leased(lesson: ExtractionJob) -> Iterator[None]:
     """Write what a lesson came to, in a transaction in which it surely is ours.
 
     Raises `Gone` if it is not, so that nothing is written about a user who was erased
     meanwhile: who erases locks the same row.
     """
     with transaction.atomic():
-        owner = user_lock.lock(UserId(lesson.user_id), datetime.now(UTC))
-        if not _mine(lesson).exists():
-            raise Gone
+        owner = user_lock.lock_user(UserId(lesson.user_id), datetime.now(UTC))
+        if not _leased_row(lesson).exists():
+            raise JobLeaseLost
         if lesson.time_zone and lesson.time_zone != owner.time_zone:
             owner.time_zone = lesson.time_zone
             owner.save(update_fields=["time_zone"])
         yield
 
 
-def pause_seconds(attempts: int, asked: float | None = None) -> float:
+def backoff_seconds(attempts: int, asked: float | None = None) -> float:
     """Return how long to wait after this many attempts; `asked` is the least."""
-    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4 ** (attempts - 1))
+    longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 4 ** (attempts - 1))
     jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
     return max(jitter, asked or 0.0)
 
 
-def replay(ids: Iterable[int] | None = None, *, user_id: UserId | None = None) -> int:
+def requeue(ids: Iterable[int] | None = None, *, user_id: UserId | None = None) -> int:
     """Put failed lessons back, all or those named; return how many there were."""
-    rows = Lesson.objects.filter(state=Lesson.State.FAILED)
+    rows = ExtractionJob.objects.filter(state=ExtractionJob.State.FAILED)
     if ids is not None:
         rows = rows.filter(pk__in=list(ids))
     if user_id is not None:
         rows = rows.filter(user_id=user_id)
     now = datetime.now(UTC)
     return rows.update(
-        state=Lesson.State.QUEUED, attempts=0, due_at=now, finished_at=None
+        state=ExtractionJob.State.QUEUED, attempts=0, due_at=now, finished_at=None
     )
 
 
 IS_FAILED = RawSQL("state = 'failed'", (), output_field=BooleanField())
-"""As the index `memory_lesson_failed` has it: SQLite goes by that for the same words
+"""As the index `memory_extractionjob_failed` has it: SQLite goes by that for the same words
 alone, and else looks at all there ever was."""
 
 
 def count_failed(since: datetime) -> int:
     """Return how many lessons failed since then."""
-    return Lesson.objects.filter(IS_FAILED, finished_at__gte=since).count()
+    return ExtractionJob.objects.filter(IS_FAILED, finished_at__gte=since).count()
 
 
-def reap(now: datetime) -> int:
+def close_abandoned(now: datetime) -> int:
     """Fail the lessons whose workers died again and again; return how many."""
-    lost = Lesson.objects.filter(
-        state=Lesson.State.RUNNING, due_at__lte=now, attempts__gte=MAX_ATTEMPTS
+    lost = ExtractionJob.objects.filter(
+        state=ExtractionJob.State.RUNNING, due_at__lte=now, attempts__gte=MAX_ATTEMPTS
     )
     error = f"the worker stopped in the middle {MAX_ATTEMPTS} times"
-    return sum(failed(lesson, error) for lesson in lost[:100])
+    return sum(fail(lesson, error) for lesson in lost[:100])
 
 
-def is_due(now: datetime) -> bool:
+def has_due_job(now: datetime) -> bool:
     """Whether there is a lesson a worker could take."""
-    return Lesson.objects.filter(
-        state__in=[Lesson.State.QUEUED, Lesson.State.RUNNING], due_at__lte=now
+    return ExtractionJob.objects.filter(
+        state__in=[ExtractionJob.State.QUEUED, ExtractionJob.State.RUNNING],
+        due_at__lte=now,
     ).exists()
 
 
-def counts(
+def count_by_state(
     now: datetime | None = None, *, user_id: UserId | None = None
 ) -> dict[str, int]:
     """Return how many lessons are due, waiting, running, done, skipped and failed.
@@ -283,18 +298,21 @@ def counts(
     Those that wait are queued for later; those that were skipped say why.
     """
     now = now or datetime.now(UTC)
-    rows = Lesson.objects.all()
+    rows = ExtractionJob.objects.all()
     if user_id is not None:
         rows = rows.filter(user_id=user_id)
-    is_open, is_late = Q(state=Lesson.State.QUEUED), Q(due_at__lte=now)
-    is_running, is_done = Q(state=Lesson.State.RUNNING), Q(state=Lesson.State.DONE)
+    is_open, is_late = Q(state=ExtractionJob.State.QUEUED), Q(due_at__lte=now)
+    is_running, is_done = (
+        Q(state=ExtractionJob.State.RUNNING),
+        Q(state=ExtractionJob.State.DONE),
+    )
     return rows.aggregate(
         due=Count("pk", filter=(is_open | is_running) & is_late),
         waiting=Count("pk", filter=is_open & ~is_late),
         running=Count("pk", filter=is_running & ~is_late),
         done=Count("pk", filter=is_done & Q(error="")),
         skipped=Count("pk", filter=is_done & ~Q(error="")),
-        failed=Count("pk", filter=Q(state=Lesson.State.FAILED)),
+        failed=Count("pk", filter=Q(state=ExtractionJob.State.FAILED)),
     )
 
 
@@ -303,15 +321,15 @@ def pseudonym(user_id: uuid.UUID) -> str:
     return hashlib.sha256(user_id.bytes).hexdigest()[:12]
 
 
-def _mine(lesson: Lesson) -> QuerySet[Lesson]:
+def _leased_row(lesson: ExtractionJob) -> QuerySet[ExtractionJob]:
     # Who takes a lesson counts its attempts up, so that number is the lease's own.
-    return Lesson.objects.filter(
+    return ExtractionJob.objects.filter(
         pk=lesson.pk,
         user_id=lesson.user_id,
-        state=Lesson.State.RUNNING,
+        state=ExtractionJob.State.RUNNING,
         attempts=lesson.attempts,
     )
 
 
-def _close(lesson: Lesson, **fields: Any) -> bool:
-    return bool(_mine(lesson).update(finished_at=datetime.now(UTC), **fields))
+def _close(lesson: ExtractionJob, **fields: Any) -> bool:
+    return bool(_leased_row(lesson).update(finished_at=datetime.now(UTC), **fields))

@@ -6,18 +6,18 @@ from typing import Any, NamedTuple
 
 from core.messages import Message
 from core.reply import Reply
-from memory.memory_settings import Learner
+from memory.memory_settings import ExtractionModel
 from providers import client, registry, supported_parameters, sync_bridge
 from providers.errors import RequestRefused
-from providers.model_call import ModelCall
+from providers.model_call import ModelRequest
 
 TIMEOUT_SECONDS = 90.0
 """Of one answer, retries included."""
-LOCAL_TOKENS = 400
+LOCAL_MAX_TOKENS = 400
 """Most tokens the local model answers with: it holds up the replies of agents."""
 
 
-class Answer(NamedTuple):
+class LlmReply(NamedTuple):
     """What the model said."""
 
     text: str
@@ -25,51 +25,60 @@ class Answer(NamedTuple):
     """False when the token limit cut it off."""
 
 
-def ask(
-    learner: Learner,
+def call_model(
+    learner: ExtractionModel,
     messages: Sequence[Message],
     *,
     response_format: Mapping[str, Any] | None = None,
     user: str = "",
-) -> Answer:
+) -> LlmReply:
     """Return what the learner says, as coldly as its provider lets it.
 
     `response_format` is sent to providers that hold a reply to it. Blocks. Raises what
     `providers.errors` lists, and TimeoutError.
     """
     asked: dict[str, Any] = {}
-    if not supported_parameters.refused(learner.provider, ["temperature"]):
+    if not supported_parameters.unsupported_parameters(
+        learner.provider, ["temperature"]
+    ):
         asked["temperature"] = 0
     if learner.provider.kind == "local":
-        asked["max_tokens"] = LOCAL_TOKENS
+        asked["max_tokens"] = LOCAL_MAX_TOKENS
     if response_format and registry.structured_outputs(learner.provider) == "native":
         asked["response_format"] = response_format
-    return sync_bridge.wait(
-        _ask(learner, messages, asked, user), timeout_seconds=TIMEOUT_SECONDS
+    return sync_bridge.run_sync(
+        _call_with_fallback(learner, messages, asked, user),
+        timeout_seconds=TIMEOUT_SECONDS,
     )
 
 
-async def _ask(
-    learner: Learner, messages: Sequence[Message], asked: dict[str, Any], user: str
-) -> Answer:
+async def _call_with_fallback(
+    learner: ExtractionModel,
+    messages: Sequence[Message],
+    asked: dict[str, Any],
+    user: str,
+) -> LlmReply:
     try:
-        return await _run(learner, messages, asked, user)
+        return await _call(learner, messages, asked, user)
     except RequestRefused:
         if not asked:
             raise
         # Reasoning models take no temperature, many servers no schema: not every
         # refusal says which. What was asked for is a help, not a need.
-        return await _run(learner, messages, {}, user)
+        return await _call(learner, messages, {}, user)
 
 
-async def _run(
-    learner: Learner, messages: Sequence[Message], asked: dict[str, Any], user: str
-) -> Answer:
-    call = ModelCall(
+async def _call(
+    learner: ExtractionModel,
+    messages: Sequence[Message],
+    asked: dict[str, Any],
+    user: str,
+) -> LlmReply:
+    call = ModelRequest(
         learner.model, messages, parameters=asked, stream=False, user=user or None
     )
     reply = Reply()
     async with aclosing(client.run(learner.name, learner.provider, call)) as events:
         async for event in events:
             reply.add(event)
-    return Answer(reply.text or reply.refusal, reply.finish_reason != "length")
+    return LlmReply(reply.text or reply.refusal, reply.finish_reason != "length")

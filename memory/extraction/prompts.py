@@ -66,7 +66,7 @@ facts, the important ones first. If there is nothing to write down: {{"facts": [
 {{"facts": [{{"content": "The user …", "category": "preference", "importance": 6, \
 "quote": "…", "valid_from": null, "expires_at": null, "supersedes": null}}]}}"""
 
-OPTIONAL_TEXT = {"type": ["string", "null"]}
+NULLABLE_STRING = {"type": ["string", "null"]}
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -79,8 +79,8 @@ SCHEMA = {
                     "category": {"type": "string", "enum": list(CATEGORIES)},
                     "importance": {"type": "integer"},
                     "quote": {"type": "string"},
-                    "valid_from": OPTIONAL_TEXT,
-                    "expires_at": OPTIONAL_TEXT,
+                    "valid_from": NULLABLE_STRING,
+                    "expires_at": NULLABLE_STRING,
                     "supersedes": {"type": ["integer", "null"]},
                 },
                 "required": [
@@ -100,14 +100,14 @@ RESPONSE_FORMAT: dict[str, Any] = {
 }
 """For providers that hold a reply to it. The prompt says the same to all."""
 
-BRIEF_FORMAT = deepcopy(RESPONSE_FORMAT)
+LOCAL_RESPONSE_FORMAT = deepcopy(RESPONSE_FORMAT)
 """For the local model, which else repeats itself to the end of its context. Providers
 elsewhere need no limit, and not all take one."""
-BRIEF_FORMAT["json_schema"]["schema"]["properties"]["facts"]["maxItems"] = 2
+LOCAL_RESPONSE_FORMAT["json_schema"]["schema"]["properties"]["facts"]["maxItems"] = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PromptMessage:
     """A message, and where it is stored."""
 
     id: int
@@ -118,11 +118,11 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Material:
+class ExtractionInput:
     """What there is to learn from."""
 
-    turn: Sequence[Said]
-    earlier: Sequence[Said]
+    turn: Sequence[PromptMessage]
+    earlier: Sequence[PromptMessage]
     zone: tzinfo
     """Where the user is."""
     known_facts: Sequence[KnownFact] = ()
@@ -132,16 +132,16 @@ class Material:
     """How many facts are kept."""
 
     @property
-    def user_messages(self) -> list[Said]:
+    def user_messages(self) -> list[PromptMessage]:
         """What the user says in the turn."""
         return [said for said in self.turn if said.role == "user" and said.text.strip()]
 
-    def with_known_facts(self, known: Sequence[KnownFact]) -> "Material":
+    def with_known_facts(self, known: Sequence[KnownFact]) -> "ExtractionInput":
         """Return the same with facts that are known already."""
         return replace(self, known_facts=known)
 
 
-def prompt(material: Material) -> list[Message]:
+def build_prompt(material: ExtractionInput) -> list[Message]:
     """Return what to ask the model about a turn."""
     at = material.user_messages[-1].at.astimezone(material.zone)
     system = INSTRUCTIONS.format(
@@ -152,7 +152,7 @@ def prompt(material: Material) -> list[Message]:
         categories=", ".join(CATEGORIES),
         most=material.max_facts,
     )
-    return [Message("system", system), Message("user", _quoted(material))]
+    return [Message("system", system), Message("user", _quote_input(material))]
 
 
 def _zone_name(at: datetime) -> str:
@@ -160,14 +160,14 @@ def _zone_name(at: datetime) -> str:
     return name if name == "UTC" else f"{name}, UTC{at:%z}"
 
 
-def _quoted(material: Material) -> str:
+def _quote_input(material: ExtractionInput) -> str:
     """Return the material as lines of JSON: no text in it can pass for a heading."""
     known = [
         f"{number}. [{fact.category}] {' '.join(fact.content.split())}"
         for number, fact in enumerate(material.known_facts, start=1)
     ]
-    earlier = [_line(said, MAX_EARLIER_CHARS) for said in material.earlier]
-    turn = [_line(said, MAX_TURN_CHARS) for said in material.turn]
+    earlier = [_quote_message(said, MAX_EARLIER_CHARS) for said in material.earlier]
+    turn = [_quote_message(said, MAX_TURN_CHARS) for said in material.turn]
     parts = [
         ("Known facts:", known or ["(none)"]),
         ("Earlier messages, for understanding only:", earlier or ["(none)"]),
@@ -176,12 +176,12 @@ def _quoted(material: Material) -> str:
     return "\n\n".join("\n".join([heading, *lines]) for heading, lines in parts)
 
 
-def _line(said: Said, most: int) -> str:
-    text = shortened(said.text, most)
+def _quote_message(said: PromptMessage, most: int) -> str:
+    text = truncate_middle(said.text, most)
     return orjson.dumps({"role": said.role, "text": text}).decode()
 
 
-def shortened(text: str, most: int) -> str:
+def truncate_middle(text: str, most: int) -> str:
     """Return a text of about `most` characters at most, cut in its middle."""
     if len(text) <= most:
         return text
@@ -189,10 +189,10 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:head]} […] {text[head - most :]}"
 
 
-def correction(reply: str, problem: str) -> list[Message]:
+def build_correction(reply: str, problem: str) -> list[Message]:
     """Return what to say to a model whose reply could not be read."""
     return [
-        Message("assistant", shortened(reply, MAX_TURN_CHARS) or "(nothing)"),
+        Message("assistant", truncate_middle(reply, MAX_TURN_CHARS) or "(nothing)"),
         Message(
             "user",
             f"That could not be read: {problem}. Reply again with the corrected JSON "

@@ -8,15 +8,15 @@ from operator import or_
 from django.db.models import Q
 
 from core.ids import UserId
-from memory.models import Fact, Status
+from memory.models import Fact, FactStatus
 from memory.recall import search
-from memory.types import Draft, Embedded, Query
+from memory.types import Embedded, FactDraft, Query
 
-NEIGHBOURS = 5
+MAX_NEIGHBOURS = 5
 """Facts proposed for each draft, by vectors and as many by words."""
 
 
-class Board:
+class CandidateFacts:
     """The facts near some drafts, and those made of the drafts before."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Board:
         fact = self._active.get(fact_id) if fact_id else None
         return fact if fact and _is_active(fact) else None
 
-    def by_key(self, draft: Draft) -> Fact | None:
+    def by_key(self, draft: FactDraft) -> Fact | None:
         """Return the one active fact that has the draft's category and key."""
         if draft.key is None:
             return None
@@ -50,7 +50,7 @@ class Board:
                 return fact
         return None
 
-    def retired(self, status: Status, content: str) -> list[Fact]:
+    def retired(self, status: FactStatus, content: str) -> list[Fact]:
         """Return the facts in that status, no longer active, that say this exactly."""
         return [
             fact
@@ -67,53 +67,55 @@ class Board:
         self._added.append(fact)
 
 
-def load(
+def load_candidates(
     user_id: UserId,
-    drafts: Sequence[Draft],
+    drafts: Sequence[FactDraft],
     embedded: Sequence[Embedded | None],
     *,
     threshold: float,
-) -> Board:
+) -> CandidateFacts:
     """Read what the drafts may have to do with.
 
     Vectors at least as similar as `threshold` propose, and so do words, for a good
     part of what says the same is further apart; neither decides.
     """
     near = [
-        _near(user_id, draft, vector, threshold)
+        _near_ids(user_id, draft, vector, threshold)
         for draft, vector in zip(drafts, embedded, strict=True)
     ]
-    return Board(near, _active(user_id, drafts, near), _retired(user_id, drafts))
+    return CandidateFacts(
+        near, _load_active(user_id, drafts, near), _load_retired(user_id, drafts)
+    )
 
 
-def _near(
-    user_id: UserId, draft: Draft, embedded: Embedded | None, threshold: float
+def _near_ids(
+    user_id: UserId, draft: FactDraft, embedded: Embedded | None, threshold: float
 ) -> list[uuid.UUID]:
     proposed = []
     if embedded is not None:
-        nearest = search.nearest_facts(user_id, embedded, limit=NEIGHBOURS)
+        nearest = search.nearest_facts(user_id, embedded, limit=MAX_NEIGHBOURS)
         proposed += [key for key, similarity in nearest if similarity >= threshold]
-    by_words = search.facts(user_id, Query(draft.content), limit=NEIGHBOURS)
+    by_words = search.search_facts(user_id, Query(draft.content), limit=MAX_NEIGHBOURS)
     proposed += [found.fact.id for found in by_words]
     return list(dict.fromkeys(proposed))
 
 
-def _active(
-    user_id: UserId, drafts: Sequence[Draft], near: list[list[uuid.UUID]]
+def _load_active(
+    user_id: UserId, drafts: Sequence[FactDraft], near: list[list[uuid.UUID]]
 ) -> Iterable[Fact]:
     named = {draft.supersedes for draft in drafts if draft.supersedes}
     keys = [Q(category=d.category, key=d.key) for d in drafts if d.key is not None]
     wanted = reduce(or_, keys, Q(id__in=named.union(*near)))
-    return Fact.objects.filter(wanted, user_id=user_id, status=Status.ACTIVE)
+    return Fact.objects.filter(wanted, user_id=user_id, status=FactStatus.ACTIVE)
 
 
-def _retired(user_id: UserId, drafts: Sequence[Draft]) -> Iterable[Fact]:
+def _load_retired(user_id: UserId, drafts: Sequence[FactDraft]) -> Iterable[Fact]:
     return Fact.objects.filter(
         user_id=user_id,
-        status__in=[Status.HELD, Status.DELETED, Status.SUPERSEDED],
+        status__in=[FactStatus.HELD, FactStatus.DELETED, FactStatus.SUPERSEDED],
         content__in=[draft.content for draft in drafts],
     )
 
 
 def _is_active(fact: Fact) -> bool:
-    return fact.status == Status.ACTIVE
+    return fact.status == FactStatus.ACTIVE

@@ -7,24 +7,24 @@ from typing import Any
 
 from core.ids import UserId
 from memory.facts.fact_validation import clean_text
-from memory.models import Fact, FactChange, Status
+from memory.models import Fact, FactChange, FactStatus
 from memory.recall import passages
 from memory.types import Embedded
 
-TRACKED = (
+TRACKED_FIELDS = (
     *("content", "category", "key", "importance", "status", "is_pinned", "source"),
     *("agent", "quote", "said_at", "valid_from", "valid_to", "expires_at"),
     "superseded_by_id",
 )
 """What the history tells of a fact."""
-WRITTEN = (*TRACKED, "message_id", "updated_at")
+UPDATED_FIELDS = (*TRACKED_FIELDS, "message_id", "updated_at")
 
-Embedding = tuple[Embedded | None, str]
+EmbeddingResult = tuple[Embedded | None, str]
 """A text's vector, or None and why there is none."""
-UNEMBEDDED: Embedding = (None, "")
+UNEMBEDDED: EmbeddingResult = (None, "")
 
 
-class Ledger:
+class ChangeSet:
     """The changes of one transaction to the facts of one user.
 
     Nothing reaches the database before `write`, which takes the same few queries
@@ -40,16 +40,21 @@ class Ledger:
         self._steps: list[FactChange] = []
         self._found: set[uuid.UUID] = set()
         """Facts a search can find, before anything is written."""
-        self._texts: dict[uuid.UUID, Embedding] = {}
+        self._texts: dict[uuid.UUID, EmbeddingResult] = {}
         """Facts whose text is new, or new to searches."""
 
     def create(
-        self, fact: Fact, *, action: str, reason: str = "", text: Embedding = UNEMBEDDED
+        self,
+        fact: Fact,
+        *,
+        action: str,
+        reason: str = "",
+        text: EmbeddingResult = UNEMBEDDED,
     ) -> None:
         """Note a new fact."""
         self._created[fact.id] = fact
         self._texts[fact.id] = text
-        self._add_step(fact, action, reason, None, state(fact, TRACKED))
+        self._add_step(fact, action, reason, None, field_values(fact, TRACKED_FIELDS))
 
     def change(
         self,
@@ -58,19 +63,19 @@ class Ledger:
         *,
         action: str,
         reason: str = "",
-        text: Embedding = UNEMBEDDED,
+        text: EmbeddingResult = UNEMBEDDED,
     ) -> bool:
         """Set a fact's fields and note those that differ; return whether any did."""
         changed = [name for name, new in values.items() if getattr(fact, name) != new]
         if not changed:
             return False
-        before = state(fact, changed)
+        before = field_values(fact, changed)
         self._mark_changed(fact)
         if "content" in changed or fact.status != values.get("status", fact.status):
             self._texts[fact.id] = text
         for name in changed:
             setattr(fact, name, values[name])
-        self._add_step(fact, action, reason, before, state(fact, changed))
+        self._add_step(fact, action, reason, before, field_values(fact, changed))
         return True
 
     def touch(self, fact: Fact, said_at: datetime) -> None:
@@ -81,7 +86,7 @@ class Ledger:
     def write(self) -> None:
         """Write what was noted. Call it once, inside the transaction."""
         if self._changed:
-            Fact.objects.bulk_update(self._changed.values(), WRITTEN)
+            Fact.objects.bulk_update(self._changed.values(), UPDATED_FIELDS)
         # After the updates: a new fact may take the key of one that gave way. Foreign
         # keys to it are checked when the transaction ends.
         Fact.objects.bulk_create(self._created.values())
@@ -93,18 +98,18 @@ class Ledger:
         shown = [known[key] for key in self._texts if known[key].status == "active"]
         hidden = [key for key in self._found if known[key].status != "active"]
         if shown:
-            passages.put_facts(
+            passages.index_facts(
                 self.user_id, [(f.id, f.content, *self._texts[f.id]) for f in shown]
             )
         if hidden:
-            passages.drop_facts(self.user_id, hidden)
+            passages.unindex_facts(self.user_id, hidden)
 
     def _mark_changed(self, fact: Fact) -> None:
         fact.updated_at = self.now
         if fact.id in self._created or fact.id in self._changed:
             return
         self._changed[fact.id] = fact
-        if fact.status == Status.ACTIVE:
+        if fact.status == FactStatus.ACTIVE:
             self._found.add(fact.id)
 
     def _add_step(
@@ -129,7 +134,7 @@ class Ledger:
         )
 
 
-def state(fact: Fact, names: Iterable[str]) -> dict[str, Any]:
+def field_values(fact: Fact, names: Iterable[str]) -> dict[str, Any]:
     """Return fields of a fact as JSON holds them: instants in UTC, ids as text."""
     return {name: _to_json(getattr(fact, name)) for name in names}
 
@@ -140,7 +145,7 @@ def _to_json(value: object) -> object:
     return str(value) if isinstance(value, uuid.UUID) else value
 
 
-def restore(fact: Fact, values: dict[str, Any]) -> None:
+def set_field_values(fact: Fact, values: dict[str, Any]) -> None:
     """Set fields of a fact, in memory only, to what `state` returned of them."""
     for name, value in values.items():
         setattr(fact, name, _from_json(name, value))

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from core.text.timestamps import instant
+from core.text.timestamps import format_time
 from memory.facts import public_ids
-from memory.types import Change, KnownFact
+from memory.types import FactHistoryStep, KnownFact
 
 
-def fact(known: KnownFact) -> dict[str, Any]:
+def serialize_fact(known: KnownFact) -> dict[str, Any]:
     """Return a fact as a `memory` object."""
     ends = known.superseded_by
     return {
-        "id": public_ids.write(known.id),
+        "id": public_ids.format_fact_id(known.id),
         "object": "memory",
         "content": known.content,
         "category": known.category,
@@ -29,50 +29,53 @@ def fact(known: KnownFact) -> dict[str, Any]:
         "source": known.source,
         "agent": known.agent or None,
         "quote": known.quote or None,
-        "said_at": instant(known.said_at),
-        "valid_from": instant(known.valid_from),
-        "valid_to": instant(known.valid_to),
-        "expires_at": instant(known.expires_at),
-        "superseded_by": public_ids.write(ends) if ends else None,
-        "created_at": seconds(known.created_at),
-        "updated_at": seconds(known.updated_at),
+        "said_at": format_time(known.said_at),
+        "valid_from": format_time(known.valid_from),
+        "valid_to": format_time(known.valid_to),
+        "expires_at": format_time(known.expires_at),
+        "superseded_by": public_ids.format_fact_id(ends) if ends else None,
+        "created_at": unix_seconds(known.created_at),
+        "updated_at": unix_seconds(known.updated_at),
     }
 
 
-def change(step: Change) -> dict[str, Any]:
+def serialize_change(step: FactHistoryStep) -> dict[str, Any]:
     """Return a step of a fact's history as a `memory.change` object."""
     return {
         "object": "memory.change",
-        "at": instant(step.at),
+        "at": format_time(step.at),
         "action": step.action,
         "by": step.by,
         "reason": step.reason or None,
-        "before": _fields(step.before),
-        "after": _fields(step.after),
+        "before": _serialize_fields(step.before),
+        "after": _serialize_fields(step.after),
     }
 
 
-def seconds(at: datetime) -> int:
+def unix_seconds(at: datetime) -> int:
     """Return an instant in seconds since 1970."""
     return int(at.timestamp())
 
 
-NAMES = {"is_pinned": "pinned", "superseded_by_id": "superseded_by"}
-INSTANTS = {"said_at", "valid_from", "valid_to", "expires_at"}
-EMPTY_IS_NULL = {"agent", "quote"}
+JSON_NAMES = {"is_pinned": "pinned", "superseded_by_id": "superseded_by"}
+TIME_FIELDS = {"said_at", "valid_from", "valid_to", "expires_at"}
+NULL_IF_EMPTY = {"agent", "quote"}
 
 
-def _fields(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _serialize_fields(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if values is None:
         return None
-    return {NAMES.get(name, name): _field(name, v) for name, v in values.items()}
+    return {
+        JSON_NAMES.get(name, name): _serialize_field(name, v)
+        for name, v in values.items()
+    }
 
 
-def _field(name: str, value: Any) -> Any:
-    if value is None or (value == "" and name in EMPTY_IS_NULL):
+def _serialize_field(name: str, value: Any) -> Any:
+    if value is None or (value == "" and name in NULL_IF_EMPTY):
         return None
     if name == "superseded_by_id":
-        return public_ids.write(uuid.UUID(value))
-    if name in INSTANTS:
-        return instant(datetime.fromisoformat(value))
+        return public_ids.format_fact_id(uuid.UUID(value))
+    if name in TIME_FIELDS:
+        return format_time(datetime.fromisoformat(value))
     return value

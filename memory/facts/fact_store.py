@@ -22,23 +22,31 @@ from memory.facts import (
     point_in_time,
     user_lock,
 )
-from memory.facts.change_set import Ledger
-from memory.facts.reconciliation import Ladder
-from memory.models import Fact, FactChange, Status
+from memory.facts.change_set import ChangeSet
+from memory.facts.reconciliation import FactReconciler
+from memory.models import Fact, FactChange, FactStatus
 from memory.recall import search
-from memory.types import Category, Change, Draft, Embedded, KnownFact, Saved, Source
+from memory.types import (
+    Category,
+    Embedded,
+    FactDraft,
+    FactHistoryStep,
+    KnownFact,
+    SaveResult,
+    Source,
+)
 from memory.types import Status as StatusName
 
 
-def save(
+def save_drafts(
     user_id: UserId,
-    drafts: Sequence[Draft],
+    drafts: Sequence[FactDraft],
     embedded: Sequence[Embedded | None],
     *,
     by: str,
     threshold: float = 0.9,
     errors: Sequence[str] = (),
-) -> list[Saved]:
+) -> list[SaveResult]:
     """Remember drafts, all or none, each where it belongs among what is known.
 
     `embedded` has each draft's vector or None; `errors`, when given, says of each why
@@ -49,16 +57,18 @@ def save(
     now = timezone.now()
     cleaned = [
         replace(draft, said_at=draft.said_at or now)
-        for draft in map(fact_validation.clean, drafts)
+        for draft in map(fact_validation.clean_draft, drafts)
     ]
     texts = list(zip(embedded, errors or [""] * len(cleaned), strict=True))
     # Read now, for what is read inside a transaction is not kept for the next search.
     search.open_index(user_id)
     with transaction.atomic():
-        user_lock.lock(user_id, now)
-        ledger = Ledger(user_id, by=by, now=now)
-        known = candidate_facts.load(user_id, cleaned, embedded, threshold=threshold)
-        ladder = Ladder(ledger, known)
+        user_lock.lock_user(user_id, now)
+        ledger = ChangeSet(user_id, by=by, now=now)
+        known = candidate_facts.load_candidates(
+            user_id, cleaned, embedded, threshold=threshold
+        )
+        ladder = FactReconciler(ledger, known)
         saved = [
             ladder.reconcile(draft, number, texts[number])
             for number, draft in enumerate(cleaned)
@@ -67,7 +77,7 @@ def save(
     return saved
 
 
-def edit(
+def edit_fact(
     user_id: UserId,
     fact_id: uuid.UUID,
     changes: Mapping[str, Any],
@@ -89,56 +99,62 @@ def edit(
     cleaned = fact_validation.clean_changes(changes)
     text = embedded, error
     with transaction.atomic():
-        ledger, fact = _open(user_id, fact_id, by)
-        fact_updates.apply(ledger, fact, cleaned, by=by, reason=reason, text=text)
+        ledger, fact = _begin_change(user_id, fact_id, by)
+        fact_updates.apply_changes(
+            ledger, fact, cleaned, by=by, reason=reason, text=text
+        )
         ledger.write()
-    return to_known(fact)
+    return known_fact_from_row(fact)
 
 
-def forget(user_id: UserId, fact_id: uuid.UUID, *, by: str, reason: str = "") -> bool:
+def soft_delete_fact(
+    user_id: UserId, fact_id: uuid.UUID, *, by: str, reason: str = ""
+) -> bool:
     """Delete a fact from prompts and searches; it and its history are kept.
 
     Returns False where it was deleted already. Raises `FactUnknown`.
     """
     with transaction.atomic():
-        ledger, fact = _open(user_id, fact_id, by)
-        deleted = {"status": Status.DELETED.value}
+        ledger, fact = _begin_change(user_id, fact_id, by)
+        deleted = {"status": FactStatus.DELETED.value}
         is_new = ledger.change(fact, deleted, action="deleted", reason=reason)
         ledger.write()
     return is_new
 
 
-def _open(user_id: UserId, fact_id: uuid.UUID, by: str) -> tuple[Ledger, Fact]:
+def _begin_change(
+    user_id: UserId, fact_id: uuid.UUID, by: str
+) -> tuple[ChangeSet, Fact]:
     now = timezone.now()
-    user_lock.lock(user_id, now)
-    return Ledger(user_id, by=by, now=now), _find(user_id, fact_id)
+    user_lock.lock_user(user_id, now)
+    return ChangeSet(user_id, by=by, now=now), _find_fact(user_id, fact_id)
 
 
-def _find(user_id: UserId, fact_id: uuid.UUID) -> Fact:
+def _find_fact(user_id: UserId, fact_id: uuid.UUID) -> Fact:
     fact = Fact.objects.filter(user_id=user_id, id=fact_id).first()
     if fact is None:
         raise FactUnknown
     return fact
 
 
-def get(user_id: UserId, fact_id: uuid.UUID) -> KnownFact:
+def get_fact(user_id: UserId, fact_id: uuid.UUID) -> KnownFact:
     """Return a fact, whatever its status. Raises `FactUnknown`."""
-    return to_known(_find(user_id, fact_id))
+    return known_fact_from_row(_find_fact(user_id, fact_id))
 
 
-def history(user_id: UserId, fact_id: uuid.UUID) -> list[Change]:
+def list_changes(user_id: UserId, fact_id: uuid.UUID) -> list[FactHistoryStep]:
     """Return all that happened to a fact, the oldest first. Raises `FactUnknown`."""
-    _find(user_id, fact_id)
+    _find_fact(user_id, fact_id)
     steps = FactChange.objects.filter(user_id=user_id, fact_id=fact_id)
     return [
-        Change(*step)
+        FactHistoryStep(*step)
         for step in steps.order_by("at", "id").values_list(
             "at", "action", "by", "reason", "before", "after"
         )
     ]
 
 
-def page(
+def page_facts(
     user_id: UserId,
     *,
     status: StatusName | None = "active",
@@ -158,7 +174,7 @@ def page(
     given = {"category": category, "source": source, "is_pinned": is_pinned}
     narrowed = {name: value for name, value in given.items() if value is not None}
     if as_of is not None:
-        found = point_in_time.read(
+        found = point_in_time.list_facts_at(
             user_id,
             as_of,
             status=status,
@@ -169,50 +185,53 @@ def page(
     else:
         as_of = timezone.now()
         facts = Fact.objects.filter(
-            point_in_time.beyond(after),
-            point_in_time.had(status, as_of),
+            point_in_time.after_cursor(after),
+            point_in_time.status_condition(status, as_of),
             user_id=user_id,
             **narrowed,
         )
         found = list(facts.order_by(*point_in_time.NEWEST_FIRST)[: limit + 1])
-    return [to_known(row, at=as_of) for row in found[:limit]], len(found) > limit
+    return [known_fact_from_row(row, at=as_of) for row in found[:limit]], len(
+        found
+    ) > limit
 
 
-def expire_due(now: datetime, *, limit: int = 500) -> int:
+def expire_due_facts(now: datetime, *, limit: int = 500) -> int:
     """Mark facts whose time is up as expired, and return how many there were.
 
     They are hidden from the moment itself; this takes them out of the index and tells
     their history. At most `limit` at a time.
     """
     due = Fact.objects.filter(
-        status=Status.ACTIVE, is_pinned=False, expires_at__lte=now
+        status=FactStatus.ACTIVE, is_pinned=False, expires_at__lte=now
     ).order_by("expires_at")
     found = due.values_list("user_id", "id")[:limit]
     by_user: dict[uuid.UUID, list[uuid.UUID]] = {}
     for user_id, fact_id in found:
         by_user.setdefault(user_id, []).append(fact_id)
     return sum(
-        _expire(UserId(user_id), fact_ids, now) for user_id, fact_ids in by_user.items()
+        _expire_facts(UserId(user_id), fact_ids, now)
+        for user_id, fact_ids in by_user.items()
     )
 
 
-def _expire(user_id: UserId, fact_ids: Sequence[uuid.UUID], now: datetime) -> int:
+def _expire_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID], now: datetime) -> int:
     with transaction.atomic():
-        user_lock.lock(user_id, now)
-        ledger = Ledger(user_id, by="expiry", now=now)
+        user_lock.lock_user(user_id, now)
+        ledger = ChangeSet(user_id, by="expiry", now=now)
         # Asked again: before the lock, one may have been pinned or prolonged.
         due = Fact.objects.filter(
-            point_in_time.had("expired", now), status=Status.ACTIVE
+            point_in_time.status_condition("expired", now), status=FactStatus.ACTIVE
         )
         facts = list(due.filter(user_id=user_id, id__in=fact_ids))
         for fact in facts:
-            expired = {"status": Status.EXPIRED.value}
+            expired = {"status": FactStatus.EXPIRED.value}
             ledger.change(fact, expired, action="expired")
         ledger.write()
     return len(facts)
 
 
-def to_known(row: Fact, *, at: datetime | None = None) -> KnownFact:
+def known_fact_from_row(row: Fact, *, at: datetime | None = None) -> KnownFact:
     """Return the fact a row holds; one whose time is up at `at`, or now, is expired."""
     return KnownFact(
         id=row.id,

@@ -5,37 +5,39 @@ from typing import Any
 
 from memory.errors import KeyTaken
 from memory.facts import point_in_time, public_ids
-from memory.facts.change_set import Embedding, Ledger
+from memory.facts.change_set import ChangeSet, EmbeddingResult
 from memory.facts.fact_validation import check_interval
-from memory.models import Fact, Status
+from memory.models import Fact, FactStatus
 
 
-def apply(
-    ledger: Ledger,
+def apply_changes(
+    ledger: ChangeSet,
     fact: Fact,
     changes: dict[str, Any],
     *,
     by: str,
     reason: str,
-    text: Embedding,
+    text: EmbeddingResult,
 ) -> None:
     """Note the changes, already cleaned, in the ledger.
 
     Raises `FactInvalid` where the dates contradict each other, and `KeyTaken`.
     """
     was = point_in_time.status_at(fact, ledger.now)
-    values = {**_brought_back(fact, was, changes, ledger.now), **changes}
-    values |= _authorship(fact, changes, by, ledger.now)
-    check_interval(*(values.get(n, getattr(fact, n)) for n in ("valid_from", *ENDS)))
+    values = {**_reactivation_values(fact, was, changes, ledger.now), **changes}
+    values |= _authorship_values(fact, changes, by, ledger.now)
+    check_interval(
+        *(values.get(n, getattr(fact, n)) for n in ("valid_from", *END_FIELDS))
+    )
     _check_key(fact, values)
-    action = _action(fact, was, values)
+    action = _history_action(fact, was, values)
     ledger.change(fact, values, action=action, reason=reason, text=text)
 
 
-ENDS = ("valid_to", "expires_at")
+END_FIELDS = ("valid_to", "expires_at")
 
 
-def _brought_back(
+def _reactivation_values(
     fact: Fact, was: str, changes: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
     """Return what must go for a fact to count again: links and ends in the past."""
@@ -43,13 +45,13 @@ def _brought_back(
         return {}
     passed = {
         name: None
-        for name in ENDS
+        for name in END_FIELDS
         if (end := getattr(fact, name)) is not None and end <= now
     }
     return {"superseded_by_id": None, **passed}
 
 
-def _authorship(
+def _authorship_values(
     fact: Fact, changes: dict[str, Any], by: str, now: datetime
 ) -> dict[str, Any]:
     """Return who says it from now on: what a person has put right stays so."""
@@ -63,24 +65,24 @@ def _check_key(fact: Fact, values: dict[str, Any]) -> None:
     def after(name: str) -> Any:
         return values.get(name, getattr(fact, name))
 
-    if after("key") is None or after("status") != Status.ACTIVE:
+    if after("key") is None or after("status") != FactStatus.ACTIVE:
         return
     others = Fact.objects.filter(
         user_id=fact.user_id,
         category=after("category"),
         key=after("key"),
-        status=Status.ACTIVE,
+        status=FactStatus.ACTIVE,
     ).exclude(id=fact.id)
     if other := others.first():
         raise KeyTaken(
             f"the key '{other.key}' of category '{other.category}' belongs to fact "
-            f"{public_ids.write(other.id)}: {other.content:.100}; change or delete "
+            f"{public_ids.format_fact_id(other.id)}: {other.content:.100}; change or delete "
             "that one, or choose another key",
             param="key",
         )
 
 
-def _action(fact: Fact, was: str, values: dict[str, Any]) -> str:
+def _history_action(fact: Fact, was: str, values: dict[str, Any]) -> str:
     status = values.get("status", was)
     if status != was:
         return "restored" if status == "active" else "held"

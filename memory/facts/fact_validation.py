@@ -8,15 +8,15 @@ from typing import Any, get_args
 
 from core.validation import storable_values
 from memory.errors import FactInvalid
-from memory.types import MAX_CONTENT_LENGTH, Category, Draft
+from memory.types import MAX_CONTENT_LENGTH, Category, FactDraft
 
 MAX_KEY_LENGTH = 255
 
-CONTROLS = re.compile("[\x01-\x1f\x7f-\x9f]")
-DATES = ("valid_from", "valid_to", "expires_at")
+CONTROL_CHARACTERS = re.compile("[\x01-\x1f\x7f-\x9f]")
+DATE_FIELDS = ("valid_from", "valid_to", "expires_at")
 
 
-def clean(draft: Draft) -> Draft:
+def clean_draft(draft: FactDraft) -> FactDraft:
     """Return the draft as it can be stored, its text on one line.
 
     Raises `FactInvalid`, which names the field, when it cannot be.
@@ -31,7 +31,7 @@ def clean(draft: Draft) -> Draft:
         quote=clean_text(draft.quote),
         review_reason=clean_text(draft.review_reason),
     )
-    for name in ("said_at", *DATES):
+    for name in ("said_at", *DATE_FIELDS):
         _clean_date(name, getattr(draft, name))
     check_interval(draft.valid_from, draft.valid_to, draft.expires_at)
     return cleaned
@@ -53,7 +53,7 @@ def clean_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
 def clean_text(text: str) -> str:
     """Return a text on one line, without what no database can hold."""
     readable = storable_values.UNSTORABLE.sub("\ufffd", text)
-    return " ".join(CONTROLS.sub(" ", readable).split())
+    return " ".join(CONTROL_CHARACTERS.sub(" ", readable).split())
 
 
 def _clean_content(content: object) -> str:

@@ -7,21 +7,21 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from core.ids import UserId
-from memory.facts.change_set import restore
+from memory.facts.change_set import set_field_values
 from memory.models import Fact, FactChange
 
-Place = tuple[datetime, uuid.UUID]
+FactCursor = tuple[datetime, uuid.UUID]
 """Where a page ends: a fact's `created_at` and id."""
 NEWEST_FIRST = ("-created_at", "-id")
 
 
-def read(
+def list_facts_at(
     user_id: UserId,
     at: datetime,
     *,
     status: str | None,
     narrowed: Mapping[str, str | bool],
-    after: Place | None,
+    after: FactCursor | None,
     limit: int,
 ) -> list[Fact]:
     """Return facts as they stood at a moment, the newest first.
@@ -31,26 +31,28 @@ def read(
     stored: facts not changed since are filtered by the database; for the others, what
     happened since is undone.
     """
-    known = Fact.objects.filter(beyond(after), user_id=user_id, created_at__lte=at)
+    known = Fact.objects.filter(
+        after_cursor(after), user_id=user_id, created_at__lte=at
+    )
     since = FactChange.objects.filter(fact=OuterRef("pk"), at__gt=at)
-    same = known.filter(~Exists(since), had(status, at), **narrowed)
+    same = known.filter(~Exists(since), status_condition(status, at), **narrowed)
     if status == "active":
-        same = same.filter(_was_so(at))
+        same = same.filter(_validity_condition(at))
     found = list(same.order_by(*NEWEST_FIRST)[:limit])
     changed = known.filter(Exists(since))
     if len(found) == limit:
-        changed = changed.exclude(beyond(place(found[-1])))
-    for fact in _undone(user_id, changed, at):
-        if _fits(fact, at, status, narrowed):
+        changed = changed.exclude(after_cursor(cursor_of(found[-1])))
+    for fact in _rewind(user_id, changed, at):
+        if _matches(fact, at, status, narrowed):
             found.append(fact)
-    return sorted(found, key=place, reverse=True)[:limit]
+    return sorted(found, key=cursor_of, reverse=True)[:limit]
 
 
-def place(fact: Fact) -> Place:
+def cursor_of(fact: Fact) -> FactCursor:
     return fact.created_at, fact.id
 
 
-def beyond(after: Place | None) -> Q:
+def after_cursor(after: FactCursor | None) -> Q:
     """Return the condition of what follows a place, the newest being first."""
     if after is None:
         return Q()
@@ -58,7 +60,7 @@ def beyond(after: Place | None) -> Q:
     return Q(created_at__lt=created_at) | Q(created_at=created_at, id__lt=fact_id)
 
 
-def had(status: str | None, at: datetime) -> Q:
+def status_condition(status: str | None, at: datetime) -> Q:
     """Return the condition of a status, a fact expiring the moment its time is up."""
     lasts = Q(is_pinned=True) | Q(expires_at__isnull=True) | Q(expires_at__gt=at)
     match status:
@@ -72,7 +74,7 @@ def had(status: str | None, at: datetime) -> Q:
             return Q(status=status)
 
 
-def _was_so(at: datetime) -> Q:
+def _validity_condition(at: datetime) -> Q:
     """Return the condition of what was so at a moment."""
     begun = Q(valid_from__isnull=True) | Q(valid_from__lte=at)
     return begun & (Q(valid_to__isnull=True) | Q(valid_to__gt=at))
@@ -86,7 +88,7 @@ def status_at(fact: Fact, at: datetime) -> str:
     return fact.status
 
 
-def _fits(
+def _matches(
     fact: Fact, at: datetime, status: str | None, narrowed: Mapping[str, str | bool]
 ) -> bool:
     if any(getattr(fact, name) != value for name, value in narrowed.items()):
@@ -99,9 +101,9 @@ def _fits(
     return status_at(fact, at) == status and (is_so or status != "active")
 
 
-def _undone(user_id: UserId, facts: QuerySet[Fact], at: datetime) -> list[Fact]:
+def _rewind(user_id: UserId, facts: QuerySet[Fact], at: datetime) -> list[Fact]:
     rows = {fact.id: fact for fact in facts}
     steps = FactChange.objects.filter(user_id=user_id, at__gt=at, fact__in=facts)
     for step in steps.order_by("-at", "-id"):
-        restore(rows[step.fact_id], step.before or {})
+        set_field_values(rows[step.fact_id], step.before or {})
     return list(rows.values())

@@ -6,7 +6,7 @@ from core.ids import UserId
 from memory.models import Owner
 
 
-def lock(user_id: UserId, now: datetime) -> Owner:
+def lock_user(user_id: UserId, now: datetime) -> Owner:
     """Return the user's row, made if need be, for this transaction alone.
 
     Whoever else wants it waits: SELECT … FOR UPDATE on PostgreSQL; on SQLite the

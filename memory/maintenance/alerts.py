@@ -9,30 +9,30 @@ from django.db import DatabaseError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory.memory_settings import Plan
-from memory.models import Lesson, Passage
+from memory.memory_settings import UserMemory
+from memory.models import ExtractionJob, Passage
 from providers.embeddings import embedders
 
 MINUTE = timedelta(minutes=1)
-LONG = 10 * MINUTE
+MAX_WAIT = 10 * MINUTE
 """A turn that waits longer for a worker waits for none."""
-MANY = 10_000
+MAX_COUNTED = 10_000
 """More are not counted: it would take time for a figure nobody needs exactly."""
 
 
-def concerns(plan: Plan) -> Iterator[tuple[str, str]]:
+def find_alerts(plan: UserMemory) -> Iterator[tuple[str, str]]:
     """Yield what an operator should know of, each with the id of its kind.
 
     Says nothing of a database that cannot be read: others do.
     """
-    yield from _of_choice(plan)
+    yield from _config_alerts(plan)
     # Read whole before the first is told, for the database may go meanwhile.
     with suppress(DatabaseError):
-        yield from list(_of_what_is_stored(plan))
+        yield from list(_storage_alerts(plan))
 
 
-def _of_choice(plan: Plan) -> Iterator[tuple[str, str]]:
-    warning = embedders.warning(plan.embedder)
+def _config_alerts(plan: UserMemory) -> Iterator[tuple[str, str]]:
+    warning = embedders.embedder_warning(plan.embedder)
     if warning is not None:
         yield "coulisse.W401", f"{warning}."
     learner = plan.extraction_model
@@ -44,46 +44,48 @@ def _of_choice(plan: Plan) -> Iterator[tuple[str, str]]:
         )
 
 
-def _of_what_is_stored(plan: Plan) -> Iterator[tuple[str, str]]:
-    if foreign := _foreign(plan.embedder.id):
+def _storage_alerts(plan: UserMemory) -> Iterator[tuple[str, str]]:
+    if foreign := _count_foreign_vectors(plan.embedder.id):
         yield (
             "coulisse.W402",
-            f"{_texts(foreign)} in memory with vectors of another embedder than "
+            f"{_format_texts(foreign)} in memory with vectors of another embedder than "
             f"{plan.embedder.id}: only their words are searched. Run `manage.py "
             "reindex`.",
         )
-    if failed := _count(Lesson.objects.filter(state="failed")):
+    if failed := _count_rows(ExtractionJob.objects.filter(state="failed")):
         yield (
             "coulisse.W403",
-            f"{_turns(failed)} could not be learnt from: see `manage.py lessons "
+            f"{_format_turns(failed)} could not be learnt from: see `manage.py lessons "
             "--failed`.",
         )
-    long_ago = timezone.now() - LONG
-    waiting = Lesson.objects.filter(state="queued", due_at__lt=long_ago)
-    if late := _count(waiting):
+    long_ago = timezone.now() - MAX_WAIT
+    waiting = ExtractionJob.objects.filter(state="queued", due_at__lt=long_ago)
+    if late := _count_rows(waiting):
         yield (
             "coulisse.W405",
-            f"{_turns(late)} should have been learnt from more than "
-            f"{LONG // MINUTE} minutes ago: does a worker run?",
+            f"{_format_turns(late)} should have been learnt from more than "
+            f"{MAX_WAIT // MINUTE} minutes ago: does a worker run?",
         )
 
 
-def _foreign(embedder: str) -> int:
+def _count_foreign_vectors(embedder: str) -> int:
     others = Q(embedder__lt=embedder) | Q(embedder__gt=embedder)
-    return _count(Passage.objects.filter(others).exclude(embedder=""))
+    return _count_rows(Passage.objects.filter(others).exclude(embedder=""))
 
 
-def _count(rows: QuerySet[Any]) -> int:
-    return rows.order_by()[:MANY].count()
+def _count_rows(rows: QuerySet[Any]) -> int:
+    return rows.order_by()[:MAX_COUNTED].count()
 
 
-def _texts(count: int) -> str:
-    return "There is 1 text" if count == 1 else f"There are {_number(count)} texts"
+def _format_texts(count: int) -> str:
+    return (
+        "There is 1 text" if count == 1 else f"There are {_format_count(count)} texts"
+    )
 
 
-def _turns(count: int) -> str:
-    return f"{_number(count)} turn{'' if count == 1 else 's'}"
+def _format_turns(count: int) -> str:
+    return f"{_format_count(count)} turn{'' if count == 1 else 's'}"
 
 
-def _number(count: int) -> str:
-    return f"{MANY:,} or more" if count >= MANY else f"{count:,}"
+def _format_count(count: int) -> str:
+    return f"{MAX_COUNTED:,} or more" if count >= MAX_COUNTED else f"{count:,}"

@@ -18,30 +18,30 @@ from core.ids import UserId
 from memory import memory_settings
 from memory.extraction import job_queue, llm_call
 from memory.maintenance import summarizable_ranges, summary_prompts
-from memory.maintenance.summarizable_ranges import Stretch
-from memory.memory_settings import Learner, Plan
-from memory.models import Consolidation, Message, Summary, Thread
+from memory.maintenance.summarizable_ranges import SummarizableRange
+from memory.memory_settings import ExtractionModel, UserMemory
+from memory.models import ConsolidationRun, StoredMessage, Summary, Thread
 
 logger = logging.getLogger(__name__)
 
-MOST_SUMMARIES = 500
+MAX_SUMMARIES = 500
 """Of one run: what a model may cost in a few hours."""
 MAX_SECONDS = 540.0
 """Of one run."""
-MOST_FAILURES = 5
+MAX_FAILURES = 5
 """In a row, before a run ends: the model is not to be had."""
 UNFINISHED = "the rest is left to the next run"
 
-LOCK = "SELECT pg_advisory_xact_lock(hashtext('memory_consolidation'), 0)"
+LOCK_SQL = "SELECT pg_advisory_xact_lock(hashtext('memory_consolidation'), 0)"
 
 
-def run(
+def consolidate(
     now: datetime,
     *,
     dry_run: bool = False,
     force: bool = False,
     user_id: UserId | None = None,
-) -> Consolidation | None:
+) -> ConsolidationRun | None:
     """Summarise what is old enough, if it is time to, and return the receipt.
 
     None when it is not time, which `force` does not ask, or memory is off. A dry run
@@ -49,34 +49,36 @@ def run(
     take on. Of several callers at the same instant one runs. With `user_id`, only that
     user's conversations.
     """
-    users = memory_settings.of_users(live.current())
+    users = memory_settings.resolve_for_users(live.current())
     if users is None:
         return None
     receipt = (
-        Consolidation(started_at=now, is_dry_run=True)
+        ConsolidationRun(started_at=now, is_dry_run=True)
         if dry_run
-        else _begin(now, users, force=force)
+        else _create_receipt(now, users, force=force)
     )
     if receipt is not None:
         _Run(receipt, users, now).summarise_threads(user_id)
     return receipt
 
 
-def _begin(now: datetime, users: Plan, *, force: bool) -> Consolidation | None:
+def _create_receipt(
+    now: datetime, users: UserMemory, *, force: bool
+) -> ConsolidationRun | None:
     """Return the receipt of a new run, unless another ran lately."""
     interval = timedelta(hours=users.memory.consolidation_interval_hours)
     with transaction.atomic():
         if connection.vendor == "postgresql":
             # SQLite lets one writer in at a time anyway.
             with connection.cursor() as cursor:
-                cursor.execute(LOCK)
-        last = Consolidation.objects.order_by("-started_at").first()
+                cursor.execute(LOCK_SQL)
+        last = ConsolidationRun.objects.order_by("-started_at").first()
         if not force and last is not None and _is_recent(last, now - interval):
             return None
-        return Consolidation.objects.create(started_at=now)
+        return ConsolidationRun.objects.create(started_at=now)
 
 
-def _is_recent(last: Consolidation, since: datetime) -> bool:
+def _is_recent(last: ConsolidationRun, since: datetime) -> bool:
     left_some = last.finished_at is not None and last.error == UNFINISHED
     return last.started_at > since and not left_some
 
@@ -84,7 +86,9 @@ def _is_recent(last: Consolidation, since: datetime) -> bool:
 class _Run:
     """One run, which keeps its receipt."""
 
-    def __init__(self, receipt: Consolidation, users: Plan, now: datetime) -> None:
+    def __init__(
+        self, receipt: ConsolidationRun, users: UserMemory, now: datetime
+    ) -> None:
         self._receipt = receipt
         self._plan = users
         self._now = now
@@ -95,7 +99,7 @@ class _Run:
         """Summarise thread after thread, until all is done or it is enough."""
         receipt = self._receipt
         cutoff = self._now - timedelta(hours=self._plan.memory.consolidate_after_hours)
-        waiting = summarizable_ranges.candidates(user_id)
+        waiting = summarizable_ranges.candidate_thread_ids(user_id)
         # In another order each time: those a model fails at shall not keep it from
         # the others for ever.
         random.shuffle(waiting)
@@ -111,31 +115,35 @@ class _Run:
 
     def _is_finished(self) -> bool:
         receipt = self._receipt
-        if self._failures_in_a_row >= MOST_FAILURES:
-            receipt.error = f"ended after {MOST_FAILURES} failures in a row"
-        elif receipt.summaries >= MOST_SUMMARIES or time.monotonic() >= self._until:
+        if self._failures_in_a_row >= MAX_FAILURES:
+            receipt.error = f"ended after {MAX_FAILURES} failures in a row"
+        elif receipt.summaries >= MAX_SUMMARIES or time.monotonic() >= self._until:
             receipt.error = UNFINISHED
         return bool(receipt.error)
 
     def _summarise_thread(self, thread_id: int, cutoff: datetime) -> None:
         thread = Thread.objects.filter(pk=thread_id).first()
-        end = None if thread is None else summarizable_ranges.old_end(thread, cutoff)
+        end = (
+            None
+            if thread is None
+            else summarizable_ranges.summarizable_end(thread, cutoff)
+        )
         if thread is None or end is None:
             return
         self._receipt.threads += 1
         first = thread.summarised
         while first < end and not self._is_finished():
-            stretch = summarizable_ranges.read(thread, first, end)
+            stretch = summarizable_ranges.next_range(thread, first, end)
             if stretch is None or not self._summarise_range(thread, stretch):
                 return
             first = stretch.end
 
-    def _summarise_range(self, thread: Thread, stretch: Stretch) -> bool:
+    def _summarise_range(self, thread: Thread, stretch: SummarizableRange) -> bool:
         """Put a summary in the place of a stretch; return whether it is there."""
         receipt = self._receipt
         if not receipt.is_dry_run:
             summary = self._build_summary(thread, stretch)
-            if summary is None or not _keep(summary, self._now):
+            if summary is None or not _store_summary(summary, self._now):
                 return False
             receipt.tokens_after += summary.tokens
         receipt.summaries += 1
@@ -143,11 +151,13 @@ class _Run:
         receipt.tokens_before += stretch.tokens
         return True
 
-    def _build_summary(self, thread: Thread, stretch: Stretch) -> Summary | None:
+    def _build_summary(
+        self, thread: Thread, stretch: SummarizableRange
+    ) -> Summary | None:
         """Return the summary a model gives, not stored yet; None if it gives none."""
         try:
-            text = _told(self._plan.extraction_model, thread, stretch)
-        except (CoulisseError, TimeoutError, summary_prompts.Unusable) as exc:
+            text = _write_summary(self._plan.extraction_model, thread, stretch)
+        except (CoulisseError, TimeoutError, summary_prompts.SummaryInvalid) as exc:
             self._record_failure(thread, exc)
             return None
         self._failures_in_a_row = 0
@@ -157,8 +167,10 @@ class _Run:
             first_position=stretch.first,
             end_position=stretch.end,
             text=text,
-            tokens=token_estimates.estimate(text),
-            model=self._plan.extraction_model.model[:255] if self._plan.extraction_model else "",
+            tokens=token_estimates.estimate_text(text),
+            model=self._plan.extraction_model.model[:255]
+            if self._plan.extraction_model
+            else "",
             run=self._receipt,
             created_at=self._now,
         )
@@ -171,24 +183,30 @@ class _Run:
             thread.pk,
             job_queue.pseudonym(thread.user_id),
             # What else is said may quote the conversation.
-            exc if isinstance(exc, summary_prompts.Unusable) else type(exc).__name__,
+            exc
+            if isinstance(exc, summary_prompts.SummaryInvalid)
+            else type(exc).__name__,
         )
 
 
-def _told(learner: Learner | None, thread: Thread, stretch: Stretch) -> str:
+def _write_summary(
+    learner: ExtractionModel | None, thread: Thread, stretch: SummarizableRange
+) -> str:
     if not stretch.shown_messages:
         return "(nothing was said)"
     if learner is None:
-        raise summary_prompts.Unusable(
+        raise summary_prompts.SummaryInvalid(
             "there is no model: set memory.user_state.learn_from"
         )
-    answer = llm_call.ask(
-        learner, summary_prompts.prompt(stretch.shown_messages), user=thread.user_id.hex
+    answer = llm_call.call_model(
+        learner,
+        summary_prompts.build_prompt(stretch.shown_messages),
+        user=thread.user_id.hex,
     )
-    return summary_prompts.clean(answer.text)
+    return summary_prompts.parse_summary(answer.text)
 
 
-def _keep(summary: Summary, now: datetime) -> bool:
+def _store_summary(summary: Summary, now: datetime) -> bool:
     """Store a summary and mark what it covers; False if another was there first."""
     with transaction.atomic():
         # Also false when the user was erased meanwhile: the thread is gone.
@@ -200,7 +218,7 @@ def _keep(summary: Summary, now: datetime) -> bool:
         if not is_next:
             return False
         summary.save()
-        Message.objects.filter(
+        StoredMessage.objects.filter(
             thread_id=summary.thread_id,
             position__gte=summary.first_position,
             position__lt=summary.end_position,

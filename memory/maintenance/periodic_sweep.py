@@ -10,21 +10,21 @@ from core.ids import UserId
 from memory import memory_settings
 from memory.extraction import job_queue, notifier
 from memory.facts import fact_store
-from memory.models import Erasure, Passage
+from memory.models import Passage, PendingErasure
 from memory.recall import embedding, passages
 from memory.recall.index import hnsw_index
-from memory.recall.passages import Pending
+from memory.recall.passages import PendingPassage
 from providers.embeddings.base import Embedder
 
 logger = logging.getLogger(__name__)
 
-BATCH = 64
-MOST_BATCHES = 10
+BATCH_SIZE = 64
+MAX_BATCHES = 10
 """Of one sweep; the next one goes on."""
-LONGEST_PAUSE_SECONDS = 600.0
+MAX_BACKOFF_SECONDS = 600.0
 
 
-class Patience:
+class EmbedderBackoff:
     """How long an embedder that fails is left alone: longer each time."""
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class Patience:
 
     def record(self, *, failed: bool) -> None:
         """Wait twice as long as last time, or not at all."""
-        longer = min(max(2 * self._pause_seconds, 60.0), LONGEST_PAUSE_SECONDS)
+        longer = min(max(2 * self._pause_seconds, 60.0), MAX_BACKOFF_SECONDS)
         self._pause_seconds = longer if failed else 0.0
         self._until = time.monotonic() + self._pause_seconds
 
 
-_patience = Patience()
+_backoff = EmbedderBackoff()
 
 
 def sweep(now: datetime) -> dict[str, int]:
@@ -54,17 +54,17 @@ def sweep(now: datetime) -> dict[str, int]:
     being done.
     """
     steps: dict[str, Callable[[], int]] = {
-        "lessons failed": lambda: job_queue.reap(now),
-        "workers woken": lambda: _wake(now),
-        "facts expired": lambda: _expire(now),
-        "texts embedded": _embed,
-        "wishes dropped": lambda: _drop_wishes(now),
-        "graphs built": _build_graph,
+        "lessons failed": lambda: job_queue.close_abandoned(now),
+        "workers woken": lambda: _notify_worker(now),
+        "facts expired": lambda: _expire_facts(now),
+        "texts embedded": _embed_failed_texts,
+        "wishes dropped": lambda: _delete_expired_erasures(now),
+        "graphs built": _build_hnsw_index,
     }
-    return {name: _try(name, step) for name, step in steps.items()}
+    return {name: _run_step(name, step) for name, step in steps.items()}
 
 
-def _try(name: str, step: Callable[[], int]) -> int:
+def _run_step(name: str, step: Callable[[], int]) -> int:
     try:
         return step()
     except Exception:
@@ -72,55 +72,55 @@ def _try(name: str, step: Callable[[], int]) -> int:
         return 0
 
 
-def _wake(now: datetime) -> int:
-    if not job_queue.is_due(now):
+def _notify_worker(now: datetime) -> int:
+    if not job_queue.has_due_job(now):
         return 0
-    notifier.soon()
+    notifier.notify()
     return 1
 
 
-def _expire(now: datetime) -> int:
+def _expire_facts(now: datetime) -> int:
     expired = 0
-    for _ in range(MOST_BATCHES):
-        count = fact_store.expire_due(now)
+    for _ in range(MAX_BATCHES):
+        count = fact_store.expire_due_facts(now)
         expired += count
         if count == 0:
             break
     return expired
 
 
-def _drop_wishes(now: datetime) -> int:
-    return Erasure.objects.filter(expires_at__lte=now).delete()[0]
+def _delete_expired_erasures(now: datetime) -> int:
+    return PendingErasure.objects.filter(expires_at__lte=now).delete()[0]
 
 
-def _build_graph() -> int:
-    users = memory_settings.of_users(live.current())
+def _build_hnsw_index() -> int:
+    users = memory_settings.resolve_for_users(live.current())
     if users is None:
         return 0
-    return hnsw_index.ensure(users.embedder.id, users.embedder.dimensions)
+    return hnsw_index.ensure_index(users.embedder.id, users.embedder.dimensions)
 
 
 # Texts whose embedding failed.
 
 
-def _embed() -> int:
-    users = memory_settings.of_users(live.current())
-    if users is None or not _patience.is_over:
+def _embed_failed_texts() -> int:
+    users = memory_settings.resolve_for_users(live.current())
+    if users is None or not _backoff.is_over:
         return 0
     embedded = 0
-    for _ in range(MOST_BATCHES):
-        waiting = _failed_texts(BATCH)
+    for _ in range(MAX_BATCHES):
+        waiting = _list_failed_texts(BATCH_SIZE)
         if not waiting:
             break
-        settled = _embed_again(users.embedder, waiting)
-        _patience.record(failed=settled == 0)
+        settled = _retry_embedding(users.embedder, waiting)
+        _backoff.record(failed=settled == 0)
         embedded += settled
         if settled < len(waiting):
             break
     return embedded
 
 
-def _failed_texts(limit: int) -> list[Pending]:
+def _list_failed_texts(limit: int) -> list[PendingPassage]:
     """Return passages whose embedding failed and may do better now, oldest first."""
     rows = (
         Passage.objects.filter(embedder="")
@@ -130,14 +130,16 @@ def _failed_texts(limit: int) -> list[Pending]:
         .values_list("id", "user_id", "fact__content", "message__text")[:limit]
     )
     return [
-        Pending(number, UserId(user_id), said or passages.strip_subject(content or ""))
+        PendingPassage(
+            number, UserId(user_id), said or passages.strip_subject(content or "")
+        )
         for number, user_id, content, said in rows
     ]
 
 
-def _embed_again(embedder: Embedder, waiting: list[Pending]) -> int:
+def _retry_embedding(embedder: Embedder, waiting: list[PendingPassage]) -> int:
     """Give texts their vectors, or note that they get none; return how many of them."""
-    found, errors = embedding.vectors(embedder, [text.text for text in waiting])
+    found, errors = embedding.embed_texts(embedder, [text.text for text in waiting])
     settled = [
         (text, vector, error)
         for text, vector, error in zip(waiting, found, errors, strict=True)

@@ -7,53 +7,57 @@ from django.db.models import F
 
 from core import token_estimates
 from core.ids import UserId
-from memory.extraction.prompts import Said, shortened
+from memory.extraction.prompts import PromptMessage, truncate_middle
 from memory.maintenance.summary_prompts import MAX_MESSAGE_CHARS
-from memory.models import Message, Thread
+from memory.models import StoredMessage, Thread
 
-KEPT = 10
+RECENT_MESSAGES = 10
 """The newest messages of a thread, which no summary replaces."""
-FEWEST = 20
+MIN_MESSAGES = 20
 """Old messages a thread must have for a summary to be worth it."""
 MAX_TOKENS = 6_000
 """Of what is put to the model at a time."""
 MAX_ROWS = 400
-SPOKEN = ("user", "assistant")
+SPOKEN_ROLES = ("user", "assistant")
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SummarizableRange:
     """Whole exchanges of a thread that one summary can tell."""
 
     first: int
     end: int
     """The messages are `first <= position < end`."""
-    shown_messages: list[Said]
+    shown_messages: list[PromptMessage]
     """What the model is shown of them."""
     message_count: int
     tokens: int
     """What they cost in prompts."""
 
 
-def candidates(user_id: UserId | None = None) -> list[int]:
+def candidate_thread_ids(user_id: UserId | None = None) -> list[int]:
     """Return the ids of threads long enough to have something to summarise."""
-    threads = Thread.objects.filter(length__gte=F("summarised") + KEPT + FEWEST)
+    threads = Thread.objects.filter(
+        length__gte=F("summarised") + RECENT_MESSAGES + MIN_MESSAGES
+    )
     if user_id is not None:
         threads = threads.filter(user_id=user_id)
     return list(threads.values_list("pk", flat=True))
 
 
-def old_end(thread: Thread, cutoff: datetime) -> int | None:
+def summarizable_end(thread: Thread, cutoff: datetime) -> int | None:
     """Return the position up to which a thread is to be summarised, if it is.
 
     What came after `cutoff` is not, nor the newest messages; a user's message follows.
     """
-    messages = Message.objects.filter(thread=thread, position__gte=thread.summarised)
+    messages = StoredMessage.objects.filter(
+        thread=thread, position__gte=thread.summarised
+    )
     young = messages.filter(created_at__gt=cutoff).order_by("position").first()
-    end = thread.length - KEPT
+    end = thread.length - RECENT_MESSAGES
     if young is not None:
         end = min(end, young.position)
-    if end - thread.summarised < FEWEST:
+    if end - thread.summarised < MIN_MESSAGES:
         return None
     next_question = messages.filter(
         position__gt=thread.summarised, position__lte=end, role="user"
@@ -61,20 +65,22 @@ def old_end(thread: Thread, cutoff: datetime) -> int | None:
     return next_question.values_list("position", flat=True).first()
 
 
-def read(thread: Thread, first: int, end: int) -> Stretch | None:
+def next_range(thread: Thread, first: int, end: int) -> SummarizableRange | None:
     """Return whole exchanges from `first` on, as many as one call may tell."""
     rows = (
-        Message.objects.filter(thread=thread, position__gte=first, position__lt=end)
+        StoredMessage.objects.filter(
+            thread=thread, position__gte=first, position__lt=end
+        )
         .order_by("position")
         .values_list("id", "position", "role", "text", "created_at", "tokens")
     )
-    taken: list[tuple[Said, int]] = []
+    taken: list[tuple[PromptMessage, int]] = []
     cut, total = None, 0
     for number, position, role, text, at, cost in rows[:MAX_ROWS]:
-        said = Said(number, position, role, text, at)
+        said = PromptMessage(number, position, role, text, at)
         if said.role == "user" and said.position > first:
             cut = said.position
-        total += _size(said)
+        total += _prompt_tokens(said)
         if total > MAX_TOKENS and cut is not None:
             break
         taken.append((said, cost))
@@ -82,22 +88,26 @@ def read(thread: Thread, first: int, end: int) -> Stretch | None:
         cut = taken[-1][0].position + 1 if taken else None
     if cut is None:
         return None
-    return _stretch(first, cut, [pair for pair in taken if pair[0].position < cut])
+    return _build_range(first, cut, [pair for pair in taken if pair[0].position < cut])
 
 
-def _stretch(first: int, end: int, taken: list[tuple[Said, int]]) -> Stretch:
+def _build_range(
+    first: int, end: int, taken: list[tuple[PromptMessage, int]]
+) -> SummarizableRange:
     shown, total = [], 0
     for said, _ in taken:
-        total += _size(said)
+        total += _prompt_tokens(said)
         # Of one exchange that is too long by itself, the beginning must do.
-        if _size(said) and total <= MAX_TOKENS:
+        if _prompt_tokens(said) and total <= MAX_TOKENS:
             shown.append(said)
-    return Stretch(first, end, shown, len(taken), sum(cost for _, cost in taken))
+    return SummarizableRange(
+        first, end, shown, len(taken), sum(cost for _, cost in taken)
+    )
 
 
-def _size(said: Said) -> int:
+def _prompt_tokens(said: PromptMessage) -> int:
     """Return what a message costs to show; what tools answered is not shown."""
-    if said.role not in SPOKEN or not said.text.strip():
+    if said.role not in SPOKEN_ROLES or not said.text.strip():
         return 0
-    text = shortened(said.text, MAX_MESSAGE_CHARS)
-    return token_estimates.estimate(text) + token_estimates.MESSAGE_OVERHEAD
+    text = truncate_middle(said.text, MAX_MESSAGE_CHARS)
+    return token_estimates.estimate_text(text) + token_estimates.MESSAGE_OVERHEAD

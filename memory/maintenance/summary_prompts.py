@@ -6,7 +6,7 @@ import orjson
 
 from core.messages import Message
 from memory.extraction.injection import injection_filter
-from memory.extraction.prompts import Said, shortened
+from memory.extraction.prompts import PromptMessage, truncate_middle
 
 MAX_MESSAGE_CHARS = 6_000
 """Of one message; of a longer one its beginning and its end are shown."""
@@ -33,18 +33,18 @@ user", "the assistant"), in the language the user writes. Reply with the summary
 alone."""
 
 
-class Unusable(Exception):
+class SummaryInvalid(Exception):
     """The reply is no summary."""
 
 
-def prompt(said: Sequence[Said]) -> list[Message]:
+def build_prompt(said: Sequence[PromptMessage]) -> list[Message]:
     """Return what to ask the model about a stretch of a conversation."""
     lines = (
         orjson.dumps(
             {
                 "date": f"{line.at:%Y-%m-%d}",
                 "role": line.role,
-                "text": shortened(line.text, MAX_MESSAGE_CHARS),
+                "text": truncate_middle(line.text, MAX_MESSAGE_CHARS),
             }
         ).decode()
         for line in said
@@ -52,13 +52,13 @@ def prompt(said: Sequence[Said]) -> list[Message]:
     return [Message("system", INSTRUCTIONS), Message("user", "\n".join(lines))]
 
 
-def clean(reply: str) -> str:
+def parse_summary(reply: str) -> str:
     """Return the summary in a reply, without sentences that give orders.
 
-    Raises `Unusable` when nothing is left.
+    Raises `SummaryInvalid` when nothing is left.
     """
     text = reply.rpartition("</think>")[2][:MAX_READ].replace("\0", "\ufffd")
-    told = injection_filter.without_orders(text).strip()
+    told = injection_filter.remove_instructions(text).strip()
     if not told:
-        raise Unusable("the model gave no summary")
-    return shortened(told, MAX_LENGTH)
+        raise SummaryInvalid("the model gave no summary")
+    return truncate_middle(told, MAX_LENGTH)

@@ -14,14 +14,14 @@ MAX_CHARS = 8_000
 TIMEOUT_SECONDS = 30.0
 REFUSED = "refused: "
 """Begins the error of a text that the embedder will not take another time either."""
-MOST_REFUSALS = 3
+MAX_REFUSALS = 3
 """In a row, before it is taken that the rest would be refused as well."""
 
 Vector = tuple[Embedded | None, str]
 """A text's vector, or None and why."""
 
 
-def vectors(
+def embed_texts(
     embedder: Embedder, texts: Sequence[str]
 ) -> tuple[list[Embedded | None], list[str]]:
     """Return each text's vector or None, and why it has none.
@@ -34,20 +34,20 @@ def vectors(
         return [], []
     cut = [text[:MAX_CHARS] for text in texts]
     try:
-        found = _ask(embedder, cut)
+        found = _call_embedder(embedder, cut)
     except RequestRefused:
-        found = list(_one_by_one(embedder, cut))
+        found = list(_embed_one_by_one(embedder, cut))
     return [vector for vector, _ in found], [error for _, error in found]
 
 
-def _one_by_one(embedder: Embedder, texts: Sequence[str]) -> Iterator[Vector]:
+def _embed_one_by_one(embedder: Embedder, texts: Sequence[str]) -> Iterator[Vector]:
     refusals, error = 0, ""
     for text in texts:
-        if refusals == MOST_REFUSALS:
+        if refusals == MAX_REFUSALS:
             yield None, error
             continue
         try:
-            yield from _ask(embedder, [text])
+            yield from _call_embedder(embedder, [text])
             refusals = 0
         except RequestRefused as exc:
             refusals += 1
@@ -55,11 +55,11 @@ def _one_by_one(embedder: Embedder, texts: Sequence[str]) -> Iterator[Vector]:
             yield None, REFUSED + error
 
 
-def _ask(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
+def _call_embedder(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
     """Return vectors, or the same error for all; raises RequestRefused."""
     try:
-        rows = sync_bridge.wait(
-            embedders.embed(embedder, texts), timeout_seconds=TIMEOUT_SECONDS
+        rows = sync_bridge.run_sync(
+            embedders.embed_texts(embedder, texts), timeout_seconds=TIMEOUT_SECONDS
         )
     except TimeoutError:
         error = f"did not answer within {TIMEOUT_SECONDS:g} s"

@@ -6,15 +6,19 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.recall.index.retrieval_types import Found, Legs, Scores
-from memory.types import Fusion, Score
+from memory.recall.index.retrieval_types import (
+    RetrieverScores,
+    Scores,
+    SparseRetrieverScores,
+)
+from memory.types import Fusion, SearchScore
 
 RRF_K = 60
 """As in Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", SIGIR 2009."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class RetrieverWeights:
     """How much each way counts where the best of each is 1."""
 
     similarity: float
@@ -24,8 +28,8 @@ class Weights:
     """What a passage loses by only asking."""
 
 
-FACTS = Weights(similarity=1.0, terms=0.5)
-MESSAGES = Weights(similarity=1.0, terms=0.5, window=1.0, question=0.2)
+FACT_WEIGHTS = RetrieverWeights(similarity=1.0, terms=0.5)
+MESSAGE_WEIGHTS = RetrieverWeights(similarity=1.0, terms=0.5, window=1.0, question=0.2)
 
 
 class Ranking(Protocol):
@@ -36,27 +40,31 @@ class Ranking(Protocol):
     def id_at(self, rank: int) -> int:
         """Return the passage at a rank, from 0."""
 
-    def score_at(self, rank: int) -> Score:
+    def score_at(self, rank: int) -> SearchScore:
         """Return what that rank is owed to."""
 
 
-def ranking(found: Legs | Found, weights: Weights, fusion: Fusion) -> Ranking:
+def fuse(
+    found: RetrieverScores | SparseRetrieverScores,
+    weights: RetrieverWeights,
+    fusion: Fusion,
+) -> Ranking:
     """Return one ranking, best first and of equals newest first.
 
     `weighted` adds up the scores, each as a share of its way's best, so that a clear
     winner stays one; `rrf` adds up 1 / (60 + rank). What a way did not find gets
     nothing from it.
     """
-    if isinstance(found, Found):
-        return _Short(found, _totals(found, weights, fusion))
-    return _Long(found, *_ranked(found, weights, fusion))
+    if isinstance(found, SparseRetrieverScores):
+        return _SmallRanking(found, _sorted_totals(found, weights, fusion))
+    return _LargeRanking(found, *_order_by_total(found, weights, fusion))
 
 
 @dataclass(frozen=True, slots=True)
-class _Short:
+class _SmallRanking:
     """The ranking of a few."""
 
-    found: Found
+    found: SparseRetrieverScores
     totals: list[tuple[int, float]]
 
     def __len__(self) -> int:
@@ -65,17 +73,17 @@ class _Short:
     def id_at(self, rank: int) -> int:
         return self.totals[rank][0]
 
-    def score_at(self, rank: int) -> Score:
+    def score_at(self, rank: int) -> SearchScore:
         number, total = self.totals[rank]
         legs = (self.found.similarity, self.found.terms, self.found.window)
-        return Score(total, *(leg.get(number) for leg in legs))
+        return SearchScore(total, *(leg.get(number) for leg in legs))
 
 
 @dataclass(frozen=True, slots=True)
-class _Long:
+class _LargeRanking:
     """The ranking of many, in arrays."""
 
-    scores: Legs
+    scores: RetrieverScores
     order: NDArray[np.int64]
     totals: NDArray[np.float64]
 
@@ -85,11 +93,13 @@ class _Long:
     def id_at(self, rank: int) -> int:
         return int(self.scores.ids[self.order[rank]])
 
-    def score_at(self, rank: int) -> Score:
-        return score(self.scores, int(self.order[rank]), self.totals)
+    def score_at(self, rank: int) -> SearchScore:
+        return build_score(self.scores, int(self.order[rank]), self.totals)
 
 
-def _totals(found: Found, weights: Weights, fusion: Fusion) -> list[tuple[int, float]]:
+def _sorted_totals(
+    found: SparseRetrieverScores, weights: RetrieverWeights, fusion: Fusion
+) -> list[tuple[int, float]]:
     ways = (
         (found.similarity, weights.similarity),
         (found.terms, weights.terms),
@@ -110,14 +120,18 @@ def _totals(found: Found, weights: Weights, fusion: Fusion) -> list[tuple[int, f
     return sorted(totals.items(), key=lambda pair: (-pair[1], -pair[0]))
 
 
-def _ranked(
-    legs: Legs, weights: Weights, fusion: Fusion
+def _order_by_total(
+    legs: RetrieverScores, weights: RetrieverWeights, fusion: Fusion
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the places of what was found, best first and of equals newest first.
 
     And the totals of all.
     """
-    totals = _weighted(legs, weights) if fusion == "weighted" else _reciprocal(legs)
+    totals = (
+        _weighted_totals(legs, weights)
+        if fusion == "weighted"
+        else _reciprocal_rank_totals(legs)
+    )
     found = (legs.similarity > 0) | (legs.terms > 0) | (legs.window > 0)
     totals[~found] = -np.inf
     order = _best_first(totals)[: np.count_nonzero(found)]
@@ -129,9 +143,9 @@ def _reciprocal_ranks(leg: dict[int, float]) -> dict[int, float]:
     return {number: 1 / (RRF_K + rank) for rank, number in enumerate(order, start=1)}
 
 
-def score(legs: Legs, place: int, totals: Scores) -> Score:
+def build_score(legs: RetrieverScores, place: int, totals: Scores) -> SearchScore:
     """Return what a passage's rank is owed to."""
-    return Score(
+    return SearchScore(
         float(totals[place]),
         float(legs.similarity[place]) or None,
         float(legs.terms[place]) or None,
@@ -139,7 +153,9 @@ def score(legs: Legs, place: int, totals: Scores) -> Score:
     )
 
 
-def _weighted(legs: Legs, weights: Weights) -> NDArray[np.float64]:
+def _weighted_totals(
+    legs: RetrieverScores, weights: RetrieverWeights
+) -> NDArray[np.float64]:
     totals = np.where(legs.questions, -weights.question, 0.0)
     for leg, weight in (
         (legs.similarity, weights.similarity),
@@ -151,7 +167,7 @@ def _weighted(legs: Legs, weights: Weights) -> NDArray[np.float64]:
     return totals
 
 
-def _reciprocal(legs: Legs) -> NDArray[np.float64]:
+def _reciprocal_rank_totals(legs: RetrieverScores) -> NDArray[np.float64]:
     totals = np.zeros(len(legs.ids), np.float64)
     for leg in (legs.similarity, legs.terms, legs.window):
         totals += (leg > 0) / (RRF_K + _ranks(leg))

@@ -20,12 +20,12 @@ FACT_COLUMNS = (
 MessageFields = tuple[int, str, int, str, str, str, float, datetime]
 """Those of `FoundMessage`, but for the score."""
 
-FACTS = f"""
+FACTS_SQL = f"""
     SELECT p.id, {", ".join(f"f.{name}" for name in FACT_COLUMNS)}
     FROM memory_passage p JOIN memory_fact f ON f.id = p.fact_id
     WHERE p.user_id = %s AND f.user_id = %s AND p.id IN
 """  # noqa: S608
-MESSAGES = """
+MESSAGES_SQL = """
     SELECT p.id, m.id, t.name, m.position, m.role, m.text, m.agent, m.importance,
         m.created_at
     FROM memory_passage p JOIN memory_message m ON m.id = p.message_id
@@ -34,26 +34,29 @@ MESSAGES = """
 """
 
 
-def facts(user_id: UserId, found: Sequence[int]) -> dict[int, KnownFact]:
+def load_facts(user_id: UserId, found: Sequence[int]) -> dict[int, KnownFact]:
     """Return the user's facts behind these passages, by passage."""
-    return {row[0]: fact_of(row[1:]) for row in _rows(FACTS, user_id, found)}
-
-
-def messages(user_id: UserId, found: Sequence[int]) -> dict[int, MessageFields]:
-    """Return the user's messages behind these passages, by passage."""
     return {
-        row[0]: (*row[1:8], aware(row[8])) for row in _rows(MESSAGES, user_id, found)
+        row[0]: fact_from_row(row[1:]) for row in _fetch_rows(FACTS_SQL, user_id, found)
     }
 
 
-def fact_of(row: Sequence[Any]) -> KnownFact:
+def load_messages(user_id: UserId, found: Sequence[int]) -> dict[int, MessageFields]:
+    """Return the user's messages behind these passages, by passage."""
+    return {
+        row[0]: (*row[1:8], to_utc(row[8]))
+        for row in _fetch_rows(MESSAGES_SQL, user_id, found)
+    }
+
+
+def fact_from_row(row: Sequence[Any]) -> KnownFact:
     """Return the fact whose `FACT_COLUMNS` plain SQL gave."""
     (number, content, category, key, importance, status, is_pinned, source, agent) = (
         row[:9]
     )
     quote, said_at, valid_from, valid_to, expires_at, superseded_by, *times = row[9:]
     return KnownFact(
-        id_of(number),
+        to_uuid(number),
         content,
         category,
         key,
@@ -63,35 +66,37 @@ def fact_of(row: Sequence[Any]) -> KnownFact:
         source,
         agent,
         quote,
-        aware(said_at),
-        valid_from and aware(valid_from),
-        valid_to and aware(valid_to),
-        expires_at and aware(expires_at),
-        superseded_by and id_of(superseded_by),
-        aware(times[0]),
-        aware(times[1]),
+        to_utc(said_at),
+        valid_from and to_utc(valid_from),
+        valid_to and to_utc(valid_to),
+        expires_at and to_utc(expires_at),
+        superseded_by and to_uuid(superseded_by),
+        to_utc(times[0]),
+        to_utc(times[1]),
     )
 
 
-def id_of(value: Any) -> uuid.UUID:
+def to_uuid(value: Any) -> uuid.UUID:
     """Return an id as plain SQL gives it: SQLite has but its digits."""
     return value if isinstance(value, uuid.UUID) else uuid.UUID(value)
 
 
-def key_of(value: uuid.UUID) -> Any:
+def to_sql_id(value: uuid.UUID) -> Any:
     """Return an id as plain SQL takes it."""
     return value if connection.features.has_native_uuid_field else value.hex
 
 
-def aware(value: datetime) -> datetime:
+def to_utc(value: datetime) -> datetime:
     """Return an instant as plain SQL gives it, in UTC where SQLite does not say."""
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
-def _rows(query: str, user_id: UserId, found: Sequence[int]) -> list[tuple[Any, ...]]:
+def _fetch_rows(
+    query: str, user_id: UserId, found: Sequence[int]
+) -> list[tuple[Any, ...]]:
     if not found:
         return []
-    key = key_of(user_id)
+    key = to_sql_id(user_id)
     marks = ", ".join(["%s"] * len(found))
     with connection.cursor() as cursor:
         cursor.execute(f"{query} ({marks})", [key, key, *found])

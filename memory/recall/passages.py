@@ -18,7 +18,7 @@ from core.ids import UserId
 from memory.fields import write_vector
 from memory.models import Passage
 from memory.recall.index import term_encoding, tokenizer
-from memory.recall.passage_sources import id_of, key_of
+from memory.recall.passage_sources import to_sql_id, to_uuid
 from memory.types import Embedded
 
 FactText = tuple[uuid.UUID, str, Embedded | None, str]
@@ -26,11 +26,11 @@ FactText = tuple[uuid.UUID, str, Embedded | None, str]
 MessageText = tuple[int, int, str, Embedded | None, str]
 """The message's id, its position, its text, its vector, and why it has none."""
 
-BATCH = 500
+BATCH_SIZE = 500
 """Rows of one statement."""
 MAX_ERROR_LENGTH = 1000
 
-SUBJECT = re.compile(r"^\s*(?:the\s+)?user(?:['\u2019]s)?\s+", re.IGNORECASE)
+SUBJECT_PATTERN = re.compile(r"^\s*(?:the\s+)?user(?:['\u2019]s)?\s+", re.IGNORECASE)
 
 COLUMNS = (
     *("user_id", "fact_id", "message_id", "thread_id", "position", "is_question"),
@@ -39,14 +39,16 @@ COLUMNS = (
 CASTS = {"terms": "%s::tsvector", "vector": "%s::vector"}
 """Where PostgreSQL must be told what a text is."""
 
-BUMP = """
+BUMP_VERSION_SQL = """
     INSERT INTO memory_owner (user_id, version, time_zone, created_at)
     VALUES (%s, 1, '', %s)
     ON CONFLICT (user_id) DO UPDATE SET version = memory_owner.version + 1
 """
-BUMP_KNOWN = "UPDATE memory_owner SET version = version + 1 WHERE user_id = %s"
+BUMP_EXISTING_VERSION_SQL = (
+    "UPDATE memory_owner SET version = version + 1 WHERE user_id = %s"
+)
 
-WINDOWS = """
+REFRESH_WINDOWS_SQL = """
     UPDATE memory_passage p SET window_terms = p.terms
         || coalesce((SELECT terms FROM memory_passage WHERE message_id = o.before), '')
         || coalesce((SELECT terms FROM memory_passage WHERE message_id = o.after), '')
@@ -61,40 +63,40 @@ WINDOWS = """
     WHERE p.message_id = o.id AND p.user_id = %s
 """
 
-PENDING = """
+PENDING_SQL = """
     SELECT p.id, p.user_id, f.content, m.text FROM memory_passage p
     LEFT JOIN memory_fact f ON f.id = p.fact_id
     LEFT JOIN memory_message m ON m.id = p.message_id
     WHERE p.id > %s AND p.embedder <> %s ORDER BY p.id LIMIT %s
 """
-SET_VECTOR = """
+SET_VECTOR_SQL = """
     UPDATE memory_passage SET id = {number}, embedder = %s, dimensions = %s,
         vector = {vector}, embedding_error = %s
     WHERE id = %s AND user_id = %s
 """
-NEXT_ID = "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'memory_passage'"
-NEW_ID = "(SELECT seq FROM sqlite_sequence WHERE name = 'memory_passage')"
+NEXT_ID_SQL = "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'memory_passage'"
+NEW_ID_SQL = "(SELECT seq FROM sqlite_sequence WHERE name = 'memory_passage')"
 
 
 def strip_subject(text: str) -> str:
     """Return a fact without the "The user" before it, which all facts have in common.
 
-    What is embedded; the words of `put_facts` lose it by themselves.
+    What is embedded; the words of `index_facts` lose it by themselves.
     """
-    return SUBJECT.sub("", text, count=1) or text
+    return SUBJECT_PATTERN.sub("", text, count=1) or text
 
 
-def put_facts(user_id: UserId, texts: Sequence[FactText]) -> None:
+def index_facts(user_id: UserId, texts: Sequence[FactText]) -> None:
     """Make facts searchable by what they say now, in place of what they said.
 
     Call it in the transaction that changes the facts.
     """
-    _remove(user_id, "fact_id", [key_of(fact_id) for fact_id, *_ in texts])
+    _remove(user_id, "fact_id", [to_sql_id(fact_id) for fact_id, *_ in texts])
     vendor = connection.vendor
     _insert(
         [
             (
-                *(key_of(user_id), key_of(fact_id), None, None, None, False),
+                *(to_sql_id(user_id), to_sql_id(fact_id), None, None, None, False),
                 term_encoding.write_terms(user_id, _fact_terms(content), vendor),
                 *_vector_columns(embedded, error),
             )
@@ -103,12 +105,12 @@ def put_facts(user_id: UserId, texts: Sequence[FactText]) -> None:
     )
 
 
-def drop_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID]) -> None:
+def unindex_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID]) -> None:
     """Make facts unsearchable, in the transaction that retires them."""
-    _remove(user_id, "fact_id", [key_of(fact_id) for fact_id in fact_ids])
+    _remove(user_id, "fact_id", [to_sql_id(fact_id) for fact_id in fact_ids])
 
 
-def put_messages(
+def index_messages(
     user_id: UserId, thread_id: int, messages: Sequence[MessageText]
 ) -> None:
     """Make messages of one thread searchable, alone and with their neighbours.
@@ -118,16 +120,16 @@ def put_messages(
     vendor = connection.vendor
     rows = [
         (
-            *(key_of(user_id), None, message_id, thread_id, position),
+            *(to_sql_id(user_id), None, message_id, thread_id, position),
             tokenizer.is_question(text),
-            term_encoding.write_terms(user_id, tokenizer.terms(text), vendor),
+            term_encoding.write_terms(user_id, tokenizer.tokenize(text), vendor),
             *_vector_columns(embedded, error),
         )
         for message_id, position, text, embedded, error in messages
     ]
     with transaction.atomic():
         if vendor == "postgresql":
-            _one_at_a_time(thread_id)
+            _lock_thread(thread_id)
         _remove(user_id, "message_id", [message_id for message_id, *_ in messages])
         _insert(rows)
         if vendor == "postgresql":
@@ -135,7 +137,7 @@ def put_messages(
 
 
 def _fact_terms(content: str) -> list[str]:
-    return tokenizer.terms(strip_subject(content))
+    return tokenizer.tokenize(strip_subject(content))
 
 
 def _vector_columns(embedded: Embedded | None, error: str) -> tuple[Any, ...]:
@@ -166,30 +168,30 @@ def _remove(user_id: UserId, column: str, ids: Sequence[Any]) -> None:
             cursor.execute(
                 "DELETE FROM memory_passage "  # noqa: S608  a column's name and marks
                 f"WHERE user_id = %s AND {column} IN ({marks})",
-                [key_of(user_id), *batch],
+                [to_sql_id(user_id), *batch],
             )
             removed += cursor.rowcount
     if removed:
-        _count_up(user_id)
+        _bump_version(user_id)
 
 
-def _count_up(user_id: UserId) -> None:
+def _bump_version(user_id: UserId) -> None:
     now = connection.ops.adapt_datetimefield_value(datetime.now(UTC))
     with connection.cursor() as cursor:
-        cursor.execute(BUMP, [key_of(user_id), now])
+        cursor.execute(BUMP_VERSION_SQL, [to_sql_id(user_id), now])
 
 
-def _count_up_known(user_id: UserId) -> None:
+def _bump_existing_version(user_id: UserId) -> None:
     """Do the same, but not for a user who was erased meanwhile."""
     with connection.cursor() as cursor:
         # Waits for an erasure that is under way.
-        cursor.execute(BUMP_KNOWN, [key_of(user_id)])
+        cursor.execute(BUMP_EXISTING_VERSION_SQL, [to_sql_id(user_id)])
         is_known = cursor.rowcount > 0
     if not is_known and Passage.objects.filter(user_id=user_id).exists():
-        _count_up(user_id)
+        _bump_version(user_id)
 
 
-def _one_at_a_time(thread_id: int) -> None:
+def _lock_thread(thread_id: int) -> None:
     """Wait until nobody else writes this thread's passages: windows overlap."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -201,17 +203,19 @@ def _one_at_a_time(thread_id: int) -> None:
 def _refresh_windows(user_id: UserId, thread_id: int, positions: list[int]) -> None:
     around = sorted({p + step for p in positions for step in (-1, 0, 1)})
     with connection.cursor() as cursor:
-        cursor.execute(WINDOWS, [thread_id, around, user_id])
+        cursor.execute(REFRESH_WINDOWS_SQL, [thread_id, around, user_id])
 
 
 def _batches(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
+    return (
+        rows[start : start + BATCH_SIZE] for start in range(0, len(rows), BATCH_SIZE)
+    )
 
 
 # Embedding anew.
 
 
-class Pending(NamedTuple):
+class PendingPassage(NamedTuple):
     """A passage without a vector of the embedder in use."""
 
     id: int
@@ -220,17 +224,21 @@ class Pending(NamedTuple):
     """What to embed."""
 
 
-def pending(embedder_id: str, *, after: int = 0, limit: int = 64) -> list[Pending]:
+def list_pending(
+    embedder_id: str, *, after: int = 0, limit: int = 64
+) -> list[PendingPassage]:
     """Return passages of all users to embed with this embedder, the oldest first.
 
     Those that have no vector and those that have another's, from the first id above
     `after`. `set_vectors` may give them higher ids.
     """
     with connection.cursor() as cursor:
-        cursor.execute(PENDING, [after, embedder_id, limit])
+        cursor.execute(PENDING_SQL, [after, embedder_id, limit])
         rows = cursor.fetchall()
     return [
-        Pending(number, UserId(id_of(user_id)), said or strip_subject(content or ""))
+        PendingPassage(
+            number, UserId(to_uuid(user_id)), said or strip_subject(content or "")
+        )
         for number, user_id, content, said in rows
     ]
 
@@ -240,7 +248,7 @@ def count_pending(embedder_id: str) -> int:
     return Passage.objects.exclude(embedder=embedder_id).count()
 
 
-def set_vectors(found: Sequence[tuple[Pending, Embedded | None, str]]) -> None:
+def set_vectors(found: Sequence[tuple[PendingPassage, Embedded | None, str]]) -> None:
     """Give passages their vectors, or say why they have none; all or none of them.
 
     One that is gone by now stays so.
@@ -249,21 +257,21 @@ def set_vectors(found: Sequence[tuple[Pending, Embedded | None, str]]) -> None:
         # In this order everywhere: the owner's row first, so that two never wait for
         # each other.
         for user_id in sorted({passage.user_id for passage, _, _ in found}):
-            _count_up_known(user_id)
+            _bump_existing_version(user_id)
         for passage, embedded, error in found:
             _set_vector(passage, _vector_columns(embedded, error))
 
 
-def _set_vector(passage: Pending, values: tuple[Any, ...]) -> None:
+def _set_vector(passage: PendingPassage, values: tuple[Any, ...]) -> None:
     is_postgres = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         if not is_postgres:
             # As a new passage, for other processes hold what they have read.
-            cursor.execute(NEXT_ID)
+            cursor.execute(NEXT_ID_SQL)
         cursor.execute(
-            SET_VECTOR.format(
-                number="id" if is_postgres else NEW_ID,
+            SET_VECTOR_SQL.format(
+                number="id" if is_postgres else NEW_ID_SQL,
                 vector=CASTS["vector"] if is_postgres else "%s",
             ),
-            [*values, passage.id, key_of(passage.user_id)],
+            [*values, passage.id, to_sql_id(passage.user_id)],
         )

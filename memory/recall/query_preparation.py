@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from config import live
 from core.errors import CoulisseError
 from memory import memory_settings
 from memory.config import UserState
 from memory.facts import public_ids
 from memory.recall import query_embedding
-from memory.recall.query_embedding import Vector
-from memory.types import Fusion, Query, Saved
+from memory.recall.query_embedding import FactVector
+from memory.types import Fusion, Query, SaveResult
 from providers.embeddings import embedders
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ FAILED = "failed"
 """The embedder did not answer in time, or had nothing to embed."""
 
 
-class Prepared(NamedTuple):
+class PreparedQuery(NamedTuple):
     """What to search for, and how far it got."""
 
     query: Query
@@ -32,48 +32,50 @@ class Prepared(NamedTuple):
     """The embedder's id, or why words alone are searched by: `OFF` or `FAILED`."""
 
 
-async def prepare(text: str, *, fusion: Fusion | None = None) -> Prepared:
+async def prepare_query(text: str, *, fusion: Fusion | None = None) -> PreparedQuery:
     """Return what to search for; `fusion` overrides the configured one."""
-    users = memory_settings.of_users(live.current())
-    query = await query_embedding.query(users, text)
+    users = memory_settings.resolve_for_users(live.current())
+    query = await query_embedding.build_query(users, text)
     if fusion is not None:
         query = replace(query, fusion=fusion)
     if users is None:
-        return Prepared(query, OFF)
-    return Prepared(query, users.embedder.id if query.embedded else FAILED)
+        return PreparedQuery(query, OFF)
+    return PreparedQuery(query, users.embedder.id if query.embedded else FAILED)
 
 
-async def embed(content: str) -> Vector:
+async def embed_fact(content: str) -> FactVector:
     """Return the vector of a fact that is about to be saved."""
-    return await query_embedding.vector(
-        memory_settings.of_users(live.current()), content
+    return await query_embedding.embed_fact(
+        memory_settings.resolve_for_users(live.current()), content
     )
 
 
-async def embed_again(content: str, changes: Mapping[str, Any]) -> Vector:
+async def embed_changed_fact(content: str, changes: Mapping[str, Any]) -> FactVector:
     """Return the vector of a fact that changes; none where searches keep the old one.
 
     A text that is new has none yet, one that comes back may have lost it.
     """
     if "content" not in changes and "status" not in changes:
-        return Vector(None)
-    return await embed(changes.get("content", content))
+        return FactVector(None)
+    return await embed_fact(changes.get("content", content))
 
 
-def telling_which(saving: Deed) -> Callable[[list[Saved]], Deed]:
+def with_saved_fact(saving: AuditEvent) -> Callable[[list[SaveResult]], AuditEvent]:
     """Return what tells of a deed which fact was saved, once that is known."""
 
-    def told(saved: list[Saved]) -> Deed:
+    def told(saved: list[SaveResult]) -> AuditEvent:
         (one,) = saved
         details = {**saving.details, "outcome": one.outcome}
-        return replace(saving, target=public_ids.write(one.fact_id), details=details)
+        return replace(
+            saving, target=public_ids.format_fact_id(one.fact_id), details=details
+        )
 
     return told
 
 
-def threshold() -> float:
+def dedup_threshold() -> float:
     """Return the similarity from which a new fact is compared with a known one."""
-    users = memory_settings.of_users(live.current())
+    users = memory_settings.resolve_for_users(live.current())
     state = UserState() if users is None else users.user_state
     return state.dedup_threshold
 
@@ -81,8 +83,8 @@ def threshold() -> float:
 def warm() -> None:
     """Load the embedder ahead, where it is on this machine; call it from a thread."""
     try:
-        users = memory_settings.of_users(live.current())
+        users = memory_settings.resolve_for_users(live.current())
         if users is not None:
-            embedders.warm(users.embedder)
+            embedders.preload(users.embedder)
     except CoulisseError as exc:
         logger.warning("%s; recalling by words alone", exc)

@@ -15,14 +15,14 @@ from django.db import connection
 
 from core.ids import UserId
 from memory.recall import fusion, passage_sources
-from memory.recall.fusion import Weights
+from memory.recall.fusion import RetrieverWeights
 from memory.recall.index import numpy_index, postgres_index
 from memory.recall.index.retrieval_types import (
-    Among,
-    Found,
-    Legs,
-    Question,
-    question_of,
+    FactFilter,
+    ParsedQuery,
+    RetrieverScores,
+    SparseRetrieverScores,
+    parse_query,
 )
 from memory.types import (
     Category,
@@ -32,16 +32,16 @@ from memory.types import (
     Fusion,
     KnownFact,
     Query,
-    Score,
+    SearchScore,
     Status,
 )
 
-Index = numpy_index.Index | postgres_index.Index
-Beyond = tuple[int, int] | None
+Index = numpy_index.NumpyIndex | postgres_index.PostgresIndex
+MessageCutoff = tuple[int, int] | None
 T = TypeVar("T")
 
 
-def facts(
+def search_facts(
     user_id: UserId,
     query: Query,
     *,
@@ -53,43 +53,45 @@ def facts(
 
     Active ones that are so now, by default; `status=None` is any that can be found.
     """
-    question = question_of(query)
+    question = parse_query(query)
     if question.is_empty or limit < 1:
         return []
-    among = Among(category, status)
-    return _facts(user_id, open_index(user_id), question, query, among, limit)
+    among = FactFilter(category, status)
+    return _search_facts(user_id, open_index(user_id), question, query, among, limit)
 
 
-def messages(
-    user_id: UserId, query: Query, *, limit: int, beyond: Beyond = None
+def search_messages(
+    user_id: UserId, query: Query, *, limit: int, beyond: MessageCutoff = None
 ) -> list[FoundMessage]:
     """Return the past messages that fit a query best, the best first.
 
     `beyond`, a thread's id and a position, leaves out that thread's messages from
     there on: they are in the prompt already.
     """
-    question = question_of(query)
+    question = parse_query(query)
     if question.is_empty or limit < 1:
         return []
-    return _messages(user_id, open_index(user_id), question, query, beyond, limit)
+    return _search_messages(
+        user_id, open_index(user_id), question, query, beyond, limit
+    )
 
 
-def both(
+def search_facts_and_messages(
     user_id: UserId,
     query: Query,
     *,
     facts: int,
     messages: int,
-    beyond: Beyond = None,
+    beyond: MessageCutoff = None,
 ) -> tuple[list[FoundFact], list[FoundMessage]]:
     """Return what `facts` and `messages` do, at most so many of each, in one go."""
-    question = question_of(query)
+    question = parse_query(query)
     if question.is_empty or max(facts, messages) < 1:
         return [], []
     index = open_index(user_id)
     return (
-        _facts(user_id, index, question, query, Among(), facts),
-        _messages(user_id, index, question, query, beyond, messages),
+        _search_facts(user_id, index, question, query, FactFilter(), facts),
+        _search_messages(user_id, index, question, query, beyond, messages),
     )
 
 
@@ -97,31 +99,31 @@ def nearest_facts(
     user_id: UserId, embedded: Embedded, *, limit: int
 ) -> list[tuple[uuid.UUID, float]]:
     """Return active facts with their cosine to a vector, the nearest first."""
-    question = Question([], embedded, 0.0)
-    wanted = _Wanted(
-        lambda index: index.facts(question, Among()),
-        fusion.FACTS,
-        lambda found: passage_sources.facts(user_id, found),
+    question = ParsedQuery([], embedded, 0.0)
+    wanted = _SearchPlan(
+        lambda index: index.facts(question, FactFilter()),
+        fusion.FACT_WEIGHTS,
+        lambda found: passage_sources.load_facts(user_id, found),
         lambda fact: fact.status == "active",
         limit,
     )
-    found = _find(user_id, open_index(user_id), wanted)
+    found = _run_search(user_id, open_index(user_id), wanted)
     return [(fact.id, score.similarity or 0.0) for fact, score in found]
 
 
 def open_index(user_id: UserId, *, anew: bool = False) -> Index:
     """Return the user's index; with `anew`, nothing held of it is trusted."""
     if connection.vendor == "postgresql":
-        return postgres_index.Index(user_id)
-    return numpy_index.Index(user_id, anew=anew)
+        return postgres_index.PostgresIndex(user_id)
+    return numpy_index.NumpyIndex(user_id, anew=anew)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted(Generic[T]):
+class _SearchPlan(Generic[T]):
     """What is looked for."""
 
-    retrieve: Callable[[Index], Legs | Found]
-    weights: Weights
+    retrieve: Callable[[Index], RetrieverScores | SparseRetrieverScores]
+    weights: RetrieverWeights
     fetch: Callable[[Sequence[int]], dict[int, T]]
     """Returns by passage what is behind it, leaving out what is gone."""
     is_match: Callable[[T], bool]
@@ -129,58 +131,62 @@ class _Wanted(Generic[T]):
     fusion: Fusion = "weighted"
 
 
-def _facts(
+def _search_facts(
     user_id: UserId,
     index: Index,
-    question: Question,
+    question: ParsedQuery,
     query: Query,
-    among: Among,
+    among: FactFilter,
     limit: int,
 ) -> list[FoundFact]:
-    wanted = _Wanted(
+    wanted = _SearchPlan(
         lambda index: index.facts(question, among),
-        fusion.FACTS,
-        lambda found: passage_sources.facts(user_id, found),
-        partial(_counts, among, datetime.now(UTC)),
+        fusion.FACT_WEIGHTS,
+        lambda found: passage_sources.load_facts(user_id, found),
+        partial(_fact_matches, among, datetime.now(UTC)),
         limit,
         query.fusion,
     )
-    return [FoundFact(*found) for found in _find(user_id, index, wanted)]
+    return [FoundFact(*found) for found in _run_search(user_id, index, wanted)]
 
 
-def _messages(
+def _search_messages(
     user_id: UserId,
     index: Index,
-    question: Question,
+    question: ParsedQuery,
     query: Query,
-    beyond: Beyond,
+    beyond: MessageCutoff,
     limit: int,
 ) -> list[FoundMessage]:
-    wanted = _Wanted(
+    wanted = _SearchPlan(
         lambda index: index.messages(question, beyond),
-        fusion.MESSAGES,
-        lambda found: passage_sources.messages(user_id, found),
+        fusion.MESSAGE_WEIGHTS,
+        lambda found: passage_sources.load_messages(user_id, found),
         lambda _: True,
         limit,
         query.fusion,
     )
-    found = _find(user_id, index, wanted)
+    found = _run_search(user_id, index, wanted)
     return [FoundMessage(*fields, score) for fields, score in found]
 
 
-def _find(user_id: UserId, index: Index, wanted: _Wanted[T]) -> list[tuple[T, Score]]:
+def _run_search(
+    user_id: UserId, index: Index, wanted: _SearchPlan[T]
+) -> list[tuple[T, SearchScore]]:
     if wanted.limit < 1:
         return []
-    found, gone = _first(index, wanted)
+    found, gone = _collect_top(index, wanted)
     if gone and len(found) < wanted.limit:
-        found, _ = _first(open_index(user_id, anew=True), wanted)
+        found, _ = _collect_top(open_index(user_id, anew=True), wanted)
     return found
 
 
-def _first(index: Index, wanted: _Wanted[T]) -> tuple[list[tuple[T, Score]], bool]:
+def _collect_top(
+    index: Index, wanted: _SearchPlan[T]
+) -> tuple[list[tuple[T, SearchScore]], bool]:
     """Return the first that count, and whether some are gone from the database."""
-    ranking = fusion.ranking(wanted.retrieve(index), wanted.weights, wanted.fusion)
-    kept: list[tuple[T, Score]] = []
+    ranking = fusion.fuse(wanted.retrieve(index), wanted.weights, wanted.fusion)
+    kept: list[tuple[T, SearchScore]] = []
     gone = False
     for start in range(0, len(ranking), wanted.limit):
         ranks = range(start, min(start + wanted.limit, len(ranking)))
@@ -197,7 +203,7 @@ def _first(index: Index, wanted: _Wanted[T]) -> tuple[list[tuple[T, Score]], boo
     return kept[: wanted.limit], gone
 
 
-def _counts(among: Among, now: datetime, fact: KnownFact) -> bool:
+def _fact_matches(among: FactFilter, now: datetime, fact: KnownFact) -> bool:
     if among.category is not None and fact.category != among.category:
         return False
     if among.status is None:

@@ -17,19 +17,19 @@ from core.ids import UserId
 from core.messages import Message, Role, ToolCall
 from core.text import redaction
 from memory.models import Fact, Thread
-from memory.models import Message as Row
-from memory.transcript.message_rows import to_message
+from memory.models import StoredMessage as Row
+from memory.transcript.message_rows import message_from_row
 
-MOST_EXTRA = 200_000
+MAX_EXTRA_LENGTH = 200_000
 """Characters of what is stored beside a message's text; more of it are files, and not
 read."""
 
-Place = tuple[datetime, int]
+ThreadCursor = tuple[datetime, int]
 """Where a page of threads ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ThreadInfo:
     """A thread of a user."""
 
     id: int
@@ -40,12 +40,12 @@ class Conversation:
     updated_at: datetime
 
     @property
-    def cursor(self) -> Place:
+    def cursor(self) -> ThreadCursor:
         return self.updated_at, self.id
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TranscriptMessage:
     """One message."""
 
     id: int
@@ -68,9 +68,9 @@ class Said:
     created_at: datetime
 
 
-def threads(
-    user_id: UserId, *, after: Place | None = None, limit: int = 20
-) -> tuple[list[Conversation], bool]:
+def list_threads(
+    user_id: UserId, *, after: ThreadCursor | None = None, limit: int = 20
+) -> tuple[list[ThreadInfo], bool]:
     """Return a user's threads, the one spoken in last first, and if there are more."""
     rows = Thread.objects.filter(user_id=user_id)
     if after is not None:
@@ -78,22 +78,22 @@ def threads(
         earlier = Q(updated_at__lt=at) | Q(id__lt=last_id)
         rows = rows.filter(earlier, updated_at__lte=at)
     found = list(rows.order_by("-updated_at", "-id")[: limit + 1])
-    return [_conversation(row) for row in found[:limit]], len(found) > limit
+    return [_thread_from_row(row) for row in found[:limit]], len(found) > limit
 
 
-def thread(user_id: UserId, name: str) -> Conversation | None:
+def get_thread(user_id: UserId, name: str) -> ThreadInfo | None:
     """Return a user's thread of that name, or None."""
     row = Thread.objects.filter(user_id=user_id, name=name).first()
-    return None if row is None else _conversation(row)
+    return None if row is None else _thread_from_row(row)
 
 
-def _conversation(row: Thread) -> Conversation:
-    return Conversation(row.pk, row.name, row.length, row.created_at, row.updated_at)
+def _thread_from_row(row: Thread) -> ThreadInfo:
+    return ThreadInfo(row.pk, row.name, row.length, row.created_at, row.updated_at)
 
 
-def messages(
+def list_messages(
     thread_id: int, *, before: int | None = None, limit: int = 40
-) -> tuple[list[Said], bool]:
+) -> tuple[list[TranscriptMessage], bool]:
     """Return the newest messages of a thread, oldest first, and if there are earlier.
 
     With `before` those that stand before that position. Costs the same however long
@@ -104,27 +104,31 @@ def messages(
         rows = rows.filter(position__lt=before)
     sized = rows.annotate(size=Length("extra")).annotate(
         read=Case(
-            When(size__lte=MOST_EXTRA, then=F("extra")),
+            When(size__lte=MAX_EXTRA_LENGTH, then=F("extra")),
             default=Value(""),
             output_field=TextField(),
         )
     )
     found = list(sized.defer("extra").order_by("-position")[: limit + 1])
-    return [_said(row) for row in reversed(found[:limit])], len(found) > limit
+    return [_message_from_row(row) for row in reversed(found[:limit])], len(
+        found
+    ) > limit
 
 
-def _said(row: Any) -> Said:
+def _message_from_row(row: Any) -> TranscriptMessage:
     # Our own secrets are nobody's to read, wherever they were said.
-    text, extra = redaction.own(row.text), redaction.own(row.read)
-    message = to_message(cast(Role, row.role), text, extra)
-    too_much = [f"files ({_size(row.size)})"] if row.size > MOST_EXTRA else []
-    return Said(
+    text, extra = redaction.redact_own(row.text), redaction.redact_own(row.read)
+    message = message_from_row(cast(Role, row.role), text, extra)
+    too_much = (
+        [f"files ({_format_size(row.size)})"] if row.size > MAX_EXTRA_LENGTH else []
+    )
+    return TranscriptMessage(
         id=row.pk,
         position=row.position,
         turn_id=row.turn_id,
         role=message.role,
         text=text,
-        parts=too_much or list(_parts(message)),
+        parts=too_much or list(_part_labels(message)),
         calls=message.tool_calls,
         answers=message.tool_call_id or "",
         tokens=row.tokens,
@@ -136,14 +140,14 @@ def _said(row: Any) -> Said:
     )
 
 
-def _parts(message: Message) -> Iterator[str]:
+def _part_labels(message: Message) -> Iterator[str]:
     content = message.content
     for part in [] if content is None or isinstance(content, str) else content:
         if part.get("type") != "text":
-            yield _named(part)
+            yield _part_label(part)
 
 
-def _named(part: dict[str, Any]) -> str:
+def _part_label(part: dict[str, Any]) -> str:
     """Return what a part is, without its contents."""
     kind = str(part.get("type", "part"))
     held = part.get(kind)
@@ -153,16 +157,16 @@ def _named(part: dict[str, Any]) -> str:
     known = [str(held[name]) for name in ("filename", "format") if held.get(name)]
     data = held.get("data") or held.get("file_data") or url
     if data.startswith("data:"):
-        known += [data[5:].partition(";")[0], _size(len(data))]
+        known += [data[5:].partition(";")[0], _format_size(len(data))]
     elif url:
         known.append(url)
     elif data:
-        known.append(_size(len(data)))
+        known.append(_format_size(len(data)))
     word = kind.removesuffix("_url").removeprefix("input_")
     return f"{word} ({', '.join(known)})" if known else word
 
 
-def _size(characters: int) -> str:
+def _format_size(characters: int) -> str:
     kilobytes = characters / 1000
     if kilobytes < 1000:
         return f"{max(kilobytes, 1):.0f} kB"
@@ -170,7 +174,7 @@ def _size(characters: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class FactInfo:
     """A fact as it is now."""
 
     id: UUID
@@ -181,21 +185,21 @@ class Learnt:
     status: str
 
 
-def learnt(user_id: UserId, message_ids: Sequence[int]) -> list[Learnt]:
+def list_extracted_facts(user_id: UserId, message_ids: Sequence[int]) -> list[FactInfo]:
     """Return the facts that were learnt from these messages of a user."""
     rows = Fact.objects.filter(user_id=user_id, message__in=message_ids)
-    return _learnt(rows.order_by("created_at", "id"))
+    return _facts_from_rows(rows.order_by("created_at", "id"))
 
 
-def recalled(user_id: UserId, fact_ids: Sequence[UUID]) -> list[Learnt]:
+def list_recalled_facts(user_id: UserId, fact_ids: Sequence[UUID]) -> list[FactInfo]:
     """Return facts of a user in this order, without those that are gone."""
-    found = _learnt(Fact.objects.filter(user_id=user_id, id__in=fact_ids))
+    found = _facts_from_rows(Fact.objects.filter(user_id=user_id, id__in=fact_ids))
     return sorted(found, key=lambda fact: fact_ids.index(fact.id))
 
 
-def _learnt(facts: QuerySet[Fact]) -> list[Learnt]:
+def _facts_from_rows(facts: QuerySet[Fact]) -> list[FactInfo]:
     found = facts.values_list("id", "message_id", "content", "category", "status")
     return [
-        Learnt(fact_id, message_id, redaction.own(content), *rest)
+        FactInfo(fact_id, message_id, redaction.redact_own(content), *rest)
         for fact_id, message_id, content, *rest in found
     ]

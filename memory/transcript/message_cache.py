@@ -18,11 +18,11 @@ MAX_BYTES = 64 * 1024 * 1024
 ROW_BYTES = 400
 """What a message costs besides its text."""
 
-Key = tuple[UserId, str]
+ThreadKey = tuple[UserId, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CachedMessage:
     """A stored message and what it weighs."""
 
     position: int
@@ -33,34 +33,36 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CachedThread:
     """The newest messages of a thread, oldest first, without a gap."""
 
     thread_id: int
     length: int
     """The thread's when they were the newest."""
-    messages: tuple[Line, ...]
+    messages: tuple[CachedMessage, ...]
 
-    def extended(self, lines: Sequence[Line], length: int, cap: int) -> "Held":
+    def extended(
+        self, lines: Sequence[CachedMessage], length: int, cap: int
+    ) -> "CachedThread":
         """Return the newest `cap` of these messages and those that followed them."""
         kept = (*self.messages, *lines)
-        return Held(self.thread_id, length, kept[-cap:] if cap else ())
+        return CachedThread(self.thread_id, length, kept[-cap:] if cap else ())
 
     @property
     def size(self) -> int:
         return sum(line.size + ROW_BYTES for line in self.messages)
 
 
-class WorkingMemory:
+class MessageCache:
     """Threads by user and name; safe to use from several threads."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._threads: OrderedDict[Key, tuple[Held, int]] = OrderedDict()
+        self._threads: OrderedDict[ThreadKey, tuple[CachedThread, int]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, key: Key) -> Held | None:
+    def get(self, key: ThreadKey) -> CachedThread | None:
         """Return what is held of a thread; its row must still say the same."""
         with self._lock:
             found = self._threads.get(key)
@@ -69,7 +71,7 @@ class WorkingMemory:
             self._threads.move_to_end(key)
             return found[0]
 
-    def put(self, key: Key, held: Held) -> None:
+    def put(self, key: ThreadKey, held: CachedThread) -> None:
         """Hold a thread's newest messages in place of what was held of it."""
         size = held.size
         with self._lock:
@@ -81,7 +83,7 @@ class WorkingMemory:
             while self._bytes > self._max_bytes:
                 self._remove(next(iter(self._threads)))
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: ThreadKey) -> None:
         """Hold nothing of a thread any more."""
         with self._lock:
             self._remove(key)
@@ -92,11 +94,11 @@ class WorkingMemory:
             for key in [key for key in self._threads if key[0] == user_id]:
                 self._remove(key)
 
-    def _remove(self, key: Key) -> None:
+    def _remove(self, key: ThreadKey) -> None:
         found = self._threads.pop(key, None)
         if found is not None:
             self._bytes -= found[1]
 
 
-MEMORY = WorkingMemory()
+MESSAGE_CACHE = MessageCache()
 """This process's."""

@@ -10,7 +10,7 @@ from core.messages import Message, Reasoning, Role, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NewMessage:
     """A message about to be stored, with what is known about it."""
 
     message: Message
@@ -23,12 +23,12 @@ class Entry:
     """The ids of calls of the agent's own tools, which users may not be shown."""
 
 
-def text_of(message: Message) -> str:
+def stored_text(message: Message) -> str:
     """Return the text as a database can hold it: PostgreSQL knows no NUL."""
     return message.text.replace("\0", "\ufffd")
 
 
-def extra_of(entry: Entry) -> str:
+def extra_json(entry: NewMessage) -> str:
     """Return as JSON what the text leaves out, or "" when it leaves out nothing."""
     message = entry.message
     extra: dict[str, Any] = {}
@@ -44,21 +44,21 @@ def extra_of(entry: Entry) -> str:
         extra["reasoning"] = [
             (r.text, r.signature, r.redacted, r.model) for r in message.reasoning
         ]
-    if own := entry.own_calls & {message.tool_call_id, *_ids(message)}:
+    if own := entry.own_calls & {message.tool_call_id, *_call_ids(message)}:
         extra["own_calls"] = sorted(own)
     return orjson.dumps(extra).decode() if extra else ""
 
 
-def _ids(message: Message) -> Iterator[str]:
+def _call_ids(message: Message) -> Iterator[str]:
     return (call.id for call in message.tool_calls)
 
 
-def shown(role: Role, text: str, extra: str) -> Message | None:
+def visible_message(role: Role, text: str, extra: str) -> Message | None:
     """Return the message a row holds as its user may see it, if at all.
 
     Without the calls of the agent's own tools, and what they answered.
     """
-    message = to_message(role, text, extra)
+    message = message_from_row(role, text, extra)
     own = frozenset(orjson.loads(extra).get("own_calls", ())) if extra else frozenset()
     if not own:
         return message
@@ -68,7 +68,7 @@ def shown(role: Role, text: str, extra: str) -> Message | None:
     return replace(message, tool_calls=calls, reasoning=())
 
 
-def to_message(role: Role, text: str, extra: str) -> Message:
+def message_from_row(role: Role, text: str, extra: str) -> Message:
     """Return the message a row holds."""
     if not extra:
         return Message(role, text)

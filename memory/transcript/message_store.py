@@ -15,24 +15,29 @@ from django.db import connection, transaction
 from core.ids import TurnId, UserId
 from core.messages import Message, Role
 from memory.extraction import job_queue
-from memory.extraction.job_queue import Study, Turn
-from memory.models import Message as MessageRow
+from memory.extraction.job_queue import ExtractionRequest, StoredTurn
+from memory.models import StoredMessage as MessageRow
 from memory.models import Thread
 from memory.transcript import message_cache
-from memory.transcript.message_cache import Held, Key, Line
-from memory.transcript.message_rows import Entry, extra_of, text_of, to_message
+from memory.transcript.message_cache import CachedMessage, CachedThread, ThreadKey
+from memory.transcript.message_rows import (
+    NewMessage,
+    extra_json,
+    message_from_row,
+    stored_text,
+)
 
-PAGE = 64
+PAGE_SIZE = 64
 """Rows read at a time; a context rarely needs more than one page."""
 
-CAP = 50
+DEFAULT_CACHED_MESSAGES = 50
 """Messages of a thread held in working memory, unless the caller says otherwise."""
 
-HEAD = """
+THREAD_SQL = """
     SELECT id, length, summarised FROM memory_thread
     WHERE user_id = %s AND name = %s
 """
-NEWEST_PAGE = """
+NEWEST_PAGE_SQL = """
     SELECT m.position, m.tokens, m.role, m.text, m.extra,
         t.id, t.length, t.summarised
     FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
@@ -41,13 +46,13 @@ NEWEST_PAGE = """
 """
 """Bounded by position, not by LIMIT: PostgreSQL, which guesses that a thread is as long
 as the average one, would read and sort all of a long one."""
-BETWEEN = """
+BETWEEN_SQL = """
     SELECT position, tokens, role, text, extra FROM memory_message
     WHERE thread_id = %s AND position >= %s AND position < %s
     ORDER BY position DESC
 """
 
-CLAIM = """
+RESERVE_POSITIONS_SQL = """
     INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
     VALUES (%s, %s, %s, %s, %s)
     ON CONFLICT (user_id, name) DO UPDATE SET
@@ -56,21 +61,21 @@ CLAIM = """
     RETURNING id, length
 """
 
-INSERT = """
+INSERT_SQL = """
     INSERT INTO memory_message (thread_id, position, turn_id, role, text, extra,
         tokens, agent, finish_reason, importance, created_at) VALUES
 """
-ROW = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+ROW_SQL = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 MAX_BYTES = 4 * 1024 * 1024
 """Pictures and files cost few tokens for their size; providers limit both."""
 
-BATCH = 1000
+BATCH_SIZE = 1000
 """Rows of one INSERT: databases limit the values of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentMessages:
     """The newest messages of a thread, oldest first, and where they begin."""
 
     messages: list[Message]
@@ -81,10 +86,10 @@ class Recent:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ThreadHistory:
     """A thread somebody has spoken in, as it is now."""
 
-    cached: Held
+    cached: CachedThread
     """Its newest messages."""
     summarised_until: int
     """The position before which summaries tell what was said."""
@@ -95,7 +100,7 @@ class Conversation:
 
     def recent(
         self, *, max_tokens: int, mid_exchange: bool = False, limit: int | None = None
-    ) -> Recent:
+    ) -> RecentMessages:
         """Return the newest messages that fit in `max_tokens`.
 
         At most `limit`, and `MAX_BYTES` of them, for pictures weigh more than their
@@ -105,9 +110,9 @@ class Conversation:
         costs. Stops where summaries begin. Costs the same however many messages are
         stored.
         """
-        kept: list[Line] = []
+        kept: list[CachedMessage] = []
         tokens = size = 0
-        for line in _newest_first(self.cached, self.summarised_until):
+        for line in _iter_newest_first(self.cached, self.summarised_until):
             tokens += line.tokens
             size += line.size
             is_full = len(kept) == limit or tokens > max_tokens or size > MAX_BYTES
@@ -119,42 +124,48 @@ class Conversation:
             kept.pop()
         kept.reverse()
         first = kept[0].position if kept else self.cached.length
-        return Recent([line.message for line in kept], self.thread_id, first)
+        return RecentMessages([line.message for line in kept], self.thread_id, first)
 
 
-def read(user_id: UserId, thread: str, *, cap: int = CAP) -> Conversation | None:
+def read_thread(
+    user_id: UserId, thread: str, *, cap: int = DEFAULT_CACHED_MESSAGES
+) -> ThreadHistory | None:
     """Return a thread as it is now, or None while nobody has spoken in it.
 
     Its newest `cap` messages are held in working memory.
     """
     key = (user_id, thread)
-    held = message_cache.MEMORY.get(key)
+    held = message_cache.MESSAGE_CACHE.get(key)
     if held is None:
-        return _load(key, cap)
-    rows = _rows(HEAD, [_key(user_id), thread])
-    if not rows or rows[0][0] != held.thread_id or rows[0][1] - held.length > PAGE:
-        message_cache.MEMORY.drop(key)
-        return _load(key, cap) if rows else None
+        return _load_thread(key, cap)
+    rows = _fetch_rows(THREAD_SQL, [_sql_user_id(user_id), thread])
+    if not rows or rows[0][0] != held.thread_id or rows[0][1] - held.length > PAGE_SIZE:
+        message_cache.MESSAGE_CACHE.drop(key)
+        return _load_thread(key, cap) if rows else None
     _, length, summarised = rows[0]
     if length != held.length:
-        held = held.extended(_between(held.thread_id, held.length, length), length, cap)
-        message_cache.MEMORY.put(key, held)
-    return Conversation(held, summarised)
+        held = held.extended(
+            _load_between(held.thread_id, held.length, length), length, cap
+        )
+        message_cache.MESSAGE_CACHE.put(key, held)
+    return ThreadHistory(held, summarised)
 
 
-def _load(key: Key, cap: int) -> Conversation | None:
-    rows = _rows(NEWEST_PAGE, [_key(key[0]), key[1], PAGE])
+def _load_thread(key: ThreadKey, cap: int) -> ThreadHistory | None:
+    rows = _fetch_rows(NEWEST_PAGE_SQL, [_sql_user_id(key[0]), key[1], PAGE_SIZE])
     if not rows:
         return None
     thread_id, length, summarised = rows[0][5:]
-    page = Held(thread_id, length, tuple(_line(*row[:5]) for row in reversed(rows)))
-    message_cache.MEMORY.put(key, page.extended((), length, cap))
-    return Conversation(page, summarised)
+    page = CachedThread(
+        thread_id, length, tuple(_cached_message(*row[:5]) for row in reversed(rows))
+    )
+    message_cache.MESSAGE_CACHE.put(key, page.extended((), length, cap))
+    return ThreadHistory(page, summarised)
 
 
-def _newest_first(held: Held, summarised: int) -> Iterator[Line]:
+def _iter_newest_first(held: CachedThread, summarised: int) -> Iterator[CachedMessage]:
     """Yield a thread's messages back to where summaries end."""
-    lines: Sequence[Line] = held.messages
+    lines: Sequence[CachedMessage] = held.messages
     before = held.length
     while lines or before > summarised:
         for line in reversed(lines):
@@ -162,37 +173,39 @@ def _newest_first(held: Held, summarised: int) -> Iterator[Line]:
                 return
             yield line
         before = lines[0].position if lines else before
-        first = max(before - PAGE, summarised)
-        lines = _between(held.thread_id, first, before) if first < before else ()
+        first = max(before - PAGE_SIZE, summarised)
+        lines = _load_between(held.thread_id, first, before) if first < before else ()
         if not lines:
             return
 
 
-def _between(thread_id: int, first: int, end: int) -> list[Line]:
-    rows = _rows(BETWEEN, [thread_id, first, end])
-    return [_line(*row) for row in reversed(rows)]
+def _load_between(thread_id: int, first: int, end: int) -> list[CachedMessage]:
+    rows = _fetch_rows(BETWEEN_SQL, [thread_id, first, end])
+    return [_cached_message(*row) for row in reversed(rows)]
 
 
-def _line(position: int, tokens: int, role: Role, text: str, extra: str) -> Line:
-    message = to_message(role, text, extra)
-    return Line(position, tokens, len(text) + len(extra), message)
+def _cached_message(
+    position: int, tokens: int, role: Role, text: str, extra: str
+) -> CachedMessage:
+    message = message_from_row(role, text, extra)
+    return CachedMessage(position, tokens, len(text) + len(extra), message)
 
 
-def _rows(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
+def _fetch_rows(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query, values)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
 
 
-def append(
+def append_turn(
     user_id: UserId,
     thread: str,
     turn_id: TurnId,
-    entries: Sequence[Entry],
+    entries: Sequence[NewMessage],
     *,
-    study: Study | None = None,
-    cap: int = CAP,
+    study: ExtractionRequest | None = None,
+    cap: int = DEFAULT_CACHED_MESSAGES,
 ) -> None:
     """Store the messages of one turn at the end of a thread, all or none.
 
@@ -204,45 +217,49 @@ def append(
         return
     now = datetime.now(UTC)
     with transaction.atomic(savepoint=False):
-        thread_id, length = _claim(user_id, thread, len(entries), now)
+        thread_id, length = _reserve_positions(user_id, thread, len(entries), now)
         first = length - len(entries)
         _insert(thread_id, first, turn_id, entries, now)
         if study is not None:
-            turn = Turn(user_id, thread_id, turn_id, first, length)
-            job_queue.add(turn, study, now)
+            turn = StoredTurn(user_id, thread_id, turn_id, first, length)
+            job_queue.enqueue(turn, study, now)
         # Not before it is certain: the caller may have more to store with it.
         transaction.on_commit(
-            partial(_hold, user_id, thread, thread_id, first, entries, cap)
+            partial(_extend_cache, user_id, thread, thread_id, first, entries, cap)
         )
 
 
-def _hold(
+def _extend_cache(
     user_id: UserId,
     thread: str,
     thread_id: int,
     first: int,
-    entries: Sequence[Entry],
+    entries: Sequence[NewMessage],
     cap: int,
 ) -> None:
     """Add to working memory what was just stored, if nothing came in between."""
-    held = message_cache.MEMORY.get((user_id, thread))
+    held = message_cache.MESSAGE_CACHE.get((user_id, thread))
     if held is None or held.thread_id != thread_id or held.length != first:
         return
     lines = [
-        _line(
+        _cached_message(
             *(position, entry.tokens, entry.message.role),
-            *(text_of(entry.message), extra_of(entry)),
+            *(stored_text(entry.message), extra_json(entry)),
         )
         for position, entry in enumerate(entries, start=first)
     ]
     held = held.extended(lines, first + len(entries), cap)
-    message_cache.MEMORY.put((user_id, thread), held)
+    message_cache.MESSAGE_CACHE.put((user_id, thread), held)
 
 
-def _claim(user_id: UserId, thread: str, count: int, now: datetime) -> tuple[int, int]:
+def _reserve_positions(
+    user_id: UserId, thread: str, count: int, now: datetime
+) -> tuple[int, int]:
     at = connection.ops.adapt_datetimefield_value(now)
     with connection.cursor() as cursor:
-        cursor.execute(CLAIM, [_key(user_id), thread, count, at, at])
+        cursor.execute(
+            RESERVE_POSITIONS_SQL, [_sql_user_id(user_id), thread, count, at, at]
+        )
         thread_id, length = cursor.fetchone()
     return thread_id, length
 
@@ -251,7 +268,7 @@ def _insert(
     thread_id: int,
     first: int,
     turn_id: TurnId,
-    entries: Sequence[Entry],
+    entries: Sequence[NewMessage],
     now: datetime,
 ) -> None:
     at = connection.ops.adapt_datetimefield_value(now)
@@ -259,17 +276,17 @@ def _insert(
     rows = [
         (
             *(thread_id, position, turn, entry.message.role),
-            *(text_of(entry.message), extra_of(entry), entry.tokens),
+            *(stored_text(entry.message), extra_json(entry), entry.tokens),
             *(entry.agent, entry.finish_reason, entry.importance, at),
         )
         for position, entry in enumerate(entries, start=first)
     ]
     with connection.cursor() as cursor:
-        for start in range(0, len(rows), BATCH):
-            batch = rows[start : start + BATCH]
+        for start in range(0, len(rows), BATCH_SIZE):
+            batch = rows[start : start + BATCH_SIZE]
             values = [value for row in batch for value in row]
-            cursor.execute(INSERT + ", ".join([ROW] * len(batch)), values)
+            cursor.execute(INSERT_SQL + ", ".join([ROW_SQL] * len(batch)), values)
 
 
-def _key(user_id: UserId) -> Any:
+def _sql_user_id(user_id: UserId) -> Any:
     return Thread._meta.get_field("user_id").get_db_prep_value(user_id, connection)

@@ -16,22 +16,22 @@ from django.db.models import QuerySet
 from django.db.utils import DatabaseError, IntegrityError
 
 from access.audit import audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from core.errors import Invalid
 from core.ids import UserId
 from database import user_data
 from memory.facts import user_lock
-from memory.models import Erasure, Owner, Thread
+from memory.models import Owner, PendingErasure, Thread
 from memory.recall.index import corpus_cache
 from memory.transcript import message_cache
 
-LIFETIME = timedelta(minutes=15)
+CONFIRMATION_LIFETIME = timedelta(minutes=15)
 """How long a confirmation is good for."""
 
-TRIES = 5
+MAX_ATTEMPTS = 5
 """Others may be writing about the user at the same time."""
 
-DEADLOCK = "40P01"
+DEADLOCK_SQLSTATE = "40P01"
 """PostgreSQL's code: of two that wait for each other it ends one."""
 
 
@@ -51,7 +51,7 @@ class ConfirmationExpired(Invalid):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ErasureRequest:
     """A wish to be forgotten that waits to be confirmed."""
 
     confirmation: str
@@ -61,28 +61,28 @@ class Wish:
     """Rows by table."""
 
 
-def request(user_id: UserId, *, now: datetime | None = None) -> Wish:
+def request_erasure(user_id: UserId, *, now: datetime | None = None) -> ErasureRequest:
     """Note the wish and return what confirms it, and the rows that would go.
 
     A wish noted before is replaced: only the last confirmation counts.
     """
     confirmation = secrets.token_urlsafe(32)
-    expires_at = (now or datetime.now(UTC)) + LIFETIME
-    Erasure.objects.update_or_create(
+    expires_at = (now or datetime.now(UTC)) + CONFIRMATION_LIFETIME
+    PendingErasure.objects.update_or_create(
         user_id=user_id,
         defaults={
-            "confirmation_digest": digest(confirmation),
+            "confirmation_digest": hash_confirmation(confirmation),
             "expires_at": expires_at,
         },
     )
-    return Wish(confirmation, expires_at, count(user_id))
+    return ErasureRequest(confirmation, expires_at, count_rows(user_id))
 
 
-def confirm(
+def confirm_erasure(
     user_id: UserId,
     confirmation: str,
     *,
-    deed: Deed | None = None,
+    deed: AuditEvent | None = None,
     now: datetime | None = None,
 ) -> dict[str, int]:
     """Erase the user whose confirmation this is; return the rows deleted, by table.
@@ -90,30 +90,30 @@ def confirm(
     Raises `ConfirmationInvalid` for one that is wrong, spent or another user's,
     `ConfirmationExpired` for one that came too late.
     """
-    wish = Erasure.objects.filter(user_id=user_id).first()
-    given = digest(confirmation)
+    wish = PendingErasure.objects.filter(user_id=user_id).first()
+    given = hash_confirmation(confirmation)
     if wish is None or not secrets.compare_digest(wish.confirmation_digest, given):
         raise ConfirmationInvalid
     if wish.expires_at <= (now or datetime.now(UTC)):
         raise ConfirmationExpired
-    return erase(user_id, confirmation_digest=given, deed=deed)
+    return erase_user(user_id, confirmation_digest=given, deed=deed)
 
 
-def digest(confirmation: str) -> str:
+def hash_confirmation(confirmation: str) -> str:
     """Return what is stored of a confirmation."""
     return hashlib.sha256(confirmation.encode()).hexdigest()
 
 
-def count(user_id: UserId) -> dict[str, int]:
+def count_rows(user_id: UserId) -> dict[str, int]:
     """Return how many rows there are of a user, by table."""
-    return {table: rows.count() for table, rows in owned(user_id).items()}
+    return {table: rows.count() for table, rows in user_rows(user_id).items()}
 
 
-def erase(
+def erase_user(
     user_id: UserId,
     *,
     confirmation_digest: str | None = None,
-    deed: Deed | None = None,
+    deed: AuditEvent | None = None,
 ) -> dict[str, int]:
     """Delete every row of a user, all or none; return how many, by table.
 
@@ -125,72 +125,74 @@ def erase(
     """
     if connection.vendor == "sqlite":
         # Overwrites what it deletes; not every SQLite is built to do so by itself.
-        _run("PRAGMA secure_delete = ON")
-    deleted = _try_erase(user_id, confirmation_digest, deed, tries=TRIES)
-    message_cache.MEMORY.drop_user(user_id)
-    corpus_cache.forget(user_id)
+        _execute("PRAGMA secure_delete = ON")
+    deleted = _try_erase(user_id, confirmation_digest, deed, tries=MAX_ATTEMPTS)
+    message_cache.MESSAGE_CACHE.drop_user(user_id)
+    corpus_cache.drop_user(user_id)
     if connection.vendor == "sqlite" and not connection.in_atomic_block:
         # The log of the last transactions still holds what was just overwritten.
-        _run("PRAGMA wal_checkpoint(TRUNCATE)")
+        _execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return deleted
 
 
 def _try_erase(
     user_id: UserId,
     confirmation_digest: str | None,
-    deed: Deed | None,
+    deed: AuditEvent | None,
     *,
     tries: int,
 ) -> dict[str, int]:
     """Erase; go again when another wrote about the user between two of the tables."""
     try:
         with transaction.atomic():
-            deleted = _erase(user_id, confirmation_digest)
+            deleted = _delete_user_rows(user_id, confirmation_digest)
             if deed is not None:
                 rows = sum(deleted.values())
                 audit_log.write(replace(deed, details={**deed.details, "rows": rows}))
             return deleted
     except DatabaseError as exc:
-        if tries <= 1 or not _is_collision(exc):
+        if tries <= 1 or not _is_retryable(exc):
             raise
         return _try_erase(user_id, confirmation_digest, deed, tries=tries - 1)
 
 
-def _is_collision(exc: DatabaseError) -> bool:
+def _is_retryable(exc: DatabaseError) -> bool:
     # A message or passage that came in refers to one we have just deleted.
     is_orphan = isinstance(exc, IntegrityError)
-    return is_orphan or getattr(exc.__cause__, "sqlstate", None) == DEADLOCK
+    return is_orphan or getattr(exc.__cause__, "sqlstate", None) == DEADLOCK_SQLSTATE
 
 
-def _erase(user_id: UserId, confirmation_digest: str | None) -> dict[str, int]:
+def _delete_user_rows(
+    user_id: UserId, confirmation_digest: str | None
+) -> dict[str, int]:
     is_known = Owner.objects.filter(user_id=user_id).exists()
-    _lock(user_id)
-    wishes = Erasure.objects.filter(user_id=user_id)
+    _lock_rows(user_id)
+    wishes = PendingErasure.objects.filter(user_id=user_id)
     if confirmation_digest is not None:
         wishes = wishes.filter(confirmation_digest=confirmation_digest)
-    if not _delete(wishes) and confirmation_digest is not None:
+    if not _delete_rows(wishes) and confirmation_digest is not None:
         raise ConfirmationInvalid
-    deleted = {table: _delete(rows) for table, rows in owned(user_id).items()}
+    deleted = {table: _delete_rows(rows) for table, rows in user_rows(user_id).items()}
     # Not one that was only made to be locked.
     return {**deleted, "owners": int(is_known)}
 
 
-def _lock(user_id: UserId) -> None:
+def _lock_rows(user_id: UserId) -> None:
     """Let those who are writing finish, and those who come wait."""
     # The row is made if need be: who is about to make it is waited for, too.
-    user_lock.lock(user_id, datetime.now(UTC))
+    user_lock.lock_user(user_id, datetime.now(UTC))
     threads = Thread.objects.filter(user_id=user_id).order_by("id")
     # SQLite has one writer at a time, and no such lock.
     list(threads.select_for_update().values_list("id"))
 
 
-def _delete(rows: QuerySet[Any]) -> int:
+def _delete_rows(rows: QuerySet[Any]) -> int:
     # One DELETE. `delete()` reads every row to find what hangs on it; here all that
     # does is named, and goes before.
     return int(rows._raw_delete(rows.db))
 
 
-def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
+def user_rows(user_id: UserId) -> dict[str, QuerySet[Any]]:
     """Return every row of a user by table, in an order they can be deleted in.
 
     A table that is added is declared in its app's `user_data.py`: a test looks for rows
@@ -199,7 +201,7 @@ def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
     return {table.name: table.rows([user_id]) for table in user_data.erasable()}
 
 
-def _run(statement: str) -> None:
+def _execute(statement: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement)
         cursor.fetchall()

@@ -18,30 +18,30 @@ from database import user_data
 from database.user_data import Export, UserTable
 from memory.facts import fact_serializers
 from memory.models import (
-    Erasure,
     Owner,
+    PendingErasure,
     Thread,
 )
-from memory.models import Message as MessageRow
+from memory.models import StoredMessage as MessageRow
 from memory.user_data import export_serializers
 from telemetry.presentation import turn_serializers as turn_telling
 from telemetry.storage import turn_store
-from telemetry.types import Outline
+from telemetry.types import TurnSummary
 
-PAGE = 200
+PAGE_SIZE = 200
 """Rows of a piece."""
-MESSAGES = 25
+MESSAGES_PER_READ = 25
 """Messages read at a time: each may hold pictures."""
-THREADS = 50
+THREADS_PER_CHUNK = 50
 """Threads looked at in one piece."""
-TURNS = 25
+TURNS_PER_READ = 25
 """Turns read at a time: each may have called many tools."""
-MAX_BYTES = 1024 * 1024
+MAX_CHUNK_BYTES = 1024 * 1024
 """A piece that has come to this ends, whatever more it might hold."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ExportPosition:
     """Where a document goes on."""
 
     section: int = -1
@@ -53,33 +53,35 @@ class Place:
     shows_calls: bool = True
     """Whether turns are told with all they called, or in outline."""
 
-    def at_section_start(self, section: int) -> "Place":
+    def at_section_start(self, section: int) -> "ExportPosition":
         """Return the beginning of a section."""
         return replace(self, section=section, after=None, position=None)
 
 
-START = Place()
+START = ExportPosition()
 
-Writer = Callable[[UserId, Place], tuple[bytes, Place | None]]
+Writer = Callable[[UserId, ExportPosition], tuple[bytes, ExportPosition | None]]
 """Returns the next bytes of a list, and where it goes on."""
 
 
-def pieces(user_id: UserId) -> Iterator[bytes]:
+def iter_chunks(user_id: UserId) -> Iterator[bytes]:
     """Yield the document, for callers who can wait for the database in between."""
-    place: Place | None = START
+    place: ExportPosition | None = START
     while place is not None:
-        written, place = piece(user_id, place)
+        written, place = next_chunk(user_id, place)
         yield written
 
 
-def piece(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
+def next_chunk(
+    user_id: UserId, place: ExportPosition
+) -> tuple[bytes, ExportPosition | None]:
     """Return the next bytes of a user's document, and where it goes on.
 
     Pass `START` first, or a start that shows less; None is the end. What changes in the
     meantime is in it or not.
     """
     if place.section < 0:
-        return orjson.dumps(head(user_id))[:-1], place.at_section_start(0)
+        return orjson.dumps(document_head(user_id))[:-1], place.at_section_start(0)
     sections = _sections()
     name, write = sections[place.section]
     opening = b"" if place.after is not None else b',"%s":[' % name.encode()
@@ -91,26 +93,26 @@ def piece(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
     return opening + items + b"]}", None
 
 
-def head(user_id: UserId) -> dict[str, Any]:
+def document_head(user_id: UserId) -> dict[str, Any]:
     """Return what the document says of the user before its lists."""
     owner = Owner.objects.filter(user_id=user_id).first()
-    wish = Erasure.objects.filter(user_id=user_id).first()
+    wish = PendingErasure.objects.filter(user_id=user_id).first()
     return {
         "object": "user.export",
         "version": 1,
         "user_id": user_id,
-        "exported_at": timestamps.instant(datetime.now(UTC)),
+        "exported_at": timestamps.format_time(datetime.now(UTC)),
         "settings": {
             "time_zone": owner.time_zone or None if owner else None,
-            "known_since": timestamps.instant(owner.created_at) if owner else None,
-            "erasure_asked_until": timestamps.instant(wish.expires_at)
+            "known_since": timestamps.format_time(owner.created_at) if owner else None,
+            "erasure_asked_until": timestamps.format_time(wish.expires_at)
             if wish
             else None,
         },
     }
 
 
-def _listed(is_first: bool, items: list[bytes]) -> bytes:
+def _join_items(is_first: bool, items: list[bytes]) -> bytes:
     joined = b",".join(items)
     return joined if is_first or not items else b"," + joined
 
@@ -118,36 +120,40 @@ def _listed(is_first: bool, items: list[bytes]) -> bytes:
 # Threads, each with its messages.
 
 
-def _threads(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
+def _write_threads(
+    user_id: UserId, place: ExportPosition
+) -> tuple[bytes, ExportPosition | None]:
     if place.position is not None:
-        return _rest_of_thread(place, place.position)
+        return _write_messages(place, place.position)
     threads = Thread.objects.filter(user_id=user_id).order_by("pk")
     if place.after is not None:
         threads = threads.filter(pk__gt=place.after)
-    page = list(threads[:THREADS])
+    page = list(threads[:THREADS_PER_CHUNK])
     written = b""
     for thread in page:
-        written += _opening(thread, is_first=place.after is None)
-        messages, place = _rest_of_thread(replace(place, after=thread.pk), -1)
+        written += _open_thread(thread, is_first=place.after is None)
+        messages, place = _write_messages(replace(place, after=thread.pk), -1)
         written += messages
-        if place.position is not None or len(written) >= MAX_BYTES:
+        if place.position is not None or len(written) >= MAX_CHUNK_BYTES:
             return written, place
-    return written, place if len(page) == THREADS else None
+    return written, place if len(page) == THREADS_PER_CHUNK else None
 
 
-def _opening(thread: Thread, *, is_first: bool) -> bytes:
+def _open_thread(thread: Thread, *, is_first: bool) -> bytes:
     opened = orjson.dumps(
         {
             "thread_id": thread.name or None,
-            "created_at": fact_serializers.seconds(thread.created_at),
-            "updated_at": fact_serializers.seconds(thread.updated_at),
+            "created_at": fact_serializers.unix_seconds(thread.created_at),
+            "updated_at": fact_serializers.unix_seconds(thread.updated_at),
             "messages": [],
         }
     )
-    return _listed(is_first, [opened.removesuffix(b"]}")])
+    return _join_items(is_first, [opened.removesuffix(b"]}")])
 
 
-def _rest_of_thread(place: Place, position: int) -> tuple[bytes, Place]:
+def _write_messages(
+    place: ExportPosition, position: int
+) -> tuple[bytes, ExportPosition]:
     """Return the next messages after a position, and the end where they are the last.
 
     A thread that is deleted meanwhile has no more of them. The first of a thread is its
@@ -156,74 +162,86 @@ def _rest_of_thread(place: Place, position: int) -> tuple[bytes, Place]:
     rows = MessageRow.objects.filter(thread=place.after, position__gt=position)
     items: list[bytes] = []
     size = 0
-    for number, row in enumerate(rows.order_by("position")[:MESSAGES], start=1):
-        told = export_serializers.message(row, shows_calls=place.shows_calls)
+    for number, row in enumerate(
+        rows.order_by("position")[:MESSAGES_PER_READ], start=1
+    ):
+        told = export_serializers.serialize_message(row, shows_calls=place.shows_calls)
         if told is not None:
             items.append(orjson.dumps(told))
             size += len(items[-1])
-        if size >= MAX_BYTES or number == MESSAGES:
-            return _listed(position < 0, items), replace(place, position=row.position)
-    return _listed(position < 0, items) + b"]}", replace(place, position=None)
+        if size >= MAX_CHUNK_BYTES or number == MESSAGES_PER_READ:
+            return _join_items(position < 0, items), replace(
+                place, position=row.position
+            )
+    return _join_items(position < 0, items) + b"]}", replace(place, position=None)
 
 
 # Turns, each with all it called, or in outline.
 
 
-def _turns(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
+def _write_turns(
+    user_id: UserId, place: ExportPosition
+) -> tuple[bytes, ExportPosition | None]:
     items: list[bytes] = []
     size = 0
-    page = turn_store.oldest_first(user_id, place.after)[:TURNS]
-    told: Iterable[tuple[Outline, dict[str, Any]]]
+    page = turn_store.turns_after(user_id, place.after)[:TURNS_PER_READ]
+    told: Iterable[tuple[TurnSummary, dict[str, Any]]]
     if place.shows_calls:
         told = (
-            (turn, turn_telling.for_user(turn_telling.turn(turn)))
-            for turn in turn_store.whole(page)
+            (
+                turn,
+                turn_telling.without_error_details(turn_telling.serialize_turn(turn)),
+            )
+            for turn in turn_store.load_records(page)
         )
     else:
         told = (
-            (turn, turn_telling.outline(turn)) for turn in turn_store.outlines(page)
+            (turn, turn_telling.serialize_summary(turn))
+            for turn in turn_store.load_summaries(page)
         )
     for turn, said in told:
         items.append(orjson.dumps(said))
         size += len(items[-1])
-        if size >= MAX_BYTES or len(items) == TURNS:
+        if size >= MAX_CHUNK_BYTES or len(items) == TURNS_PER_READ:
             after = (turn.started_at, turn.turn_id)
-            return _listed(place.after is None, items), replace(place, after=after)
-    return _listed(place.after is None, items), None
+            return _join_items(place.after is None, items), replace(place, after=after)
+    return _join_items(place.after is None, items), None
 
 
 # The other lists: rows in the order of their ids.
 
 
-def _in_pages(table: UserTable, export: Export) -> Writer:
+def _page_writer(table: UserTable, export: Export) -> Writer:
     describe = export.describe
     if describe is None:
         raise ImproperlyConfigured(f"nothing says how '{export.name}' is exported")
 
-    def write(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
+    def write(
+        user_id: UserId, place: ExportPosition
+    ) -> tuple[bytes, ExportPosition | None]:
         rows = export.rows(user_id) if export.rows else table.rows([user_id])
         asked = rows.order_by("pk")
         if place.after is not None:
             asked = asked.filter(pk__gt=place.after)
-        page = list(asked[:PAGE])
-        written = _listed(
+        page = list(asked[:PAGE_SIZE])
+        written = _join_items(
             place.after is None, [orjson.dumps(item) for item in describe(page)]
         )
-        if len(page) < PAGE:
+        if len(page) < PAGE_SIZE:
             return written, None
         return written, replace(place, after=page[-1].pk)
 
     return write
 
 
-WRITERS: dict[str, Writer] = {"threads": _threads, "turns": _turns}
+WRITERS: dict[str, Writer] = {"threads": _write_threads, "turns": _write_turns}
 """What writes the lists that are not merely rows in the order of their ids."""
 
 
 def _sections() -> list[tuple[str, Writer]]:
     """Return the lists of the document."""
     return [
-        (each.name, WRITERS.get(each.name) or _in_pages(table, each))
+        (each.name, WRITERS.get(each.name) or _page_writer(table, each))
         for table in user_data.tables()
         if (each := table.export) is not None
     ]

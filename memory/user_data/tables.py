@@ -5,12 +5,12 @@ from django.db.models import QuerySet
 from core.ids import UserId
 from database.user_data import Export, UserTable
 from memory.models import (
+    ExtractionJob,
     Fact,
     FactChange,
-    Lesson,
-    Message,
     Owner,
     Passage,
+    StoredMessage,
     Summary,
     Thread,
 )
@@ -23,8 +23,8 @@ def _summaries_of(user_id: UserId) -> QuerySet[Summary]:
     return of_user.select_related("thread")
 
 
-def _lessons_of(user_id: UserId) -> QuerySet[Lesson]:
-    return Lesson.objects.filter(user_id=user_id).select_related("thread")
+def _jobs_of(user_id: UserId) -> QuerySet[ExtractionJob]:
+    return ExtractionJob.objects.filter(user_id=user_id).select_related("thread")
 
 
 def _passages_of(user_id: UserId) -> QuerySet[Passage]:
@@ -36,10 +36,13 @@ def _passages_of(user_id: UserId) -> QuerySet[Passage]:
 TABLES = (
     # With their messages.
     UserTable("threads", Thread, erased=46, export=Export("threads", describe=None)),
-    UserTable("messages", Message, erased=45, through="thread"),
+    UserTable("messages", StoredMessage, erased=45, through="thread"),
     # With their history.
     UserTable(
-        "facts", Fact, erased=42, export=Export("memories", export_serializers.facts)
+        "facts",
+        Fact,
+        erased=42,
+        export=Export("memories", export_serializers.serialize_facts),
     ),
     UserTable("fact_changes", FactChange, erased=41),
     UserTable(
@@ -47,19 +50,21 @@ TABLES = (
         Summary,
         erased=44,
         through="thread",
-        export=Export("summaries", export_serializers.summaries, _summaries_of),
+        export=Export(
+            "summaries", export_serializers.serialize_summaries, _summaries_of
+        ),
     ),
     UserTable(
         "lessons",
-        Lesson,
+        ExtractionJob,
         erased=43,
-        export=Export("lessons", export_serializers.lessons, _lessons_of),
+        export=Export("lessons", export_serializers.serialize_jobs, _jobs_of),
     ),
     UserTable(
         "passages",
         Passage,
         erased=40,
-        export=Export("passages", export_serializers.passages, _passages_of),
+        export=Export("passages", export_serializers.serialize_passages, _passages_of),
     ),
     # Last: an erasure holds its lock.
     UserTable("owners", Owner, erased=90),

@@ -18,12 +18,12 @@ from core.ids import UserId
 from memory.models import Fact, Owner, Thread
 from telemetry.statistics import user_totals
 
-Place = tuple[datetime, UUID]
+UserCursor = tuple[datetime, UUID]
 """Where a page ends: when somebody was active last, and their id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class UserActivity:
     """Somebody the server has seen."""
 
     user_id: UserId
@@ -33,12 +33,12 @@ class Person:
     messages: int = 0
 
     @property
-    def cursor(self) -> Place:
+    def cursor(self) -> UserCursor:
         return self.active_at, self.user_id
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class UserFilter:
     """Whom to look for: any of these."""
 
     users: Collection[UserId]
@@ -52,60 +52,67 @@ class Sought:
         return among | Q(user_id__range=self.ids) if self.ids else among
 
 
-ALL = Q()
+ALL_USERS = Q()
 
 
-def page(
-    *, sought: Sought | None = None, after: Place | None = None, limit: int = 50
-) -> tuple[list[Person], bool]:
+def page_users(
+    *,
+    sought: UserFilter | None = None,
+    after: UserCursor | None = None,
+    limit: int = 50,
+) -> tuple[list[UserActivity], bool]:
     """Return users, those active last first, and whether there are more.
 
     Three queries, each over what users are fewer than: threads, owners, failed turns.
     """
-    whose = ALL if sought is None else sought.condition
-    found: list[Person] = []
-    for source in (_with_threads, _with_facts_alone, _with_failures_alone):
+    whose = ALL_USERS if sought is None else sought.condition
+    found: list[UserActivity] = []
+    for source in (_with_threads, _with_facts_only, _with_failures_only):
         found += source(whose, after, limit + 1)
     first = nlargest(limit + 1, found, key=lambda person: person.cursor)
     return first[:limit], len(first) > limit
 
 
-def _with_threads(whose: Q, after: Place | None, most: int) -> list[Person]:
+def _with_threads(whose: Q, after: UserCursor | None, most: int) -> list[UserActivity]:
     # By the bare column, SQLite would read threads in its order, and jump about.
     rows = Thread.objects.filter(whose).values(user=Coalesce("user_id", "user_id"))
     counted = rows.annotate(at=Max("updated_at"), count=Count("id"), said=Sum("length"))
-    return _people(counted, after, most, "count", "said")
+    return _activities(counted, after, most, "count", "said")
 
 
-def _with_facts_alone(whose: Q, after: Place | None, most: int) -> list[Person]:
+def _with_facts_only(
+    whose: Q, after: UserCursor | None, most: int
+) -> list[UserActivity]:
     rows = Owner.objects.filter(whose).filter(~_has_rows(Thread))
     named = rows.values(user=F("user_id"), at=F("created_at"))
-    return _people(named, after, most)
+    return _activities(named, after, most)
 
 
-def _with_failures_alone(whose: Q, after: Place | None, most: int) -> list[Person]:
-    rows = user_totals.failed_lately().filter(whose)
+def _with_failures_only(
+    whose: Q, after: UserCursor | None, most: int
+) -> list[UserActivity]:
+    rows = user_totals.recent_failed_turns().filter(whose)
     strangers = rows.filter(~_has_rows(Thread), ~_has_rows(Owner))
     last = strangers.values(user=F("user_id")).annotate(at=Max("started_at"))
-    return _people(last, after, most)
+    return _activities(last, after, most)
 
 
 def _has_rows(model: type[Any]) -> Exists:
     return Exists(model.objects.filter(user_id=OuterRef("user_id")))
 
 
-def _people(
-    rows: QuerySet[Any, Any], after: Place | None, most: int, *counts: str
-) -> list[Person]:
+def _activities(
+    rows: QuerySet[Any, Any], after: UserCursor | None, most: int, *counts: str
+) -> list[UserActivity]:
     if after is not None:
         at, last_id = after
         rows = rows.filter(Q(at__lt=at) | Q(at=at, user__lt=last_id))
     found = rows.order_by("-at", "-user").values_list("user", "at", *counts)
-    return [Person(UserId(user_id), *rest) for user_id, *rest in found[:most]]
+    return [UserActivity(UserId(user_id), *rest) for user_id, *rest in found[:most]]
 
 
 @dataclass(frozen=True, slots=True)
-class Acquaintance:
+class UserDetails:
     """What there is of one user, counted."""
 
     first_seen_at: datetime | None
@@ -117,7 +124,7 @@ class Acquaintance:
     """How many by status."""
 
 
-def of(user_id: UserId) -> Acquaintance:
+def get_details(user_id: UserId) -> UserDetails:
     """Return what there is of a user, in three queries; nothing may be."""
     threads = Thread.objects.filter(user_id=user_id).aggregate(
         first=Min("created_at"),
@@ -127,21 +134,21 @@ def of(user_id: UserId) -> Acquaintance:
     )
     owner = Owner.objects.filter(user_id=user_id).first()
     known_since = None if owner is None else owner.created_at
-    return Acquaintance(
-        first_seen_at=_first_of((threads["first"], known_since)),
+    return UserDetails(
+        first_seen_at=_earliest((threads["first"], known_since)),
         last_seen_at=threads["last"] or known_since,
         time_zone="" if owner is None else owner.time_zone,
         threads=threads["count"],
         messages=threads["said"] or 0,
-        facts=counts_of_facts([user_id])[user_id],
+        facts=count_facts_by_status([user_id])[user_id],
     )
 
 
-def _first_of(instants: Iterable[datetime | None]) -> datetime | None:
+def _earliest(instants: Iterable[datetime | None]) -> datetime | None:
     return min((at for at in instants if at is not None), default=None)
 
 
-def counts_of_facts(users: Sequence[UserId]) -> dict[UserId, dict[str, int]]:
+def count_facts_by_status(users: Sequence[UserId]) -> dict[UserId, dict[str, int]]:
     """Return how many facts there are of each user, by status; from an index alone."""
     counts: dict[UserId, dict[str, int]] = {user: {} for user in users}
     rows = Fact.objects.filter(user_id__in=users).values_list("user_id", "status")
@@ -150,7 +157,7 @@ def counts_of_facts(users: Sequence[UserId]) -> dict[UserId, dict[str, int]]:
     return counts
 
 
-def counts_by_category(user_id: UserId) -> dict[str, int]:
+def count_facts_by_category(user_id: UserId) -> dict[str, int]:
     """Return how many active facts there are of a user in each category."""
     rows = Fact.objects.filter(user_id=user_id, status="active").values_list("category")
     return dict(rows.annotate(count=Count("*")).order_by("category"))

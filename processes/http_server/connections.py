@@ -73,7 +73,7 @@ class ConnectionLimits:
         )
 
 
-class Connection(Protocol):
+class LimitedConnection(Protocol):
     """What the table asks of a connection."""
 
     def look(self, now: float) -> None:
@@ -81,7 +81,7 @@ class Connection(Protocol):
 
 
 @dataclass(slots=True)
-class Burst:
+class LogBurst:
     """Events of one kind, logged once with their number."""
 
     text: str
@@ -106,18 +106,18 @@ class ConnectionTable:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self.refused = Burst("%d connections refused: %s")
-        self.malformed = Burst("%d requests could not be read: %s")
-        self.overdue = Burst("%d connections of slow clients ended: %s")
-        self._open: dict[Connection, str | None] = {}
+        self.refused = LogBurst("%d connections refused: %s")
+        self.malformed = LogBurst("%d requests could not be read: %s")
+        self.overdue = LogBurst("%d connections of slow clients ended: %s")
+        self._open: dict[LimitedConnection, str | None] = {}
         self._per_address: Counter[str] = Counter()
-        self._excess: set[Connection] = set()
+        self._excess: set[LimitedConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, connection: Connection, client: str | None) -> Refusal | None:
+    def add(self, connection: LimitedConnection, client: str | None) -> Refusal | None:
         """Count a connection, and return why its requests are refused, if they are."""
         address = self._counted_address(client)
         refusal = self._refusal(address)
@@ -137,14 +137,16 @@ class ConnectionTable:
         """Return whether there are too many refused connections to answer another."""
         return len(self._excess) > self.limits.reserve
 
-    def replace(self, connection: Connection, successor: Connection) -> None:
+    def replace(
+        self, connection: LimitedConnection, successor: LimitedConnection
+    ) -> None:
         """Count a connection that changes its protocol under its new one."""
         self._open[successor] = self._open.pop(connection)
         if connection in self._excess:
             self._excess.remove(connection)
             self._excess.add(successor)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: LimitedConnection) -> None:
         """Forget a connection that is closed."""
         address = self._open.pop(connection, None)
         self._excess.discard(connection)
@@ -156,7 +158,7 @@ class ConnectionTable:
     def _refusal(self, address: str | None) -> Refusal | None:
         limits = self.limits
         if len(self._open) - len(self._excess) >= limits.max_connections:
-            return _too_many(
+            return _too_many_connections(
                 f"This server process has {limits.max_connections} connections open, "
                 "the most it takes",
                 detail="server.max_connections",
@@ -164,7 +166,7 @@ class ConnectionTable:
         most = limits.max_connections_per_address
         if address is None or most is None or self._per_address[address] < most:
             return None
-        return _too_many(
+        return _too_many_connections(
             f"Your address has {most} connections open, the most one address may have",
             detail=f"{address}; server.max_connections_per_address; if it is a reverse "
             "proxy, add it to server.trusted_proxies",
@@ -200,5 +202,5 @@ def _is_in(address: Address, proxies: Iterable[Network]) -> bool:
     return any(address in network for network in proxies)
 
 
-def _too_many(message: str, *, detail: str) -> Refusal:
+def _too_many_connections(message: str, *, detail: str) -> Refusal:
     return Refusal(503, "too_many_connections", message, 2, detail)

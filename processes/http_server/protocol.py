@@ -28,7 +28,7 @@ MAX_PIPELINED = 8
 """Requests a client may send before the first of them is answered."""
 State = Literal["head", "body", "answer", "idle", "closing", "refused"]
 """What a connection waits for: "closing" for the client to read the rest."""
-OVERDUE = {
+TIMEOUT_MESSAGES = {
     "head": "the headers did not arrive in time",
     "body": "the body did not arrive in time",
     "idle": "bytes arrived that begin no request",
@@ -36,7 +36,7 @@ OVERDUE = {
 }
 
 
-class Progress:
+class TransferProgress:
     """How a count of bytes changes, by windows of time."""
 
     def __init__(self, now: float, count: int) -> None:
@@ -75,7 +75,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         """The request that is served; `cycle` is the last one that arrived."""
         self._state: tuple[State | None, object] = (None, None)
-        self._progress = Progress(0.0, 0)
+        self._progress = TransferProgress(0.0, 0)
         self._looked_at = 0.0
 
     # The connection.
@@ -174,7 +174,7 @@ class HttpProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             return request_heads.MALFORMED
         version = self.parser.get_http_version()
-        return request_heads.refusal(self.url, self.headers, version)
+        return request_heads.check_head(self.url, self.headers, version)
 
     # What does not arrive.
 
@@ -185,7 +185,7 @@ class HttpProtocol(HttpToolsProtocol):
         passed, self._looked_at = now - self._looked_at, now
         count = self._bytes_moved(state)
         if before[0] != state or before[1] is not self.cycle:
-            self._progress = Progress(now, count)
+            self._progress = TransferProgress(now, count)
         elif state == "body" and self._is_server_turn():
             self._progress.pause(passed)
         elif self._is_overdue(state, now, count):
@@ -238,7 +238,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _end(self, state: State) -> None:
         if state != "refused":
-            self._table.overdue.note(self.loop.time(), OVERDUE[state])
+            self._table.overdue.note(self.loop.time(), TIMEOUT_MESSAGES[state])
         if state in ("closing", "refused"):
             self.transport.abort()
         elif state == "idle" or not self._received:
@@ -265,7 +265,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
             return
         headers = self.server_state.default_headers
-        self.transport.write(rejections.response(refusal, headers))
+        self.transport.write(rejections.build_response(refusal, headers))
         self.transport.write_eof()
 
     def _may_answer(self) -> bool:
@@ -283,7 +283,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, table: ConnectionTable, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._table = table
-        self._closing: Progress | None = None
+        self._closing: TransferProgress | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._table.discard(self)
@@ -295,7 +295,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             return
         count = self.transport.get_write_buffer_size()
         if self._closing is None:
-            self._closing = Progress(now, count)
+            self._closing = TransferProgress(now, count)
         elif self._closing.is_slow(now, count, self._table.limits):
             self.transport.abort()
 

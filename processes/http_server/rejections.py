@@ -27,7 +27,9 @@ BODY_TOO_LARGE = Refusal(
 )
 
 
-def response(refusal: Refusal, default_headers: list[tuple[bytes, bytes]]) -> bytes:
+def build_response(
+    refusal: Refusal, default_headers: list[tuple[bytes, bytes]]
+) -> bytes:
     """Return the whole HTTP response, with an error in OpenAI's shape."""
     error = {
         "message": refusal.message,

@@ -43,7 +43,7 @@ HOST_TOO_LONG = Refusal(
 )
 
 
-def refusal(
+def check_head(
     target: bytes, headers: Sequence[tuple[bytes, bytes]], http_version: str
 ) -> Refusal | None:
     """Return why a request's target and headers are refused; names are lower case."""

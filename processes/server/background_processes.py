@@ -11,7 +11,7 @@ NAMES = ("worker", "beat")
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
+class BackgroundPlan:
     """What runs jobs, and what carries its messages."""
 
     names: tuple[str, ...]
@@ -22,15 +22,15 @@ class Background:
     """Whether nothing runs because nothing would carry the messages."""
 
 
-def plan() -> Background:
+def plan_background() -> BackgroundPlan:
     """Return what settings ask for and this machine can do."""
     names = tuple(name for name in NAMES if name in settings.COULISSE_PROCESSES)
     if not names or not settings.COULISSE_OWNS_BROKER:
-        return Background(names, None)
+        return BackgroundPlan(names, None)
     valkey = find_valkey()
     if valkey is None:
-        return Background((), None, lacks_broker=True)
-    return Background(names, valkey)
+        return BackgroundPlan((), None, lacks_broker=True)
+    return BackgroundPlan(names, valkey)
 
 
 def find_valkey() -> Path | None:

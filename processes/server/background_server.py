@@ -11,17 +11,17 @@ from pathlib import Path
 
 from django.conf import settings
 
-from processes.errors import AlreadyRunning, BootFailed
+from processes.errors import AlreadyRunning, StartFailed
 from processes.supervision import orphan_cleanup, pidfile, run_state
 from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir
 
 STOP_SECONDS = 10.5
 """A supervisor told to stop needs at most ten."""
-LOOK_SECONDS = 0.05
-TELL_SECONDS = 10.0
+POLL_SECONDS = 0.05
+REPORT_INTERVAL_SECONDS = 10.0
 """How often somebody who waits hears for what."""
-SHOWN_LINES = 20
+MAX_LOG_LINES = 20
 
 
 def start(
@@ -34,7 +34,7 @@ def start(
     """Run `start --foreground` in a session of its own until it serves.
 
     Returns what it runs; `tell` hears what is waited for meanwhile. Raises
-    `BootFailed` with the last lines of its log when it ends or does not answer within
+    `StartFailed` with the last lines of its log when it ends or does not answer within
     the limit, and `AlreadyRunning` when another start was quicker; then nothing of
     ours is left running.
     """
@@ -43,14 +43,14 @@ def start(
     try:
         run = _wait(process, state, limit_seconds, tell)
     except BaseException:
-        _end(process, state)
+        _stop(process, state)
         raise
     if run is not None:
         return run
     has_ended = process.poll() is not None
-    awaited = _awaited(process, state)
-    _end(process, state)
-    winner = pidfile.holder(state.pid)
+    awaited = _describe_wait(process, state)
+    _stop(process, state)
+    winner = pidfile.holder_pid(state.pid)
     if winner is not None:
         raise AlreadyRunning(winner)
     reason = (
@@ -59,7 +59,7 @@ def start(
         else f"the server did not answer within {limit_seconds:g} s and was stopped, "
         f"waiting for {awaited}"
     )
-    raise BootFailed(f"{reason}; {state.log} says:\n{_tail(state, log_offset)}")
+    raise StartFailed(f"{reason}; {state.log} says:\n{_tail(state, log_offset)}")
 
 
 def _spawn(config_path: Path, state: StateDir) -> subprocess.Popen[bytes]:
@@ -85,29 +85,29 @@ def _wait(
 ) -> RunRecord | None:
     began = time.monotonic()
     told = 0.0
-    while process.poll() is None and (passed := _since(began)) < limit_seconds:
-        run = _run_of(process, state)
+    while process.poll() is None and (passed := _seconds_since(began)) < limit_seconds:
+        run = _read_run(process, state)
         if run is not None and run.is_serving:
             return run
-        if passed - told >= TELL_SECONDS:
+        if passed - told >= REPORT_INTERVAL_SECONDS:
             told = passed
-            tell(f"after {passed:.0f} s waiting for {_awaited(process, state)}")
-        time.sleep(LOOK_SECONDS)
+            tell(f"after {passed:.0f} s waiting for {_describe_wait(process, state)}")
+        time.sleep(POLL_SECONDS)
     return None
 
 
-def _since(began: float) -> float:
+def _seconds_since(began: float) -> float:
     return time.monotonic() - began
 
 
-def _run_of(process: subprocess.Popen[bytes], state: StateDir) -> RunRecord | None:
-    run = run_state.read(state.record)
+def _read_run(process: subprocess.Popen[bytes], state: StateDir) -> RunRecord | None:
+    run = run_state.read_record(state.record)
     return run if run is not None and run.pid == process.pid else None
 
 
-def _awaited(process: subprocess.Popen[bytes], state: StateDir) -> str:
+def _describe_wait(process: subprocess.Popen[bytes], state: StateDir) -> str:
     """Say what a start waits for."""
-    run = _run_of(process, state)
+    run = _read_run(process, state)
     if run is None:
         return "the tables to be migrated"
     if run.waiting:
@@ -116,23 +116,23 @@ def _awaited(process: subprocess.Popen[bytes], state: StateDir) -> str:
     return f"an answer of {', '.join(child.name for child in run.children)}"
 
 
-def _end(process: subprocess.Popen[bytes], state: StateDir) -> None:
+def _stop(process: subprocess.Popen[bytes], state: StateDir) -> None:
     if process.poll() is not None:
         return
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=STOP_SECONDS)
         return
-    run = _run_of(process, state)
+    run = _read_run(process, state)
     process.kill()
     process.wait()
     if run is not None:
-        orphan_cleanup.end(run.children)
+        orphan_cleanup.end_processes(run.children)
 
 
 def _tail(state: StateDir, offset: int) -> str:
     with state.log.open("rb") as log:
         log.seek(offset)
         lines = log.read().decode(errors="replace").splitlines()
-    shown = "\n".join(f"  {line}" for line in lines[-SHOWN_LINES:])
+    shown = "\n".join(f"  {line}" for line in lines[-MAX_LOG_LINES:])
     return shown or "  (nothing)"

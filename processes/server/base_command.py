@@ -8,9 +8,9 @@ from django.core.management.base import CommandError
 
 from config.management.base import ConfigCommand
 from core.errors import CoulisseError
-from processes.errors import NotRunning, ServesAnother
+from processes.errors import NotRunning, OtherConfigRunning
 from processes.supervision import run_state
-from processes.supervision.pidfile import holder
+from processes.supervision.pidfile import holder_pid
 from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir, describe_path
 
@@ -30,37 +30,37 @@ class ProcessCommand(ConfigCommand):
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
 
-def running(state: StateDir) -> tuple[int, RunRecord | None] | None:
+def find_running(state: StateDir) -> tuple[int, RunRecord | None] | None:
     """Return the pid and the record of the running server, or None.
 
     The record is missing for a moment while the server starts.
     """
-    pid = holder(state.pid)
+    pid = holder_pid(state.pid)
     if pid is None:
         return None
-    run = run_state.read(state.record)
+    run = run_state.read_record(state.record)
     return pid, run if run is not None and run.pid == pid else None
 
 
-def serves(run: RunRecord, config: Path) -> bool:
+def is_serving_config(run: RunRecord, config: Path) -> bool:
     """Say whether a server runs this very YAML, however its path is written."""
     return os.path.realpath(run.config) == os.path.realpath(config)
 
 
-def refuse_another(state: StateDir, config: Path) -> None:
-    """Raise `ServesAnother` when the running server has another YAML than this."""
-    found = running(state)
+def require_same_config(state: StateDir, config: Path) -> None:
+    """Raise `OtherConfigRunning` when the running server has another YAML than this."""
+    found = find_running(state)
     run = found[1] if found else None
-    if run is not None and not serves(run, config):
-        raise ServesAnother(
+    if run is not None and not is_serving_config(run, config):
+        raise OtherConfigRunning(
             f"pid {run.pid} serves {describe_path(Path(run.config))}, not "
             f"{describe_path(config)}: name that one, or pass --force"
         )
 
 
-def serving(state: StateDir) -> RunRecord:
+def require_running(state: StateDir) -> RunRecord:
     """Return the record of the running server, or raise `NotRunning`."""
-    found = running(state)
+    found = find_running(state)
     if found is None:
         raise NotRunning("not running: `manage.py start` starts the server")
     pid, run = found

@@ -13,28 +13,32 @@ from django.core.management import call_command
 from django.db import DatabaseError, connections
 
 from access.users import user_namespace
-from processes.errors import BootFailed
+from processes.errors import StartFailed
 from processes.server import health_probe, listening_socket
-from processes.server.server_plan import Plan
+from processes.server.server_plan import ServerPlan
 from processes.supervision import orphan_cleanup, run_state
-from processes.supervision.heartbeat import Board
+from processes.supervision.heartbeat import HeartbeatTable
 from processes.supervision.pidfile import PidFile
 from processes.supervision.run_state import RunRecord
-from processes.supervision.signal_receiver import Inbox
+from processes.supervision.signal_receiver import SignalReceiver
 from processes.supervision.state_directory import StateDir
 from processes.supervision.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
-LEFTOVER_SECONDS = 9.0
+ORPHAN_STOP_SECONDS = 9.0
 """How long a killed server's processes may finish their streams."""
 
 
-class Server:
+class ForegroundServer:
     """One server: its lock, its socket, its supervisor and what is known of them."""
 
     def __init__(
-        self, plan: Plan, state: StateDir, *, announce: Callable[[RunRecord], None]
+        self,
+        plan: ServerPlan,
+        state: StateDir,
+        *,
+        announce: Callable[[RunRecord], None],
     ) -> None:
         self.plan = plan
         self.state = state
@@ -46,16 +50,18 @@ class Server:
         """Run until a signal says stop; return once all processes are gone.
 
         Raises `AlreadyRunning`, `AddressTaken` or, when the server does not answer
-        within the limit, `BootFailed`.
+        within the limit, `StartFailed`.
         """
         pid_file = PidFile(self.state.pid)
-        with Inbox() as inbox:
+        with SignalReceiver() as inbox:
             pid_file.acquire()
             try:
-                _end_leftovers(self.state)
+                _kill_orphans(self.state)
                 # Before anything slow: a taken port is the likeliest mistake.
                 with (
-                    listening_socket.bind(self.plan.host, self.plan.port) as listening,
+                    listening_socket.open_socket(
+                        self.plan.host, self.plan.port
+                    ) as listening,
                     self._local_port(),
                 ):
                     _migrate()
@@ -66,7 +72,10 @@ class Server:
                 pid_file.release()
 
     def _supervise(
-        self, inbox: Inbox, listening: socket.socket, limit_seconds: float | None
+        self,
+        inbox: SignalReceiver,
+        listening: socket.socket,
+        limit_seconds: float | None,
     ) -> None:
         lifeline, held = os.pipe()
         with (
@@ -78,7 +87,7 @@ class Server:
                 listening=listening.fileno(), lifeline=lifeline, board=file.fileno()
             )
             supervisor = Supervisor(
-                children, Board(file.fileno()), changed=self._publish
+                children, HeartbeatTable(file.fileno()), changed=self._publish
             )
             try:
                 supervisor.watch(
@@ -91,15 +100,15 @@ class Server:
 
     def _local_port(self) -> AbstractContextManager[object]:
         port = self.plan.local_model_port
-        return nullcontext() if port is None else listening_socket.reserve(port)
+        return nullcontext() if port is None else listening_socket.reserve_port(port)
 
     def _is_answering(self) -> bool:
-        return all(map(health_probe.answers, self.plan.health_urls))
+        return all(map(health_probe.is_answering, self.plan.health_urls))
 
     def _publish(self, supervisor: Supervisor) -> None:
         run = self._describe(supervisor)
         try:
-            run_state.write(self.state.record, run)
+            run_state.write_record(self.state.record, run)
         except OSError as exc:
             # A full disk must not stop a server that still answers.
             logger.warning("cannot write %s: %s", self.state.record, exc)
@@ -116,7 +125,7 @@ class Server:
             config=str(self.plan.config_path),
             url=self.plan.url,
             local_model_url=self.plan.local_model_url,
-            is_detached=_is_written_to(self.state),
+            is_detached=_is_log_output(self.state),
             is_serving=supervisor.is_serving,
             children=tuple(child for child in records if child is not None),
             lacks_broker=self.plan.background.lacks_broker,
@@ -124,12 +133,14 @@ class Server:
         )
 
 
-def _end_leftovers(state: StateDir) -> None:
+def _kill_orphans(state: StateDir) -> None:
     """Kill what a killed supervisor left running; only the lock's holder may."""
-    left = run_state.read(state.record)
+    left = run_state.read_record(state.record)
     if left is None:
         return
-    for child in orphan_cleanup.end(left.children, grace_seconds=LEFTOVER_SECONDS):
+    for child in orphan_cleanup.end_processes(
+        left.children, grace_seconds=ORPHAN_STOP_SECONDS
+    ):
         logger.warning("ended %s (pid %d) of a killed server", child.name, child.pid)
 
 
@@ -139,7 +150,7 @@ def _migrate() -> None:
         call_command("migrate", verbosity=0, interactive=False)
     except DatabaseError as exc:
         reason = " ".join(str(exc).split())
-        raise BootFailed(f"the database cannot be used: {reason}") from exc
+        raise StartFailed(f"the database cannot be used: {reason}") from exc
     finally:
         connections.close_all()
 
@@ -152,7 +163,7 @@ def _establish_namespace() -> None:
         connections.close_all()
 
 
-def _is_written_to(state: StateDir) -> bool:
+def _is_log_output(state: StateDir) -> bool:
     """Say whether our output goes to the log file: then we run detached."""
     try:
         return os.path.samestat(os.fstat(sys.stderr.fileno()), state.log.stat())

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 PROBE_SECONDS = 0.25
 
 
-def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
+def is_answering(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
     """Say whether a GET of `url` gives 200 within the time."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(

@@ -6,10 +6,10 @@ import socket
 from processes.errors import AddressTaken
 
 BACKLOG = 2048
-EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
-def bind(host: str, port: int) -> socket.socket:
+def open_socket(host: str, port: int) -> socket.socket:
     """Bind and listen; connections wait in the backlog until a web process takes them.
 
     Raises `AddressTaken`.
@@ -24,17 +24,17 @@ def bind(host: str, port: int) -> socket.socket:
 
 def reachable_host(host: str) -> str:
     """Return the name by which this machine reaches a server bound to `host`."""
-    if host in (*EVERYWHERE, "127.0.0.1", "::1"):
+    if host in (*ANY_ADDRESS, "127.0.0.1", "::1"):
         return "localhost"
     return f"[{host}]" if ":" in host else host
 
 
 def probe_host(host: str) -> str:
     """Return the address at which the supervisor asks its own server."""
-    return "127.0.0.1" if host in EVERYWHERE else reachable_host(host)
+    return "127.0.0.1" if host in ANY_ADDRESS else reachable_host(host)
 
 
-def reserve(port: int) -> socket.socket:
+def reserve_port(port: int) -> socket.socket:
     """Keep a port on 127.0.0.1 for a child of ours, which listens on it itself.
 
     While the child restarts the system gives the port to nobody else.
@@ -55,7 +55,7 @@ def reserve(port: int) -> socket.socket:
     return holder
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a port on 127.0.0.1 that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -69,7 +69,7 @@ def _open(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6 and host in EVERYWHERE:
+        if family == socket.AF_INET6 and host in ANY_ADDRESS:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(address)
     except OSError:

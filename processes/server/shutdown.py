@@ -5,25 +5,25 @@ import signal
 import time
 from contextlib import suppress
 
-from processes.errors import StillRunning
+from processes.errors import ServerStillRunning
 from processes.supervision import orphan_cleanup, pidfile, run_state
 from processes.supervision.run_state import ChildRecord
 from processes.supervision.state_directory import StateDir
 
 GRACE_SECONDS = 10.0
 FORCE_SECONDS = 5.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
-def stop(state: StateDir, *, force: bool) -> int | None:
+def stop_server(state: StateDir, *, force: bool) -> int | None:
     """Stop the server, by SIGTERM or by force, and return its pid, or None.
 
     None means that no server ran; a stale pid file is removed then. Raises
     `StillRunning` when the server does not end in time.
     """
-    pid = pidfile.holder(state.pid)
+    pid = pidfile.holder_pid(state.pid)
     if pid is None:
-        clear(state)
+        clean_up(state)
         return None
     server = ChildRecord("server", pid, orphan_cleanup.created_at(pid), restarts=0)
     if force:
@@ -31,28 +31,28 @@ def stop(state: StateDir, *, force: bool) -> int | None:
     else:
         _send(pid, signal.SIGTERM)
     if not _has_ended(server, FORCE_SECONDS if force else GRACE_SECONDS):
-        raise StillRunning(_explain(pid, force=force))
-    clear(state)
+        raise ServerStillRunning(_still_running_message(pid, force=force))
+    clean_up(state)
     return pid
 
 
-def clear(state: StateDir) -> None:
+def clean_up(state: StateDir) -> None:
     """End what a killed server left behind, and remove its files."""
     if not (state.pid.exists() or state.record.exists()):
         return
     # No server may start meanwhile: its record and its pid file would be the next.
-    with pidfile.unheld(state.pid) as is_ours:
+    with pidfile.lock_out_servers(state.pid) as is_ours:
         if is_ours:
-            left = run_state.read(state.record)
-            orphan_cleanup.end(left.children if left else ())
+            left = run_state.read_record(state.record)
+            orphan_cleanup.end_processes(left.children if left else ())
             state.record.unlink(missing_ok=True)
 
 
 def _kill(pid: int, state: StateDir) -> None:
     # Read before the kill: the record is ours to trust only while its writer lives.
-    run = run_state.read(state.record)
+    run = run_state.read_record(state.record)
     _send(pid, signal.SIGKILL)
-    orphan_cleanup.end(run.children if run else ())
+    orphan_cleanup.end_processes(run.children if run else ())
 
 
 def _send(pid: int, number: signal.Signals) -> None:
@@ -65,11 +65,11 @@ def _has_ended(server: ChildRecord, seconds: float) -> bool:
     while orphan_cleanup.is_alive(server):
         if time.monotonic() > deadline:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return True
 
 
-def _explain(pid: int, *, force: bool) -> str:
+def _still_running_message(pid: int, *, force: bool) -> str:
     if force:
         return (
             f"pid {pid} was killed but is still there after {FORCE_SECONDS:g} s: the "

@@ -70,7 +70,9 @@ def _sidecars(config: Config) -> Iterator[str]:
         return
     yield ""
     where = (
-        "" if sidecar_activation.are_run() else "  (not run here: COULISSE_PROCESSES)"
+        ""
+        if sidecar_activation.are_sidecars_enabled()
+        else "  (not run here: COULISSE_PROCESSES)"
     )
     yield f"  Sidecars ({len(sidecars)}){where}"
     width = max(map(len, sidecars))
@@ -92,27 +94,36 @@ def _auth(config: Config) -> Iterator[str]:
 
 def _memory(config: Config) -> Iterator[str]:
     """Say where conversations are kept, and what was chosen to remember users with."""
-    users = memory_settings.of_users(config)
+    users = memory_settings.resolve_for_users(config)
     if users is None:
         yield f"  Memory     {_database()}; user_state: disabled (history only)"
         return
     yield f"  Memory     {_database()}; user_state: on"
-    models = ", ".join(_learners(config))
+    models = ", ".join(_extraction_models(config))
     yield f"             learns from {models}; embeds with {users.embedder.id}"
-    for _, concern in alerts.concerns(users):
+    for _, concern in alerts.find_alerts(users):
         yield f"             {concern}"
 
 
-def _learners(config: Config) -> list[str]:
+def _extraction_models(config: Config) -> list[str]:
     """Return the models that learn, each once."""
-    plans = (memory_settings.of_agent(config, name).user_memory for name in config.get(AGENTS))
-    learners = [each.extraction_model for each in plans if each is not None and each.extraction_model]
+    plans = (
+        memory_settings.resolve_for_agent(config, name).user_memory
+        for name in config.get(AGENTS)
+    )
+    learners = [
+        each.extraction_model
+        for each in plans
+        if each is not None and each.extraction_model
+    ]
     return list(dict.fromkeys(f"{each.name} / {each.model}" for each in learners))
 
 
 def _memory_of(config: Config, agent: AgentConfig) -> str:
     """Return what an agent's memory differs in from that of all."""
-    is_on = memory_settings.of_agent(config, agent.name).user_memory is not None
+    is_on = (
+        memory_settings.resolve_for_agent(config, agent.name).user_memory is not None
+    )
     if is_on == (config.get(MEMORY).user_state is not None):
         return ""
     return f"  (user_state: {'on' if is_on else 'off'})"

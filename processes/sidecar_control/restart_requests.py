@@ -11,13 +11,13 @@ from processes.supervision.state_directory import StateDir
 logger = logging.getLogger("processes.sidecars")
 
 
-def ask(files: StateDir, name: str) -> None:
+def request_restart(files: StateDir, name: str) -> None:
     """Ask for a sidecar to be ended and started anew, or started if it has ended."""
     files.sidecar_restart_requests.mkdir(mode=0o700, exist_ok=True)
     (files.sidecar_restart_requests / name.encode().hex()).touch()
 
 
-def taken(files: StateDir) -> list[str]:
+def take_requests(files: StateDir) -> list[str]:
     """Return what was asked for since the last time, each name once."""
     try:
         found = list(files.sidecar_restart_requests.iterdir())

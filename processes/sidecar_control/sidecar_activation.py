@@ -13,25 +13,25 @@ from processes.config import SIDECARS
 NAME = "sidecars"
 
 
-def are_run() -> bool:
+def are_sidecars_enabled() -> bool:
     """Say whether `start` runs those of the YAML."""
     return NAME in settings.COULISSE_PROCESSES
 
 
-def wanted(config: Config) -> Callable[[], bool] | None:
+def sidecars_needed(config: Config) -> Callable[[], bool] | None:
     """Return what tells whether there are any by now; None where none shall run."""
-    if not are_run():
+    if not are_sidecars_enabled():
         return None
     had = bool(config.get(SIDECARS))
-    return lambda: had or _are_in(last_valid_copy.read())
+    return lambda: had or _has_sidecars(last_valid_copy.read_copy())
 
 
 @lru_cache(maxsize=1)
-def _are_in(content: bytes | None) -> bool:
+def _has_sidecars(content: bytes | None) -> bool:
     """Say whether the last content that was valid has any."""
     if content is None:
         return False
     try:
-        return bool(loader.section(content, SIDECARS))
+        return bool(loader.parse_section(content, SIDECARS))
     except ConfigInvalid:
         return False

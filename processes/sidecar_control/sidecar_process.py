@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import assert_never
 
 from processes.config import HealthConfig, SidecarConfig
-from processes.errors import CannotStart
+from processes.errors import ProgramStartFailed
 from processes.sidecar_control.sidecar_records import SidecarRecord, State
 from processes.supervision.child_process import describe_exit
-from processes.supervision.log_pipe import Told
-from processes.supervision.process_groups import Group, Groups, Program
+from processes.supervision.log_pipe import OutputLogger
+from processes.supervision.process_groups import ProcessGroup, ProcessGroups, Program
 
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 60.0
-SETTLED_SECONDS = 60.0
+MIN_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
+STABLE_SECONDS = 60.0
 """One that ran this long is well: its next end pauses briefly again."""
 
 NAME = "COULISSE_SIDECAR"
@@ -27,7 +27,7 @@ logger = logging.getLogger("processes.sidecars")
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SidecarExit:
     """How a sidecar ended, or why it did not begin."""
 
     reason: str
@@ -35,7 +35,7 @@ class Ending:
     is_clean: bool = False
 
 
-def program(sidecar: SidecarConfig, outer: dict[str, str]) -> Program:
+def sidecar_program(sidecar: SidecarConfig, outer: dict[str, str]) -> Program:
     """Return what a sidecar runs, in the environment outside of us and its own."""
     own = {name: value.get_secret_value() for name, value in sidecar.env.items()}
     folder = Path.cwd() / (sidecar.cwd or "")
@@ -43,14 +43,14 @@ def program(sidecar: SidecarConfig, outer: dict[str, str]) -> Program:
     return Program(sidecar.command, sidecar.args, folder, environment)
 
 
-class Sidecar:
+class SidecarProcess:
     """A sidecar of the YAML, and the process it is now, if any."""
 
     def __init__(
         self,
         config: SidecarConfig,
         program: Program,
-        groups: Groups,
+        groups: ProcessGroups,
         *,
         changed: Callable[[], None],
     ) -> None:
@@ -59,8 +59,8 @@ class Sidecar:
         self._groups = groups
         self._changed = changed
         """Called whenever its record is another than before."""
-        self.told = Told(config.name)
-        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self.told = OutputLogger(config.name)
+        self._pause_seconds = MIN_BACKOFF_SECONDS
         self._is_health_known = True
         self._restarts = 0
         self.record = SidecarRecord(config.name, "waiting", 0, "", None, 0, 0)
@@ -73,17 +73,17 @@ class Sidecar:
             if not self._starts_again(ending):
                 self._stop_for_good(ending)
                 return
-            if time.monotonic() - started_at >= SETTLED_SECONDS:
-                self._pause_seconds = FIRST_PAUSE_SECONDS
+            if time.monotonic() - started_at >= STABLE_SECONDS:
+                self._pause_seconds = MIN_BACKOFF_SECONDS
             await self._pause(ending)
             self._restarts += 1
 
-    async def _run_once(self) -> Ending:
+    async def _run_once(self) -> SidecarExit:
         """Start it, and return how it ended."""
         try:
             group = self._groups.start(self._program, self.told.add)
-        except CannotStart as exc:
-            return Ending(f"cannot be started: {exc}")
+        except ProgramStartFailed as exc:
+            return SidecarExit(f"cannot be started: {exc}")
         self._set_state("running", group=group)
         try:
             return await self._watch(group)
@@ -96,17 +96,17 @@ class Sidecar:
                 )
             self.told.log_dropped()
 
-    async def _watch(self, group: Group) -> Ending:
+    async def _watch(self, group: ProcessGroup) -> SidecarExit:
         """Return when it ended, or was not well for too long."""
         health = self.config.health
         if health is None:
             await asyncio.wait({group.ended})
         elif trouble := await self._monitor_health(health, group):
-            return Ending(f"was not well: {trouble}")
+            return SidecarExit(f"was not well: {trouble}")
         code = group.ended.result()
-        return Ending(f"ended with {describe_exit(code)}", is_clean=code == 0)
+        return SidecarExit(f"ended with {describe_exit(code)}", is_clean=code == 0)
 
-    async def _monitor_health(self, health: HealthConfig, group: Group) -> str:
+    async def _monitor_health(self, health: HealthConfig, group: ProcessGroup) -> str:
         """Return what was wrong too often, or nothing once the sidecar ended."""
         misses, seconds = 0, health.interval_seconds
         while not (await asyncio.wait({group.ended}, timeout=seconds))[0]:
@@ -119,13 +119,13 @@ class Sidecar:
                 return trouble
         return ""
 
-    async def _check_health(self, health: HealthConfig, group: Group) -> str:
+    async def _check_health(self, health: HealthConfig, group: ProcessGroup) -> str:
         """Return what is wrong with it; empty when nothing is."""
         where = self._program
         asks = Program(health.command, health.args, where.folder, where.environment)
         try:
             asked = self._groups.start(asks)
-        except CannotStart as exc:
+        except ProgramStartFailed as exc:
             # That says nothing of the sidecar.
             if self._is_health_known:
                 self._is_health_known = False
@@ -138,11 +138,11 @@ class Sidecar:
                 timeout=health.timeout_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            return "" if group.ended.done() else _trouble(asked, health)
+            return "" if group.ended.done() else _health_problem(asked, health)
         finally:
             asked.close()
 
-    def _starts_again(self, ending: Ending) -> bool:
+    def _starts_again(self, ending: SidecarExit) -> bool:
         match self.config.restart:
             case "always":
                 return True
@@ -153,9 +153,9 @@ class Sidecar:
             case _:
                 assert_never(self.config.restart)
 
-    async def _pause(self, ending: Ending) -> None:
+    async def _pause(self, ending: SidecarExit) -> None:
         seconds = self._pause_seconds
-        self._pause_seconds = min(seconds * 2, LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = min(seconds * 2, MAX_BACKOFF_SECONDS)
         self._set_state("waiting", ending.reason, due_at=time.time() + seconds)
         self._log(
             logging.INFO if ending.is_clean else logging.WARNING,
@@ -163,7 +163,7 @@ class Sidecar:
         )
         await asyncio.sleep(seconds)
 
-    def _stop_for_good(self, ending: Ending) -> None:
+    def _stop_for_good(self, ending: SidecarExit) -> None:
         self._set_state("finished" if ending.is_clean else "failed", ending.reason)
         self._log(
             logging.INFO if ending.is_clean else logging.ERROR,
@@ -175,7 +175,7 @@ class Sidecar:
         state: State,
         reason: str | None = None,
         *,
-        group: Group | None = None,
+        group: ProcessGroup | None = None,
         due_at: float = 0,
     ) -> None:
         self.record = SidecarRecord(
@@ -195,7 +195,7 @@ class Sidecar:
         logger.log(level, "sidecar=%s %s", name, what, extra={"fields": fields})
 
 
-def _trouble(asked: Group, health: HealthConfig) -> str:
+def _health_problem(asked: ProcessGroup, health: HealthConfig) -> str:
     if not asked.ended.done():
         return f"its health check took more than {health.timeout_seconds:g} s"
     code = asked.ended.result()

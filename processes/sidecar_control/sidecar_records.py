@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from processes.supervision import run_state
-from processes.supervision.log_pipe import Line
+from processes.supervision.log_pipe import OutputLine
 from processes.supervision.run_state import ChildRecord, Pid
 
 State = Literal["running", "waiting", "finished", "failed"]
@@ -51,32 +51,34 @@ class SidecarsRecord:
     sidecars: tuple[SidecarRecord, ...]
 
 
-def write(path: Path, pid: int, sidecars: Iterable[SidecarRecord]) -> None:
+def write_record(path: Path, pid: int, sidecars: Iterable[SidecarRecord]) -> None:
     """Replace the file."""
-    run_state.replace(path, json.dumps(asdict(SidecarsRecord(pid, tuple(sidecars)))))
+    run_state.replace_file(
+        path, json.dumps(asdict(SidecarsRecord(pid, tuple(sidecars))))
+    )
 
 
-def read(path: Path) -> SidecarsRecord | None:
+def read_record(path: Path) -> SidecarsRecord | None:
     """Return what the file says, or None if it is missing or not ours."""
     try:
-        return RECORD.validate_json(path.read_bytes(), strict=True)
+        return RECORD_ADAPTER.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError):
         return None
 
 
-def write_lines(path: Path, lines: Mapping[str, Iterable[Line]]) -> None:
+def write_lines(path: Path, lines: Mapping[str, Iterable[OutputLine]]) -> None:
     """Replace the file of what sidecars printed last."""
     told = {name: [asdict(line) for line in some] for name, some in lines.items()}
-    run_state.replace(path, json.dumps(told))
+    run_state.replace_file(path, json.dumps(told))
 
 
-def read_lines(path: Path) -> dict[str, list[Line]]:
+def read_lines(path: Path) -> dict[str, list[OutputLine]]:
     """Return what sidecars printed last, by their names; nothing without a file."""
     try:
-        return LINES.validate_json(path.read_bytes(), strict=True)
+        return LINES_ADAPTER.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError):
         return {}
 
 
-RECORD = TypeAdapter(SidecarsRecord)
-LINES = TypeAdapter(dict[str, list[Line]])
+RECORD_ADAPTER = TypeAdapter(SidecarsRecord)
+LINES_ADAPTER = TypeAdapter(dict[str, list[OutputLine]])

@@ -9,7 +9,7 @@ from processes.config import SIDECARS, SidecarConfig
 from processes.sidecar_control import restart_requests, sidecar_records
 from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision import pidfile
-from processes.supervision.log_pipe import Line
+from processes.supervision.log_pipe import OutputLine
 from processes.supervision.state_directory import StateDir
 
 
@@ -19,44 +19,44 @@ class SidecarUnknown(NotFound):
     code = "sidecar_not_found"
 
 
-class NobodyRunsThem(Conflict):
+class SidecarsNotRunning(Conflict):
     """No process beside this YAML runs the sidecars now, so none can be started."""
 
     code = "sidecars_not_running"
 
 
-def every(config: Config, files: StateDir) -> list[dict[str, Any]]:
+def list_sidecars(config: Config, files: StateDir) -> list[dict[str, Any]]:
     """Tell all sidecars of the YAML, in its order, with what they printed last."""
-    records = _records(files)
+    records = _live_records(files)
     lines = sidecar_records.read_lines(files.sidecar_lines) if records else {}
     return [
-        _told(sidecar, records.get(name), lines.get(name, []))
+        _sidecar_as_json(sidecar, records.get(name), lines.get(name, []))
         for name, sidecar in config.get(SIDECARS).items()
     ]
 
 
-def restart(config: Config, files: StateDir, name: str) -> None:
+def request_restart(config: Config, files: StateDir, name: str) -> None:
     """Have a sidecar end and start again, also one that has ended for good.
 
-    Raises `SidecarUnknown` and `NobodyRunsThem`.
+    Raises `SidecarUnknown` and `SidecarsNotRunning`.
     """
     if name not in config.get(SIDECARS):
         raise SidecarUnknown(f"there is no sidecar '{name}' under sidecars:")
-    if name not in _records(files):
-        raise NobodyRunsThem
-    restart_requests.ask(files, name)
+    if name not in _live_records(files):
+        raise SidecarsNotRunning
+    restart_requests.request_restart(files, name)
 
 
-def _records(files: StateDir) -> dict[str, SidecarRecord]:
+def _live_records(files: StateDir) -> dict[str, SidecarRecord]:
     """Return what is known of those that run, unless it is of a killed process."""
-    known = sidecar_records.read(files.sidecars)
-    if known is None or pidfile.holder(files.sidecars_pid) != known.pid:
+    known = sidecar_records.read_record(files.sidecars)
+    if known is None or pidfile.holder_pid(files.sidecars_pid) != known.pid:
         return {}
     return {each.name: each for each in known.sidecars}
 
 
-def _told(
-    sidecar: SidecarConfig, record: SidecarRecord | None, lines: list[Line]
+def _sidecar_as_json(
+    sidecar: SidecarConfig, record: SidecarRecord | None, lines: list[OutputLine]
 ) -> dict[str, Any]:
     return {
         "name": sidecar.name,
@@ -69,14 +69,14 @@ def _told(
         "pid": None if record is None else record.pid,
         "restarts": 0 if record is None else record.restarts,
         "reason": None if record is None else record.reason or None,
-        "started_at": None if record is None else _instant(record.created_at),
-        "due_at": None if record is None else _instant(record.due_at),
+        "started_at": None if record is None else _to_datetime(record.created_at),
+        "due_at": None if record is None else _to_datetime(record.due_at),
         "lines": [
-            {"at": _instant(line.at), "stream": line.stream, "text": line.text}
+            {"at": _to_datetime(line.at), "stream": line.stream, "text": line.text}
             for line in lines
         ],
     }
 
 
-def _instant(seconds: float) -> datetime | None:
+def _to_datetime(seconds: float) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds else None

@@ -13,16 +13,16 @@ from processes.supervision import orphan_cleanup
 from processes.supervision.run_state import ChildRecord, WaitingRecord
 from telemetry.log_output import formatters
 
-FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 30.0
-SETTLED_SECONDS = 60.0
+MIN_BACKOFF_SECONDS = 0.5
+MAX_BACKOFF_SECONDS = 30.0
+STABLE_SECONDS = 60.0
 """A child that ran this long is healthy: its next death pauses briefly again."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ChildCommand:
     """What a child runs."""
 
     name: str
@@ -43,15 +43,15 @@ class Command:
 
 
 @dataclass(slots=True)
-class Child:
+class ChildProcess:
     """A command and the process that runs it now, if any."""
 
-    command: Command
+    command: ChildCommand
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
     _created_at: float = 0.0
     _started_at: float = 0.0
-    _pause_seconds: float = FIRST_PAUSE_SECONDS
+    _pause_seconds: float = MIN_BACKOFF_SECONDS
     _due_at: float = field(default=0.0)
     _reason: str = ""
 
@@ -143,14 +143,14 @@ class Child:
 
     def _schedule(self, now: float, reason: str) -> None:
         self._reason = reason
-        if now - self._started_at >= SETTLED_SECONDS:
-            self._pause_seconds = FIRST_PAUSE_SECONDS
+        if now - self._started_at >= STABLE_SECONDS:
+            self._pause_seconds = MIN_BACKOFF_SECONDS
         self._due_at = now + self._pause_seconds
         logger.warning(
             "%s %s; starting it again in %.1f s",
             *(self.command.name, reason, self._pause_seconds),
         )
-        self._pause_seconds = min(self._pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = min(self._pause_seconds * 2, MAX_BACKOFF_SECONDS)
         self.restarts += 1
 
 
@@ -176,7 +176,7 @@ def base_environment(project: str, config: str) -> dict[str, str]:
 
 def outer_environment(project: str) -> dict[str, str]:
     """Return our environment as it was outside, for programs that are not ours."""
-    mine = {formatters.PROCESS, "DJANGO_SETTINGS_MODULE"}
+    mine = {formatters.PROCESS_VARIABLE, "DJANGO_SETTINGS_MODULE"}
     outer = {name: value for name, value in os.environ.items() if name not in mine}
     path = os.environ.get("PYTHONPATH", "").removeprefix(project)
     if path := path.removeprefix(os.pathsep):

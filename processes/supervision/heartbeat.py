@@ -7,7 +7,7 @@ changes it no more. Nobody compares clocks, so a machine that slept kills no one
 import os
 
 
-class Board:
+class HeartbeatTable:
     """The shared file, as the supervisor sees it: a byte for each child."""
 
     def __init__(self, descriptor: int) -> None:
@@ -34,7 +34,7 @@ class Board:
         self._misses.pop(position, None)
 
 
-class Pulse:
+class HeartbeatSender:
     """A child's side: `beat` from its event loop."""
 
     def __init__(self, descriptor: int, position: int) -> None:

@@ -21,7 +21,7 @@ MAX_LINE_LENGTH = 4000
 LAST_BYTES = 1024 * 1024
 """What is read at most of a pipe whose writer is gone."""
 
-KEPT_LINES = 50
+MAX_KEPT_LINES = 50
 """Of each sidecar, to be shown without the log."""
 MAX_KEPT_LENGTH = 500
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("processes.sidecars")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutputLine:
     """A line a sidecar printed."""
 
     at: float
@@ -43,7 +43,7 @@ class Line:
     """Without secrets."""
 
 
-class Told:
+class OutputLogger:
     """Writes a sidecar's lines to the log, as many as that can bear."""
 
     def __init__(self, sidecar: str) -> None:
@@ -51,7 +51,7 @@ class Told:
         self._credit = float(BURST_LINES)
         self._counted_at = time.monotonic()
         self._left_out = 0
-        self.last: deque[Line] = deque(maxlen=KEPT_LINES)
+        self.last: deque[OutputLine] = deque(maxlen=MAX_KEPT_LINES)
         """The newest lines that were logged."""
 
     def add(self, stream: Stream, line: bytes) -> None:
@@ -63,8 +63,8 @@ class Told:
         text = line.decode("utf-8", "replace").rstrip("\r")
         if len(text) > MAX_LINE_LENGTH:
             # Before it is cut, which would leave the half of a secret.
-            text = f"{redaction.every(text)[:MAX_LINE_LENGTH]}… (cut off)"
-        self.last.append(Line(time.time(), stream, _shown(text)))
+            text = f"{redaction.redact_all(text)[:MAX_LINE_LENGTH]}… (cut off)"
+        self.last.append(OutputLine(time.time(), stream, _redact_line(text)))
         logger.info(
             "sidecar=%s stream=%s %s",
             *(self._sidecar, stream, text),
@@ -94,13 +94,13 @@ class Told:
         return True
 
 
-def _shown(text: str) -> str:
-    text = redaction.every(text)
+def _redact_line(text: str) -> str:
+    text = redaction.redact_all(text)
     cut = f"{text[: MAX_KEPT_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"
     return text if len(text) <= MAX_KEPT_LENGTH else cut
 
 
-class Pipe:
+class OutputPipe:
     """Takes what a process writes, from the event loop."""
 
     def __init__(self, tell: Callable[[bytes], None]) -> None:

@@ -23,7 +23,7 @@ def created_at(pid: int) -> float:
         return 0.0
 
 
-def end(
+def end_processes(
     children: Iterable[ChildRecord], *, grace_seconds: float = 0
 ) -> list[ChildRecord]:
     """End those that still run, with their process groups; return which those were.
@@ -67,17 +67,17 @@ def kill_group(pid: int) -> None:
     _signal_group(pid, signal.SIGKILL)
 
 
-def end_group(pid: int) -> None:
+def terminate_group(pid: int) -> None:
     """Ask all of the process group this process leads, or led, to go."""
     _signal_group(pid, signal.SIGTERM)
 
 
 def has_group(pid: int) -> bool:
     """Say whether anybody lives in the process group this process leads, or led."""
-    return next(members(pid), None) is not None
+    return next(group_members(pid), None) is not None
 
 
-def members(group: int) -> Iterator[psutil.Process]:
+def group_members(group: int) -> Iterator[psutil.Process]:
     """Yield those that live in a process group.
 
     The dead are in it, too, until whoever inherited them takes note, which in some

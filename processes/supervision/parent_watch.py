@@ -11,15 +11,15 @@ import threading
 import time
 
 
-def take(*, grace_seconds: float) -> None:
+def watch_command_line_pipe(*, grace_seconds: float) -> None:
     """Hold the pipe that the command line names, of a process that has nothing else
     to be told."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--lifeline", type=int, required=True)
-    hold(parser.parse_args().lifeline, grace_seconds=grace_seconds)
+    watch_pipe(parser.parse_args().lifeline, grace_seconds=grace_seconds)
 
 
-def hold(read_end: int, *, grace_seconds: float) -> None:
+def watch_pipe(read_end: int, *, grace_seconds: float) -> None:
     """Watch the pipe from a thread; at its end stop, gently first and then hard."""
     threading.Thread(
         target=_watch, args=(read_end, grace_seconds), name="lifeline", daemon=True

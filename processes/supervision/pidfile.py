@@ -13,7 +13,7 @@ from pathlib import Path
 
 from processes.errors import AlreadyRunning
 
-PATIENCE_SECONDS = 0.5
+LOCK_TIMEOUT_SECONDS = 0.5
 """How long a lock that someone only looks at, or a pid not yet written, may take."""
 
 
@@ -29,9 +29,9 @@ class PidFile:
 
         Raises `AlreadyRunning` when another process holds it.
         """
-        descriptor = _lock_patiently(self.path)
+        descriptor = _lock_with_retries(self.path)
         if descriptor is None:
-            raise AlreadyRunning(holder(self.path) or 0)
+            raise AlreadyRunning(holder_pid(self.path) or 0)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
@@ -44,9 +44,9 @@ class PidFile:
             self._descriptor = None
 
 
-def holder(path: Path) -> int | None:
+def holder_pid(path: Path) -> int | None:
     """Return the pid of the server that holds the file, or None if nobody does."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while _is_locked(path):
         pid = _read(path)
         # The owner locks first and writes a moment later.
@@ -57,12 +57,12 @@ def holder(path: Path) -> int | None:
 
 
 @contextmanager
-def unheld(path: Path) -> Iterator[bool]:
+def lock_out_servers(path: Path) -> Iterator[bool]:
     """Keep every server from starting while nobody holds the file; then remove it.
 
     Yields False, and keeps nobody from anything, when somebody holds it.
     """
-    descriptor = _lock_patiently(path)
+    descriptor = _lock_with_retries(path)
     if descriptor is None:
         yield False
         return
@@ -75,8 +75,8 @@ def unheld(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _lock_patiently(path: Path) -> int | None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def _lock_with_retries(path: Path) -> int | None:
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while (descriptor := _lock(path)) is None and time.monotonic() < deadline:
         time.sleep(0.02)
     return descriptor

@@ -18,15 +18,15 @@ from pathlib import Path
 from types import TracebackType
 
 from mcp_bridge.client import pdeathsig_exec as bound
-from mcp_bridge.client.process_guard import Guard
-from processes.errors import CannotStart
+from mcp_bridge.client.process_guard import ProcessGuard
+from processes.errors import ProgramStartFailed
 from processes.supervision import orphan_cleanup
-from processes.supervision.log_pipe import Pipe, Stream
+from processes.supervision.log_pipe import OutputPipe, Stream
 
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 REAP_SECONDS = 1.0
 
-Hear = Callable[[Stream, bytes], None]
+OnLine = Callable[[Stream, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +39,27 @@ class Program:
     environment: Mapping[str, str]
 
 
-def find(program: Program) -> str:
-    """Return the path of a program; raises `CannotStart` when there is none."""
+def find_program(program: Program) -> str:
+    """Return the path of a program; raises `ProgramStartFailed` when there is none."""
     if not program.folder.is_dir():
-        raise CannotStart(f"its cwd '{program.folder}' is not a folder")
+        raise ProgramStartFailed(f"its cwd '{program.folder}' is not a folder")
     name = program.command
     # A path is seen from where the program runs.
     where = str(program.folder / name) if os.sep in name else name
     found = shutil.which(where, path=program.environment.get("PATH"))
     if found is None:
-        raise CannotStart(f"its command '{name}' is not there, or cannot be run")
+        raise ProgramStartFailed(f"its command '{name}' is not there, or cannot be run")
     return found
 
 
-class Group:
+class ProcessGroup:
     """A process, and whatever it started that is still in its group."""
 
     def __init__(
         self,
         process: "subprocess.Popen[bytes]",
-        pipes: Sequence[Pipe],
-        closed: Callable[["Group"], None],
+        pipes: Sequence[OutputPipe],
+        closed: Callable[["ProcessGroup"], None],
     ) -> None:
         self.pid = process.pid
         self.created_at = orphan_cleanup.created_at(process.pid)
@@ -79,12 +79,12 @@ class Group:
     async def end(self, seconds: float) -> bool:
         """Ask all of the group to go, and kill what is left; say whether any was."""
         try:
-            orphan_cleanup.end_group(self.pid)
+            orphan_cleanup.terminate_group(self.pid)
             async with asyncio.timeout(seconds):
                 await asyncio.wait({self.ended})
                 # Nobody tells when the last of a group is gone.
                 while orphan_cleanup.has_group(self.pid):  # noqa: ASYNC110
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(POLL_SECONDS)
             return False
         except TimeoutError:
             return True
@@ -102,12 +102,12 @@ class Group:
         self._closed(self)
 
 
-class Groups:
+class ProcessGroups:
     """Starts programs and notices their ends; a context that must be entered."""
 
-    def __enter__(self) -> "Groups":
-        self._guard = Guard()
-        self._running: set[Group] = set()
+    def __enter__(self) -> "ProcessGroups":
+        self._guard = ProcessGuard()
+        self._running: set[ProcessGroup] = set()
         self._loop = asyncio.get_running_loop()
         self._loop.add_signal_handler(signal.SIGCHLD, self._look)
         return self
@@ -123,12 +123,12 @@ class Groups:
         self._loop.remove_signal_handler(signal.SIGCHLD)
         self._guard.close()
 
-    def start(self, program: Program, hear: Hear | None = None) -> Group:
+    def start(self, program: Program, hear: OnLine | None = None) -> ProcessGroup:
         """Run a program, and hand each line of its output over.
 
-        Raises `CannotStart` when it is not there.
+        Raises `ProgramStartFailed` when it is not there.
         """
-        argv = _bound_to_us(find(program), program.args)
+        argv = _with_parent_death_signal(find_program(program), program.args)
         pipes = {} if hear is None else _pipes(hear)
         writers = {stream: pipe.writer for stream, pipe in pipes.items()}
         try:
@@ -144,12 +144,12 @@ class Groups:
         except (OSError, ValueError) as exc:
             _close(pipes.values())
             reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-            raise CannotStart(f"it cannot be started: {reason}") from exc
+            raise ProgramStartFailed(f"it cannot be started: {reason}") from exc
         finally:
             for writer in writers.values():
                 os.close(writer)
         self._guard.watch(process.pid)
-        group = Group(process, tuple(pipes.values()), self._forget)
+        group = ProcessGroup(process, tuple(pipes.values()), self._forget)
         self._running.add(group)
         return group
 
@@ -158,22 +158,22 @@ class Groups:
         for group in self._running:
             group.poll()
 
-    def _forget(self, group: Group) -> None:
+    def _forget(self, group: ProcessGroup) -> None:
         self._running.discard(group)
         self._guard.forget(group.pid)
 
 
-def _pipes(hear: Hear) -> dict[Stream, Pipe]:
+def _pipes(hear: OnLine) -> dict[Stream, OutputPipe]:
     streams: tuple[Stream, ...] = ("stdout", "stderr")
-    return {stream: Pipe(partial(hear, stream)) for stream in streams}
+    return {stream: OutputPipe(partial(hear, stream)) for stream in streams}
 
 
-def _close(pipes: Iterable[Pipe]) -> None:
+def _close(pipes: Iterable[OutputPipe]) -> None:
     for pipe in pipes:
         pipe.close()
 
 
-def _bound_to_us(command: str, arguments: Iterable[str]) -> list[str]:
+def _with_parent_death_signal(command: str, arguments: Iterable[str]) -> list[str]:
     """Return what runs a command that the kernel kills when we are gone."""
     if sys.platform != "linux":
         return [command, *arguments]

@@ -57,24 +57,24 @@ class RunRecord:
     waiting: tuple[WaitingRecord, ...] = ()
 
 
-def write(path: Path, record: RunRecord) -> None:
+def write_record(path: Path, record: RunRecord) -> None:
     """Replace the file atomically, so a reader sees the old record or the new one."""
-    replace(path, json.dumps(asdict(record), indent=1))
+    replace_file(path, json.dumps(asdict(record), indent=1))
 
 
-def replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Write a whole file, or leave the one that is there."""
     draft = path.with_suffix(".new")
     draft.write_text(text)
     os.replace(draft, path)
 
 
-def read(path: Path) -> RunRecord | None:
+def read_record(path: Path) -> RunRecord | None:
     """Return what the file says, or None if it is missing or not ours."""
     try:
-        return RECORD.validate_json(path.read_bytes(), strict=True)
+        return RECORD_ADAPTER.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError):
         return None
 
 
-RECORD = TypeAdapter(RunRecord)
+RECORD_ADAPTER = TypeAdapter(RunRecord)

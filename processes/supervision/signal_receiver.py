@@ -10,7 +10,7 @@ ECHO_SECONDS = 0.5
 """A runner such as make or npm passes the terminal's ^C on a second time."""
 
 
-class Inbox:
+class SignalReceiver:
     """Takes SIGTERM, SIGINT, SIGHUP and SIGCHLD while it is open."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Inbox:
         self.is_urgent = False
         """Whether the user asked twice: kill, do not wait."""
 
-    def __enter__(self) -> "Inbox":
+    def __enter__(self) -> "SignalReceiver":
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)

@@ -79,7 +79,7 @@ class StateDir:
             self.root.chmod(0o700)
 
 
-def current() -> StateDir:
+def current_state() -> StateDir:
     """Return the state directory of the configuration this command was given."""
     return StateDir(Path(settings.COULISSE_STATE_DIR))
 

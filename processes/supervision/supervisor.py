@@ -4,18 +4,18 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from processes.errors import BootFailed
-from processes.supervision.child_process import Child
-from processes.supervision.heartbeat import Board
-from processes.supervision.signal_receiver import Inbox
+from processes.errors import StartFailed
+from processes.supervision.child_process import ChildProcess
+from processes.supervision.heartbeat import HeartbeatTable
+from processes.supervision.signal_receiver import SignalReceiver
 
-BOOT_ATTEMPTS = 2
+START_ATTEMPTS = 2
 """Deaths of a vital child before the server answered that make the start a failure."""
 STOP_SECONDS = 9.2
 """From the request to stop until what is left is killed; `stop` waits ten."""
-BOOT_LOOK_SECONDS = 0.1
-BEAT_LOOK_SECONDS = 5.0
-BEATS_MISSED = 6
+START_POLL_SECONDS = 0.1
+HEARTBEAT_POLL_SECONDS = 5.0
+MAX_MISSED_HEARTBEATS = 6
 """Looks in a row, half a minute, that find a child as the one before: it hangs."""
 
 logger = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ class Supervisor:
 
     def __init__(
         self,
-        children: Sequence[Child],
-        board: Board,
+        children: Sequence[ChildProcess],
+        board: HeartbeatTable,
         *,
         changed: Callable[["Supervisor"], None],
     ) -> None:
@@ -40,7 +40,7 @@ class Supervisor:
 
     def watch(
         self,
-        inbox: Inbox,
+        inbox: SignalReceiver,
         *,
         serves: Callable[[], bool],
         limit_seconds: float | None,
@@ -48,7 +48,7 @@ class Supervisor:
         """Run the children until a stop is requested.
 
         `serves` says whether the server answers; it is asked until it does. Raises
-        `BootFailed` when a child keeps dying before that or the limit passes first.
+        `StartFailed` when a child keeps dying before that or the limit passes first.
         """
         started_at = time.monotonic()
         while not inbox.is_stop_requested:
@@ -59,7 +59,7 @@ class Supervisor:
                 self._check_limit(started_at, limit_seconds)
             inbox.wait(self._seconds_until_next())
 
-    def stop(self, inbox: Inbox) -> None:
+    def stop(self, inbox: SignalReceiver) -> None:
         """End web, worker and beat, then what their open streams and jobs needed.
 
         Kills what is left after `STOP_SECONDS`, or at once when the user insists.
@@ -84,7 +84,7 @@ class Supervisor:
         if died or due:
             self._changed(self)
 
-    def _needed_children(self) -> list[Child]:
+    def _needed_children(self) -> list[ChildProcess]:
         """Return the children that shall run by now."""
         return [
             child
@@ -95,7 +95,7 @@ class Supervisor:
 
     def _kill_hanging(self, now: float) -> None:
         """Kill what runs and does nothing; `_mend` starts it again."""
-        if now - self._looked_at < BEAT_LOOK_SECONDS:
+        if now - self._looked_at < HEARTBEAT_POLL_SECONDS:
             return
         self._looked_at = now
         for child in self.children:
@@ -104,7 +104,7 @@ class Supervisor:
                 continue
             misses = self._board.count_misses(place)
             logger.debug("%s has missed %d beats", name, misses)
-            if misses >= BEATS_MISSED:
+            if misses >= MAX_MISSED_HEARTBEATS:
                 logger.warning("%s hangs; killed", name)
                 child.kill_for_restart()
                 self._board.reset(place)
@@ -112,8 +112,8 @@ class Supervisor:
     def _check_boot(self, serves: Callable[[], bool]) -> None:
         vital = [child for child in self.children if child.command.is_vital]
         for child in vital:
-            if child.restarts >= BOOT_ATTEMPTS:
-                raise BootFailed(
+            if child.restarts >= START_ATTEMPTS:
+                raise StartFailed(
                     f"{child.command.name} ended {child.restarts} times before the "
                     "server answered; the lines above say why"
                 )
@@ -125,10 +125,10 @@ class Supervisor:
         if self.is_serving or limit_seconds is None:
             return
         if time.monotonic() - started_at > limit_seconds:
-            raise BootFailed(f"the server did not answer within {limit_seconds:g} s")
+            raise StartFailed(f"the server did not answer within {limit_seconds:g} s")
 
     def _seconds_until_next(self) -> float:
-        longest = BEAT_LOOK_SECONDS if self.is_serving else BOOT_LOOK_SECONDS
+        longest = HEARTBEAT_POLL_SECONDS if self.is_serving else START_POLL_SECONDS
         now = time.monotonic()
         pauses = (
             child.seconds_until_due(now)
@@ -137,7 +137,9 @@ class Supervisor:
         )
         return min([longest, *pauses])
 
-    def _end(self, stage: Iterable[Child], inbox: Inbox, deadline: float) -> None:
+    def _end(
+        self, stage: Iterable[ChildProcess], inbox: SignalReceiver, deadline: float
+    ) -> None:
         stage = list(stage)
         for child in stage:
             child.terminate()

@@ -10,37 +10,41 @@ import numpy as np
 from core.trace import Attempt
 from providers import client
 from providers.embeddings import usage_collector
-from providers.embeddings.base import Limits, Rows, Service
+from providers.embeddings.base import BatchLimits, EmbeddingApi, Rows
 from providers.errors import RequestRefused
 from providers.resilience import error_mapping
-from providers.resilience.error_mapping import Source
+from providers.resilience.error_mapping import ProviderSource
 from providers.wires import usage_parsing
 
 # 2,048 texts, 300,000 tokens, 8,191 a text; smaller batches fail and retry faster.
-OPENAI_LIMITS = Limits(256, 300_000, 2 * 8191, 8191)
+OPENAI_LIMITS = BatchLimits(256, 300_000, 2 * 8191, 8191)
 # 1,000 texts, 120,000 tokens; longer texts than 32,000 tokens it cuts itself.
-VOYAGE_LIMITS = Limits(256, 120_000, 32_000, 16_000)
+VOYAGE_LIMITS = BatchLimits(256, 120_000, 32_000, 16_000)
 # Servers of one's own are often set to batches of 32, and their models to 512 tokens.
-COMPATIBLE_LIMITS = Limits(32, 100_000, 2 * 8191, 1500)
+COMPATIBLE_LIMITS = BatchLimits(32, 100_000, 2 * 8191, 1500)
 
 
-async def embed(service: Service, texts: Sequence[str], *, query: bool) -> Rows:
+async def embed_texts(
+    service: EmbeddingApi, texts: Sequence[str], *, query: bool
+) -> Rows:
     """Return a row for each text, not yet of unit length; no text may be blank."""
     limits = service.limits
-    encoded = [_cut(text, limits.text_bytes) for text in texts]
+    encoded = [_truncate(text, limits.text_bytes) for text in texts]
     parts = [
         await _embed_batch(service, batch, query=query)
-        for batch in _batches(encoded, limits)
+        for batch in _split_batches(encoded, limits)
     ]
     return np.concatenate(parts)
 
 
-def _cut(text: str, size: int) -> bytes:
+def _truncate(text: str, size: int) -> bytes:
     # A character takes a byte at least.
     return text[:size].encode()[:size]
 
 
-def _batches(texts: Sequence[bytes], limits: Limits) -> Iterator[list[bytes]]:
+def _split_batches(
+    texts: Sequence[bytes], limits: BatchLimits
+) -> Iterator[list[bytes]]:
     batch: list[bytes] = []
     size = 0
     for text in texts:
@@ -53,18 +57,22 @@ def _batches(texts: Sequence[bytes], limits: Limits) -> Iterator[list[bytes]]:
     yield batch
 
 
-async def _embed_batch(service: Service, batch: list[bytes], *, query: bool) -> Rows:
+async def _embed_batch(
+    service: EmbeddingApi, batch: list[bytes], *, query: bool
+) -> Rows:
     safe = service.limits.safe_text_bytes
     try:
-        return await _ask(service, batch, query=query)
+        return await _request_batch(service, batch, query=query)
     except RequestRefused:
         if max(map(len, batch)) <= safe:
             raise
     # Random letters, say, make more tokens than two bytes each.
-    return await _ask(service, [text[:safe] for text in batch], query=query)
+    return await _request_batch(service, [text[:safe] for text in batch], query=query)
 
 
-async def _ask(service: Service, batch: list[bytes], *, query: bool) -> Rows:
+async def _request_batch(
+    service: EmbeddingApi, batch: list[bytes], *, query: bool
+) -> Rows:
     """Return the vectors of a batch, and record what the API bills for them."""
     source = service.source
     # A cut may leave a piece of a character.
@@ -73,11 +81,11 @@ async def _ask(service: Service, batch: list[bytes], *, query: bool) -> Rows:
     attempts: list[Attempt] = []
     reported: int | None = None
     try:
-        rows, reported = await client.ask(
+        rows, reported = await client.post_json(
             source,
             f"{source.provider.base_url}/embeddings",
-            _body(service, texts, query=query),
-            partial(_read, count=len(batch), dimensions=service.dimensions),
+            _request_body(service, texts, query=query),
+            partial(_parse_response, count=len(batch), dimensions=service.dimensions),
             headers={}
             if key is None
             else {"Authorization": f"Bearer {key.get_secret_value()}"},
@@ -86,11 +94,13 @@ async def _ask(service: Service, batch: list[bytes], *, query: bool) -> Rows:
     finally:
         # The API bills the call even if the caller has left or timed out.
         if attempts and attempts[-1].is_billed:
-            usage_collector.add(source, texts, reported)
+            usage_collector.record_call(source, texts, reported)
     return rows
 
 
-def _body(service: Service, texts: list[str], *, query: bool) -> dict[str, Any]:
+def _request_body(
+    service: EmbeddingApi, texts: list[str], *, query: bool
+) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": service.source.model,
         "input": texts,
@@ -103,25 +113,27 @@ def _body(service: Service, texts: list[str], *, query: bool) -> dict[str, Any]:
     return body
 
 
-def _read(
-    payload: Any, source: Source, *, count: int, dimensions: int
+def _parse_response(
+    payload: Any, source: ProviderSource, *, count: int, dimensions: int
 ) -> tuple[Rows, int | None]:
     """Return the vectors, and how many tokens the API says it has counted."""
     if payload.get("error"):
         raise error_mapping.from_error_object(source, payload)
     found = payload["data"]
     if len(found) != count:
-        raise error_mapping.broken(
+        raise error_mapping.malformed_reply(
             source, f"has {len(found)} vectors for {count} texts"
         )
     rows = np.zeros((count, dimensions), dtype=np.float32)
     places = [item.get("index", number) for number, item in enumerate(found)]
     if sorted(places) != list(range(count)):
-        raise error_mapping.broken(source, "does not say which vector is of which text")
+        raise error_mapping.malformed_reply(
+            source, "does not say which vector is of which text"
+        )
     for place, item in zip(places, found, strict=True):
-        vector = _vector(item["embedding"])
+        vector = _parse_vector(item["embedding"])
         if vector.shape != (dimensions,):
-            raise error_mapping.broken(
+            raise error_mapping.malformed_reply(
                 source,
                 f"has vectors of {vector.size} dimensions where {dimensions} were "
                 "expected",
@@ -129,22 +141,26 @@ def _read(
             )
         rows[place] = vector
     if not np.isfinite(rows).all():
-        raise error_mapping.broken(
+        raise error_mapping.malformed_reply(
             source, "has vectors with numbers that are not finite"
         )
-    return rows, _reported(payload)
+    return rows, _billed_tokens(payload)
 
 
-def _reported(payload: Any) -> int | None:
+def _billed_tokens(payload: Any) -> int | None:
     """Return the count of tokens: OpenAI has both names, Voyage the total alone."""
     usage = payload.get("usage")
     if not isinstance(usage, dict):
         return None
-    total = usage_parsing.count(usage.get("total_tokens"))
-    return usage_parsing.count(usage.get("prompt_tokens")) if total is None else total
+    total = usage_parsing.parse_count(usage.get("total_tokens"))
+    return (
+        usage_parsing.parse_count(usage.get("prompt_tokens"))
+        if total is None
+        else total
+    )
 
 
-def _vector(value: Any) -> Rows:
+def _parse_vector(value: Any) -> Rows:
     if isinstance(value, str):
         return np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
     # Out of range becomes infinite, and is found out as such.

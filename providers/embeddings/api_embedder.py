@@ -7,16 +7,16 @@ from typing import Any
 from providers.config import ProviderConfig
 from providers.embeddings import api_client
 from providers.embeddings.base import (
+    BatchLimits,
     Embedder,
     EmbedderKind,
+    EmbeddingApi,
     EmbeddingModel,
-    Limits,
     Rows,
-    Service,
     similarity_threshold,
 )
-from providers.embeddings.config import EmbedWith
-from providers.resilience.error_mapping import Source
+from providers.embeddings.config import EmbedderConfig
+from providers.resilience.error_mapping import ProviderSource
 
 SIMILARITY_THRESHOLD = 0.2
 
@@ -28,11 +28,11 @@ class ApiEmbedder(EmbedderKind):
         """Call the API, in batches."""
         if embedder.api is None:
             raise ValueError(f"the embedder {embedder.id} has no service")
-        return await api_client.embed(embedder.api, texts, query=query)
+        return await api_client.embed_texts(embedder.api, texts, query=query)
 
 
 def build(
-    asked: EmbedWith,
+    asked: EmbedderConfig,
     provider: ProviderConfig,
     kind: str,
     *,
@@ -40,7 +40,7 @@ def build(
     models: Mapping[str, EmbeddingModel],
     dims_field: str,
     is_other_server: bool,
-    limits: Limits,
+    limits: BatchLimits,
     input_types: bool = False,
 ) -> Embedder:
     """Return the embedder for a model of an API.
@@ -60,8 +60,8 @@ def build(
         ":".join(parts),
         dimensions,
         similarity_threshold(asked, SIMILARITY_THRESHOLD),
-        api=Service(
-            Source(
+        api=EmbeddingApi(
+            ProviderSource(
                 asked.provider,
                 provider,
                 model,

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from config.sections import Config
 from config.validation.suggestions import did_you_mean
 from providers.config import ProviderConfig
-from providers.embeddings.config import EmbedWith
-from providers.resilience.error_mapping import Source
+from providers.embeddings.config import EmbedderConfig
+from providers.resilience.error_mapping import ProviderSource
 
 ANY_LANGUAGE = "many"
 
 Rows = NDArray[np.float32]
 
-Problem = tuple[str, str]
+EmbedderProblem = tuple[str, str]
 """A field of `embed_with`, and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """What an API takes in one request.
 
     Tokens are not counted but bounded by bytes: none is shorter than one, and two a
@@ -38,12 +38,12 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class EmbeddingApi:
     """One model of an API, and how to ask it."""
 
-    source: Source
+    source: ProviderSource
     dimensions: int
-    limits: Limits
+    limits: BatchLimits
     extra: Mapping[str, Any]
     """Fields of the request besides the texts and the model."""
     sends_input_type: bool = False
@@ -61,7 +61,7 @@ class Embedder:
     floor: float
     """The cosine similarity below which two texts are unrelated."""
     languages: str = ANY_LANGUAGE
-    api: Service | None = field(default=None, repr=False, compare=False)
+    api: EmbeddingApi | None = field(default=None, repr=False, compare=False)
     """The API that computes the vectors; None for embedders on this machine."""
 
     @property
@@ -91,12 +91,12 @@ class EmbedderKind(ABC):
 
     @abstractmethod
     def problems(
-        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
-    ) -> Iterator[Problem]:
+        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Iterator[EmbedderProblem]:
         """Yield each problem of `embed_with`."""
 
     @abstractmethod
-    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
         """Return the embedder for an `embed_with` without problems."""
 
     @abstractmethod
@@ -107,18 +107,18 @@ class EmbedderKind(ABC):
         """Load what the first call would have to wait for; it blocks."""
 
 
-def similarity_threshold(asked: EmbedWith, default: float) -> float:
+def similarity_threshold(asked: EmbedderConfig, default: float) -> float:
     """Return `embed_with.floor`, or the default of the kind."""
     return default if asked.floor is None else asked.floor
 
 
 def model_problems(
-    asked: EmbedWith,
+    asked: EmbedderConfig,
     models: Mapping[str, EmbeddingModel],
     *,
     default: str | None,
     is_other_server: bool,
-) -> Iterator[Problem]:
+) -> Iterator[EmbedderProblem]:
     """Yield what is wrong with `model` and `dims`, given the models of an API.
 
     Another server that speaks the same API may have any model.
@@ -143,7 +143,7 @@ def model_problems(
 
 def _dims_problems(
     dims: int | None, name: str, model: EmbeddingModel
-) -> Iterator[Problem]:
+) -> Iterator[EmbedderProblem]:
     if dims in (None, model.dimensions) or dims in model.choices:
         return
     choices: Sequence[int] = tuple(model.choices) or (model.dimensions,)
@@ -154,7 +154,7 @@ def _dims_problems(
     yield "dims", f"'{name}' makes vectors of {can} dimensions, not {dims}"
 
 
-def offline_problems(asked: EmbedWith) -> Iterator[Problem]:
+def offline_problems(asked: EmbedderConfig) -> Iterator[EmbedderProblem]:
     """Yield the fields that an embedder on this machine does not take."""
     for name in ("api_key", "base_url"):
         if getattr(asked, name) is not None:

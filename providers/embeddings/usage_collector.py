@@ -11,14 +11,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from core import token_estimates
-from providers.resilience.error_mapping import Source
+from providers.resilience.error_mapping import ProviderSource
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingCall:
     """One billed request to an embedding API."""
 
-    source: Source
+    source: ProviderSource
     tokens: int
     """As the API counts them; estimated where it does not say."""
 
@@ -29,7 +29,7 @@ _calls: ContextVar[list[EmbeddingCall] | None] = ContextVar(
 
 
 @contextmanager
-def collected() -> Iterator[list[EmbeddingCall]]:
+def collect_calls() -> Iterator[list[EmbeddingCall]]:
     """Collect the calls made within the block, and in tasks that are begun there."""
     calls: list[EmbeddingCall] = []
     before = _calls.set(calls)
@@ -39,7 +39,7 @@ def collected() -> Iterator[list[EmbeddingCall]]:
         _calls.reset(before)
 
 
-def start() -> list[EmbeddingCall]:
+def start_collecting() -> list[EmbeddingCall]:
     """Collect the calls made from here on in this context, and return their list.
 
     For generators, which may be closed in another context than they began in.
@@ -49,14 +49,16 @@ def start() -> list[EmbeddingCall]:
     return calls
 
 
-def add(source: Source, texts: Sequence[str], reported: int | None) -> None:
+def record_call(
+    source: ProviderSource, texts: Sequence[str], reported: int | None
+) -> None:
     """Record a billed call; `reported` is the API's own count of tokens, or None."""
     calls = _calls.get()
     if calls is not None:
-        used = estimate(texts) if reported is None else reported
+        used = estimate_tokens(texts) if reported is None else reported
         calls.append(EmbeddingCall(source, used))
 
 
-def estimate(texts: Sequence[str]) -> int:
+def estimate_tokens(texts: Sequence[str]) -> int:
     """Return about how many tokens an API counts in these texts."""
-    return sum(map(token_estimates.estimate, texts))
+    return sum(map(token_estimates.estimate_text, texts))

@@ -8,11 +8,11 @@ from providers.embeddings import api_client, api_embedder, provider_access
 from providers.embeddings.api_embedder import ApiEmbedder
 from providers.embeddings.base import (
     Embedder,
+    EmbedderProblem,
     EmbeddingModel,
-    Problem,
     model_problems,
 )
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 
 URL = "https://api.voyageai.com/v1"
 DEFAULT_MODEL = "voyage-3.5"
@@ -34,8 +34,8 @@ class VoyageEmbedder(ApiEmbedder):
     """Voyage, whose API is like OpenAI's in all that the client uses."""
 
     def problems(
-        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
-    ) -> Iterator[Problem]:
+        self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
+    ) -> Iterator[EmbedderProblem]:
         """Yield what is wrong with the key, the model and `dims`."""
         if asked.api_key is None:
             yield "api_key", "voyage needs one here, for example ${VOYAGE_API_KEY}"
@@ -46,10 +46,10 @@ class VoyageEmbedder(ApiEmbedder):
             is_other_server=asked.base_url not in (None, URL),
         )
 
-    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+    def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
         """Return the embedder; it tells the API which texts are queries."""
         address = asked.base_url or URL
-        provider = provider_access.resolve(
+        provider = provider_access.resolve_provider(
             asked.model_copy(update={"base_url": address}), None
         )
         return api_embedder.build(

@@ -9,23 +9,24 @@ from core.events import Usage
 from providers.config import PROVIDERS
 from providers.pricing import price_list, rates
 from providers.pricing.config import ANY_MODEL, PRICES, Price
-from providers.pricing.rates import Period, Tariff
-from providers.resilience.error_mapping import Source
+from providers.pricing.rates import RatePeriod, Tariff
+from providers.resilience.error_mapping import ProviderSource
 
 logger = logging.getLogger(__name__)
 
 LOCAL = Tariff(
-    "local", (Period(((-1, rates.exact(input=Decimal(0), output=Decimal(0))),)),)
+    "local",
+    (RatePeriod(((-1, rates.rates_from_usd(input=Decimal(0), output=Decimal(0))),)),),
 )
 """A model on this machine is the one that is known to cost nothing."""
 
-_known: tuple[Config | None, dict[tuple[str, str], Tariff | None]] = (None, {})
+_tariff_cache: tuple[Config | None, dict[tuple[str, str], Tariff | None]] = (None, {})
 """The tariffs of one configuration: an edit of the file makes another one."""
 
 _warned: set[tuple[str, str]] = set()
 
 
-def cost(
+def call_cost(
     config: Config,
     provider: str,
     model: str,
@@ -38,21 +39,21 @@ def cost(
     The exact sum of the call is rounded once, half a micro-dollar to the even one.
     `at` is when it was called, where prices depend on the time: now unless given.
     """
-    tariff = tariff_of(config, provider, model)
+    tariff = find_tariff(config, provider, model)
     known = tariff.rates(usage.input_tokens, at).cost(usage) if tariff else None
     if known is None:
         _warn(provider, model)
     return known
 
 
-def estimate(
+def estimate_cost(
     config: Config, provider: str, model: str, input_tokens: int, output_tokens: int
 ) -> int | None:
     """Return the most a call of so many tokens costs now, None where nobody knows.
 
     What it then costs is never more: the dearest sort of token is reckoned with.
     """
-    tariff = tariff_of(config, provider, model)
+    tariff = find_tariff(config, provider, model)
     known = None
     if tariff is not None:
         known = tariff.rates(input_tokens).max_cost(input_tokens, output_tokens)
@@ -61,13 +62,13 @@ def estimate(
     return known
 
 
-def tariff_of(config: Config, provider: str, model: str) -> Tariff | None:
+def find_tariff(config: Config, provider: str, model: str) -> Tariff | None:
     """Return what a model costs: the file's word, else the list's."""
-    global _known
-    owner, tariffs = _known
+    global _tariff_cache
+    owner, tariffs = _tariff_cache
     if owner is not config:
         tariffs = {}
-        _known = (config, tariffs)
+        _tariff_cache = (config, tariffs)
     try:
         return tariffs[provider, model]
     except KeyError:
@@ -75,18 +76,18 @@ def tariff_of(config: Config, provider: str, model: str) -> Tariff | None:
         return tariff
 
 
-def embedding_tariff(config: Config, source: Source) -> Tariff | None:
+def embedding_tariff(config: Config, source: ProviderSource) -> Tariff | None:
     """Return an embedding model's price in the YAML, or else in the price list.
 
     Its API need not be under `providers:`.
     """
     own = None
     if source.name in config.get(PROVIDERS) or source.name in config.get(PRICES):
-        own = tariff_of(config, source.name, source.model)
-    return own or price_list.find(source.provider, source.model)
+        own = find_tariff(config, source.name, source.model)
+    return own or price_list.find_tariff(source.provider, source.model)
 
 
-def embedding_cost(config: Config, source: Source, tokens: int) -> int | None:
+def embedding_cost(config: Config, source: ProviderSource, tokens: int) -> int | None:
     """Return what embedding so many tokens costs now in micro-dollars, None if unknown.
 
     It is both the estimate and the charge: nothing is cached and nothing is replied.
@@ -102,16 +103,16 @@ def _look_up(config: Config, provider: str, model: str) -> Tariff | None:
     own = config.get(PRICES).get(provider, {})
     price = own.get(model, own.get(ANY_MODEL))
     if price is not None:
-        return Tariff(config.path.name, (Period(((-1, _rates(price)),)),))
+        return Tariff(config.path.name, (RatePeriod(((-1, _rates_of_price(price)),)),))
     entry = config.get(PROVIDERS).get(provider)
     if entry is None:
         return None
-    return LOCAL if entry.kind == "local" else price_list.find(entry, model)
+    return LOCAL if entry.kind == "local" else price_list.find_tariff(entry, model)
 
 
-def _rates(price: Price) -> rates.Rates:
+def _rates_of_price(price: Price) -> rates.Rates:
     # As it is written in the file: 0.15 is no power of two.
-    return rates.exact(
+    return rates.rates_from_usd(
         **{name: Decimal(repr(usd)) for name, usd in price if usd is not None}
     )
 

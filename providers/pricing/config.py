@@ -41,13 +41,13 @@ class Price(BaseModel):
     )
 
 
-Models = Annotated[dict[str, Price], Field(min_length=1)]
+ModelPrices = Annotated[dict[str, Price], Field(min_length=1)]
 
 
 EMBEDDING_APIS = ("openai", "voyage")
 
 
-def check_prices(prices: dict[str, Models], config: Config) -> Iterable[Problem]:
+def check_prices(prices: dict[str, ModelPrices], config: Config) -> Iterable[Problem]:
     """Find prices of providers that are not configured."""
     providers = config.get(PROVIDERS)
     for name in prices:
@@ -61,9 +61,9 @@ def check_prices(prices: dict[str, Models], config: Config) -> Iterable[Problem]
             )
 
 
-PRICES: Section[dict[str, Models]] = Section(
+PRICES: Section[dict[str, ModelPrices]] = Section(
     key="prices",
-    shape=dict[str, Models],
+    shape=dict[str, ModelPrices],
     default=dict,
     noun="provider",
     check=check_prices,

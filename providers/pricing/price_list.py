@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from providers import registry
 from providers.config import KindName, ProviderConfig
 from providers.pricing import rates
-from providers.pricing.rates import Period, Rates, Tariff
+from providers.pricing.rates import RatePeriod, Rates, Tariff
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
-IDS: dict[KindName, str] = {
+PROVIDER_IDS: dict[KindName, str] = {
     "anthropic": "anthropic",
     "cohere": "cohere",
     "deepseek": "deepseek",
@@ -33,13 +33,13 @@ FREE = ":free"
 
 
 @functools.cache
-def source() -> str:
+def source_name() -> str:
     """Return the name and version of the list."""
     return f"genai-prices {importlib.metadata.version('genai-prices')}"
 
 
 @functools.cache
-def snapshot() -> "DataSnapshot":
+def load_snapshot() -> "DataSnapshot":
     """Return the list, read once: it takes 25 ms of CPU and 5 MB of a web process,
     and more of one that has neither pydantic nor httpx2."""
     from genai_prices import data_snapshot
@@ -47,39 +47,39 @@ def snapshot() -> "DataSnapshot":
     return data_snapshot.get_snapshot()
 
 
-def find(provider: ProviderConfig, model: str) -> Tariff | None:
+def find_tariff(provider: ProviderConfig, model: str) -> Tariff | None:
     """Return what a model costs there, None where the list does not say.
 
     Nor does it where a provider's endpoints are at hosts whose prices differ: nobody
     knows beforehand which one is asked.
     """
-    first, *others = (_find(entry, model) for entry in provider.per_endpoint())
+    first, *others = (_build_tariff(entry, model) for entry in provider.per_endpoint())
     return first if all(other == first for other in others) else None
 
 
-def _find(provider: ProviderConfig, model: str) -> Tariff | None:
+def _build_tariff(provider: ProviderConfig, model: str) -> Tariff | None:
     info = _find_model(provider, model)
     if info is None:
         return None
-    periods = tuple(_periods(info, is_free=model.endswith(FREE)))
-    return Tariff(source(), periods) if periods else None
+    periods = tuple(_iterate_periods(info, is_free=model.endswith(FREE)))
+    return Tariff(source_name(), periods) if periods else None
 
 
 def _find_model(provider: ProviderConfig, model: str) -> "ModelInfo | None":
-    if registry.is_elsewhere(provider):
+    if registry.has_custom_address(provider):
         provider_id, url = None, provider.base_url
     else:
-        provider_id, url = IDS.get(provider.kind), None
+        provider_id, url = PROVIDER_IDS.get(provider.kind), None
     if provider_id is None and url is None:
         return None
     try:
-        _, info = snapshot().find_provider_model(model, None, provider_id, url)
+        _, info = load_snapshot().find_provider_model(model, None, provider_id, url)
     except LookupError:
         return None
     return info
 
 
-def _periods(info: "ModelInfo", *, is_free: bool) -> Iterator[Period]:
+def _iterate_periods(info: "ModelInfo", *, is_free: bool) -> Iterator[RatePeriod]:
     """Yield what applies at which times, what takes precedence first.
 
     None at all where one of them has no price.
@@ -89,15 +89,17 @@ def _periods(info: "ModelInfo", *, is_free: bool) -> Iterator[Period]:
     else:
         conditions = [(c.constraint, c.prices) for c in reversed(info.prices)]
     periods = [
-        Period(steps, None if constraint is None else constraint.active)
+        RatePeriod(steps, None if constraint is None else constraint.active)
         for constraint, prices in conditions
-        if (steps := tuple(_steps(prices, is_free=is_free)))
+        if (steps := tuple(_iterate_steps(prices, is_free=is_free)))
     ]
     if len(periods) == len(conditions):
         yield from periods
 
 
-def _steps(prices: "ModelPrice", *, is_free: bool) -> Iterator[tuple[int, Rates]]:
+def _iterate_steps(
+    prices: "ModelPrice", *, is_free: bool
+) -> Iterator[tuple[int, Rates]]:
     """Yield the rates by length of the prompt; none where tokens have no price."""
     given = {k: v for k, v in vars(prices).items() if v is not None}
     if not given and is_free:
@@ -111,8 +113,8 @@ def _steps(prices: "ModelPrice", *, is_free: bool) -> Iterator[tuple[int, Rates]
 
 
 def _rates(given: Mapping[str, Any], start: int) -> Rates:
-    at = {key: _at(price, start) for key, price in given.items()}
-    return rates.exact(
+    at = {key: _price_at(price, start) for key, price in given.items()}
+    return rates.rates_from_usd(
         input=at["input_mtok"],
         output=at.get("output_mtok"),
         cache_read=at.get("cache_read_mtok"),
@@ -122,7 +124,7 @@ def _rates(given: Mapping[str, Any], start: int) -> Rates:
     )
 
 
-def _at(price: "Decimal | TieredPrices", start: int) -> Decimal:
+def _price_at(price: "Decimal | TieredPrices", start: int) -> Decimal:
     if isinstance(price, Decimal):
         return price
     reached = [tier.price for tier in price.tiers if tier.start <= start]

@@ -15,12 +15,12 @@ from core.errors import CoulisseError
 from core.text import text_table
 from providers.pricing import call_costs
 from providers.pricing.rates import Rates, Tariff
-from providers.resilience.error_mapping import Source
+from providers.resilience.error_mapping import ProviderSource
 
 logger = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
-HEAD = ("model", "input", "output", "cached", "written", "price from", "used by")
+HEADER = ("model", "input", "output", "cached", "written", "price from", "used by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class ModelUse:
     provider: str
     model: str
     user: str
-    embedder: Source | None = None
+    embedder: ProviderSource | None = None
     """The API that makes vectors with it; None is a model that writes text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class PricedModel:
     """A model that is configured, and what it costs."""
 
     provider: str
@@ -54,7 +54,7 @@ class Priced:
         return None if self.tariff is None else self.tariff.rates(0)
 
 
-def of(config: Config) -> list[Priced]:
+def list_models(config: Config) -> list[PricedModel]:
     """Return the models in use, those that make vectors last.
 
     `settings.COULISSE_MODEL_USES` names what knows them.
@@ -68,9 +68,11 @@ def of(config: Config) -> list[Priced]:
             users.setdefault((use.provider, use.model), []).append(use.user)
         else:
             tariff = call_costs.embedding_tariff(config, use.embedder)
-            embedders.append(Priced(use.provider, use.model, (use.user,), tariff))
+            embedders.append(PricedModel(use.provider, use.model, (use.user,), tariff))
     found = [
-        Priced(*named, tuple(dict.fromkeys(by)), call_costs.tariff_of(config, *named))
+        PricedModel(
+            *named, tuple(dict.fromkeys(by)), call_costs.find_tariff(config, *named)
+        )
         for named, by in users.items()
     ]
     return [*found, *embedders]
@@ -79,28 +81,31 @@ def of(config: Config) -> list[Priced]:
 def warm() -> None:
     """Look up ahead what the first turns will cost; call it from a thread."""
     try:
-        of(live.current())
+        list_models(live.current())
     except CoulisseError as exc:
         logger.warning("%s; prices are looked up when they are needed", exc)
 
 
-def unknown(priced: list[Priced]) -> list[str]:
+def unpriced_models(priced: list[PricedModel]) -> list[str]:
     """Return the names of the models whose prices nobody knows."""
     return [each.name for each in priced if each.tariff is None]
 
 
-def table(priced: list[Priced]) -> Iterator[str]:
+def table_lines(priced: list[PricedModel]) -> Iterator[str]:
     """Yield the lines of a table, in dollars per million tokens."""
     rows = [[each.name, *_cells(each), ", ".join(each.used_by)] for each in priced]
-    yield from text_table.lines(HEAD, rows, right=range(1, 5))
+    yield from text_table.table_lines(HEADER, rows, right=range(1, 5))
 
 
-def _cells(priced: Priced) -> list[str]:
+def _cells(priced: PricedModel) -> list[str]:
     tariff, rates = priced.tariff, priced.rates
     if tariff is None or rates is None:
         return [*[UNKNOWN] * 4, "-"]
     sorts = (rates.input, rates.output, rates.cache_read, rates.cache_write)
-    told = ["-" if sort is None else _plain(_usd(rates, sort)) for sort in sorts]
+    told = [
+        "-" if sort is None else _format_number(_usd_per_million(rates, sort))
+        for sort in sorts
+    ]
     return [*told, "; ".join([tariff.source, *_remarks(tariff)])]
 
 
@@ -111,15 +116,15 @@ def _remarks(tariff: Tariff) -> Iterator[str]:
     if len(tariff.periods) > 1:
         yield "depends on the time"
     if steps[0][1].request:
-        yield f"${_plain(_usd(steps[0][1], steps[0][1].request) / 1_000_000)} a call"
+        yield f"${_format_number(_usd_per_million(steps[0][1], steps[0][1].request) / 1_000_000)} a call"
 
 
-def document(priced: list[Priced]) -> dict[str, Any]:
+def as_json(priced: list[PricedModel]) -> dict[str, Any]:
     """Return the same as JSON."""
-    return {"object": "prices", "data": [_told(each) for each in priced]}
+    return {"object": "prices", "data": [_model_as_json(each) for each in priced]}
 
 
-def _told(priced: Priced) -> dict[str, Any]:
+def _model_as_json(priced: PricedModel) -> dict[str, Any]:
     told: dict[str, Any] = {
         "provider": priced.provider,
         "model": priced.model,
@@ -136,7 +141,7 @@ def _told(priced: Priced) -> dict[str, Any]:
         **told,
         "source": priced.tariff.source,
         "usd_per_million_tokens": {
-            sort: None if each is None else float(_usd(rates, each))
+            sort: None if each is None else float(_usd_per_million(rates, each))
             for sort in sorts
             for each in [getattr(rates, sort)]
         },
@@ -144,11 +149,11 @@ def _told(priced: Priced) -> dict[str, Any]:
     }
 
 
-def _usd(rates: Rates, sort: int) -> Decimal:
+def _usd_per_million(rates: Rates, sort: int) -> Decimal:
     """Return dollars per million tokens, which are micro-dollars per token."""
     return Decimal(sort) / rates.parts_per_micro_usd
 
 
-def _plain(number: Decimal) -> str:
+def _format_number(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -38,7 +38,7 @@ class Rates:
             thought = usage.reasoning_tokens
             total += max(0, usage.output_tokens - thought) * self.output
             total += thought * self.reasoning
-        return half_even(total, self.parts_per_micro_usd)
+        return divide_half_even(total, self.parts_per_micro_usd)
 
     def max_cost(self, input_tokens: int, output_tokens: int) -> int | None:
         """Return the most that so many tokens cost, whatever sort they turn out."""
@@ -48,16 +48,16 @@ class Rates:
             if self.output is None or self.reasoning is None:
                 return None
             total += output_tokens * max(self.output, self.reasoning)
-        return half_even(total, self.parts_per_micro_usd)
+        return divide_half_even(total, self.parts_per_micro_usd)
 
 
-def half_even(value: int, parts: int) -> int:
+def divide_half_even(value: int, parts: int) -> int:
     """Divide a value that is not negative; a half goes to the even neighbour."""
     whole, rest = divmod(value, parts)
     return whole + (2 * rest > parts or (2 * rest == parts and whole % 2 == 1))
 
 
-def exact(
+def rates_from_usd(
     *,
     input: Decimal,
     output: Decimal | None,
@@ -93,7 +93,7 @@ def _decimals(price: Decimal) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class RatePeriod:
     """The rates of a time, by how long the prompt is."""
 
     steps: tuple[tuple[int, Rates], ...]
@@ -107,7 +107,7 @@ class Tariff:
     """What a model costs, and who says so."""
 
     source: str
-    periods: tuple[Period, ...]
+    periods: tuple[RatePeriod, ...]
     """The first that applies counts, else the last."""
 
     def rates(self, input_tokens: int, at: datetime | None = None) -> Rates:
@@ -117,7 +117,7 @@ class Tariff:
             return steps[0][1]
         return next(rates for start, rates in reversed(steps) if input_tokens > start)
 
-    def period(self, at: datetime | None = None) -> Period:
+    def period(self, at: datetime | None = None) -> RatePeriod:
         """Return what applies at an instant or now."""
         for period in self.periods:
             if period.applies is None:

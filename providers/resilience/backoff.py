@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-FIRST_SECONDS = 0.5
-LONGEST_SECONDS = 8.0
+MIN_SECONDS = 0.5
+MAX_SECONDS = 8.0
 MAX_RETRY_AFTER_SECONDS = 30.0
 """A provider that asks for more gets no retry: the caller learns of it at once."""
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds a reply asks us to wait, from any form of Retry-After."""
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = _parse_seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     value = headers.get("Retry-After", headers.get("retry-after"))
-    seconds = _number(value)
-    return seconds if seconds is not None or value is None else _until(value)
+    seconds = _parse_seconds(value)
+    return seconds if seconds is not None or value is None else _seconds_until(value)
 
 
-def _number(value: str | None) -> float | None:
+def _parse_seconds(value: str | None) -> float | None:
     try:
         number = float(value) if value is not None else None
     except ValueError:
@@ -31,7 +31,7 @@ def _number(value: str | None) -> float | None:
     return number if number is not None and 0 <= number < 1e9 else None
 
 
-def _until(date: str) -> float | None:
+def _seconds_until(date: str) -> float | None:
     try:
         moment = parsedate_to_datetime(date)
     except ValueError:
@@ -41,7 +41,7 @@ def _until(date: str) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def wait_seconds(attempt: int, asked: float | None) -> float | None:
+def delay_seconds(attempt: int, asked: float | None) -> float | None:
     """Return how long to wait before attempt number `attempt` (1 is the first retry).
 
     Exponential with full jitter; what the provider asks for is a floor under it.
@@ -49,11 +49,11 @@ def wait_seconds(attempt: int, asked: float | None) -> float | None:
     """
     if asked is not None and asked > MAX_RETRY_AFTER_SECONDS:
         return None
-    ceiling = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** (attempt - 1))
+    ceiling = min(MAX_SECONDS, MIN_SECONDS * 2 ** (attempt - 1))
     jitter = random.uniform(0, ceiling)  # noqa: S311 (no secret depends on it)
     return max(asked or 0.0, 0.0) + jitter
 
 
-async def pause(seconds: float) -> None:
+async def sleep(seconds: float) -> None:
     """Wait before a retry; tests put a clock of their own here."""
     await asyncio.sleep(seconds)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from core.errors import CoulisseError
-from providers.config import Breaker
+from providers.config import BreakerConfig
 from providers.errors import (
     KeyRefused,
     ModelUnknown,
@@ -33,16 +33,16 @@ from providers.errors import (
 
 logger = logging.getLogger(__name__)
 
-LONGEST_SECONDS = 60.0
-DEAD_SECONDS = 60.0
+MAX_OPEN_SECONDS = 60.0
+DEAD_OPEN_SECONDS = 60.0
 """How long a key that is refused is left alone first."""
-LONGEST_DEAD_SECONDS = 600.0
-LONGEST_ASKED_SECONDS = 300.0
+MAX_DEAD_OPEN_SECONDS = 600.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 """No Retry-After keeps us away for longer."""
-RATE_LIMIT_SECONDS = 1.0
+RATE_LIMIT_PAUSE_SECONDS = 1.0
 """How long an endpoint that limits us is chosen last when it does not say."""
 
-Verdict = Literal["answered", "failing", "dead", "nothing"]
+FailureClass = Literal["answered", "failing", "dead", "nothing"]
 
 now = time.monotonic
 """The clock; tests put one of their own here."""
@@ -90,11 +90,11 @@ class Circuit:
             self._close()
 
     def fail(
-        self, error: CoulisseError, breaker: Breaker, *, lone: bool, trying: bool
+        self, error: CoulisseError, breaker: BreakerConfig, *, lone: bool, trying: bool
     ) -> None:
         """Note what a call came to, and open where it is time to."""
         self._pause(error)
-        verdict = _verdict(error, lone=lone)
+        verdict = _classify(error, lone=lone)
         if verdict == "nothing" or not breaker.failures:
             self.leave(trying=trying)
             return
@@ -105,10 +105,12 @@ class Circuit:
         self.failures += 1
         if self.failures == 1:
             self._failing_since = now()
-        if trying or (self.open_until is None and self._reaches_threshold(verdict, breaker)):
+        if trying or (
+            self.open_until is None and self._reaches_threshold(verdict, breaker)
+        ):
             self._open(error, breaker, is_dead=verdict == "dead")
 
-    def _reaches_threshold(self, verdict: Verdict, breaker: Breaker) -> bool:
+    def _reaches_threshold(self, verdict: FailureClass, breaker: BreakerConfig) -> bool:
         if verdict == "dead":
             return True
         lasted_seconds = now() - self._failing_since
@@ -120,15 +122,17 @@ class Circuit:
     def _pause(self, error: CoulisseError) -> None:
         seconds = getattr(error, "retry_after_seconds", None)
         if seconds is None and isinstance(error, RateLimited):
-            seconds = RATE_LIMIT_SECONDS
+            seconds = RATE_LIMIT_PAUSE_SECONDS
         if seconds is not None:
-            rests = now() + min(seconds, LONGEST_ASKED_SECONDS)
+            rests = now() + min(seconds, MAX_RETRY_AFTER_SECONDS)
             self.paused_until = max(self.paused_until, rests)
 
-    def _open(self, error: CoulisseError, breaker: Breaker, *, is_dead: bool) -> None:
-        first, longest = breaker.open_seconds, LONGEST_SECONDS
+    def _open(
+        self, error: CoulisseError, breaker: BreakerConfig, *, is_dead: bool
+    ) -> None:
+        first, longest = breaker.open_seconds, MAX_OPEN_SECONDS
         if is_dead:
-            first, longest = max(first, DEAD_SECONDS), LONGEST_DEAD_SECONDS
+            first, longest = max(first, DEAD_OPEN_SECONDS), MAX_DEAD_OPEN_SECONDS
         doubled = min(2 * self._open_seconds, longest)
         self._open_seconds = max(first, doubled)
         self.is_recoverable = not is_dead
@@ -152,7 +156,7 @@ class Circuit:
         self._open_seconds = 0.0
 
 
-def _verdict(error: CoulisseError, *, lone: bool) -> Verdict:
+def _classify(error: CoulisseError, *, lone: bool) -> FailureClass:
     """Return what a call that failed says of its endpoint."""
     if isinstance(error, (KeyRefused, OutOfCredit)):
         if lone:

@@ -20,22 +20,22 @@ from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
     ContentFiltered,
-    Disconnected,
     KeyRefused,
     ModelUnknown,
     OutOfCredit,
     Overloaded,
+    ProviderDisconnected,
     RateLimited,
     RequestRefused,
     TimedOut,
     Unreachable,
-    Wait,
+    WaitPhase,
 )
 from providers.resilience import error_objects
-from providers.resilience.backoff import retry_after
+from providers.resilience.backoff import parse_retry_after
 from providers.resilience.error_objects import ErrorObject
 
-FOREIGN = (
+TRANSPORT_ERRORS = (
     aiohttp.ClientError,
     HttpProcessingError,
     OSError,
@@ -45,7 +45,7 @@ FOREIGN = (
 )
 """All that transport and decoding may raise; `from_exception` knows each."""
 
-MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
+PARSE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
 """What reading JSON of an unforeseen shape may raise: a number for an object, say."""
 
 MAX_REPLY_BYTES = 64 * 1024 * 1024
@@ -56,12 +56,16 @@ MAX_MESSAGE_CHARS = 600
 NOT_ALLOWED = {"permission_error", "PERMISSION_DENIED"}
 NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
 BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
-LIMITED = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
-REFUSED = {"invalid_request_error", "request_too_large", "context_length_exceeded"}
+RATE_LIMIT_CODES = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
+REFUSAL_CODES = {
+    "invalid_request_error",
+    "request_too_large",
+    "context_length_exceeded",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ProviderSource:
     """The provider an error is about."""
 
     name: str
@@ -82,17 +86,17 @@ class Source:
         return f"{place}.{field}"
 
 
-def clean(text: str) -> str:
+def sanitize_message(text: str) -> str:
     """Return a provider's text as one short line, without what looks like a key."""
-    return redaction.quoted_line(text, MAX_MESSAGE_CHARS)
+    return redaction.redact_quoted_line(text, MAX_MESSAGE_CHARS)
 
 
 def from_status(
-    source: Source, status: int, headers: Mapping[str, str], body: bytes
+    source: ProviderSource, status: int, headers: Mapping[str, str], body: bytes
 ) -> CoulisseError:
     """Return the error an HTTP status outside 2xx stands for."""
     try:
-        said = error_objects.read(orjson.loads(body))
+        said = error_objects.parse_error(orjson.loads(body))
     except orjson.JSONDecodeError:
         said = ErrorObject()
     if said.is_filtered:
@@ -110,15 +114,15 @@ def from_status(
     if status in (404, 405, 410):
         return _model_unknown(source, said)
     if status == 429:
-        return _limited(source, said, retry_after(headers))
+        return _limited(source, said, parse_retry_after(headers))
     if status >= 500 or status in (408, 409, 425):
-        return _overloaded(source, said, f"HTTP {status}", retry_after(headers))
+        return _overloaded(source, said, f"HTTP {status}", parse_retry_after(headers))
     return _refused(source, said, f"HTTP {status}")
 
 
-def from_error_object(source: Source, payload: Any) -> CoulisseError:
+def from_error_object(source: ProviderSource, payload: Any) -> CoulisseError:
     """Return the error a provider reports inside a reply that began well."""
-    said = error_objects.read(payload)
+    said = error_objects.parse_error(payload)
     words = said.identifiers
     if said.is_filtered:
         return _filtered(source, said, "in its reply")
@@ -126,24 +130,24 @@ def from_error_object(source: Source, payload: Any) -> CoulisseError:
         return _key_refused(source, is_outright=not words & NOT_ALLOWED)
     if words & NO_CREDIT:
         return _out_of_credit(source)
-    if words & (LIMITED | {"RESOURCE_EXHAUSTED"}):
+    if words & (RATE_LIMIT_CODES | {"RESOURCE_EXHAUSTED"}):
         return _limited(source, said, None)
-    if words & REFUSED:
+    if words & REFUSAL_CODES:
         return _refused(source, said, "in its reply")
     return _overloaded(source, said, "in its reply", None)
 
 
-def _said(said: ErrorObject) -> str:
-    message = clean(said.message)
+def _quote_error(said: ErrorObject) -> str:
+    message = sanitize_message(said.message)
     return f": {message}" if message else ""
 
 
-def _aside(said: ErrorObject) -> str:
-    message = clean(said.message)
+def _parenthesize(said: ErrorObject) -> str:
+    message = sanitize_message(said.message)
     return f"it said: {message}" if message else ""
 
 
-def _key_refused(source: Source, *, is_outright: bool) -> KeyRefused:
+def _key_refused(source: ProviderSource, *, is_outright: bool) -> KeyRefused:
     # Never the provider's own message: it often quotes the key.
     return KeyRefused(
         f"provider '{source.name}' refused this server's key",
@@ -153,7 +157,7 @@ def _key_refused(source: Source, *, is_outright: bool) -> KeyRefused:
     )
 
 
-def _out_of_credit(source: Source) -> OutOfCredit:
+def _out_of_credit(source: ProviderSource) -> OutOfCredit:
     return OutOfCredit(
         f"provider '{source.name}' has no credit or quota left for this server",
         provider=source.name,
@@ -161,16 +165,16 @@ def _out_of_credit(source: Source) -> OutOfCredit:
     )
 
 
-def _model_unknown(source: Source, said: ErrorObject) -> ModelUnknown:
+def _model_unknown(source: ProviderSource, said: ErrorObject) -> ModelUnknown:
     return ModelUnknown(
         f"provider '{source.name}' has no model '{source.model}'",
         provider=source.name,
-        detail=f"or {source.setting('base_url')} is wrong{_said(said)}",
+        detail=f"or {source.setting('base_url')} is wrong{_quote_error(said)}",
     )
 
 
 def _limited(
-    source: Source, said: ErrorObject, wait_seconds: float | None
+    source: ProviderSource, said: ErrorObject, wait_seconds: float | None
 ) -> RateLimited | OutOfCredit:
     if said.identifiers & NO_CREDIT:
         return _out_of_credit(source)
@@ -178,39 +182,39 @@ def _limited(
         f"provider '{source.name}' limits our requests",
         provider=source.name,
         retry_after_seconds=wait_seconds,
-        detail=_aside(said),
+        detail=_parenthesize(said),
     )
 
 
 def _overloaded(
-    source: Source, said: ErrorObject, where: str, wait_seconds: float | None
+    source: ProviderSource, said: ErrorObject, where: str, wait_seconds: float | None
 ) -> Overloaded:
     return Overloaded(
         f"provider '{source.name}' failed ({where})",
         provider=source.name,
         retry_after_seconds=wait_seconds,
-        detail=_aside(said),
+        detail=_parenthesize(said),
     )
 
 
-def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
+def _refused(source: ProviderSource, said: ErrorObject, where: str) -> CoulisseError:
     # Gemini answers a wrong key with 400.
     if said.identifiers & BAD_KEY or "API key not valid" in said.message:
         return _key_refused(source, is_outright=not said.identifiers & NOT_ALLOWED)
     return RequestRefused(
-        f"provider '{source.name}' refused the request ({where}){_said(said)}",
+        f"provider '{source.name}' refused the request ({where}){_quote_error(said)}",
         provider=source.name,
-        param=clean(said.param) if said.param else None,
+        param=sanitize_message(said.param) if said.param else None,
         code=_refusal_code(said),
     )
 
 
-def _filtered(source: Source, said: ErrorObject, where: str) -> ContentFiltered:
+def _filtered(source: ProviderSource, said: ErrorObject, where: str) -> ContentFiltered:
     return ContentFiltered(
         f"the content filter of provider '{source.name}' refused the request "
-        f"({where}){_said(said)}",
+        f"({where}){_quote_error(said)}",
         provider=source.name,
-        param=clean(said.param) if said.param else None,
+        param=sanitize_message(said.param) if said.param else None,
     )
 
 
@@ -219,10 +223,12 @@ def _refusal_code(said: ErrorObject) -> str | None:
     too_long = "prompt is too long", "maximum context length", "context window"
     if said.code is None and any(words in said.message for words in too_long):
         return "context_length_exceeded"
-    return clean(said.code) if said.code else None
+    return sanitize_message(said.code) if said.code else None
 
 
-def broken(source: Source, what: str, *, detail: str = "") -> BrokenReply:
+def malformed_reply(
+    source: ProviderSource, what: str, *, detail: str = ""
+) -> BrokenReply:
     """Return the error for a reply that makes no sense."""
     return BrokenReply(
         f"provider '{source.name}' sent a reply that {what}",
@@ -231,18 +237,18 @@ def broken(source: Source, what: str, *, detail: str = "") -> BrokenReply:
     )
 
 
-def check_size(source: Source, size: int) -> None:
+def check_size(source: ProviderSource, size: int) -> None:
     """Raise BrokenReply for a reply that has grown too long to hold."""
     if size > MAX_REPLY_BYTES:
-        raise broken(source, f"is longer than {MAX_REPLY_BYTES / 2**20:g} MiB")
+        raise malformed_reply(source, f"is longer than {MAX_REPLY_BYTES / 2**20:g} MiB")
 
 
-def from_exception(source: Source, exc: BaseException) -> CoulisseError:
+def from_exception(source: ProviderSource, exc: BaseException) -> CoulisseError:
     """Return our error for any exception in FOREIGN or MISSHAPEN."""
     if isinstance(exc, (orjson.JSONDecodeError, UnicodeDecodeError)):
-        return broken(source, "is not valid JSON")
+        return malformed_reply(source, "is not valid JSON")
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
-        return timed_out(source, "connect")
+        return timeout_error(source, "connect")
     if isinstance(exc, _TLS):
         return _unreachable(source, "TLS failed", exc, retryable=False)
     if isinstance(exc, (aiohttp.InvalidURL, UnicodeError)):
@@ -250,10 +256,10 @@ def from_exception(source: Source, exc: BaseException) -> CoulisseError:
     if isinstance(exc, _NO_CONNECTION):
         return _unreachable(source, "no connection", exc, retryable=True)
     if isinstance(exc, _NOT_HTTP):
-        return broken(source, "is not proper HTTP")
-    if isinstance(exc, MISSHAPEN):
-        return broken(source, "has a shape we do not know")
-    return Disconnected(
+        return malformed_reply(source, "is not proper HTTP")
+    if isinstance(exc, PARSE_ERRORS):
+        return malformed_reply(source, "has a shape we do not know")
+    return ProviderDisconnected(
         f"provider '{source.name}' broke the connection", provider=source.name
     )
 
@@ -264,7 +270,7 @@ _NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)
 
 
 def _unreachable(
-    source: Source, what: str, exc: BaseException, *, retryable: bool
+    source: ProviderSource, what: str, exc: BaseException, *, retryable: bool
 ) -> Unreachable:
     reason = " ".join(str(exc)[:MAX_MESSAGE_CHARS].split())
     return Unreachable(
@@ -276,14 +282,14 @@ def _unreachable(
     )
 
 
-def not_sent(source: Source, exc: ValueError) -> CoulisseError:
+def from_send_error(source: ProviderSource, exc: ValueError) -> CoulisseError:
     """Return the error for a request the client library will not send."""
-    if isinstance(exc, FOREIGN):
+    if isinstance(exc, TRANSPORT_ERRORS):
         return from_exception(source, exc)
     return _unreachable(source, "the request cannot be sent", exc, retryable=False)
 
 
-WAITS: dict[Wait, str] = {
+WAITS: dict[WaitPhase, str] = {
     "connect": "to connect to",
     "first_token": "to begin its reply",
     "idle": "to go on with its reply",
@@ -291,7 +297,7 @@ WAITS: dict[Wait, str] = {
 }
 
 
-def timed_out(source: Source, wait: Wait) -> TimedOut:
+def timeout_error(source: ProviderSource, wait: WaitPhase) -> TimedOut:
     """Return the error for a wait that was too long."""
     seconds: float = getattr(source.provider.timeouts, f"{wait}_seconds")
     setting = source.setting(f"timeouts.{wait}_seconds")

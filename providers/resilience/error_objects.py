@@ -30,15 +30,15 @@ class ErrorObject:
         return {word for word in (self.code, self.type) if word}
 
 
-def read(payload: Any) -> ErrorObject:
+def parse_error(payload: Any) -> ErrorObject:
     """Read `{"error": {…}}`, `{"error": "…"}`, `{"message": …}` or Gemini's list."""
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if not isinstance(payload, dict):
-        return _plain(payload if isinstance(payload, str) else "")
+        return _from_message(payload if isinstance(payload, str) else "")
     inner = payload.get("error", payload)
     if not isinstance(inner, dict):
-        return _plain(str(inner))
+        return _from_message(str(inner))
     # Some put the HTTP status here, as a number.
     code = inner.get("code") if isinstance(inner.get("code"), str) else None
     kind = _name(inner.get("type") or inner.get("status"))
@@ -50,11 +50,11 @@ def read(payload: Any) -> ErrorObject:
         param=_name(inner.get("param")),
         is_filtered=bool(FILTERED & {code, kind, _inner_code(inner)})
         or _names_a_filter(message)
-        or _is_flagged(inner.get("metadata")),
+        or _is_moderation(inner.get("metadata")),
     )
 
 
-def _plain(message: str) -> ErrorObject:
+def _from_message(message: str) -> ErrorObject:
     return ErrorObject(message=message, is_filtered=_names_a_filter(message))
 
 
@@ -68,7 +68,7 @@ def _inner_code(error: dict[str, Any]) -> str | None:
     return _name(inner.get("code")) if isinstance(inner, dict) else None
 
 
-def _is_flagged(metadata: Any) -> bool:
+def _is_moderation(metadata: Any) -> bool:
     """Whether OpenRouter's moderation objects, which it says with a 403."""
     return isinstance(metadata, dict) and "flagged_input" in metadata
 

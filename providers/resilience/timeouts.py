@@ -13,19 +13,19 @@ import aiohttp
 from core.errors import CoulisseError
 from providers.errors import TimedOut
 from providers.resilience.error_mapping import (
-    FOREIGN,
-    Source,
+    TRANSPORT_ERRORS,
+    ProviderSource,
     from_exception,
-    timed_out,
+    timeout_error,
 )
 
 T = TypeVar("T")
 
 
-class Patience:
+class CallDeadline:
     """The timeouts of one call and what is left of them."""
 
-    def __init__(self, source: Source, *, stream: bool) -> None:
+    def __init__(self, source: ProviderSource, *, stream: bool) -> None:
         timeouts = source.provider.timeouts
         self.received = False
         """Whether the reply has begun: from then on it may only pause so long."""
@@ -37,7 +37,7 @@ class Patience:
         self._source = source
         self._time = asyncio.get_running_loop().time
 
-    def start_attempt(self, source: Source) -> None:
+    def start_attempt(self, source: ProviderSource) -> None:
         """Start an attempt, with all the time for its first token."""
         self._source = source
         self._first_left = self._first
@@ -62,7 +62,7 @@ class Patience:
         try:
             async with asyncio.timeout(self.next_wait_seconds) as timer:
                 return await awaitable
-        except FOREIGN as exc:
+        except TRANSPORT_ERRORS as exc:
             if timer.expired() and not isinstance(exc, aiohttp.ServerTimeoutError):
                 raise self.timeout_error() from exc
             raise from_exception(self._source, exc) from exc
@@ -72,18 +72,18 @@ class Patience:
     def timeout_error(self) -> TimedOut:
         """Return the error for a wait that reaches the limit."""
         if self.next_wait_seconds == self.left:
-            return timed_out(self._source, "total")
-        return timed_out(self._source, "idle" if self.received else "first_token")
+            return timeout_error(self._source, "total")
+        return timeout_error(self._source, "idle" if self.received else "first_token")
 
 
-class Watch:
+class ReadWatchdog:
     """Breaks a stream when one of its reads takes too long.
 
     A timer for each read would cost more than the read. This one is set once, and
     when it goes off looks whether the read it finds has really waited that long.
     """
 
-    def __init__(self, patience: Patience, break_off: Callable[[], None]) -> None:
+    def __init__(self, patience: CallDeadline, break_off: Callable[[], None]) -> None:
         self._patience = patience
         self._break_off = break_off
         self._loop = asyncio.get_running_loop()
@@ -96,7 +96,10 @@ class Watch:
         """Note that a read begins to wait."""
         self._since = self._loop.time()
         # Earlier than the timer stands only once: when the first token has come.
-        if self._timer is None or self._since + self._patience.next_wait_seconds < self._due:
+        if (
+            self._timer is None
+            or self._since + self._patience.next_wait_seconds < self._due
+        ):
             self._schedule(self._since)
 
     def end_read(self) -> None:
@@ -110,7 +113,7 @@ class Watch:
         if self._timer is not None:
             self._timer.cancel()
 
-    def error(self, source: Source, exc: BaseException) -> CoulisseError:
+    def error(self, source: ProviderSource, exc: BaseException) -> CoulisseError:
         """Return what a failed read means: our breaking it off, or its own fault."""
         return self._error or from_exception(source, exc)
 

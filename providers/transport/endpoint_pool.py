@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-from core.errors import public
+from core.errors import public_text
 from providers import registry
 from providers.config import ProviderConfig, endpoint_name
 from providers.errors import CircuitOpen
@@ -20,7 +20,7 @@ class Endpoint:
     """One key at one address."""
 
     def __init__(self, name: str, provider: ProviderConfig, circuit: Circuit) -> None:
-        kind = registry.of(provider)
+        kind = registry.kind_of(provider)
         self.name = name
         """What records call it; "" where the provider has one."""
         self.number: int | None = None
@@ -31,17 +31,19 @@ class Endpoint:
         """The entry as if this endpoint were the only one."""
         self.circuit = circuit
         self.wire: Wire = kind.wire
-        self.headers = headers(provider, kind.wire.headers(_key(provider)))
+        self.headers = build_headers(provider, kind.wire.headers(_api_key(provider)))
         # Where the local model is, only its start tells.
-        self._url = None if provider.kind == "local" else registry.url(provider)
+        self._url = (
+            None if provider.kind == "local" else registry.provider_url(provider)
+        )
 
     @property
     def url(self) -> str:
         """Return where calls are sent; raise LocalModelDown if that is nowhere."""
-        return self._url or registry.url(self.provider)
+        return self._url or registry.provider_url(self.provider)
 
 
-def headers(provider: ProviderConfig, wire: Mapping[str, str]) -> dict[str, str]:
+def build_headers(provider: ProviderConfig, wire: Mapping[str, str]) -> dict[str, str]:
     """Return what is sent with a call: our headers, the wire's and the YAML's."""
     extra = {
         name: secret.get_secret_value() for name, secret in provider.headers.items()
@@ -49,15 +51,15 @@ def headers(provider: ProviderConfig, wire: Mapping[str, str]) -> dict[str, str]
     return {"Content-Type": "application/json", **wire, **extra}
 
 
-def _key(provider: ProviderConfig) -> str | None:
+def _api_key(provider: ProviderConfig) -> str | None:
     return None if provider.api_key is None else provider.api_key.get_secret_value()
 
 
-class Pool:
+class EndpointPool:
     """The endpoints of one entry under `providers:`."""
 
     def __init__(
-        self, name: str, provider: ProviderConfig, before: "Pool | None" = None
+        self, name: str, provider: ProviderConfig, before: "EndpointPool | None" = None
     ) -> None:
         self.name = name
         self.provider = provider
@@ -66,7 +68,7 @@ class Pool:
         """By what their endpoints are: an edit that leaves one alone keeps it."""
         self.endpoints: list[Endpoint] = []
         for number, entry in enumerate(provider.per_endpoint()):
-            called = _name(provider, number)
+            called = _endpoint_name(provider, number)
             endpoint = Endpoint(called, entry, self._circuit(entry, called, known))
             if provider.endpoints:
                 endpoint.number = number
@@ -81,13 +83,18 @@ class Pool:
     def _circuit(
         self, entry: ProviderConfig, called: str, known: Mapping[object, Circuit]
     ) -> Circuit:
-        what = entry.kind, entry.base_url, entry.api_key, *sorted(_pairs(entry))
+        what = (
+            entry.kind,
+            entry.base_url,
+            entry.api_key,
+            *sorted(_credential_pairs(entry)),
+        )
         found = self.circuits.get(what)
         # A breaker that is turned off forgets.
         if found is None and self.provider.breaker.failures:
             found = known.get(what)
         if found is None:
-            found = Circuit(_label(self.name, called))
+            found = Circuit(_endpoint_label(self.name, called))
         self.circuits[what] = found
         return found
 
@@ -102,7 +109,7 @@ class Pool:
         able = [each for each in among if each.circuit.admits(at)]
         ready = [each for each in able if each.circuit.paused_until <= at]
         if ready:
-            return _draw(ready)
+            return _choose_weighted(ready)
         return min(able, key=lambda each: each.circuit.paused_until, default=None)
 
     def circuit_open_error(self) -> CircuitOpen:
@@ -116,7 +123,7 @@ class Pool:
         seconds = max(0.0, (first.open_until or at) - at)
         return CircuitOpen(
             f"provider '{self.name}' is left alone for {seconds:.0f} s, because it "
-            f"failed again and again; the last time: {public(first.last_error or '')}",
+            f"failed again and again; the last time: {public_text(first.last_error or '')}",
             provider=self.name,
             detail=f"the last time: {first.last_error}",
             # For a new key, or for credit, it does not help to wait.
@@ -124,36 +131,36 @@ class Pool:
         )
 
 
-def _draw(ready: Sequence[Endpoint]) -> Endpoint:
+def _choose_weighted(ready: Sequence[Endpoint]) -> Endpoint:
     weights = [each.weight for each in ready]
     (drawn,) = random.choices(ready, weights)  # noqa: S311 (no secret depends on it)
     return drawn
 
 
-def _name(provider: ProviderConfig, number: int) -> str:
+def _endpoint_name(provider: ProviderConfig, number: int) -> str:
     if not provider.endpoints:
         return ""
     return endpoint_name(number, provider.endpoints[number])
 
 
-def _label(provider: str, endpoint: str) -> str:
+def _endpoint_label(provider: str, endpoint: str) -> str:
     which = f", endpoint '{endpoint}'," if endpoint else ""
     return f"provider '{provider}'{which}"
 
 
-def _pairs(entry: ProviderConfig) -> list[tuple[str, str]]:
+def _credential_pairs(entry: ProviderConfig) -> list[tuple[str, str]]:
     return [(name, value.get_secret_value()) for name, value in entry.headers.items()]
 
 
-_pools: dict[str, Pool] = {}
+_pools: dict[str, EndpointPool] = {}
 """By the provider's name, the newest last."""
 
 
-def find(name: str, provider: ProviderConfig) -> Pool:
+def find_pool(name: str, provider: ProviderConfig) -> EndpointPool:
     """Return the endpoints of an entry, with what is known of them."""
     pool = _pools.get(name)
     if pool is None or pool.provider is not provider:
-        pool = Pool(name, provider, _pools.pop(name, None))
+        pool = EndpointPool(name, provider, _pools.pop(name, None))
         _pools[name] = pool
         # A copy: other threads look for theirs meanwhile.
         for oldest in [*_pools][:-MAX_POOLS]:
@@ -161,6 +168,6 @@ def find(name: str, provider: ProviderConfig) -> Pool:
     return pool
 
 
-def forget() -> None:
+def clear_pools() -> None:
     """Forget what is known of every endpoint."""
     _pools.clear()

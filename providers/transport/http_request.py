@@ -17,16 +17,20 @@ import orjson
 from core.errors import CoulisseError
 from core.events import Event
 from providers.resilience import error_mapping
-from providers.resilience.error_mapping import FOREIGN, MISSHAPEN, Source
-from providers.resilience.timeouts import Patience
-from providers.transport.response_stream import Stream
+from providers.resilience.error_mapping import (
+    PARSE_ERRORS,
+    TRANSPORT_ERRORS,
+    ProviderSource,
+)
+from providers.resilience.timeouts import CallDeadline
+from providers.transport.response_stream import ResponseStream
 from providers.wires.base import Wire
 
 T = TypeVar("T")
 
 KEEP_ALIVE_SECONDS = 30.0
 DRAIN_SECONDS = 0.25
-ERROR_SECONDS = 2.0
+ERROR_BODY_SECONDS = 2.0
 """How long the explanation of a status is waited for."""
 MAX_ERROR_BYTES = 64 * 1024
 # aiohttp warns of larger bodies given as bytes, for it writes them in one go.
@@ -37,14 +41,14 @@ _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] =
 )
 
 
-async def close() -> None:
+async def close_session() -> None:
     """Close the connections of this event loop."""
     session = _sessions.pop(asyncio.get_running_loop(), None)
     if session is not None:
         await session.close()
 
 
-def loops() -> list[asyncio.AbstractEventLoop]:
+def open_loops() -> list[asyncio.AbstractEventLoop]:
     """Return the event loops that hold connections."""
     # A copy: other threads begin their own meanwhile.
     return [loop for ref in _sessions.keyrefs() if (loop := ref()) is not None]
@@ -67,7 +71,7 @@ def _session() -> aiohttp.ClientSession:
 
 
 @functools.lru_cache(maxsize=64)
-def _proxy(url: str) -> str | None:
+def _proxy_url(url: str) -> str | None:
     """Return the proxy the environment wants; aiohttp itself would ask each call."""
     parts = urllib.parse.urlsplit(url)
     if urllib.request.proxy_bypass(parts.netloc):
@@ -76,28 +80,28 @@ def _proxy(url: str) -> str | None:
 
 
 @dataclass(slots=True)
-class Sending(Generic[T]):
+class EndpointRequest(Generic[T]):
     """A request as one endpoint gets it."""
 
-    source: Source
+    source: ProviderSource
     url: str
     body: bytes
     headers: Mapping[str, str]
-    read: Callable[[Any, Source], T]
+    read: Callable[[Any, ProviderSource], T]
     """Makes sense of a whole reply."""
     stream_wire: Wire | None = None
     """What reads the stream that is asked for, if one is."""
 
 
-class Exchange(Generic[T]):
+class HttpExchange(Generic[T]):
     """A request and its response."""
 
-    def __init__(self, sending: Sending[T], patience: Patience) -> None:
+    def __init__(self, sending: EndpointRequest[T], patience: CallDeadline) -> None:
         self.whole: T | None = None
         """All of the reply, unless it is a stream."""
         self.first: Iterable[Event] = ()
         """The first events of a stream."""
-        self.stream: Stream | None = None
+        self.stream: ResponseStream | None = None
         self._sending = sending
         self._source = sending.source
         self._patience = patience
@@ -117,7 +121,7 @@ class Exchange(Generic[T]):
         if response.status != 200:
             raise await self._status_error(response)
         if response.content_type == "text/html":
-            raise error_mapping.broken(
+            raise error_mapping.malformed_reply(
                 self._source,
                 "is a web page",
                 detail=f"check {self._source.setting('base_url')}",
@@ -138,7 +142,7 @@ class Exchange(Generic[T]):
                 sending.url,
                 data=body if len(body) < MAX_WHOLE_BODY_BYTES else io.BytesIO(body),
                 headers=sending.headers,
-                proxy=_proxy(sending.url),
+                proxy=_proxy_url(sending.url),
                 timeout=_timeout(self._source.provider.timeouts.connect_seconds),
                 # A key must not follow a redirect to who knows where.
                 allow_redirects=False,
@@ -146,20 +150,20 @@ class Exchange(Generic[T]):
             )
         except ValueError as exc:
             # A header or an address that aiohttp finds no way to write.
-            raise error_mapping.not_sent(self._source, exc) from exc
+            raise error_mapping.from_send_error(self._source, exc) from exc
 
     async def _status_error(self, response: aiohttp.ClientResponse) -> CoulisseError:
         body = bytearray()
         # The status says enough when its explanation does not arrive.
         with contextlib.suppress(CoulisseError, TimeoutError):
-            async with asyncio.timeout(ERROR_SECONDS):
-                await self._patience.wait(_gather(response.content, body))
+            async with asyncio.timeout(ERROR_BODY_SECONDS):
+                await self._patience.wait(_read_error_body(response.content, body))
         return error_mapping.from_status(
             self._source, response.status, response.headers, bytes(body)
         )
 
-    def _open(self, response: aiohttp.ClientResponse, wire: Wire) -> Stream:
-        return Stream(
+    def _open(self, response: aiohttp.ClientResponse, wire: Wire) -> ResponseStream:
+        return ResponseStream(
             self._source,
             response,
             reader=wire.reader(self._source),
@@ -173,7 +177,7 @@ class Exchange(Generic[T]):
         body = await (reading if at_hand else self._patience.wait(reading))
         try:
             return self._sending.read(orjson.loads(body), self._source)
-        except MISSHAPEN as exc:
+        except PARSE_ERRORS as exc:
             raise error_mapping.from_exception(self._source, exc) from exc
 
     async def _read(self, content: aiohttp.StreamReader) -> bytes:
@@ -188,7 +192,7 @@ class Exchange(Generic[T]):
         response = self._response
         if response is None or response.content.at_eof():
             return
-        with contextlib.suppress(*FOREIGN):
+        with contextlib.suppress(*TRANSPORT_ERRORS):
             async with asyncio.timeout(DRAIN_SECONDS):
                 await response.content.readany()
 
@@ -210,7 +214,7 @@ def _timeout(connect_seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect_seconds)
 
 
-async def _gather(content: aiohttp.StreamReader, body: bytearray) -> None:
+async def _read_error_body(content: aiohttp.StreamReader, body: bytearray) -> None:
     """Put the beginning of an error's explanation into `body`, as it comes."""
     while len(body) < MAX_ERROR_BYTES and (piece := await content.readany()):
         body += piece

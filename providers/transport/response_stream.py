@@ -5,31 +5,35 @@ import aiohttp
 from core.errors import CoulisseError
 from core.events import Event
 from providers.resilience import error_mapping
-from providers.resilience.error_mapping import FOREIGN, MISSHAPEN, Source
-from providers.resilience.timeouts import Patience, Watch
+from providers.resilience.error_mapping import (
+    PARSE_ERRORS,
+    TRANSPORT_ERRORS,
+    ProviderSource,
+)
+from providers.resilience.timeouts import CallDeadline, ReadWatchdog
 from providers.transport import sse
 from providers.wires.base import StreamReader
 
 
-class Stream:
+class ResponseStream:
     """Reads one response."""
 
     def __init__(
         self,
-        source: Source,
+        source: ProviderSource,
         response: aiohttp.ClientResponse,
         *,
         reader: StreamReader,
-        patience: Patience,
+        patience: CallDeadline,
     ) -> None:
         self.finished = False
         self._source = source
         self._content = response.content
-        self._parser = sse.Parser()
+        self._parser = sse.SseParser()
         self._size = 0
         self._reader = reader
         self._patience = patience
-        self._watch = Watch(patience, response.close)
+        self._watch = ReadWatchdog(patience, response.close)
         self._failure: CoulisseError | None = None
 
     async def next_events(self) -> list[Event]:
@@ -44,7 +48,7 @@ class Stream:
             piece = await self._read()
             try:
                 self._take(piece, events)
-            except (*FOREIGN, *MISSHAPEN) as exc:
+            except (*TRANSPORT_ERRORS, *PARSE_ERRORS) as exc:
                 self._fail(error_mapping.from_exception(self._source, exc), events, exc)
             except CoulisseError as error:
                 self._fail(error, events, error.__cause__)
@@ -62,7 +66,7 @@ class Stream:
                 return piece
             self._watch.start_read()
             return await self._content.readany()
-        except FOREIGN as exc:
+        except TRANSPORT_ERRORS as exc:
             raise self._watch.error(self._source, exc) from exc
         finally:
             self._watch.end_read()

@@ -5,13 +5,13 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html, but for two thin
 end of the stream still counts, for some servers never send it.
 """
 
-Event = tuple[str, bytes]
+SseEvent = tuple[str, bytes]
 """The event's name ("" when it has none) and its data, still encoded."""
 
 BOM = b"\xef\xbb\xbf"
 
 
-class Parser:
+class SseParser:
     """Turns pieces of a stream, cut anywhere, into events.
 
     It holds what an unfinished event has so far: whoever feeds it sets the limit.
@@ -27,7 +27,7 @@ class Parser:
         self._started = False
         self._after_cr = False
 
-    def feed(self, piece: bytes) -> list[Event]:
+    def feed(self, piece: bytes) -> list[SseEvent]:
         """Return the events this piece completes."""
         if not self._started:
             piece = self._begin(piece)
@@ -46,7 +46,7 @@ class Parser:
             self._rest.append(lines.pop())
         return self._read(lines)
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[SseEvent]:
         """Return the event the end of the stream completes, if one was open."""
         return self._read([self._take(b""), b""])
 
@@ -68,8 +68,8 @@ class Parser:
         self._rest = []
         return whole
 
-    def _read(self, lines: list[bytes]) -> list[Event]:
-        events: list[Event] = []
+    def _read(self, lines: list[bytes]) -> list[SseEvent]:
+        events: list[SseEvent] = []
         for line in lines:
             if not line:
                 if self._data:

@@ -10,17 +10,21 @@ import orjson
 
 from core.events import (
     Event,
-    Finished,
     FinishReason,
     ReasoningBlock,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
     Usage,
 )
 from core.messages import Reasoning
-from providers.model_call import ModelCall
-from providers.resilience.error_mapping import Source, broken, from_error_object
+from providers.model_call import ModelRequest
+from providers.resilience.error_mapping import (
+    ProviderSource,
+    from_error_object,
+    malformed_reply,
+)
 from providers.wires import anthropic_body, usage_parsing
 
 VERSION = "2023-06-01"
@@ -35,8 +39,12 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "refusal": "content_filter",
 }
 
-INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-COUNTS = (*INPUTS, "output_tokens")
+INPUT_COUNTS = (
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+)
+COUNTS = (*INPUT_COUNTS, "output_tokens")
 
 
 class AnthropicWire:
@@ -49,16 +57,16 @@ class AnthropicWire:
         version = {"anthropic-version": VERSION}
         return version if api_key is None else {"x-api-key": api_key, **version}
 
-    def body(self, call: ModelCall) -> dict[str, Any]:
+    def body(self, call: ModelRequest) -> dict[str, Any]:
         """Return the JSON body of a call."""
-        return anthropic_body.build(call)
+        return anthropic_body.build_body(call)
 
-    def read(self, payload: Any, source: Source) -> Iterable[Event]:
+    def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
         """Return what a whole reply says."""
         reader = AnthropicReader(source)
         return [*reader.whole(payload), reader.end()]
 
-    def reader(self, source: Source) -> "AnthropicReader":
+    def reader(self, source: ProviderSource) -> "AnthropicReader":
         """Return a reader for one streamed reply."""
         return AnthropicReader(source)
 
@@ -66,7 +74,7 @@ class AnthropicWire:
 class AnthropicReader:
     """Reads a stream of content blocks, one open at a time."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ProviderSource) -> None:
         self.done = False
         self._source = source
         self._counts: dict[str, int] = {}
@@ -82,7 +90,7 @@ class AnthropicReader:
         """Return what one server-sent event says."""
         event = orjson.loads(data)
         if not isinstance(event, dict):
-            raise broken(self._source, "has an event that is not an object")
+            raise malformed_reply(self._source, "has an event that is not an object")
         match event.get("type", name):
             case "content_block_delta":
                 return self._delta(event.get("delta") or {})
@@ -104,12 +112,12 @@ class AnthropicReader:
     def whole(self, payload: Any) -> list[Event]:
         """Return what a whole reply says, but for its end."""
         if not isinstance(payload, dict):
-            raise broken(self._source, "is not a JSON object")
+            raise malformed_reply(self._source, "is not a JSON object")
         if payload.get("type") == "error" or payload.get("error"):
             raise from_error_object(self._source, payload)
         content = payload.get("content")
         if not isinstance(content, list):
-            raise broken(self._source, "has no content")
+            raise malformed_reply(self._source, "has no content")
         events: list[Event] = []
         for block in content:
             events += self._start(block)
@@ -119,11 +127,11 @@ class AnthropicReader:
         self.done = True
         return events
 
-    def end(self) -> Finished:
+    def end(self) -> TurnFinished:
         """Return the last event of the reply."""
         if not self.done:
-            raise broken(self._source, "ended before it was finished")
-        return Finished(self._reason or "stop", self._usage())
+            raise malformed_reply(self._source, "ended before it was finished")
+        return TurnFinished(self._reason or "stop", self._usage())
 
     def _delta(self, delta: dict[str, Any]) -> Iterable[Event]:
         match delta.get("type"):
@@ -189,18 +197,18 @@ class AnthropicReader:
         """Remember counts: each one replaces the one before, it does not add."""
         if isinstance(counted, dict):
             for name in COUNTS:
-                number = usage_parsing.count(counted.get(name))
+                number = usage_parsing.parse_count(counted.get(name))
                 if number is not None:
                     self._counts[name] = number
             details = counted.get("output_tokens_details")
             if isinstance(details, dict):
-                thought = usage_parsing.count(details.get("thinking_tokens"))
+                thought = usage_parsing.parse_count(details.get("thinking_tokens"))
                 self._counts["thinking_tokens"] = thought or 0
 
     def _usage(self) -> Usage | None:
         """Return the count in our terms: their `input_tokens` leaves out the cache."""
-        prompt = [self._counts[name] for name in INPUTS if name in self._counts]
-        return usage_parsing.usage(
+        prompt = [self._counts[name] for name in INPUT_COUNTS if name in self._counts]
+        return usage_parsing.build_usage(
             sum(prompt) if prompt else None,
             self._counts.get("output_tokens"),
             cache_read=self._counts.get("cache_read_input_tokens", 0),

@@ -8,8 +8,8 @@ import orjson
 
 from core.errors import Invalid
 from core.messages import Content, Message, Reasoning, ToolCall
-from core.text.sanitization import shortened
-from providers.model_call import ModelCall
+from core.text.sanitization import escape_and_truncate
+from providers.model_call import ModelRequest
 from providers.wires import tool_images
 
 DEFAULT_MAX_TOKENS = 8192
@@ -22,7 +22,13 @@ CACHE_SYSTEM_CHARS = 4_000
 marked as worth caching."""
 EPHEMERAL = {"type": "ephemeral"}
 
-BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+THINKING_BUDGETS = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+}
 """Thinking tokens for each `reasoning_effort`, on models that take a budget."""
 EFFORTS = {"minimal": "low"}
 """Where OpenAI's names of effort differ, on models that choose the amount."""
@@ -35,7 +41,7 @@ UNUSUAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
 
 
-def build(call: ModelCall) -> dict[str, Any]:
+def build_body(call: ModelRequest) -> dict[str, Any]:
     """Return the JSON body of a call.
 
     Raises Invalid for content the API has no place for.
@@ -81,19 +87,19 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if not blocks:
             continue
         if not turns and role == "assistant":
-            turns.append({"role": "user", "content": [_words("(continued)")]})
+            turns.append({"role": "user", "content": [_text_block("(continued)")]})
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
         else:
             turns.append({"role": role, "content": blocks})
     for turn in turns:
-        turn["content"].sort(key=_place)
+        turn["content"].sort(key=_block_order)
     if not turns:
         raise Invalid("there is no message with content", param="messages")
     return turns
 
 
-def _place(block: Mapping[str, Any]) -> int:
+def _block_order(block: Mapping[str, Any]) -> int:
     """Tool results must come first in a message, thinking before what it led to."""
     return 0 if block["type"] == "tool_result" else 1
 
@@ -104,7 +110,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
             return [_tool_result(message)]
         case "assistant":
             return [
-                *_thinking(message.reasoning),
+                *_signed_thinking(message.reasoning),
                 *_content(message.content),
                 *map(_tool_use, message.tool_calls),
             ]
@@ -112,7 +118,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
             return _content(message.content)
 
 
-def _words(text: str) -> dict[str, Any]:
+def _text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
@@ -121,7 +127,7 @@ def _content(content: Content) -> list[dict[str, Any]]:
         return []
     if isinstance(content, str):
         # The API refuses text that is empty or blank.
-        return [_words(content)] if content.strip() else []
+        return [_text_block(content)] if content.strip() else []
     blocks = (_part(part) for part in content)
     return [block for block in blocks if block is not None]
 
@@ -130,12 +136,12 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     match part.get("type"):
         case "text" | "refusal" as kind:
             text = part.get(kind) or ""
-            return _words(text) if text.strip() else None
+            return _text_block(text) if text.strip() else None
         case "image_url":
             return _image(part.get("image_url"))
         case "file":
             return _document(part.get("file") or {})
-    kind = shortened(str(part.get("type")))
+    kind = escape_and_truncate(str(part.get("type")))
     raise Invalid(
         f"this model does not take message parts of type '{kind}'",
         param="messages",
@@ -167,7 +173,7 @@ def _base64(url: str) -> dict[str, Any]:
     return {"type": "base64", "media_type": match[1], "data": match[2]}
 
 
-def _thinking(blocks: Iterable[Reasoning]) -> list[dict[str, Any]]:
+def _signed_thinking(blocks: Iterable[Reasoning]) -> list[dict[str, Any]]:
     """Return the thinking to give back: only what Anthropic itself has signed."""
     return [
         {"type": "redacted_thinking", "data": block.redacted}
@@ -210,7 +216,7 @@ def _tool_result(message: Message) -> dict[str, Any]:
         "type": "tool_result",
         "tool_use_id": _id(message.tool_call_id or ""),
     }
-    content = _content(tool_images.shown(message.content))
+    content = _content(tool_images.showable_content(message.content))
     return result | {"content": content} if content else result
 
 
@@ -225,7 +231,7 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return mapped | {"description": description} if description else mapped
 
 
-def _parameters(call: ModelCall) -> dict[str, Any]:
+def _parameters(call: ModelRequest) -> dict[str, Any]:
     given = {
         name: value for name, value in call.parameters.items() if value is not None
     }
@@ -242,19 +248,21 @@ def _parameters(call: ModelCall) -> dict[str, Any]:
     if call.tools:
         body |= _tool_choice(given)
     limit = given.get("max_completion_tokens", given.get("max_tokens"))
-    if not adaptive(call.model) and _goes_on_unthought(call.messages):
+    if not has_adaptive_thinking(call.model) and _continues_without_thinking(
+        call.messages
+    ):
         # The API would miss the thinking that another model's calls came from.
         given.pop("reasoning_effort", None)
-    return body | _thought(call.model, given, limit)
+    return body | _thinking_options(call.model, given, limit)
 
 
-def _goes_on_unthought(messages: Sequence[Message]) -> bool:
+def _continues_without_thinking(messages: Sequence[Message]) -> bool:
     """Whether results of calls come last that did not begin with signed thinking."""
     if messages[-1].role != "tool":
         return False
     said = (each for each in reversed(messages) if each.role == "assistant")
     last = next(said, None)
-    return last is not None and not _thinking(last.reasoning)
+    return last is not None and not _signed_thinking(last.reasoning)
 
 
 def _stop_sequences(stop: Any) -> list[str]:
@@ -275,7 +283,7 @@ def _service_tier(tier: str) -> str:
         case "default":
             return "standard_only"
     raise Invalid(
-        f"this model has no service tier '{shortened(tier)}': "
+        f"this model has no service tier '{escape_and_truncate(tier)}': "
         "auto, default or priority",
         param="service_tier",
         code="unsupported_value",
@@ -308,7 +316,9 @@ def _choice(choice: Any) -> dict[str, Any]:
     )
 
 
-def _thought(model: str, given: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+def _thinking_options(
+    model: str, given: Mapping[str, Any], limit: int | None
+) -> dict[str, Any]:
     """Return the limit, and the thinking a `reasoning_effort` asks for.
 
     Models before 4.6 take a budget, which counts towards `max_tokens`: the limit is
@@ -324,13 +334,13 @@ def _thought(model: str, given: Mapping[str, Any], limit: int | None) -> dict[st
             param="temperature",
             code="unsupported_value",
         )
-    if adaptive(model):
+    if has_adaptive_thinking(model):
         return {
             "thinking": {"type": "adaptive"},
             "output_config": {"effort": EFFORTS.get(effort, effort)},
             "max_tokens": DEFAULT_THINKING_MAX_TOKENS if limit is None else limit,
         }
-    budget = BUDGETS[effort]
+    budget = THINKING_BUDGETS[effort]
     reply = DEFAULT_MAX_TOKENS if limit is None else limit
     return {
         "thinking": {"type": "enabled", "budget_tokens": budget},
@@ -342,16 +352,16 @@ def _effort(given: Mapping[str, Any]) -> str | None:
     effort = given.get("reasoning_effort")
     if effort is None or effort == "none":
         return None
-    if effort not in BUDGETS:
+    if effort not in THINKING_BUDGETS:
         raise Invalid(
-            f"reasoning_effort must be none or one of {', '.join(BUDGETS)}",
+            f"reasoning_effort must be none or one of {', '.join(THINKING_BUDGETS)}",
             param="reasoning_effort",
             code="unsupported_value",
         )
     return str(effort)
 
 
-def adaptive(model: str) -> bool:
+def has_adaptive_thinking(model: str) -> bool:
     """Return whether a model decides by itself how long to think.
 
     Names without a version we know are taken for new ones.

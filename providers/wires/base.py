@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from core.events import Event, Finished
-from providers.model_call import ModelCall
-from providers.resilience.error_mapping import Source
+from core.events import Event, TurnFinished
+from providers.model_call import ModelRequest
+from providers.resilience.error_mapping import ProviderSource
 
 
 class StreamReader(Protocol):
@@ -18,7 +18,7 @@ class StreamReader(Protocol):
         """Return what one server-sent event says; raise what it reports."""
         ...
 
-    def end(self) -> Finished:
+    def end(self) -> TurnFinished:
         """Return the last event; raise BrokenReply if the stream had no end."""
         ...
 
@@ -33,14 +33,14 @@ class Wire(Protocol):
         """Return the headers of this API, the key's among them."""
         ...
 
-    def body(self, call: ModelCall) -> dict[str, Any]:
+    def body(self, call: ModelRequest) -> dict[str, Any]:
         """Return the JSON body of a call; raise Invalid for what cannot be said."""
         ...
 
-    def read(self, payload: Any, source: Source) -> Iterable[Event]:
+    def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
         """Return what a whole reply says, Finished last."""
         ...
 
-    def reader(self, source: Source) -> StreamReader:
+    def reader(self, source: ProviderSource) -> StreamReader:
         """Return a reader for one streamed reply."""
         ...

@@ -12,21 +12,25 @@ import orjson
 
 from core.events import (
     Event,
-    Finished,
     FinishReason,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
     Usage,
 )
 from core.messages import Message, Reasoning
-from providers.model_call import ModelCall
-from providers.resilience.error_mapping import Source, broken, from_error_object
+from providers.model_call import ModelRequest
+from providers.resilience.error_mapping import (
+    ProviderSource,
+    from_error_object,
+    malformed_reply,
+)
 from providers.wires import tool_images, usage_parsing
 from providers.wires.tool_call_deltas import ToolCallReader
-from providers.wires.usage_parsing import count
+from providers.wires.usage_parsing import parse_count
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -52,15 +56,15 @@ FINISH_REASONS: dict[str, FinishReason] = {
 # The provider gave up in the middle (OpenRouter, DeepSeek, Gemini): not an end.
 FAILED_REASONS = {"error", "insufficient_system_resource", "malformed_function_call"}
 
-STRICT_GEMINI = re.compile(r"gemini-(?:[3-9]|\d\d)")
+SIGNATURE_REQUIRED_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 """The models that refuse calls without a signature."""
-UNSIGNED = "skip_thought_signature_validator"
+PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 """What stands for the signature of a call another model made.
 https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
-ABOUT_TOOLS = {"parallel_tool_calls", "tool_choice"}
+TOOL_PARAMETERS = {"parallel_tool_calls", "tool_choice"}
 
-OF_EMPTY = {
+EMPTY_SCHEMA_KEYS = {
     *("$schema", "additionalProperties", "description", "properties", "required"),
     *("title", "type"),
 }
@@ -94,15 +98,17 @@ class OpenAIWire:
         """Return the headers of a call."""
         return {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
 
-    def body(self, call: ModelCall) -> dict[str, Any]:
+    def body(self, call: ModelRequest) -> dict[str, Any]:
         """Return the JSON body of a call."""
-        is_strict = self.returns_signatures and STRICT_GEMINI.search(call.model)
-        missing = UNSIGNED if is_strict else ""
+        is_strict = self.returns_signatures and SIGNATURE_REQUIRED_MODELS.search(
+            call.model
+        )
+        missing = PLACEHOLDER_SIGNATURE if is_strict else ""
         body: dict[str, Any] = {
             "model": call.model,
             "messages": [
                 self._message(message, missing)
-                for message in tool_images.put_after(call.messages)
+                for message in tool_images.move_images_after_results(call.messages)
             ],
         }
         if call.tools:
@@ -116,9 +122,13 @@ class OpenAIWire:
         return {**body, **call.extra_body}
 
     def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return list(tools) if self.sends_empty_parameters else [*map(_without_empty, tools)]
+        return (
+            list(tools)
+            if self.sends_empty_parameters
+            else [*map(_without_empty_parameters, tools)]
+        )
 
-    def _parameters(self, call: ModelCall) -> dict[str, Any]:
+    def _parameters(self, call: ModelRequest) -> dict[str, Any]:
         given = {
             name: value for name, value in call.parameters.items() if value is not None
         }
@@ -130,7 +140,7 @@ class OpenAIWire:
             given.pop("store", None)
         if not call.tools:
             # Without tools they say nothing, and OpenAI refuses them.
-            for name in ABOUT_TOOLS:
+            for name in TOOL_PARAMETERS:
                 given.pop(name, None)
         return given
 
@@ -166,12 +176,12 @@ class OpenAIWire:
         thought = "".join(block.text for block in message.reasoning)
         return {"reasoning_content": thought, "tool_calls": calls}
 
-    def read(self, payload: Any, source: Source) -> Iterable[Event]:
+    def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
         """Return what a whole reply says."""
         reader = self.reader(source)
         return [*reader.whole(payload), reader.end()]
 
-    def reader(self, source: Source) -> "OpenAIReader":
+    def reader(self, source: ProviderSource) -> "OpenAIReader":
         """Return a reader for one streamed reply."""
         return OpenAIReader(
             source,
@@ -180,11 +190,11 @@ class OpenAIWire:
         )
 
 
-def _without_empty(tool: dict[str, Any]) -> dict[str, Any]:
+def _without_empty_parameters(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a tool without its parameters if there are none."""
     function = tool["function"]
     parameters = function.get("parameters") or {}
-    if parameters.get("properties") or parameters.keys() - OF_EMPTY:
+    if parameters.get("properties") or parameters.keys() - EMPTY_SCHEMA_KEYS:
         return tool
     kept = {key: function[key] for key in function if key != "parameters"}
     return {**tool, "function": kept}
@@ -195,7 +205,7 @@ class OpenAIReader:
 
     def __init__(
         self,
-        source: Source,
+        source: ProviderSource,
         *,
         keep_reasoning: bool = False,
         blocks_silently: bool = False,
@@ -232,7 +242,7 @@ class OpenAIReader:
     def whole(self, payload: Any) -> Sequence[Event]:
         """Return what a whole reply says, but for its end."""
         if not isinstance(payload, dict):
-            raise broken(self._source, "is not a JSON object")
+            raise malformed_reply(self._source, "is not a JSON object")
         if payload.get("error"):
             raise from_error_object(self._source, payload)
         self._read_usage(payload)
@@ -243,21 +253,21 @@ class OpenAIReader:
             self._is_silent = True
             events = ()
         else:
-            raise broken(self._source, "has no choices")
+            raise malformed_reply(self._source, "has no choices")
         self.done = True
         return events
 
-    def end(self) -> Finished:
+    def end(self) -> TurnFinished:
         """Return the last event of the reply."""
         if self._is_blocked():
-            return Finished("content_filter", self._usage)
+            return TurnFinished("content_filter", self._usage)
         if not self._begun or (not self.done and self._reason is None):
-            raise broken(self._source, "ended before it was finished")
+            raise malformed_reply(self._source, "ended before it was finished")
         reason = self._reason or "stop"
         # With a forced function OpenAI itself says "stop"; Gemini always does.
         if reason == "stop" and self._tools.has_calls:
             reason = "tool_calls"
-        return Finished(reason, self._usage)
+        return TurnFinished(reason, self._usage)
 
     def _is_blocked(self) -> bool:
         """Whether a whole reply says nothing, for a filter kept it back."""
@@ -341,48 +351,48 @@ class OpenAIReader:
         self._reason = FINISH_REASONS.get(word, "stop")
 
     def _read_usage(self, chunk: dict[str, Any]) -> None:
-        raw = chunk.get("usage") or _fields(chunk.get("x_groq")).get("usage")
-        self._usage = usage(raw) or self._usage
+        raw = chunk.get("usage") or _mapping_or_empty(chunk.get("x_groq")).get("usage")
+        self._usage = parse_usage(raw) or self._usage
 
 
-def usage(raw: Any) -> Usage | None:
+def parse_usage(raw: Any) -> Usage | None:
     """Return a count in our terms, None where nothing sensible was counted.
 
     `prompt_tokens` includes what was cached. Gemini and xAI leave the thinking out
     of `completion_tokens` and count it in `total_tokens`, where it is billed.
     """
-    counted = _fields(raw)
-    prompt = count(counted.get("prompt_tokens"))
-    completion = count(counted.get("completion_tokens"))
+    counted = _mapping_or_empty(raw)
+    prompt = parse_count(counted.get("prompt_tokens"))
+    completion = parse_count(counted.get("completion_tokens"))
     hidden = 0
     if prompt is not None:
-        total = count(counted.get("total_tokens")) or 0
+        total = parse_count(counted.get("total_tokens")) or 0
         hidden = max(0, total - prompt - (completion or 0))
-    read, written = _cached(counted)
-    details = _fields(counted.get("completion_tokens_details"))
-    return usage_parsing.usage(
+    read, written = _cached_tokens(counted)
+    details = _mapping_or_empty(counted.get("completion_tokens_details"))
+    return usage_parsing.build_usage(
         prompt,
         completion + hidden if completion is not None else hidden or None,
         cache_read=read,
         cache_write=written,
-        reasoning=max(hidden, count(details.get("reasoning_tokens")) or 0),
+        reasoning=max(hidden, parse_count(details.get("reasoning_tokens")) or 0),
     )
 
 
-def _cached(counted: Mapping[str, Any]) -> tuple[int, int]:
+def _cached_tokens(counted: Mapping[str, Any]) -> tuple[int, int]:
     """Return how much of a prompt was read from a cache, and written to one.
 
     DeepSeek has a name of its own for what is read, and Moonshot another place.
     """
-    details = _fields(counted.get("prompt_tokens_details"))
+    details = _mapping_or_empty(counted.get("prompt_tokens_details"))
     places = (
         details.get("cached_tokens"),
         counted.get("prompt_cache_hit_tokens"),
         counted.get("cached_tokens"),
     )
-    read = next((n for n in map(count, places) if n is not None), 0)
-    return read, count(details.get("cache_write_tokens")) or 0
+    read = next((n for n in map(parse_count, places) if n is not None), 0)
+    return read, parse_count(details.get("cache_write_tokens")) or 0
 
 
-def _fields(value: Any) -> Mapping[str, Any]:
+def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

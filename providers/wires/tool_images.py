@@ -7,49 +7,51 @@ from typing import Any
 
 from core.messages import Content, Message
 
-SEEN = {"image/gif", "image/jpeg", "image/png", "image/webp"}
+SUPPORTED_TYPES = {"image/gif", "image/jpeg", "image/png", "image/webp"}
 """What every model that sees at all can see."""
-OTHER_NAMES = {"image/jpg": "image/jpeg"}
+TYPE_ALIASES = {"image/jpg": "image/jpeg"}
 """What servers write that providers refuse."""
 
-HEAD = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.IGNORECASE)
+DATA_URL_HEAD = re.compile(
+    r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.IGNORECASE
+)
 
 Part = Mapping[str, Any]
 
 
-def shown(content: Content) -> Content:
+def showable_content(content: Content) -> Content:
     """Return the content of a result with words in place of what no model takes.
 
     A tool may return what it likes; it must not make a request one that is refused.
     """
     if content is None or isinstance(content, str):
         return content
-    return [dict(_shown(part)) for part in content]
+    return [dict(_showable_part(part)) for part in content]
 
 
-def _shown(part: Part) -> Part:
+def _showable_part(part: Part) -> Part:
     kind = part.get("type")
     if kind == "text":
         return part
     if kind != "image_url":
-        return _words(f"({kind}, which cannot be shown)")
+        return _text_part(f"({kind}, which cannot be shown)")
     url = part["image_url"]["url"]
     if url.startswith(("https://", "http://")):
         return part
-    head = HEAD.match(url)
+    head = DATA_URL_HEAD.match(url)
     written = head[1].lower() if head else "an image"
-    media_type = OTHER_NAMES.get(written, written)
-    if head is None or media_type not in SEEN:
-        return _words(f"({written}, which cannot be shown)")
+    media_type = TYPE_ALIASES.get(written, written)
+    if head is None or media_type not in SUPPORTED_TYPES:
+        return _text_part(f"({written}, which cannot be shown)")
     named = f"data:{media_type};base64,{url[head.end() :]}"
     return {**part, "image_url": {**part["image_url"], "url": named}}
 
 
-def _words(text: str) -> dict[str, str]:
+def _text_part(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def put_after(messages: Sequence[Message]) -> Sequence[Message]:
+def move_images_after_results(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages with tools' pictures in a user message after the results.
 
     For wires on which a result is text. Results of one round stay together, as every
@@ -65,8 +67,8 @@ def put_after(messages: Sequence[Message]) -> Sequence[Message]:
             put.append(Message("user", waiting))
             waiting = []
         if _has_parts(message):
-            message, pictures = _parted(message)
-            waiting += _introduced(names.get(message.tool_call_id or "", ""), pictures)
+            message, pictures = _split_images(message)
+            waiting += _image_parts(names.get(message.tool_call_id or "", ""), pictures)
         put.append(message)
     if waiting:
         put.append(Message("user", waiting))
@@ -78,9 +80,9 @@ def _has_parts(message: Message) -> bool:
     return message.role == "tool" and content is not None and type(content) is not str
 
 
-def _parted(message: Message) -> tuple[Message, list[dict[str, Any]]]:
+def _split_images(message: Message) -> tuple[Message, list[dict[str, Any]]]:
     """Return a result as text, and its pictures."""
-    content = shown(message.content)
+    content = showable_content(message.content)
     parts: Iterable[dict[str, Any]] = content if isinstance(content, list) else ()
     texts, pictures = [], []
     for part in parts:
@@ -94,7 +96,7 @@ def _parted(message: Message) -> tuple[Message, list[dict[str, Any]]]:
     return replace(message, content="\n".join(texts)), pictures
 
 
-def _introduced(name: str, pictures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _image_parts(name: str, pictures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     if not pictures:
         return []
-    return [_words(f"(returned by the tool '{name}')"), *pictures]
+    return [_text_part(f"(returned by the tool '{name}')"), *pictures]

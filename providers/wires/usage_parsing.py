@@ -9,7 +9,7 @@ MAX_COUNT = 2**31 - 1
 """What a database's integer holds; no call has ever used as many."""
 
 
-def count(value: Any) -> int | None:
+def parse_count(value: Any) -> int | None:
     """Return a count that makes sense, None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -19,7 +19,7 @@ def count(value: Any) -> int | None:
     return int(value)
 
 
-def usage(
+def build_usage(
     input_tokens: int | None,
     output_tokens: int | None,
     *,

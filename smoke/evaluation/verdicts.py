@@ -9,65 +9,67 @@ from django.db.models import QuerySet
 
 from judges.ratings import scores
 from judges.runs import judge_queue
-from smoke.config import SmokeTest
+from smoke.config import SmokeTestConfig
 from smoke.evaluation import expectations, tool_call_log
-from smoke.evaluation.expectations import Mean, Seen
-from smoke.models import Line, Run
+from smoke.evaluation.expectations import RunResult, ScoreMean
+from smoke.models import SmokeLine, SmokeRun
 from tasks.models import Task
 from tasks.queue import lifecycle
-from telemetry.statistics.time_buckets import Plain
+from telemetry.statistics.time_buckets import UnindexedColumn
 
 SCORES_SECONDS = 600.0
 """How long the scores of a conversation are waited for."""
 
 
-def settle(run_id: uuid.UUID, *, now: datetime | None = None) -> bool:
+def close_if_judged(run_id: uuid.UUID, *, now: datetime | None = None) -> bool:
     """Close a run whose replies are judged; say whether this closed it."""
     now = now or datetime.now(UTC)
-    run = Run.objects.filter(pk=run_id, state=Run.State.JUDGING).first()
-    if run is None or (_is_awaited(run) and not _is_late(run, now)):
+    run = SmokeRun.objects.filter(pk=run_id, state=SmokeRun.State.JUDGING).first()
+    if run is None or (_awaits_scores(run) and not _is_late(run, now)):
         return False
     return _close(run, now)
 
 
-def settle_all(*, now: datetime | None = None) -> int:
+def close_judged_runs(*, now: datetime | None = None) -> int:
     """Close all runs that can be closed; return how many."""
     now = now or datetime.now(UTC)
-    found = Run.objects.filter(state=Run.State.JUDGING)
+    found = SmokeRun.objects.filter(state=SmokeRun.State.JUDGING)
     tasks = Task.objects.alias(is_open=lifecycle.IS_OPEN).filter(
         kind=judge_queue.KIND, is_open=True
     )
     users = tasks.filter(user_id__in=found.values("user_id"))
     awaited = set(users.values_list("user_id", flat=True))
     return sum(
-        settle(run.pk, now=now)
+        close_if_judged(run.pk, now=now)
         for run in found.only("user_id", "ended_at")
         if run.user_id not in awaited or _is_late(run, now)
     )
 
 
-def _judging(run: Run) -> QuerySet[Task]:
+def _judge_tasks(run: SmokeRun) -> QuerySet[Task]:
     # By the user's few, not by all that judges ever did.
-    tasks = Task.objects.alias(sort=Plain("kind")).filter(sort=judge_queue.KIND)
+    tasks = Task.objects.alias(sort=UnindexedColumn("kind")).filter(
+        sort=judge_queue.KIND
+    )
     return tasks.filter(user_id=run.user_id)
 
 
-def _is_awaited(run: Run) -> bool:
-    return _judging(run).filter(state__in=lifecycle.OPEN).exists()
+def _awaits_scores(run: SmokeRun) -> bool:
+    return _judge_tasks(run).filter(state__in=lifecycle.OPEN).exists()
 
 
-def _is_late(run: Run, now: datetime) -> bool:
+def _is_late(run: SmokeRun, now: datetime) -> bool:
     most = timedelta(seconds=SCORES_SECONDS)
     return run.ended_at is not None and now >= run.ended_at + most
 
 
-def _close(run: Run, now: datetime) -> bool:
-    expect = SmokeTest.model_validate(run.settings).expect
-    seen = _seen(run)
-    unmet = expectations.unmet(expect, seen)
-    verdict = Run.Verdict.FAILED if unmet else Run.Verdict.PASSED
-    closed = Run.objects.filter(pk=run.pk, state=Run.State.JUDGING).update(
-        state=Run.State.DONE,
+def _close(run: SmokeRun, now: datetime) -> bool:
+    expect = SmokeTestConfig.model_validate(run.settings).expect
+    seen = _run_result(run)
+    unmet = expectations.list_unmet(expect, seen)
+    verdict = SmokeRun.Verdict.FAILED if unmet else SmokeRun.Verdict.PASSED
+    closed = SmokeRun.objects.filter(pk=run.pk, state=SmokeRun.State.JUDGING).update(
+        state=SmokeRun.State.DONE,
         verdict=verdict,
         failures=unmet,
         scores={name: asdict(mean) for name, mean in seen.scores.items()},
@@ -77,45 +79,47 @@ def _close(run: Run, now: datetime) -> bool:
     return bool(closed)
 
 
-def expected(run: Run) -> list[tuple[str, bool | None]]:
+def expectation_results(run: SmokeRun) -> list[tuple[str, bool | None]]:
     """Return what is expected of a run, and whether it is so; None while it is open."""
-    expect = SmokeTest.model_validate(run.settings).expect
-    found = expectations.checks(expect, _seen(run))
+    expect = SmokeTestConfig.model_validate(run.settings).expect
+    found = expectations.check_expectations(expect, _run_result(run))
     if not run.verdict:
         return [(check.expectation, None) for check in found]
     # As it was when it was closed: scores may have come since.
     return [(check.expectation, check.unmet not in run.failures) for check in found]
 
 
-def _seen(run: Run) -> Seen:
+def _run_result(run: SmokeRun) -> RunResult:
     replies = list(
-        run.lines.filter(speaker=Line.Speaker.ASSISTANT).order_by("position")
+        run.lines.filter(speaker=SmokeLine.Speaker.ASSISTANT).order_by("position")
     )
-    return Seen(
+    return RunResult(
         replies=[line.text for line in replies],
-        tools=tool_call_log.tools(call for line in replies for call in line.calls),
+        tools=tool_call_log.tool_names(call for line in replies for call in line.calls),
         stopped_because=run.stopped_because,
         cost_micro_usd=run.cost_micro_usd,
-        scores=_means(line.turn_id for line in replies if line.turn_id is not None),
-        unscored=_unscored(run),
+        scores=_mean_scores(
+            line.turn_id for line in replies if line.turn_id is not None
+        ),
+        unscored=_unscored_judges(run),
     )
 
 
-def _means(turn_ids: Iterable[uuid.UUID]) -> dict[str, Mean]:
+def _mean_scores(turn_ids: Iterable[uuid.UUID]) -> dict[str, ScoreMean]:
     values: dict[str, list[int]] = {}
-    for score in scores.of_turns(turn_ids):
+    for score in scores.scores_of_turns(turn_ids):
         values.setdefault(f"{score.judge}.{score.criterion}", []).append(score.value)
     return {
-        name: Mean(sum(found) / len(found), len(found))
+        name: ScoreMean(sum(found) / len(found), len(found))
         for name, found in sorted(values.items())
     }
 
 
-def _unscored(run: Run) -> dict[str, str]:
+def _unscored_judges(run: SmokeRun) -> dict[str, str]:
     """Return why judges have not scored all there is, by their names."""
-    prefix = judge_queue.origin("")
+    prefix = judge_queue.task_origin("")
     why = {}
-    for task in _judging(run).exclude(state=Task.State.DONE):
+    for task in _judge_tasks(run).exclude(state=Task.State.DONE):
         waited = f"it was not judged within {SCORES_SECONDS:.0f} seconds"
         why[task.origin.removeprefix(prefix)] = task.error or waited
     return why

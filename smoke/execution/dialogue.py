@@ -7,7 +7,7 @@ from typing import Literal
 
 from core.ids import UserId
 from core.messages import Message
-from smoke.config import SmokeTest
+from smoke.config import SmokeTestConfig
 
 Speaker = Literal["persona", "assistant"]
 Stop = Literal[
@@ -20,12 +20,12 @@ Stop = Literal[
 ]
 """Why a conversation ended."""
 
-OPENING = "(The conversation begins here. Say the first thing you have to say.)"
+OPENING_PROMPT = "(The conversation begins here. Say the first thing you have to say.)"
 """What a persona is told before its first message: models answer, they do not begin."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Utterance:
     """What one side said."""
 
     speaker: Speaker
@@ -33,15 +33,15 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class Dialogue:
     """A conversation, and the attempt of a worker at it."""
 
     run_id: uuid.UUID
     attempt: int
     user_id: UserId
-    test: SmokeTest
+    test: SmokeTestConfig
     target: str
-    utterances: list[Said]
+    utterances: list[Utterance]
 
     @property
     def next_speaker(self) -> Speaker:
@@ -69,7 +69,7 @@ class Talk:
         return None
 
 
-def for_agent(said: Sequence[Said]) -> list[Message]:
+def agent_messages(said: Sequence[Utterance]) -> list[Message]:
     """Return a conversation as the agent knows it: the persona is its user."""
     return [
         Message("user" if line.speaker == "persona" else "assistant", line.text)
@@ -77,10 +77,10 @@ def for_agent(said: Sequence[Said]) -> list[Message]:
     ]
 
 
-def for_persona(preamble: str, said: Sequence[Said]) -> list[Message]:
+def persona_messages(preamble: str, said: Sequence[Utterance]) -> list[Message]:
     """Return a conversation as the persona knows it: with the roles flipped."""
     flipped = (
         Message("assistant" if line.speaker == "persona" else "user", line.text)
         for line in said
     )
-    return [Message("system", preamble), Message("user", OPENING), *flipped]
+    return [Message("system", preamble), Message("user", OPENING_PROMPT), *flipped]

@@ -8,21 +8,21 @@ from contextlib import contextmanager
 from core.ids import UserId
 from smoke.evaluation import verdicts
 from smoke.execution import run_lifecycle
-from smoke.models import Line, Run
+from smoke.models import SmokeLine, SmokeRun
 from tasks.queue import worker_notifier
-from tasks.worker.service import Service
+from tasks.worker.service import WorkerService
 from turns.agent_tasks import worker_resources
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 SWEEP_SECONDS = 2.0
 """How often it is looked for runs that were given up."""
 
 
 @contextmanager
-def at_work(users: Collection[UserId]) -> Iterator[None]:
+def work_locally(users: Collection[UserId]) -> Iterator[None]:
     """Work for these users in this process, until the block is left."""
-    service = Service(users=users, resources=[worker_resources.opened])
-    worker_notifier.by(service.kick)
+    service = WorkerService(users=users, resources=[worker_resources.opened])
+    worker_notifier.use_notify(service.kick)
     try:
         service.start()
         yield
@@ -30,9 +30,9 @@ def at_work(users: Collection[UserId]) -> Iterator[None]:
         service.stop()
 
 
-def watch(
+def watch_runs(
     run_ids: Collection[uuid.UUID], heed: Callable[[], None]
-) -> Iterator[Line | Run]:
+) -> Iterator[SmokeLine | SmokeRun]:
     """Yield each line as it is said and each run as it is closed, until all are.
 
     `heed` is called time and again, and ends this by what it raises.
@@ -42,11 +42,11 @@ def watch(
     while left:
         heed()
         if time.monotonic() - swept_at > SWEEP_SECONDS:
-            run_lifecycle.sweep()
+            run_lifecycle.close_finished_runs()
             swept_at = time.monotonic()
-        verdicts.settle_all()
-        found = _begun(left)
-        for line in _said(found, shown):
+        verdicts.close_judged_runs()
+        found = _started_runs(left)
+        for line in _new_lines(found, shown):
             shown.add(line.pk)
             yield line
         for run in found:
@@ -54,19 +54,19 @@ def watch(
                 left.remove(run.pk)
                 yield run
         if left:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
 
-def _begun(run_ids: Collection[uuid.UUID]) -> list[Run]:
-    waiting = Run.State.QUEUED
-    found = Run.objects.filter(pk__in=run_ids).exclude(state=waiting)
+def _started_runs(run_ids: Collection[uuid.UUID]) -> list[SmokeRun]:
+    waiting = SmokeRun.State.QUEUED
+    found = SmokeRun.objects.filter(pk__in=run_ids).exclude(state=waiting)
     return list(found.order_by("repetition"))
 
 
-def _said(found: Collection[Run], shown: Collection[int]) -> list[Line]:
+def _new_lines(found: Collection[SmokeRun], shown: Collection[int]) -> list[SmokeLine]:
     """Return what was said that was not shown, in order."""
     # Read after the runs: one that is closed has said all it says. Their ids first, for
     # a line may be long.
-    ids = Line.objects.filter(run__in=found).values_list("pk", flat=True)
-    lines = Line.objects.filter(pk__in=[pk for pk in ids if pk not in shown])
+    ids = SmokeLine.objects.filter(run__in=found).values_list("pk", flat=True)
+    lines = SmokeLine.objects.filter(pk__in=[pk for pk in ids if pk not in shown])
     return list(lines.select_related("run").order_by("run__repetition", "position"))

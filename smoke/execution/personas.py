@@ -10,28 +10,28 @@ from core.reply import Reply
 from core.trace import ModelCall
 from providers import client
 from providers.config import PROVIDERS
-from providers.model_call import ModelCall as Asked
+from providers.model_call import ModelRequest as Asked
 from providers.pricing import call_costs
-from smoke.config import Persona
-from smoke.errors import PersonaAway
+from smoke.config import PersonaConfig
+from smoke.errors import PersonaUnavailable
 from smoke.execution import dialogue
-from smoke.execution.dialogue import Said
+from smoke.execution.dialogue import Utterance
 
 
-async def speak(
-    config: Config, persona: Persona, said: Sequence[Said], user_id: UserId
+async def next_message(
+    config: Config, persona: PersonaConfig, said: Sequence[Utterance], user_id: UserId
 ) -> tuple[str, ModelCall]:
     """Return a persona's next message, and the call it took.
 
-    Raises what `providers.errors` lists, and `PersonaAway` where its provider is no
+    Raises what `providers.errors` lists, and `PersonaUnavailable` where its provider is no
     longer configured.
     """
     provider = config.get(PROVIDERS).get(persona.provider)
     if provider is None:
-        raise PersonaAway(
+        raise PersonaUnavailable(
             f"the persona's provider '{persona.provider}' is not under providers:"
         )
-    messages = dialogue.for_persona(persona.preamble, said)
+    messages = dialogue.persona_messages(persona.preamble, said)
     asked = Asked(
         persona.model,
         messages,
@@ -47,9 +47,9 @@ async def speak(
         async for event in events:
             reply.add(event)
     call.end()
-    call.usage = token_usage.of(messages, reply)
+    call.usage = token_usage.count_usage(messages, reply)
     call.finish_reason = reply.finish_reason or ""
-    call.cost_micro_usd = call_costs.cost(
+    call.cost_micro_usd = call_costs.call_cost(
         *(config, persona.provider, persona.model, call.usage), at=call.started_at
     )
     return reply.text or reply.refusal, call

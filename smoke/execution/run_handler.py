@@ -17,77 +17,83 @@ from core.ids import TurnId
 from core.reply import Reply
 from database import database_executor
 from database.errors import DatabaseDown
-from smoke.errors import Silence
+from smoke.errors import EmptyReply
 from smoke.execution import dialogue, personas, run_lifecycle
-from smoke.execution.dialogue import Said, Stop, Talk
+from smoke.execution.dialogue import Dialogue, Stop, Utterance
 from tasks.queue import lifecycle
-from tasks.queue.claimed_task import Work
-from tasks.queue.task_kinds import Ending, Kind
+from tasks.queue.claimed_task import ClaimedTask
+from tasks.queue.task_kinds import TaskKind, TaskOutcome
 from turns import flow
-from turns.preparation.options import Options
+from turns.preparation.options import TurnOptions
 from turns.turn import TurnRequest
 
 NAME = "smoke"
-OPTIONS = Options(uses_client_history=True, is_incognito=True, is_memory_off=True)
+OPTIONS = TurnOptions(uses_client_history=True, is_incognito=True, is_memory_off=True)
 
 
-async def run(task: Work) -> Ending:
+async def run(task: ClaimedTask) -> TaskOutcome:
     """Hold a conversation to its end; what breaks it off fails the run, and raises."""
     run_id = uuid.UUID(task.payload["run"])
-    begun: Talk = await database_executor.run_to_end(
-        run_lifecycle.begin, run_id, task.attempts
+    begun: Dialogue = await database_executor.run_to_end(
+        run_lifecycle.begin_run, run_id, task.attempts
     )
     deadline = asyncio.timeout(begun.test.timeout_seconds)
     try:
         async with deadline:
-            stop = await _converse(begun)
-    except (lifecycle.Gone, DatabaseDown):
+            stop = await _run_dialogue(begun)
+    except (lifecycle.LeaseLost, DatabaseDown):
         raise
     except Exception as exc:
-        reason, error = _told(begun, exc, is_late=deadline.expired())
+        reason, error = _classify_failure(begun, exc, is_late=deadline.expired())
         await database_executor.run_to_end(
-            run_lifecycle.failed, begun, reason, lifecycle.describe(error)
+            run_lifecycle.fail_run, begun, reason, lifecycle.describe_error(error)
         )
         raise error from exc
-    return Ending(f"{begun.turns} turns", partial(run_lifecycle.ended, begun, stop))
+    return TaskOutcome(
+        f"{begun.turns} turns", partial(run_lifecycle.end_dialogue, begun, stop)
+    )
 
 
-def _told(begun: Talk, exc: Exception, *, is_late: bool) -> tuple[Stop, Exception]:
+def _classify_failure(
+    begun: Dialogue, exc: Exception, *, is_late: bool
+) -> tuple[Stop, Exception]:
     """Return why a conversation broke off, and what is told of it."""
     if is_late:
         most = f"{begun.test.timeout_seconds:g} seconds"
         late = CoulisseError(f"the conversation took longer than its {most}")
         return "timeout", late
-    return ("silence" if isinstance(exc, Silence) else "error"), exc
+    return ("silence" if isinstance(exc, EmptyReply) else "error"), exc
 
 
-async def _converse(begun: Talk) -> Stop:
+async def _run_dialogue(begun: Dialogue) -> Stop:
     """Have each side speak in turn; return why the conversation ended."""
     while (stop := begun.stopped_because) is None:
         if begun.next_speaker == "persona":
-            await _persona(begun)
+            await _take_persona_turn(begun)
         else:
-            await _agent(begun)
+            await _take_agent_turn(begun)
     if stop == "silence":
         last = begun.utterances[-1].speaker
         who = "the persona" if last == "persona" else f"agent '{begun.target}'"
-        raise Silence(f"{who} said nothing")
+        raise EmptyReply(f"{who} said nothing")
     return stop
 
 
-async def _persona(begun: Talk) -> None:
+async def _take_persona_turn(begun: Dialogue) -> None:
     test = begun.test
     if not begun.utterances and test.initial_message is not None:
         text, call = test.initial_message, None
     else:
-        text, call = await personas.speak(
+        text, call = await personas.next_message(
             live.current(), test.persona, begun.utterances, begun.user_id
         )
-    await database_executor.run_to_end(run_lifecycle.spoke, begun, text, call)
-    begun.utterances.append(Said("persona", text))
+    await database_executor.run_to_end(
+        run_lifecycle.store_persona_message, begun, text, call
+    )
+    begun.utterances.append(Utterance("persona", text))
 
 
-async def _agent(begun: Talk) -> None:
+async def _take_agent_turn(begun: Dialogue) -> None:
     """Take a turn of the agent's; its line is written in the turn's own transaction."""
     position = len(begun.utterances)
     turn_id = TurnId(uuid.uuid5(begun.run_id, f"{begun.attempt}:{position}"))
@@ -95,17 +101,19 @@ async def _agent(begun: Talk) -> None:
         turn_id=turn_id,
         agent=begun.target,
         user_id=begun.user_id,
-        messages=dialogue.for_agent(begun.utterances),
+        messages=dialogue.agent_messages(begun.utterances),
         options=OPTIONS,
         parameters={},
         origin="smoke",
-        on_end=partial(run_lifecycle.replied, begun, turn_id, time.perf_counter()),
+        on_end=partial(
+            run_lifecycle.store_agent_reply, begun, turn_id, time.perf_counter()
+        ),
     )
     reply = Reply()
     async with aclosing(flow.run(request)) as events:
         async for event in events:
             reply.add(event)
-    begun.utterances.append(Said("assistant", reply.text or reply.refusal))
+    begun.utterances.append(Utterance("assistant", reply.text or reply.refusal))
 
 
-KIND = Kind(NAME, run, is_background=True)
+KIND = TaskKind(NAME, run, is_background=True)

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smoke.models import Run
+from smoke.models import SmokeRun
 from smoke.reports import serializers
 
 UNITS = ("share", "score", "turns", "seconds", "usd")
 """In the order in which they are told."""
 
-SLIGHT = 0.05
+INSIGNIFICANT = 0.05
 """The share of a time or a cost that comes and goes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MeasureDifference:
     """One measure of two batches; None where one has not got it."""
 
     what: str
@@ -38,32 +38,36 @@ class Difference:
             return None
         if self.unit in ("share", "score"):
             return self.change > 0
-        is_slight = abs(self.change) < SLIGHT * (self.before or 0)
+        is_slight = abs(self.change) < INSIGNIFICANT * (self.before or 0)
         return None if is_slight else self.change < 0
 
 
-def differences(now: Sequence[Run], before: Sequence[Run]) -> list[Difference]:
+def compare_batches(
+    now: Sequence[SmokeRun], before: Sequence[SmokeRun]
+) -> list[MeasureDifference]:
     """Return what two batches came to, measure by measure."""
-    measured, old = _measures(now), _measures(before)
+    measured, old = _batch_measures(now), _batch_measures(before)
     names = sorted({**measured, **old}, key=lambda what: (UNITS.index(what[1]), what))
-    found = [Difference(*what, measured.get(what), old.get(what)) for what in names]
+    found = [
+        MeasureDifference(*what, measured.get(what), old.get(what)) for what in names
+    ]
     return [each for each in found if (each.now, each.before) != (None, None)]
 
 
-def _measures(runs: Sequence[Run]) -> dict[tuple[str, str], float | None]:
-    closed = [run for run in runs if serializers.outcome(run) != "open"]
-    passed = [run for run in closed if run.verdict == Run.Verdict.PASSED]
+def _batch_measures(runs: Sequence[SmokeRun]) -> dict[tuple[str, str], float | None]:
+    closed = [run for run in runs if serializers.run_outcome(run) != "open"]
+    passed = [run for run in closed if run.verdict == SmokeRun.Verdict.PASSED]
     talked = [run for run in closed if run.verdict]
     return {
         ("passed", "share"): len(passed) / len(closed) if closed else None,
-        **{(name, "score"): mean for name, mean in means(closed).items()},
+        **{(name, "score"): mean for name, mean in mean_scores(closed).items()},
         ("turns", "turns"): _mean([run.turns for run in talked]),
-        ("duration", "seconds"): _mean(_known(map(seconds, talked))),
-        ("cost", "usd"): _mean(_known(map(_usd, talked))),
+        ("duration", "seconds"): _mean(_without_none(map(run_seconds, talked))),
+        ("cost", "usd"): _mean(_without_none(map(_usd, talked))),
     }
 
 
-def means(runs: Sequence[Run]) -> dict[str, float]:
+def mean_scores(runs: Sequence[SmokeRun]) -> dict[str, float]:
     """Return the mean of all scores by `judge.criterion`, whoever replied."""
     sums: dict[str, list[float]] = {}
     for run in runs:
@@ -74,19 +78,19 @@ def means(runs: Sequence[Run]) -> dict[str, float]:
     return {name: total / count for name, (total, count) in sorted(sums.items())}
 
 
-def seconds(run: Run) -> float | None:
+def run_seconds(run: SmokeRun) -> float | None:
     """Return how long a conversation took; None while it is not over."""
     if run.started_at is None or run.ended_at is None:
         return None
     return (run.ended_at - run.started_at).total_seconds()
 
 
-def _usd(run: Run) -> float | None:
-    cost = serializers.cost([run])
+def _usd(run: SmokeRun) -> float | None:
+    cost = serializers.total_cost([run])
     return None if cost is None else cost / 1_000_000
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _without_none(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
@@ -94,7 +98,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def told(each: Difference) -> dict[str, Any]:
+def as_json(each: MeasureDifference) -> dict[str, Any]:
     """Return a measure as JSON."""
     return {
         "what": each.what,

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
-from smoke.models import Run
+from smoke.models import SmokeRun
 from smoke.reports import serializers
 
 
-def document(batches: Sequence[Sequence[Run]]) -> bytes:
+def as_xml(batches: Sequence[Sequence[SmokeRun]]) -> bytes:
     """Return a suite for each test, with a case for each conversation."""
     root = ET.Element("testsuites", name="smoke")
     for runs in batches:
@@ -17,11 +17,11 @@ def document(batches: Sequence[Sequence[Run]]) -> bytes:
     return written
 
 
-def _suite(runs: Sequence[Run]) -> ET.Element:
-    counts = serializers.counts(runs)
+def _suite(runs: Sequence[SmokeRun]) -> ET.Element:
+    counts = serializers.count_outcomes(runs)
     suite = ET.Element(
         "testsuite",
-        name=_sayable(runs[0].test),
+        name=_xml_text(runs[0].test),
         tests=str(len(runs)),
         failures=str(counts["failed"]),
         errors=str(counts["broken"] + counts["open"]),
@@ -31,38 +31,40 @@ def _suite(runs: Sequence[Run]) -> ET.Element:
     return suite
 
 
-def _case(run: Run) -> ET.Element:
+def _case(run: SmokeRun) -> ET.Element:
     case = ET.Element(
         "testcase",
-        classname=f"smoke.{_sayable(run.test)}",
-        name=f"{run.repetition} with {_sayable(run.agent or run.target)}",
+        classname=f"smoke.{_xml_text(run.test)}",
+        name=f"{run.repetition} with {_xml_text(run.agent or run.target)}",
         time=f"{_seconds(run):.3f}",
     )
-    match serializers.outcome(run):
+    match serializers.run_outcome(run):
         case "failed":
             found = ET.SubElement(
-                case, "failure", message=_sayable("; ".join(run.failures))
+                case, "failure", message=_xml_text("; ".join(run.failures))
             )
-            found.text = _sayable("\n".join(run.failures))
+            found.text = _xml_text("\n".join(run.failures))
         case "broken" | "open":
-            ET.SubElement(case, "error", message=_sayable(run.error or run.state))
-    ET.SubElement(case, "system-out").text = _sayable("\n".join(_said(run)))
+            ET.SubElement(case, "error", message=_xml_text(run.error or run.state))
+    ET.SubElement(case, "system-out").text = _xml_text(
+        "\n".join(_transcript_lines(run))
+    )
     return case
 
 
-def _said(run: Run) -> Iterator[str]:
+def _transcript_lines(run: SmokeRun) -> Iterator[str]:
     yield f"run {run.id}"
     for line in run.lines.order_by("position"):
         yield f"{line.speaker}: {line.text}"
 
 
-def _seconds(run: Run) -> float:
+def _seconds(run: SmokeRun) -> float:
     if run.started_at is None or run.ended_at is None:
         return 0.0
     return (run.ended_at - run.started_at).total_seconds()
 
 
-def _sayable(text: str) -> str:
+def _xml_text(text: str) -> str:
     """Return a text without the characters XML has no way to say."""
     return "".join(
         each

@@ -9,37 +9,39 @@ from django.db.models import Max, Q
 
 from core.ids import UserId
 from smoke.errors import RunUnknown
-from smoke.models import Run
+from smoke.models import SmokeRun
 
-Place = tuple[datetime, uuid.UUID]
+Cursor = tuple[datetime, uuid.UUID]
 """Where a page of batches ends: when the last one was launched, and its id."""
 
-PREFIX = re.compile(r"[0-9a-f]{4,32}")
+ID_PREFIX = re.compile(r"[0-9a-f]{4,32}")
 """How an id begins, its hyphens left out."""
 
 
-def newest(*, test: str | None = None, limit: int) -> list[Run]:
+def newest_runs(*, test: str | None = None, limit: int) -> list[SmokeRun]:
     """Return runs, the newest first."""
-    found = Run.objects.order_by("-created_at", "repetition")
+    found = SmokeRun.objects.order_by("-created_at", "repetition")
     if test is not None:
         found = found.filter(test=test)
     return list(found[:limit])
 
 
-def batches(ids: Collection[uuid.UUID]) -> list[list[Run]]:
+def load_batches(ids: Collection[uuid.UUID]) -> list[list[SmokeRun]]:
     """Return batches in the order they were launched, each with its runs."""
-    found: dict[uuid.UUID, list[Run]] = {}
-    ordered = Run.objects.filter(batch__in=ids).order_by("created_at", "repetition")
+    found: dict[uuid.UUID, list[SmokeRun]] = {}
+    ordered = SmokeRun.objects.filter(batch__in=ids).order_by(
+        "created_at", "repetition"
+    )
     for run in ordered.defer("settings"):
         found.setdefault(run.batch, []).append(run)
     return list(found.values())
 
 
-def page(
-    *, test: str | None = None, after: Place | None = None, limit: int
-) -> tuple[list[list[Run]], bool]:
+def page_batches(
+    *, test: str | None = None, after: Cursor | None = None, limit: int
+) -> tuple[list[list[SmokeRun]], bool]:
     """Return batches with their runs, the newest first, and whether there are more."""
-    found = Run.objects.order_by("-created_at", "batch")
+    found = SmokeRun.objects.order_by("-created_at", "batch")
     if test is not None:
         found = found.filter(test=test)
     if after is not None:
@@ -49,17 +51,17 @@ def page(
     # Both databases walk along the index, and stop when they have enough of them.
     launched = found.values_list("created_at", "batch").distinct()[: limit + 1]
     ids = [batch for _, batch in launched]
-    told = {runs[0].batch: runs for runs in batches(ids[:limit])}
+    told = {runs[0].batch: runs for runs in load_batches(ids[:limit])}
     return [told[batch] for batch in ids[:limit] if batch in told], len(ids) > limit
 
 
-def last_batches(tests: Collection[str]) -> Mapping[str, list[Run]]:
+def last_batches(tests: Collection[str]) -> Mapping[str, list[SmokeRun]]:
     """Return the newest batch of each of these tests that was ever run.
 
     Two queries, however many tests there are.
     """
     newest = (
-        Run.objects.filter(test__in=tests)
+        SmokeRun.objects.filter(test__in=tests)
         .order_by()
         .values_list("test")
         .annotate(at=Max("created_at"))
@@ -67,44 +69,44 @@ def last_batches(tests: Collection[str]) -> Mapping[str, list[Run]]:
     wanted = Q(pk__in=[])
     for test, at in newest:
         wanted |= Q(test=test, created_at=at)
-    found: dict[str, list[Run]] = {}
-    for run in Run.objects.filter(wanted).defer("settings").order_by("repetition"):
+    found: dict[str, list[SmokeRun]] = {}
+    for run in SmokeRun.objects.filter(wanted).defer("settings").order_by("repetition"):
         found.setdefault(run.test, []).append(run)
     return found
 
 
-def batch_before(run: Run) -> list[Run]:
+def batch_before(run: SmokeRun) -> list[SmokeRun]:
     """Return the runs of the batch that its test was launched with before this one."""
-    earlier = Run.objects.filter(test=run.test, created_at__lt=run.created_at)
+    earlier = SmokeRun.objects.filter(test=run.test, created_at__lt=run.created_at)
     found = earlier.order_by("-created_at").values_list("batch", flat=True).first()
-    return [] if found is None else batches([found])[0]
+    return [] if found is None else load_batches([found])[0]
 
 
 def is_judging(batch: uuid.UUID) -> bool:
     """Return whether scores of any run of a batch are waited for."""
-    found = Run.objects.filter(batch=batch, state=Run.State.JUDGING)
+    found = SmokeRun.objects.filter(batch=batch, state=SmokeRun.State.JUDGING)
     return found.exists()
 
 
-def of_users(users: Collection[UserId]) -> Mapping[UserId, uuid.UUID]:
+def runs_of_users(users: Collection[UserId]) -> Mapping[UserId, uuid.UUID]:
     """Return the runs of synthetic users, by the users."""
-    found = Run.objects.filter(user_id__in=users).values_list("user_id", "pk")
+    found = SmokeRun.objects.filter(user_id__in=users).values_list("user_id", "pk")
     return {UserId(user_id): run_id for user_id, run_id in found}
 
 
-def last_batch(test: str) -> list[Run]:
+def last_batch(test: str) -> list[SmokeRun]:
     """Return a test's newest batch; nothing where it was never run."""
-    last = newest(test=test, limit=1)
-    return batches([last[0].batch])[0] if last else []
+    last = newest_runs(test=test, limit=1)
+    return load_batches([last[0].batch])[0] if last else []
 
 
-def find(text: str) -> Run:
+def find_run(text: str) -> SmokeRun:
     """Return the run of an id, or of how one begins; raises `RunUnknown`."""
     prefix = text.strip().lower().replace("-", "")
-    if not PREFIX.fullmatch(prefix):
+    if not ID_PREFIX.fullmatch(prefix):
         raise RunUnknown(f"'{text}' is no id of a run; `smoke list --runs` lists them")
     first, last = (uuid.UUID(prefix.ljust(32, end)) for end in "0f")
-    found = list(Run.objects.filter(id__gte=first, id__lte=last)[:2])
+    found = list(SmokeRun.objects.filter(id__gte=first, id__lte=last)[:2])
     if not found:
         raise RunUnknown
     if len(found) > 1:

@@ -7,11 +7,11 @@ from typing import Any
 
 from judges.models import Score
 from judges.ratings import scores as judged
-from smoke.models import Line, Run
-from telemetry.presentation.turn_serializers import instant, usd
+from smoke.models import SmokeLine, SmokeRun
+from telemetry.presentation.turn_serializers import format_time, to_usd
 
 
-def run(row: Run) -> dict[str, Any]:
+def serialize_run(row: SmokeRun) -> dict[str, Any]:
     """Return a run without what was said."""
     return {
         "id": str(row.id),
@@ -31,25 +31,32 @@ def run(row: Run) -> dict[str, Any]:
         "turns": row.turns,
         "scores": row.scores,
         "unscored": row.unscored,
-        "cost_usd": usd(row.cost_micro_usd),
-        "persona_cost_usd": usd(row.persona_micro_usd),
-        "created_at": instant(row.created_at),
-        "started_at": None if row.started_at is None else instant(row.started_at),
-        "finished_at": None if row.finished_at is None else instant(row.finished_at),
+        "cost_usd": to_usd(row.cost_micro_usd),
+        "persona_cost_usd": to_usd(row.persona_micro_usd),
+        "created_at": format_time(row.created_at),
+        "started_at": None if row.started_at is None else format_time(row.started_at),
+        "finished_at": None
+        if row.finished_at is None
+        else format_time(row.finished_at),
     }
 
 
-def transcript(row: Run, start: int = 0) -> dict[str, Any]:
+def serialize_transcript(row: SmokeRun, start: int = 0) -> dict[str, Any]:
     """Return a run with all that was said from a position on, called and scored."""
     lines = list(row.lines.filter(position__gte=start).order_by("position"))
     given: dict[uuid.UUID, list[Score]] = {}
     turns = [line.turn_id for line in lines if line.turn_id is not None]
-    for score in judged.of_turns(turns):
+    for score in judged.scores_of_turns(turns):
         given.setdefault(score.turn_id, []).append(score)
-    return {**run(row), "lines": [_line(line, given) for line in lines]}
+    return {
+        **serialize_run(row),
+        "lines": [_serialize_line(line, given) for line in lines],
+    }
 
 
-def _line(line: Line, given: Mapping[uuid.UUID, list[Score]]) -> dict[str, Any]:
+def _serialize_line(
+    line: SmokeLine, given: Mapping[uuid.UUID, list[Score]]
+) -> dict[str, Any]:
     scored = [] if line.turn_id is None else given.get(line.turn_id, [])
     return {
         "position": line.position,
@@ -58,14 +65,14 @@ def _line(line: Line, given: Mapping[uuid.UUID, list[Score]]) -> dict[str, Any]:
         "agent": line.agent or None,
         "turn_id": None if line.turn_id is None else str(line.turn_id),
         "calls": line.calls,
-        "cost_usd": usd(line.cost_micro_usd),
+        "cost_usd": to_usd(line.cost_micro_usd),
         "seconds": line.seconds,
-        "said_at": instant(line.said_at),
-        "scores": [_score(score) for score in scored],
+        "said_at": format_time(line.said_at),
+        "scores": [_serialize_score(score) for score in scored],
     }
 
 
-def _score(row: Score) -> dict[str, Any]:
+def _serialize_score(row: Score) -> dict[str, Any]:
     return {
         "judge": row.judge,
         "criterion": row.criterion,
@@ -74,7 +81,7 @@ def _score(row: Score) -> dict[str, Any]:
     }
 
 
-def batch(runs: Sequence[Run]) -> dict[str, Any]:
+def serialize_batch(runs: Sequence[SmokeRun]) -> dict[str, Any]:
     """Return what was launched together, and what it came to."""
     first = runs[0]
     return {
@@ -82,28 +89,28 @@ def batch(runs: Sequence[Run]) -> dict[str, Any]:
         "id": str(first.batch),
         "test": first.test,
         "target": first.target,
-        **counts(runs),
-        "scores": scores(runs),
-        "cost_usd": usd(cost(runs)),
-        "runs": [run(row) for row in runs],
+        **count_outcomes(runs),
+        "scores": mean_scores(runs),
+        "cost_usd": to_usd(total_cost(runs)),
+        "runs": [serialize_run(row) for row in runs],
     }
 
 
-def counts(runs: Sequence[Run]) -> dict[str, int]:
+def count_outcomes(runs: Sequence[SmokeRun]) -> dict[str, int]:
     """Return how many passed, failed, broke off, and were cancelled or are open."""
-    found = Counter(outcome(row) for row in runs)
+    found = Counter(run_outcome(row) for row in runs)
     return {name: found[name] for name in ("passed", "failed", "broken", "open")}
 
 
-def outcome(row: Run) -> str:
+def run_outcome(row: SmokeRun) -> str:
     """Return what became of a run in a word."""
     if row.verdict:
         return row.verdict
-    is_over = row.state in (Run.State.FAILED, Run.State.CANCELLED)
+    is_over = row.state in (SmokeRun.State.FAILED, SmokeRun.State.CANCELLED)
     return "broken" if is_over else "open"
 
 
-def scores(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, float]]]:
+def mean_scores(runs: Sequence[SmokeRun]) -> dict[str, dict[str, dict[str, float]]]:
     """Return the mean scores by agent, and by `judge.criterion`."""
     sums: dict[str, dict[str, list[float]]] = {}
     for row in runs:
@@ -120,7 +127,7 @@ def scores(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
-def cost(runs: Sequence[Run]) -> int | None:
+def total_cost(runs: Sequence[SmokeRun]) -> int | None:
     """Return what replies and personas cost; None where any of it is not known."""
     total = 0
     for row in runs:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from core.text.sanitization import visible
-from smoke.models import Line, Run
+from core.text.sanitization import escape_invisible
+from smoke.models import SmokeLine, SmokeRun
 from smoke.reports import serializers
 from telemetry.presentation import terminal
 
@@ -12,154 +12,160 @@ SHOWN = 8
 """Characters of a run's id; `smoke show` takes them."""
 WIDTH = 160
 INDENT = "    "
-ENDS = {
-    Run.Stop.PERSONA: "the persona said the stop marker",
-    Run.Stop.AGENT: "the agent said the stop marker",
-    Run.Stop.MAX_TURNS: "ended by max_turns",
-    Run.Stop.SILENCE: "one side said nothing",
-    Run.Stop.TIMEOUT: "took too long",
-    Run.Stop.ERROR: "broke off",
+END_DESCRIPTIONS = {
+    SmokeRun.Stop.PERSONA: "the persona said the stop marker",
+    SmokeRun.Stop.AGENT: "the agent said the stop marker",
+    SmokeRun.Stop.MAX_TURNS: "ended by max_turns",
+    SmokeRun.Stop.SILENCE: "one side said nothing",
+    SmokeRun.Stop.TIMEOUT: "took too long",
+    SmokeRun.Stop.ERROR: "broke off",
 }
 
 
-def name(run: Run) -> str:
+def short_id(run: SmokeRun) -> str:
     """Return a run's id as people take it."""
     return run.id.hex[:SHOWN]
 
 
-def line(run: Run) -> str:
+def run_line(run: SmokeRun) -> str:
     """Return a run in a line."""
-    word = serializers.outcome(run)
+    word = serializers.run_outcome(run)
     told = word if word in ("passed", "failed") else str(run.state)
     parts = [
-        name(run),
+        short_id(run),
         f"{run.created_at:%Y-%m-%d %H:%M:%S}",
         f"{told:<9}",
-        visible(run.test),
-        f"with {visible(run.agent or run.target)}",
-        turns(run.turns),
-        *means(run),
-        terminal.cost(serializers.cost([run])),
+        escape_invisible(run.test),
+        f"with {escape_invisible(run.agent or run.target)}",
+        count_turns(run.turns),
+        *mean_lines(run),
+        terminal.format_cost(serializers.total_cost([run])),
     ]
     return "  ".join(parts)
 
 
-def launched(runs: Sequence[Run]) -> str:
+def launch_line(runs: Sequence[SmokeRun]) -> str:
     """Return what begins, in a line."""
     first = runs[0]
     count = "1 conversation" if len(runs) == 1 else f"{len(runs)} conversations"
-    names = " ".join(map(name, runs))
-    return f"{visible(first.test)}: {count} with {visible(first.target)}: {names}"
+    names = " ".join(map(short_id, runs))
+    return f"{escape_invisible(first.test)}: {count} with {escape_invisible(first.target)}: {names}"
 
 
-def turns(count: int) -> str:
+def count_turns(count: int) -> str:
     """Return how many there are in words."""
     return "1 turn" if count == 1 else f"{count} turns"
 
 
-def means(run: Run) -> list[str]:
+def mean_lines(run: SmokeRun) -> list[str]:
     """Return a run's scores."""
     return [f"{each} {found['mean']:.2f}" for each, found in run.scores.items()]
 
 
-def said(line: Line) -> str:
+def message_line(line: SmokeLine) -> str:
     """Return what was said in one line that is not too long."""
-    called = ", ".join(visible(each) for each in tools(line.calls))
+    called = ", ".join(escape_invisible(each) for each in tool_names(line.calls))
     more = f"  [{called}]" if called else ""
-    return f"{line.speaker:<9}  {_cut(line.text)}{more}"
+    return f"{line.speaker:<9}  {_truncate(line.text)}{more}"
 
 
-def tools(calls: Sequence[dict[str, Any]]) -> list[str]:
+def tool_names(calls: Sequence[dict[str, Any]]) -> list[str]:
     """Return what a line called itself, in order."""
     return [call["name"] for call in calls if call["object"] == "tool_call"]
 
 
-def ending(run: Run) -> Iterator[str]:
+def ending_lines(run: SmokeRun) -> Iterator[str]:
     """Yield how a run ended: in a line, and one for each thing that is wrong."""
-    parts = [verdict(run), turns(run.turns)]
+    parts = [verdict_text(run), count_turns(run.turns)]
     if run.stopped_because and not run.error:
-        parts.append(ENDS[Run.Stop(run.stopped_because)])
-    yield ", ".join([*parts, *means(run), terminal.cost(serializers.cost([run]))])
+        parts.append(END_DESCRIPTIONS[SmokeRun.Stop(run.stopped_because)])
+    yield ", ".join(
+        [*parts, *mean_lines(run), terminal.format_cost(serializers.total_cost([run]))]
+    )
     if run.error:
-        yield f"{INDENT}- {visible(run.error)}"
+        yield f"{INDENT}- {escape_invisible(run.error)}"
     for failure in run.failures:
-        yield f"{INDENT}- {visible(failure)}"
+        yield f"{INDENT}- {escape_invisible(failure)}"
     if not run.failures:
         for judge, why in run.unscored.items():
-            yield f"{INDENT}judge '{visible(judge)}' has not scored all: {visible(why)}"
+            yield f"{INDENT}judge '{escape_invisible(judge)}' has not scored all: {escape_invisible(why)}"
 
 
-def verdict(run: Run) -> str:
+def verdict_text(run: SmokeRun) -> str:
     """Return what became of a run, as loud as it is bad."""
-    if run.verdict == Run.Verdict.PASSED:
+    if run.verdict == SmokeRun.Verdict.PASSED:
         return "passed"
-    if run.verdict == Run.Verdict.FAILED:
+    if run.verdict == SmokeRun.Verdict.FAILED:
         return "FAILED"
-    return "BROKE OFF" if run.state == Run.State.FAILED else str(run.state)
+    return "BROKE OFF" if run.state == SmokeRun.State.FAILED else str(run.state)
 
 
-def summary(runs: Sequence[Run]) -> Iterator[str]:
+def summary_lines(runs: Sequence[SmokeRun]) -> Iterator[str]:
     """Yield what a batch came to."""
-    counts = serializers.counts(runs)
+    counts = serializers.count_outcomes(runs)
     told = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
     if counts["broken"]:
         told.append(f"{counts['broken']} broke off")
     if counts["open"]:
         told.append(f"{counts['open']} not over")
-    cost = terminal.cost(serializers.cost(runs))
-    yield f"{visible(runs[0].test)}: {', '.join(told)}, {cost}"
-    for agent, named in serializers.scores(runs).items():
+    cost = terminal.format_cost(serializers.total_cost(runs))
+    yield f"{escape_invisible(runs[0].test)}: {', '.join(told)}, {cost}"
+    for agent, named in serializers.mean_scores(runs).items():
         for criterion, found in named.items():
             yield (
-                f"{INDENT}{visible(agent)}  {criterion}  {found['mean']:.2f} in the "
+                f"{INDENT}{escape_invisible(agent)}  {criterion}  {found['mean']:.2f} in the "
                 f"mean of {found['count']}"
             )
 
 
-def interrupted(runs: Sequence[Run]) -> str:
+def interruption_line(runs: Sequence[SmokeRun]) -> str:
     """Return what an interruption leaves."""
     if not runs:
         return "interrupted: nothing was launched"
-    count = sum(run.state == Run.State.CANCELLED for run in runs)
+    count = sum(run.state == SmokeRun.State.CANCELLED for run in runs)
     return (
         f"interrupted: {count} of {len(runs)} conversations cancelled; `smoke list "
         "--runs` shows them"
     )
 
 
-def transcript(run: Run) -> Iterator[str]:
+def transcript_lines(run: SmokeRun) -> Iterator[str]:
     """Yield a run with all that was said."""
-    yield line(run)
+    yield run_line(run)
     yield f"{INDENT}run {run.id}, number {run.repetition} of its batch {run.batch}"
     yield f"{INDENT}user id: {run.user_id}"
     for each in run.lines.order_by("position"):
         yield ""
-        yield from _whole(each)
+        yield from _message_lines(each)
     yield ""
-    yield from ending(run)
+    yield from ending_lines(run)
 
 
-def _whole(line: Line) -> Iterator[str]:
-    who = line.speaker if not line.agent else f"{line.speaker} ({visible(line.agent)})"
-    yield f"{who}  {line.seconds:.2f} s  {terminal.cost(line.cost_micro_usd)}"
+def _message_lines(line: SmokeLine) -> Iterator[str]:
+    who = (
+        line.speaker
+        if not line.agent
+        else f"{line.speaker} ({escape_invisible(line.agent)})"
+    )
+    yield f"{who}  {line.seconds:.2f} s  {terminal.format_cost(line.cost_micro_usd)}"
     for text in line.text.splitlines():
-        yield f"{INDENT}{visible(text)}"
-    yield from _calls(line.calls, INDENT)
+        yield f"{INDENT}{escape_invisible(text)}"
+    yield from _call_lines(line.calls, INDENT)
     if line.turn_id is not None:
         yield f"{INDENT}turn {line.turn_id}"
 
 
-def _calls(calls: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
+def _call_lines(calls: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
     for call in calls:
         if call["object"] != "tool_call":
             continue
-        yield f"{indent}> {visible(call['name'])} {_cut(call['arguments'])}"
-        yield from _calls(call["calls"], f"{indent}{INDENT}")
+        yield f"{indent}> {escape_invisible(call['name'])} {_truncate(call['arguments'])}"
+        yield from _call_lines(call["calls"], f"{indent}{INDENT}")
         came = call["result"] if call["error"] is None else f"error: {call['error']}"
         if came:
-            yield f"{indent}< {_cut(came)}"
+            yield f"{indent}< {_truncate(came)}"
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     flat = " ".join(text.split())
-    return visible(flat[:WIDTH]) + ("…" if len(flat) > WIDTH else "")
+    return escape_invisible(flat[:WIDTH]) + ("…" if len(flat) > WIDTH else "")

@@ -9,7 +9,7 @@ from studio.security import accounts, roles
 from studio.security.roles import Role
 
 
-class Site(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
+class StudioSite(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
     """Lets in whoever has a role; the door has asked who they are."""
 
     site_title = site_header = "Coulisse"
@@ -18,11 +18,11 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Return whether this person may look."""
-        return roles.of(request.user) is not None
+        return roles.role_of(request.user) is not None
 
     def is_operator(self, request: HttpRequest) -> bool:
         """Return whether this person may change things."""
-        return roles.of(request.user) is Role.OPERATOR
+        return roles.role_of(request.user) is Role.OPERATOR
 
     def login(self, request: HttpRequest, extra_context: Any = None) -> Any:
         """Lead to the first page: the door asks who it is."""
@@ -54,4 +54,4 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
         return {**super().each_context(request), "available_apps": []}
 
 
-site = Site()
+site = StudioSite()

@@ -10,15 +10,15 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-ANYTHING = "*/*"
-MOST_RANGES = 64
+ANY_TYPE = "*/*"
+MAX_RANGES = 64
 """That are read of a header; nobody who means well sends more."""
 
-Liked = tuple[float, int]
+Preference = tuple[float, int]
 """How much: its weight, and how narrowly it was named."""
 
 
-class Negotiation(DefaultContentNegotiation):
+class ContentNegotiation(DefaultContentNegotiation):
     """Chooses by weight, then by how narrowly a type is named, then the first."""
 
     def select_renderer(
@@ -30,8 +30,8 @@ class Negotiation(DefaultContentNegotiation):
         """Return who tells it, and as what; raises `NotAcceptable`."""
         wanted = format_suffix or request.query_params.get("format")
         named = [each for each in renderers if not wanted or each.format == wanted]
-        ranges = accepted(request.headers.get("Accept") or ANYTHING)
-        found = [(liked(ranges, each.media_type), each) for each in named]
+        ranges = parse_accept(request.headers.get("Accept") or ANY_TYPE)
+        found = [(preference_for(ranges, each.media_type), each) for each in named]
         likely = [pair for pair in found if pair[0][0] > 0]
         if not likely:
             kinds = ", ".join(each.media_type for each in renderers)
@@ -40,21 +40,23 @@ class Negotiation(DefaultContentNegotiation):
         return chosen, chosen.media_type
 
 
-def accepted(header: str) -> list[tuple[str, float]]:
+def parse_accept(header: str) -> list[tuple[str, float]]:
     """Return the ranges of types a header names, each with its weight."""
-    return [_range(each) for each in header.split(",")[:MOST_RANGES] if each.strip()]
+    return [
+        _parse_range(each) for each in header.split(",")[:MAX_RANGES] if each.strip()
+    ]
 
 
-def _range(text: str) -> tuple[str, float]:
+def _parse_range(text: str) -> tuple[str, float]:
     name, *parameters = (part.strip().lower() for part in text.split(";"))
     for parameter in parameters:
         key, _, value = parameter.partition("=")
         if key.strip() == "q":
-            return name, _weight(value.strip())
+            return name, _parse_weight(value.strip())
     return name, 1.0
 
 
-def _weight(text: str) -> float:
+def _parse_weight(text: str) -> float:
     try:
         weight = float(text)
     except ValueError:
@@ -62,18 +64,22 @@ def _weight(text: str) -> float:
     return weight if 0 <= weight <= 1 else 0.0
 
 
-def liked(ranges: Sequence[tuple[str, float]], media_type: str) -> Liked:
+def preference_for(ranges: Sequence[tuple[str, float]], media_type: str) -> Preference:
     """Return how much a type is liked: the narrowest range that has it says so."""
     family = f"{media_type.partition('/')[0]}/*"
-    for narrow, name in ((2, media_type), (1, family), (0, ANYTHING)):
+    for narrow, name in ((2, media_type), (1, family), (0, ANY_TYPE)):
         weights = [weight for each, weight in ranges if each == name]
         if weights:
             return max(weights), narrow
     return 0.0, 0
 
 
-def likes_pages(header: str) -> bool:
+def prefers_html(header: str) -> bool:
     """Return whether pages are liked better than data, as browsers do."""
-    ranges = accepted(header)
-    page = liked(ranges, "text/html")
-    return page[1] == 2 and page[0] > 0 and page >= liked(ranges, "application/json")
+    ranges = parse_accept(header)
+    page = preference_for(ranges, "text/html")
+    return (
+        page[1] == 2
+        and page[0] > 0
+        and page >= preference_for(ranges, "application/json")
+    )

@@ -7,24 +7,24 @@ from typing import Any
 
 from django.http import StreamingHttpResponse
 
-AT_ONCE = 500
+LINES_PER_CHUNK = 500
 """Lines of one piece."""
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")
 """With these a spreadsheet takes a text for something to reckon."""
 
 
-def download(
+def csv_response(
     name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> StreamingHttpResponse:
     """Return a table to be saved under a name."""
     return StreamingHttpResponse(
-        pieces(head, rows),
+        csv_chunks(head, rows),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
-async def pieces(
+async def csv_chunks(
     head: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> AsyncIterator[str]:
     """Yield a table, some lines at a time."""
@@ -32,21 +32,21 @@ async def pieces(
     lines = csv.writer(out)
     lines.writerow(head)
     for number, row in enumerate(rows, start=1):
-        lines.writerow([cell(value) for value in row])
-        if number % AT_ONCE == 0:
-            yield _taken(out)
-    yield _taken(out)
+        lines.writerow([escape_cell(value) for value in row])
+        if number % LINES_PER_CHUNK == 0:
+            yield _drain(out)
+    yield _drain(out)
 
 
-def _taken(out: StringIO) -> str:
+def _drain(out: StringIO) -> str:
     text = out.getvalue()
     out.seek(0)
     out.truncate()
     return text
 
 
-def cell(value: Any) -> Any:
+def escape_cell(value: Any) -> Any:
     """Return a value as a spreadsheet shows it and does nothing else with it."""
-    if isinstance(value, str) and value.startswith(FORMULAS):
+    if isinstance(value, str) and value.startswith(FORMULA_PREFIXES):
         return f"'{value}"
     return "" if value is None else value

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from config.overrides import override_editor
 
-NOW, BELOW = "there now", "as it stands below"
+CURRENT_LABEL, SUBMITTED_LABEL = "there now", "as it stands below"
 
 
-class Change(NamedTuple):
+class EditConflict(NamedTuple):
     """What became of something while it was edited."""
 
     url: str
@@ -20,7 +20,11 @@ class Change(NamedTuple):
     """What saving would change of it, as a unified diff; None where it is no YAML."""
 
 
-def change(now: str | None, typed: str, address: str) -> Change:
+def describe_conflict(now: str | None, typed: str, address: str) -> EditConflict:
     """Return what there is now, None if it cannot be read, against what was typed."""
-    diff = None if now is None else override_editor.compared(now, typed, NOW, BELOW)
-    return Change(address, diff)
+    diff = (
+        None
+        if now is None
+        else override_editor.diff_texts(now, typed, CURRENT_LABEL, SUBMITTED_LABEL)
+    )
+    return EditConflict(address, diff)

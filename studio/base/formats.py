@@ -20,17 +20,17 @@ from config.overrides import entry_texts
 from core.validation import storable_values
 
 
-def plain(value: Any) -> Any:
+def to_plain_data(value: Any) -> Any:
     """Return a value as JSON has it: maps, lists, texts, numbers."""
-    return orjson.loads(_dumped(value))
+    return orjson.loads(_dump_json(value))
 
 
-def _dumped(value: Any, option: int = 0) -> bytes:
+def _dump_json(value: Any, option: int = 0) -> bytes:
     option |= orjson.OPT_NON_STR_KEYS
-    return orjson.dumps(value, default=_simpler, option=option)
+    return orjson.dumps(value, default=_to_jsonable, option=option)
 
 
-def _simpler(value: Any) -> Any:
+def _to_jsonable(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -44,13 +44,13 @@ def _simpler(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is nothing JSON can say")
 
 
-MAX_WRITTEN_BYTES = 100_000
+MAX_YAML_BYTES = 100_000
 """Of an answer as JSON; larger ones are not written as YAML."""
 TOO_DEEP = "The body is nested too deeply"
-TOO_MANY = f"The body has more than {scanner.MAX_WRITTEN:,} keys and values"
+TOO_MANY = f"The body has more than {scanner.MAX_SCANNED:,} keys and values"
 
 
-class Format(BaseRenderer):
+class DataRenderer(BaseRenderer):
     """Tells what a face answers: in `told`, without what DRF's signature brings."""
 
     def render(
@@ -67,7 +67,7 @@ class Format(BaseRenderer):
         raise NotImplementedError
 
 
-class Json(Format):
+class JsonRenderer(DataRenderer):
     """JSON, of whatever a face answers."""
 
     media_type = "application/json"
@@ -76,10 +76,10 @@ class Json(Format):
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
         """Return the bytes; none for an answer without a body."""
-        return b"" if data is None else _dumped(data)
+        return b"" if data is None else _dump_json(data)
 
 
-class Yaml(Format):
+class YamlRenderer(DataRenderer):
     """YAML of the same."""
 
     media_type = "application/yaml"
@@ -90,11 +90,11 @@ class Yaml(Format):
         """Return the text; what is a text already is YAML as it was written."""
         if isinstance(data, str):
             return data
-        return "" if data is None else readable(data)
+        return "" if data is None else dump_readable_yaml(data)
 
 
-class Csv(Format):
-    """CSV: a face that has it answers with `csv_lines.download`."""
+class CsvRenderer(DataRenderer):
+    """CSV: a face that has it answers with `csv_lines.csv_response`."""
 
     media_type = "text/csv"
     format = "csv"
@@ -102,10 +102,10 @@ class Csv(Format):
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
         """Return what went wrong as JSON: it is no table."""
-        return _dumped(data)
+        return _dump_json(data)
 
 
-class JsonParser(JSONParser):
+class StudioJsonParser(JSONParser):
     """Reads a JSON body; one that is nested without end is refused, too."""
 
     def parse(
@@ -119,29 +119,29 @@ class JsonParser(JSONParser):
             value = super().parse(stream, media_type, parser_context)
         except RecursionError:
             raise ParseError(TOO_DEEP) from None
-        _fits(value)
+        _check_limits(value)
         return value
 
 
-def _fits(value: Any) -> None:
+def _check_limits(value: Any) -> None:
     """Raise `ParseError` for JSON that neither a file nor a table can hold."""
-    level, left = [value], scanner.MAX_WRITTEN
+    level, left = [value], scanner.MAX_SCANNED
     for _ in range(scanner.MAX_DEPTH + 1):
         left -= sum(len(each) for each in level if isinstance(each, dict | list))
         if left < 0:
             raise ParseError(TOO_MANY)
         for each in level:
             for value in each if isinstance(each, dict) else (each,):
-                problem = storable_values.problem(value)
+                problem = storable_values.describe_problem(value)
                 if problem is not None:
                     raise ParseError(f"The body {problem}")
-        level = [below for each in level for below in _below(each)]
+        level = [below for each in level for below in _children(each)]
         if not level:
             return
     raise ParseError(TOO_DEEP)
 
 
-def _below(value: Any) -> Iterable[Any]:
+def _children(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
@@ -159,20 +159,20 @@ class YamlParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return what the body says; raises `ParseError` for what is no YAML."""
-        return loaded(stream.read())
+        return load_yaml(stream.read())
 
 
-class XYamlParser(YamlParser):
+class LegacyYamlParser(YamlParser):
     """The same, by the name it had before it had one."""
 
     media_type = "application/x-yaml"
 
 
-def loaded(content: bytes) -> Any:
+def load_yaml(content: bytes) -> Any:
     """Return what a YAML text says; raises `ParseError`, with the place."""
     try:
-        source = reader.parse(content, "body")
-        tree = entry_texts.verbatim(source)
+        source = reader.parse_source(content, "body")
+        tree = entry_texts.verbatim_tree(source)
         value = tree.value(source.root, ())
         if tree.problems:
             raise ConfigInvalid(tree.problems)
@@ -181,32 +181,32 @@ def loaded(content: bytes) -> Any:
     return value
 
 
-def dumped(value: Any) -> str:
+def dump_yaml(value: Any) -> str:
     """Return plain data as YAML, long texts as blocks."""
     out = StringIO()
     yaml = YAML(typ="rt")
     yaml.default_flow_style = False
     yaml.width = 100
-    yaml.dump(_in_blocks(value), out)
+    yaml.dump(_with_block_texts(value), out)
     return out.getvalue().removesuffix("...\n")
 
 
-def readable(data: Any) -> str:
+def dump_readable_yaml(data: Any) -> str:
     """Return an answer as YAML; a large one as JSON, which is YAML, too.
 
     Writing YAML takes seconds and many megabytes of memory for each megabyte.
     """
-    told = _dumped(data)
-    if len(told) > MAX_WRITTEN_BYTES:
-        return _dumped(data, orjson.OPT_INDENT_2).decode()
-    return dumped(orjson.loads(told))
+    told = _dump_json(data)
+    if len(told) > MAX_YAML_BYTES:
+        return _dump_json(data, orjson.OPT_INDENT_2).decode()
+    return dump_yaml(orjson.loads(told))
 
 
-def _in_blocks(value: Any) -> Any:
+def _with_block_texts(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _in_blocks(entry) for key, entry in value.items()}
+        return {key: _with_block_texts(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_in_blocks(entry) for entry in value]
+        return [_with_block_texts(entry) for entry in value]
     if isinstance(value, str) and "\n" in value:
         return LiteralScalarString(value)
     return value

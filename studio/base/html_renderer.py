@@ -9,16 +9,24 @@ from rest_framework.exceptions import APIException
 
 from studio.base import formats
 from studio.base.admin_site import site
-from studio.base.formats import Format
+from studio.base.formats import DataRenderer
 
-REFUSED = "studio/refused.html"
-PLAIN = "studio/plain.html"
+REFUSED_TEMPLATE = "studio/refused.html"
+PLAIN_TEMPLATE = "studio/plain.html"
 """For what is made for scripts, where a browser asks for it all the same."""
-SHELLS = {"colors", "csrf_token", "messages", "perms", "request", "styles", "user"}
+RESERVED_CONTEXT_KEYS = {
+    "colors",
+    "csrf_token",
+    "messages",
+    "perms",
+    "request",
+    "styles",
+    "user",
+}
 """What the shell's own templates go by: `answer.user` is the data's."""
 
 
-class PageRenderer(Format):
+class HtmlRenderer(DataRenderer):
     """A page in the studio's shell."""
 
     media_type = "text/html"
@@ -29,26 +37,26 @@ class PageRenderer(Format):
         view, request = context["view"], context["request"]
         response = context["response"]
         if response.exception:
-            template, shown = _refused(view, data, response.status_code)
+            template, shown = _refused_page(view, data, response.status_code)
         else:
-            template, shown = _answered(view, data, response)
+            template, shown = _success_page(view, data, response)
         shell = {
             **site.each_context(request._request),
             "title": view.title or "Data",
             "trail": view.trail,
             "is_operator": site.is_operator(request._request),
         }
-        own = {name: shown[name] for name in shown.keys() - SHELLS}
+        own = {name: shown[name] for name in shown.keys() - RESERVED_CONTEXT_KEYS}
         text: str = loader.render_to_string(
             template, {**shell, **own, "answer": shown}, request=request._request
         )
         return text
 
 
-def _answered(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
+def _success_page(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
     template = getattr(response, "template", None) or view.template
     if not template:
-        return PLAIN, {"written": formats.readable(data)}
+        return PLAIN_TEMPLATE, {"written": formats.dump_readable_yaml(data)}
     shown = _context(data)
     page = getattr(response, "page", None)
     if page is not None:
@@ -62,19 +70,19 @@ def _context(data: Any) -> dict[str, Any]:
     return {} if data is None else {"data": data}
 
 
-def _refused(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
+def _refused_page(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
     """Return the form again with what was typed, or a page that says what is wrong."""
     error = data["error"]
-    filled = _filled(view) if view.is_form else None
+    filled = _refused_form_context(view) if view.is_form else None
     if filled is None:
-        return REFUSED, {
+        return REFUSED_TEMPLATE, {
             "error": error,
-            "title": title(status),
+            "title": error_title(status),
         }
     return view.template, {**filled, "error": error}
 
 
-def _filled(view: Any) -> Mapping[str, Any] | None:
+def _refused_form_context(view: Any) -> Mapping[str, Any] | None:
     try:
         filled: Mapping[str, Any] | None = view.refill()
     except (APIException, SuspiciousOperation):
@@ -82,7 +90,7 @@ def _filled(view: Any) -> Mapping[str, Any] | None:
     return filled
 
 
-TITLES = {
+ERROR_TITLES = {
     403: "Not allowed",
     404: "Not found",
     409: "Changed meanwhile",
@@ -91,6 +99,6 @@ TITLES = {
 }
 
 
-def title(status: int) -> str:
+def error_title(status: int) -> str:
     """Return the title of a page that says why something was refused."""
-    return TITLES.get(status, "That does not work")
+    return ERROR_TITLES.get(status, "That does not work")

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 
-class Entry(NamedTuple):
+class MenuItem(NamedTuple):
     """A page of the menu."""
 
     title: str
@@ -16,51 +16,55 @@ class Entry(NamedTuple):
     def matched_length(self, path: str) -> int:
         """Return how much of an address is this entry's; 0 where it is not under it."""
         return max(
-            (len(each) for each in (self.path, *self.related_paths) if _is_within(path, each)),
+            (
+                len(each)
+                for each in (self.path, *self.related_paths)
+                if _is_within(path, each)
+            ),
             default=0,
         )
 
 
-SECTIONS = (
+SECTION_PAGES = (
     *("/admin/auth", "/admin/memory/settings", "/admin/providers", "/admin/storage"),
     "/admin/telemetry",
 )
 """Pages of the file's sections that have an address of their own."""
-GROUPS: dict[str, tuple[Entry, ...]] = {
-    "": (Entry("Home", "/admin/", "home"),),
+GROUPS: dict[str, tuple[MenuItem, ...]] = {
+    "": (MenuItem("Home", "/admin/", "home"),),
     "Build": (
-        Entry("Agents", "/admin/agents", "smart_toy"),
-        Entry("Playground", "/admin/playground", "forum"),
-        Entry("Experiments", "/admin/experiments", "science"),
-        Entry("Triggers", "/admin/triggers", "schedule"),
+        MenuItem("Agents", "/admin/agents", "smart_toy"),
+        MenuItem("Playground", "/admin/playground", "forum"),
+        MenuItem("Experiments", "/admin/experiments", "science"),
+        MenuItem("Triggers", "/admin/triggers", "schedule"),
     ),
     "Evaluate": (
-        Entry("Judges", "/admin/judges", "gavel"),
-        Entry("Smoke tests", "/admin/smoke", "theater_comedy"),
+        MenuItem("Judges", "/admin/judges", "gavel"),
+        MenuItem("Smoke tests", "/admin/smoke", "theater_comedy"),
     ),
     "Monitor": (
-        Entry("Live", "/admin/live", "monitoring"),
-        Entry("Users", "/admin/users", "group", ("/admin/turns",)),
-        Entry("Memory", "/admin/memory", "neurology"),
-        Entry("Tasks", "/admin/tasks", "checklist"),
-        Entry("Spend", "/admin/spend", "payments"),
-        Entry("Sidecars", "/admin/sidecars", "view_sidebar"),
-        Entry("Audit", "/admin/audit", "history"),
+        MenuItem("Live", "/admin/live", "monitoring"),
+        MenuItem("Users", "/admin/users", "group", ("/admin/turns",)),
+        MenuItem("Memory", "/admin/memory", "neurology"),
+        MenuItem("Tasks", "/admin/tasks", "checklist"),
+        MenuItem("Spend", "/admin/spend", "payments"),
+        MenuItem("Sidecars", "/admin/sidecars", "view_sidebar"),
+        MenuItem("Audit", "/admin/audit", "history"),
     ),
     "Configure": (
-        Entry("Settings", "/admin/settings", "tune", SECTIONS),
-        Entry("MCP", "/admin/mcp", "extension"),
-        Entry("Tokens", "/admin/tokens", "key"),
-        Entry("People", "/admin/people", "badge"),
-        Entry("coulisse.yaml", "/admin/config/edit", "code", ("/admin/config",)),
-        Entry("Tables", "/admin/tables/", "table_rows"),
+        MenuItem("Settings", "/admin/settings", "tune", SECTION_PAGES),
+        MenuItem("MCP", "/admin/mcp", "extension"),
+        MenuItem("Tokens", "/admin/tokens", "key"),
+        MenuItem("People", "/admin/people", "badge"),
+        MenuItem("coulisse.yaml", "/admin/config/edit", "code", ("/admin/config",)),
+        MenuItem("Tables", "/admin/tables/", "table_rows"),
     ),
 }
 
 
 def sidebar(request: Any) -> list[dict[str, Any]]:
     """Return the menu as the shell wants it; `UNFOLD` names this function."""
-    here = place_of(request.path)
+    here = find_menu_item(request.path)
     return [
         {
             "title": group,
@@ -78,7 +82,7 @@ def sidebar(request: Any) -> list[dict[str, Any]]:
     ]
 
 
-def place_of(path: str) -> tuple[str, Entry] | None:
+def find_menu_item(path: str) -> tuple[str, MenuItem] | None:
     """Return the group and the entry of the menu that a page is under, if any."""
     places = [(group, entry) for group, all_ in GROUPS.items() for entry in all_]
     nearest = max(places, key=lambda place: place[1].matched_length(path))

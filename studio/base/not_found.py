@@ -5,10 +5,10 @@ from typing import Any
 from rest_framework.request import Request
 
 from core.errors import NotFound
-from studio.base.views import Face
+from studio.base.views import StudioView
 
 
-class Missing(Face):
+class NotFoundView(StudioView):
     """Says so, in the face that was asked for."""
 
     schema = None

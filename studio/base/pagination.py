@@ -9,7 +9,7 @@ from core.validation import storable_values
 Key = TypeVar("Key")
 
 
-def listed(
+def serialize_page(
     data: list[Any], *, has_more: bool = False, last: tuple[datetime, Any] | None = None
 ) -> dict[str, Any]:
     """Return a page as scripts get it; `last` is the place of its last one."""
@@ -17,7 +17,7 @@ def listed(
     return {"object": "list", "data": data, "has_more": has_more, "last_id": last_id}
 
 
-def place(text: str | None, key: type[Key]) -> tuple[datetime, Key] | None:
+def parse_cursor(text: str | None, key: type[Key]) -> tuple[datetime, Key] | None:
     """Return where the page before ended; None for the first.
 
     `key` makes the second part of its text, and raises `ValueError` where it cannot.
@@ -31,7 +31,7 @@ def place(text: str | None, key: type[Key]) -> tuple[datetime, Key] | None:
         if found.tzinfo is None:
             raise ValueError
         last: Any = key(rest)  # type: ignore[call-arg]  # int and UUID take a text
-        if storable_values.problem(last) is not None:
+        if storable_values.describe_problem(last) is not None:
             raise ValueError
         # Fails where it is beyond the first or the last year in UTC.
         return found.astimezone(UTC), last

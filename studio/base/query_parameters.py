@@ -3,10 +3,10 @@
 from typing import Any
 
 from core.errors import Invalid
-from studio.base.views import Face
+from studio.base.views import StudioView
 
 
-def choice(face: Face, name: str, known: tuple[str, ...]) -> Any:
+def query_choice(face: StudioView, name: str, known: tuple[str, ...]) -> Any:
     """Return one of a few words from the query, or None; raises `Invalid`."""
     given = face.request.query_params.get(name)
     if not given:

@@ -1,6 +1,6 @@
 """One address of the studio, three faces: a page, JSON, YAML.
 
-A `Face` has the methods of HTTP; each calls one function of the app it is about and
+A `StudioView` has the methods of HTTP; each calls one function of the app it is about and
 returns `self.answer(…)` or `self.done(…)`. What `Accept` asks for decides how that is
 told: to scripts as data, to browsers as the page `template`, rendered with the data's
 keys. So nothing a page can do is out of a script's reach.
@@ -19,7 +19,7 @@ keys. So nothing a page can do is out of a script's reach.
             return self.done(made, said="Saved the greeting", to="/admin/greetings")
 
 In a template the data's keys are at hand by name, and all of it as `answer`.
-Browsers' forms are POSTs; a hidden `_method` field names the method that is meant.
+Browsers' forms are POSTs; a hidden `_choose_auth_method` field names the method that is meant.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,35 +38,35 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from access.audit.audit_events import Author
+from access.audit.audit_events import Actor
 from core.errors import CoulisseError, Denied, Invalid
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from core.validation import storable_values
 from studio.base import formats
-from studio.base.html_renderer import PageRenderer
+from studio.base.html_renderer import HtmlRenderer
 from studio.security import accounts, csrf, roles
 from studio.security.roles import Role
 
 Shape = TypeVar("Shape", bound=BaseModel)
-Page = Callable[[], Mapping[str, Any]]
+PageContext = Callable[[], Mapping[str, Any]]
 
 MULTIPART = "multipart/form-data"
-FORMS = ("application/x-www-form-urlencoded", MULTIPART)
-METHOD = "_method"
-MOST_DIGITS = 18
-WRITTEN = "yaml"
+FORM_TYPES = ("application/x-www-form-urlencoded", MULTIPART)
+METHOD_FIELD = "_method"
+MAX_DIGITS = 18
+YAML_FIELD = "yaml"
 """The field of a form that holds an entry as YAML."""
-VERSION = "version"
+VERSION_FIELD = "version"
 """The parameter, or the field of a form, that says which version was shown."""
 
 
-class RoleNeeded(Denied):
+class RoleRequired(Denied):
     """Your role does not allow this."""
 
     code = "role_needed"
 
 
-class Entered(BaseAuthentication):
+class MiddlewareAuthentication(BaseAuthentication):
     """Whoever the door let in."""
 
     def authenticate(self, request: Request) -> tuple[Any, None]:
@@ -74,40 +74,44 @@ class Entered(BaseAuthentication):
         return request._request.user, None
 
 
-class ByRole(BasePermission):
+class RolePermission(BasePermission):
     """Viewers look, operators also change."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Return True; raises `RoleNeeded` otherwise, which says what is missing."""
-        role = roles.of(request.user)
+        """Return True; raises `RoleRequired` otherwise, which says what is missing."""
+        role = roles.role_of(request.user)
         if role is None:
-            raise RoleNeeded("You have no role in the studio; ask an operator for one")
+            raise RoleRequired(
+                "You have no role in the studio; ask an operator for one"
+            )
         only_looks = request.method in ("GET", "HEAD", "OPTIONS")
         if role is not Role.OPERATOR and (view.operator_only or not only_looks):
-            raise RoleNeeded("Viewers look; ask an operator to change this, or for it")
+            raise RoleRequired(
+                "Viewers look; ask an operator to change this, or for it"
+            )
         return True
 
 
-class Answer(Response):
+class PageResponse(Response):
     """Data, and what a page of it needs besides."""
 
     def __init__(
-        self, data: Any, *, status: int, template: str | None, page: Page | None
+        self, data: Any, *, status: int, template: str | None, page: PageContext | None
     ) -> None:
         super().__init__(data, status=status)
         self.template, self.page = template, page
 
 
-class Face(APIView):
+class StudioView(APIView):
     """One address: see the module's own text."""
 
-    authentication_classes = [Entered]
-    permission_classes = [ByRole]
-    renderer_classes = [formats.Json, formats.Yaml, PageRenderer]
+    authentication_classes = [MiddlewareAuthentication]
+    permission_classes = [RolePermission]
+    renderer_classes = [formats.JsonRenderer, formats.YamlRenderer, HtmlRenderer]
     parser_classes = [
-        formats.JsonParser,
+        formats.StudioJsonParser,
         formats.YamlParser,
-        formats.XYamlParser,
+        formats.LegacyYamlParser,
         FormParser,
         MultiPartParser,
     ]
@@ -129,13 +133,13 @@ class Face(APIView):
         self._body = request.body
         self._refusal: CoulisseError | None = None
         try:
-            _readable(request)
-            csrf.check(request)
+            _check_form(request)
+            csrf.check_csrf(request)
         except (Denied, Invalid) as exc:
             self._refusal = exc
-        is_sent = request.method == "POST" and request.content_type in FORMS
+        is_sent = request.method == "POST" and request.content_type in FORM_TYPES
         if is_sent and not isinstance(self._refusal, Invalid):
-            request.method = request.POST.get(METHOD, "POST").upper()
+            request.method = request.POST.get(METHOD_FIELD, "POST").upper()
         answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
         return answer
 
@@ -157,10 +161,10 @@ class Face(APIView):
         *,
         status: int = 200,
         template: str | None = None,
-        page: Page | None = None,
+        page: PageContext | None = None,
     ) -> Response:
         """Return data; `page()` is asked for what only the page shows besides."""
-        return Answer(data, status=status, template=template, page=page)
+        return PageResponse(data, status=status, template=template, page=page)
 
     def confirm_change(
         self, data: Any, *, said: str, to: str, status: int = 200, is_bad: bool = False
@@ -189,24 +193,24 @@ class Face(APIView):
     @property
     def is_form(self) -> bool:
         """Whether the body is that of a form."""
-        return self.request._request.content_type in FORMS
+        return self.request._request.content_type in FORM_TYPES
 
-    def actor(self) -> Author:
+    def actor(self) -> Actor:
         """Return who acts, for the audit."""
-        return accounts.author(self.request._request)
+        return accounts.request_actor(self.request._request)
 
     def expected_version(self) -> str:
         """Return the version that whoever asks was shown; "" where none is said."""
         said = self.request.headers.get("If-Match", "").strip('W/" ')
-        said = said or self.request.query_params.get(VERSION, "")
+        said = said or self.request.query_params.get(VERSION_FIELD, "")
         if not said and self.is_form:
-            said = str(self._form_fields().get(VERSION, ""))
+            said = str(self._form_fields().get(VERSION_FIELD, ""))
         return "" if said == "*" else said
 
     def is_yaml_text(self) -> bool:
         """Tell whether the body is YAML as somebody wrote it, not data."""
         if self.is_form:
-            return WRITTEN in self._form_fields()
+            return YAML_FIELD in self._form_fields()
         return "yaml" in (self.request._request.content_type or "")
 
     def yaml_text(self) -> str:
@@ -215,10 +219,12 @@ class Face(APIView):
         Raises `Invalid` for what is no text.
         """
         if not self.is_yaml_text():
-            data = formats.plain(self.submitted_fields() if self.is_form else self.body_data())
-            return "" if self.is_form and not data else formats.dumped(data)
+            data = formats.to_plain_data(
+                self.submitted_fields() if self.is_form else self.body_data()
+            )
+            return "" if self.is_form and not data else formats.dump_yaml(data)
         if self.is_form:
-            return str(self._form_fields()[WRITTEN]).replace("\r\n", "\n")
+            return str(self._form_fields()[YAML_FIELD]).replace("\r\n", "\n")
         try:
             return self._body.decode()
         except UnicodeDecodeError:
@@ -229,15 +235,15 @@ class Face(APIView):
         data = self.body_data()
         if not isinstance(data, dict):
             return {}
-        return {name: it for name, it in data.items() if name != VERSION}
+        return {name: it for name, it in data.items() if name != VERSION_FIELD}
 
     def body_data(self) -> Any:
         """Return the body's data; of a form its fields, or those of its YAML field."""
         if not self.is_form:
             return self.request.data
         fields = self._form_fields()
-        if WRITTEN in fields:
-            return formats.loaded(self.yaml_text().encode())
+        if YAML_FIELD in fields:
+            return formats.load_yaml(self.yaml_text().encode())
         return {
             name: value
             for name, value in fields.items()
@@ -251,12 +257,12 @@ class Face(APIView):
 
     def parse_body(self, shape: type[Shape]) -> Shape:
         """Return the body in a shape; raises `Invalid`, naming the first place."""
-        return _shaped(shape, self.body_data())
+        return _validate(shape, self.body_data())
 
     def parse_query(self, shape: type[Shape]) -> Shape:
         """Return the query in a shape, without what is empty; raises as `entry`."""
         query = self.request.query_params
-        return _shaped(
+        return _validate(
             shape, {n: query[n] for n in query if query[n] and n != "format"}
         )
 
@@ -268,7 +274,7 @@ class Face(APIView):
         if text == "":
             return default
         # Python refuses to read thousands of digits.
-        is_number = text.isdecimal() and len(text) <= MOST_DIGITS
+        is_number = text.isdecimal() and len(text) <= MAX_DIGITS
         if not is_number or not least <= int(text) <= most:
             raise Invalid(
                 f"'{name}' must be a whole number from {least} to {most}", param=name
@@ -276,37 +282,37 @@ class Face(APIView):
         return int(text)
 
 
-def _readable(request: HttpRequest) -> None:
+def _check_form(request: HttpRequest) -> None:
     """Raise `Invalid` for a form that cannot be read, or its text not stored."""
     try:
-        fields, files = _form(request)
+        fields, files = _read_form(request)
     except (MultiPartParserError, SuspiciousOperation) as exc:
         raise Invalid(f"The form cannot be read: {exc}") from exc
     for name in files:
         raise Invalid(
             "The form has a file, and none is accepted: send its text as a field",
-            param=shortened(name),
+            param=escape_and_truncate(name),
         )
     for name, values in fields.lists():
         for text in (name, *values):
-            problem = storable_values.problem(text)
+            problem = storable_values.describe_problem(text)
             if problem is not None:
-                raise Invalid(f"The form {problem}", param=shortened(name))
+                raise Invalid(f"The form {problem}", param=escape_and_truncate(name))
 
 
-def _form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
+def _read_form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
     """Return a form's fields and files; Django itself reads those of POST only."""
-    if request.method == "POST" or request.content_type not in FORMS:
+    if request.method == "POST" or request.content_type not in FORM_TYPES:
         return request.POST, request.FILES
     if request.content_type == MULTIPART and request.body:
         raise Invalid(
             "A form of several parts is sent with POST; name another method in its "
-            f"field {METHOD}, or send the fields as JSON or YAML"
+            f"field {METHOD_FIELD}, or send the fields as JSON or YAML"
         )
     return QueryDict(request.body), {}
 
 
-def _shaped(shape: type[Shape], data: Any) -> Shape:
+def _validate(shape: type[Shape], data: Any) -> Shape:
     """Return data in a shape; raises `Invalid`, naming the first place."""
     try:
         return shape.model_validate(data)

@@ -9,30 +9,32 @@ from agents.config import AgentConfig
 from config import live
 from studio.configuration import agent_references
 from telemetry.statistics import agent_totals
-from telemetry.statistics.agent_totals import Lately
+from telemetry.statistics.agent_totals import AgentTotals
 
 DAY = timedelta(days=1)
 
 
-def overview() -> Mapping[str, Any]:
+def load_overview() -> Mapping[str, Any]:
     """Return each agent's last day, by name; in one query."""
-    found = agent_totals.by_agent(datetime.now(UTC) - DAY)
+    found = agent_totals.totals_by_agent(datetime.now(UTC) - DAY)
     return {name: {"last_day": asdict(day)} for name, day in found.items()}
 
 
-def details(name: str, agent: AgentConfig | None) -> Mapping[str, Any]:
+def load_details(name: str, agent: AgentConfig | None) -> Mapping[str, Any]:
     """Return an agent's last day, who refers to it and what it may use."""
-    day = agent_totals.by_agent(datetime.now(UTC) - DAY, name).get(name, Lately())
-    named = agent_references.of_agent(live.current(), name)
+    day = agent_totals.totals_by_agent(datetime.now(UTC) - DAY, name).get(
+        name, AgentTotals()
+    )
+    named = agent_references.find_references(live.current(), name)
     return {
         "last_day": asdict(day),
         "referred_by": [each._asdict() for each in named],
-        "uses": [] if agent is None else uses(agent),
-        "settings": {} if agent is None else settings(agent),
+        "uses": [] if agent is None else list_uses(agent),
+        "settings": {} if agent is None else effective_settings(agent),
     }
 
 
-def uses(agent: AgentConfig) -> list[dict[str, str]]:
+def list_uses(agent: AgentConfig) -> list[dict[str, str]]:
     """Return what an agent may use: tools, other agents, skills, memory."""
     found = [
         {
@@ -53,7 +55,7 @@ def uses(agent: AgentConfig) -> list[dict[str, str]]:
     return found
 
 
-def settings(agent: AgentConfig) -> dict[str, Any]:
+def effective_settings(agent: AgentConfig) -> dict[str, Any]:
     """Return what is in effect for an agent, what it leaves to the default, too."""
     shown = {"provider", "model", "max_turns", "context_tokens", "memory", "judges"}
     told = agent.model_dump(mode="json", include=shown)

@@ -11,7 +11,7 @@ from smoke.config import SMOKE_TESTS
 from triggers.config import TRIGGERS
 
 
-class Reference(NamedTuple):
+class AgentReference(NamedTuple):
     """Something that names it."""
 
     kind: str
@@ -21,31 +21,31 @@ class Reference(NamedTuple):
     """What it is there."""
 
 
-def of_agent(config: Config, name: str) -> list[Reference]:
+def find_references(config: Config, name: str) -> list[AgentReference]:
     """Return what names an agent, in the order of the file's sections."""
-    return [*_agents(config, name), *_others(config, name)]
+    return [*_agent_references(config, name), *_other_references(config, name)]
 
 
-def _agents(config: Config, name: str) -> Iterator[Reference]:
+def _agent_references(config: Config, name: str) -> Iterator[AgentReference]:
     for agent in config.get(AGENTS).values():
         if name in agent.subagents:
-            yield Reference("agent", agent.name, "calls it")
+            yield AgentReference("agent", agent.name, "calls it")
         if name in agent.fallbacks:
-            yield Reference("agent", agent.name, "falls back to it")
+            yield AgentReference("agent", agent.name, "falls back to it")
 
 
-def _others(config: Config, name: str) -> Iterator[Reference]:
+def _other_references(config: Config, name: str) -> Iterator[AgentReference]:
     for experiment in config.get(EXPERIMENTS).values():
         if name in experiment.agents:
             is_primary = name == experiment.primary
             how = "its primary variant" if is_primary else "a variant"
-            yield Reference("experiment", experiment.name, how)
+            yield AgentReference("experiment", experiment.name, how)
     for trigger in config.get(TRIGGERS):
         if trigger.agent == name:
-            yield Reference("trigger", trigger.name, "starts it")
+            yield AgentReference("trigger", trigger.name, "starts it")
     for test in config.get(SMOKE_TESTS).values():
         if test.target == name:
-            yield Reference("smoke test", test.name, "talks to it")
+            yield AgentReference("smoke test", test.name, "talks to it")
     for limit in config.get(LIMITS):
         if limit.per == "agent" and limit.name == name:
-            yield Reference("limit", name, "limits it")
+            yield AgentReference("limit", name, "limits it")

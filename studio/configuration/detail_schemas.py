@@ -7,8 +7,8 @@ from uuid import UUID
 from pydantic import BaseModel, Field, JsonValue
 
 from studio.evaluation.experiment_results import ExperimentResults
-from studio.evaluation.judge_views import GivenScore
-from studio.evaluation.smoke_schemas import Batch, Compared
+from studio.evaluation.judge_views import JudgeScore
+from studio.evaluation.smoke_schemas import ComparedMeasure, SmokeBatch
 
 
 class LastDay(BaseModel):
@@ -21,13 +21,13 @@ class LastDay(BaseModel):
     mean_seconds: float | None
 
 
-class BesideListedAgent(BaseModel):
+class AgentOverview(BaseModel):
     """Nothing, where it was not asked."""
 
     last_day: LastDay | None = None
 
 
-class Reference(BaseModel):
+class AgentReferenceDetail(BaseModel):
     """Something that names an agent."""
 
     kind: str
@@ -35,7 +35,7 @@ class Reference(BaseModel):
     how: str
 
 
-class Use(BaseModel):
+class AgentUse(BaseModel):
     """Something an agent may use."""
 
     kind: Literal["MCP", "agent", "memory", "skill", "tasks"]
@@ -43,18 +43,18 @@ class Use(BaseModel):
     what: str
 
 
-class BesideAgent(BaseModel):
+class AgentDetails(BaseModel):
     """How an agent does, and what it goes with."""
 
     last_day: LastDay
-    referred_by: list[Reference]
-    uses: list[Use]
+    referred_by: list[AgentReferenceDetail]
+    uses: list[AgentUse]
     settings: dict[str, JsonValue] = Field(
         description="What is in effect for it: its own fields, and the model's."
     )
 
 
-class VariantOfWeek(BaseModel):
+class VariantWeek(BaseModel):
     """What a variant got in the last week."""
 
     agent: str
@@ -62,21 +62,21 @@ class VariantOfWeek(BaseModel):
     share: float
 
 
-class BesideListedExperiment(BaseModel):
+class ExperimentOverview(BaseModel):
     """The last week; nothing, where none is in force."""
 
     turns: int = 0
-    variants: list[VariantOfWeek] = []
+    variants: list[VariantWeek] = []
     winner: str | None = Field(None, description="By its `stop_when`.")
 
 
-class BesideExperiment(BaseModel):
+class ExperimentDetails(BaseModel):
     """How it goes; nothing, where it is disabled."""
 
     results: ExperimentResults | None = None
 
 
-class BesideListedJudge(BaseModel):
+class JudgeOverview(BaseModel):
     """The last week; nothing, where it is disabled."""
 
     count: int = 0
@@ -84,34 +84,34 @@ class BesideListedJudge(BaseModel):
     failed: int = 0
 
 
-class Mean(BaseModel):
+class WindowMean(BaseModel):
     """Scores of some time."""
 
     mean: float | None
     count: int
 
 
-class MeanByCriterion(BaseModel):
+class CriterionScores(BaseModel):
     """What is given by one criterion."""
 
     criterion: str
-    windows: dict[str, Mean] = Field(description="Of `24h`, `7d` and `30d`.")
+    windows: dict[str, WindowMean] = Field(description="Of `24h`, `7d` and `30d`.")
 
 
-class MeanByAgent(MeanByCriterion):
+class AgentCriterionScores(CriterionScores):
     """What one agent is given."""
 
     agent: str
 
 
-class MeanByDay(Mean):
+class DayScore(WindowMean):
     """What was given on one day, in UTC."""
 
     day: str
     criterion: str
 
 
-class Fallen(BaseModel):
+class JudgeTaskCounts(BaseModel):
     """What fell to a judge in the last 7 days."""
 
     queued: int
@@ -123,7 +123,7 @@ class Fallen(BaseModel):
     due: int
 
 
-class Bill(BaseModel):
+class JudgeCostTotal(BaseModel):
     """What a judge took in some time."""
 
     judgements: int
@@ -131,7 +131,7 @@ class Bill(BaseModel):
     unpriced: int
 
 
-class Unjudged(BaseModel):
+class FailedJudging(BaseModel):
     """A reply that could not be scored."""
 
     task_id: UUID
@@ -141,7 +141,7 @@ class Unjudged(BaseModel):
     failed_at: datetime | None
 
 
-class Opinion(BaseModel):
+class AgentFeedback(BaseModel):
     """What people say of an agent."""
 
     agent: str
@@ -152,7 +152,7 @@ class Opinion(BaseModel):
     comments: int
 
 
-class Comment(BaseModel):
+class FeedbackComment(BaseModel):
     """What somebody wrote of a reply."""
 
     turn_id: UUID
@@ -163,41 +163,41 @@ class Comment(BaseModel):
     updated_at: datetime
 
 
-class BesideJudge(BaseModel):
+class JudgeDetails(BaseModel):
     """What a judge gave, to whom, what it failed at, and what that cost."""
 
-    means: list[MeanByCriterion]
-    by_agent: list[MeanByAgent]
-    days: list[MeanByDay]
-    counts: Fallen
-    spent: dict[str, Bill] = Field(description="In `24h`, `7d` and `30d`.")
-    failures: list[Unjudged]
-    recent: list[GivenScore]
+    means: list[CriterionScores]
+    by_agent: list[AgentCriterionScores]
+    days: list[DayScore]
+    counts: JudgeTaskCounts
+    spent: dict[str, JudgeCostTotal] = Field(description="In `24h`, `7d` and `30d`.")
+    failures: list[FailedJudging]
+    recent: list[JudgeScore]
     judged_agents: list[str]
-    people: list[Opinion]
-    comments: list[Comment]
+    people: list[AgentFeedback]
+    comments: list[FeedbackComment]
 
 
-class BesideListedSmokeTest(BaseModel):
+class SmokeTestOverview(BaseModel):
     """Its last batch, and when it is launched next; nothing, where it is disabled."""
 
-    last: Batch | None = None
+    last: SmokeBatch | None = None
     next_at: datetime | None = None
 
 
-class BesideSmokeTest(BaseModel):
+class SmokeTestDetails(BaseModel):
     """Its newest batches."""
 
     next_at: datetime | None
-    batches: list[Batch]
+    batches: list[SmokeBatch]
     has_more: bool
-    compared: list[Compared]
+    compared: list[ComparedMeasure]
 
 
-BESIDE: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
-    "agents": (BesideListedAgent, BesideAgent),
-    "experiments": (BesideListedExperiment, BesideExperiment),
-    "judges": (BesideListedJudge, BesideJudge),
-    "smoke": (BesideListedSmokeTest, BesideSmokeTest),
+DETAIL_SCHEMAS: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
+    "agents": (AgentOverview, AgentDetails),
+    "experiments": (ExperimentOverview, ExperimentDetails),
+    "judges": (JudgeOverview, JudgeDetails),
+    "smoke": (SmokeTestOverview, SmokeTestDetails),
 }
 """By the path of the kind: in a list, and of one."""

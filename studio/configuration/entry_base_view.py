@@ -9,21 +9,21 @@ from pydantic import BaseModel
 from rest_framework.response import Response
 
 from access.audit import audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from config.errors import ConfigInvalid
 from config.overrides import entry_validation, override_editor
-from config.overrides.override_editor import Entry
+from config.overrides.override_editor import OverridableEntry
 from config.sections import Section
 from core.errors import Invalid
 from studio.base import error_responses, formats
-from studio.base.views import Face
+from studio.base.views import StudioView
 from studio.configuration import entry_schemas, entry_types
-from studio.configuration.entry_types import Kind
+from studio.configuration.entry_types import EntryKind
 
-FORM = "studio/entries/form.html"
+FORM_TEMPLATE = "studio/entries/form.html"
 
 
-class Described(AutoSchema):
+class EntryAutoSchema(AutoSchema):
     """Describes a face by its kind."""
 
     VERBS = {
@@ -37,8 +37,8 @@ class Described(AutoSchema):
     }
 
     @property
-    def _kind(self) -> Kind:
-        return cast(EntryFace, self.view).kind
+    def _kind(self) -> EntryKind:
+        return cast(EntryView, self.view).kind
 
     def _verb(self) -> tuple[str, str]:
         return self.VERBS[type(self.view).__name__, self.method]
@@ -71,24 +71,24 @@ class Described(AutoSchema):
         """Return the shape that is written in the YAML, too."""
         verb = self._verb()[0]
         if verb == "check":
-            return Draft
+            return EntryDraft
         return self._kind.shape if verb in ("create", "update") else None
 
     def get_response_serializers(self) -> Any:
         """Return the shapes of what is answered."""
         match self._verb()[0]:
             case "list":
-                return entry_schemas.list_shape(self._kind)
+                return entry_schemas.list_schema(self._kind)
             case "check":
-                return error_responses.Problems
+                return error_responses.ConfigProblemList
             case "create":
-                return {201: entry_schemas.detail_shape(self._kind)}
+                return {201: entry_schemas.detail_schema(self._kind)}
             case "destroy" | "reset":
-                return {200: entry_schemas.left_shape(self._kind)}
-        return {200: entry_schemas.detail_shape(self._kind)}
+                return {200: entry_schemas.remaining_schema(self._kind)}
+        return {200: entry_schemas.detail_schema(self._kind)}
 
 
-class Draft(BaseModel):
+class EntryDraft(BaseModel):
     """What is being typed."""
 
     yaml: str
@@ -96,21 +96,25 @@ class Draft(BaseModel):
     """Where it stands in the file, as the editor tells everybody."""
 
 
-class EntryFace(Face):
+class EntryView(StudioView):
     """A face about one of the kinds."""
 
-    kind: Kind = entry_types.AGENTS
-    schema = Described()
+    kind: EntryKind = entry_types.AGENTS
+    schema = EntryAutoSchema()
 
-    def run_recorded(self, verb: str, name: str, change: Any, *args: Any, **kw: Any) -> Any:
+    def run_recorded(
+        self, verb: str, name: str, change: Any, *args: Any, **kw: Any
+    ) -> Any:
         """Make a change and write it down in the audit, unless it changed nothing."""
         by = self.actor()
-        deed = Deed(override_editor.deed(self.kind.section, verb), by, name)
+        deed = AuditEvent(
+            override_editor.audit_action(self.kind.section, verb), by, name
+        )
 
-        def done(result: Any) -> Deed | None:
+        def done(result: Any) -> AuditEvent | None:
             return None if result is False else deed
 
-        return audit_log.recorded(
+        return audit_log.run_recorded(
             done, change, self.kind.section, *args, by=by.name, **kw
         )
 
@@ -121,33 +125,33 @@ class EntryFace(Face):
             return text
         if not text.strip():
             raise Invalid(f"The body is empty; it must be a map: one {noun}")
-        if not isinstance(formats.loaded(text.encode()), dict):
+        if not isinstance(formats.load_yaml(text.encode()), dict):
             raise Invalid(f"The body must be a map: one {noun}")
         return text
 
     def expected_version_number(self) -> int | None:
         """Return the version that was shown, where it is said."""
-        return _whole("version", self.expected_version())
+        return _parse_int("version", self.expected_version())
 
     def optional_query_int(self, name: str) -> int | None:
         """Return a whole number of the query, where it is said."""
-        return _whole(name, self.request.query_params.get(name, ""))
+        return _parse_int(name, self.request.query_params.get(name, ""))
 
     def respond_with_entry(self, name: str, *, status: int = 200) -> Response:
         """Return one of them in full."""
-        entry = override_editor.find(self.kind.section, name)
+        entry = override_editor.get_entry(self.kind.section, name)
         self.title = entry.name
         answer = self._entry_response(entry, status=status)
         # Weak, for beside it stand figures that change by themselves.
         answer["ETag"] = f'W/"{entry.version}"'
         return answer
 
-    def _entry_response(self, entry: Entry, *, status: int) -> Response:
+    def _entry_response(self, entry: OverridableEntry, *, status: int) -> Response:
         if self.request.accepted_renderer.format == "yaml":
             return self.respond(entry.text, status=status)
         details = self.kind.load_details(entry.name, entry.value)
         before = self.optional_query_int("before")
-        data = entry_schemas.detailed(entry, details, before=before)
+        data = entry_schemas.serialize_entry(entry, details, before=before)
         page = {**self.page_context(), "entry": entry, "details": details}
         return self.respond(data, status=status, page=lambda: page)
 
@@ -158,13 +162,15 @@ class EntryFace(Face):
     def own_files(self, text: str, name: str | None) -> Sequence[str]:
         """Return the files that a draft's problems are reported in as its own."""
         section = self.kind.section
-        return entry_validation.files(section, name or _name_in(section, text))
+        return entry_validation.problem_labels(
+            section, name or _find_name(section, text)
+        )
 
     def form_context(
         self, *, yaml: str, to: str, method: str, name: str | None = None, **more: Any
     ) -> dict[str, Any]:
         """Return the context of the form."""
-        self.template = FORM  # type: ignore[misc]
+        self.template = FORM_TEMPLATE  # type: ignore[misc]
         form = {"yaml": yaml, "to": to, "method": method, "name": name}
         editor = {
             "at": f"{self.kind.section.key}/0",
@@ -174,7 +180,7 @@ class EntryFace(Face):
         return {**self.page_context(), **form, **editor, **more}
 
 
-def _whole(name: str, said: str) -> int | None:
+def _parse_int(name: str, said: str) -> int | None:
     if said == "":
         return None
     if not said.isdecimal() or len(said) > 18:
@@ -182,9 +188,9 @@ def _whole(name: str, said: str) -> int | None:
     return int(said)
 
 
-def _name_in(section: Section[Any], text: str) -> str | None:
+def _find_name(section: Section[Any], text: str) -> str | None:
     """Return what a text that may be wrong calls itself."""
     try:
-        return entry_validation.own_name(section, text)
+        return entry_validation.read_name(section, text)
     except ConfigInvalid:
         return None

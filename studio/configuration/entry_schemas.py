@@ -8,15 +8,15 @@ from pydantic import BaseModel, Field, RootModel, create_model
 
 from config.models import OverrideVersion
 from config.overrides import override_editor
-from config.overrides.override_editor import Entry
-from studio.configuration.detail_schemas import BESIDE
-from studio.configuration.entry_types import Kind
+from config.overrides.override_editor import OverridableEntry
+from studio.configuration.detail_schemas import DETAIL_SCHEMAS
+from studio.configuration.entry_types import EntryKind
 
-HISTORY = 20
+VERSIONS_SHOWN = 20
 """Versions of an entry that are shown at once."""
 
 
-class Listed(BaseModel):
+class ListedEntry(BaseModel):
     """One of a list."""
 
     name: str
@@ -37,7 +37,7 @@ class Listed(BaseModel):
     changed_by: str
 
 
-class Version(BaseModel):
+class EntryVersion(BaseModel):
     """Something that was done to an entry in the studio."""
 
     id: int
@@ -47,7 +47,7 @@ class Version(BaseModel):
     yaml: str
 
 
-class Detailed(Listed):
+class DetailedEntry(ListedEntry):
     """One of them, in full."""
 
     yaml: str = Field(
@@ -55,13 +55,15 @@ class Detailed(Listed):
     )
     written: str | None = Field(description="As the file has it.")
     diff: str = Field(description="What the studio changes, as a unified diff.")
-    history: list[Version] = Field(
+    history: list[EntryVersion] = Field(
         description="The newest first, at most 20; those before one by `?before=`."
     )
     has_more: bool = Field(description="Whether there are older ones.")
 
 
-def listed(entry: Entry, beside: Mapping[str, Any]) -> dict[str, Any]:
+def serialize_list_item(
+    entry: OverridableEntry, beside: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return an entry as one of a list."""
     return {
         "name": entry.name,
@@ -77,24 +79,24 @@ def listed(entry: Entry, beside: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def detailed(
-    entry: Entry, details: Mapping[str, Any], *, before: int | None = None
+def serialize_entry(
+    entry: OverridableEntry, details: Mapping[str, Any], *, before: int | None = None
 ) -> dict[str, Any]:
     """Return an entry in full, with what was done to it before a version."""
-    told = override_editor.history(
-        entry.section, entry.name, before=before, limit=HISTORY + 1
+    told = override_editor.list_versions(
+        entry.section, entry.name, before=before, limit=VERSIONS_SHOWN + 1
     )
     return {
-        **listed(entry, details),
+        **serialize_list_item(entry, details),
         "yaml": entry.text,
         "written": entry.file_text,
-        "diff": override_editor.diff(entry),
-        "history": [version(each) for each in told[:HISTORY]],
-        "has_more": len(told) > HISTORY,
+        "diff": override_editor.diff_entry(entry),
+        "history": [serialize_version(each) for each in told[:VERSIONS_SHOWN]],
+        "has_more": len(told) > VERSIONS_SHOWN,
     }
 
 
-def version(row: OverrideVersion) -> dict[str, Any]:
+def serialize_version(row: OverrideVersion) -> dict[str, Any]:
     """Return something that was done to an entry."""
     return {
         "id": row.pk,
@@ -105,40 +107,42 @@ def version(row: OverrideVersion) -> dict[str, Any]:
     }
 
 
-class Deleted(BaseModel):
+class DeletedEntry(BaseModel):
     """One that is no more."""
 
     name: str
     deleted: Literal[True]
 
 
-def left_shape(kind: Kind) -> type[BaseModel]:
+def remaining_schema(kind: EntryKind) -> type[BaseModel]:
     """Return the shape of what is left of one that is disabled, deleted or reset."""
     root: Any = RootModel
-    either = root[detail_shape(kind) | Deleted]
+    either = root[detail_schema(kind) | DeletedEntry]
     return create_model(f"Left{kind.shape.__name__}", __base__=either)
 
 
-def list_shape(kind: Kind) -> type[BaseModel]:
+def list_schema(kind: EntryKind) -> type[BaseModel]:
     """Return the shape of a kind's list."""
     fields: dict[str, Any] = {
         "object": (Literal["list"], "list"),
-        "data": (list[_whole(kind, Listed, "Listed")], ...),  # type: ignore[misc]
+        "data": (list[_entry_schema(kind, ListedEntry, "Listed")], ...),  # type: ignore[misc]
     }
     return create_model(f"{kind.shape.__name__}List", **fields)
 
 
-def detail_shape(kind: Kind) -> type[BaseModel]:
+def detail_schema(kind: EntryKind) -> type[BaseModel]:
     """Return the shape of one of a kind, in full."""
-    return _whole(kind, Detailed, "Detailed")
+    return _entry_schema(kind, DetailedEntry, "Detailed")
 
 
-def _whole(kind: Kind, base: type[BaseModel], prefix: str) -> type[BaseModel]:
+def _entry_schema(
+    kind: EntryKind, base: type[BaseModel], prefix: str
+) -> type[BaseModel]:
     what = Field(
         description="What runs, as it could be sent back; null where nothing does."
     )
-    in_list, of_one = BESIDE[kind.path]
-    beside = of_one if base is Detailed else in_list
+    in_list, of_one = DETAIL_SCHEMAS[kind.path]
+    beside = of_one if base is DetailedEntry else in_list
     fields: dict[str, Any] = {
         "config": (kind.shape | None, what),
         "beside": (beside, Field(description="What else there is to tell of it.")),

@@ -18,15 +18,15 @@ from experiments.config import ExperimentConfig
 from judges.config import JUDGES as JUDGES_SECTION
 from judges.config import JudgeConfig
 from smoke.config import SMOKE_TESTS as SMOKE_TESTS_SECTION
-from smoke.config import SmokeTest
+from smoke.config import SmokeTestConfig
 from studio.configuration import agent_details
 from studio.evaluation import experiment_results, judge_details, smoke_details
 
-Details = Callable[[str, Any], Mapping[str, Any]]
+DetailsLoader = Callable[[str, Any], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class EntryKind:
     """What is particular to one kind of entries."""
 
     section: Section[Any]
@@ -46,7 +46,7 @@ class Kind:
     load_overview: Callable[[], Mapping[str, Any]]
     """What a list shows beside the configuration, by name; a fixed number of queries,
     however many entries there are."""
-    load_details: Details
+    load_details: DetailsLoader
     """What that of one shows, by its name and value: None where nothing runs."""
     has_actions: bool = False
     """Whether its page has buttons of its own."""
@@ -76,7 +76,7 @@ class Kind:
         return f"studio/{self.path}/_actions.html" if self.has_actions else ""
 
 
-AGENTS = Kind(
+AGENTS = EntryKind(
     section=AGENTS_SECTION,
     shape=AgentConfig,
     path="agents",
@@ -87,8 +87,8 @@ AGENTS = Kind(
         *(("Model", "is-wide"), ("Uses", "is-wide")),
         *(("Turns, 24 h", "number"), ("Cost, 24 h", "number is-wide")),
     ),
-    load_overview=agent_details.overview,
-    load_details=agent_details.details,
+    load_overview=agent_details.load_overview,
+    load_details=agent_details.load_details,
     has_actions=True,
     starter_yaml="""\
 name: helper
@@ -98,7 +98,7 @@ preamble: |
   You are a helpful assistant.
 """,
 )
-JUDGES = Kind(
+JUDGES = EntryKind(
     section=JUDGES_SECTION,
     shape=JudgeConfig,
     path="judges",
@@ -110,8 +110,8 @@ JUDGES = Kind(
         *(("Drawn", "number is-wide"), ("Scores, 7 d", "number is-wide")),
         ("Mean", "number"),
     ),
-    load_overview=judge_details.overview,
-    load_details=judge_details.details,
+    load_overview=judge_details.load_overview,
+    load_details=judge_details.load_details,
     has_actions=True,
     starter_yaml="""\
 name: usefulness
@@ -122,7 +122,7 @@ rubrics:
   helpful: Whether the reply does what was asked.
 """,
 )
-EXPERIMENTS = Kind(
+EXPERIMENTS = EntryKind(
     section=EXPERIMENTS_SECTION,
     shape=ExperimentConfig,
     path="experiments",
@@ -133,8 +133,8 @@ EXPERIMENTS = Kind(
         *(("Strategy", "is-wide"), ("Variants, 7 d", "is-wide")),
         ("Turns, 7 d", "number"),
     ),
-    load_overview=experiment_results.overview,
-    load_details=experiment_results.details,
+    load_overview=experiment_results.load_overview,
+    load_details=experiment_results.load_details,
     has_actions=True,
     starter_yaml="""\
 name: comparison
@@ -146,9 +146,9 @@ variants:
     weight: 1
 """,
 )
-SMOKE_TESTS = Kind(
+SMOKE_TESTS = EntryKind(
     section=SMOKE_TESTS_SECTION,
-    shape=SmokeTest,
+    shape=SmokeTestConfig,
     path="smoke",
     title="Smoke tests",
     description="Synthetic users who talk to your agents, so that you see how it goes.",
@@ -157,8 +157,8 @@ SMOKE_TESTS = Kind(
         *(("Talks to", "is-wide"), ("Last runs", "")),
         *(("Scores", "is-wide"), ("Last, next", "is-wide")),
     ),
-    load_overview=smoke_details.overview,
-    load_details=smoke_details.details,
+    load_overview=smoke_details.load_overview,
+    load_details=smoke_details.load_details,
     has_actions=True,
     starter_yaml="""\
 name: first-words

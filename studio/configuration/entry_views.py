@@ -16,16 +16,16 @@ from agents.config import AGENTS
 from config import live
 from config.errors import ConfigInvalid, EntryUnknown
 from config.overrides import entry_validation, override_editor
-from config.overrides.override_editor import Entry
+from config.overrides.override_editor import OverridableEntry
 from core.errors import NotFound
 from providers.config import PROVIDERS
 from studio.base import edit_conflicts, error_responses, formats
 from studio.configuration import entry_schemas
-from studio.configuration.entry_base_view import FORM, Draft, EntryFace
-from studio.configuration.entry_types import Kind
+from studio.configuration.entry_base_view import FORM_TEMPLATE, EntryDraft, EntryView
+from studio.configuration.entry_types import EntryKind
 
 
-class Entries(EntryFace):
+class EntryListView(EntryView):
     """All of a kind."""
 
     template = "studio/entries/list.html"
@@ -35,16 +35,16 @@ class Entries(EntryFace):
         beside = self.kind.load_overview()
         rows = [
             (entry, beside.get(entry.name, {}))
-            for entry in override_editor.listed(self.kind.section)
+            for entry in override_editor.list_entries(self.kind.section)
         ]
-        data = [entry_schemas.listed(*row) for row in rows]
+        data = [entry_schemas.serialize_list_item(*row) for row in rows]
         page = {**self.page_context(), "lead": self.kind.description, "rows": rows}
         return self.respond({"object": "list", "data": data}, page=lambda: page)
 
     def post(self, request: Request) -> HttpResponseBase:
         text = self.submitted_yaml()
-        name = entry_validation.own_name(self.kind.section, text)
-        self.run_recorded("create", name, override_editor.create, text)
+        name = entry_validation.read_name(self.kind.section, text)
+        self.run_recorded("create", name, override_editor.create_entry, text)
         noun = self.kind.section.noun
         to = self.kind.entry_url(name)
         told = self.respond_with_entry(name, status=201)
@@ -55,24 +55,24 @@ class Entries(EntryFace):
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""
-        return _new_form(self, self.yaml_text())
+        return _new_form_context(self, self.yaml_text())
 
 
-class NewEntry(EntryFace):
+class NewEntryView(EntryView):
     """The form of a new one, from nothing or from another (`?like=`)."""
 
     schema = None  # type: ignore[assignment]
-    template = FORM
+    template = FORM_TEMPLATE
 
     def get(self, request: Request) -> Response:
-        text = begin(self.kind)
+        text = starter_yaml(self.kind)
         like = request.query_params.get("like")
         if like:
-            text = override_editor.find(self.kind.section, like).text
-        return self.respond({"yaml": text}, page=lambda: _new_form(self, text))
+            text = override_editor.get_entry(self.kind.section, like).text
+        return self.respond({"yaml": text}, page=lambda: _new_form_context(self, text))
 
 
-def begin(kind: Kind) -> str:
+def starter_yaml(kind: EntryKind) -> str:
     """Return what the form of a new one begins with: of what there is."""
     config = live.current()
     agents = list(config.get(AGENTS).values())
@@ -89,14 +89,14 @@ def begin(kind: Kind) -> str:
     )
 
 
-def _new_form(face: EntryFace, text: str) -> dict[str, Any]:
+def _new_form_context(face: EntryView, text: str) -> dict[str, Any]:
     kind = face.kind
     face.title = f"New {kind.section.noun}"
     face.breadcrumbs = [(kind.title, kind.list_url)]
     return face.form_context(yaml=text, to=kind.list_url, method="POST")
 
 
-class OneEntry(EntryFace):
+class EntryDetailView(EntryView):
     """One of them: what runs, who says so, and what was said before."""
 
     template = "studio/entries/one.html"
@@ -114,27 +114,37 @@ class OneEntry(EntryFace):
         text, version = self.submitted_yaml(), self.expected_version_number()
         noun = self.kind.section.noun
         if self.run_recorded(
-            "save", name, override_editor.save, name, text, version=version
+            "save", name, override_editor.save_entry, name, text, version=version
         ):
             return self._confirm_change(name, f"Saved {noun} '{name}'")
-        return self._confirm_change(name, f"Nothing changed: this is {noun} '{name}' already")
+        return self._confirm_change(
+            name, f"Nothing changed: this is {noun} '{name}' already"
+        )
 
     def delete(self, request: Request, name: str) -> HttpResponseBase:
-        before = override_editor.find(self.kind.section, name)
+        before = override_editor.get_entry(self.kind.section, name)
         verb = "delete" if before.label == "dynamic" else "disable"
         self.run_recorded(
-            verb, name, override_editor.tombstone, name, version=self.expected_version_number()
+            verb,
+            name,
+            override_editor.disable_entry,
+            name,
+            version=self.expected_version_number(),
         )
         noun = self.kind.section.noun
         if verb == "disable":
             return self._confirm_change(name, f"Disabled {noun} '{name}'")
         said = f"Deleted {noun} '{name}'"
-        return self.confirm_change({"name": name, "deleted": True}, said=said, to=self.kind.list_url)
+        return self.confirm_change(
+            {"name": name, "deleted": True}, said=said, to=self.kind.list_url
+        )
 
     def _confirm_change(self, name: str, said: str) -> HttpResponseBase:
         told = self.respond_with_entry(name)
         if self.wants_html:
-            return self.confirm_change(told.data, said=said, to=self.kind.entry_url(name))
+            return self.confirm_change(
+                told.data, said=said, to=self.kind.entry_url(name)
+            )
         return told
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
@@ -143,42 +153,46 @@ class OneEntry(EntryFace):
             return None
         text, name = self.yaml_text(), self.kwargs["name"]
         try:
-            entry = override_editor.find(self.kind.section, name)
+            entry = override_editor.get_entry(self.kind.section, name)
         except EntryUnknown:
-            return _new_form(self, text)  # Saving it makes it anew.
+            return _new_form_context(self, text)  # Saving it makes it anew.
         shown = str(self._form_fields().get("version", ""))
-        form = _edit_form(self, name, text, shown)
+        form = _edit_form_context(self, name, text, shown)
         version = str(entry.version)
         if shown in ("", version):
             return form
-        change = edit_conflicts.change(entry.text, text, form["to"])
+        change = edit_conflicts.describe_conflict(entry.text, text, form["to"])
         is_off = entry.label == "tombstoned"
         return {**form, "version": version, "meanwhile": change, "is_off": is_off}
 
 
-class EditEntry(EntryFace):
+class EditEntryView(EntryView):
     """The form of one, with what it is now or what it was (`?from=`)."""
 
     schema = None  # type: ignore[assignment]
-    template = FORM
+    template = FORM_TEMPLATE
 
     def get(self, request: Request, name: str) -> Response:
-        entry = override_editor.find(self.kind.section, name)
+        entry = override_editor.get_entry(self.kind.section, name)
         text = self._entry_yaml(entry, request.query_params.get("from", ""))
         return self.respond(
             {"yaml": text, "version": entry.version},
-            page=lambda: _edit_form(self, name, text, str(entry.version)),
+            page=lambda: _edit_form_context(self, name, text, str(entry.version)),
         )
 
-    def _entry_yaml(self, entry: Entry, version: str) -> str:
+    def _entry_yaml(self, entry: OverridableEntry, version: str) -> str:
         if version == "":
             return entry.text
         if not version.isdecimal() or len(version) > 18:
             raise NotFound(f"There is no version '{version}'")
-        return override_editor.version(self.kind.section, entry.name, int(version)).body
+        return override_editor.get_version(
+            self.kind.section, entry.name, int(version)
+        ).body
 
 
-def _edit_form(face: EntryFace, name: str, text: str, version: str) -> dict[str, Any]:
+def _edit_form_context(
+    face: EntryView, name: str, text: str, version: str
+) -> dict[str, Any]:
     """Return the context of the form of one that is there."""
     kind = face.kind
     face.title = f"Edit {name}"
@@ -188,20 +202,24 @@ def _edit_form(face: EntryFace, name: str, text: str, version: str) -> dict[str,
     )
 
 
-class Check(EntryFace):
+class CheckEntryView(EntryView):
     """What is wrong with an entry that is being typed."""
 
-    renderer_classes = [formats.Json, formats.Yaml]
+    renderer_classes = [formats.JsonRenderer, formats.YamlRenderer]
 
     def post(self, request: Request, name: str | None = None) -> Response:
-        text = self.parse_body(Draft).yaml
-        found = override_editor.problems(self.kind.section, text, name=name)
-        told = error_responses.invalid(ConfigInvalid(found))["error"]["problems"]
+        text = self.parse_body(EntryDraft).yaml
+        found = override_editor.validate_entry(self.kind.section, text, name=name)
+        told = error_responses.invalid_config_body(ConfigInvalid(found))["error"][
+            "problems"
+        ]
         own = self.own_files(text, name)
-        return self.respond({"problems": [_of_draft(each, own) for each in told]})
+        return self.respond(
+            {"problems": [_relocate_problem(each, own) for each in told]}
+        )
 
 
-def _of_draft(problem: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
+def _relocate_problem(problem: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
     """Return a problem with the line it has in the draft; another's is in its words."""
     if problem["file"] is None or problem["file"] in own:
         return problem
@@ -209,15 +227,19 @@ def _of_draft(problem: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
     return {**problem, "message": message, "line": None, "column": None}
 
 
-class Reset(OneEntry):
+class ResetEntryView(EntryDetailView):
     """Back to the file."""
 
     http_method_names = ["post", "options"]
 
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        had = override_editor.find(self.kind.section, name)
+        had = override_editor.get_entry(self.kind.section, name)
         self.run_recorded(
-            "reset", name, override_editor.reset, name, version=self.expected_version_number()
+            "reset",
+            name,
+            override_editor.reset_entry,
+            name,
+            version=self.expected_version_number(),
         )
         said = f"{self.kind.section.noun.capitalize()} '{name}' is as the file says"
         if had.file_text is None:
@@ -226,14 +248,14 @@ class Reset(OneEntry):
         return self._confirm_change(name, said)
 
 
-def addresses(kind: Kind) -> list[URLPattern]:
+def build_urls(kind: EntryKind) -> list[URLPattern]:
     """Return the addresses of a kind."""
     return [
-        path(kind.path, Entries.as_view(kind=kind)),
-        path(f"{kind.path}/new", NewEntry.as_view(kind=kind)),
-        path(f"{kind.path}/check", Check.as_view(kind=kind)),
-        path(f"{kind.path}/<path:name>/check", Check.as_view(kind=kind)),
-        path(f"{kind.path}/<path:name>/edit", EditEntry.as_view(kind=kind)),
-        path(f"{kind.path}/<path:name>/reset", Reset.as_view(kind=kind)),
-        path(f"{kind.path}/<path:name>", OneEntry.as_view(kind=kind)),
+        path(kind.path, EntryListView.as_view(kind=kind)),
+        path(f"{kind.path}/new", NewEntryView.as_view(kind=kind)),
+        path(f"{kind.path}/check", CheckEntryView.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/check", CheckEntryView.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/edit", EditEntryView.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/reset", ResetEntryView.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>", EntryDetailView.as_view(kind=kind)),
     ]

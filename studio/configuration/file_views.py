@@ -12,34 +12,34 @@ from rest_framework.response import Response
 
 from config import live, sections
 from config.editing import file_editor
-from config.editing.file_editor import File
+from config.editing.file_editor import ConfigFile
 from config.editing.round_trip import key_paths
 from config.errors import ConfigInvalid
 from config.validation import json_schema
 from core.errors import Invalid
 from studio.base import formats
-from studio.base.error_responses import Problems, invalid
-from studio.base.html_renderer import PageRenderer
-from studio.base.views import WRITTEN, Face
-from studio.configuration.yaml_base_views import VERSION, Written
+from studio.base.error_responses import ConfigProblemList, invalid_config_body
+from studio.base.html_renderer import HtmlRenderer
+from studio.base.views import YAML_FIELD, StudioView
+from studio.configuration.yaml_base_views import VERSION_PARAMETER, YamlView
 
-EDITOR = "/admin/config/edit"
+EDITOR_URL = "/admin/config/edit"
 
 
-class ConfigFile(Written):
+class ConfigFileView(YamlView):
     """`/admin/config`: YAML, as it is written, unless JSON is asked for."""
 
     title = "coulisse.yaml"
     template = "studio/file/edit.html"
-    renderer_classes = [formats.Yaml, formats.Json, PageRenderer]
+    renderer_classes = [formats.YamlRenderer, formats.JsonRenderer, HtmlRenderer]
 
     @extend_schema(
         summary="Show the file, without its secrets", responses=OpenApiTypes.ANY
     )
     def get(self, request: Request) -> Response:
-        return self.respond_with_file(file_editor.read())
+        return self.respond_with_file(file_editor.read_file())
 
-    def respond_with_file(self, file: File) -> Response:
+    def respond_with_file(self, file: ConfigFile) -> Response:
         """Return the file, as it was asked for."""
         if self.wants_html:
             answer = self.respond({}, page=lambda: self.form_context(file))
@@ -49,22 +49,24 @@ class ConfigFile(Written):
 
     @extend_schema(
         summary="Write the file",
-        parameters=[VERSION],
+        parameters=[VERSION_PARAMETER],
         request=OpenApiTypes.ANY,
         responses=OpenApiTypes.ANY,
     )
     def put(self, request: Request) -> HttpResponseBase:
         if self.is_yaml_text():
-            file = self.run_recorded({}, file_editor.write, self.yaml_text())
+            file = self.run_recorded({}, file_editor.write_text, self.yaml_text())
         elif self.is_form:
-            raise Invalid(f"The form needs the field '{WRITTEN}'", param=WRITTEN)
+            raise Invalid(f"The form needs the field '{YAML_FIELD}'", param=YAML_FIELD)
         else:
             file = self.run_recorded({}, file_editor.write_data, self.body_data())
         if self.wants_html:
-            return self.confirm_change({}, said=self.change_message("Saved coulisse.yaml"), to=EDITOR)
+            return self.confirm_change(
+                {}, said=self.change_message("Saved coulisse.yaml"), to=EDITOR_URL
+            )
         return self.respond_with_file(file)
 
-    def form_context(self, file: File) -> dict[str, Any]:
+    def form_context(self, file: ConfigFile) -> dict[str, Any]:
         """Return the form with what the file says, or said when it could be read."""
         stands = False
         try:
@@ -72,24 +74,27 @@ class ConfigFile(Written):
         except ConfigInvalid as exc:
             text, problem = "", exc
         if problem is None and file.is_broken:
-            problem = file_editor.fault(file)
+            problem = file_editor.parse_error(file)
         elif problem is None:
-            problem = live.refused()
+            problem = live.file_error()
             stands = problem is not None
-        shown = invalid(problem)["error"] if problem else None
+        shown = invalid_config_body(problem)["error"] if problem else None
         said = {"yaml": text, "version": file.version}
         how = {"broken": shown, "stands": stands, "is_gone": file.is_missing}
-        return {**_shell(), **said, **how}
+        return {**_page_context(), **said, **how}
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""
-        return {**_shell(), **self.submitted_form_context(lambda file: file.text)}
+        return {
+            **_page_context(),
+            **self.submitted_form_context(lambda file: file.text),
+        }
 
 
-class ConfigEditor(ConfigFile):
+class ConfigEditorView(ConfigFileView):
     """`/admin/config/edit`: the same for browsers."""
 
-    renderer_classes = Face.renderer_classes
+    renderer_classes = StudioView.renderer_classes
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> Response:
@@ -100,16 +105,16 @@ class ConfigEditor(ConfigFile):
         return super().put(request)
 
 
-def _shell() -> dict[str, Any]:
+def _page_context() -> dict[str, Any]:
     return {
         "lead": "The whole file, but for its secrets. It is judged before it is saved.",
-        "to": EDITOR,
+        "to": EDITOR_URL,
         "method": "PUT",
         "at": "",
     }
 
 
-class FileSchema(BaseModel):
+class ConfigJsonSchema(BaseModel):
     """A JSON Schema, draft 2020-12."""
 
     dialect: str = Field(alias="$schema")
@@ -123,17 +128,21 @@ class FileSchema(BaseModel):
     )
 
 
-class ConfigSchema(Face):
+class ConfigSchemaView(StudioView):
     """`/admin/config/schema`: what editors complete by."""
 
-    renderer_classes = [formats.Json, formats.Yaml]
+    renderer_classes = [formats.JsonRenderer, formats.YamlRenderer]
 
-    @extend_schema(summary="Show the JSON Schema of the file", responses=FileSchema)
+    @extend_schema(
+        summary="Show the JSON Schema of the file", responses=ConfigJsonSchema
+    )
     def get(self, request: Request) -> Response:
-        return self.respond(json_schema.of(sections.registered().values()))
+        return self.respond(
+            json_schema.build_schema(sections.registered_sections().values())
+        )
 
 
-class Draft(BaseModel):
+class ConfigDraft(BaseModel):
     """A text that may be saved."""
 
     yaml: str = Field(max_length=2 * 1024 * 1024)
@@ -144,22 +153,24 @@ class Draft(BaseModel):
     )
 
 
-class ConfigCheck(Face):
+class CheckConfigView(StudioView):
     """`/admin/config/check`: what is wrong with a text that is being typed."""
 
-    renderer_classes = [formats.Json, formats.Yaml]
+    renderer_classes = [formats.JsonRenderer, formats.YamlRenderer]
 
     @extend_schema(
         operation_id="config_check",
         summary="Judge a text, and write nothing",
-        request=Draft,
-        responses=Problems,
+        request=ConfigDraft,
+        responses=ConfigProblemList,
     )
     def post(self, request: Request) -> Response:
-        draft = self.parse_body(Draft)
+        draft = self.parse_body(ConfigDraft)
         if draft.at:
-            problems = file_editor.check_at(key_paths.pointed(draft.at), draft.yaml)
+            problems = file_editor.check_text_at(
+                key_paths.from_pointer(draft.at), draft.yaml
+            )
         else:
-            problems = file_editor.check(draft.yaml)
-        told = invalid(ConfigInvalid(problems))["error"]["problems"]
+            problems = file_editor.check_text(draft.yaml)
+        told = invalid_config_body(ConfigInvalid(problems))["error"]["problems"]
         return self.respond({"problems": told})

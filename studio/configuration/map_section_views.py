@@ -13,27 +13,31 @@ from rest_framework.response import Response
 from agents.config import AGENTS
 from config import live, sections
 from config.editing import file_editor
-from config.editing.file_editor import File
+from config.editing.file_editor import ConfigFile
 from config.editing.round_trip import serializer
-from config.editing.round_trip.key_paths import Place
+from config.editing.round_trip.key_paths import KeyPath
 from config.errors import ConfigInvalid, EntryUnknown
 from core.errors import Invalid
 from providers.config import KIND_NAMES
 from studio.configuration import mcp_servers
-from studio.configuration.entry_schemas import Deleted
+from studio.configuration.entry_schemas import DeletedEntry
 from studio.configuration.section_views import (
-    SETTINGS,
-    SectionFace,
-    address_of,
-    title_of,
+    SETTINGS_URL,
+    SectionView,
+    section_title,
+    section_url,
 )
-from studio.configuration.yaml_base_views import EMPTIED, VERSION, PartFace
+from studio.configuration.yaml_base_views import (
+    REMOVAL_DESCRIPTION,
+    VERSION_PARAMETER,
+    YamlPartView,
+)
 
-HIDDEN = ("", ".", "..", "new")
+RESERVED_NAMES = ("", ".", "..", "new")
 """Names whose addresses lead elsewhere."""
 
 
-class EntriesFace(SectionFace):
+class MapSectionView(SectionView):
     """All of a map: to be looked at, added to, and written as a whole."""
 
     name_fields: ClassVar[tuple[str, ...]] = ("name",)
@@ -41,20 +45,20 @@ class EntriesFace(SectionFace):
 
     @extend_schema(
         summary="Add an entry to the file",
-        parameters=[VERSION],
+        parameters=[VERSION_PARAMETER],
         request=OpenApiTypes.OBJECT,
         responses={201: OpenApiTypes.OBJECT},
     )
     def post(self, request: Request) -> HttpResponseBase:
-        name, text = file_editor.named(self._create_entry(), self.name_fields)
-        if name in HIDDEN or not name.isprintable():
+        name, text = file_editor.split_name(self._create_entry(), self.name_fields)
+        if name in RESERVED_NAMES or not name.isprintable():
             raise Invalid(
                 "an entry needs a name of one line, and not 'new', '.' or '..'",
                 param="name",
             )
         details = {"section": self.key, "entry": name}
-        file = self.run_recorded(details, file_editor.add, (self.key, name), text)
-        noun = sections.registered()[self.key].noun
+        file = self.run_recorded(details, file_editor.add_entry, (self.key, name), text)
+        noun = sections.registered_sections()[self.key].noun
         to = f"{self.edit_url}/{quote(name, safe='')}"
         said = f"Added {noun} '{name}'{self.apply_time()}"
         data = file.data_at((self.key, name))
@@ -69,20 +73,20 @@ class EntriesFace(SectionFace):
         data = self.submitted_fields() if self.is_form else self.body_data()
         if not isinstance(data, Mapping):
             raise Invalid("The body must be a map: one entry")
-        return serializer.block({key: it for key, it in data.items() if it != ""})
+        return serializer.dump_block({key: it for key, it in data.items() if it != ""})
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the form as it was filled in, that of a new entry, too."""
         if self.request.method != "POST":
             return super().refused_form_context()
         try:
-            file = file_editor.read()
+            file = file_editor.read_file()
             said = {"yaml": file.text_at(self.part_path), "version": file.version}
         except ConfigInvalid:
             return None
         return {**self.page_context(), **said, "typed": self.submitted_fields()}
 
-    def table_rows(self, file: File) -> list[dict[str, Any]]:
+    def table_rows(self, file: ConfigFile) -> list[dict[str, Any]]:
         """Return what a table says of each entry."""
         data = file.data_at((self.key,))
         entries = data if isinstance(data, Mapping) else {}
@@ -95,10 +99,13 @@ class EntriesFace(SectionFace):
 
     def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        return {**super().page_context(), "rows": self.table_rows(file_editor.read())}
+        return {
+            **super().page_context(),
+            "rows": self.table_rows(file_editor.read_file()),
+        }
 
 
-class Providers(EntriesFace):
+class ProviderListView(MapSectionView):
     """Where models run."""
 
     key = "providers"
@@ -111,14 +118,14 @@ class Providers(EntriesFace):
             a.name for a in live.current().get(AGENTS).values() if a.provider == name
         ]
         row = super().table_row(name, entry)
-        return {"kind": name, **row, "agents": users, "key": key_of(entry)}
+        return {"kind": name, **row, "agents": users, "key": describe_key_source(entry)}
 
     def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
         return {**super().page_context(), "kinds": KIND_NAMES}
 
 
-def key_of(entry: Mapping[str, Any]) -> str:
+def describe_key_source(entry: Mapping[str, Any]) -> str:
     """Return where a provider's key comes from, in words."""
     key = entry.get("api_key")
     if not key:
@@ -126,20 +133,20 @@ def key_of(entry: Mapping[str, Any]) -> str:
     return str(key) if str(key).startswith("${") else "in the file"
 
 
-class Mcp(EntriesFace):
+class McpServerListView(MapSectionView):
     """Tool servers."""
 
     key = "mcp"
     template = "studio/file/mcp.html"
 
-    def table_rows(self, file: File) -> list[dict[str, Any]]:
+    def table_rows(self, file: ConfigFile) -> list[dict[str, Any]]:
         """Return what a table says of each entry, and how it stands now."""
-        states = mcp_servers.states()
+        states = mcp_servers.server_states()
         rows = super().table_rows(file)
         return [{**row, "state": states.get(row["name"])} for row in rows]
 
 
-class EntryFace(PartFace):
+class MapEntryView(YamlPartView):
     """One entry of such a map."""
 
     template = "studio/file/entry.html"
@@ -149,70 +156,74 @@ class EntryFace(PartFace):
         """Know the way back; raises `EntryUnknown` for what the file has not."""
         self.name = self.title = kwargs["name"]
         self.breadcrumbs = [
-            ("Settings", SETTINGS),
-            (title_of(self.key), address_of(self.key)),
+            ("Settings", SETTINGS_URL),
+            (section_title(self.key), section_url(self.key)),
         ]
         super().initial(request, *args, **kwargs)
-        if not file_editor.read().has_entry(self.part_path):
-            noun = sections.registered()[self.key].noun
+        if not file_editor.read_file().has_entry(self.part_path):
+            noun = sections.registered_sections()[self.key].noun
             raise EntryUnknown(f"there is no {noun} '{self.name}' in the file")
 
     @property
-    def part_path(self) -> Place:
+    def part_path(self) -> KeyPath:
         """The entry."""
         return (self.key, self.name)
 
     @property
     def edit_url(self) -> str:
         """Where it is edited."""
-        return f"{address_of(self.key)}/{quote(self.name, safe='')}"
+        return f"{section_url(self.key)}/{quote(self.name, safe='')}"
 
     @extend_schema(
         summary="Show an entry of the file, without its secrets",
         responses=OpenApiTypes.OBJECT,
     )
     def get(self, request: Request, name: str) -> Response:
-        return self.respond_with_part(file_editor.read())
+        return self.respond_with_part(file_editor.read_file())
 
     @extend_schema(
         summary="Write an entry of the file, and leave all else as it is",
-        description=f"{EMPTIED} What is answered then is empty.",
-        parameters=[VERSION],
+        description=f"{REMOVAL_DESCRIPTION} What is answered then is empty.",
+        parameters=[VERSION_PARAMETER],
         request=OpenApiTypes.OBJECT,
         responses=OpenApiTypes.OBJECT,
     )
     def put(self, request: Request, name: str) -> HttpResponseBase:
         file = self.replace_part()
         if self.wants_html and not file.has_entry(self.part_path):
-            return self.confirm_change({}, said=f"Removed '{name}'", to=address_of(self.key))
+            return self.confirm_change(
+                {}, said=f"Removed '{name}'", to=section_url(self.key)
+            )
         return self.respond_with_change(file, f"Saved '{name}'")
 
     @extend_schema(
         summary="Take an entry out of the file",
-        parameters=[VERSION],
-        responses={200: Deleted},
+        parameters=[VERSION_PARAMETER],
+        responses={200: DeletedEntry},
     )
     def delete(self, request: Request, name: str) -> HttpResponseBase:
         details = {"section": self.key, "entry": name}
-        self.run_recorded(details, file_editor.remove, self.part_path)
+        self.run_recorded(details, file_editor.remove_entry, self.part_path)
         data = {"name": name, "deleted": True}
-        return self.confirm_change(data, said=f"Removed '{name}'", to=address_of(self.key))
+        return self.confirm_change(
+            data, said=f"Removed '{name}'", to=section_url(self.key)
+        )
 
     def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        back = address_of(self.key)
-        section = sections.registered()[self.key]
+        back = section_url(self.key)
+        section = sections.registered_sections()[self.key]
         more = {"name": self.name, "back": back, "section": section}
         return {**super().page_context(), **more}
 
 
-class OneProvider(EntryFace):
+class ProviderView(MapEntryView):
     """One provider."""
 
     key = "providers"
 
 
-class OneMcp(EntryFace):
+class McpServerView(MapEntryView):
     """One tool server; below how it is written stands how it is."""
 
     key = "mcp"
@@ -220,4 +231,4 @@ class OneMcp(EntryFace):
 
     def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        return {**super().page_context(), **mcp_servers.shown(self.name)}
+        return {**super().page_context(), **mcp_servers.page_context(self.name)}

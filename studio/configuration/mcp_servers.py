@@ -11,23 +11,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.audit import audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from config import live
-from config.validation.named_lists import called
+from config.validation.named_lists import get_by_name
 from core.errors import NotFound
 from core.ids import UserId
 from mcp_bridge import server_status
-from mcp_bridge.config import MCP, ServerConfig
+from mcp_bridge.config import MCP, ToolServerConfig
 from mcp_bridge.oauth import connections
 from mcp_bridge.oauth.errors import ServerUnknown
-from mcp_bridge.server_status import Look
-from studio.base.pagination import listed, place
-from studio.base.views import Face
+from mcp_bridge.server_status import ServerStatus
+from studio.base.pagination import parse_cursor, serialize_page
+from studio.base.views import StudioView
 from studio.server import event_loop_bridge
-from turns.tools.mcp_sessions import POOL, SIGN_INS
+from turns.tools.mcp_sessions import POOL, TOKEN_MANAGER
 
-PLACE = "/admin/mcp"
-FEW = 20
+MCP_URL = "/admin/mcp"
+CONNECTIONS_SHOWN = 20
 """Users on a server's own page."""
 
 
@@ -37,7 +37,7 @@ class NotConnected(NotFound):
     code = "not_connected"
 
 
-class Tool(BaseModel):
+class McpTool(BaseModel):
     """A tool as its server describes it."""
 
     name: str
@@ -46,7 +46,7 @@ class Tool(BaseModel):
     is_read_only: bool
 
 
-class Tools(BaseModel):
+class McpToolList(BaseModel):
     """What the process that answers knows of a server."""
 
     object: Literal["mcp.tools"] = "mcp.tools"
@@ -59,10 +59,10 @@ class Tools(BaseModel):
         description="What it printed before it failed to start, or ended, without "
         "secrets."
     )
-    tools: list[Tool]
+    tools: list[McpTool]
 
 
-class Connection(BaseModel):
+class McpConnection(BaseModel):
     """A user's sign-in to a server; the tokens are nobody's to see."""
 
     user_id: UUID
@@ -75,16 +75,16 @@ class Connection(BaseModel):
     expires_at: datetime | None
 
 
-class Connections(BaseModel):
+class McpConnectionList(BaseModel):
     """A page of them, the newest first."""
 
     object: Literal["list"] = "list"
-    data: list[Connection]
+    data: list[McpConnection]
     has_more: bool
     last_id: str | None
 
 
-class Disconnected(BaseModel):
+class McpDisconnected(BaseModel):
     """Nobody is connected there any more."""
 
     object: Literal["mcp.connection.deleted"]
@@ -92,34 +92,36 @@ class Disconnected(BaseModel):
     deleted: Literal[True]
 
 
-class ToolsFace(Face):
+class McpToolsView(StudioView):
     """`/admin/mcp/{name}/tools`."""
 
-    @extend_schema(summary="List the tools of an MCP server", responses=Tools)
+    @extend_schema(summary="List the tools of an MCP server", responses=McpToolList)
     def get(self, request: Request, name: str) -> Response:
         """Return what is known of a server, without asking it."""
-        return self.respond(_tools_of(name))
+        return self.respond(_load_tools(name))
 
     @extend_schema(
         operation_id="mcp_look",
         summary="Look at an MCP server",
         request=None,
-        responses=Tools,
+        responses=McpToolList,
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Ask a server what it offers, now; users' own are asked when they use it."""
-        server = _server_of(name)
-        looking = server_status.look(live.current(), name, pool=POOL)
-        told = _told(name, server, event_loop_bridge.ask(looking))
+        server = _find_server(name)
+        looking = server_status.query_status(live.current(), name, pool=POOL)
+        told = _serialize_tools(name, server, event_loop_bridge.run_external(looking))
         count = len(told["tools"])
         said = f"'{name}' offers {count} {'tool' if count == 1 else 'tools'}"
         failed = told["error"] is not None
         if failed:
             said = f"'{name}' was not reached"
-        return self.confirm_change(told, said=said, to=f"{PLACE}/{name}", is_bad=failed)
+        return self.confirm_change(
+            told, said=said, to=f"{MCP_URL}/{name}", is_bad=failed
+        )
 
 
-class ConnectionsFace(Face):
+class McpConnectionListView(StudioView):
     """`/admin/mcp/{name}/connections`."""
 
     template = "studio/mcp_connections.html"
@@ -127,83 +129,95 @@ class ConnectionsFace(Face):
     @extend_schema(
         summary="List who is connected to an MCP server",
         parameters=[OpenApiParameter("after", str, description="The page's last_id.")],
-        responses=Connections,
+        responses=McpConnectionList,
     )
     def get(self, request: Request, name: str) -> Response:
         """List the users who have signed in to a server, the newest first."""
-        _server_of(name)
+        _find_server(name)
         self.title = "Who is connected"
-        self.breadcrumbs = [("MCP", PLACE), (name, f"{PLACE}/{name}")]
-        after = place(request.query_params.get("after"), int)
-        return self.respond(connected(name, after=after), page=lambda: {"name": name})
+        self.breadcrumbs = [("MCP", MCP_URL), (name, f"{MCP_URL}/{name}")]
+        after = parse_cursor(request.query_params.get("after"), int)
+        return self.respond(
+            list_connections(name, after=after), page=lambda: {"name": name}
+        )
 
 
-class ConnectionFace(Face):
+class McpConnectionView(StudioView):
     """`/admin/mcp/{name}/connections/{user}`."""
 
     @extend_schema(
-        summary="Disconnect a user from an MCP server", responses={200: Disconnected}
+        summary="Disconnect a user from an MCP server", responses={200: McpDisconnected}
     )
     def delete(self, request: Request, name: str, user: UUID) -> HttpResponseBase:
         """End a user's sign-in: here, and at the provider if that can be told."""
-        deed = Deed(
+        deed = AuditEvent(
             "mcp.disconnect", self.actor(), f"mcp server {name}", {"user": str(user)}
         )
-        ending = SIGN_INS.disconnect(
+        ending = TOKEN_MANAGER.disconnect(
             live.current(), name, UserId(user), note=lambda: audit_log.write(deed)
         )
-        if not event_loop_bridge.ask(ending):
+        if not event_loop_bridge.run_external(ending):
             raise NotConnected
         told = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
         return self.confirm_change(
-            told, said="Disconnected the user", to=f"{PLACE}/{name}/connections"
+            told, said="Disconnected the user", to=f"{MCP_URL}/{name}/connections"
         )
 
 
-def shown(name: str) -> dict[str, Any]:
+def page_context(name: str) -> dict[str, Any]:
     """Return what a server's own page shows below how it is written.
 
     For `studio/_mcp_state.html`. Nothing where it is not in force yet.
     """
     if name not in live.current().get(MCP):
         return {"mcp": None}
-    told = _tools_of(name)
-    users = connected(name, limit=FEW) if told["signs_in"] else None
+    told = _load_tools(name)
+    users = (
+        list_connections(name, limit=CONNECTIONS_SHOWN) if told["signs_in"] else None
+    )
     return {"mcp": told, "connections": users}
 
 
-def states() -> dict[str, str]:
+def server_states() -> dict[str, str]:
     """Return how each server stands: `open`, `idle` or `failed`."""
-    return {name: look.state for name, look in _looks().items()}
+    return {name: look.state for name, look in _load_statuses().items()}
 
 
-def _tools_of(name: str) -> dict[str, Any]:
+def _load_tools(name: str) -> dict[str, Any]:
     """Tell what is known of a server; raises `ServerUnknown`."""
-    return _told(name, _server_of(name), _looks()[name])
+    return _serialize_tools(name, _find_server(name), _load_statuses()[name])
 
 
-def connected(
-    name: str, *, after: connections.Place | None = None, limit: int = 50
+def list_connections(
+    name: str, *, after: connections.Cursor | None = None, limit: int = 50
 ) -> dict[str, Any]:
     """Tell a page of who is connected to a server."""
-    rows, has_more = connections.page(
+    rows, has_more = connections.page_connections(
         name, now=datetime.now(UTC), after=after, limit=limit
     )
     last = (rows[-1]["created_at"], rows[-1]["id"]) if rows else None
     told = [{key: row[key] for key in row if key != "id"} for row in rows]
-    return listed(told, has_more=has_more, last=last)
+    return serialize_page(told, has_more=has_more, last=last)
 
 
-def _server_of(name: str) -> ServerConfig:
+def _find_server(name: str) -> ToolServerConfig:
     """Return a server that is in force; raises `ServerUnknown`."""
     known = live.current().get(MCP)
-    return called(name, known, noun="MCP server", unknown=ServerUnknown)
+    return get_by_name(name, known, noun="MCP server", unknown=ServerUnknown)
 
 
-def _looks() -> dict[str, Look]:
-    return event_loop_bridge.wait(server_status.all_known(live.current(), pool=POOL))
+def _load_statuses() -> dict[str, ServerStatus]:
+    return event_loop_bridge.run_on_loop(
+        server_status.cached_statuses(live.current(), pool=POOL)
+    )
 
 
-def _told(name: str, server: ServerConfig, look: Look) -> dict[str, Any]:
+def _serialize_tools(
+    name: str, server: ToolServerConfig, look: ServerStatus
+) -> dict[str, Any]:
     about = {"object": "mcp.tools", "server": name}
-    return {**about, "signs_in": server.sign_in is not None, **server_status.told(look)}
+    return {
+        **about,
+        "signs_in": server.sign_in is not None,
+        **server_status.as_json(look),
+    }

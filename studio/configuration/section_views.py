@@ -13,21 +13,25 @@ from rest_framework.response import Response
 
 from config import sections, starter
 from config.editing import file_editor
-from config.editing.file_editor import File
-from config.editing.round_trip.key_paths import Place
+from config.editing.file_editor import ConfigFile
+from config.editing.round_trip.key_paths import KeyPath
 from config.errors import ConfigInvalid
 from config.validation import unsupported_keys
 from core.errors import NotFound
-from studio.base.views import Face
-from studio.configuration.entry_schemas import Deleted
+from studio.base.views import StudioView
+from studio.configuration.entry_schemas import DeletedEntry
 from studio.configuration.entry_types import KINDS
-from studio.configuration.yaml_base_views import EMPTIED, VERSION, PartFace
-from studio.user_pages.memory_picker import picker
+from studio.configuration.yaml_base_views import (
+    REMOVAL_DESCRIPTION,
+    VERSION_PARAMETER,
+    YamlPartView,
+)
+from studio.user_pages.memory_picker import respond_with_picker
 
-SETTINGS = "/admin/settings"
-MOST = 6
+SETTINGS_URL = "/admin/settings"
+MAX_NAMES = 6
 """How many names a card tells."""
-ADDRESSES = {
+SECTION_URLS = {
     "auth": "/admin/auth",
     "mcp": "/admin/mcp",
     "memory": "/admin/memory/settings",
@@ -37,7 +41,7 @@ ADDRESSES = {
 }
 """Of the sections that have a name of their own; the others are under the settings."""
 
-PAGES = {kind.section.key: kind.list_url for kind in KINDS}
+ENTRY_LIST_URLS = {kind.section.key: kind.list_url for kind in KINDS}
 """Where the studio's own entries of a section are."""
 
 GROUPS = {
@@ -46,30 +50,30 @@ GROUPS = {
     "Who, and how much": ("auth", "users", "default_user_id", "limits"),
     "Work": ("tasks", "triggers", "sidecars"),
     "The server": ("server", "public_base_url", "mcp_server", "studio"),
-    "Built in the studio": tuple(PAGES),
+    "Built in the studio": tuple(ENTRY_LIST_URLS),
 }
 TITLES = {"mcp": "MCP servers", "mcp_server": "MCP at /mcp", "auth": "Access"}
 
 
-def title_of(key: str) -> str:
+def section_title(key: str) -> str:
     """Return what a section is called on pages."""
     return TITLES.get(key, key.replace("_", " ").capitalize())
 
 
-def address_of(key: str) -> str:
+def section_url(key: str) -> str:
     """Return where a section of the file is edited."""
-    return ADDRESSES.get(key, f"{SETTINGS}/{key}")
+    return SECTION_URLS.get(key, f"{SETTINGS_URL}/{key}")
 
 
-def described(key: str) -> str:
+def describe_section(key: str) -> str:
     """Return what a section is for, in a sentence."""
-    section = sections.registered().get(key)
+    section = sections.registered_sections().get(key)
     text = section.description if section else ""
     text = (text or unsupported_keys.KEYS.get(key, "")).rstrip(".").replace("`", "")
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-class SectionFace(PartFace):
+class SectionView(YamlPartView):
     """One section of the file."""
 
     template = "studio/file/section.html"
@@ -78,31 +82,31 @@ class SectionFace(PartFace):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Know which section it is about; raises `NotFound` for none."""
         self.key = kwargs.get("key", self.key)
-        self.title = title_of(self.key)
-        self.breadcrumbs = [("Settings", SETTINGS)]
+        self.title = section_title(self.key)
+        self.breadcrumbs = [("Settings", SETTINGS_URL)]
         super().initial(request, *args, **kwargs)
-        if self.key in sections.registered():
+        if self.key in sections.registered_sections():
             return
         if self.key not in unsupported_keys.KEYS:
             raise NotFound(f"There is no section '{self.key}' in coulisse.yaml")
         if request.method == "PUT":
-            raise ConfigInvalid([unsupported_keys.problem(self.key)])
-        raise NotFound(unsupported_keys.unavailable(self.key))
+            raise ConfigInvalid([unsupported_keys.build_problem(self.key)])
+        raise NotFound(unsupported_keys.describe_unavailable(self.key))
 
     @property
-    def part_path(self) -> Place:
+    def part_path(self) -> KeyPath:
         """The section."""
         return (self.key,)
 
     @property
     def edit_url(self) -> str:
         """Where it is edited."""
-        return address_of(self.key)
+        return section_url(self.key)
 
     @property
     def empty_value(self) -> Any:
         """What is said of a section that is not there."""
-        section = sections.registered()[self.key]
+        section = sections.registered_sections()[self.key]
         kind = section.schema.get("type")
         if kind in ("array", "object") or section.noun:
             return [] if kind == "array" else {}
@@ -113,50 +117,58 @@ class SectionFace(PartFace):
         responses=OpenApiTypes.ANY,
     )
     def get(self, request: Request, key: str = "") -> Response:
-        return self.respond_with_part(file_editor.read())
+        return self.respond_with_part(file_editor.read_file())
 
     @extend_schema(
         summary="Write a section of the file, and leave all else as it is",
-        description=EMPTIED,
-        parameters=[VERSION],
+        description=REMOVAL_DESCRIPTION,
+        parameters=[VERSION_PARAMETER],
         request=OpenApiTypes.ANY,
         responses=OpenApiTypes.ANY,
     )
     def put(self, request: Request, key: str = "") -> HttpResponseBase:
-        return self.respond_with_change(self.replace_part(), f"Saved {self.title.lower()}{self.apply_time()}")
+        return self.respond_with_change(
+            self.replace_part(), f"Saved {self.title.lower()}{self.apply_time()}"
+        )
 
     def apply_time(self) -> str:
         """Return when an edit applies, as the end of a sentence."""
-        applies = sections.registered()[self.key].applies
+        applies = sections.registered_sections()[self.key].applies
         return "; restart the server to apply it" if applies == "restart" else ""
 
     def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        section = sections.registered()[self.key]
+        section = sections.registered_sections()[self.key]
         more = {
             "section": section,
-            "page": PAGES.get(self.key),
-            "example": starter.example(self.key),
+            "page": ENTRY_LIST_URLS.get(self.key),
+            "example": starter.example_of(self.key),
         }
-        return {**super().page_context(), "lead": described(self.key), **more}
+        return {**super().page_context(), "lead": describe_section(self.key), **more}
 
 
-class AnySection(SectionFace):
+class RemovableSectionView(SectionView):
     """`/admin/settings/{key}`: any section, which can be taken out of the file, too."""
 
     @extend_schema(
         summary="Take a section out of the file, as one that is written empty",
-        parameters=[VERSION],
-        responses={200: Deleted},
+        parameters=[VERSION_PARAMETER],
+        responses={200: DeletedEntry},
     )
     def delete(self, request: Request, key: str = "") -> HttpResponseBase:
-        if file_editor.read().has_entry(self.part_path):
-            self.run_recorded({"section": self.key}, file_editor.remove, self.part_path)
-        said = self.change_message(f"Took {self.title.lower()} out of the file{self.apply_time()}")
-        return self.confirm_change({"name": self.key, "deleted": True}, said=said, to=SETTINGS)
+        if file_editor.read_file().has_entry(self.part_path):
+            self.run_recorded(
+                {"section": self.key}, file_editor.remove_entry, self.part_path
+            )
+        said = self.change_message(
+            f"Took {self.title.lower()} out of the file{self.apply_time()}"
+        )
+        return self.confirm_change(
+            {"name": self.key, "deleted": True}, said=said, to=SETTINGS_URL
+        )
 
 
-class MemoryFace(SectionFace):
+class MemoryView(SectionView):
     """`/admin/memory`: to browsers whose memory to look at, to scripts the section."""
 
     key = "memory"
@@ -167,10 +179,10 @@ class MemoryFace(SectionFace):
             return super().get(request)
         self.title, self.breadcrumbs = "Memory", ()
         self.template = "studio/memory.html"  # type: ignore[misc]
-        return picker(self)
+        return respond_with_picker(self)
 
 
-class Card(BaseModel):
+class SectionCard(BaseModel):
     """What a section of the file says, in a few words."""
 
     key: str
@@ -186,27 +198,29 @@ class Card(BaseModel):
     page: str | None = Field(description="Where the studio's own of it are.")
 
 
-class CardList(BaseModel):
+class SectionCardList(BaseModel):
     """All sections, in the order of their groups."""
 
     object: Literal["list"] = "list"
-    data: list[Card]
+    data: list[SectionCard]
 
 
-class Settings(Face):
+class SettingsView(StudioView):
     """The cards."""
 
     title = "Settings"
     template = "studio/file/settings.html"
 
     @extend_schema(
-        summary="Tell what each section of the file says", responses=CardList
+        summary="Tell what each section of the file says", responses=SectionCardList
     )
     def get(self, request: Request) -> Response:
-        file = file_editor.read()
-        cards = {key: card(file, key) for group in GROUPS.values() for key in group}
-        others = sections.registered().keys() - cards.keys()
-        cards.update({key: card(file, key) for key in sorted(others)})
+        file = file_editor.read_file()
+        cards = {
+            key: serialize_card(file, key) for group in GROUPS.values() for key in group
+        }
+        others = sections.registered_sections().keys() - cards.keys()
+        cards.update({key: serialize_card(file, key) for key in sorted(others)})
         lead = "What coulisse.yaml says. An edit here is written into the file."
 
         def page() -> dict[str, Any]:
@@ -220,38 +234,43 @@ class Settings(Face):
         return self.respond(data, page=page)
 
 
-def card(file: File, key: str) -> dict[str, Any]:
+def serialize_card(file: ConfigFile, key: str) -> dict[str, Any]:
     """Return what a card says of a section."""
-    section = sections.registered().get(key)
+    section = sections.registered_sections().get(key)
     data = file.data_at((key,))
     return {
         "key": key,
-        "title": title_of(key),
+        "title": section_title(key),
         "is_set": data is not None,
-        "says": said(section.noun, data) if section else "",
-        "about": described(key),
+        "says": summarize_section(section.noun, data) if section else "",
+        "about": describe_section(key),
         "applies": section.applies if section else None,
         "is_available": section is not None,
-        "address": address_of(key),
-        "page": PAGES.get(key),
+        "address": section_url(key),
+        "page": ENTRY_LIST_URLS.get(key),
     }
 
 
-def said(noun: str, data: Any) -> str:
+def summarize_section(noun: str, data: Any) -> str:
     """Return what a section says, in a few words."""
     if data is None:
         return "Not set"
     if isinstance(data, list):
         names = [it.get("name") for it in data if isinstance(it, Mapping)]
-        return _counted(noun or "entry", [str(name) for name in names if name], data)
+        return _format_count(
+            noun or "entry", [str(name) for name in names if name], data
+        )
     if not isinstance(data, Mapping):
         return str(data)
     if noun:
-        return _counted(noun, list(data), data)
-    return _some([_pair(name, value) for name, value in data.items()]) or "Empty"
+        return _format_count(noun, list(data), data)
+    return (
+        _join_names([_format_setting(name, value) for name, value in data.items()])
+        or "Empty"
+    )
 
 
-def _pair(name: str, value: Any) -> str:
+def _format_setting(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{name} ({', '.join(value)})" if value else name
     if isinstance(value, list):
@@ -259,13 +278,13 @@ def _pair(name: str, value: Any) -> str:
     return f"{name}: {json.dumps(value) if isinstance(value, bool) else value}"
 
 
-def _counted(noun: str, names: list[str], data: Any) -> str:
+def _format_count(noun: str, names: list[str], data: Any) -> str:
     many = "entries" if noun == "entry" else f"{noun}s"
     count = f"{len(data)} {noun if len(data) == 1 else many}"
-    return f"{count}: {_some(names)}" if names else count
+    return f"{count}: {_join_names(names)}" if names else count
 
 
-def _some(words: list[str]) -> str:
-    more = len(words) - MOST
-    shown = ", ".join(words[:MOST])
+def _join_names(words: list[str]) -> str:
+    more = len(words) - MAX_NAMES
+    shown = ", ".join(words[:MAX_NAMES])
     return f"{shown} and {more} more" if more > 0 else shown

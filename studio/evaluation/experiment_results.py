@@ -11,15 +11,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from config import live
-from config.validation.named_lists import called
+from config.validation.named_lists import get_by_name
 from core.errors import NotFound
 from core.text import time_parsing
 from experiments.comparison import comparison_formats, comparison_report
 from experiments.config import EXPERIMENTS, ExperimentConfig, StopRule
-from studio.base.views import Face
+from studio.base.views import StudioView
 from telemetry.statistics import variant_counts
 
-PLACE = "/admin/experiments"
+EXPERIMENTS_URL = "/admin/experiments"
 WEEK = timedelta(days=7)
 
 
@@ -61,7 +61,7 @@ class MetricResult(BaseModel):
     estimates: list[VariantEstimate]
 
 
-class Arm(BaseModel):
+class BanditVariant(BaseModel):
     """A bandit's variant, by its recent scores."""
 
     agent: str
@@ -78,7 +78,7 @@ class BanditState(BaseModel):
     window_seconds: int
     leader: str | None
     starved: list[str] = Field(description="They get all turns until they have scores.")
-    arms: list[Arm]
+    arms: list[BanditVariant]
 
 
 class ExperimentResults(BaseModel):
@@ -100,22 +100,24 @@ class ExperimentResults(BaseModel):
     bandit: BanditState | None
 
 
-def overview() -> Mapping[str, Any]:
+def load_overview() -> Mapping[str, Any]:
     """Return what each variant got in the last week, and who has won.
 
     In two queries.
     """
     config = live.current()
     known = config.get(EXPERIMENTS)
-    got = variant_counts.by_experiment(known.keys(), datetime.now(UTC) - WEEK)
-    won = comparison_report.winners(config, known.values())
+    got = variant_counts.counts_by_experiment(known.keys(), datetime.now(UTC) - WEEK)
+    won = comparison_report.find_winners(config, known.values())
     return {
-        name: {**_week(one, got.get(name, {})), "winner": won.get(name)}
+        name: {**_week_summary(one, got.get(name, {})), "winner": won.get(name)}
         for name, one in known.items()
     }
 
 
-def _week(experiment: ExperimentConfig, got: Mapping[str, int]) -> dict[str, Any]:
+def _week_summary(
+    experiment: ExperimentConfig, got: Mapping[str, int]
+) -> dict[str, Any]:
     turns = {agent: got.get(agent, 0) for agent in experiment.agents}
     total = sum(turns.values())
     return {
@@ -127,20 +129,20 @@ def _week(experiment: ExperimentConfig, got: Mapping[str, int]) -> dict[str, Any
     }
 
 
-def details(name: str, experiment: ExperimentConfig | None) -> Mapping[str, Any]:
+def load_details(name: str, experiment: ExperimentConfig | None) -> Mapping[str, Any]:
     """Return how an experiment goes; nothing of one that is disabled."""
-    return {} if experiment is None else {"results": results(experiment)}
+    return {} if experiment is None else {"results": load_results(experiment)}
 
 
-def results(
+def load_results(
     experiment: ExperimentConfig, since: datetime | None = None
 ) -> dict[str, Any]:
     """Return how an experiment goes: of a bandit in its window, unless told since."""
-    report = comparison_report.of(live.current(), experiment, since)
-    return comparison_formats.document(report)
+    report = comparison_report.build_report(live.current(), experiment, since)
+    return comparison_formats.as_json(report)
 
 
-class Results(Face):
+class ExperimentResultsView(StudioView):
     """`/admin/experiments/{name}/results`."""
 
     template = "studio/experiments/results.html"
@@ -158,16 +160,16 @@ class Results(Face):
         """Return traffic, means with intervals, chances, and a bandit's state."""
         self.title = f"Results of {name}"
         self.breadcrumbs = [
-            ("Experiments", PLACE),
-            (name, f"{PLACE}/{quote(name, safe='')}"),
+            ("Experiments", EXPERIMENTS_URL),
+            (name, f"{EXPERIMENTS_URL}/{quote(name, safe='')}"),
         ]
         since = request.query_params.get("since")
-        begin = time_parsing.ago(since, datetime.now(UTC)) if since else None
-        told = results(_experiment_of(name), begin)
+        begin = time_parsing.parse_past(since, datetime.now(UTC)) if since else None
+        told = load_results(_find_experiment(name), begin)
         return self.respond(told, page=lambda: {"results": told})
 
 
-def _experiment_of(name: str) -> ExperimentConfig:
+def _find_experiment(name: str) -> ExperimentConfig:
     """Return an experiment by its name; raises `ExperimentUnknown`."""
     known = live.current().get(EXPERIMENTS)
-    return called(name, known, noun="experiment", unknown=ExperimentUnknown)
+    return get_by_name(name, known, noun="experiment", unknown=ExperimentUnknown)

@@ -11,24 +11,24 @@ from core.text import redaction
 from judges.config import JUDGES, JudgeConfig
 from judges.models import Feedback, Score
 from judges.ratings import feedback, score_windows
-from judges.ratings.score_windows import LONGEST, WINDOWS, Window
+from judges.ratings.score_windows import LONGEST_WINDOW, WINDOWS, ScoreWindow
 from judges.runs import backfill, task_status
 from smoke.reports import run_queries as smoke_pages
 from tasks.models import Task
 from telemetry.storage import costs
 
 WEEK = timedelta(days=7)
-RECENT = 10
-FAILURES = 5
-COMMENTS = 5
-MONTH = WINDOWS[LONGEST]
+SCORES_SHOWN = 10
+FAILURES_SHOWN = 5
+COMMENTS_SHOWN = 5
+MONTH = WINDOWS[LONGEST_WINDOW]
 
 
-def overview() -> Mapping[str, Any]:
+def load_overview() -> Mapping[str, Any]:
     """Return what each judge gave in the last week, and failed at; in two queries."""
     names, since = live.current().get(JUDGES).keys(), datetime.now(UTC) - WEEK
-    means = score_windows.means(names, since)
-    failed = task_status.failed(names, since)
+    means = score_windows.mean_scores(names, since)
+    failed = task_status.count_failed(names, since)
     return {
         name: {
             "count": means.get(name, (0, None))[0],
@@ -39,20 +39,24 @@ def overview() -> Mapping[str, Any]:
     }
 
 
-def details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
+def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
     """Return what a judge gave, to whom, what it failed at, and what that cost."""
     now = datetime.now(UTC)
-    given = score_windows.month(name, now)
-    agents = backfill.of(live.current(), name)
-    counts = task_status.counts(name, now - WEEK)
-    spent = costs.of_judge(name, {w: now - span for w, span in WINDOWS.items()})
+    given = score_windows.load_month(name, now)
+    agents = backfill.agents_naming(live.current(), name)
+    counts = task_status.count_tasks(name, now - WEEK)
+    spent = costs.judge_costs(name, {w: now - span for w, span in WINDOWS.items()})
     return {
         "means": [
-            {"criterion": criterion, **_windows(windows)}
+            {"criterion": criterion, **_serialize_windows(windows)}
             for criterion, windows in given.by_criterion.items()
         ],
         "by_agent": [
-            {"agent": each.agent, "criterion": each.criterion, **_windows(each.windows)}
+            {
+                "agent": each.agent,
+                "criterion": each.criterion,
+                **_serialize_windows(each.windows),
+            }
             for each in given.by_agent
         ],
         "days": [
@@ -66,21 +70,28 @@ def details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
         ],
         "counts": {**asdict(counts), "due": counts.total},
         "spent": {window: asdict(bill) for window, bill in spent.items()},
-        "failures": [failure(task) for task in task_status.failures(name, FAILURES)],
-        "recent": scored(score_windows.page(name, limit=RECENT)[0]),
+        "failures": [
+            serialize_failure(task)
+            for task in task_status.failed_tasks(name, FAILURES_SHOWN)
+        ],
+        "recent": serialize_scores(
+            score_windows.page_scores(name, limit=SCORES_SHOWN)[0]
+        ),
         "judged_agents": agents,
         "people": [
             asdict(opinion)
-            for opinion in feedback.opinions(agents=agents, since=now - MONTH)
+            for opinion in feedback.summarize_feedback(agents=agents, since=now - MONTH)
         ],
         "comments": [
-            comment(row)
-            for row in feedback.comments(agents, since=now - MONTH, limit=COMMENTS)
+            serialize_comment(row)
+            for row in feedback.list_comments(
+                agents, since=now - MONTH, limit=COMMENTS_SHOWN
+            )
         ],
     }
 
 
-def _windows(windows: Mapping[str, Window]) -> dict[str, Any]:
+def _serialize_windows(windows: Mapping[str, ScoreWindow]) -> dict[str, Any]:
     return {
         "windows": {
             name: {"mean": window.mean, "count": window.count}
@@ -89,9 +100,9 @@ def _windows(windows: Mapping[str, Window]) -> dict[str, Any]:
     }
 
 
-def scored(rows: Sequence[Score]) -> list[dict[str, Any]]:
+def serialize_scores(rows: Sequence[Score]) -> list[dict[str, Any]]:
     """Return scores, each with the run of a smoke test it was given in, if any."""
-    held = _runs(rows)
+    held = _runs_by_user(rows)
     return [
         {
             "turn_id": str(row.turn_id),
@@ -109,13 +120,13 @@ def scored(rows: Sequence[Score]) -> list[dict[str, Any]]:
     ]
 
 
-def _runs(rows: Collection[Score]) -> Mapping[UserId, str]:
+def _runs_by_user(rows: Collection[Score]) -> Mapping[UserId, str]:
     users = {UserId(r.user_id) for r in rows if r.origin == Score.Origin.SMOKE}
-    found = smoke_pages.of_users(users)
+    found = smoke_pages.runs_of_users(users)
     return {user_id: str(run_id) for user_id, run_id in found.items()}
 
 
-def failure(task: Task) -> dict[str, Any]:
+def serialize_failure(task: Task) -> dict[str, Any]:
     """Return what could not be judged."""
     return {
         "task_id": str(task.pk),
@@ -126,13 +137,13 @@ def failure(task: Task) -> dict[str, Any]:
     }
 
 
-def comment(row: Feedback) -> dict[str, Any]:
+def serialize_comment(row: Feedback) -> dict[str, Any]:
     """Return what somebody wrote of a reply."""
     return {
         "turn_id": str(row.turn_id),
         "agent": row.agent,
         "score": row.score,
         "thumb": row.thumb,
-        "comment": redaction.own(row.comment),
+        "comment": redaction.redact_own(row.comment),
         "updated_at": row.updated_at,
     }

@@ -13,25 +13,25 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.audit import audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from config import live
 from config.overrides import override_editor
-from config.validation.named_lists import called
+from config.validation.named_lists import get_by_name
 from core.errors import NotFound
 from core.text import time_parsing
 from judges.config import JUDGES, JudgeConfig
 from judges.ratings import score_windows
 from judges.runs import backfill, task_status
-from judges.runs.backfill import Wanted
-from judges.runs.past_replies import Backlog
-from studio.base.pagination import listed, place
-from studio.base.views import Face
+from judges.runs.backfill import BackfillRequest
+from judges.runs.past_replies import JudgingBacklog
+from studio.base.pagination import parse_cursor, serialize_page
+from studio.base.views import StudioView
 from studio.evaluation import judge_details
 from tasks.queue import worker_notifier
 from telemetry.presentation import turn_serializers
 
-PLACE = "/admin/judges"
-PAGE = 50
+JUDGES_URL = "/admin/judges"
+PAGE_SIZE = 50
 
 
 class JudgeUnknown(NotFound):
@@ -40,7 +40,7 @@ class JudgeUnknown(NotFound):
     code = "judge_not_found"
 
 
-class GivenScore(BaseModel):
+class JudgeScore(BaseModel):
     """What a judge says of a reply by one criterion."""
 
     turn_id: UUID
@@ -55,23 +55,23 @@ class GivenScore(BaseModel):
     judged_at: datetime
 
 
-class GivenScores(BaseModel):
+class JudgeScoreList(BaseModel):
     """A page of scores, the newest first."""
 
     object: Literal["list"] = "list"
-    data: list[GivenScore]
+    data: list[JudgeScore]
     has_more: bool
     last_id: str | None
 
 
-class Retried(BaseModel):
+class RetriedJudging(BaseModel):
     """What is tried again."""
 
     judge: str
     retried: int
 
 
-class PastReplies(BaseModel):
+class PastRepliesRequest(BaseModel):
     """Which past replies are to be scored."""
 
     model_config = ConfigDict(extra="forbid")
@@ -84,7 +84,7 @@ class PastReplies(BaseModel):
     )
 
 
-class Reckoned(BaseModel):
+class BackfillEstimate(BaseModel):
     """What there is to score, and what it takes, about."""
 
     judge: str
@@ -99,7 +99,7 @@ class Reckoned(BaseModel):
     added: int = Field(0, description="Put into the queue by this request.")
 
 
-class JudgeFace(Face):
+class JudgeView(StudioView):
     """An address about one judge."""
 
     about = ""
@@ -108,19 +108,19 @@ class JudgeFace(Face):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Lead back to the judge."""
         name = kwargs["name"]
-        self.place = f"{PLACE}/{quote(name, safe='')}"
-        self.breadcrumbs = [("Judges", PLACE), (name, self.place)]
+        self.place = f"{JUDGES_URL}/{quote(name, safe='')}"
+        self.breadcrumbs = [("Judges", JUDGES_URL), (name, self.place)]
         self.title = f"{self.about} {name}"
         super().initial(request, *args, **kwargs)
 
-    def audit_event(self, action: str, what: str, count: int) -> Deed | None:
+    def audit_event(self, action: str, what: str, count: int) -> AuditEvent | None:
         """Return what was done to so many; None where there was nothing to do."""
         if not count:
             return None
-        return Deed(action, self.actor(), self.kwargs["name"], {what: count})
+        return AuditEvent(action, self.actor(), self.kwargs["name"], {what: count})
 
 
-class JudgeScores(JudgeFace):
+class JudgeScoresView(JudgeView):
     """`/admin/judges/{name}/scores`."""
 
     about = "Scores of"
@@ -134,27 +134,29 @@ class JudgeScores(JudgeFace):
             OpenApiParameter("most", int, description="None that are higher."),
             OpenApiParameter("after", str, description="The last_id of a page."),
         ],
-        responses=GivenScores,
+        responses=JudgeScoreList,
     )
     def get(self, request: Request, name: str) -> Response:
         """List scores with their reasoning, the newest first."""
         query = request.query_params
         has_most = bool(query.get("most"))
-        rows, has_more = score_windows.page(
+        rows, has_more = score_windows.page_scores(
             name,
             criterion=query.get("criterion") or None,
             agent=query.get("agent") or None,
             most=self.query_int("most", default=10, least=0, most=10)
             if has_most
             else None,
-            after=place(query.get("after"), int),
-            limit=PAGE,
+            after=parse_cursor(query.get("after"), int),
+            limit=PAGE_SIZE,
         )
         if not rows and not query:
-            override_editor.find(JUDGES, name)  # One that was deleted has scores.
+            override_editor.get_entry(JUDGES, name)  # One that was deleted has scores.
         last = (rows[-1].judged_at, rows[-1].pk) if rows else None
         return self.respond(
-            listed(judge_details.scored(rows), has_more=has_more, last=last),
+            serialize_page(
+                judge_details.serialize_scores(rows), has_more=has_more, last=last
+            ),
             page=lambda: self._page_context(name),
         )
 
@@ -163,34 +165,34 @@ class JudgeScores(JudgeFace):
         judge = config.get(JUDGES).get(name)
         return {
             "criteria": [] if judge is None else list(judge.rubrics),
-            "agents": backfill.of(config, name),
+            "agents": backfill.agents_naming(config, name),
             "values": range(10),
         }
 
 
-class Retry(JudgeFace):
+class RetryJudgingView(JudgeView):
     """`/admin/judges/{name}/retry`."""
 
     @extend_schema(
         summary="Try again what a judge failed to score",
         request=None,
-        responses={202: Retried},
+        responses={202: RetriedJudging},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Put back all replies the judge failed at; 1,000 at once at most."""
-        _judge_of(name)
-        count = audit_log.recorded(
+        _find_judge(name)
+        count = audit_log.run_recorded(
             lambda count: self.audit_event("judge.retry", "tasks", count),
-            task_status.retry,
+            task_status.retry_failed,
             name,
         )
-        worker_notifier.soon()
+        worker_notifier.notify()
         told = {"judge": name, "retried": count}
         said = f"{count} tried again" if count else "Nothing has failed"
         return self.confirm_change(told, said=said, to=self.place, status=202)
 
 
-class Past(JudgeFace):
+class PastRepliesView(JudgeView):
     """`/admin/judges/{name}/past`."""
 
     about = "Past replies for"
@@ -204,37 +206,46 @@ class Past(JudgeFace):
             OpenApiParameter("limit", int, description="100 unless given."),
             OpenApiParameter("agent", str),
         ],
-        responses=Reckoned,
+        responses=BackfillEstimate,
     )
     def get(self, request: Request, name: str) -> Response:
         """Count past replies that have no score yet, and what scoring them costs."""
-        judge = _judge_of(name)
+        judge = _find_judge(name)
         if self.wants_html and not request.query_params:
-            empty = PastReplies.model_validate({}).model_dump()
+            empty = PastRepliesRequest.model_validate({}).model_dump()
             return self.respond(None, page=lambda: self._form_context(empty))
-        wanted = self.parse_query(PastReplies)
-        told = reckoned(judge, backfill.find(live.current(), judge, _wanted(wanted)))
+        wanted = self.parse_query(PastRepliesRequest)
+        told = serialize_estimate(
+            judge,
+            backfill.find_replies(live.current(), judge, _backfill_request(wanted)),
+        )
         typed = wanted.model_dump()
-        return self.respond(told, page=lambda: {"reckoned": told, **self._form_context(typed)})
+        return self.respond(
+            told, page=lambda: {"reckoned": told, **self._form_context(typed)}
+        )
 
     @extend_schema(
         operation_id="judges_score_past",
         summary="Score past replies",
-        request=PastReplies,
-        responses={202: Reckoned},
+        request=PastRepliesRequest,
+        responses={202: BackfillEstimate},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Put past replies into the queue, to be scored; nobody is kept waiting."""
-        judge = _judge_of(name)
-        found = backfill.find(live.current(), judge, _wanted(self.parse_body(PastReplies)))
-        told = reckoned(judge, found)
-        added = audit_log.recorded(
+        judge = _find_judge(name)
+        found = backfill.find_replies(
+            live.current(),
+            judge,
+            _backfill_request(self.parse_body(PastRepliesRequest)),
+        )
+        told = serialize_estimate(judge, found)
+        added = audit_log.run_recorded(
             lambda rows: self.audit_event("judge.past", "replies", len(rows)),
-            backfill.add,
+            backfill.enqueue_judging,
             judge,
             found,
         )
-        worker_notifier.soon()
+        worker_notifier.notify()
         told["added"] = len(added)
         said = f"{len(added)} repl{'y' if len(added) == 1 else 'ies'} to be scored"
         return self.confirm_change(told, said=said, to=self.place, status=202)
@@ -245,23 +256,23 @@ class Past(JudgeFace):
 
     def _form_context(self, typed: Mapping[str, Any]) -> dict[str, Any]:
         name = self.kwargs["name"]
-        return {"typed": typed, "agents": backfill.of(live.current(), name)}
+        return {"typed": typed, "agents": backfill.agents_naming(live.current(), name)}
 
 
-def _judge_of(name: str) -> JudgeConfig:
+def _find_judge(name: str) -> JudgeConfig:
     """Return a judge by its name; raises `JudgeUnknown`."""
     known = live.current().get(JUDGES)
-    return called(name, known, noun="judge", unknown=JudgeUnknown)
+    return get_by_name(name, known, noun="judge", unknown=JudgeUnknown)
 
 
-def _wanted(asked: PastReplies) -> Wanted:
-    since = time_parsing.ago(asked.since, datetime.now(UTC))
-    return Wanted(since, asked.sample, asked.limit, asked.agent or None)
+def _backfill_request(asked: PastRepliesRequest) -> BackfillRequest:
+    since = time_parsing.parse_past(asked.since, datetime.now(UTC))
+    return BackfillRequest(since, asked.sample, asked.limit, asked.agent or None)
 
 
-def reckoned(judge: JudgeConfig, found: Backlog) -> dict[str, Any]:
+def serialize_estimate(judge: JudgeConfig, found: JudgingBacklog) -> dict[str, Any]:
     """Return what there is to score, as JSON."""
-    takes = backfill.estimate(live.current(), judge, found)
+    takes = backfill.estimate_cost(live.current(), judge, found)
     return {
         "judge": judge.name,
         "found": found.found,
@@ -271,6 +282,6 @@ def reckoned(judge: JudgeConfig, found: Backlog) -> dict[str, Any]:
         "failed": len(found.failed),
         "to_judge": len(found.pending),
         "tokens": takes.tokens,
-        "cost_usd": turn_serializers.usd(takes.micro_usd),
+        "cost_usd": turn_serializers.to_usd(takes.micro_usd),
         "added": 0,
     }

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-OfDay = Mapping[str, Any]
+ChartDay = Mapping[str, Any]
 """A day's `mean` and `count` by one `criterion`, as scripts get it."""
 
 WIDTH, HEIGHT = 600, 100
 """Of the picture's own units; it is stretched."""
 DAYS = 30
-HIGHEST = 10
-LEAST = 4
+MAX_SCORE = 10
+MIN_SCALE_POINTS = 4
 """Points the scale has, so that small changes look small."""
-COLOURS = 6
+LINE_COLOURS = 6
 """Lines that look different from each other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CriterionLine:
     """One criterion."""
 
     criterion: str
@@ -31,7 +31,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DayColumn:
     """One day, to be pointed at."""
 
     x: float
@@ -40,11 +40,11 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class ScoreChart:
     """The picture."""
 
-    lines: Sequence[Line]
-    columns: Sequence[Column]
+    lines: Sequence[CriterionLine]
+    columns: Sequence[DayColumn]
     first: str
     last: str
     low: int
@@ -52,38 +52,40 @@ class Chart:
     high: int
 
 
-def of(found: Sequence[OfDay], today: date, days: int) -> Chart | None:
+def build_chart(found: Sequence[ChartDay], today: date, days: int) -> ScoreChart | None:
     """Return the lines of these days; None where no day has a score."""
     if not found:
         return None
     shown = [today - timedelta(days=back) for back in range(days, -1, -1)]
-    means: dict[str, dict[str, OfDay]] = {}
+    means: dict[str, dict[str, ChartDay]] = {}
     for each in found:
         means.setdefault(each["criterion"], {})[each["day"]] = each
     step = WIDTH / (len(shown) - 1)
     low, high = _scale([each["mean"] for each in found])
     lines = [
-        Line(criterion, number % COLOURS + 1, _paths(by_day, shown, step, low, high))
+        CriterionLine(
+            criterion, number % LINE_COLOURS + 1, _paths(by_day, shown, step, low, high)
+        )
         for number, (criterion, by_day) in enumerate(sorted(means.items()))
     ]
     columns = [
-        Column(round((n - 0.5) * step, 1), round(step, 1), _said(day, means))
+        DayColumn(round((n - 0.5) * step, 1), round(step, 1), _day_label(day, means))
         for n, day in enumerate(shown)
     ]
     first, last = f"{shown[0]:%d %b}", f"{shown[-1]:%d %b}"
-    return Chart(lines, columns, first, last, low, high)
+    return ScoreChart(lines, columns, first, last, low, high)
 
 
 def _scale(means: Sequence[float]) -> tuple[int, int]:
     """Return whole points that have all means between them."""
     low, high = math.floor(min(means)), math.ceil(max(means))
-    while high - low < LEAST:
-        low, high = max(low - 1, 0), min(high + 1, HIGHEST)
+    while high - low < MIN_SCALE_POINTS:
+        low, high = max(low - 1, 0), min(high + 1, MAX_SCORE)
     return low, high
 
 
 def _paths(
-    by_day: Mapping[str, OfDay],
+    by_day: Mapping[str, ChartDay],
     shown: Sequence[date],
     step: float,
     low: int,
@@ -103,7 +105,7 @@ def _paths(
     return [f"M {' L '.join(run if run[1:] else run * 2)}" for run in runs if run]
 
 
-def _said(day: date, means: Mapping[str, Mapping[str, OfDay]]) -> str:
+def _day_label(day: date, means: Mapping[str, Mapping[str, ChartDay]]) -> str:
     told = [
         f"{criterion} {each['mean']:.2f} of {each['count']}"
         for criterion, by_day in sorted(means.items())

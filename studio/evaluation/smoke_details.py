@@ -5,70 +5,74 @@ from datetime import UTC, datetime
 from typing import Any
 
 from config import live
-from smoke.config import SMOKE_TESTS, SmokeTest
-from smoke.models import Run
+from smoke.config import SMOKE_TESTS, SmokeTestConfig
+from smoke.models import SmokeRun
 from smoke.reports import batch_diff, run_queries, serializers
 
-SHOWN = 10
+BATCHES_SHOWN = 10
 """Batches on a test's own page."""
 
 
-def overview() -> Mapping[str, Any]:
+def load_overview() -> Mapping[str, Any]:
     """Return the newest batch of each test, and when it is launched next."""
     tests = live.current().get(SMOKE_TESTS)
     last = run_queries.last_batches(tests)
     return {
         name: {
-            "last": summary(last[name]) if name in last else None,
-            "next_at": next_at(test),
+            "last": serialize_batch(last[name]) if name in last else None,
+            "next_at": next_launch_at(test),
         }
         for name, test in tests.items()
     }
 
 
-def details(name: str, test: SmokeTest | None) -> Mapping[str, Any]:
+def load_details(name: str, test: SmokeTestConfig | None) -> Mapping[str, Any]:
     """Return a test's newest batches and how the last one compares."""
-    batches, has_more = run_queries.page(test=name, limit=SHOWN)
+    batches, has_more = run_queries.page_batches(test=name, limit=BATCHES_SHOWN)
     last = batches[0] if batches else []
     return {
-        "next_at": None if test is None else next_at(test),
-        "batches": [summary(batch) for batch in batches],
+        "next_at": None if test is None else next_launch_at(test),
+        "batches": [serialize_batch(batch) for batch in batches],
         "has_more": has_more,
-        "compared": compared(last, batches[1] if len(batches) > 1 else []),
+        "compared": compare_batches(last, batches[1] if len(batches) > 1 else []),
     }
 
 
-def next_at(test: SmokeTest) -> datetime | None:
+def next_launch_at(test: SmokeTestConfig) -> datetime | None:
     """Return when a test is launched by itself the next time."""
     times = test.times
     return None if times is None else next(times.after(datetime.now(UTC)), None)
 
 
-def summary(runs: Sequence[Run]) -> dict[str, Any]:
+def serialize_batch(runs: Sequence[SmokeRun]) -> dict[str, Any]:
     """Return what was launched together in few words, run by run in a word."""
-    told = serializers.batch(runs)
+    told = serializers.serialize_batch(runs)
     told["created_at"] = runs[0].created_at
     told["origin"] = runs[0].origin
-    told["means"] = batch_diff.means(runs)
-    told["runs"] = [brief(run) for run in runs]
+    told["means"] = batch_diff.mean_scores(runs)
+    told["runs"] = [serialize_run_summary(run) for run in runs]
     return told
 
 
-def brief(run: Run) -> dict[str, Any]:
+def serialize_run_summary(run: SmokeRun) -> dict[str, Any]:
     """Return how a run stands."""
     return {
         "id": str(run.pk),
         "repetition": run.repetition,
         "state": run.state,
-        "outcome": serializers.outcome(run),
+        "outcome": serializers.run_outcome(run),
         "agent": run.agent or None,
         "turns": run.turns,
     }
 
 
-def compared(now: Sequence[Run], before: Sequence[Run]) -> list[dict[str, Any]]:
+def compare_batches(
+    now: Sequence[SmokeRun], before: Sequence[SmokeRun]
+) -> list[dict[str, Any]]:
     """Return measures of two batches; nothing where there is none to compare with."""
-    is_begun = any(serializers.outcome(run) != "open" for run in now)
+    is_begun = any(serializers.run_outcome(run) != "open" for run in now)
     if not before or not is_begun:
         return []
-    return [batch_diff.told(each) for each in batch_diff.differences(now, before)]
+    return [
+        batch_diff.as_json(each) for each in batch_diff.compare_batches(now, before)
+    ]

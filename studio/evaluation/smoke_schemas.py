@@ -6,12 +6,12 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from telemetry.schemas import ModelCall, ToolCall
+from telemetry.schemas import ModelCallObject, ToolCallObject
 
-Outcome = Literal["passed", "failed", "broken", "open"]
+SmokeOutcome = Literal["passed", "failed", "broken", "open"]
 
 
-class Launch(BaseModel):
+class SmokeLaunch(BaseModel):
     """How often a test is held."""
 
     model_config = ConfigDict(extra="forbid")
@@ -24,7 +24,7 @@ class Launch(BaseModel):
     )
 
 
-class Cancel(BaseModel):
+class SmokeCancel(BaseModel):
     """What is ended."""
 
     model_config = ConfigDict(extra="forbid")
@@ -32,25 +32,25 @@ class Cancel(BaseModel):
     batch: bool = Field(False, description="All that was launched with it, too.")
 
 
-class BriefRun(BaseModel):
+class SmokeRunSummary(BaseModel):
     """How one conversation stands."""
 
     id: UUID
     repetition: int
     state: Literal["queued", "running", "judging", "done", "failed", "cancelled"]
-    outcome: Outcome
+    outcome: SmokeOutcome
     agent: str | None
     turns: int
 
 
-class MeanOfScores(BaseModel):
+class SmokeScoreMean(BaseModel):
     """Scores by one criterion."""
 
     mean: float
     count: int
 
 
-class Batch(BaseModel):
+class SmokeBatch(BaseModel):
     """What was launched together."""
 
     object: Literal["smoke.batch"] = "smoke.batch"
@@ -65,24 +65,24 @@ class Batch(BaseModel):
     failed: int
     broken: int = Field(description="Those that did not come to an end.")
     open: int
-    scores: dict[str, dict[str, MeanOfScores]] = Field(
+    scores: dict[str, dict[str, SmokeScoreMean]] = Field(
         description="By agent, and by `judge.criterion`."
     )
     means: dict[str, float] = Field(description="Whoever replied.")
     cost_usd: float | None
-    runs: list[BriefRun]
+    runs: list[SmokeRunSummary]
 
 
-class BatchList(BaseModel):
+class SmokeBatchList(BaseModel):
     """A page of batches, the newest first."""
 
     object: Literal["list"] = "list"
-    data: list[Batch]
+    data: list[SmokeBatch]
     has_more: bool
     last_id: str | None
 
 
-class ScoreOfLine(BaseModel):
+class SmokeLineScore(BaseModel):
     """What a judge says of a reply."""
 
     judge: str
@@ -91,7 +91,7 @@ class ScoreOfLine(BaseModel):
     reasoning: str | None
 
 
-class RunLine(BaseModel):
+class SmokeRunLine(BaseModel):
     """What one side said."""
 
     position: int
@@ -99,16 +99,16 @@ class RunLine(BaseModel):
     text: str
     agent: str | None
     turn_id: UUID | None
-    calls: list[ModelCall | ToolCall] = Field(
+    calls: list[ModelCallObject | ToolCallObject] = Field(
         description="Of models and tools, those within others in them."
     )
     cost_usd: float | None
     seconds: float
     said_at: datetime
-    scores: list[ScoreOfLine]
+    scores: list[SmokeLineScore]
 
 
-class Compared(BaseModel):
+class ComparedMeasure(BaseModel):
     """One measure of a batch and of the one before."""
 
     what: str
@@ -119,14 +119,14 @@ class Compared(BaseModel):
     is_better: bool | None
 
 
-class Expected(BaseModel):
+class SmokeExpectation(BaseModel):
     """What must be true of a run for it to pass."""
 
     what: str
     is_met: bool | None = Field(description="null while it is open.")
 
 
-class SmokeRun(BaseModel):
+class SmokeRunDetail(BaseModel):
     """A conversation, with all that was said."""
 
     id: UUID
@@ -139,22 +139,24 @@ class SmokeRun(BaseModel):
     user_id: UUID = Field(description="The synthetic user.")
     origin: str
     state: Literal["queued", "running", "judging", "done", "failed", "cancelled"]
-    outcome: Outcome
+    outcome: SmokeOutcome
     stopped_because: str | None
     verdict: Literal["passed", "failed"] | None
     failures: list[str] = Field(description="What was expected and is not so.")
-    expected: list[Expected]
+    expected: list[SmokeExpectation]
     error: str | None
     turns: int
-    scores: dict[str, MeanOfScores]
+    scores: dict[str, SmokeScoreMean]
     unscored: dict[str, str] = Field(description="Why judges have not scored all.")
     cost_usd: float | None
     persona_cost_usd: float | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    lines: list[RunLine]
-    batch_runs: list[BriefRun] = Field(description="All that was launched with it.")
-    compared: list[Compared] = Field(
+    lines: list[SmokeRunLine]
+    batch_runs: list[SmokeRunSummary] = Field(
+        description="All that was launched with it."
+    )
+    compared: list[ComparedMeasure] = Field(
         description="Its batch and the one before, once both have anything."
     )

@@ -18,41 +18,41 @@ from database import database_executor
 from database.errors import DatabaseDown
 from studio.live import recent_activity
 from telemetry.live_turns import running_turn_serializer
-from telemetry.live_turns.active_turns import BOARD
-from telemetry.live_turns.live_publisher import Frame, Reporter, Told
+from telemetry.live_turns.active_turns import ACTIVE_TURNS
+from telemetry.live_turns.live_publisher import LivePublisher, ProcessUpdate, TurnJson
 
 FLUSH_SECONDS = 0.25
-ROWS_SECONDS = 1.0
+ROWS_INTERVAL_SECONDS = 1.0
 """How often rows are read at most."""
-LATE_SECONDS = 2.0
+LATE_ROWS_SECONDS = 2.0
 """How long after the news a row may come to be there."""
-STALE_SECONDS = 5.0
+MAX_ROWS_AGE_SECONDS = 5.0
 """How often they are read without any news: without a broker others bring none."""
-QUIET_SECONDS = 5.0
+KEEPALIVE_SECONDS = 5.0
 """How long who watches hears nothing where nothing happens."""
-SILENT_SECONDS = 10.0
+PROCESS_TIMEOUT_SECONDS = 10.0
 """A process that has said nothing for so long is gone."""
-POLLED_SECONDS = 10.0
+POLL_KEEP_SECONDS = 10.0
 """How long the board is kept for who asks for it now and then."""
-MAX_BEHIND = 20
+MAX_QUEUED_MESSAGES = 20
 """Messages kept for one who is slow."""
 
 
 @dataclass(slots=True)
-class Heard:
+class ProcessState:
     """What one process has told of itself."""
 
-    turns: dict[str, Told] = field(default_factory=dict)
+    turns: dict[str, TurnJson] = field(default_factory=dict)
     count: int = 0
     at: float = field(default_factory=time.monotonic)
 
 
-class Watcher:
+class LiveWatcher:
     """One who watches."""
 
-    def __init__(self, watchers: "Watchers") -> None:
+    def __init__(self, watchers: "LiveBroadcaster") -> None:
         self._watchers = watchers
-        self._queue: asyncio.Queue[str] = asyncio.Queue(MAX_BEHIND)
+        self._queue: asyncio.Queue[str] = asyncio.Queue(MAX_QUEUED_MESSAGES)
         self._is_behind = True
 
     def enqueue(self, message: str) -> None:
@@ -67,20 +67,20 @@ class Watcher:
         while True:
             if self._is_behind:
                 self._is_behind = False
-                self._queue = asyncio.Queue(MAX_BEHIND)
+                self._queue = asyncio.Queue(MAX_QUEUED_MESSAGES)
                 yield await self._watchers.snapshot_message()
             else:
                 yield await self._queue.get()
 
 
-class Watchers:
+class LiveBroadcaster:
     """All of them in this process."""
 
-    def __init__(self, reporter: Reporter) -> None:
+    def __init__(self, reporter: LivePublisher) -> None:
         self._reporter = reporter
-        self._watching: list[Watcher] = []
-        self._heard: dict[str, Heard] = {}
-        self._changed: dict[str, Told | None] = {}
+        self._watching: list[LiveWatcher] = []
+        self._heard: dict[str, ProcessState] = {}
+        self._changed: dict[str, TurnJson | None] = {}
         self._has_heard = False
         self._news_at = -1.0
         self._read_at = -1.0
@@ -105,9 +105,9 @@ class Watchers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @contextlib.contextmanager
-    def add_watcher(self) -> Iterator[Watcher]:
+    def add_watcher(self) -> Iterator[LiveWatcher]:
         """Have somebody watch for as long as the block takes."""
-        watcher = Watcher(self)
+        watcher = LiveWatcher(self)
         self._watching.append(watcher)
         self._woken.set()
         try:
@@ -119,7 +119,7 @@ class Watchers:
         """Return the message with the whole board."""
         rows: dict[str, Any] = {}
         with contextlib.suppress(DatabaseDown):
-            rows = await database_executor.run(recent_activity.latest)
+            rows = await database_executor.run(recent_activity.load_latest)
         # Nothing is awaited from here on: what changes later is told later.
         return _message("snapshot", **self.running_turns(), **rows)
 
@@ -134,7 +134,7 @@ class Watchers:
 
     def running_turns(self) -> dict[str, Any]:
         """Return what runs, as far as it was heard of."""
-        heard = list(self._heard.values()) or [_of_this_process()]
+        heard = list(self._heard.values()) or [_local_state()]
         turns = [told for each in heard for told in list(each.turns.values())]
         return {
             "turns": sorted(turns, key=lambda told: str(told["started_at"])),
@@ -143,7 +143,7 @@ class Watchers:
         }
 
     def _mark_polled(self) -> None:
-        self._polled_until = time.monotonic() + POLLED_SECONDS
+        self._polled_until = time.monotonic() + POLL_KEEP_SECONDS
         self._woken.set()
 
     # On the event loop.
@@ -166,9 +166,9 @@ class Watchers:
                 self._reporter.unsubscribe(self._apply_update)
                 self._heard, self._changed = {}, {}
 
-    def _apply_update(self, frame: Frame) -> None:
+    def _apply_update(self, frame: ProcessUpdate) -> None:
         """Note what a process tells."""
-        heard = self._heard.setdefault(frame.process, Heard())
+        heard = self._heard.setdefault(frame.process, ProcessState())
         if frame.is_snapshot:
             gone = heard.turns.keys() - frame.turns.keys()
             self._changed.update(dict.fromkeys(gone))
@@ -190,16 +190,18 @@ class Watchers:
         rows = await self._changed_rows()
         changed, self._changed = self._changed, {}
         now = time.monotonic()
-        is_quiet = now - self._told_at < QUIET_SECONDS
+        is_quiet = now - self._told_at < KEEPALIVE_SECONDS
         if is_quiet and not (changed or rows or self._has_heard):
             return
         self._has_heard, self._told_at = False, now
-        message = _message("change", **{**self.running_turns(), "turns": changed}, **rows)
+        message = _message(
+            "change", **{**self.running_turns(), "turns": changed}, **rows
+        )
         for watcher in self._watching:
             watcher.enqueue(message)
 
     def _drop_silent_processes(self) -> None:
-        oldest = time.monotonic() - SILENT_SECONDS
+        oldest = time.monotonic() - PROCESS_TIMEOUT_SECONDS
         for process, heard in list(self._heard.items()):
             if heard.at < oldest:
                 del self._heard[process]
@@ -210,52 +212,63 @@ class Watchers:
         """Return those of the rows that are others than were told last."""
         now = time.monotonic()
         since = now - self._read_at
-        is_news = self._news_at > self._read_at or now < self._news_at + LATE_SECONDS
-        if not self._watching or since < (ROWS_SECONDS if is_news else STALE_SECONDS):
+        is_news = (
+            self._news_at > self._read_at or now < self._news_at + LATE_ROWS_SECONDS
+        )
+        if not self._watching or since < (
+            ROWS_INTERVAL_SECONDS if is_news else MAX_ROWS_AGE_SECONDS
+        ):
             return {}
         self._read_at = now
         try:
-            rows = await database_executor.run(recent_activity.latest)
+            rows = await database_executor.run(recent_activity.load_latest)
         except DatabaseDown:
             return {}
         before, self._rows = self._rows, rows
         return {name: told for name, told in rows.items() if before.get(name) != told}
 
 
-def _of_this_process() -> Heard:
+def _local_state() -> ProcessState:
     """Return what runs here, where nobody has been heard yet."""
-    turns = [running_turn_serializer.told(turn) for turn in BOARD.list_turns()]
-    return Heard({told["id"]: told for told in turns}, BOARD.count())
+    turns = [
+        running_turn_serializer.serialize_turn(turn)
+        for turn in ACTIVE_TURNS.list_turns()
+    ]
+    return ProcessState({told["id"]: told for told in turns}, ACTIVE_TURNS.count())
 
 
 def _message(kind: str, **more: Any) -> str:
     return orjson.dumps({"type": kind, **more}).decode()
 
 
-_all: list[Watchers] = []
+_broadcasters: list[LiveBroadcaster] = []
 """Of each server of this process: one, but in tests."""
 
 
-def start() -> Watchers:
+def start() -> LiveBroadcaster:
     """Let people watch this process, which answers them."""
-    watchers = Watchers(Reporter())
+    watchers = LiveBroadcaster(LivePublisher())
     watchers.start()
-    _all.append(watchers)
+    _broadcasters.append(watchers)
     return watchers
 
 
-async def stop(watchers: Watchers) -> None:
+async def stop(watchers: LiveBroadcaster) -> None:
     """Tell nobody anything more."""
-    _all.remove(watchers)
+    _broadcasters.remove(watchers)
     await watchers.stop()
 
 
 def poll() -> dict[str, Any]:
     """Return what runs; also where this process is not being served."""
     watchers = current()
-    return Watchers(Reporter()).running_turns() if watchers is None else watchers.poll()
+    return (
+        LiveBroadcaster(LivePublisher()).running_turns()
+        if watchers is None
+        else watchers.poll()
+    )
 
 
-def current() -> Watchers | None:
+def current() -> LiveBroadcaster | None:
     """Return those who watch this process; None where it is not being served."""
-    return _all[-1] if _all else None
+    return _broadcasters[-1] if _broadcasters else None

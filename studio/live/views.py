@@ -11,12 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.trace import ToolKind
-from studio.base.views import Face
+from studio.base.views import StudioView
 from studio.live import broadcaster, recent_activity
-from studio.monitoring.turn_views import AnyTurn
+from studio.monitoring.turn_views import StudioListedTurn
 
 
-class Doing(BaseModel):
+class CurrentStep(BaseModel):
     """What a turn waits for."""
 
     what: Literal["start", "model", "tools", "end"]
@@ -35,7 +35,7 @@ class RunningCall(BaseModel):
     seconds: float | None
     state: Literal["error", "ok", "running"]
     error: str | None
-    doing: Doing | None = Field(description="Of an agent that was called.")
+    doing: CurrentStep | None = Field(description="Of an agent that was called.")
     tool_calls: int
     calls: "list[RunningCall]" = Field(description="Those within it.")
 
@@ -53,13 +53,13 @@ class RunningTurn(BaseModel):
     user_message: str = Field(description="The first words of it.")
     stream: bool
     started_at: datetime
-    doing: Doing
+    doing: CurrentStep
     model_calls: int
     tool_calls: int
     calls: list[RunningCall] = Field(description="Tool calls, the newest fifty.")
 
 
-class EndedTurn(AnyTurn):
+class EndedTurn(StudioListedTurn):
     """A turn that has ended."""
 
     ended_at: datetime
@@ -87,7 +87,7 @@ class QueuedTask(BaseModel):
     since: datetime | None = Field(description="How long it is in this state.")
 
 
-class Queue(BaseModel):
+class TaskQueueState(BaseModel):
     """The background's work as it stands."""
 
     counts: dict[str, int]
@@ -96,7 +96,7 @@ class Queue(BaseModel):
     ended: list[QueuedTask]
 
 
-class Board(BaseModel):
+class LiveState(BaseModel):
     """What happens now."""
 
     object: Literal["live"] = "live"
@@ -104,10 +104,10 @@ class Board(BaseModel):
     count: int = Field(description="How many run, those included that are not told of.")
     processes: int = Field(description="How many were heard of.")
     finished: list[EndedTurn]
-    tasks: Queue
+    tasks: TaskQueueState
 
 
-class Live(Face):
+class LiveView(StudioView):
     """Turns that run, what ended lately, and the queue."""
 
     title = "Live"
@@ -117,15 +117,15 @@ class Live(Face):
         summary="Show what happens now",
         description="Turns that run, what ended lately, and the queue; the websocket "
         "at `/admin/live/events` tells of each change.",
-        responses=Board,
+        responses=LiveState,
     )
     def get(self, request: Request) -> Response:
         return self.respond(
-            {"object": "live", **broadcaster.poll(), **recent_activity.latest()}
+            {"object": "live", **broadcaster.poll(), **recent_activity.load_latest()}
         )
 
 
-class Events(Face):
+class LiveEventsView(StudioView):
     """Where the websocket is; `live_socket` answers those that ask for one."""
 
     schema = None

@@ -18,12 +18,12 @@ from gateway.asgi.handler import check_host
 from studio.live import broadcaster
 from studio.server.asgi_handler import StudioHandler
 
-PATH = "/admin/live/events"
-WELCOME = 426
+SOCKET_PATH = "/admin/live/events"
+UPGRADE_REQUIRED = 426
 """What a plain GET is answered with by who may watch: `Upgrade Required`."""
-LOOK_AGAIN_SECONDS = 60.0
-FAILED = 1011
-LEFT_OUT = 4403
+RECHECK_SECONDS = 60.0
+CLOSE_FAILED = 1011
+CLOSE_FORBIDDEN = 4403
 """The code of a close: they may not watch any more."""
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)
 
-    async def _send_messages(self, watching: broadcaster.Watchers) -> None:
+    async def _send_messages(self, watching: broadcaster.LiveBroadcaster) -> None:
         looking = asyncio.create_task(self._recheck_access())
         try:
             with watching.add_watcher() as watcher:
@@ -66,15 +66,15 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
                         return
         except Exception:
             logger.exception("one who watches is told nothing more")
-            await self.close(code=FAILED)
+            await self.close(code=CLOSE_FAILED)
         finally:
             looking.cancel()
 
     async def _recheck_access(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(RECHECK_SECONDS)
             if not await self._may_watch():
-                await self.close(code=LEFT_OUT)
+                await self.close(code=CLOSE_FORBIDDEN)
                 return
 
     async def _may_watch(self) -> bool:
@@ -88,4 +88,4 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
         if request is None:
             return False
         answer = await self._handler.run_get_response(request)
-        return answer.status_code == WELCOME
+        return answer.status_code == UPGRADE_REQUIRED

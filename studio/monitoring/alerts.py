@@ -18,24 +18,24 @@ from memory.extraction import job_queue
 from studio.configuration.entry_types import BY_SECTION
 from tasks.models import Task
 from telemetry.config import TELEMETRY
-from telemetry.statistics.recent_activity import Glance
+from telemetry.statistics.recent_activity import ActivitySummary
 
-MANY_ERRORS = 0.05
+ERROR_RATE_THRESHOLD = 0.05
 """The share of turns that is worth a word."""
 
 
-LAST_HOUR = timedelta(hours=23)
+LAST_HOUR_OFFSET = timedelta(hours=23)
 """When it begins within the 24 hours that are looked at."""
 BURSTS_SHOWN = 3
-PLACES = {
+SCOPE_LABELS = {
     "studio": "For the studio",
     "/v1": "For /v1 and /mcp",
     "mcp_consumer_secret": "With mcp_consumer_secret",
 }
-FAILED_SIGN_INS = f"/admin/audit?action={failed_logins.ACTION}"
+FAILED_SIGN_INS_URL = f"/admin/audit?action={failed_logins.ACTION}"
 
 
-class Concern(BaseModel):
+class Alert(BaseModel):
     """One thing to look at."""
 
     level: str = Field(description="`bad` or `warn`.")
@@ -44,38 +44,38 @@ class Concern(BaseModel):
     address: str = Field("", description="The page about it.")
 
 
-def concerns(glance: Glance, since: datetime) -> list[Concern]:
+def list_alerts(glance: ActivitySummary, since: datetime) -> list[Alert]:
     """Return all there is, what is worse first."""
     config = live.current()
     found = [
-        *_configuration(config),
-        *_turns(glance),
-        *_sign_ins(since + LAST_HOUR),
-        *map(_of_task, failed_tasks(since)),
-        *_lessons(since),
-        *_prices(config, glance),
-        *_record(config),
+        *_configuration_alerts(config),
+        *_turn_alerts(glance),
+        *_sign_in_alerts(since + LAST_HOUR_OFFSET),
+        *map(_task_alert, failed_tasks(since)),
+        *_extraction_alerts(since),
+        *_price_alerts(config, glance),
+        *_recording_alerts(config),
     ]
     return sorted(found, key=lambda each: each.level != "bad")
 
 
-def _configuration(config: Config) -> Iterator[Concern]:
-    if wrong := live.refused():
-        yield Concern(
+def _configuration_alerts(config: Config) -> Iterator[Alert]:
+    if wrong := live.file_error():
+        yield Alert(
             level="bad",
             said=f"{config.path.name} is not valid: what it said before runs",
             more=str(wrong.problems[0]),
             address="/admin/config/edit",
         )
     for aside in config.rejected_overrides:
-        yield Concern(
+        yield Alert(
             level="bad",
-            said=f"{resolution.label(aside)} does not fit the file, so it does not run",
+            said=f"{resolution.rejected_label(aside)} does not fit the file, so it does not run",
             more=aside.problems[0].message,
             address=BY_SECTION[aside.section].entry_url(aside.name),
         )
-    if waiting := live.awaiting_restart():
-        yield Concern(
+    if waiting := live.pending_restart():
+        yield Alert(
             level="warn",
             said=f"Restart to apply what changed in {', '.join(waiting)}",
             more="`manage.py restart` does it once running replies have ended.",
@@ -83,10 +83,10 @@ def _configuration(config: Config) -> Iterator[Concern]:
         )
 
 
-def _turns(glance: Glance) -> Iterator[Concern]:
-    if glance.errors and (glance.error_rate or 0) >= MANY_ERRORS:
+def _turn_alerts(glance: ActivitySummary) -> Iterator[Alert]:
+    if glance.errors and (glance.error_rate or 0) >= ERROR_RATE_THRESHOLD:
         worst = max(glance.agents, key=lambda each: each.errors)
-        yield Concern(
+        yield Alert(
             level="bad",
             said=f"{glance.errors:,} of {glance.turns:,} turns failed",
             more=f"{worst.errors:,} of them asked {worst.agent}.",
@@ -94,23 +94,23 @@ def _turns(glance: Glance) -> Iterator[Concern]:
         )
 
 
-def _sign_ins(since: datetime) -> Iterator[Concern]:
+def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
     """Yield the largest bursts of failed sign-ins in the last hour."""
-    bursts = failed_logins.since(since)
+    bursts = failed_logins.bursts_since(since)
     for burst in bursts[:BURSTS_SHOWN]:
-        yield Concern(
+        yield Alert(
             level="warn",
             said=f"{burst} in the last hour",
-            more=f"{PLACES.get(burst.scope, burst.scope)}. Further ones are delayed. "
+            more=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. Further ones are delayed. "
             "If nobody mistyped, somebody guesses: take a long, random password.",
-            address=FAILED_SIGN_INS,
+            address=FAILED_SIGN_INS_URL,
         )
     if rest := bursts[BURSTS_SHOWN:]:
         noun = "burst" if len(rest) == 1 else "bursts"
-        yield Concern(
+        yield Alert(
             level="warn",
             said=f"{len(rest):,} more {noun} of failed sign-ins in the last hour",
-            address=FAILED_SIGN_INS,
+            address=FAILED_SIGN_INS_URL,
         )
 
 
@@ -134,42 +134,42 @@ def failed_tasks(since: datetime) -> list[FailedTasks]:
         count=Count("id"), last_at=Max("created_at")
     )
     return [
-        FailedTasks(kind, judge_queue.judge(name), count, last_at)
+        FailedTasks(kind, judge_queue.judge_of_origin(name), count, last_at)
         for kind, name, count, last_at in rows.order_by("-count", "who").values_list(
             "kind", "who", "count", "last_at"
         )
     ]
 
 
-def _of_task(task: FailedTasks) -> Concern:
+def _task_alert(task: FailedTasks) -> Alert:
     name = quote(task.name, safe="")
     if task.kind == judge_queue.KIND:
         replies = "reply" if task.count == 1 else "replies"
-        return Concern(
+        return Alert(
             level="bad",
             said=f"Judge '{task.name}' could not score {task.count:,} {replies}",
             more="Its page says why, and asks it again.",
             address=f"/admin/judges/{name}",
         )
     tasks = "task" if task.count == 1 else "tasks"
-    return Concern(
+    return Alert(
         level="warn",
         said=f"{task.count:,} {tasks} of {task.name} failed",
         address=f"/admin/tasks?state=errored&agent={name}",
     )
 
 
-def _lessons(since: datetime) -> Iterator[Concern]:
+def _extraction_alerts(since: datetime) -> Iterator[Alert]:
     if count := job_queue.count_failed(since):
         turns = "turn" if count == 1 else "turns"
-        yield Concern(
+        yield Alert(
             level="warn",
             said=f"Nothing was learnt from {count:,} {turns}",
             more="`manage.py lessons --failed` says why, `--replay` tries again.",
         )
 
 
-def _prices(config: Config, glance: Glance) -> Iterator[Concern]:
+def _price_alerts(config: Config, glance: ActivitySummary) -> Iterator[Alert]:
     unpriced = {each.agent: each.unpriced for each in glance.agents if each.unpriced}
     if not unpriced:
         return
@@ -179,7 +179,7 @@ def _prices(config: Config, glance: Glance) -> Iterator[Concern]:
         for agent in map(known.get, unpriced)
         if agent is not None
     )
-    yield Concern(
+    yield Alert(
         level="warn",
         said="1 turn costs more than is known"
         if glance.unpriced == 1
@@ -189,9 +189,9 @@ def _prices(config: Config, glance: Glance) -> Iterator[Concern]:
     )
 
 
-def _record(config: Config) -> Iterator[Concern]:
+def _recording_alerts(config: Config) -> Iterator[Alert]:
     if not config.get(TELEMETRY).sqlite.enabled:
-        yield Concern(
+        yield Alert(
             level="warn",
             said="Turns are not recorded, so there is little to see here",
             more="Set telemetry: {sqlite: {enabled: true}}.",

@@ -10,11 +10,11 @@ from rest_framework.response import Response
 
 from access.audit import audit_log, formatting
 from core.text import time_parsing
-from studio.base.pagination import listed, place
-from studio.base.views import Face
+from studio.base.pagination import parse_cursor, serialize_page
+from studio.base.views import StudioView
 
 
-class Entry(BaseModel):
+class AuditLogEntry(BaseModel):
     """Something somebody changed."""
 
     id: int
@@ -27,16 +27,16 @@ class Entry(BaseModel):
     request_id: str | None
 
 
-class Entries(BaseModel):
+class AuditLogEntryList(BaseModel):
     """A page of the audit, the newest first."""
 
     object: Literal["list"] = "list"
-    data: list[Entry]
+    data: list[AuditLogEntry]
     has_more: bool
     last_id: str | None
 
 
-class Audit(Face):
+class AuditLogView(StudioView):
     """`/admin/audit`."""
 
     title = "Audit"
@@ -52,20 +52,20 @@ class Audit(Face):
             OpenApiParameter("after", str, description="The last_id of a page."),
             OpenApiParameter("limit", int, description="50 by default, at most 500."),
         ],
-        responses=Entries,
+        responses=AuditLogEntryList,
     )
     def get(self, request: Request) -> Response:
         """List what operators and users changed, the newest first."""
         query = request.query_params
         since = query.get("since")
-        entries, has_more = audit_log.page(
+        entries, has_more = audit_log.page_entries(
             action=query.get("action") or None,
             actor=query.get("actor") or None,
             target=query.get("target") or None,
-            since=time_parsing.ago(since, datetime.now(UTC)) if since else None,
-            after=place(query.get("after"), int),
+            since=time_parsing.parse_past(since, datetime.now(UTC)) if since else None,
+            after=parse_cursor(query.get("after"), int),
             limit=self.query_int("limit", default=50, most=500),
         )
         last = (entries[-1].at, entries[-1].pk) if entries else None
         told = [formatting.as_json(entry) for entry in entries]
-        return self.respond(listed(told, has_more=has_more, last=last))
+        return self.respond(serialize_page(told, has_more=has_more, last=last))

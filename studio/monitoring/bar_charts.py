@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from studio.templatetags.studio import count, seconds, short, usd
-from telemetry.statistics.recent_activity import HourFigures
+from telemetry.statistics.recent_activity import HourStats
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """One of them."""
 
     share: float
@@ -27,20 +27,20 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class BarChart:
     """Bars beside each other."""
 
     title: str
     peak: str
     """What the highest is."""
-    bars: Sequence[Bar]
+    bars: Sequence[ChartBar]
 
     @property
     def is_empty(self) -> bool:
         return not any(bar.share for bar in self.bars)
 
 
-def chart(
+def build_chart(
     title: str,
     of: Sequence[T],
     value: Callable[[T], float],
@@ -51,12 +51,12 @@ def chart(
     bad: Callable[[T], float] = lambda _: 0,
     part: Callable[[T], float] = lambda _: 0,
     tick: Callable[[T], str] = lambda _: "",
-) -> Chart:
+) -> BarChart:
     """Return a chart of values; `bad` of each went wrong, `part` is drawn darker."""
     values = [value(each) for each in of]
     peak = max(values, default=0)
     bars = [
-        Bar(
+        ChartBar(
             round(height / peak, 4) if peak else 0,
             round(bad(each) / height, 4) if height else 0,
             round(part(each) / height, 4) if height else 0,
@@ -65,28 +65,30 @@ def chart(
         )
         for each, height in zip(of, values, strict=True)
     ]
-    return Chart(title, written(peak), bars)
+    return BarChart(title, written(peak), bars)
 
 
-def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
+def hourly_charts(hours: Sequence[HourStats]) -> list[BarChart]:
     """Return the charts of the last hours, in the order of the page's tiles."""
 
     def by_hour(
-        title: str, value: Callable[[HourFigures], float], **more: Any
-    ) -> Chart:
-        return chart(title, hours, value, when=_hour, tick=_tick, **more)
+        title: str, value: Callable[[HourStats], float], **more: Any
+    ) -> BarChart:
+        return build_chart(
+            title, hours, value, when=_hour_label, tick=_tick_label, **more
+        )
 
     return [
         by_hour(
             "Turns",
             lambda each: each.turns,
-            said=lambda each: _turns_said(each.turns, each.errors),
+            said=lambda each: _turns_label(each.turns, each.errors),
             bad=lambda each: each.errors,
         ),
         by_hour(
             "Users",
             lambda each: each.users,
-            said=lambda each: f"{count(each.users)} user{_s(each.users)}",
+            said=lambda each: f"{count(each.users)} user{_plural_suffix(each.users)}",
         ),
         by_hour(
             "Tokens",
@@ -96,48 +98,48 @@ def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
         by_hour(
             "Cost",
             lambda each: each.micro_usd,
-            said=lambda each: cost_said(each.micro_usd, each.unpriced),
+            said=lambda each: cost_label(each.micro_usd, each.unpriced),
             written=lambda micro: usd(int(micro)),
         ),
         by_hour(
             "Errors",
             lambda each: each.errors,
-            said=lambda each: _turns_said(each.turns, each.errors),
+            said=lambda each: _turns_label(each.turns, each.errors),
             bad=lambda each: each.errors,
         ),
         by_hour(
             "Time",
             lambda each: each.p95_seconds or 0,
-            said=_time_said,
+            said=_time_label,
             part=lambda each: each.p50_seconds or 0,
             written=lambda most: f"{seconds(most)}, dark the median",
         ),
     ]
 
 
-def _hour(each: HourFigures) -> str:
+def _hour_label(each: HourStats) -> str:
     return f"{each.at:%H:%M} UTC"
 
 
-def _tick(each: HourFigures) -> str:
+def _tick_label(each: HourStats) -> str:
     return f"{each.at:%H}" if each.at.hour % 6 == 0 else ""
 
 
-def _turns_said(turns: int, errors: int) -> str:
-    said = f"{count(turns)} turn{_s(turns)}"
+def _turns_label(turns: int, errors: int) -> str:
+    said = f"{count(turns)} turn{_plural_suffix(turns)}"
     return f"{said}, {count(errors)} failed" if errors else said
 
 
-def _time_said(each: HourFigures) -> str:
+def _time_label(each: HourStats) -> str:
     half, most = seconds(each.p50_seconds), seconds(each.p95_seconds)
     return f"half within {half}, 95 % within {most}"
 
 
-def _s(number: int) -> str:
+def _plural_suffix(number: int) -> str:
     return "" if number == 1 else "s"
 
 
-def cost_said(micro_usd: int, unpriced: int) -> str:
+def cost_label(micro_usd: int, unpriced: int) -> str:
     """Say what it cost, and that more is unknown."""
     said = usd(micro_usd) if micro_usd or not unpriced else "unknown"
     return f"{said}, {count(unpriced)} of unknown price" if unpriced else said

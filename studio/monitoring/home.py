@@ -12,20 +12,20 @@ from agents.config import AGENTS
 from config import live
 from config.overrides import override_editor
 from judges.ratings import scores
-from studio.base.views import Face
+from studio.base.views import StudioView
 from studio.monitoring import alerts, bar_charts
-from studio.monitoring.alerts import Concern
+from studio.monitoring.alerts import Alert
 from telemetry.statistics import recent_activity
-from telemetry.statistics.recent_activity import AgentFigures, Glance, HourFigures
+from telemetry.statistics.recent_activity import ActivitySummary, AgentStats, HourStats
 from telemetry.storage import turn_store
-from telemetry.types import Listed
+from telemetry.types import TurnListItem
 from turns.preparation import routing
 
 DAY = timedelta(days=1)
-ERRORS_SHOWN = 5
+FAILURES_SHOWN = 5
 
 
-class Figures(BaseModel):
+class HomeFigures(BaseModel):
     """What turns were like together; money in micro-USD."""
 
     turns: int
@@ -37,7 +37,7 @@ class Figures(BaseModel):
     unpriced: int = Field(description="Turns that cost more than is known.")
 
 
-class Hour(Figures):
+class HomeHour(HomeFigures):
     """One hour, in UTC."""
 
     at: datetime
@@ -46,7 +46,7 @@ class Hour(Figures):
     p95_seconds: float | None
 
 
-class Agent(Figures):
+class HomeAgent(HomeFigures):
     """One agent, those not asked lately too."""
 
     agent: str
@@ -59,7 +59,7 @@ class Agent(Figures):
     scores: int
 
 
-class Failed(BaseModel):
+class HomeFailedTurn(BaseModel):
     """A turn that failed."""
 
     id: str
@@ -69,7 +69,7 @@ class Failed(BaseModel):
     error: str
 
 
-class Day(Figures):
+class HomeDay(HomeFigures):
     """The last 24 hours."""
 
     object: Literal["glance"] = "glance"
@@ -80,72 +80,74 @@ class Day(Figures):
     judges_unpriced: int
     p50_seconds: float | None
     p95_seconds: float | None
-    hours: list[Hour]
-    agents: list[Agent]
-    attention: list[Concern]
-    errors_lately: list[Failed]
+    hours: list[HomeHour]
+    agents: list[HomeAgent]
+    attention: list[Alert]
+    errors_lately: list[HomeFailedTurn]
 
 
-class Home(Face):
+class HomeView(StudioView):
     """`/admin/`."""
 
     title = "Home"
     template = "studio/home.html"
 
-    @extend_schema(summary="The last 24 hours at a glance", responses=Day)
+    @extend_schema(summary="The last 24 hours at a glance", responses=HomeDay)
     def get(self, request: Request) -> Response:
         """Tell of the last 24 hours: figures, agents, and what to look at."""
         now = datetime.now(UTC)
-        seen = recent_activity.since(now - DAY, now)
-        return self.respond(day(seen), page=lambda: shown(seen))
+        seen = recent_activity.summarize_since(now - DAY, now)
+        return self.respond(serialize_day(seen), page=lambda: page_context(seen))
 
 
-def day(seen: Glance) -> dict[str, Any]:
+def serialize_day(seen: ActivitySummary) -> dict[str, Any]:
     """Return the figures as scripts get them."""
     since = seen.since
-    failed, _ = turn_store.page(outcome="error", since=since, limit=ERRORS_SHOWN)
+    failed, _ = turn_store.page_turns(
+        outcome="error", since=since, limit=FAILURES_SHOWN
+    )
     return {
         "object": "glance",
         "since": since,
-        **_figures(seen),
+        **_serialize_figures(seen),
         "users": seen.users,
         "trials": seen.shadow_runs,
         "judges_micro_usd": seen.judges_micro_usd,
         "judges_unpriced": seen.judges_unpriced,
         "p50_seconds": seen.p50_seconds,
         "p95_seconds": seen.p95_seconds,
-        "hours": [_hour(each) for each in seen.hours],
-        "agents": _agents(seen, since),
-        "attention": [each.model_dump() for each in alerts.concerns(seen, since)],
-        "errors_lately": [_failed(turn) for turn in failed],
+        "hours": [_serialize_hour(each) for each in seen.hours],
+        "agents": _serialize_agents(seen, since),
+        "attention": [each.model_dump() for each in alerts.list_alerts(seen, since)],
+        "errors_lately": [_serialize_failed_turn(turn) for turn in failed],
     }
 
 
-def _figures(seen: recent_activity.Figures) -> dict[str, Any]:
-    return {name: getattr(seen, name) for name in Figures.model_fields}
+def _serialize_figures(seen: recent_activity.TurnStats) -> dict[str, Any]:
+    return {name: getattr(seen, name) for name in HomeFigures.model_fields}
 
 
-def _hour(each: HourFigures) -> dict[str, Any]:
+def _serialize_hour(each: HourStats) -> dict[str, Any]:
     times = {"p50_seconds": each.p50_seconds, "p95_seconds": each.p95_seconds}
-    return {"at": each.at, **_figures(each), "users": each.users, **times}
+    return {"at": each.at, **_serialize_figures(each), "users": each.users, **times}
 
 
-def _agents(seen: Glance, since: datetime) -> list[dict[str, Any]]:
+def _serialize_agents(seen: ActivitySummary, since: datetime) -> list[dict[str, Any]]:
     """Return all agents there are or were, the busiest first."""
-    judged = scores.by_agent(since)
-    known = {entry.name: entry for entry in override_editor.listed(AGENTS)}
+    judged = scores.overall_stats_by_agent(since)
+    known = {entry.name: entry for entry in override_editor.list_entries(AGENTS)}
     busy = {each.agent: each for each in seen.agents}
     found = []
     for name in [*busy, *(name for name in known if name not in busy)]:
-        entry, figures = known.get(name), busy.get(name, AgentFigures(agent=name))
-        given = judged.get(name, scores.NONE)
+        entry, figures = known.get(name), busy.get(name, AgentStats(agent=name))
+        given = judged.get(name, scores.NO_SCORES)
         value = None if entry is None else entry.value
         found.append(
             {
                 "agent": name,
                 "model": None if value is None else f"{value.provider}/{value.model}",
                 "label": None if entry is None else entry.label,
-                **_figures(figures),
+                **_serialize_figures(figures),
                 "error_rate": figures.error_rate,
                 "p50_seconds": figures.p50_seconds,
                 "p95_seconds": figures.p95_seconds,
@@ -156,7 +158,7 @@ def _agents(seen: Glance, since: datetime) -> list[dict[str, Any]]:
     return found
 
 
-def _failed(turn: Listed) -> dict[str, Any]:
+def _serialize_failed_turn(turn: TurnListItem) -> dict[str, Any]:
     return {
         "id": str(turn.turn_id),
         "user_id": str(turn.user_id),
@@ -166,18 +168,18 @@ def _failed(turn: Listed) -> dict[str, Any]:
     }
 
 
-def shown(seen: Glance) -> dict[str, Any]:
+def page_context(seen: ActivitySummary) -> dict[str, Any]:
     """Return what the page shows besides."""
     return {
         "tokens": seen.tokens,
         "error_rate": seen.error_rate,
-        "p50_ms": _ms(seen.p50_seconds),
-        "p95_ms": _ms(seen.p95_seconds),
-        "charts": bar_charts.of_hours(seen.hours),
-        "is_fresh": not seen.turns and not turn_store.is_any(),
-        "first_agent": next(iter(routing.names(live.current())), ""),
+        "p50_ms": _to_milliseconds(seen.p50_seconds),
+        "p95_ms": _to_milliseconds(seen.p95_seconds),
+        "charts": bar_charts.hourly_charts(seen.hours),
+        "is_fresh": not seen.turns and not turn_store.has_turns(),
+        "first_agent": next(iter(routing.list_names(live.current())), ""),
     }
 
 
-def _ms(seconds: float | None) -> float | None:
+def _to_milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1000

@@ -14,24 +14,24 @@ from config import live
 from core import money
 from core.text import time_parsing
 from studio.base import csv_export, formats
-from studio.base.query_parameters import choice
-from studio.base.views import Face
+from studio.base.query_parameters import query_choice
+from studio.base.views import StudioView
 from studio.monitoring import bar_charts
-from studio.monitoring.bar_charts import Chart
+from studio.monitoring.bar_charts import BarChart
 from studio.templatetags.studio import usd
 from telemetry.config import TELEMETRY
 from telemetry.presentation import spend_table
 from telemetry.statistics import cost_totals
-from telemetry.statistics.cost_totals import OF, Of, Spent
+from telemetry.statistics.cost_totals import DIMENSIONS, CostTotal, Dimension
 
-DEFAULT_BY: Of = "agent"
+DEFAULT_DIMENSION: Dimension = "agent"
 DEFAULT_SINCE = "30d"
-RANGES = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
-SHOWN = 100
+PERIODS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+ROWS_SHOWN = 100
 """Rows of a page; all are in the data."""
 
 
-class Sum(BaseModel):
+class SpendTotal(BaseModel):
     """What was spent."""
 
     turns: int | None = Field(None, description="Of a model or provider: `calls`.")
@@ -45,7 +45,7 @@ class Sum(BaseModel):
     unknown_judgements: int
 
 
-class SpentOn(Sum):
+class SpendRow(SpendTotal):
     """What was spent on one, which is named under what was asked for."""
 
     agent: str | None = None
@@ -63,23 +63,26 @@ class Spending(BaseModel):
     object: Literal["spending"] = "spending"
     by: Literal["agent", "day", "model", "provider", "token", "user"]
     since: datetime
-    data: list[SpentOn]
-    total: Sum
+    data: list[SpendRow]
+    total: SpendTotal
     notes: list[str] = Field(description="What the record does not have.")
 
 
-class Spend(Face):
+class SpendView(StudioView):
     """`/admin/spend`."""
 
     title = "Spend"
     template = "studio/spend.html"
-    renderer_classes = [*Face.renderer_classes, formats.Csv]
+    renderer_classes = [*StudioView.renderer_classes, formats.CsvRenderer]
 
     @extend_schema(
         summary="Add up what was spent",
         parameters=[
             OpenApiParameter(
-                "by", str, enum=OF, description=f"{DEFAULT_BY} unless given."
+                "by",
+                str,
+                enum=DIMENSIONS,
+                description=f"{DEFAULT_DIMENSION} unless given.",
             ),
             OpenApiParameter(
                 "since",
@@ -96,29 +99,31 @@ class Spend(Face):
     def get(self, request: Request) -> HttpResponseBase:
         """Add up what turns and their judges cost, the dearest first."""
         now = datetime.now(UTC)
-        by: Of = choice(self, "by", OF) or DEFAULT_BY
-        since = time_parsing.ago(
+        by: Dimension = query_choice(self, "by", DIMENSIONS) or DEFAULT_DIMENSION
+        since = time_parsing.parse_past(
             request.query_params.get("since") or DEFAULT_SINCE, now
         )
         if self.wants_html:
-            return self.respond(page(by, since, request.query_params, now))
-        spent = cost_totals.by(by, since)
+            return self.respond(page_context(by, since, request.query_params, now))
+        spent = cost_totals.totals_by(by, since)
         if request.accepted_renderer.format == "csv":
-            return _as_csv(by, since, spent)
-        notes = [*_notes(since, now)]
-        total = cost_totals.together(spent)
-        return self.respond(spend_table.document(by, since, spent, total, notes))
+            return _csv_response(by, since, spent)
+        notes = [*_list_notes(since, now)]
+        total = cost_totals.sum_totals(spent)
+        return self.respond(spend_table.as_json(by, since, spent, total, notes))
 
 
-def _notes(since: datetime, now: datetime) -> Sequence[str]:
+def _list_notes(since: datetime, now: datetime) -> Sequence[str]:
     settings = live.current().get(TELEMETRY)
-    return [*spend_table.notes(since, cost_totals.oldest(), settings, now)]
+    return [*spend_table.notes(since, cost_totals.oldest_turn_at(), settings, now)]
 
 
-def _as_csv(by: Of, since: datetime, spent: Sequence[Spent]) -> HttpResponseBase:
+def _csv_response(
+    by: Dimension, since: datetime, spent: Sequence[CostTotal]
+) -> HttpResponseBase:
     """Return the table for a spreadsheet."""
-    names = spend_table.names(by, spent)
-    counts = spend_table.counted(by)
+    names = spend_table.token_names(by, spent)
+    counts = spend_table.counted_unit(by)
     name = ["name"] if by == "token" else []
     head = [by, *name, "kind", counts, f"unknown_{counts}", "judgements"]
     head += ["unknown_judgements", "input_tokens", "output_tokens", "cost_usd"]
@@ -126,62 +131,74 @@ def _as_csv(by: Of, since: datetime, spent: Sequence[Spent]) -> HttpResponseBase
         [
             each.key,
             *(names.get(each.key or "", "") for _ in name),
-            *("judges" if each.judgements else "turns", each.turns, each.unpriced_turns),
+            *(
+                "judges" if each.judgements else "turns",
+                each.turns,
+                each.unpriced_turns,
+            ),
             *(each.judgements, each.unpriced_judgements),
-            *(each.input_tokens, each.output_tokens, money.usd(each.micro_usd)),
+            *(each.input_tokens, each.output_tokens, money.format_usd(each.micro_usd)),
         ]
         for each in spent
     )
-    return csv_export.download(f"spend-by-{by}-since-{since:%Y-%m-%d}.csv", head, rows)
+    return csv_export.csv_response(
+        f"spend-by-{by}-since-{since:%Y-%m-%d}.csv", head, rows
+    )
 
 
-def page(
-    by: Of, since: datetime, asked: Mapping[str, Any], now: datetime
+def page_context(
+    by: Dimension, since: datetime, asked: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
     """Return what the page shows."""
-    days = cost_totals.by("day", since)
-    spent = days if by == "day" else cost_totals.by(by, since, most=SHOWN + 1)
-    total = cost_totals.together(days)
-    names = spend_table.names(by, spent[:SHOWN])
+    days = cost_totals.totals_by("day", since)
+    spent = (
+        days if by == "day" else cost_totals.totals_by(by, since, most=ROWS_SHOWN + 1)
+    )
+    total = cost_totals.sum_totals(days)
+    names = spend_table.token_names(by, spent[:ROWS_SHOWN])
     dearest = max((each.micro_usd for each in spent), default=0)
     return {
         "by": by,
         "since": since,
         "asked": asked.get("since") or DEFAULT_SINCE,
-        "sorts": [each for each in OF if each != "provider"],
-        "ranges": RANGES,
-        "counts": spend_table.counted(by),
+        "sorts": [each for each in DIMENSIONS if each != "provider"],
+        "ranges": PERIODS,
+        "counts": spend_table.counted_unit(by),
         "total": total,
-        "chart": chart(days, since, now),
-        "rows": [_row(by, each, names, dearest) for each in _newest_first(by, spent)],
-        "has_more": len(spent) > SHOWN,
-        "notes": _notes(since, now),
+        "chart": build_chart(days, since, now),
+        "rows": [
+            _table_row(by, each, names, dearest) for each in _sort_rows(by, spent)
+        ],
+        "has_more": len(spent) > ROWS_SHOWN,
+        "notes": _list_notes(since, now),
     }
 
 
-def _newest_first(by: Of, spent: list[Spent]) -> list[Spent]:
+def _sort_rows(by: Dimension, spent: list[CostTotal]) -> list[CostTotal]:
     if by != "day":
-        return spent[:SHOWN]
+        return spent[:ROWS_SHOWN]
     # Of one day the turns stay before their judges.
     return sorted(spent, key=lambda each: each.key or "", reverse=True)
 
 
-def _row(
-    by: Of, spent: Spent, names: Mapping[str, str], dearest: int
+def _table_row(
+    by: Dimension, spent: CostTotal, names: Mapping[str, str], dearest: int
 ) -> dict[str, Any]:
     key = spent.key or ""
-    is_unknown = not spent.micro_usd and (spent.unpriced_turns or spent.unpriced_judgements)
+    is_unknown = not spent.micro_usd and (
+        spent.unpriced_turns or spent.unpriced_judgements
+    )
     return {
         "key": names.get(key) or key,
         "id": key,
-        "address": _address(by, key),
+        "address": _detail_url(by, key),
         "spent": spent,
         "micro_usd": None if is_unknown else spent.micro_usd,
         "share": round(spent.micro_usd / dearest, 4) if dearest else 0,
     }
 
 
-def _address(by: Of, key: str) -> str:
+def _detail_url(by: Dimension, key: str) -> str:
     """Return the page about what was spent on, if there is one."""
     places = {"agent": "agents", "token": "tokens", "user": "users"}
     if not key or by not in places:
@@ -189,26 +206,26 @@ def _address(by: Of, key: str) -> str:
     return f"/admin/{places[by]}/{quote(key, safe='')}"
 
 
-def chart(days: Sequence[Spent], since: datetime, now: datetime) -> Chart:
+def build_chart(days: Sequence[CostTotal], since: datetime, now: datetime) -> BarChart:
     """Return the bars of every day, of turns and judges together."""
     costs: dict[str, tuple[int, int]] = {}
     for each in days:
         known, unknown = costs.get(each.key or "", (0, 0))
         costs[each.key or ""] = known + each.micro_usd, unknown + each.unpriced_turns
-    first = max(since.date(), now.date() - MOST_DAYS)
+    first = max(since.date(), now.date() - MAX_CHART_PERIOD)
     count = (now.date() - first).days + 1
     # None at the very end, where there is no room for it.
     ticks = range(0, max(1, count - count // 12), max(1, count // 6))
     shown = [(n, f"{first + timedelta(days=n)}") for n in range(count)]
-    return bar_charts.chart(
+    return bar_charts.build_chart(
         "Cost by day",
         *(shown, lambda day: costs.get(day[1], (0, 0))[0]),
         when=lambda day: day[1],
-        said=lambda day: bar_charts.cost_said(*costs.get(day[1], (0, 0))),
+        said=lambda day: bar_charts.cost_label(*costs.get(day[1], (0, 0))),
         written=lambda micro: usd(int(micro)),
         tick=lambda day: day[1][5:] if day[0] in ticks else "",
     )
 
 
-MOST_DAYS = timedelta(days=366)
+MAX_CHART_PERIOD = timedelta(days=366)
 """Bars of a chart."""

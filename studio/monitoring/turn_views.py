@@ -14,62 +14,62 @@ from config import live
 from core.errors import NotFound
 from core.ids import UserId
 from judges.ratings import feedback, scores
-from studio.base.pagination import listed, place
-from studio.base.query_parameters import choice
-from studio.base.views import Face
+from studio.base.pagination import parse_cursor, serialize_page
+from studio.base.query_parameters import query_choice
+from studio.base.views import StudioView
 from studio.user_pages import conversation_serializers
-from studio.user_pages.base_view import AFTER, OfUser
-from studio.user_pages.schemas import Feedback, Score, ToldFact
+from studio.user_pages.base_view import AFTER_PARAMETER, UserView
+from studio.user_pages.schemas import FactSummary, TurnFeedback, TurnScore
 from telemetry.config import TELEMETRY
 from telemetry.presentation import turn_ids, turn_serializers
-from telemetry.schemas import ListedTurn, Turn
+from telemetry.schemas import ListedTurn, TurnObject
 from telemetry.storage import turn_store
-from telemetry.types import Origin, Record
+from telemetry.types import Origin, TurnRecord
 
-PLACE = "/admin/turns"
-PAGE = 50
+TURNS_URL = "/admin/turns"
+PAGE_SIZE = 50
 OUTCOMES = ("ok", "cancelled", "error")
 
 
-class TurnUnknown(NotFound):
+class TurnNotRecorded(NotFound):
     """There is no record of such a turn. Turns are deleted after telemetry.sqlite.\
 keep_days; those of incognito requests, and those that still run, have none."""
 
     code = "turn_not_found"
 
 
-class AnyTurn(ListedTurn):
+class StudioListedTurn(ListedTurn):
     """A turn, whatever began it."""
 
     origin: Origin  # type: ignore[assignment]
 
 
-class TurnList(BaseModel):
+class StudioTurnList(BaseModel):
     """A page of turns, the newest first."""
 
     object: Literal["list"] = "list"
-    data: list[AnyTurn]
+    data: list[StudioListedTurn]
     has_more: bool
     last_id: str | None
 
 
-class JudgedTurn(Turn):
+class JudgedTurn(TurnObject):
     """A turn, what it was told, and what judges and its user say of it."""
 
     origin: Origin  # type: ignore[assignment]
-    recalled_facts: list[ToldFact] = Field(
+    recalled_facts: list[FactSummary] = Field(
         description="What was recalled, as it is now, without what is forgotten since."
     )
-    scores: list[Score]
-    feedback: Feedback | None
+    scores: list[TurnScore]
+    feedback: TurnFeedback | None
 
 
-OUTCOME = OpenApiParameter(
+OUTCOME_PARAMETER = OpenApiParameter(
     "outcome", str, enum=OUTCOMES, description="Only those that ended so."
 )
 
 
-class Turns(Face):
+class TurnListView(StudioView):
     """`/admin/turns`."""
 
     title = "Turns"
@@ -78,15 +78,15 @@ class Turns(Face):
     @extend_schema(
         operation_id="turns_list",
         summary="List turns, the newest first",
-        parameters=[OUTCOME, AFTER],
-        responses=TurnList,
+        parameters=[OUTCOME_PARAMETER, AFTER_PARAMETER],
+        responses=StudioTurnList,
     )
     def get(self, request: Request) -> Response:
         """List the recorded turns of all users."""
-        return self.respond(page(self), page=_shown)
+        return self.respond(page_turns(self), page=_filter_context)
 
 
-class UserTurns(OfUser):
+class UserTurnListView(UserView):
     """`/admin/users/{user}/turns`."""
 
     title = "Turns"
@@ -94,35 +94,36 @@ class UserTurns(OfUser):
 
     @extend_schema(
         summary="List the turns of a user, the newest first",
-        parameters=[OUTCOME, AFTER],
-        responses=TurnList,
+        parameters=[OUTCOME_PARAMETER, AFTER_PARAMETER],
+        responses=StudioTurnList,
     )
     def get(self, request: Request, user: str) -> Response:
         """List what is recorded of a user's turns, trials beside them included."""
-        data = page(self, self.user_id)
+        data = page_turns(self, self.user_id)
         return self.respond(
-            data, page=lambda: {**_shown(), **self.user_context(), "tab": "turns"}
+            data,
+            page=lambda: {**_filter_context(), **self.user_context(), "tab": "turns"},
         )
 
 
-def _shown() -> Mapping[str, Any]:
+def _filter_context() -> Mapping[str, Any]:
     return {"is_recorded": live.current().get(TELEMETRY).sqlite.enabled}
 
 
-def page(face: Face, user_id: UserId | None = None) -> dict[str, Any]:
+def page_turns(face: StudioView, user_id: UserId | None = None) -> dict[str, Any]:
     """Return the turns a query asks for."""
-    found, has_more = turn_store.page(
+    found, has_more = turn_store.page_turns(
         user_id=user_id,
-        outcome=choice(face, "outcome", OUTCOMES),
-        after=place(face.request.query_params.get("after"), UUID),
-        limit=PAGE,
+        outcome=query_choice(face, "outcome", OUTCOMES),
+        after=parse_cursor(face.request.query_params.get("after"), UUID),
+        limit=PAGE_SIZE,
     )
     last = (found[-1].started_at, found[-1].turn_id) if found else None
-    data = [turn_serializers.listed(turn) for turn in found]
-    return listed(data, has_more=has_more, last=last)
+    data = [turn_serializers.serialize_list_item(turn) for turn in found]
+    return serialize_page(data, has_more=has_more, last=last)
 
 
-class OneTurn(Face):
+class TurnView(StudioView):
     """`/admin/turns/{id}`."""
 
     title = "Turn"
@@ -139,16 +140,16 @@ class OneTurn(Face):
     )
     def get(self, request: Request, id: str) -> Response:
         """Return a turn's tree: model and tool calls at every depth, and its scores."""
-        record = _find(id)
+        record = _find_record(id)
         self.title = f"Turn {str(record.turn_id)[:8]}"
         told = {
-            **turn_serializers.turn(record),
-            "recalled_facts": conversation_serializers.recalled(record),
+            **turn_serializers.serialize_turn(record),
+            "recalled_facts": conversation_serializers.recalled_facts(record),
             "scores": [
-                conversation_serializers.score(row)
-                for row in scores.of_turns([record.turn_id])
+                conversation_serializers.serialize_score(row)
+                for row in scores.scores_of_turns([record.turn_id])
             ],
-            "feedback": conversation_serializers.feedback(
+            "feedback": conversation_serializers.serialize_feedback(
                 feedback.find(record.user_id, record.turn_id)
             ),
         }
@@ -158,18 +159,21 @@ class OneTurn(Face):
             page=lambda: self._page_context(record),
         )
 
-    def _page_context(self, record: Record) -> Mapping[str, Any]:
+    def _page_context(self, record: TurnRecord) -> Mapping[str, Any]:
         if self.request.GET.get("fragment"):
             return {"record": record, "is_fragment": True}
-        name = user_lookup.known(live.current()).get(record.user_id)
+        name = user_lookup.load_names(live.current()).get(record.user_id)
         address = f"/admin/users/{record.user_id}"
-        self.breadcrumbs = [("Users", "/admin/users"), (name or address[13:21], address)]
+        self.breadcrumbs = [
+            ("Users", "/admin/users"),
+            (name or address[13:21], address),
+        ]
         return {"record": record, "name": name, "trail": self.breadcrumbs}
 
 
-def _find(id: str) -> Record:
-    turn_id = turn_ids.read(id)
-    record = None if turn_id is None else turn_store.tree(turn_id)
+def _find_record(id: str) -> TurnRecord:
+    turn_id = turn_ids.parse_turn_id(id)
+    record = None if turn_id is None else turn_store.load_record(turn_id)
     if record is None:
-        raise TurnUnknown
+        raise TurnNotRecorded
     return record

@@ -20,19 +20,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from studio.base.navigation import GROUPS, place_of
-from studio.base.views import ByRole, Entered
+from studio.base.navigation import GROUPS, find_menu_item
+from studio.base.views import MiddlewareAuthentication, RolePermission
 from studio.configuration import section_views
 from studio.configuration.entry_types import KINDS
 from studio.openapi import file_schemas
 
-HOME = "Home"
-FACES_OF_BROWSERS = (
+HOME_TAG = "Home"
+BROWSER_MEDIA_TYPES = (
     *("text/html", "application/x-www-form-urlencoded", "multipart/form-data"),
     "application/x-yaml",
 )
-REFUSAL = {"$ref": "#/components/schemas/Refusal"}
-SHAPES = {
+ERROR_REF = {"$ref": "#/components/schemas/Refusal"}
+COMMON_SCHEMAS = {
     "Refusal": {
         "type": "object",
         "description": "Why something was not done.",
@@ -55,15 +55,15 @@ SHAPES = {
         },
     },
 }
-CONFIGURED = {*(kind.path for kind in KINDS), "mcp", "providers"}
+CONFIGURATION_PATHS = {*(kind.path for kind in KINDS), "mcp", "providers"}
 """Where what is made becomes part of the configuration."""
-CONFLICTING = {
+CONFLICTING_OPERATIONS = {
     ("post", "/admin/sidecars/{name}/restart"),
     ("post", "/admin/tasks/{id}/again"),
     ("post", "/admin/triggers/{name}/fire"),
 }
 """What cannot always be done as things stand, besides changes of the configuration."""
-REFUSALS = {
+ERROR_DESCRIPTIONS = {
     400: "The body or a parameter says nothing that can be understood.",
     401: "Nobody has logged in.",
     403: "The person's role, or the file, does not allow it.",
@@ -74,15 +74,15 @@ REFUSALS = {
     422: "The configuration would not be valid; `problems` says where and why.",
     503: "The database, or somebody who was asked, does not answer.",
 }
-NAMES = ["password", "session"]
+SECURITY_SCHEMES = ["password", "session"]
 """Of the two ways in; there is none on this machine while there is no `auth.admin`."""
 
 
-class WaysIn(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class StudioSecurityScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """How somebody is known, as the door asks for it."""
 
-    target_class = Entered
-    name = NAMES
+    target_class = MiddlewareAuthentication
+    name = SECURITY_SCHEMES
 
     def get_security_definition(self, auto_schema: AutoSchema) -> Any:
         """Return both schemes."""
@@ -99,33 +99,38 @@ class WaysIn(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
         ]
 
 
-class PlainJson(OpenApiJsonRenderer):
+class PlainJsonRenderer(OpenApiJsonRenderer):
     """The same for who asks for no more than JSON."""
 
     media_type = "application/json"
 
 
-class PlainYaml(OpenApiYamlRenderer):
+class PlainYamlRenderer(OpenApiYamlRenderer):
     """As YAML is called elsewhere in the studio."""
 
     media_type = "application/yaml"
 
 
-class Description(APIView):
+class OpenApiView(APIView):
     """`/admin/openapi.json`: OpenAPI 3.1 of every address here."""
 
-    authentication_classes = [Entered]
-    permission_classes = [ByRole]
-    renderer_classes = [OpenApiJsonRenderer, PlainJson, OpenApiYamlRenderer, PlainYaml]
+    authentication_classes = [MiddlewareAuthentication]
+    permission_classes = [RolePermission]
+    renderer_classes = [
+        OpenApiJsonRenderer,
+        PlainJsonRenderer,
+        OpenApiYamlRenderer,
+        PlainYamlRenderer,
+    ]
     operator_only = False
 
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return Response(whole())
+        return Response(build_document())
 
 
 @cache
-def whole() -> dict[str, Any]:
+def build_document() -> dict[str, Any]:
     """Return the description; it takes a second, and is the same for everybody."""
     # It has no types.
     generator: Any = cast(Any, SchemaGenerator)(
@@ -135,26 +140,28 @@ def whole() -> dict[str, Any]:
     return described
 
 
-def finished(
+def postprocess_document(
     result: dict[str, Any], generator: Any, request: Any, public: bool
 ) -> dict[str, Any]:
     """Return the whole description, with what all faces have in common.
 
     `SPECTACULAR_SETTINGS` names this as a hook.
     """
-    paths, shapes = file_schemas.described(result["paths"], section_views.ADDRESSES)
+    paths, shapes = file_schemas.describe_paths(
+        result["paths"], section_views.SECTION_URLS
+    )
     result["paths"] = paths
-    result["components"]["schemas"].update(SHAPES | shapes)
-    result["tags"] = [{"name": name or HOME} for name in GROUPS]
-    for path, method, operation in operations(result):
+    result["components"]["schemas"].update(COMMON_SCHEMAS | shapes)
+    result["tags"] = [{"name": name or HOME_TAG} for name in GROUPS]
+    for path, method, operation in iterate_operations(result):
         operation["tags"] = [_group_of(path)]
-        operation["security"] = [*({name: []} for name in NAMES), {}]
-        _leave_out_browsers(operation)
-        _add_refusals(path, method, operation)
+        operation["security"] = [*({name: []} for name in SECURITY_SCHEMES), {}]
+        _remove_browser_types(operation)
+        _add_errors(path, method, operation)
     return result
 
 
-def operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def iterate_operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield every operation with its address and method."""
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
@@ -163,27 +170,29 @@ def operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def _group_of(path: str) -> str:
     """Return the group of the menu an address belongs to."""
-    place = place_of(path)
-    return "Configure" if place is None else place[0] or HOME
+    place = find_menu_item(path)
+    return "Configure" if place is None else place[0] or HOME_TAG
 
 
-def _leave_out_browsers(operation: dict[str, Any]) -> None:
+def _remove_browser_types(operation: dict[str, Any]) -> None:
     bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
     for body in bodies:
-        for kind in FACES_OF_BROWSERS:
+        for kind in BROWSER_MEDIA_TYPES:
             body.get("content", {}).pop(kind, None)
 
 
-def _add_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
-    for status in _refusals(path, method, operation):
-        content = {kind: {"schema": REFUSAL} for kind in file_schemas.TOLD}
-        told = {"description": REFUSALS[status], "content": content}
+def _add_errors(path: str, method: str, operation: dict[str, Any]) -> None:
+    for status in _error_statuses(path, method, operation):
+        content = {
+            kind: {"schema": ERROR_REF} for kind in file_schemas.DATA_MEDIA_TYPES
+        }
+        told = {"description": ERROR_DESCRIPTIONS[status], "content": content}
         operation["responses"].setdefault(str(status), told)
 
 
-def _refusals(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
+def _error_statuses(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
     """Yield with which statuses an operation may be refused."""
-    configures = method != "get" and _configures(path, operation)
+    configures = method != "get" and _changes_configuration(path, operation)
     has_body = "requestBody" in operation
     if has_body or operation.get("parameters"):
         yield 400
@@ -191,7 +200,7 @@ def _refusals(path: str, method: str, operation: dict[str, Any]) -> Iterator[int
     if re.search(r"\{\w+\}", path):
         yield 404
     yield 406
-    if configures or (method, path) in CONFLICTING:
+    if configures or (method, path) in CONFLICTING_OPERATIONS:
         yield 409
     if has_body:
         yield 415
@@ -200,9 +209,11 @@ def _refusals(path: str, method: str, operation: dict[str, Any]) -> Iterator[int
     yield 503
 
 
-def _configures(path: str, operation: dict[str, Any]) -> bool:
+def _changes_configuration(path: str, operation: dict[str, Any]) -> bool:
     """Return whether an operation writes what becomes part of the configuration."""
     parameters = operation.get("parameters", ())
     has_version = any(each["name"] == "version" for each in parameters)
-    is_new = "201" in operation["responses"] and path.split("/")[2] in CONFIGURED
+    is_new = (
+        "201" in operation["responses"] and path.split("/")[2] in CONFIGURATION_PATHS
+    )
     return has_version or is_new or path == "/admin/tokens/enable"

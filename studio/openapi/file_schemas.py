@@ -14,22 +14,24 @@ from config.validation import json_schema
 
 Schema = dict[str, Any]
 
-FILE = "ConfigFile"
+FILE_SCHEMA = "ConfigFile"
 ANY_SECTION = "/admin/settings/{key}"
-ENTRIES = ("mcp", "providers")
+ENTRY_SECTIONS = ("mcp", "providers")
 """Sections whose entries have addresses."""
-OF_ONE = {"delete": "delete", "retrieve": "show", "update": "write"}
+SINGLE_VERBS = {"delete": "delete", "retrieve": "show", "update": "write"}
 """What is done to any of them, as it is called of one that is always there."""
-TOLD = ("application/json", "application/yaml")
+DATA_MEDIA_TYPES = ("application/json", "application/yaml")
 
 
-def described(paths: Schema, addresses: Mapping[str, str]) -> tuple[Schema, Schema]:
+def describe_paths(
+    paths: Schema, addresses: Mapping[str, str]
+) -> tuple[Schema, Schema]:
     """Return the paths with the file's shapes, and the shapes by their names.
 
     `addresses` has the keys of the sections that have one of their own, and which.
     """
-    shapes = _shapes()
-    known = sections.registered()
+    shapes = _file_schemas()
+    known = sections.registered_sections()
     own = {key: path for key, path in addresses.items() if key in known}
     settings = {f"/admin/settings/{key}": key for key in known if key not in own}
     found = {
@@ -37,18 +39,20 @@ def described(paths: Schema, addresses: Mapping[str, str]) -> tuple[Schema, Sche
     }
     any_section = found.pop(ANY_SECTION)
     for path, key in settings.items():
-        found[path] = _of_one(any_section, key)
+        found[path] = _single_operations(any_section, key)
     found |= {path: paths[path] for path in own.values()}
     places = {**settings, **{path: key for key, path in own.items()}}
     places["/admin/memory"] = "memory"
     for path, key in places.items():
-        _fill(found[path], _section_name(key), get=True)
-    for key in ENTRIES:
-        _fill(found[f"/admin/{key}/{{name}}"], _entry_name(key), get=True)
+        _fill_operations(found[path], _section_name(key), get=True)
+    for key in ENTRY_SECTIONS:
+        _fill_operations(found[f"/admin/{key}/{{name}}"], _entry_name(key), get=True)
         post = found[f"/admin/{key}"]["post"]
-        _fill({"post": post}, _entry_name(key), request=f"New{_entry_name(key)}")
+        _fill_operations(
+            {"post": post}, _entry_name(key), request=f"New{_entry_name(key)}"
+        )
         shapes[f"New{_entry_name(key)}"] = _named(shapes[_entry_name(key)])
-    _fill(found["/admin/config"], FILE, get=True)
+    _fill_operations(found["/admin/config"], FILE_SCHEMA, get=True)
     return dict(sorted(found.items())), shapes
 
 
@@ -66,31 +70,33 @@ def _pascal(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def _shapes() -> Schema:
-    whole = json_schema.of(sections.registered().values())
+def _file_schemas() -> Schema:
+    whole = json_schema.build_schema(sections.registered_sections().values())
     properties, shapes = whole["properties"], {}
     for name, shape in whole["$defs"].items():
-        shapes[_shape_name(name)] = _plain(shape)
-    for key in sections.registered():
-        shape = _plain(_not_null(properties[key]))
+        shapes[_schema_name(name)] = _plain_schema(shape)
+    for key in sections.registered_sections():
+        shape = _plain_schema(_not_null(properties[key]))
         is_whole = shape.get("type") in ("array", "object")
-        shapes[_section_name(key)] = shape if is_whole else _or_unset(shape)
-    shapes[FILE] = {
+        shapes[_section_name(key)] = shape if is_whole else _or_empty(shape)
+    shapes[FILE_SCHEMA] = {
         "type": "object",
         "description": "All of coulisse.yaml, as it is written.",
-        "properties": {key: _ref(_section_name(key)) for key in sections.registered()},
+        "properties": {
+            key: _ref(_section_name(key)) for key in sections.registered_sections()
+        },
         "required": whole["required"],
         "additionalProperties": False,
     }
-    for key in ENTRIES:
+    for key in ENTRY_SECTIONS:
         shape = shapes[_section_name(key)]
         model = shape["additionalProperties"]["anyOf"][0]["$ref"].rpartition("/")[2]
         shapes[_entry_name(key)] = shapes.pop(model)
-        _rename(shapes, model, _entry_name(key))
+        _rename_schema(shapes, model, _entry_name(key))
     return shapes
 
 
-def _shape_name(name: str) -> str:
+def _schema_name(name: str) -> str:
     key, _, model = name.rpartition(".")
     return f"{_pascal(key)}{model}Written" if key else model
 
@@ -108,45 +114,45 @@ def _not_null(shape: Schema) -> Schema:
     return shape
 
 
-def _or_unset(shape: Schema) -> Schema:
+def _or_empty(shape: Schema) -> Schema:
     """Return the shape of a text, which is empty where the file has none."""
     unset = {"type": "string", "maxLength": 0, "description": "Not set."}
     return {"description": shape.pop("description", ""), "anyOf": [shape, unset]}
 
 
-def _plain(node: Any) -> Any:
+def _plain_schema(node: Any) -> Any:
     """Return a shape without defaults and titles, its references to ours."""
     if isinstance(node, list):
-        return [_plain(item) for item in node]
+        return [_plain_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        return _ref(_shape_name(node["$ref"].removeprefix("#/$defs/")))
+        return _ref(_schema_name(node["$ref"].removeprefix("#/$defs/")))
     plain = {}
     for name, value in node.items():
         if name == "properties":
-            plain[name] = {key: _plain(field) for key, field in value.items()}
+            plain[name] = {key: _plain_schema(field) for key, field in value.items()}
         elif name == "discriminator":
             continue
         elif name not in ("default", "title", "writeOnly"):
-            plain[name] = _plain(value)
+            plain[name] = _plain_schema(value)
     return plain
 
 
-def _rename(shapes: Schema, old: str, new: str) -> None:
-    for node in _nodes(shapes):
+def _rename_schema(shapes: Schema, old: str, new: str) -> None:
+    for node in _iterate_nodes(shapes):
         if node.get("$ref") == _ref(old)["$ref"]:
             node["$ref"] = _ref(new)["$ref"]
 
 
-def _nodes(value: Any) -> Iterator[Schema]:
+def _iterate_nodes(value: Any) -> Iterator[Schema]:
     if isinstance(value, dict):
         yield value
         for each in value.values():
-            yield from _nodes(each)
+            yield from _iterate_nodes(each)
     elif isinstance(value, list):
         for each in value:
-            yield from _nodes(each)
+            yield from _iterate_nodes(each)
 
 
 def _named(shape: Schema) -> Schema:
@@ -155,11 +161,11 @@ def _named(shape: Schema) -> Schema:
     return {**shape, **more, "description": "An entry, and what it is called."}
 
 
-def _of_one(item: Schema, key: str) -> Schema:
+def _single_operations(item: Schema, key: str) -> Schema:
     """Return the operations of any section as those of one."""
     made = copy.deepcopy(item)
     for operation in made.values():
-        verb = OF_ONE[operation["operationId"].rpartition("_")[2]]
+        verb = SINGLE_VERBS[operation["operationId"].rpartition("_")[2]]
         operation["operationId"] = f"settings_{key}_{verb}"
         operation["parameters"] = [
             each for each in operation.get("parameters", []) if each["in"] != "path"
@@ -167,13 +173,19 @@ def _of_one(item: Schema, key: str) -> Schema:
     return made
 
 
-def _fill(item: Schema, name: str, *, request: str = "", get: bool = False) -> None:
+def _fill_operations(
+    item: Schema, name: str, *, request: str = "", get: bool = False
+) -> None:
     for operation in item.values():
         if get and operation["operationId"].endswith(("_create", "_delete")):
             continue
         for status, answer in operation["responses"].items():
             if status < "300":
-                answer["content"] = {kind: {"schema": _ref(name)} for kind in TOLD}
+                answer["content"] = {
+                    kind: {"schema": _ref(name)} for kind in DATA_MEDIA_TYPES
+                }
         if "requestBody" in operation:
-            body = {kind: {"schema": _ref(request or name)} for kind in TOLD}
+            body = {
+                kind: {"schema": _ref(request or name)} for kind in DATA_MEDIA_TYPES
+            }
             operation["requestBody"]["content"] = body

@@ -4,17 +4,17 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
-ROOT = "/admin/"
+ROOT_PATH = "/admin/"
 
 
-class Described(AutoSchema):
+class StudioAutoSchema(AutoSchema):
     """Names what a face does by its address, where the face does not."""
 
     VERBS = {"DELETE": "delete", "PATCH": "change", "POST": "create"}
 
     def get_operation_id(self) -> str:
         """Return `tasks_list`, `tasks_retrieve`, `tasks_cancel`, `tokens_create`."""
-        steps = (self.path.removeprefix(ROOT) or "home").split("/")
+        steps = (self.path.removeprefix(ROOT_PATH) or "home").split("/")
         named = [step for step in steps if not step.startswith("{")]
         if self.method == "POST" and len(steps) > 1 and steps[-2].startswith("{"):
             # What is done to one of them: `cancel`.
@@ -28,10 +28,10 @@ class Described(AutoSchema):
             return "update" if is_one else "write"
         if is_one:
             return "retrieve"
-        return "list" if _is_list(self.get_response_serializers()) else "show"
+        return "list" if _is_list_schema(self.get_response_serializers()) else "show"
 
 
-def _is_list(shape: Any) -> bool:
+def _is_list_schema(shape: Any) -> bool:
     """Return whether a shape is that of a list, page by page or whole."""
     field = getattr(shape, "model_fields", {}).get("object")
     return field is not None and field.default == "list"

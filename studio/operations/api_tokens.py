@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from access.authentication.config import AUTH
 from access.limits import dollars
-from access.models import Token as Row
+from access.models import ApiToken as Row
 from access.tokens import (
     api_tokens,
     formatting,
@@ -24,24 +24,24 @@ from access.tokens import (
     token_scope,
     token_setup,
 )
-from access.tokens.token_queries import Listed
+from access.tokens.token_queries import TokenUsage
 from config import live
 from config.editing import file_editor
 from config.errors import ConfigInvalid
 from core.errors import Invalid
 from core.text import time_parsing
-from studio.base.pagination import listed, place
-from studio.base.views import Face
-from studio.configuration.yaml_base_views import Written
+from studio.base.pagination import parse_cursor, serialize_page
+from studio.base.views import StudioView
+from studio.configuration.yaml_base_views import YamlView
 from turns.preparation import routing
 
-PLACE = "/admin/tokens"
-PAGE = 50
-FIELDS = {"expires_at": "expires", "limit_micro_usd": "limit_usd"}
+TOKENS_URL = "/admin/tokens"
+PAGE_SIZE = 50
+FORM_FIELDS = {"expires_at": "expires", "limit_micro_usd": "limit_usd"}
 """Of a form, by what `tokens.mint` calls them."""
 
 
-def _names(value: Any) -> Any:
+def _parse_names(value: Any) -> Any:
     """Return the names of a text such as a form sends, or the list as it is."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(",") if name.strip()]
@@ -63,12 +63,12 @@ class NewToken(BaseModel):
         None, description="Dollars it may spend: in all, or in each month (UTC)."
     )
     expires: str = Field("never", description="`2026-12-31` (UTC), `90d` or `never`.")
-    agents: Annotated[list[str], BeforeValidator(_names)] | None = Field(
+    agents: Annotated[list[str], BeforeValidator(_parse_names)] | None = Field(
         None, description="The agents it may call; all, if left out."
     )
 
 
-class Token(BaseModel):
+class StudioToken(BaseModel):
     """A token and what it spent, in micro-USD; nobody has its secret any more."""
 
     id: UUID
@@ -87,28 +87,28 @@ class Token(BaseModel):
     revoked_at: datetime | None
 
 
-class MintedToken(Token):
+class CreatedToken(StudioToken):
     """A token that was made now."""
 
     secret: str = Field(description="Told here, once.")
 
 
-class ListedToken(Token):
+class StudioListedToken(StudioToken):
     """A token in the list."""
 
     share: float | None = Field(description="How much of its budget it has spent.")
 
 
-class TokenList(BaseModel):
+class StudioTokenList(BaseModel):
     """A page of tokens, the newest first."""
 
     object: Literal["list"] = "list"
-    data: list[ListedToken]
+    data: list[StudioListedToken]
     has_more: bool
     last_id: str | None
 
 
-class Tokens(Face):
+class TokenListView(StudioView):
     """`/admin/tokens`."""
 
     title = "Tokens"
@@ -120,84 +120,93 @@ class Tokens(Face):
             OpenApiParameter("all", bool, description="Those revoked or expired, too."),
             OpenApiParameter("after", str, description="The last_id of a page."),
         ],
-        responses=TokenList,
+        responses=StudioTokenList,
     )
     def get(self, request: Request) -> Response:
         """List tokens and what they spent, the newest first."""
-        return self.respond(self._page_context(), page=shown)
+        return self.respond(self._page_context(), page=page_context)
 
     @extend_schema(
-        summary="Mint an API token", request=NewToken, responses={201: MintedToken}
+        summary="Mint an API token", request=NewToken, responses={201: CreatedToken}
     )
     def post(self, request: Request) -> Response:
         """Make a token; its secret is in the answer, and nowhere else."""
-        row, secret = mint(self.parse_body(NewToken), self)
-        made = formatting.as_json(Listed(row, "active"))
+        row, secret = create_token(self.parse_body(NewToken), self)
+        made = formatting.as_json(TokenUsage(row, "active"))
         return self.respond(
             {**made, "secret": secret},
             status=201,
             template="studio/token_made.html",
-            page=lambda: {"title": f"Token {row.label}", "is_on": is_on()},
+            page=lambda: {
+                "title": f"Token {row.label}",
+                "is_on": are_tokens_required(),
+            },
         )
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the page with the form as it was filled in."""
-        return {**self._page_context(), **shown(), "typed": self.body_data()}
+        return {**self._page_context(), **page_context(), "typed": self.body_data()}
 
     def _page_context(self) -> dict[str, Any]:
         query = self.request.query_params
-        rows, has_more = token_queries.page(
+        rows, has_more = token_queries.page_tokens(
             now=datetime.now(UTC),
             is_all=query.get("all") in ("1", "true", "on"),
-            after=place(query.get("after"), UUID),
-            limit=PAGE,
+            after=parse_cursor(query.get("after"), UUID),
+            limit=PAGE_SIZE,
         )
         last = (rows[-1].row.created_at, rows[-1].row.id) if rows else None
-        return listed(
+        return serialize_page(
             [_with_share(formatting.as_json(row)) for row in rows],
             has_more=has_more,
             last=last,
         )
 
 
-class OneToken(Face):
+class TokenView(StudioView):
     """`/admin/tokens/{id}`."""
 
     title = "Token"
-    breadcrumbs = [("Tokens", PLACE)]
+    breadcrumbs = [("Tokens", TOKENS_URL)]
     template = "studio/token.html"
 
-    @extend_schema(summary="Show an API token", responses=Token)
+    @extend_schema(summary="Show an API token", responses=StudioToken)
     def get(self, request: Request, id: str) -> Response:
         """Return a token and what it spent; the beginning of its id will do."""
-        return self._respond_with_token(api_tokens.get(id))
+        return self._respond_with_token(api_tokens.get_by_id_prefix(id))
 
     @extend_schema(
         operation_id="tokens_revoke",
         summary="Revoke an API token",
-        responses={200: Token},
+        responses={200: StudioToken},
     )
     def delete(self, request: Request, id: str) -> HttpResponseBase:
         """Have a token be refused from now on."""
         row, _ = api_tokens.revoke(id, by=self.actor())
-        return self.confirm_change(self._respond_with_token(row).data, said=f"Revoked '{row.label}'", to=PLACE)
+        return self.confirm_change(
+            self._respond_with_token(row).data,
+            said=f"Revoked '{row.label}'",
+            to=TOKENS_URL,
+        )
 
     def _respond_with_token(self, row: Row) -> Response:
         self.title = f"Token {row.label}"
-        return self.respond(formatting.as_json(token_queries.of(row, datetime.now(UTC))))
+        return self.respond(
+            formatting.as_json(token_queries.load_usage(row, datetime.now(UTC)))
+        )
 
 
-class Switched(BaseModel):
+class TokensEnabledState(BaseModel):
     """That the file says it."""
 
     is_on: Literal[True] = True
 
 
-class TokensEnabled(Written):
+class EnableTokensView(YamlView):
     """`/admin/tokens/enable`: what it takes, in both sections at once."""
 
     title = "Tokens"
-    breadcrumbs = [("Tokens", PLACE)]
+    breadcrumbs = [("Tokens", TOKENS_URL)]
 
     @extend_schema(
         operation_id="tokens_enable",
@@ -205,31 +214,31 @@ class TokensEnabled(Written):
         description="Writes `auth.proxy.tokens` into the file, and takes `users` and "
         "`default_user_id` out of it, for each token has its user.",
         request=None,
-        responses=Switched,
+        responses=TokensEnabledState,
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Write it into the file; nothing, where that says so already."""
-        file = file_editor.read()
+        file = file_editor.read_file()
         write = partial(
-            file_editor.write_data, comments_gone=token_setup.comments_gone()
+            file_editor.write_data, comments_gone=token_setup.removed_comments()
         )
-        self.run_recorded({"section": "auth"}, write, token_setup.on(file))
+        self.run_recorded({"section": "auth"}, write, token_setup.enable_tokens(file))
         said = self.change_message("Saved; from now on clients need a token")
-        return self.confirm_change({"is_on": True}, said=said, to=PLACE)
+        return self.confirm_change({"is_on": True}, said=said, to=TOKENS_URL)
 
 
-def mint(wanted: NewToken, face: Face) -> tuple[Row, str]:
+def create_token(wanted: NewToken, face: StudioView) -> tuple[Row, str]:
     """Make the token that is wanted; raises `Invalid` naming what is wrong."""
     now = datetime.now(UTC)
-    token_scope.check(wanted.agents or (), live.current())
+    token_scope.check_agents(wanted.agents or (), live.current())
     limit = wanted.limit_usd
     never = wanted.expires.strip().lower() in ("", "never")
-    with _naming("limit_usd"):
-        micro_usd = None if limit is None else dollars.read(f"{limit:f}")
-    with _naming("expires"):
-        expires_at = None if never else time_parsing.ahead(wanted.expires, now)
-    with _naming(None):
-        return api_tokens.mint(
+    with _name_form_field("limit_usd"):
+        micro_usd = None if limit is None else dollars.parse_usd(f"{limit:f}")
+    with _name_form_field("expires"):
+        expires_at = None if never else time_parsing.parse_future(wanted.expires, now)
+    with _name_form_field(None):
+        return api_tokens.create_token(
             wanted.label,
             wanted.principal,
             by=face.actor(),
@@ -242,36 +251,36 @@ def mint(wanted: NewToken, face: Face) -> tuple[Row, str]:
 
 
 @contextmanager
-def _naming(field: str | None) -> Iterator[None]:
+def _name_form_field(field: str | None) -> Iterator[None]:
     """Have what is wrong be told by the field it was written in."""
     try:
         yield
     except Invalid as exc:
-        exc.param = field or FIELDS.get(exc.param or "", exc.param)
+        exc.param = field or FORM_FIELDS.get(exc.param or "", exc.param)
         raise
 
 
-def shown() -> dict[str, Any]:
+def page_context() -> dict[str, Any]:
     """Return what the page shows beside the tokens."""
     config = live.current()
     return {
-        "agents": routing.names(config),
-        "is_on": is_on() or _is_written(),
+        "agents": routing.list_names(config),
+        "is_on": are_tokens_required() or _is_enabled_in_file(),
         "may_switch": config.get(AUTH).proxy is None,
-        "nobody": token_setup.nobody(config),
+        "nobody": token_setup.shared_user_name(config),
     }
 
 
-def is_on() -> bool:
+def are_tokens_required() -> bool:
     """Return whether `/v1` asks for tokens."""
     proxy = live.current().get(AUTH).proxy
     return proxy is not None and proxy.tokens is not None
 
 
-def _is_written() -> bool:
+def _is_enabled_in_file() -> bool:
     """Tell whether the file says so; it takes a second until that is in force."""
     try:
-        return file_editor.read().has_entry(token_setup.PLACE)
+        return file_editor.read_file().has_entry(token_setup.TOKENS_PATH)
     except ConfigInvalid:
         return False
 

@@ -12,13 +12,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.audit import audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from access.users import identity
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
-from studio.base.pagination import listed, place
-from studio.base.views import Face
+from studio.base.pagination import parse_cursor, serialize_page
+from studio.base.views import StudioView
 from tasks.errors import TaskUnknown
 from tasks.models import Task as Row
 from tasks.queue import lifecycle, task_kinds, worker_notifier
@@ -26,11 +26,11 @@ from tasks.reports import operator_view, task_ids, task_queries
 from tasks.submission import manual_retry
 from turns.preparation import routing
 
-PLACE = "/admin/tasks"
-CLOSED = {state.value for state in lifecycle.CLOSED}
+TASKS_URL = "/admin/tasks"
+CLOSED_STATES = {state.value for state in lifecycle.CLOSED}
 
 
-class Task(BaseModel):
+class StudioTask(BaseModel):
     """A piece of work in the background."""
 
     id: uuid.UUID
@@ -58,16 +58,16 @@ class Task(BaseModel):
     finished_at: datetime | None
 
 
-class TaskList(BaseModel):
+class StudioTaskList(BaseModel):
     """A page of tasks, the newest first; long texts are cut."""
 
     object: Literal["list"] = "list"
-    data: list[Task]
+    data: list[StudioTask]
     has_more: bool
     last_id: str | None
 
 
-class Tasks(Face):
+class TaskListView(StudioView):
     """`/admin/tasks`."""
 
     title = "Tasks"
@@ -85,46 +85,48 @@ class Tasks(Face):
             OpenApiParameter("after", str, description="The last_id of a page."),
             OpenApiParameter("limit", int, description="50 by default, at most 500."),
         ],
-        responses=TaskList,
+        responses=StudioTaskList,
     )
     def get(self, request: Request) -> Response:
         """List the work in the background, the newest first."""
         query = request.query_params
-        rows, has_more = task_queries.page(
-            user_id=_user_of(query.get("user", "")),
+        rows, has_more = task_queries.page_tasks(
+            user_id=_parse_user(query.get("user", "")),
             is_all=True,
-            states=chosen("state", query.get("state"), Row.State.values),
+            states=query_choices("state", query.get("state"), Row.State.values),
             agent=query.get("agent") or None,
             kind=next(
-                iter(chosen("kind", query.get("kind"), task_kinds.names())), None
+                iter(query_choices("kind", query.get("kind"), task_kinds.names())), None
             ),
-            after=place(query.get("after"), uuid.UUID),
+            after=parse_cursor(query.get("after"), uuid.UUID),
             limit=self.query_int("limit", default=50, most=500),
         )
         last = (rows[-1].created_at, rows[-1].pk) if rows else None
-        told = operator_view.listed(rows)
-        return self.respond(listed(told, has_more=has_more, last=last), page=shown)
+        told = operator_view.serialize_list(rows)
+        return self.respond(
+            serialize_page(told, has_more=has_more, last=last), page=page_context
+        )
 
 
-class OneTask(Face):
+class TaskView(StudioView):
     """`/admin/tasks/{id}`."""
 
-    breadcrumbs = [("Tasks", PLACE)]
+    breadcrumbs = [("Tasks", TASKS_URL)]
     template = "studio/task.html"
 
-    @extend_schema(summary="Show a task", responses=Task)
+    @extend_schema(summary="Show a task", responses=StudioTask)
     def get(self, request: Request, id: str) -> Response:
         """Return a task with all of its prompt and its result."""
-        told = operator_view.one(task_id(id))
+        told = operator_view.get_task(require_task_id(id))
         self.title = f"Task of {told['agent']}"
-        return self.respond(told, page=lambda: _page(told))
+        return self.respond(told, page=lambda: _page_context(told))
 
 
-def _page(told: Mapping[str, Any]) -> dict[str, Any]:
+def _page_context(told: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a task's page shows besides."""
     due_at = told["due_at"]
     return {
-        "is_over": told["state"] in CLOSED,
+        "is_over": told["state"] in CLOSED_STATES,
         "is_due": not due_at or datetime.fromisoformat(due_at) <= datetime.now(UTC),
         "revision": _revision(told),
     }
@@ -136,61 +138,63 @@ def _revision(told: Mapping[str, Any]) -> str:
     return " ".join(str(told[name]) for name in named)
 
 
-class TaskCancelling(Face):
+class CancelTaskView(StudioView):
     """`/admin/tasks/{id}/cancel`."""
 
-    @extend_schema(summary="Cancel a task", request=None, responses=Task)
+    @extend_schema(summary="Cancel a task", request=None, responses=StudioTask)
     def post(self, request: Request, id: str) -> HttpResponseBase:
         """End a task: at once where it waits, within a second where it runs."""
-        wanted = task_id(id)
-        deed = Deed("task.cancel", self.actor(), str(wanted))
-        audit_log.recorded(
-            lambda is_new: deed if is_new else None, operator_view.cancel, wanted
+        wanted = require_task_id(id)
+        deed = AuditEvent("task.cancel", self.actor(), str(wanted))
+        audit_log.run_recorded(
+            lambda is_new: deed if is_new else None, operator_view.cancel_task, wanted
         )
-        told = operator_view.one(wanted)
+        told = operator_view.get_task(wanted)
         said = {
             "running": "It ends in a moment",
             "cancelled": "Cancelled the task",
         }.get(told["state"], f"It is {told['state']} already")
-        return self.confirm_change(told, said=said, to=f"{PLACE}/{wanted}")
+        return self.confirm_change(told, said=said, to=f"{TASKS_URL}/{wanted}")
 
 
-class Again(Face):
+class RetryTaskView(StudioView):
     """`/admin/tasks/{id}/again`."""
 
-    @extend_schema(summary="Do a task again", request=None, responses={202: Task})
+    @extend_schema(summary="Do a task again", request=None, responses={202: StudioTask})
     def post(self, request: Request, id: str) -> HttpResponseBase:
         """Put back what failed or was cancelled; of what is done, do another one."""
-        wanted = task_id(id)
+        wanted = require_task_id(id)
 
-        def deed(which: uuid.UUID) -> Deed:
-            return Deed("task.retry", self.actor(), str(wanted), {"as": str(which)})
+        def deed(which: uuid.UUID) -> AuditEvent:
+            return AuditEvent(
+                "task.retry", self.actor(), str(wanted), {"as": str(which)}
+            )
 
-        which = audit_log.recorded(deed, manual_retry.again, wanted)
-        worker_notifier.soon()
+        which = audit_log.run_recorded(deed, manual_retry.retry_task, wanted)
+        worker_notifier.notify()
         return self.confirm_change(
-            operator_view.one(which),
+            operator_view.get_task(which),
             said="It is done again as soon as a worker is free",
-            to=f"{PLACE}/{which}",
+            to=f"{TASKS_URL}/{which}",
             status=202,
         )
 
 
-def task_id(text: str) -> uuid.UUID:
+def require_task_id(text: str) -> uuid.UUID:
     """Return the id in an address; raises `TaskUnknown` for what is none."""
-    found = task_ids.read(text)
+    found = task_ids.parse_task_id(text)
     if found is None:
         raise TaskUnknown
     return found
 
 
-def _user_of(text: str) -> UserId | None:
+def _parse_user(text: str) -> UserId | None:
     """Return the user of that name; None where none is given."""
     name = text.strip()
-    return identity.derive(identity.checked(name)) if name else None
+    return identity.derive_user_id(identity.check_identifier(name)) if name else None
 
 
-def chosen(name: str, value: str | None, known: list[str]) -> list[str]:
+def query_choices(name: str, value: str | None, known: list[str]) -> list[str]:
     """Return what is asked for, if anything; raises `Invalid` for what is not known."""
     if not value:
         return []
@@ -199,10 +203,10 @@ def chosen(name: str, value: str | None, known: list[str]) -> list[str]:
     return [value]
 
 
-def shown() -> dict[str, Any]:
+def page_context() -> dict[str, Any]:
     """Return what the page offers to choose from."""
     return {
         "states": Row.State.values,
         "kinds": task_kinds.names(),
-        "agents": routing.names(live.current()),
+        "agents": routing.list_names(live.current()),
     }

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.users import identity
-from access.users.caller import OPEN
+from access.users.caller import ANONYMOUS
 from config import live
 from core.errors import CoulisseError
 from core.ids import new_turn_id
@@ -21,18 +21,18 @@ from core.messages import Message
 from core.runtime import request_ids
 from gateway.openai import chat, sse
 from gateway.openai.chat import EventStream
-from studio.base.views import Face
+from studio.base.views import StudioView
 from turns.preparation import options, routing
 from turns.turn import TurnRequest
 
 logger = logging.getLogger(__name__)
 
-INCOGNITO = {"memory": "incognito"}
-TURN = "X-Coulisse-Turn"
+INCOGNITO_METADATA = {"memory": "incognito"}
+TURN_HEADER = "X-Coulisse-Turn"
 """The turn's id: one that fails before its first words has no other place for it."""
 
 
-class Said(BaseModel):
+class PlaygroundMessage(BaseModel):
     """What somebody says to an agent."""
 
     model_config = ConfigDict(extra="forbid")
@@ -46,7 +46,7 @@ class Said(BaseModel):
     incognito: bool = Field(False, description="Whether no row is to remember it.")
 
 
-class Company(BaseModel):
+class PlaygroundOptions(BaseModel):
     """Who can be talked to, and as whom the page would."""
 
     agents: list[str] = Field(description="Agents and experiments.")
@@ -54,24 +54,24 @@ class Company(BaseModel):
     user: str
 
 
-class Playground(Face):
+class PlaygroundView(StudioView):
     """`/admin/playground`."""
 
     title = "Playground"
     template = "studio/playground.html"
 
-    @extend_schema(summary="List who can be talked to", responses=Company)
+    @extend_schema(summary="List who can be talked to", responses=PlaygroundOptions)
     def get(self, request: Request) -> Response:
         """List the agents and experiments, and as whom the page would talk."""
         query = request.query_params
-        agents = routing.names(live.current())
+        agents = routing.list_names(live.current())
         chosen = query.get("agent") or (agents[0] if agents else "")
         user = query.get("user") or f"playground-{request.user.username}"
         told: dict[str, Any] = {"agents": agents, "agent": chosen, "user": user}
         return self.respond(told)
 
 
-class PlaygroundTurns(Face):
+class PlaygroundTurnView(StudioView):
     """`/admin/playground/turns`."""
 
     title = "Playground"
@@ -80,44 +80,46 @@ class PlaygroundTurns(Face):
     @extend_schema(
         operation_id="playground_say",
         summary="Say something to an agent",
-        request=Said,
+        request=PlaygroundMessage,
         responses={(200, "text/event-stream"): OpenApiTypes.STR},
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Take a turn; its events come as those of `/v1/chat/completions` do."""
-        asked = turn(self.parse_body(Said))
-        answer = EventStream(frames(asked))
-        answer.headers[TURN] = str(asked.turn_id)
+        asked = build_turn_request(self.parse_body(PlaygroundMessage))
+        answer = EventStream(stream_frames(asked))
+        answer.headers[TURN_HEADER] = str(asked.turn_id)
         return answer
 
 
-def turn(said: Said) -> TurnRequest:
+def build_turn_request(said: PlaygroundMessage) -> TurnRequest:
     """Return the turn that is asked for: one like any client's, of no credential."""
-    routing.check(live.current(), said.agent)
+    routing.check_name(live.current(), said.agent)
     metadata = {} if said.thread_id is None else {"thread_id": said.thread_id}
     return TurnRequest(
         turn_id=new_turn_id(),
         agent=said.agent,
-        user_id=identity.derive(identity.checked(said.user)),
+        user_id=identity.derive_user_id(identity.check_identifier(said.user)),
         messages=[Message(role="user", content=said.message)],
-        options=options.read({**metadata, **(INCOGNITO if said.incognito else {})}),
+        options=options.read_options(
+            {**metadata, **(INCOGNITO_METADATA if said.incognito else {})}
+        ),
         parameters={},
         stream=True,
-        caller=OPEN,
+        caller=ANONYMOUS,
         request_id=request_ids.current.get(),
     )
 
 
-async def frames(turn: TurnRequest) -> AsyncGenerator[bytes]:
+async def stream_frames(turn: TurnRequest) -> AsyncGenerator[bytes]:
     """Yield the turn as server-sent events; an error before the first is one, too."""
     try:
-        answer = await chat.stream(turn, include_usage=True)
+        answer = await chat.stream_turn(turn, include_usage=True)
     except CoulisseError as exc:
-        yield sse.error(exc, for_operators=True) + sse.DONE
+        yield sse.error_frame(exc, for_operators=True) + sse.DONE
         return
     except Exception:
         logger.exception("a turn of the playground failed")
-        yield sse.error(None) + sse.DONE
+        yield sse.error_frame(None) + sse.DONE
         return
     async with aclosing(cast(AsyncGenerator[bytes], aiter(answer))) as told:
         async for frame in told:

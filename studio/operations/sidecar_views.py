@@ -10,16 +10,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.audit import audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from config import live
 from processes.sidecar_control import sidecar_status
 from processes.supervision import state_directory
-from studio.base.views import Face
+from studio.base.views import StudioView
 
-PLACE = "/admin/sidecars"
+SIDECARS_URL = "/admin/sidecars"
 
 
-class Line(BaseModel):
+class SidecarLine(BaseModel):
     """A line a sidecar printed, without secrets."""
 
     at: datetime
@@ -27,7 +27,7 @@ class Line(BaseModel):
     text: str
 
 
-class Sidecar(BaseModel):
+class SidecarDetail(BaseModel):
     """A process that runs beside the server."""
 
     name: str
@@ -41,24 +41,24 @@ class Sidecar(BaseModel):
     reason: str | None
     started_at: datetime | None
     due_at: datetime | None
-    lines: list[Line]
+    lines: list[SidecarLine]
 
 
 class SidecarList(BaseModel):
     """The sidecars of the YAML, in its order."""
 
     object: Literal["list"] = "list"
-    data: list[Sidecar]
+    data: list[SidecarDetail]
 
 
-class Restarting(BaseModel):
+class SidecarRestarting(BaseModel):
     """A sidecar that is about to start again."""
 
     object: Literal["sidecar.restarting"] = "sidecar.restarting"
     name: str
 
 
-class Sidecars(Face):
+class SidecarListView(StudioView):
     """`/admin/sidecars`."""
 
     title = "Sidecars"
@@ -67,25 +67,31 @@ class Sidecars(Face):
     @extend_schema(summary="List sidecars", responses=SidecarList)
     def get(self, request: Request) -> Response:
         """List the sidecars of the YAML, and what they printed last."""
-        told = sidecar_status.every(live.current(), state_directory.current())
+        told = sidecar_status.list_sidecars(
+            live.current(), state_directory.current_state()
+        )
         return self.respond({"object": "list", "data": told})
 
 
-class Restart(Face):
+class RestartSidecarView(StudioView):
     """`/admin/sidecars/{name}/restart`."""
 
     @extend_schema(
-        summary="Start a sidecar again", request=None, responses={202: Restarting}
+        summary="Start a sidecar again",
+        request=None,
+        responses={202: SidecarRestarting},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """End it, if it runs, and start it anew within a second."""
-        deed = Deed("sidecar.restart", self.actor(), name)
-        audit_log.recorded(
+        deed = AuditEvent("sidecar.restart", self.actor(), name)
+        audit_log.run_recorded(
             deed,
-            sidecar_status.restart,
+            sidecar_status.request_restart,
             live.current(),
-            state_directory.current(),
+            state_directory.current_state(),
             name,
         )
-        told = Restarting(name=name).model_dump()
-        return self.confirm_change(told, said=f"'{name}' starts again", to=PLACE, status=202)
+        told = SidecarRestarting(name=name).model_dump()
+        return self.confirm_change(
+            told, said=f"'{name}' starts again", to=SIDECARS_URL, status=202
+        )

@@ -12,18 +12,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.audit import audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from core.errors import Invalid, NotFound
-from studio.base.views import Face
+from studio.base.views import StudioView
 from studio.security import accounts, roles
 from studio.security.roles import Role
 
-PLACE = "/admin/people"
-MOST = 500
+ACCOUNTS_URL = "/admin/people"
+MAX_ACCOUNTS = 500
 """People shown; a studio has dozens."""
 
 
-class Person(BaseModel):
+class StudioAccount(BaseModel):
     """Somebody who has entered the studio."""
 
     username: str
@@ -34,15 +34,15 @@ class Person(BaseModel):
     entered_at: datetime
 
 
-class People(BaseModel):
+class StudioAccountList(BaseModel):
     """All of them, by name."""
 
     object: Literal["list"] = "list"
-    data: list[Person]
+    data: list[StudioAccount]
     has_more: bool
 
 
-class Terms(BaseModel):
+class AccountChanges(BaseModel):
     """What somebody may do; what is left out stays as it is."""
 
     model_config = ConfigDict(extra="forbid")
@@ -51,57 +51,59 @@ class Terms(BaseModel):
     is_active: bool | None = None
 
 
-class Everybody(Face):
+class AccountListView(StudioView):
     """`/admin/people`."""
 
     title = "People"
     template = "studio/people.html"
 
-    @extend_schema(summary="List the people of the studio", responses=People)
+    @extend_schema(summary="List the people of the studio", responses=StudioAccountList)
     def get(self, request: Request) -> Response:
         """List who has entered the studio, and their roles."""
         rows = User.objects.prefetch_related("groups").order_by("username")
-        found = list(rows[: MOST + 1])
-        told = [_told(row) for row in found[:MOST]]
-        shown = {"object": "list", "data": told, "has_more": len(found) > MOST}
+        found = list(rows[: MAX_ACCOUNTS + 1])
+        told = [_serialize_account(row) for row in found[:MAX_ACCOUNTS]]
+        shown = {"object": "list", "data": told, "has_more": len(found) > MAX_ACCOUNTS}
         return self.respond(shown, page=lambda: {"me": request.user.username})
 
 
-class Somebody(Face):
+class AccountView(StudioView):
     """`/admin/people/{username}`."""
 
     title = "Person"
-    breadcrumbs = [("People", PLACE)]
+    breadcrumbs = [("People", ACCOUNTS_URL)]
 
-    @extend_schema(summary="Change a role", request=Terms, responses=Person)
+    @extend_schema(
+        summary="Change a role", request=AccountChanges, responses=StudioAccount
+    )
     def put(self, request: Request, username: str) -> HttpResponseBase:
         """Change somebody's role, or whether they may enter; nobody their own."""
-        terms = self.parse_body(Terms)
+        terms = self.parse_body(AccountChanges)
         if username == request.user.username:
             raise Invalid("Have somebody else change your role, lest nobody is left")
-        deed = Deed(
+        deed = AuditEvent(
             "person.change",
             self.actor(),
             username,
             terms.model_dump(exclude_none=True),
         )
-        is_new = audit_log.recorded(
-            lambda is_new: deed if is_new else None, change, username, terms
+        is_new = audit_log.run_recorded(
+            lambda is_new: deed if is_new else None, update_account, username, terms
         )
         said = f"Changed '{username}'" if is_new else "Nothing changed"
-        told = _told(User.objects.get(username=username))
-        return self.confirm_change(told, said=said, to=PLACE)
+        told = _serialize_account(User.objects.get(username=username))
+        return self.confirm_change(told, said=said, to=ACCOUNTS_URL)
 
 
-def change(username: str, terms: Terms) -> bool:
+def update_account(username: str, terms: AccountChanges) -> bool:
     """Give somebody other terms; return whether they are others. Raises `NotFound`."""
     with transaction.atomic():
         row = User.objects.select_for_update().filter(username=username).first()
         if row is None:
             raise NotFound(f"nobody called '{username:.80}' has entered the studio")
-        before = _told(row)
+        before = _serialize_account(row)
         if terms.role is not None:
-            roles.give(row, Role(terms.role))
+            roles.set_role(row, Role(terms.role))
             row.is_superuser = False
         if terms.is_active is not None:
             row.is_active = terms.is_active
@@ -110,10 +112,10 @@ def change(username: str, terms: Terms) -> bool:
             # They are not open again once the person may enter again.
             accounts.end_sessions(row)
     # As it is now, its groups too.
-    return before != _told(User.objects.get(pk=row.pk))
+    return before != _serialize_account(User.objects.get(pk=row.pk))
 
 
-def _told(row: User) -> dict[str, Any]:
+def _serialize_account(row: User) -> dict[str, Any]:
     names = {group.name for group in row.groups.all()}
     given = next((role for role in Role if role in names), None)
     return {

@@ -14,47 +14,54 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.paginator import InfinitePaginator
 
-from access.models import AuditEntry, Token
+from access.models import ApiToken, AuditEntry
 from config.models import Override, OverrideVersion
 from core.text import redaction
 from judges.models import Feedback, Score
-from memory.models import Consolidation, Fact, FactChange, Lesson, Message, Summary
+from memory.models import (
+    ConsolidationRun,
+    ExtractionJob,
+    Fact,
+    FactChange,
+    StoredMessage,
+    Summary,
+)
 from memory.models import Thread as MemoryThread
-from smoke.models import Line, Run
+from smoke.models import SmokeLine, SmokeRun
 from studio.base.admin_site import site
 from tasks.models import Task
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
-from triggers.models import Start, TriggerState
+from triggers.models import ServerStart, TriggerState
 
-SHOWN: dict[type[Model], Sequence[str]] = {
+LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
     AuditEntry: ("at", "action", "target", "actor", "origin"),
-    Consolidation: ("started_at", "finished_at", "threads", "messages", "failures"),
+    ConsolidationRun: ("started_at", "finished_at", "threads", "messages", "failures"),
     Expense: ("spent_at", "purpose", "name", "agent", "model", "cost_micro_usd"),
     Fact: ("id", "user_id", "category", "status", "importance", "source"),
     FactChange: ("at", "user_id", "action", "by", "reason"),
     Feedback: ("updated_at", "user_id", "agent", "score", "thumb"),
-    Lesson: ("due_at", "user_id", "agent", "state", "attempts", "error"),
-    Line: ("said_at", "run_id", "position", "speaker", "agent"),
+    ExtractionJob: ("due_at", "user_id", "agent", "state", "attempts", "error"),
+    SmokeLine: ("said_at", "run_id", "position", "speaker", "agent"),
     MemoryThread: ("updated_at", "user_id", "name", "length"),
-    Message: ("id", "thread_id", "position", "role", "agent", "tokens"),
+    StoredMessage: ("id", "thread_id", "position", "role", "agent", "tokens"),
     ModelCall: ("started_at", "turn_id", "agent", "provider", "model", "seconds"),
     Override: ("section", "name", "is_tombstone", "changed_at", "changed_by"),
     OverrideVersion: ("at", "section", "name", "action", "by"),
-    Run: ("id", "test", "target", "repetition", "state", "origin"),
+    SmokeRun: ("id", "test", "target", "repetition", "state", "origin"),
     Score: ("judged_at", "judge", "criterion", "value", "agent", "turn_id"),
-    Start: ("began_at", "seen_at", "workers"),
+    ServerStart: ("started_at", "heartbeat_at", "worker_count"),
     Summary: ("created_at", "user_id", "first_position", "end_position", "model"),
     Task: ("id", "kind", "agent", "state", "user_id", "attempts"),
-    Token: ("created_at", "label", "principal", "budget", "revoked_at"),
+    ApiToken: ("created_at", "label", "principal", "budget", "revoked_at"),
     ToolCall: ("started_at", "turn_id", "kind", "name", "seconds", "error"),
     TriggerState: ("name", "schedule", "fired", "missed", "skipped"),
     Turn: ("started_at", "agent", "user_id", "outcome", "seconds", "origin"),
 }
 """The columns of each list; the admin takes no table whose key is composite."""
-HIDDEN: dict[type[Model], Sequence[str]] = {Token: ("digest",)}
+HIDDEN_FIELDS: dict[type[Model], Sequence[str]] = {ApiToken: ("digest",)}
 
 
-class Rows(ChangeList):
+class RowChangeList(ChangeList):
     """A page of a list."""
 
     def get_queryset(
@@ -70,10 +77,10 @@ class Rows(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         """Read the page's rows."""
         super().get_results(request)
-        self.result_list = [cleaned(row) for row in self.result_list]
+        self.result_list = [redact_row(row) for row in self.result_list]
 
 
-class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
+class ReadOnlyTableAdmin(ModelAdmin):  # type: ignore[misc]  # it has no types
     """Rows to be read, the newest first, and never counted."""
 
     actions = None
@@ -85,7 +92,7 @@ class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return what makes a page of the list."""
-        return Rows
+        return RowChangeList
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -99,8 +106,8 @@ class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
             # It is named by what it says.
             other = getattr(row, field.name) if field.is_relation else None
             if other is not None:
-                cleaned(other)
-        return cleaned(row)
+                redact_row(other)
+        return redact_row(row)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether somebody may change things: they see all that is stored."""
@@ -123,21 +130,23 @@ class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
         return False
 
 
-def cleaned(row: Model) -> Model:
+def redact_row(row: Model) -> Model:
     """Return a row without what of it is a secret of ours, whoever said it."""
     for field in row._meta.concrete_fields:
         value = row.__dict__.get(field.attname)  # None where it was not read.
         if isinstance(value, str):
-            setattr(row, field.attname, redaction.own(value))
+            setattr(row, field.attname, redaction.redact_own(value))
         elif isinstance(value, dict | list):
-            said = redaction.own(orjson.dumps(value).decode())
+            said = redaction.redact_own(orjson.dumps(value).decode())
             setattr(row, field.attname, orjson.loads(said))
     return row
 
 
-def addresses() -> Any:
+def table_urls() -> Any:
     """Put the tables into the admin, and return its addresses."""
-    for model, columns in SHOWN.items():
-        fields = {"list_display": columns, "exclude": HIDDEN.get(model, ())}
-        site.register(model, type(f"{model.__name__}Table", (Table,), fields))
+    for model, columns in LIST_COLUMNS.items():
+        fields = {"list_display": columns, "exclude": HIDDEN_FIELDS.get(model, ())}
+        site.register(
+            model, type(f"{model.__name__}Table", (ReadOnlyTableAdmin,), fields)
+        )
     return site.urls

@@ -11,25 +11,25 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.audit import audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from config import live
-from studio.base.views import Face
+from studio.base.views import StudioView
 from tasks.config import TASKS
 from tasks.queue import worker_notifier
 from triggers.config import TRIGGERS, AnyTrigger, CronTrigger, WebhookTrigger
 from triggers.reports import recent_runs, terminal, trigger_status
 from triggers.runs import manual_runs
-from triggers.runs.trigger_runs import Firing
+from triggers.runs.trigger_runs import TriggerRun
 
-PLACE = "/admin/triggers"
-FEW = 10
+TRIGGERS_URL = "/admin/triggers"
+LIST_RUNS_SHOWN = 10
 """Runs of each in the list."""
-MANY = 50
+DETAIL_RUNS_SHOWN = 50
 """Runs of one."""
-TIMES = 5
+NEXT_TIMES_SHOWN = 5
 
 
-class Run(BaseModel):
+class TriggerTask(BaseModel):
     """One of a trigger's tasks."""
 
     id: str
@@ -40,7 +40,7 @@ class Run(BaseModel):
     finished_at: datetime | None
 
 
-class Trigger(BaseModel):
+class ListedTrigger(BaseModel):
     """A trigger as the YAML has it, and what came of it; never its secret."""
 
     name: str
@@ -59,7 +59,7 @@ class Trigger(BaseModel):
     learns: bool
     skip_if_running: bool
     has_secret: bool
-    last_runs: list[Run]
+    last_runs: list[TriggerTask]
     schedule: str | None = Field(None, description="A cron's, as the next two.")
     time_zone: str | None = None
     catch_up: bool | Literal["last"] | None = None
@@ -69,7 +69,7 @@ class Trigger(BaseModel):
     max_body_bytes: int | None = None
 
 
-class OneOfThem(Trigger):
+class DetailedTrigger(ListedTrigger):
     """A trigger with its prompt and the times it fires next."""
 
     prompt: str
@@ -80,14 +80,14 @@ class TriggerList(BaseModel):
     """The triggers of the YAML, in its order."""
 
     object: Literal["list"] = "list"
-    data: list[Trigger]
+    data: list[ListedTrigger]
 
 
-class Body(RootModel[JsonValue]):
+class TriggerBody(RootModel[JsonValue]):
     """What a webhook is sent, whatever that is; the others take none."""
 
 
-class Fired(BaseModel):
+class TriggerFired(BaseModel):
     """What firing a trigger began."""
 
     object: Literal["trigger.firing"] = "trigger.firing"
@@ -95,7 +95,7 @@ class Fired(BaseModel):
     task_id: str
 
 
-class Triggers(Face):
+class TriggerListView(StudioView):
     """`/admin/triggers`."""
 
     title = "Triggers"
@@ -104,66 +104,68 @@ class Triggers(Face):
     @extend_schema(summary="List triggers", responses=TriggerList)
     def get(self, request: Request) -> Response:
         """List the triggers of the YAML with their newest runs."""
-        told = tell(live.current().get(TRIGGERS), FEW)
-        return self.respond({"object": "list", "data": told}, page=shown)
+        told = serialize_triggers(live.current().get(TRIGGERS), LIST_RUNS_SHOWN)
+        return self.respond({"object": "list", "data": told}, page=page_context)
 
 
-class OneTrigger(Face):
+class TriggerView(StudioView):
     """`/admin/triggers/{name}`."""
 
-    breadcrumbs = [("Triggers", PLACE)]
+    breadcrumbs = [("Triggers", TRIGGERS_URL)]
     template = "studio/trigger.html"
 
-    @extend_schema(summary="Show a trigger", responses=OneOfThem)
+    @extend_schema(summary="Show a trigger", responses=DetailedTrigger)
     def get(self, request: Request, name: str) -> Response:
         """Return a trigger, its prompt and its newest runs."""
-        trigger = manual_runs.named(live.current(), name)
+        trigger = manual_runs.find_trigger(live.current(), name)
         self.title = trigger.name
-        (told,) = tell([trigger], MANY)
-        more = {"prompt": trigger.prompt, "next_times": next_times(trigger)}
-        return self.respond({**told, **more}, page=shown)
+        (told,) = serialize_triggers([trigger], DETAIL_RUNS_SHOWN)
+        more = {"prompt": trigger.prompt, "next_times": next_fire_times(trigger)}
+        return self.respond({**told, **more}, page=page_context)
 
 
-class Firings(Face):
+class FireTriggerView(StudioView):
     """`/admin/triggers/{name}/fire`."""
 
-    @extend_schema(summary="Fire a trigger", request=Body, responses=Fired)
+    @extend_schema(
+        summary="Fire a trigger", request=TriggerBody, responses=TriggerFired
+    )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Have it run now, also where it is off; a webhook is sent the body."""
-        occasion = manual_runs.occasion(live.current(), name, self.body_data() or {})
+        occasion = manual_runs.build_event(live.current(), name, self.body_data() or {})
 
-        def deed(firing: Firing) -> Deed:
+        def deed(firing: TriggerRun) -> AuditEvent:
             details = {"task": str(firing.task_id)}
-            return Deed("trigger.fire", self.actor(), name, details)
+            return AuditEvent("trigger.fire", self.actor(), name, details)
 
-        firing = audit_log.recorded(deed, manual_runs.fire, occasion)
-        worker_notifier.soon()
-        told = Fired(trigger=name, task_id=str(firing.task_id)).model_dump()
+        firing = audit_log.run_recorded(deed, manual_runs.run_trigger, occasion)
+        worker_notifier.notify()
+        told = TriggerFired(trigger=name, task_id=str(firing.task_id)).model_dump()
         place = f"/admin/tasks/{firing.task_id}"
         return self.confirm_change(told, said=f"Fired '{name}'", to=place)
 
 
-def tell(listed: list[AnyTrigger], runs: int) -> list[dict[str, Any]]:
+def serialize_triggers(listed: list[AnyTrigger], runs: int) -> list[dict[str, Any]]:
     """Tell triggers with so many of their newest runs, in three statements."""
-    newest = recent_runs.newest([trigger.name for trigger in listed], runs)
+    newest = recent_runs.newest_runs([trigger.name for trigger in listed], runs)
     return [
         {
-            **terminal.without_runs(page),
+            **terminal.as_json_without_runs(page),
             "last_runs": newest.get(page.trigger.name, []),
             "has_secret": isinstance(page.trigger, WebhookTrigger)
             and page.trigger.secret is not None,
         }
-        for page in trigger_status.uncounted(listed, datetime.now(UTC))
+        for page in trigger_status.list_without_runs(listed, datetime.now(UTC))
     ]
 
 
-def next_times(trigger: AnyTrigger) -> list[datetime]:
+def next_fire_times(trigger: AnyTrigger) -> list[datetime]:
     """Return the next few times a cron fires, if it does."""
     if not isinstance(trigger, CronTrigger) or not trigger.enabled:
         return []
-    return list(islice(trigger.times.after(datetime.now(UTC)), TIMES))
+    return list(islice(trigger.times.after(datetime.now(UTC)), NEXT_TIMES_SHOWN))
 
 
-def shown() -> dict[str, Any]:
+def page_context() -> dict[str, Any]:
     """Return what the page says beside the triggers."""
     return {"is_on": live.current().get(TASKS).enabled}

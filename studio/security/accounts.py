@@ -11,9 +11,9 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpRequest
 
-from access.audit.audit_events import Author
+from access.audit.audit_events import Actor
 from access.authentication.config import AUTH
-from access.users.identity import derive
+from access.users.identity import derive_user_id
 from config import live
 from studio.security import roles
 from studio.security.roles import Role
@@ -21,13 +21,15 @@ from studio.security.roles import Role
 MAX_USERNAME = 150
 
 
-def staff(username: str, *, role: Role = Role.OPERATOR, **known: str) -> User:
+def get_or_create_user(
+    username: str, *, role: Role = Role.OPERATOR, **known: str
+) -> User:
     """Return the user of that name; one who is new is made now, with a role."""
     if len(username) > MAX_USERNAME:
-        username = str(derive(username))
+        username = str(derive_user_id(username))
     found = User.objects.filter(username=username).first()
     if found is None:
-        return _made(username, role, known)
+        return _create_user(username, role, known)
     changed = {name for name, value in known.items() if getattr(found, name) != value}
     if changed:
         for name in changed:
@@ -36,7 +38,7 @@ def staff(username: str, *, role: Role = Role.OPERATOR, **known: str) -> User:
     return found
 
 
-def _made(username: str, role: Role, known: Mapping[str, str]) -> User:
+def _create_user(username: str, role: Role, known: Mapping[str, str]) -> User:
     # Their first page asks for more at once: nobody may see them without a role.
     with transaction.atomic():
         made, is_new = User.objects.get_or_create(
@@ -44,7 +46,7 @@ def _made(username: str, role: Role, known: Mapping[str, str]) -> User:
             defaults={"is_staff": True, "password": "!", **known},
         )
         if is_new:
-            roles.give(made, role)
+            roles.set_role(made, role)
     return made
 
 
@@ -57,25 +59,25 @@ def end_sessions(user: Any) -> None:
     User.objects.filter(pk=user.pk).update(password=make_password(None))
 
 
-def newcomers() -> Role:
+def newcomer_role() -> Role:
     """Return the role of those who enter for the first time."""
     admin = live.current().get(AUTH).admin
     return Role.OPERATOR if admin is None else Role(admin.newcomers)
 
 
-def by_claims(claims: Mapping[str, Any]) -> User:
+def user_from_claims(claims: Mapping[str, Any]) -> User:
     """Return somebody the identity provider has logged in."""
     email, name = claims.get("email"), claims.get("name")
-    return staff(
+    return get_or_create_user(
         # Apart from those whom `basic` names.
         f"oidc:{claims['sub']}",
-        role=newcomers(),
+        role=newcomer_role(),
         email=email[:254] if isinstance(email, str) else "",
         first_name=name[:150] if isinstance(name, str) else "",
     )
 
 
-def author(request: HttpRequest) -> Author:
+def request_actor(request: HttpRequest) -> Actor:
     """Return who acts in the studio, for the audit."""
     address = request.META.get("REMOTE_ADDR", "")
-    return Author(f"studio: {request.user.get_username()}", f"studio, {address}")
+    return Actor(f"studio: {request.user.get_username()}", f"studio, {address}")

@@ -26,7 +26,7 @@ POLICY = "; ".join(
 HEADER = "Content-Security-Policy"
 
 
-class Policy:
+class ContentSecurityPolicyMiddleware:
     """Middleware: says so with every answer that does not say it itself."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

@@ -11,7 +11,7 @@ from django.middleware.csrf import CsrfViewMiddleware
 from core.errors import Denied
 from gateway.auth import authentication
 
-TOLD_BY_BROWSERS = ("Origin", "Referer", "Sec-Fetch-Site")
+BROWSER_HEADERS = ("Origin", "Referer", "Sec-Fetch-Site")
 
 
 class FormExpired(Denied):
@@ -20,31 +20,31 @@ class FormExpired(Denied):
     code = "csrf_failed"
 
 
-class Csrf(CsrfViewMiddleware):
+class StudioCsrfMiddleware(CsrfViewMiddleware):
     """Django's own check, by the server's own idea of its names."""
 
     def _origin_verified(self, request: HttpRequest) -> bool:
         # Behind a proxy with TLS, Django would compare the scheme, too.
-        return authentication.is_own(request.headers["Origin"], request)
+        return authentication.is_own_origin(request.headers["Origin"], request)
 
 
-class _Check(Csrf):
+class _CsrfCheck(StudioCsrfMiddleware):
     """Tells the reason in place of answering."""
 
     def _reject(self, request: HttpRequest, reason: str) -> str:
         return reason
 
 
-def check(request: HttpRequest) -> None:
+def check_csrf(request: HttpRequest) -> None:
     """Raise `FormExpired` for a browser's change that no form of ours asked for."""
-    if not any(name in request.headers for name in TOLD_BY_BROWSERS):
+    if not any(name in request.headers for name in BROWSER_HEADERS):
         return
     authentication.check_origin(request)
-    checking = _Check(_never)
+    checking = _CsrfCheck(_unused_view)
     checking.process_request(request)
-    if checking.process_view(request, _never, (), {}) is not None:
+    if checking.process_view(request, _unused_view, (), {}) is not None:
         raise FormExpired
 
 
-def _never(request: HttpRequest) -> HttpResponse:
+def _unused_view(request: HttpRequest) -> HttpResponse:
     raise AssertionError("only the check is wanted")

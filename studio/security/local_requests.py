@@ -8,9 +8,9 @@ from a browser, so a studio behind any proxy needs `auth.admin`.
 from django.core.handlers.asgi import ASGIRequest
 
 from core.network.loopback import is_loopback
-from gateway.request_validation.hosts import PORT
+from gateway.request_validation.hosts import PORT_PATTERN
 
-TOLD_BY_PROXIES = (
+PROXY_HEADERS = (
     *("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-cluster-"),
     *("x-original-", "x-proxyuser-ip", "x-envoy-", "x-scheme", "true-client-ip"),
     *("cf-", "fastly-", "fly-", "tailscale-"),
@@ -25,6 +25,8 @@ def is_local(request: ASGIRequest) -> bool:
         return False
     if request.scope.get("http_version") == "1.0":
         return False  # Of proxies that have not been told otherwise; of no browser.
-    if any(name.lower().startswith(TOLD_BY_PROXIES) for name in request.headers):
+    if any(name.lower().startswith(PROXY_HEADERS) for name in request.headers):
         return False
-    return is_loopback(PORT.sub("", request.headers.get("Host", "")).strip("[]"))
+    return is_loopback(
+        PORT_PATTERN.sub("", request.headers.get("Host", "")).strip("[]")
+    )

@@ -7,17 +7,17 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from access.authentication import login_throttle
-from access.authentication.basic_auth import Passwords
+from access.authentication.basic_auth import PasswordChecker
 from access.authentication.config import AUTH, AdminAuth
 from access.errors import CredentialRequired
 from config import live
 from core.errors import CoulisseError
 
-RESULT = "_coulisse_password"
+RESULT_ATTRIBUTE = "_coulisse_password"
 """The attribute of a request: what checked its password, and the outcome."""
 
 
-async def check(request: HttpRequest) -> None:
+async def check_password(request: HttpRequest) -> None:
     """Check the password of a request, and store the outcome with the request."""
     try:
         admin = live.current().get(AUTH).admin
@@ -25,16 +25,16 @@ async def check(request: HttpRequest) -> None:
         return  # The middleware meets the same error, and answers it.
     if admin is None or admin.basic is None:
         return
-    passwords = _passwords_of(admin)
+    passwords = _checker_of(admin)
     outcome: str | CoulisseError
     try:
         outcome = await _username(passwords, request)
     except CoulisseError as exc:
         outcome = exc
-    setattr(request, RESULT, (passwords, outcome))
+    setattr(request, RESULT_ATTRIBUTE, (passwords, outcome))
 
 
-async def _username(passwords: Passwords, request: HttpRequest) -> str:
+async def _username(passwords: PasswordChecker, request: HttpRequest) -> str:
     header = request.headers.get("Authorization")
     address = request.META.get("REMOTE_ADDR", "")
     if request.path.startswith(settings.STATIC_URL):
@@ -43,10 +43,10 @@ async def _username(passwords: Passwords, request: HttpRequest) -> str:
     return await passwords.check(header, address)
 
 
-def username(request: HttpRequest, admin: AdminAuth) -> str:
+def checked_username(request: HttpRequest, admin: AdminAuth) -> str:
     """Return whose password a request has; raises what `check` found wrong."""
-    passwords = _passwords_of(admin)
-    by, outcome = getattr(request, RESULT, (None, None))
+    passwords = _checker_of(admin)
+    by, outcome = getattr(request, RESULT_ATTRIBUTE, (None, None))
     if by is not passwords:  # `auth.admin` was edited meanwhile.
         raise CredentialRequired(challenge=passwords.challenge)
     if isinstance(outcome, CoulisseError):
@@ -54,16 +54,18 @@ def username(request: HttpRequest, admin: AdminAuth) -> str:
     return str(outcome)
 
 
-_current: tuple[AdminAuth, Passwords] | None = None
+_cached_checker: tuple[AdminAuth, PasswordChecker] | None = None
 
 
-def _passwords_of(admin: AdminAuth) -> Passwords:
+def _checker_of(admin: AdminAuth) -> PasswordChecker:
     """Return the passwords; they stay until `auth.admin` is edited."""
-    global _current
-    found = _current
+    global _cached_checker
+    found = _cached_checker
     if found is None or (found[0] is not admin and found[0] != admin):
-        passwords = Passwords(
-            admin.logins, realm="Coulisse studio", throttle=login_throttle.STUDIO
+        passwords = PasswordChecker(
+            admin.logins,
+            realm="Coulisse studio",
+            throttle=login_throttle.STUDIO_THROTTLE,
         )
-        found = _current = (admin, passwords)
+        found = _cached_checker = (admin, passwords)
     return found[1]

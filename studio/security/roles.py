@@ -16,7 +16,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
 
 
-def of(user: Any) -> Role | None:
+def role_of(user: Any) -> Role | None:
     """Return somebody's role; None for who has none, or is not active any more.
 
     It is read once for a request: the person is, too.
@@ -33,7 +33,7 @@ def of(user: Any) -> Role | None:
     return known
 
 
-def give(user: User, role: Role) -> None:
+def set_role(user: User, role: Role) -> None:
     """Give somebody a role, in place of the one they had."""
     group, _ = Group.objects.get_or_create(name=role)
     others = Group.objects.filter(name__in=set(Role) - {role})

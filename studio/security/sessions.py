@@ -4,17 +4,17 @@ from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import HttpRequest, HttpResponse
 
 from access.authentication.config import AUTH
-from access.authentication.encrypted_sessions import SealedSession
+from access.authentication.encrypted_sessions import EncryptedSession
 from config import live
 
 
-class SessionStore(SealedSession):
+class SessionStore(EncryptedSession):
     """What a browser keeps for the studio; `SESSION_ENGINE` names this module."""
 
     purpose = "studio"
 
 
-class Sessions(SessionMiddleware):
+class StudioSessionMiddleware(SessionMiddleware):
     """Middleware: keeps cookies to https where the studio is reached by it."""
 
     def process_response(

@@ -17,14 +17,14 @@ from access.authentication.config import AUTH
 from config import live
 from gateway.asgi import admission
 from gateway.asgi.admission import BodyLimit
-from gateway.asgi.handler import Handler
+from gateway.asgi.handler import GatewayHandler
 from studio.security import password_checks
 from studio.security.local_requests import is_local
 
-_threads = ThreadPoolExecutor(4, "studio")
+_thread_pool = ThreadPoolExecutor(4, "studio")
 
 
-class StudioHandler(Handler):
+class StudioHandler(GatewayHandler):
     """Answers HTTP requests to the studio."""
 
     chat_prefix = "/admin/playground/"
@@ -52,9 +52,9 @@ class StudioHandler(Handler):
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response as it is."""
         request.urlconf = settings.COULISSE_STUDIO_URLCONF
-        await password_checks.check(request)
+        await password_checks.check_password(request)
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            _threads, context.run, self.get_response, request
+            _thread_pool, context.run, self.get_response, request
         )

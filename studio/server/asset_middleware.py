@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 
-class Assets(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no types
+class AssetMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no types
     """Middleware: answers with an asset in one piece; a thread cannot stream it."""
 
     @staticmethod

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 
-class Mended:
+class ConnectionMiddleware:
     """Middleware: drops a connection that broke since the thread's last request."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

@@ -15,17 +15,17 @@ from django.template import loader
 from api_base.json_responses import json_response
 from core.errors import CoulisseError, Denied, Invalid, NotFound
 from gateway import errors
-from gateway.html_pages import Page
+from gateway.html_pages import HtmlPage
 from studio.base import content_negotiation, error_responses, html_renderer
 from studio.base.admin_site import site
 
 logger = logging.getLogger(__name__)
 
-REFUSED = (BadRequest, Http404, PermissionDenied, SuspiciousOperation)
+CLIENT_ERRORS = (BadRequest, Http404, PermissionDenied, SuspiciousOperation)
 """What Django raises for a client's mistake."""
 
 
-class Faults:
+class ErrorMiddleware:
     """Middleware: what neither a face nor the door has an answer to."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -38,28 +38,28 @@ class Faults:
         self, request: HttpRequest, exc: Exception
     ) -> HttpResponseBase:
         """Return the answer."""
-        if isinstance(exc, REFUSED):
-            return _refusal(request, exc)
-        if isinstance(exc, error_responses.DATABASE_AWAY):
+        if isinstance(exc, CLIENT_ERRORS):
+            return _client_error_response(request, exc)
+        if isinstance(exc, error_responses.DATABASE_ERRORS):
             # Who looks is looked up there, and no page is without them.
-            return without_database(request, exc)
+            return database_error_response(request, exc)
         logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
-        if wants_page(request):
-            return Page("studio/failed.html", status=500)
-        return json_response(errors.internal(), status=500)
+        if wants_html(request):
+            return HtmlPage("studio/failed.html", status=500)
+        return json_response(errors.internal_error(), status=500)
 
 
-def wants_page(request: HttpRequest) -> bool:
+def wants_html(request: HttpRequest) -> bool:
     """Return whether a browser asks, to which errors are pages."""
-    return content_negotiation.likes_pages(request.headers.get("Accept", ""))
+    return content_negotiation.prefers_html(request.headers.get("Accept", ""))
 
 
-def without_database(request: HttpRequest, exc: Exception) -> HttpResponseBase:
+def database_error_response(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     """Return the answer while there is no database, and log why."""
-    told = error_responses.without_database(exc)
-    if not wants_page(request):
+    told = error_responses.database_error_body(exc)
+    if not wants_html(request):
         return json_response(told, status=503)
-    return Page(
+    return HtmlPage(
         "studio/stopped.html",
         status=503,
         title="The database is not available",
@@ -67,22 +67,24 @@ def without_database(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     )
 
 
-def _refusal(request: HttpRequest, exc: Exception) -> HttpResponseBase:
+def _client_error_response(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     """Return the answer to what Django itself refuses: the tables alone come here."""
     refusal: CoulisseError = Denied("Tables are read by operators, changed by nobody")
     if isinstance(exc, Http404):
         refusal = NotFound("There is no such table, nor such a page of one")
     elif isinstance(exc, BadRequest | SuspiciousOperation):
         refusal = Invalid("The table cannot be shown as the query asks; leave it out")
-    if not wants_page(request):
-        return errors.response(refusal)
-    status = errors.kind_of(refusal).status
+    if not wants_html(request):
+        return errors.error_response(refusal)
+    status = errors.error_shape(refusal).status
     context = {
         **site.each_context(request),
-        **errors.body(refusal),
-        "title": html_renderer.title(status),
+        **errors.error_body(refusal),
+        "title": html_renderer.error_title(status),
         "trail": [("Tables", "/admin/tables/")],
         "is_operator": site.is_operator(request),
     }
-    text = loader.render_to_string(html_renderer.REFUSED, context, request=request)
+    text = loader.render_to_string(
+        html_renderer.REFUSED_TEMPLATE, context, request=request
+    )
     return HttpResponse(text, status=status)

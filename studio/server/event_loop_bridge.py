@@ -14,64 +14,66 @@ from providers import sync_bridge
 T = TypeVar("T")
 
 
-class TookTooLong(Unavailable):
+class BridgeTimeout(Unavailable):
     """That took too long: whoever was asked did not answer."""
 
     code = "took_too_long"
 
 
-class TooManyAsked(Unavailable):
+class BridgeBusy(Unavailable):
     """The studio waits for other servers already: try again when they have answered."""
 
     code = "too_many_asked"
 
 
-PATIENCE_SECONDS = 20.0
-MOST_ASKED = 2
+TIMEOUT_SECONDS = 20.0
+MAX_WAITING_THREADS = 2
 """Of the studio's threads so many may wait for others: some are left for pages."""
 
-_asking = threading.BoundedSemaphore(MOST_ASKED)
+_permits = threading.BoundedSemaphore(MAX_WAITING_THREADS)
 
 _loops: list[asyncio.AbstractEventLoop] = []
 """Of each server of this process: one, but in tests."""
 
 
-def begin() -> None:
+def attach_loop() -> None:
     """Have this thread's event loop be the one; called when the server starts."""
     _loops.append(asyncio.get_running_loop())
 
 
-def end() -> None:
+def detach_loop() -> None:
     """Reach it no more; called before it stops."""
     _loops.remove(asyncio.get_running_loop())
 
 
-def ask(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_external(coroutine: Coroutine[Any, Any, T]) -> T:
     """Wait for a coroutine that asks another server, which may take its time.
 
-    Raises `TooManyAsked` when others do, and `TookTooLong`.
+    Raises `BridgeBusy` when others do, and `BridgeTimeout`.
     """
-    if not _asking.acquire(blocking=False):
+    if not _permits.acquire(blocking=False):
         coroutine.close()
-        raise TooManyAsked
+        raise BridgeBusy
     try:
-        return wait(coroutine)
+        return run_on_loop(coroutine)
     finally:
-        _asking.release()
+        _permits.release()
 
 
-def wait(coroutine: Coroutine[Any, Any, T], seconds: float = PATIENCE_SECONDS) -> T:
+def run_on_loop(
+    coroutine: Coroutine[Any, Any, T], seconds: float = TIMEOUT_SECONDS
+) -> T:
     """Run a coroutine there; return what it returns or raise what it raises.
 
-    Raises `TookTooLong`. Where nothing is being served it is run on the loop of
+    Raises `BridgeTimeout`. Where nothing is being served it is run on the loop of
     background work.
     """
     if not _loops:
-        return sync_bridge.wait(coroutine, timeout_seconds=seconds)
+        return sync_bridge.run_sync(coroutine, timeout_seconds=seconds)
     future = asyncio.run_coroutine_threadsafe(coroutine, _loops[-1])
     try:
         return future.result(seconds)
     except TimeoutError:
-        raise TookTooLong from None
+        raise BridgeTimeout from None
     finally:
         future.cancel()

@@ -5,35 +5,35 @@ from typing import Any
 import orjson
 from django import template
 
-from studio.templatetags.studio import NOTHING, duration, usd
+from studio.templatetags.studio import NO_VALUE, duration, usd
 
 register = template.Library()
 
-FOLDED_FROM = 1_600
+FOLD_THRESHOLD = 1_600
 """Characters of a text that is folded."""
-SHOWN = 1_000
+FOLDED_LENGTH = 1_000
 """Those that are shown of it."""
-MOST_LAID_OUT = 50_000
+MAX_INDENTED_LENGTH = 50_000
 
-KINDS = {"mcp": "MCP", "client": "client", "unknown": "tool"}
+KIND_LABELS = {"mcp": "MCP", "client": "client", "unknown": "tool"}
 
 
 @register.filter
-def beginning(text: str) -> str:
+def folded_start(text: str) -> str:
     """Return what is shown of a text at once."""
-    return text if len(text) <= FOLDED_FROM else text[:SHOWN]
+    return text if len(text) <= FOLD_THRESHOLD else text[:FOLDED_LENGTH]
 
 
 @register.filter
-def rest(text: str) -> str:
+def folded_rest(text: str) -> str:
     """Return what is folded away of it."""
-    return "" if len(text) <= FOLDED_FROM else text[SHOWN:]
+    return "" if len(text) <= FOLD_THRESHOLD else text[FOLDED_LENGTH:]
 
 
 @register.filter
-def laid_out(text: str | None) -> str:
+def indent_json(text: str | None) -> str:
     """Return JSON with a line for each entry; what is no JSON stays as it is."""
-    if not text or len(text) > MOST_LAID_OUT or text[0] not in "{[":
+    if not text or len(text) > MAX_INDENTED_LENGTH or text[0] not in "{[":
         return text or ""
     try:
         return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
@@ -42,9 +42,9 @@ def laid_out(text: str | None) -> str:
 
 
 @register.filter
-def kind(word: str) -> str:
+def kind_label(word: str) -> str:
     """Write whose tool was called."""
-    return KINDS.get(word, word)
+    return KIND_LABELS.get(word, word)
 
 
 @register.filter
@@ -60,7 +60,7 @@ def dollars(amount: float | None) -> str:
 
 
 @register.filter
-def get(values: dict[str, Any], name: str) -> Any:
+def get_item(values: dict[str, Any], name: str) -> Any:
     """Return an entry of a map, or nothing."""
     return values.get(name, "")
 
@@ -68,11 +68,11 @@ def get(values: dict[str, Any], name: str) -> Any:
 @register.filter
 def score(value: float | None) -> str:
     """Write a score, or a mean of scores."""
-    return NOTHING if value is None else f"{value:.3g}"
+    return NO_VALUE if value is None else f"{value:.3g}"
 
 
 @register.filter
-def tone(value: float | None) -> str:
+def score_tone(value: float | None) -> str:
     """Return the class of a score from 0 to 10: good, middling, bad."""
     if value is None:
         return ""

@@ -7,11 +7,11 @@ from typing import Any
 from django import template
 
 from experiments.comparison import comparison_formats
-from smoke.models import Run
+from smoke.models import SmokeRun
 from smoke.reports import terminal
 from studio.evaluation import score_chart
-from studio.evaluation.score_chart import Chart, OfDay
-from studio.templatetags.studio import NOTHING, duration, percent, usd
+from studio.evaluation.score_chart import ChartDay, ScoreChart
+from studio.templatetags.studio import NO_VALUE, duration, percent, usd
 
 register = template.Library()
 
@@ -20,7 +20,7 @@ register = template.Library()
 def measure(value: float | None, unit: str) -> str:
     """Write a measure of a batch."""
     if value is None:
-        return NOTHING
+        return NO_VALUE
     match unit:
         case "share":
             return percent(value)
@@ -34,10 +34,10 @@ def measure(value: float | None, unit: str) -> str:
 
 
 @register.filter
-def change(value: float | None, unit: str) -> str:
+def signed_change(value: float | None, unit: str) -> str:
     """Write how much more a measure is now, with its sign."""
     if value is None:
-        return NOTHING
+        return NO_VALUE
     if value == 0:
         return "±0"
     sign = "+" if value > 0 else "\N{MINUS SIGN}"
@@ -45,37 +45,37 @@ def change(value: float | None, unit: str) -> str:
 
 
 @register.filter
-def ending(why: str | None) -> str:
+def end_reason(why: str | None) -> str:
     """Write why a conversation ended."""
-    return terminal.ENDS[Run.Stop(why)] if why else ""
+    return terminal.END_DESCRIPTIONS[SmokeRun.Stop(why)] if why else ""
 
 
 @register.filter
-def tools_told(calls: Sequence[dict[str, Any]]) -> str:
+def tool_names(calls: Sequence[dict[str, Any]]) -> str:
     """Write the tools a line called, in order."""
-    return ", ".join(terminal.tools(calls))
+    return ", ".join(terminal.tool_names(calls))
 
 
 @register.filter
-def day_lines(days: Sequence[OfDay]) -> Chart | None:
+def month_chart(days: Sequence[ChartDay]) -> ScoreChart | None:
     """Return the lines of mean scores over the last month."""
-    return score_chart.of(days, datetime.now(UTC).date(), score_chart.DAYS)
+    return score_chart.build_chart(days, datetime.now(UTC).date(), score_chart.DAYS)
 
 
 @register.filter
-def chance(share: float) -> str:
+def probability(share: float) -> str:
     """Write how likely something is, and never that it is certain."""
-    return comparison_formats.chance(share)
+    return comparison_formats.format_probability(share)
 
 
 @register.filter
-def share_of(count: int, wanted: int) -> str:
+def share_reached(count: int, wanted: int) -> str:
     """Write which part of what is wanted there is, for a meter."""
     return f"{min(1.0, count / wanted) if wanted else 1.0:.4f}"
 
 
 @register.filter
-def span(seconds: int) -> str:
+def time_span(seconds: int) -> str:
     """Write a length of time in whole days, hours or minutes."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= size and seconds % size == 0:
@@ -85,7 +85,7 @@ def span(seconds: int) -> str:
 
 
 @register.filter
-def intervals(metric: Mapping[str, Any]) -> dict[str, Any]:
+def scale_intervals(metric: Mapping[str, Any]) -> dict[str, Any]:
     """Return the estimates of a metric with the places of their intervals on one scale.
 
     The scale has all of them on it and is a point long at least.
@@ -96,11 +96,11 @@ def intervals(metric: Mapping[str, Any]) -> dict[str, Any]:
     low, high = min(lows, default=0.0), max(highs, default=10.0)
     pad = max(0.0, (1 - (high - low)) / 2)
     low, high = low - pad, high + pad
-    rows = [_placed(each, low, high) for each in found]
+    rows = [_place_interval(each, low, high) for each in found]
     return {"low": low, "high": high, "rows": rows}
 
 
-def _placed(each: Mapping[str, Any], low: float, high: float) -> dict[str, Any]:
+def _place_interval(each: Mapping[str, Any], low: float, high: float) -> dict[str, Any]:
     if each["low"] is None:
         return {**each, "at": None}
 

@@ -13,7 +13,7 @@ from studio.templatetags.studio import duration, usd
 
 register = template.Library()
 
-COLOURS = {
+TASK_COLOURS = {
     "queued": "",
     "running": "is-accent",
     "done": "is-good",
@@ -21,7 +21,7 @@ COLOURS = {
     "cancelled": "is-warn",
 }
 
-MARKS = {
+TASK_MARKS = {
     "queued": "\N{HORIZONTAL ELLIPSIS}",
     "running": "\N{BLACK CIRCLE}",
     "done": "\N{CHECK MARK}",
@@ -31,7 +31,7 @@ MARKS = {
 
 
 @register.filter
-def doing(told: Mapping[str, Any]) -> str:
+def describe_step(told: Mapping[str, Any]) -> str:
     """Write what a turn waits for."""
     names = ", ".join(told["names"])
     match told["what"]:
@@ -46,7 +46,7 @@ def doing(told: Mapping[str, Any]) -> str:
 
 
 @register.simple_tag
-def since(instant: str) -> str:
+def elapsed_since(instant: str) -> str:
     """Write how long something runs."""
     begun = datetime.fromisoformat(instant)
     return seconds((datetime.now(UTC) - begun).total_seconds())
@@ -61,7 +61,7 @@ def seconds(number: float | None) -> str:
 @register.filter
 def task_colour(state: str | None) -> str:
     """Return the colour of a task's state."""
-    return COLOURS.get(state or "", "")
+    return TASK_COLOURS.get(state or "", "")
 
 
 @register.filter
@@ -71,14 +71,14 @@ def dollars(number: float) -> str:
 
 
 @register.simple_tag
-def between(begun: str, ended: str) -> str:
+def elapsed_between(begun: str, ended: str) -> str:
     """Write how long lies between two instants."""
     took = datetime.fromisoformat(ended) - datetime.fromisoformat(begun)
     return seconds(max(took.total_seconds(), 0.0))
 
 
 @register.filter
-def asked_by(origin: str) -> SafeString | str:
+def task_origin(origin: str) -> SafeString | str:
     """Write what began a task, with a link to it where it has a page."""
     kind, _, name = origin.partition(":")
     match kind:
@@ -89,23 +89,23 @@ def asked_by(origin: str) -> SafeString | str:
             return format_html(link, name)
         case "trigger":
             return format_html(
-                '<a href="/admin/triggers/{}">{}</a>', _quoted(name), name
+                '<a href="/admin/triggers/{}">{}</a>', _quote(name), name
             )
         case "smoke":
             link = 'smoke test <a href="/admin/smoke/{}">{}</a>'
-            return format_html(link, _quoted(name), name)
+            return format_html(link, _quote(name), name)
         case _:
             return origin or "the server"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return quote(name, safe="")
 
 
 @register.filter
 def task_mark(state: str) -> str:
     """Write a task's state as one sign; its name is beside it."""
-    return MARKS.get(state, "?")
+    return TASK_MARKS.get(state, "?")
 
 
 @register.filter

@@ -9,8 +9,8 @@ from django.utils.safestring import SafeString
 
 register = template.Library()
 
-STEPS = ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600), (None, "d", 86_400))
-NOTHING = "\N{EN DASH}"
+TIME_UNITS = ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600), (None, "d", 86_400))
+NO_VALUE = "\N{EN DASH}"
 
 
 @register.simple_tag
@@ -20,7 +20,7 @@ def ago(instant: datetime | str | None) -> SafeString | str:
     `studio.js` keeps it fresh, and has the exact one in the reader's own time zone.
     """
     if not instant:
-        return NOTHING
+        return NO_VALUE
     if isinstance(instant, str):
         instant = datetime.fromisoformat(instant)
     instant = instant.astimezone(UTC)
@@ -28,11 +28,11 @@ def ago(instant: datetime | str | None) -> SafeString | str:
         '<time class="ago" datetime="{}" title="{}">{}</time>',
         instant.isoformat(timespec="milliseconds"),
         f"{instant:%Y-%m-%d %H:%M:%S} UTC",
-        spoken((datetime.now(UTC) - instant).total_seconds()),
+        relative_time((datetime.now(UTC) - instant).total_seconds()),
     )
 
 
-def spoken(seconds: float) -> str:
+def relative_time(seconds: float) -> str:
     """Return how long ago as people say it: `just now`, `5 min ago`, `in 3 h`."""
     distance = abs(seconds)
     if distance < 5:
@@ -41,7 +41,7 @@ def spoken(seconds: float) -> str:
         months = round(distance / (30.44 * 86_400))
         text = f"{months} months" if months < 24 else f"{months // 12} years"
     else:
-        _, unit, size = next(s for s in STEPS if s[0] is None or distance < s[0])
+        _, unit, size = next(s for s in TIME_UNITS if s[0] is None or distance < s[0])
         text = f"{int(distance / size)} {unit}"
     return f"{text} ago" if seconds > 0 else f"in {text}"
 
@@ -62,14 +62,14 @@ def usd(micro: int | None) -> str:
 @register.filter
 def count(number: int | None) -> str:
     """Write a whole number with separators."""
-    return NOTHING if number is None else f"{number:,}".replace(",", "\u202f")
+    return NO_VALUE if number is None else f"{number:,}".replace(",", "\u202f")
 
 
 @register.filter
 def short(number: float | None) -> str:
     """Write a large number in few characters: `12.3k`, `4.1M`."""
     if number is None:
-        return NOTHING
+        return NO_VALUE
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e4, "k")):
         if abs(number) >= size:
             scaled = number / (1e3 if unit == "k" else size)
@@ -81,7 +81,7 @@ def short(number: float | None) -> str:
 def duration(milliseconds: float | None) -> str:
     """Write how long something took: `240 ms`, `3.1 s`, `2 min 5 s`."""
     if milliseconds is None:
-        return NOTHING
+        return NO_VALUE
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1000
@@ -97,7 +97,7 @@ def duration(milliseconds: float | None) -> str:
 def percent(share: float | None) -> str:
     """Write a share between 0 and 1."""
     if share is None:
-        return NOTHING
+        return NO_VALUE
     return f"{share * 100:.1f}".removesuffix(".0") + " %"
 
 
@@ -124,19 +124,19 @@ def diff_lines(diff: str) -> list[tuple[str, str]]:
 
 
 @register.filter
-def in_words(value: Any) -> str:
+def readable_value(value: Any) -> str:
     """Write what the audit has of something as people would, not as programs do."""
     match value:
         case None:
-            return NOTHING
+            return NO_VALUE
         case bool():
             return "yes" if value else "no"
         case dict():
             return "; ".join(
-                f"{name}: {in_words(each)}" for name, each in value.items()
+                f"{name}: {readable_value(each)}" for name, each in value.items()
             )
         case list():
-            return ", ".join(map(in_words, value)) or "none"
+            return ", ".join(map(readable_value, value)) or "none"
         case int():
             return count(value)
     return str(value)

@@ -19,19 +19,23 @@ from judges.models import Feedback, Score
 from judges.ratings import scores, user_score_queries
 from memory.facts import public_ids
 from memory.transcript import conversation_queries
-from memory.transcript.conversation_queries import Conversation, Learnt, Said
+from memory.transcript.conversation_queries import (
+    FactInfo,
+    ThreadInfo,
+    TranscriptMessage,
+)
 from telemetry.presentation import previews, turn_serializers
-from telemetry.presentation.previews import TopCall
-from telemetry.types import Outline, Record
+from telemetry.presentation.previews import TopLevelCall
+from telemetry.types import TurnRecord, TurnSummary
 
-Told = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ConversationPage:
     """Some messages of a thread, oldest first."""
 
-    data: Sequence[Told]
+    data: Sequence[JsonObject]
     has_more: bool
     """Whether there are earlier ones."""
     first_position: int | None
@@ -39,60 +43,68 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class _TurnDetails:
     """What there is besides the messages, by turn or by message."""
 
-    outlines: Mapping[UUID, Outline]
-    calls: Mapping[UUID, Sequence[TopCall]]
+    outlines: Mapping[UUID, TurnSummary]
+    calls: Mapping[UUID, Sequence[TopLevelCall]]
     scores: Mapping[UUID, Sequence[Score]]
     feedback: Mapping[UUID, Feedback]
-    learned_facts: Mapping[int | None, Sequence[Learnt]]
+    learned_facts: Mapping[int | None, Sequence[FactInfo]]
 
 
-def page(
-    user_id: UserId, thread: Conversation, *, before: int | None = None, limit: int = 40
-) -> Page:
+def conversation_page(
+    user_id: UserId, thread: ThreadInfo, *, before: int | None = None, limit: int = 40
+) -> ConversationPage:
     """Return the newest messages of a thread, those before a position if it is given.
 
     Turns that failed before anything was said stand among them. Seven queries, however
     long the conversation is.
     """
-    said, has_more = conversation_queries.messages(
+    said, has_more = conversation_queries.list_messages(
         thread.id, before=before, limit=limit
     )
-    around = _around(user_id, said)
+    around = _load_details(user_id, said)
     # Those of one turn are stored at once, and clocks of processes differ.
     times = accumulate((message.created_at for message in said), max)
-    told = list(zip(times, _told(said, around), strict=True))
-    told += _failures(user_id, thread.name, said, before, has_more)
+    told = list(zip(times, _serialize_messages(said, around), strict=True))
+    told += _failed_turns_between(user_id, thread.name, said, before, has_more)
     told.sort(key=lambda timed: timed[0])
     first = said[0].position if said else None
-    return Page([each for _, each in told if each is not None], has_more, first)
+    return ConversationPage(
+        [each for _, each in told if each is not None], has_more, first
+    )
 
 
-def failed_alone(user_id: UserId) -> Page:
+def failed_turns_page(user_id: UserId) -> ConversationPage:
     """Return the failed turns of somebody who has no conversation yet."""
-    failed = previews.failed(user_id, None, None, None)
-    return Page([_failed(turn) for turn in reversed(failed)], False, None)
+    failed = previews.load_failed_turns(user_id, None, None, None)
+    return ConversationPage(
+        [_serialize_failed_turn(turn) for turn in reversed(failed)], False, None
+    )
 
 
-def _around(user_id: UserId, said: Sequence[Said]) -> _Around:
+def _load_details(user_id: UserId, said: Sequence[TranscriptMessage]) -> _TurnDetails:
     turn_ids = {message.turn_id for message in said}
-    outlines = previews.outlines(user_id, turn_ids)
+    outlines = previews.load_summaries(user_id, turn_ids)
     calls, judged, learnt = defaultdict(list), defaultdict(list), defaultdict(list)
-    for call in previews.top_calls(outlines):
+    for call in previews.load_top_level_calls(outlines):
         calls[call.turn_id].append(call)
-    for score in scores.of_turns(turn_ids):
+    for score in scores.scores_of_turns(turn_ids):
         judged[score.turn_id].append(score)
-    for fact in conversation_queries.learnt(user_id, [message.id for message in said]):
+    for fact in conversation_queries.list_extracted_facts(
+        user_id, [message.id for message in said]
+    ):
         learnt[fact.message_id].append(fact)
-    feedback = user_score_queries.feedback_on(user_id, turn_ids)
-    return _Around(
+    feedback = user_score_queries.feedback_on_turns(user_id, turn_ids)
+    return _TurnDetails(
         outlines, calls, judged, {row.turn_id: row for row in feedback}, learnt
     )
 
 
-def _told(said: Sequence[Said], around: _Around) -> Iterator[Told | None]:
+def _serialize_messages(
+    said: Sequence[TranscriptMessage], around: _TurnDetails
+) -> Iterator[JsonObject | None]:
     """Yield what is told of each message.
 
     None is one that is only on the way to a reply: calls, and what they answered, are
@@ -100,24 +112,27 @@ def _told(said: Sequence[Said], around: _Around) -> Iterator[Told | None]:
     """
     results = {each.answers: each.text for each in said if each.answers}
     last = {each.turn_id: each for each in said}
-    waiting: list[Told] = []
+    waiting: list[JsonObject] = []
     for message in said:
-        made = [_transcribed(call, results) for call in message.calls]
+        made = [_serialize_transcript_call(call, results) for call in message.calls]
         if message is not last[message.turn_id]:
             waiting += made
             is_step = message.role == "tool" or (message.calls and not message.text)
-            yield None if is_step else _message(message, around)
+            yield None if is_step else _serialize_message(message, around)
             continue
-        recorded = [_recorded(call) for call in around.calls.get(message.turn_id, ())]
+        recorded = [
+            _serialize_recorded_call(call)
+            for call in around.calls.get(message.turn_id, ())
+        ]
         yield {
-            **_message(message, around),
-            **_ended(message.turn_id, around),
+            **_serialize_message(message, around),
+            **_serialize_turn_end(message.turn_id, around),
             "calls": recorded or [*waiting, *made],
         }
         waiting = []
 
 
-def _message(message: Said, around: _Around) -> Told:
+def _serialize_message(message: TranscriptMessage, around: _TurnDetails) -> JsonObject:
     return {
         "object": "message",
         "position": message.position,
@@ -130,113 +145,124 @@ def _message(message: Said, around: _Around) -> Told:
         "finish_reason": message.finish_reason or None,
         "importance": message.importance,
         "summarised": message.is_summarised,
-        "created_at": turn_serializers.instant(message.created_at),
-        "learnt": [_fact(fact) for fact in around.learned_facts.get(message.id, ())],
+        "created_at": turn_serializers.format_time(message.created_at),
+        "learnt": [
+            _serialize_fact(fact) for fact in around.learned_facts.get(message.id, ())
+        ],
     }
 
 
-def recalled(turn: Record) -> list[Told]:
+def recalled_facts(turn: TurnRecord) -> list[JsonObject]:
     """Return the facts a turn was told, as they are now; those that are gone lack."""
-    known = [fact_id for name in turn.recalled_fact_ids if (fact_id := public_ids.read(name))]
-    return [_fact(fact) for fact in conversation_queries.recalled(turn.user_id, known)]
+    known = [
+        fact_id
+        for name in turn.recalled_fact_ids
+        if (fact_id := public_ids.parse_fact_id(name))
+    ]
+    return [
+        _serialize_fact(fact)
+        for fact in conversation_queries.list_recalled_facts(turn.user_id, known)
+    ]
 
 
-def _fact(fact: Learnt) -> Told:
+def _serialize_fact(fact: FactInfo) -> JsonObject:
     return {
-        "id": public_ids.write(fact.id),
+        "id": public_ids.format_fact_id(fact.id),
         "content": fact.content,
         "category": fact.category,
         "status": fact.status,
     }
 
 
-def _ended(turn_id: UUID, around: _Around) -> Told:
+def _serialize_turn_end(turn_id: UUID, around: _TurnDetails) -> JsonObject:
     """Return what is known of the turn a message is the last of."""
     turn = around.outlines.get(turn_id)
     return {
-        "turn": None if turn is None else _turn(turn),
-        "scores": [score(row) for row in around.scores.get(turn_id, ())],
-        "feedback": feedback(around.feedback.get(turn_id)),
+        "turn": None if turn is None else _serialize_turn(turn),
+        "scores": [serialize_score(row) for row in around.scores.get(turn_id, ())],
+        "feedback": serialize_feedback(around.feedback.get(turn_id)),
     }
 
 
-def _turn(turn: Outline) -> Told:
-    told = turn_serializers.outline(turn)
+def _serialize_turn(turn: TurnSummary) -> JsonObject:
+    told = turn_serializers.serialize_summary(turn)
     told["error"] = turn.error
     for name in ("user_message", "user_id", "thread_id"):
         del told[name]
     return told
 
 
-def score(row: Score) -> Told:
+def serialize_score(row: Score) -> JsonObject:
     """Return a score as it is told of a turn."""
     return {
         "judge": row.judge,
         "criterion": row.criterion,
         "value": row.value,
         "reasoning": row.reasoning or None,
-        "judged_at": turn_serializers.instant(row.judged_at),
+        "judged_at": turn_serializers.format_time(row.judged_at),
     }
 
 
-def feedback(row: Feedback | None) -> Told | None:
+def serialize_feedback(row: Feedback | None) -> JsonObject | None:
     """Return what the user said of a turn, if anything."""
     if row is None:
         return None
     return {
         "score": row.score,
         "thumb": row.thumb,
-        "comment": redaction.own(row.comment) or None,
-        "updated_at": turn_serializers.instant(row.updated_at),
+        "comment": redaction.redact_own(row.comment) or None,
+        "updated_at": turn_serializers.format_time(row.updated_at),
     }
 
 
-def _recorded(call: TopCall) -> Told:
+def _serialize_recorded_call(call: TopLevelCall) -> JsonObject:
     return {
         "name": call.name,
         "kind": call.kind,
         "target": call.target or None,
         "seconds": call.seconds,
-        "arguments": _cut(call.arguments),
-        "result": _cut(call.result),
-        "error": _cut(call.error),
+        "arguments": _truncate(call.arguments),
+        "result": _truncate(call.result),
+        "error": _truncate(call.error),
     }
 
 
-def _transcribed(call: ToolCall, results: Mapping[str, str]) -> Told:
+def _serialize_transcript_call(
+    call: ToolCall, results: Mapping[str, str]
+) -> JsonObject:
     """Return a call as the transcript has it: it knows neither whose nor how long."""
     return {
         "name": call.name,
         "kind": "unknown",
         "target": None,
         "seconds": None,
-        "arguments": _cut(call.arguments),
-        "result": _cut(results.get(call.id)),
+        "arguments": _truncate(call.arguments),
+        "result": _truncate(results.get(call.id)),
         "error": None,
     }
 
 
-def _cut(text: str | None) -> str | None:
-    if text is None or len(text) <= previews.MOST:
+def _truncate(text: str | None) -> str | None:
+    if text is None or len(text) <= previews.MAX_TEXT_LENGTH:
         return text
-    return f"{text[: previews.MOST]}…"
+    return f"{text[: previews.MAX_TEXT_LENGTH]}…"
 
 
-def _failures(
+def _failed_turns_between(
     user_id: UserId,
     thread: str,
-    said: Sequence[Said],
+    said: Sequence[TranscriptMessage],
     before: int | None,
     has_more: bool,
-) -> Iterator[tuple[datetime, Told]]:
+) -> Iterator[tuple[datetime, JsonObject]]:
     """Yield turns that failed between the messages of a page and left none."""
     since = said[0].created_at if said and has_more else None
     until = said[-1].created_at if said and before is not None else None
     told = {message.turn_id for message in said}
-    for turn in previews.failed(user_id, thread, since, until):
+    for turn in previews.load_failed_turns(user_id, thread, since, until):
         if turn.turn_id not in told:
-            yield turn.started_at, _failed(turn)
+            yield turn.started_at, _serialize_failed_turn(turn)
 
 
-def _failed(turn: Outline) -> Told:
-    return {**turn_serializers.outline(turn), "error": turn.error}
+def _serialize_failed_turn(turn: TurnSummary) -> JsonObject:
+    return {**turn_serializers.serialize_summary(turn), "error": turn.error}

@@ -8,16 +8,16 @@ from rest_framework.response import Response
 
 from core.errors import NotFound
 from memory.transcript import conversation_queries
-from memory.transcript.conversation_queries import Conversation
-from studio.base.pagination import listed, place
+from memory.transcript.conversation_queries import ThreadInfo
+from studio.base.pagination import parse_cursor, serialize_page
 from studio.user_pages import conversation_serializers
 from studio.user_pages import schemas as shapes
-from studio.user_pages.base_view import AFTER, OfUser
+from studio.user_pages.base_view import AFTER_PARAMETER, UserView
 from telemetry.presentation import turn_serializers
 
-PAGE = 40
-THREADS = 50
-MOST_POSITION = 2**62
+PAGE_SIZE = 40
+THREADS_PAGE_SIZE = 50
+MAX_POSITION = 2**62
 
 
 class ThreadUnknown(NotFound):
@@ -26,7 +26,7 @@ class ThreadUnknown(NotFound):
     code = "thread_not_found"
 
 
-class Messages(OfUser):
+class MessageListView(UserView):
     """`/admin/users/{user}/messages`: what the user's own page shows, for scripts."""
 
     title = "Messages"
@@ -45,35 +45,39 @@ class Messages(OfUser):
             ),
             OpenApiParameter("limit", int, description="40 by default, at most 200."),
         ],
-        responses=shapes.MessageList,
+        responses=shapes.ThreadMessageList,
     )
     def get(self, request: Request, user: str) -> Response:
         """Return messages of a thread, oldest first, with all that is known of them."""
-        newest, _ = conversation_queries.threads(self.user_id, limit=1)
-        return self.respond(spoken(self, newest=newest[0] if newest else None))
+        newest, _ = conversation_queries.list_threads(self.user_id, limit=1)
+        return self.respond(load_messages(self, newest=newest[0] if newest else None))
 
 
-def spoken(face: OfUser, *, newest: Conversation | None) -> dict[str, Any]:
+def load_messages(face: UserView, *, newest: ThreadInfo | None) -> dict[str, Any]:
     """Return the messages that a query asks for; raises `ThreadUnknown`.
 
     `newest` is the thread that is meant where none is named.
     """
     name = face.request.query_params.get("thread")
-    before = face.query_int("before", default=-1, least=0, most=MOST_POSITION)
-    limit = face.query_int("limit", default=PAGE, most=200)
-    thread = newest if name is None else conversation_queries.thread(face.user_id, name)
+    before = face.query_int("before", default=-1, least=0, most=MAX_POSITION)
+    limit = face.query_int("limit", default=PAGE_SIZE, most=200)
+    thread = (
+        newest if name is None else conversation_queries.get_thread(face.user_id, name)
+    )
     if thread is None and name is not None:
         raise ThreadUnknown
     if thread is None:
-        return _page(None, conversation_serializers.failed_alone(face.user_id))
-    page = conversation_serializers.page(
+        return _serialize_messages(
+            None, conversation_serializers.failed_turns_page(face.user_id)
+        )
+    page = conversation_serializers.conversation_page(
         face.user_id, thread, before=None if before < 0 else before, limit=limit
     )
-    return _page(listed_thread(thread), page)
+    return _serialize_messages(serialize_thread(thread), page)
 
 
-def _page(
-    thread: dict[str, Any] | None, page: conversation_serializers.Page
+def _serialize_messages(
+    thread: dict[str, Any] | None, page: conversation_serializers.ConversationPage
 ) -> dict[str, Any]:
     return {
         "object": "list",
@@ -84,7 +88,7 @@ def _page(
     }
 
 
-class Threads(OfUser):
+class ThreadListView(UserView):
     """`/admin/users/{user}/threads`."""
 
     template = "studio/users/threads.html"
@@ -92,29 +96,31 @@ class Threads(OfUser):
 
     @extend_schema(
         summary="List the threads of a user, the one spoken in last first",
-        parameters=[AFTER],
-        responses=shapes.ThreadList,
+        parameters=[AFTER_PARAMETER],
+        responses=shapes.UserThreadList,
     )
     def get(self, request: Request, user: str) -> Response:
         """List the conversations of a user."""
-        after = place(request.query_params.get("after"), int)
-        found, has_more = conversation_queries.threads(
-            self.user_id, after=after, limit=THREADS
+        after = parse_cursor(request.query_params.get("after"), int)
+        found, has_more = conversation_queries.list_threads(
+            self.user_id, after=after, limit=THREADS_PAGE_SIZE
         )
-        data = listed(
-            [listed_thread(thread) for thread in found],
+        data = serialize_page(
+            [serialize_thread(thread) for thread in found],
             has_more=has_more,
             last=found[-1].cursor if found else None,
         )
-        return self.respond(data, page=lambda: {**self.user_context(), "tab": "conversation"})
+        return self.respond(
+            data, page=lambda: {**self.user_context(), "tab": "conversation"}
+        )
 
 
-def listed_thread(thread: Conversation) -> dict[str, Any]:
+def serialize_thread(thread: ThreadInfo) -> dict[str, Any]:
     """Return a thread as lists have it."""
     return {
         "object": "thread",
         "thread_id": thread.name or None,
         "messages": thread.messages,
-        "created_at": turn_serializers.instant(thread.created_at),
-        "updated_at": turn_serializers.instant(thread.updated_at),
+        "created_at": turn_serializers.format_time(thread.created_at),
+        "updated_at": turn_serializers.format_time(thread.updated_at),
     }

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from studio.user_pages.fact_detail import FactWithHistory
-from telemetry.schemas import Turn
+from telemetry.schemas import TurnObject
 from telemetry.types import Origin
 
 
@@ -61,7 +61,7 @@ class ExportedSummary(BaseModel):
     created_at: int
 
 
-class ExportedLesson(BaseModel):
+class ExportedExtraction(BaseModel):
     """A turn that was learnt from, and how that went."""
 
     thread_id: str | None
@@ -93,7 +93,7 @@ class ExportedPassage(BaseModel):
     embedding_error: str | None
 
 
-class ExportedTurn(Turn):
+class ExportedTurn(TurnObject):
     """A turn with all it called."""
 
     origin: Origin  # type: ignore[assignment]
@@ -194,7 +194,7 @@ class ExportedUser(BaseModel):
     threads: list[ExportedThread]
     memories: list[FactWithHistory]
     summaries: list[ExportedSummary]
-    lessons: list[ExportedLesson]
+    lessons: list[ExportedExtraction]
     passages: list[ExportedPassage]
     turns: list[ExportedTurn]
     connections: list[ExportedConnection]

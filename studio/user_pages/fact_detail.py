@@ -11,25 +11,25 @@ from rest_framework.response import Response
 from access.audit import audit_log
 from core.errors import NotFound
 from core.text import redaction
-from memory.api.schemas import DeletedMemory, Memory, MemoryChange
+from memory.api.schemas import DeletedMemory, MemoryChange, MemoryObject
 from memory.context import sync_search
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.types import KnownFact
-from studio.user_pages.base_view import OfUser
-from studio.user_pages.fact_list import BY, CATEGORIES, discreet
+from studio.user_pages.base_view import UserView
+from studio.user_pages.fact_list import ACTOR, CATEGORIES, redact_fact
 from studio.user_pages.schemas import FactChanges
 
-CLEARABLE = ("key", "valid_from", "valid_to", "expires_at")
+CLEARABLE_FIELDS = ("key", "valid_from", "valid_to", "expires_at")
 """Fields that an empty field of a form makes empty."""
 
 
-class FactWithHistory(Memory):
+class FactWithHistory(MemoryObject):
     """A fact, and all that happened to it, the oldest first."""
 
     history: list[MemoryChange]
 
 
-class OneFact(OfUser):
+class FactView(UserView):
     """`/admin/users/{user}/facts/{id}`."""
 
     template = "studio/users/fact.html"
@@ -40,42 +40,47 @@ class OneFact(OfUser):
         """Return a fact, and all that happened to it."""
         return self.respond(self._serialize_fact(), page=self._page_context)
 
-    @extend_schema(summary="Change a fact", request=FactChanges, responses=Memory)
+    @extend_schema(summary="Change a fact", request=FactChanges, responses=MemoryObject)
     def patch(self, request: Request, user: str, id: str) -> HttpResponseBase:
         """Correct, pin, hold or bring back a fact."""
         asked = self.parse_body(FactChanges)
         fact, changes = self._find_fact(), asked.changes()
         if changes:
-            vector = sync_search.embed_again(fact.content, changes)
-            was, name = fact.updated_at, public_ids.write(fact.id)
+            vector = sync_search.embed_changed_fact(fact.content, changes)
+            was, name = fact.updated_at, public_ids.format_fact_id(fact.id)
             deed = self.audit_event("memory.change", name, fields=[*changes])
-            fact = audit_log.recorded(
+            fact = audit_log.run_recorded(
                 lambda now: deed if now.updated_at != was else None,
-                fact_store.edit,
+                fact_store.edit_fact,
                 self.user_id,
                 fact.id,
                 changes,
-                by=BY,
+                by=ACTOR,
                 reason=asked.reason,
                 embedded=vector.embedded,
                 error=vector.error,
             )
         return self.confirm_change(
-            fact_serializers.fact(fact), said=_said_of(changes), to=self._return_url(fact)
+            fact_serializers.serialize_fact(fact),
+            said=_change_message(changes),
+            to=self._return_url(fact),
         )
 
     @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
     def delete(self, request: Request, user: str, id: str) -> HttpResponseBase:
         """Take a fact out of prompts and searches; its history is kept."""
-        fact_id, deed = public_ids.require(id), self.audit_event("memory.delete", id)
-        audit_log.recorded(
+        fact_id, deed = (
+            public_ids.require_fact_id(id),
+            self.audit_event("memory.delete", id),
+        )
+        audit_log.run_recorded(
             lambda is_new: deed if is_new else None,
-            fact_store.forget,
+            fact_store.soft_delete_fact,
             self.user_id,
             fact_id,
-            by=BY,
+            by=ACTOR,
         )
-        name = public_ids.write(fact_id)
+        name = public_ids.format_fact_id(fact_id)
         told = {"id": name, "object": "memory.deleted", "deleted": True}
         return self.confirm_change(told, said="Forgotten", to=f"{self.user_url}/facts")
 
@@ -83,7 +88,7 @@ class OneFact(OfUser):
         """Return the body; of the form for all of it, empty fields are empty."""
         data = super().body_data()
         if self.is_form and "content" in data:
-            data = {**dict.fromkeys(CLEARABLE), "pinned": False, **data}
+            data = {**dict.fromkeys(CLEARABLE_FIELDS), "pinned": False, **data}
         if self.is_form:
             data.pop("back", None)
         return data
@@ -91,18 +96,26 @@ class OneFact(OfUser):
     def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the fact with what was typed over it, if there is one."""
         try:
-            return {**self._serialize_fact(), **self._page_context(), "typed": self.body_data()}
+            return {
+                **self._serialize_fact(),
+                **self._page_context(),
+                "typed": self.body_data(),
+            }
         except NotFound:
             return None
 
     def _find_fact(self) -> KnownFact:
-        return fact_store.get(self.user_id, public_ids.require(self.kwargs["id"]))
+        return fact_store.get_fact(
+            self.user_id, public_ids.require_fact_id(self.kwargs["id"])
+        )
 
     def _serialize_fact(self) -> dict[str, Any]:
         fact = self._find_fact()
-        steps = fact_store.history(self.user_id, fact.id)
-        told = [_discreet_change(fact_serializers.change(step)) for step in steps]
-        return {**discreet(fact), "history": told}
+        steps = fact_store.list_changes(self.user_id, fact.id)
+        told = [
+            _redact_change(fact_serializers.serialize_change(step)) for step in steps
+        ]
+        return {**redact_fact(fact), "history": told}
 
     def _page_context(self) -> dict[str, Any]:
         shown = self.user_context()
@@ -113,10 +126,10 @@ class OneFact(OfUser):
         """Return where a browser goes on: to the list, if it came from there."""
         if self.is_form and self._form_fields().get("back"):
             return f"{self.user_url}/facts"
-        return f"{self.user_url}/facts/{public_ids.write(fact.id)}"
+        return f"{self.user_url}/facts/{public_ids.format_fact_id(fact.id)}"
 
 
-def _said_of(changes: Mapping[str, Any]) -> str:
+def _change_message(changes: Mapping[str, Any]) -> str:
     if set(changes) == {"is_pinned"}:
         return "Pinned" if changes["is_pinned"] else "No longer pinned"
     if set(changes) == {"status"}:
@@ -124,8 +137,10 @@ def _said_of(changes: Mapping[str, Any]) -> str:
     return "Saved the fact"
 
 
-def _discreet_change(step: dict[str, Any]) -> dict[str, Any]:
+def _redact_change(step: dict[str, Any]) -> dict[str, Any]:
     for values in filter(None, (step["before"], step["after"])):
         for name, value in values.items():
-            values[name] = redaction.own(value) if isinstance(value, str) else value
+            values[name] = (
+                redaction.redact_own(value) if isinstance(value, str) else value
+            )
     return step

@@ -16,21 +16,21 @@ from core.errors import CoulisseError
 from core.text import redaction
 from memory import memory_settings
 from memory.api import serializers
-from memory.api.schemas import MAX_QUERY_LENGTH, FoundList, Memory, SavedMemory
+from memory.api.schemas import MAX_QUERY_LENGTH, FoundList, MemoryObject, SavedMemory
 from memory.context import sync_search
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.recall import query_preparation
 from memory.types import Category, KnownFact, Status
 from memory.user_data import user_queries
-from studio.base.pagination import listed, place
-from studio.base.query_parameters import choice
-from studio.user_pages.base_view import AFTER, OfUser
+from studio.base.pagination import parse_cursor, serialize_page
+from studio.base.query_parameters import query_choice
+from studio.user_pages.base_view import AFTER_PARAMETER, UserView
 from studio.user_pages.schemas import NewFact
 
-BY = "operator"
-PAGE = 50
-FOUND = 20
-AMONG = ("facts", "messages", "all")
+ACTOR = "operator"
+PAGE_SIZE = 50
+MAX_FOUND = 20
+SEARCH_SCOPES = ("facts", "messages", "all")
 CATEGORIES = get_args(Category)
 STATUSES = (*get_args(Status), "all")
 
@@ -39,7 +39,7 @@ class FactList(BaseModel):
     """A page of facts, the newest first."""
 
     object: str = "list"
-    data: list[Memory]
+    data: list[MemoryObject]
     has_more: bool
     last_id: str | None
 
@@ -48,7 +48,7 @@ class FactsOrFound(RootModel[FactList | FoundList]):
     """A page of facts; with `q` what a search found."""
 
 
-class Facts(OfUser):
+class FactListView(UserView):
     """`/admin/users/{user}/facts`."""
 
     title = "Memory"
@@ -60,7 +60,10 @@ class Facts(OfUser):
         parameters=[
             OpenApiParameter("q", str, description="Searches, and tells by what."),
             OpenApiParameter(
-                "in", str, enum=AMONG, description="What to search: facts by default."
+                "in",
+                str,
+                enum=SEARCH_SCOPES,
+                description="What to search: facts by default.",
             ),
             OpenApiParameter("category", str, enum=CATEGORIES),
             OpenApiParameter(
@@ -69,13 +72,13 @@ class Facts(OfUser):
             OpenApiParameter(
                 "limit", int, description="Of searches: 20 by default, at most 100."
             ),
-            AFTER,
+            AFTER_PARAMETER,
         ],
         responses=FactsOrFound,
     )
     def get(self, request: Request, user: str) -> Response:
         """List facts, the newest first; with `q` those that fit it best, explained."""
-        return answer(self)
+        return list_or_search(self)
 
     @extend_schema(
         operation_id="users_facts_create",
@@ -86,23 +89,29 @@ class Facts(OfUser):
     def post(self, request: Request, user: str) -> HttpResponseBase:
         """Remember something; what says the same already is not remembered twice."""
         new = self.parse_body(NewFact)
-        gone = None if new.supersedes is None else public_ids.require(new.supersedes)
+        gone = (
+            None
+            if new.supersedes is None
+            else public_ids.require_fact_id(new.supersedes)
+        )
         draft = new.to_fact_draft("operator", supersedes=gone)
-        vector = sync_search.embed(new.content)
-        (saved,) = audit_log.recorded(
-            query_preparation.telling_which(self.audit_event("memory.create", "memory")),
-            fact_store.save,
+        vector = sync_search.embed_fact(new.content)
+        (saved,) = audit_log.run_recorded(
+            query_preparation.with_saved_fact(
+                self.audit_event("memory.create", "memory")
+            ),
+            fact_store.save_drafts,
             self.user_id,
             [draft],
             [vector.embedded],
-            by=BY,
-            threshold=query_preparation.threshold(),
+            by=ACTOR,
+            threshold=query_preparation.dedup_threshold(),
             errors=[vector.error],
         )
-        fact = fact_store.get(self.user_id, saved.fact_id)
+        fact = fact_store.get_fact(self.user_id, saved.fact_id)
         return self.confirm_change(
-            serializers.saved(fact, saved),
-            said=SAID[saved.outcome],
+            serializers.serialize_saved(fact, saved),
+            said=OUTCOME_MESSAGES[saved.outcome],
             to=f"{self.user_url}/facts",
             status=201,
         )
@@ -110,12 +119,16 @@ class Facts(OfUser):
     def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the list with the new fact as it was typed, if there is a list."""
         try:
-            return {**_listed(self), **_shown(self), "typed": self.body_data()}
+            return {
+                **_list_facts(self),
+                **_page_context(self),
+                "typed": self.body_data(),
+            }
         except CoulisseError:
             return None
 
 
-SAID = {
+OUTCOME_MESSAGES = {
     "created": "Remembered",
     "held": "Kept, but held: no prompt has it until somebody says it may",
     "outdated": "Kept as the past: something newer is known",
@@ -125,21 +138,22 @@ SAID = {
 }
 
 
-def answer(face: OfUser) -> Response:
+def list_or_search(face: UserView) -> Response:
     """Return what a query asks of a user's facts."""
     text = face.request.query_params.get("q", "").strip()[:MAX_QUERY_LENGTH]
     if not text:
-        return face.respond(_listed(face), page=lambda: _shown(face))
-    limit = face.query_int("limit", default=FOUND, most=100)
-    found = sync_search.search_for(
+        return face.respond(_list_facts(face), page=lambda: _page_context(face))
+    limit = face.query_int("limit", default=MAX_FOUND, most=100)
+    found = sync_search.search_memory(
         face.user_id,
         text,
         # A page shows both, as recall looks for both.
-        among=choice(face, "in", AMONG) or ("all" if face.wants_html else "facts"),
-        category=choice(face, "category", CATEGORIES),
+        among=query_choice(face, "in", SEARCH_SCOPES)
+        or ("all" if face.wants_html else "facts"),
+        category=query_choice(face, "category", CATEGORIES),
         limit=limit,
     )
-    data = serializers.found(
+    data = serializers.serialize_hits(
         found.facts,
         found.messages,
         found.prepared,
@@ -148,43 +162,49 @@ def answer(face: OfUser) -> Response:
     )
 
     for each in data["data"]:
-        each["content"] = redaction.own(each["content"])
+        each["content"] = redaction.redact_own(each["content"])
 
     def shown() -> dict[str, Any]:
-        told = sync_search.told(face.user_id, found)
-        return {**_shown(face), "query": text, "told": redaction.own(told)}
+        told = sync_search.memory_prompt(face.user_id, found)
+        return {
+            **_page_context(face),
+            "query": text,
+            "told": redaction.redact_own(told),
+        }
 
     return face.respond(data, page=shown)
 
 
-def _listed(face: OfUser) -> dict[str, Any]:
-    status: Any = choice(face, "status", STATUSES) or "active"
-    found, has_more = fact_store.page(
+def _list_facts(face: UserView) -> dict[str, Any]:
+    status: Any = query_choice(face, "status", STATUSES) or "active"
+    found, has_more = fact_store.page_facts(
         face.user_id,
         status=None if status == "all" else status,
-        category=choice(face, "category", CATEGORIES),
-        after=place(face.request.query_params.get("after"), uuid.UUID),
-        limit=PAGE,
+        category=query_choice(face, "category", CATEGORIES),
+        after=parse_cursor(face.request.query_params.get("after"), uuid.UUID),
+        limit=PAGE_SIZE,
     )
     last = (found[-1].created_at, found[-1].id) if found else None
-    return listed([discreet(fact) for fact in found], has_more=has_more, last=last)
+    return serialize_page(
+        [redact_fact(fact) for fact in found], has_more=has_more, last=last
+    )
 
 
-def discreet(fact: KnownFact) -> dict[str, Any]:
+def redact_fact(fact: KnownFact) -> dict[str, Any]:
     """Return a fact as it is told, without our own secrets."""
-    told = fact_serializers.fact(fact)
-    told["content"] = redaction.own(told["content"])
-    told["quote"] = told["quote"] and redaction.own(told["quote"])
+    told = fact_serializers.serialize_fact(fact)
+    told["content"] = redaction.redact_own(told["content"])
+    told["quote"] = told["quote"] and redaction.redact_own(told["quote"])
     return told
 
 
-def _shown(face: OfUser) -> dict[str, Any]:
+def _page_context(face: UserView) -> dict[str, Any]:
     """Return what the page shows besides."""
     return {
         **face.user_context(),
         "tab": "memory",
         "categories": CATEGORIES,
         "statuses": STATUSES,
-        "by_category": user_queries.counts_by_category(face.user_id),
-        "is_on": memory_settings.of_users(live.current()) is not None,
+        "by_category": user_queries.count_facts_by_category(face.user_id),
+        "is_on": memory_settings.resolve_for_users(live.current()) is not None,
     }

@@ -9,31 +9,35 @@ from access.users import identity
 from config import live
 from memory import memory_settings
 from memory.user_data import user_queries
-from memory.user_data.user_queries import Sought
-from studio.base.views import Face
-from studio.user_pages.base_view import PLACE
+from memory.user_data.user_queries import UserFilter
+from studio.base.views import StudioView
+from studio.user_pages.base_view import USERS_URL
 
-SHOWN = 24
+USERS_SHOWN = 24
 
 
-def picker(face: Face) -> Response:
+def respond_with_picker(face: StudioView) -> Response:
     """Return the page on which a user is picked; `?q=` narrows it down."""
     config = live.current()
     wanted = face.request.query_params.get("q", "").strip()
-    known = user_lookup.known(config)
-    sought = Sought(user_lookup.alike(wanted, known), user_lookup.ids_from(wanted))
-    found, has_more = user_queries.page(sought=sought if wanted else None, limit=SHOWN)
+    known = user_lookup.load_names(config)
+    sought = UserFilter(
+        user_lookup.match_users(wanted, known), user_lookup.id_range(wanted)
+    )
+    found, has_more = user_queries.page_users(
+        sought=sought if wanted else None, limit=USERS_SHOWN
+    )
     if wanted:
-        known = {**dict.fromkeys(identity.meanings(wanted), wanted), **known}
-    counts = user_queries.counts_of_facts([person.user_id for person in found])
-    memory = memory_settings.of_users(config)
+        known = {**dict.fromkeys(identity.possible_user_ids(wanted), wanted), **known}
+    counts = user_queries.count_facts_by_status([person.user_id for person in found])
+    memory = memory_settings.resolve_for_users(config)
     shown: dict[str, Any] = {
         "sought": wanted,
         "has_more": has_more,
         "people": [
             {
                 "name": known.get(person.user_id) or str(person.user_id),
-                "address": f"{PLACE}/{person.user_id}/facts",
+                "address": f"{USERS_URL}/{person.user_id}/facts",
                 "active_at": person.active_at,
                 "facts": counts[person.user_id],
             }

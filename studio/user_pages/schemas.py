@@ -6,8 +6,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from api_base.field_types import Instant, read_instant
-from memory.api.schemas import Corrected, Remembered
+from api_base.field_types import Instant, parse_instant
+from memory.api.schemas import FactChangeFields, NewFactFields
 from memory.types import Category
 from telemetry.schemas import TurnUsage
 
@@ -47,7 +47,7 @@ class MeanScore(BaseModel):
     count: int
 
 
-class LimitUsed(BaseModel):
+class UserLimit(BaseModel):
     """A limit of the configuration that holds for a user."""
 
     limit: str
@@ -58,7 +58,7 @@ class LimitUsed(BaseModel):
     resets_at: datetime | None
 
 
-class User(BaseModel):
+class UserSummary(BaseModel):
     """A user at a glance."""
 
     object: Literal["user"]
@@ -74,10 +74,10 @@ class User(BaseModel):
     spent_micro_usd: MicroUsd
     turns_of_unknown_price: int
     scores: list[MeanScore]
-    limits: list[LimitUsed]
+    limits: list[UserLimit]
 
 
-class Erased(BaseModel):
+class ErasedUser(BaseModel):
     """What was deleted."""
 
     object: Literal["user.erased"]
@@ -85,7 +85,7 @@ class Erased(BaseModel):
     deleted: dict[str, int] = Field(description="Rows by table.")
 
 
-class Erasable(BaseModel):
+class ErasurePreview(BaseModel):
     """What would be deleted."""
 
     object: Literal["user.erasure"]
@@ -93,7 +93,7 @@ class Erasable(BaseModel):
     would_delete: dict[str, int] = Field(description="Rows by table.")
 
 
-class Thread(BaseModel):
+class UserThread(BaseModel):
     """One conversation of a user."""
 
     object: Literal["thread"]
@@ -103,16 +103,16 @@ class Thread(BaseModel):
     updated_at: datetime
 
 
-class ThreadList(BaseModel):
+class UserThreadList(BaseModel):
     """A page of threads, the one spoken in last first."""
 
     object: Literal["list"] = "list"
-    data: list[Thread]
+    data: list[UserThread]
     has_more: bool
     last_id: str | None
 
 
-class Score(BaseModel):
+class TurnScore(BaseModel):
     """What a judge says of a turn's reply by one criterion."""
 
     judge: str
@@ -122,7 +122,7 @@ class Score(BaseModel):
     judged_at: datetime
 
 
-class UserScore(Score):
+class UserScore(TurnScore):
     """A score, and of what."""
 
     turn_id: UUID
@@ -130,7 +130,7 @@ class UserScore(Score):
     experiment: str | None
 
 
-class Feedback(BaseModel):
+class TurnFeedback(BaseModel):
     """What the user says of a turn's reply."""
 
     score: int | None
@@ -139,7 +139,7 @@ class Feedback(BaseModel):
     updated_at: datetime
 
 
-class UserFeedback(Feedback):
+class UserFeedback(TurnFeedback):
     """Feedback, and on what."""
 
     turn_id: UUID
@@ -158,7 +158,7 @@ class ScoreList(BaseModel):
     feedback: list[UserFeedback]
 
 
-class ToldFact(BaseModel):
+class FactSummary(BaseModel):
     """A fact that was learnt from a message, or that a turn was told."""
 
     id: str
@@ -200,7 +200,7 @@ class MessageTurn(BaseModel):
     error: str | None
 
 
-class Message(BaseModel):
+class ThreadMessage(BaseModel):
     """A message; a turn's last one tells of the turn."""
 
     object: Literal["message"]
@@ -215,11 +215,11 @@ class Message(BaseModel):
     importance: float
     summarised: bool
     created_at: datetime
-    learnt: list[ToldFact]
+    learnt: list[FactSummary]
     calls: list[MessageCall] = []
     turn: MessageTurn | None = None
-    scores: list[Score] = []
-    feedback: Feedback | None = None
+    scores: list[TurnScore] = []
+    feedback: TurnFeedback | None = None
 
 
 class FailedTurn(MessageTurn):
@@ -230,34 +230,34 @@ class FailedTurn(MessageTurn):
     user_message: str
 
 
-class MessageList(BaseModel):
+class ThreadMessageList(BaseModel):
     """Some messages of a thread, oldest first, and the turns that failed meanwhile."""
 
     object: Literal["list"] = "list"
-    thread: Thread | None
-    data: list[Message | FailedTurn]
+    thread: UserThread | None
+    data: list[ThreadMessage | FailedTurn]
     has_more: bool = Field(description="Whether there are earlier ones.")
     first_position: int | None = Field(description="The `before` of the page before.")
 
 
-def _instant(value: Any) -> Any:
+def _parse_form_instant(value: Any) -> Any:
     """Return an instant as forms have it, too: a day is its beginning in UTC."""
     if isinstance(value, str) and len(value) == len("2026-01-31"):
         value = f"{value}T00:00:00Z"
-    return value if value is None else read_instant(value)
+    return value if value is None else parse_instant(value)
 
 
-When = Annotated[Instant | None, BeforeValidator(_instant)]
+FormInstant = Annotated[Instant | None, BeforeValidator(_parse_form_instant)]
 
 
-class Dates(BaseModel):
+class FactDates(BaseModel):
     """When a fact is so, and until when it is kept."""
 
     model_config = ConfigDict(extra="forbid")
 
-    valid_from: When = None
-    valid_to: When = None
-    expires_at: When = None
+    valid_from: FormInstant = None
+    valid_to: FormInstant = None
+    expires_at: FormInstant = None
 
     @model_validator(mode="after")
     def _check_expiry(self) -> Self:
@@ -268,7 +268,7 @@ class Dates(BaseModel):
         return self
 
 
-class NewFact(Dates, Remembered):
+class NewFact(FactDates, NewFactFields):
     """A fact an operator adds."""
 
     supersedes: str | None = Field(
@@ -276,5 +276,5 @@ class NewFact(Dates, Remembered):
     )
 
 
-class FactChanges(Dates, Corrected):
+class FactChanges(FactDates, FactChangeFields):
     """What changes of a fact; null clears what may be empty."""

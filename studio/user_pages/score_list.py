@@ -9,16 +9,16 @@ from rest_framework.response import Response
 
 from judges.models import Feedback, Score
 from judges.ratings import user_score_queries
-from studio.base.pagination import listed, place
+from studio.base.pagination import parse_cursor, serialize_page
 from studio.user_pages import conversation_serializers
 from studio.user_pages import schemas as shapes
-from studio.user_pages.base_view import AFTER, OfUser
+from studio.user_pages.base_view import AFTER_PARAMETER, UserView
 
-PAGE = 50
-MOST_FEEDBACK = 20
+PAGE_SIZE = 50
+MAX_FEEDBACK = 20
 
 
-class UserScores(OfUser):
+class UserScoresView(UserView):
     """`/admin/users/{user}/scores`."""
 
     title = "Scores"
@@ -26,27 +26,29 @@ class UserScores(OfUser):
 
     @extend_schema(
         summary="List the scores of a user's replies, the newest first",
-        parameters=[AFTER],
+        parameters=[AFTER_PARAMETER],
         responses=shapes.ScoreList,
     )
     def get(self, request: Request, user: str) -> Response:
         """Return scores with their reasoning, their means, and the user's feedback."""
-        after = place(request.query_params.get("after"), int)
-        found, has_more = user_score_queries.page(self.user_id, after=after, limit=PAGE)
-        data = listed(
-            [_score(row) for row in found],
+        after = parse_cursor(request.query_params.get("after"), int)
+        found, has_more = user_score_queries.page_scores(
+            self.user_id, after=after, limit=PAGE_SIZE
+        )
+        data = serialize_page(
+            [_serialize_score(row) for row in found],
             has_more=has_more,
             last=(found[-1].judged_at, found[-1].pk) if found else None,
         )
         data["means"] = [
-            asdict(mean) for mean in user_score_queries.means(self.user_id)
+            asdict(mean) for mean in user_score_queries.mean_scores(self.user_id)
         ]
-        said = user_score_queries.feedback(self.user_id, MOST_FEEDBACK)
-        data["feedback"] = [_feedback(row) for row in said]
+        said = user_score_queries.list_feedback(self.user_id, MAX_FEEDBACK)
+        data["feedback"] = [_serialize_feedback(row) for row in said]
         return self.respond(data, page=lambda: {**self.user_context(), "tab": "scores"})
 
 
-def _of(row: Score | Feedback) -> dict[str, Any]:
+def _reply_fields(row: Score | Feedback) -> dict[str, Any]:
     return {
         "turn_id": str(row.turn_id),
         "agent": row.agent,
@@ -54,9 +56,12 @@ def _of(row: Score | Feedback) -> dict[str, Any]:
     }
 
 
-def _score(row: Score) -> dict[str, Any]:
-    return {**conversation_serializers.score(row), **_of(row)}
+def _serialize_score(row: Score) -> dict[str, Any]:
+    return {**conversation_serializers.serialize_score(row), **_reply_fields(row)}
 
 
-def _feedback(row: Feedback) -> dict[str, Any]:
-    return {**(conversation_serializers.feedback(row) or {}), **_of(row)}
+def _serialize_feedback(row: Feedback) -> dict[str, Any]:
+    return {
+        **(conversation_serializers.serialize_feedback(row) or {}),
+        **_reply_fields(row),
+    }

@@ -18,26 +18,26 @@ from config import live
 from memory.api import user_data
 from memory.transcript import conversation_queries
 from memory.user_data import erasure, export, user_queries
-from memory.user_data.user_queries import Person, Sought
+from memory.user_data.user_queries import UserActivity, UserFilter
 from studio.base import formats
-from studio.base.html_renderer import PageRenderer
-from studio.base.pagination import listed, place
-from studio.base.views import Face
+from studio.base.html_renderer import HtmlRenderer
+from studio.base.pagination import parse_cursor, serialize_page
+from studio.base.views import StudioView
 from studio.user_pages import schemas as shapes
-from studio.user_pages.base_view import AFTER, PLACE, OfUser
-from studio.user_pages.conversations import listed_thread, spoken
+from studio.user_pages.base_view import AFTER_PARAMETER, USERS_URL, UserView
+from studio.user_pages.conversations import load_messages, serialize_thread
 from studio.user_pages.export_schemas import ExportedUser
 from telemetry.presentation import turn_serializers
 from telemetry.statistics import user_totals
-from telemetry.statistics.user_totals import NOTHING
+from telemetry.statistics.user_totals import NO_TURNS
 from turns.preparation import routing
 
-PAGE = 50
-LATELY = timedelta(days=30)
-SHOWN_THREADS = 12
+PAGE_SIZE = 50
+TOTALS_PERIOD = timedelta(days=30)
+THREADS_SHOWN = 12
 
 
-class Users(Face):
+class UserListView(StudioView):
     """`/admin/users`."""
 
     title = "Users"
@@ -53,7 +53,7 @@ class Users(Face):
                 description="A name as clients send it, a part of a name that a token "
                 "or the configuration has, or the beginning of an id.",
             ),
-            AFTER,
+            AFTER_PARAMETER,
         ],
         responses=shapes.UserList,
     )
@@ -61,40 +61,47 @@ class Users(Face):
         """List every user the server has seen."""
         query = request.query_params
         wanted = query.get("q", "").strip()
-        known = user_lookup.known(live.current())
-        sought = Sought(user_lookup.alike(wanted, known), user_lookup.ids_from(wanted))
-        found, has_more = user_queries.page(
+        known = user_lookup.load_names(live.current())
+        sought = UserFilter(
+            user_lookup.match_users(wanted, known), user_lookup.id_range(wanted)
+        )
+        found, has_more = user_queries.page_users(
             sought=sought if wanted else None,
-            after=place(query.get("after"), UUID),
-            limit=PAGE,
+            after=parse_cursor(query.get("after"), UUID),
+            limit=PAGE_SIZE,
         )
         if wanted:
-            known = {**dict.fromkeys(identity.meanings(wanted), wanted), **known}
+            known = {
+                **dict.fromkeys(identity.possible_user_ids(wanted), wanted),
+                **known,
+            }
         last = found[-1].cursor if found else None
-        data = listed(_with_figures(found, known), has_more=has_more, last=last)
-        return self.respond(data, page=lambda: {"sought": wanted, **_first_steps()})
+        data = serialize_page(_add_figures(found, known), has_more=has_more, last=last)
+        return self.respond(
+            data, page=lambda: {"sought": wanted, **_first_steps_context()}
+        )
 
 
-def _first_steps() -> dict[str, Any]:
+def _first_steps_context() -> dict[str, Any]:
     """Return what the page needs to say how a first request is sent."""
-    return {"agent": next(iter(routing.names(live.current())), "assistant")}
+    return {"agent": next(iter(routing.list_names(live.current())), "assistant")}
 
 
-def _with_figures(
-    found: list[Person], known: user_lookup.Names
+def _add_figures(
+    found: list[UserActivity], known: user_lookup.UserNames
 ) -> list[dict[str, Any]]:
     ids = [person.user_id for person in found]
-    facts = user_queries.counts_of_facts(ids)
-    used = user_totals.since(ids, datetime.now(UTC) - LATELY)
+    facts = user_queries.count_facts_by_status(ids)
+    used = user_totals.totals_since(ids, datetime.now(UTC) - TOTALS_PERIOD)
     told = []
     for person in found:
-        lately = used.get(person.user_id, NOTHING)
+        lately = used.get(person.user_id, NO_TURNS)
         told.append(
             {
                 "object": "user",
                 "id": str(person.user_id),
                 "name": known.get(person.user_id),
-                "active_at": turn_serializers.instant(person.active_at),
+                "active_at": turn_serializers.format_time(person.active_at),
                 "threads": person.threads,
                 "messages": person.messages,
                 "facts": facts[person.user_id].get("active", 0),
@@ -106,39 +113,42 @@ def _with_figures(
     return told
 
 
-class OneUser(OfUser):
+class UserDetailView(UserView):
     """`/admin/users/{user}`."""
 
     template = "studio/users/conversation.html"
 
-    @extend_schema(summary="Show a user at a glance", responses=shapes.User)
+    @extend_schema(summary="Show a user at a glance", responses=shapes.UserSummary)
     def get(self, request: Request, user: str) -> Response:
         """Return what there is of a user, counted; pages show their conversation."""
         whose = self.user_context()
         self.title = whose["whose"]["name"] or str(self.user_id)
-        return self.respond(whose["whose"], page=lambda: {**whose, **self._page_context()})
+        return self.respond(
+            whose["whose"], page=lambda: {**whose, **self._page_context()}
+        )
 
     def _page_context(self) -> dict[str, Any]:
-        threads, has_more = conversation_queries.threads(
-            self.user_id, limit=SHOWN_THREADS
+        threads, has_more = conversation_queries.list_threads(
+            self.user_id, limit=THREADS_SHOWN
         )
-        shown = spoken(self, newest=threads[0] if threads else None)
+        shown = load_messages(self, newest=threads[0] if threads else None)
         return {
-            "trail": [("Users", PLACE)],
+            "trail": [("Users", USERS_URL)],
             "lead": str(self.user_id) if self.title != str(self.user_id) else "",
             "tab": "conversation",
             "conversation": shown,
             "thread": shown["thread"],
-            "threads": [listed_thread(thread) for thread in threads],
+            "threads": [serialize_thread(thread) for thread in threads],
             "has_more_threads": has_more,
         }
 
     @extend_schema(
-        summary="Erase everything there is of a user", responses={200: shapes.Erased}
+        summary="Erase everything there is of a user",
+        responses={200: shapes.ErasedUser},
     )
     def delete(self, request: Request, user: str) -> HttpResponseBase:
         """Delete every row of a user; the API tokens that act for them stay."""
-        deleted = erasure.erase(self.user_id, deed=self.audit_event("user.erase"))
+        deleted = erasure.erase_user(self.user_id, deed=self.audit_event("user.erase"))
         told = {
             "object": "user.erased",
             "user_id": str(self.user_id),
@@ -148,24 +158,25 @@ class OneUser(OfUser):
         said = (
             f"Erased user {self.user_id}: {rows} rows" if rows else "Nothing was there"
         )
-        return self.confirm_change(told, said=said, to=PLACE)
+        return self.confirm_change(told, said=said, to=USERS_URL)
 
 
-class Erasing(OfUser):
+class EraseUserView(UserView):
     """`/admin/users/{user}/erase`."""
 
     template = "studio/users/erase.html"
     title = "Erase"
 
     @extend_schema(
-        summary="Count what erasing a user would delete", responses=shapes.Erasable
+        summary="Count what erasing a user would delete",
+        responses=shapes.ErasurePreview,
     )
     def get(self, request: Request, user: str) -> Response:
         """Return the rows that would go, by table; nothing is deleted."""
         told = {
             "object": "user.erasure",
             "user_id": str(self.user_id),
-            "would_delete": erasure.count(self.user_id),
+            "would_delete": erasure.count_rows(self.user_id),
         }
         return self.respond(told, page=self._page_context)
 
@@ -175,12 +186,12 @@ class Erasing(OfUser):
         return {**shown, "title": self.title, "lead": ""}
 
 
-class Export(OfUser):
+class ExportUserView(UserView):
     """`/admin/users/{user}/export`."""
 
     operator_only = True
     # The document is JSON, which browsers save.
-    renderer_classes = [formats.Json, PageRenderer]
+    renderer_classes = [formats.JsonRenderer, HtmlRenderer]
 
     @extend_schema(
         summary="Download everything there is of a user",
@@ -188,11 +199,14 @@ class Export(OfUser):
     )
     def get(self, request: Request, user: str) -> HttpResponseBase:
         """Return the document of `GET /v1/users/me/export`, nothing left out."""
-        first, rest = audit_log.recorded(
-            self.audit_event("user.export"), export.piece, self.user_id, export.START
+        first, rest = audit_log.run_recorded(
+            self.audit_event("user.export"),
+            export.next_chunk,
+            self.user_id,
+            export.START,
         )
         return StreamingHttpResponse(
-            user_data.pieces(self.user_id, first, rest),
+            user_data.stream_export(self.user_id, first, rest),
             content_type="application/json",
             headers={
                 "Cache-Control": "no-store",

@@ -10,11 +10,11 @@ from django.db import connection
 
 from core.ids import UserId
 from tasks.queue import worker_identity
-from tasks.queue.claimed_task import Work
-from tasks.queue.column_values import stored
+from tasks.queue.claimed_task import ClaimedTask
+from tasks.queue.column_values import to_column
 from tasks.queue.lifecycle import LEASE_SECONDS, MAX_INTERRUPTIONS
 
-TAKE = """
+CLAIM_SQL = """
     WITH found AS MATERIALIZED (
         SELECT id FROM tasks_task
         WHERE state IN ('queued', 'running') AND due_at <= %s {wanted} AND (
@@ -40,14 +40,14 @@ LOCKS = {"postgresql": "FOR UPDATE SKIP LOCKED"}
 """SQLite has one writer at a time."""
 
 
-def take(
+def claim_tasks(
     limit: int,
     kinds: Collection[str],
     *,
     users: Collection[UserId] | None = None,
     once: Collection[str] = (),
     now: datetime | None = None,
-) -> list[Work]:
+) -> list[ClaimedTask]:
     """Take up to `limit` pieces of work, and return them.
 
     The highest priority first, of one priority by its rounds, each user's oldest first;
@@ -55,27 +55,28 @@ def take(
     of kinds that run `once`. Two workers never take the same one.
     """
     now = now or datetime.now(UTC)
-    statement = TAKE.format(
-        wanted=_in("kind", kinds) + ("" if users is None else _in("user_id", users)),
-        again=_in("kind", once, negated=True) if once else "",
+    statement = CLAIM_SQL.format(
+        wanted=_in_condition("kind", kinds)
+        + ("" if users is None else _in_condition("user_id", users)),
+        again=_in_condition("kind", once, negated=True) if once else "",
         lock=LOCKS.get(connection.vendor, ""),
     )
     values = [
-        *(stored("due_at", now), *kinds),
-        *(stored("user_id", user_id) for user_id in users or ()),
+        *(to_column("due_at", now), *kinds),
+        *(to_column("user_id", user_id) for user_id in users or ()),
         *(MAX_INTERRUPTIONS, *once, limit),
-        stored("due_at", now + timedelta(seconds=LEASE_SECONDS)),
-        *(stored("started_at", now), worker_identity.own()),
+        to_column("due_at", now + timedelta(seconds=LEASE_SECONDS)),
+        *(to_column("started_at", now), worker_identity.own_name()),
     ]
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         taken: list[Any] = cursor.fetchall()
     # They come in any order.
     taken.sort(key=lambda row: (-row[-3], *row[-2:]))
-    return [_work(row) for row in taken]
+    return [_claimed_task(row) for row in taken]
 
 
-def _in(name: str, values: Collection[Any], *, negated: bool = False) -> str:
+def _in_condition(name: str, values: Collection[Any], *, negated: bool = False) -> str:
     """Return the condition that a column holds one of so many values, or none."""
     if not values:
         # No list may be empty.
@@ -84,12 +85,12 @@ def _in(name: str, values: Collection[Any], *, negated: bool = False) -> str:
     return f" AND {name} {word} ({', '.join(['%s'] * len(values))})"
 
 
-def _work(row: Sequence[Any]) -> Work:
+def _claimed_task(row: Sequence[Any]) -> ClaimedTask:
     task_id, kind, user_id, agent, prompt, payload, origin = row[:7]
     turn_id, token_id, request_id, attempts, failures, max_failures, priority = row[
         7:14
     ]
-    return Work(
+    return ClaimedTask(
         id=_uuid(task_id),
         kind=kind,
         user_id=UserId(_uuid(user_id)),

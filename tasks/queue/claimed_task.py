@@ -9,7 +9,7 @@ from core.ids import UserId
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ClaimedTask:
     """A task that was taken: this attempt of it."""
 
     id: uuid.UUID

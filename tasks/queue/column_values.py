@@ -7,7 +7,7 @@ from django.db import connection, models
 from tasks.models import Task
 
 
-def stored(name: str, value: Any) -> Any:
+def to_column(name: str, value: Any) -> Any:
     """Return a value of a column as the database has it."""
     field: models.Field[Any, Any] = getattr(Task, name).field
     return field.get_db_prep_value(value, connection)

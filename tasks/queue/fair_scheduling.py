@@ -13,9 +13,9 @@ from datetime import datetime
 from django.db import connection
 
 from tasks.models import Task
-from tasks.queue.column_values import stored
+from tasks.queue.column_values import to_column
 
-LAST = """
+LAST_ROUND_SQL = """
     SELECT
         (SELECT round FROM tasks_task
          WHERE state IN ('queued', 'running') AND priority = %s AND due_at <= %s
@@ -27,14 +27,14 @@ LAST = """
 """
 """Plain SQL: it is done for every task. What runs is not due, as long as its lease
 is kept."""
-WAITING = """
+WAITING_SQL = """
     SELECT count(*) FROM tasks_task
     WHERE state IN ('queued', 'running') AND user_id = %s AND priority = %s
         AND due_at > %s AND state = 'queued'
 """
 
 
-def draw(rows: Sequence[Task], now: datetime) -> None:
+def assign_rounds(rows: Sequence[Task], now: datetime) -> None:
     """Set the rounds of tasks that are about to be queued, in their order."""
     known: dict[tuple[uuid.UUID, int, bool], int] = {}
     for row in rows:
@@ -43,25 +43,27 @@ def draw(rows: Sequence[Task], now: datetime) -> None:
         if line in known:
             row.round = known[line] + 1
         else:
-            row.round = (_of_due if is_due else of_waiting)(*line[:2], now)
+            row.round = (_round_when_due if is_due else round_when_waiting)(
+                *line[:2], now
+            )
         known[line] = row.round
 
 
-def of_waiting(user_id: uuid.UUID, priority: int, now: datetime) -> int:
+def round_when_waiting(user_id: uuid.UUID, priority: int, now: datetime) -> int:
     """Return the round of one more task of a user that waits for a time.
 
     Nobody knows which round the queue is at when that has come. It is ahead of most
     then, though not all of a user's together.
     """
-    user, at = stored("user_id", user_id), stored("due_at", now)
+    user, at = to_column("user_id", user_id), to_column("due_at", now)
     with connection.cursor() as cursor:
-        cursor.execute(WAITING, [user, priority, at])
+        cursor.execute(WAITING_SQL, [user, priority, at])
         return 1 + int(cursor.fetchone()[0])
 
 
-def _of_due(user_id: uuid.UUID, priority: int, now: datetime) -> int:
+def _round_when_due(user_id: uuid.UUID, priority: int, now: datetime) -> int:
     """Return the round of one more task of a user that may be taken at once."""
-    user, at = stored("user_id", user_id), stored("due_at", now)
+    user, at = to_column("user_id", user_id), to_column("due_at", now)
     with connection.cursor() as cursor:
-        cursor.execute(LAST, [priority, at, user, priority, at])
+        cursor.execute(LAST_ROUND_SQL, [priority, at, user, priority, at])
         return 1 + max(value or 0 for value in cursor.fetchone())

@@ -21,20 +21,20 @@ from core.errors import CoulisseError
 from core.ids import UserId
 from core.runtime import request_ids
 from core.text import redaction
-from database.errors import Unwanted
+from database.errors import TurnDiscarded
 from tasks.models import Task
 from tasks.queue import fair_scheduling, worker_identity
-from tasks.queue.claimed_task import Work
-from tasks.queue.column_values import stored
-from telemetry.live_turns.active_turns import BOARD
-from telemetry.storage.stored_text import storable
+from tasks.queue.claimed_task import ClaimedTask
+from tasks.queue.column_values import to_column
+from telemetry.live_turns.active_turns import ACTIVE_TURNS
+from telemetry.storage.stored_text import make_storable
 
 LEASE_SECONDS = 30.0
 """How long a worker may be silent; it extends its leases every ten seconds."""
 MAX_INTERRUPTIONS = 3
 """How often a task may lose its worker before it is given up."""
-FIRST_PAUSE_SECONDS = 2.0
-LONGEST_PAUSE_SECONDS = 600.0
+MIN_BACKOFF_SECONDS = 2.0
+MAX_BACKOFF_SECONDS = 600.0
 MAX_ERROR_LENGTH = 2_000
 INTERRUPTED = "process restarted before task completed"
 """Source: "Boot-time reaping" of the reference."""
@@ -54,7 +54,7 @@ HAS_FAILED = RawSQL(
 )
 """Likewise as the indexes `tasks_task_failed…` have it: few of many end so."""
 
-DONE = """
+COMPLETE_SQL = """
     UPDATE tasks_task SET
         state = 'done', result = %s, error = '', finished_at = %s,
         turn_id = COALESCE(%s, turn_id)
@@ -63,12 +63,12 @@ DONE = """
 """Plain SQL: it is done for every task."""
 
 
-class Gone(Unwanted):
+class LeaseLost(TurnDiscarded):
     """The task is not this worker's any more: erased, or another took it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TaskSpec:
     """A piece of work that is asked for."""
 
     kind: str
@@ -88,15 +88,15 @@ class Draft:
     id: uuid.UUID = field(default_factory=uuid.uuid4)
 
 
-def add(drafts: Sequence[Draft], *, now: datetime | None = None) -> list[Task]:
+def enqueue(drafts: Sequence[TaskSpec], *, now: datetime | None = None) -> list[Task]:
     """Put work into the queue, in the caller's transaction if there is one.
 
     Return the rows that were added: of those whose key is there already, none. Whoever
     adds calls `wake.soon()` once that is committed.
     """
     now = now or datetime.now(UTC)
-    rows = [_row(draft, now) for draft in drafts]
-    fair_scheduling.draw(rows, now)
+    rows = [_build_row(draft, now) for draft in drafts]
+    fair_scheduling.assign_rounds(rows, now)
     if not any(row.key for row in rows):
         return Task.objects.bulk_create(rows)
     with transaction.atomic():
@@ -109,7 +109,7 @@ def add(drafts: Sequence[Draft], *, now: datetime | None = None) -> list[Task]:
     return [row for row in rows if row.pk in added]
 
 
-def _row(draft: Draft, now: datetime) -> Task:
+def _build_row(draft: TaskSpec, now: datetime) -> Task:
     return Task(
         id=draft.id,
         kind=draft.kind,
@@ -129,20 +129,22 @@ def _row(draft: Draft, now: datetime) -> Task:
     )
 
 
-def _is_given_up(once: Collection[str]) -> Q:
+def _abandoned_condition(once: Collection[str]) -> Q:
     """Return what is not begun again when its worker died."""
     return Q(interruptions__gte=MAX_INTERRUPTIONS) | Q(kind__in=once)
 
 
-def extend(tasks: Collection[Work], *, now: datetime | None = None) -> None:
+def extend_leases(
+    tasks: Collection[ClaimedTask], *, now: datetime | None = None
+) -> None:
     """Keep the leases of work in hand."""
     lease = (now or datetime.now(UTC)) + timedelta(seconds=LEASE_SECONDS)
     ids = [task.id for task in tasks]
     running = Task.objects.filter(pk__in=ids, state=Task.State.RUNNING)
-    running.filter(worker=worker_identity.own()).update(due_at=lease)
+    running.filter(worker=worker_identity.own_name()).update(due_at=lease)
 
 
-def unwanted(tasks: Collection[Work]) -> set[uuid.UUID]:
+def cancelled_ids(tasks: Collection[ClaimedTask]) -> set[uuid.UUID]:
     """Return the ids of work in hand that is to be ended; it writes nothing.
 
     That is what somebody cancelled, what was erased, and what another worker has.
@@ -155,7 +157,7 @@ def unwanted(tasks: Collection[Work]) -> set[uuid.UUID]:
     return mine.keys() - {pk for pk, attempts in found if mine[pk] == attempts}
 
 
-def _mine(task: Work) -> QuerySet[Task]:
+def _leased_row(task: ClaimedTask) -> QuerySet[Task]:
     return Task.objects.filter(
         pk=task.id,
         user_id=task.user_id,
@@ -164,53 +166,57 @@ def _mine(task: Work) -> QuerySet[Task]:
     )
 
 
-def _wanted(task: Work) -> QuerySet[Task]:
+def _uncancelled_row(task: ClaimedTask) -> QuerySet[Task]:
     """Return a task that nobody cancelled; `ended` comes after, for the other case.
 
     Then no moment is left in which a cancellation is overlooked.
     """
-    return _mine(task).filter(is_cancelled=False)
+    return _leased_row(task).filter(is_cancelled=False)
 
 
-def hold(task: Work) -> None:
+def lock_leased(task: ClaimedTask) -> None:
     """Keep everybody else from a task until the transaction ends; raises `Gone`.
 
     What is written of an attempt that broke off is written in the same.
     """
-    if not _mine(task).update(due_at=F("due_at")):
-        raise Gone
+    if not _leased_row(task).update(due_at=F("due_at")):
+        raise LeaseLost
 
 
-def done(task: Work, result: str = "", *, turn_id: uuid.UUID | None = None) -> None:
+def complete(
+    task: ClaimedTask, result: str = "", *, turn_id: uuid.UUID | None = None
+) -> None:
     """Close work that is done, in the caller's transaction; raises `Gone`.
 
     So what it came to is stored exactly if its row says that it is done. One that
     somebody has just cancelled is done all the same.
     """
     values = [
-        *(storable(result), stored("finished_at", datetime.now(UTC))),
-        *(stored("turn_id", turn_id), stored("id", task.id)),
-        *(stored("user_id", task.user_id), task.attempts),
+        *(make_storable(result), to_column("finished_at", datetime.now(UTC))),
+        *(to_column("turn_id", turn_id), to_column("id", task.id)),
+        *(to_column("user_id", task.user_id), task.attempts),
     ]
     with connection.cursor() as cursor:
-        cursor.execute(DONE, values)
+        cursor.execute(COMPLETE_SQL, values)
         is_closed = cursor.rowcount
     if not is_closed:
-        raise Gone
+        raise LeaseLost
 
 
-def close(
-    task: Work, result: str = "", write: Callable[[], None] | None = None
+def complete_with(
+    task: ClaimedTask, result: str = "", write: Callable[[], None] | None = None
 ) -> None:
     """Close work that is done, with what it came to, together; raises `Gone`."""
     with transaction.atomic():
         # First: who lost the lease writes nothing.
-        done(task, result)
+        complete(task, result)
         if write is not None:
             write()
 
 
-def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
+def record_failure(
+    task: ClaimedTask, error: BaseException, *, is_final: bool = False
+) -> bool:
     """Note that an attempt failed; say whether the task is errored for good by it.
 
     Otherwise it is tried again after a pause, unless somebody cancelled it. The error's
@@ -218,10 +224,10 @@ def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
     not.
     """
     failures = task.failures + 1
-    told = storable(describe(error))[:MAX_ERROR_LENGTH]
+    told = make_storable(describe_error(error))[:MAX_ERROR_LENGTH]
     is_over = is_final or failures >= task.max_failures
     if is_over:
-        _wanted(task).update(
+        _uncancelled_row(task).update(
             state=Task.State.ERRORED,
             failures=failures,
             error=told,
@@ -229,40 +235,40 @@ def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
         )
     else:
         asked = getattr(error, "retry_after_seconds", None)
-        pause = _pause_seconds(failures, asked)
+        pause = _backoff_seconds(failures, asked)
         now = datetime.now(UTC)
-        _wanted(task).update(
+        _uncancelled_row(task).update(
             state=Task.State.QUEUED,
             failures=failures,
             error=told,
             due_at=now + timedelta(seconds=pause),
-            round=fair_scheduling.of_waiting(task.user_id, task.priority, now),
+            round=fair_scheduling.round_when_waiting(task.user_id, task.priority, now),
         )
-    ended(task)
+    close_cancelled(task)
     return is_over
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return what a task records of an error; users see its public part."""
     if isinstance(error, CoulisseError):
-        return redaction.every(str(error))
+        return redaction.redact_all(str(error))
     return f"{type(error).__name__}: see the server's log"
 
 
-def _pause_seconds(failures: int, asked: float | None = None) -> float:
+def _backoff_seconds(failures: int, asked: float | None = None) -> float:
     """Return how long to wait after so many failures; `asked` is the least."""
-    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4 ** (failures - 1))
+    longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 4 ** (failures - 1))
     jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
     return max(jitter, asked or 0.0)
 
 
-def put_back(tasks: Collection[Work]) -> None:
+def release_leases(tasks: Collection[ClaimedTask]) -> None:
     """Let go of work this process will not finish, for another to begin anew."""
     now = datetime.now(UTC)
     for task in tasks:
         # The number goes up when it is taken, so what is still at it closes nothing.
-        _wanted(task).update(state=Task.State.QUEUED, due_at=now)
-        ended(task)
+        _uncancelled_row(task).update(state=Task.State.QUEUED, due_at=now)
+        close_cancelled(task)
 
 
 def count_open(user_id: UserId, wanted: Collection[str], most: int) -> int:
@@ -289,33 +295,33 @@ def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
         state=Case(When(waits, then=Value(Task.State.CANCELLED)), default=F("state")),
         finished_at=Case(When(waits, then=Value(datetime.now(UTC)))),
     )
-    BOARD.mark_tasks_changed()
+    ACTIVE_TURNS.mark_tasks_changed()
     return rows.first()
 
 
-def ended(task: Work) -> None:
+def close_cancelled(task: ClaimedTask) -> None:
     """Close a task whose end was asked for, once it has stopped."""
-    _mine(task).filter(is_cancelled=True).update(
+    _leased_row(task).filter(is_cancelled=True).update(
         state=Task.State.CANCELLED, finished_at=datetime.now(UTC)
     )
 
 
-def disown(*, now: datetime | None = None) -> int:
+def expire_dead_leases(*, now: datetime | None = None) -> int:
     """End the leases of workers of this machine that have died; return how many.
 
     Those of other machines are given up when they run out.
     """
     running = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING)
-    names = running.exclude(worker=worker_identity.own()).values_list(
+    names = running.exclude(worker=worker_identity.own_name()).values_list(
         "worker", flat=True
     )
-    gone = worker_identity.gone(names.distinct())
+    gone = worker_identity.ended_workers(names.distinct())
     if not gone:
         return 0
     return running.filter(worker__in=gone).update(due_at=now or datetime.now(UTC))
 
 
-def reap(*, once: Collection[str] = (), now: datetime | None = None) -> int:
+def close_abandoned(*, once: Collection[str] = (), now: datetime | None = None) -> int:
     """Close the tasks whose workers died under them; return how many.
 
     Those that may be begun again are left to be taken; kinds that run `once` may not.
@@ -325,13 +331,13 @@ def reap(*, once: Collection[str] = (), now: datetime | None = None) -> int:
     cancelled = lost.filter(is_cancelled=True).update(
         state=Task.State.CANCELLED, finished_at=now
     )
-    errored = lost.filter(_is_given_up(once)).update(
+    errored = lost.filter(_abandoned_condition(once)).update(
         state=Task.State.ERRORED, error=INTERRUPTED, finished_at=now
     )
     return cancelled + errored
 
 
-def replay(ids: Collection[uuid.UUID]) -> int:
+def requeue(ids: Collection[uuid.UUID]) -> int:
     """Put back what failed or was cancelled, to be done anew; return how many.
 
     What a judge left in its result stays: what was paid was paid.
@@ -344,7 +350,7 @@ def replay(ids: Collection[uuid.UUID]) -> int:
         )
         for row in rows:
             row.due_at = now
-        fair_scheduling.draw(rows, now)
+        fair_scheduling.assign_rounds(rows, now)
         Task.objects.bulk_update(rows, ["round"], batch_size=100)
         Task.objects.filter(pk__in=[row.pk for row in rows]).update(
             state=Task.State.QUEUED,

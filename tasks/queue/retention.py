@@ -12,13 +12,13 @@ from tasks.queue import lifecycle
 
 BATCH = 500
 """Tasks of one transaction: who writes meanwhile waits for it on SQLite."""
-MOST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 """Of one run; the next one goes on."""
 
 logger = logging.getLogger(__name__)
 
 
-def run(now: datetime) -> int:
+def delete_expired(now: datetime) -> int:
     """Delete the tasks that ended more than `keep_days` ago; return how many.
 
     Of what is done once only, somebody may ask again from then on.
@@ -27,7 +27,7 @@ def run(now: datetime) -> int:
     if keep_days is None:
         return 0
     batch = partial(_delete_batch, now - timedelta(days=keep_days))
-    deleted = batches.run(batch, size=BATCH, seconds=MOST_SECONDS)
+    deleted = batches.run_batches(batch, size=BATCH, seconds=MAX_SECONDS)
     if deleted:
         logger.info("deleted %d tasks that ended %d days ago", deleted, keep_days)
     return deleted

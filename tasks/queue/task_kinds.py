@@ -7,11 +7,11 @@ from functools import cache
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from tasks.queue.claimed_task import Work
+from tasks.queue.claimed_task import ClaimedTask
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class TaskOutcome:
     """How a piece of work ended."""
 
     result: str = ""
@@ -22,11 +22,11 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TaskKind:
     """A sort of work."""
 
     name: str
-    run: Callable[[Work], Awaitable[Ending]]
+    run: Callable[[ClaimedTask], Awaitable[TaskOutcome]]
     """Does it, on the event loop; tables are reached by `database.database_executor`.
     Raises what went wrong: `CoulisseError`s are told as they are."""
     max_failures: int = 1
@@ -42,13 +42,13 @@ class Kind:
 
 
 @cache
-def _kinds() -> dict[str, Kind]:
+def _kinds() -> dict[str, TaskKind]:
     # Only when they are asked for: each leads to all that does the work.
     kinds = [import_string(path) for path in settings.COULISSE_TASK_KINDS]
     return {kind.name: kind for kind in kinds}
 
 
-def get(name: str) -> Kind | None:
+def get(name: str) -> TaskKind | None:
     """Return a sort of work by its name."""
     return _kinds().get(name)
 
@@ -58,11 +58,11 @@ def names() -> list[str]:
     return list(_kinds())
 
 
-def urgent() -> list[str]:
+def interactive_names() -> list[str]:
     """Return what gives no way to anything."""
     return [kind.name for kind in _kinds().values() if not kind.is_background]
 
 
-def listed() -> list[str]:
+def listed_names() -> list[str]:
     """Return what users see among their tasks."""
     return [kind.name for kind in _kinds().values() if kind.is_listed]

@@ -24,18 +24,18 @@ CLOCK_DRIFT_SECONDS = 2.0
 """How far a start may seem to move when the clock is set, and is rounded."""
 
 
-def own() -> str:
+def own_name() -> str:
     """Return this process's name."""
-    return _own(os.getpid())
+    return _worker_name(os.getpid())
 
 
 @cache
-def _own(pid: int) -> str:
-    return f"{_host()}:{pid}:{psutil.Process(pid).create_time():.0f}"
+def _worker_name(pid: int) -> str:
+    return f"{_host_id()}:{pid}:{psutil.Process(pid).create_time():.0f}"
 
 
 @cache
-def _host() -> str:
+def _host_id() -> str:
     """Return where process numbers mean what they mean here."""
     parts = []
     with suppress(OSError):
@@ -44,7 +44,7 @@ def _host() -> str:
     return f"{socket.gethostname()[:MAX_HOST_LENGTH]}/{told.hexdigest()[:12]}"
 
 
-def gone(names: Iterable[str]) -> list[str]:
+def ended_workers(names: Iterable[str]) -> list[str]:
     """Return those of the workers that ran on this machine and have ended."""
     return [name for name in names if _has_ended(name)]
 
@@ -52,7 +52,7 @@ def gone(names: Iterable[str]) -> list[str]:
 def _has_ended(name: str) -> bool:
     host, _, process = name.partition(":")
     pid, _, started = process.partition(":")
-    if host != _host() or not pid.isdecimal() or not started.isdecimal():
+    if host != _host_id() or not pid.isdecimal() or not started.isdecimal():
         return False
     try:
         found = psutil.Process(int(pid))

@@ -4,40 +4,42 @@ from collections.abc import Callable
 
 import celery
 
-from core.runtime.notifier import Wake
-from telemetry.live_turns.active_turns import BOARD
+from core.runtime.notifier import Notifier
+from telemetry.live_turns.active_turns import ACTIVE_TURNS
 
 TASK = "tasks.tasks.work"
 PAUSE_SECONDS = 0.01
 
 
-def send() -> None:
+def send_message() -> None:
     """Send the message; raises whatever is wrong with the broker."""
     celery.current_app.send_task(TASK, ignore_result=True, retry=False, expires=60)
 
 
-_way = send
+_notify = send_message
 
 
-def _go() -> None:
-    _way()
+def _call_notify() -> None:
+    _notify()
 
 
-_wake = Wake(_go, pause_seconds=PAUSE_SECONDS, waiting="background work")
+_notifier = Notifier(
+    _call_notify, pause_seconds=PAUSE_SECONDS, waiting="background work"
+)
 
 
-def by(way: Callable[[], None]) -> None:
+def use_notify(way: Callable[[], None]) -> None:
     """Wake otherwise than by a message: in a command that does the work itself."""
-    global _way
-    _way = way
+    global _notify
+    _notify = way
 
 
-def soon() -> None:
+def notify() -> None:
     """Have a worker look at the queue. Takes microseconds and never raises."""
-    BOARD.mark_tasks_changed()
-    _wake.notify()
+    ACTIVE_TURNS.mark_tasks_changed()
+    _notifier.notify()
 
 
 def flush() -> None:
     """Send what is still to be sent; blocks until the broker has it or fails."""
-    _wake.flush()
+    _notifier.flush()

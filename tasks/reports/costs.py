@@ -11,7 +11,7 @@ from telemetry.models import Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class TaskCost:
     """What the turns of a task came to."""
 
     turn_id: TurnId | None = None
@@ -20,25 +20,27 @@ class Spent:
     """Of all its attempts; None where it is not known."""
 
 
-def of(tasks: Sequence[Task]) -> dict[uuid.UUID, Spent]:
+def costs_by_task(tasks: Sequence[Task]) -> dict[uuid.UUID, TaskCost]:
     """Return what each task came to, in one query."""
-    turns = {task.pk: _turns(task) for task in tasks}
+    turns = {task.pk: _turn_ids(task) for task in tasks}
     wanted = [turn_id for ids in turns.values() for turn_id in ids]
     known = Turn.objects.filter(pk__in=wanted) if wanted else Turn.objects.none()
     costs = dict(known.values_list("pk", "cost_micro_usd"))
-    return {pk: _spent(ids, costs) for pk, ids in turns.items()}
+    return {pk: _task_cost(ids, costs) for pk, ids in turns.items()}
 
 
-def _turns(task: Task) -> list[TurnId]:
+def _turn_ids(task: Task) -> list[TurnId]:
     kind = task_kinds.get(task.kind)
     if kind is None or not kind.is_turn:
         return []
     return attempt_ids.turn_ids(task.pk, task.attempts)
 
 
-def _spent(turns: Sequence[TurnId], costs: Mapping[uuid.UUID, int | None]) -> Spent:
+def _task_cost(
+    turns: Sequence[TurnId], costs: Mapping[uuid.UUID, int | None]
+) -> TaskCost:
     recorded = [turn_id for turn_id in turns if turn_id in costs]
     if not recorded:
-        return Spent()
+        return TaskCost()
     known = [cost for turn in recorded if (cost := costs[turn]) is not None]
-    return Spent(recorded[-1], sum(known) if len(known) == len(recorded) else None)
+    return TaskCost(recorded[-1], sum(known) if len(known) == len(recorded) else None)

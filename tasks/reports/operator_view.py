@@ -13,15 +13,18 @@ from tasks.queue import lifecycle
 from tasks.reports import costs, serializers
 
 
-def one(task_id: uuid.UUID) -> dict[str, Any]:
+def get_task(task_id: uuid.UUID) -> dict[str, Any]:
     """Tell a task with all its texts; raises `TaskUnknown`."""
     task = Task.objects.filter(pk=task_id).first()
     if task is None:
         raise TaskUnknown
-    return _with_more(serializers.task(_shown(task), costs.of([task])[task.pk]), task)
+    return _add_operator_fields(
+        serializers.serialize_task(_redact(task), costs.costs_by_task([task])[task.pk]),
+        task,
+    )
 
 
-def cancel(task_id: uuid.UUID) -> bool:
+def cancel_task(task_id: uuid.UUID) -> bool:
     """End a task; return whether it was to go on. Raises `TaskUnknown`."""
     open_ones = Task.objects.filter(state__in=lifecycle.OPEN, is_cancelled=False)
     with transaction.atomic():
@@ -32,25 +35,29 @@ def cancel(task_id: uuid.UUID) -> bool:
     return was_open
 
 
-def listed(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+def serialize_list(tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """Tell tasks, their long texts cut."""
-    spent = costs.of(tasks)
+    spent = costs.costs_by_task(tasks)
     return [
-        _with_more(serializers.listed(_shown(task), spent[task.pk]), task)
+        _add_operator_fields(
+            serializers.serialize_list_item(_redact(task), spent[task.pk]), task
+        )
         for task in tasks
     ]
 
 
-def _shown(task: Task) -> Task:
+def _redact(task: Task) -> Task:
     """Return a task without our own secrets, which are nobody's to read."""
     for name in ("prompt", "result", "error"):
-        setattr(task, name, redaction.own(getattr(task, name)))
+        setattr(task, name, redaction.redact_own(getattr(task, name)))
     metadata = task.payload.get("metadata") or {}
-    said = {redaction.own(k): redaction.own(metadata[k]) for k in metadata}
+    said = {
+        redaction.redact_own(k): redaction.redact_own(metadata[k]) for k in metadata
+    }
     task.payload = {**task.payload, "metadata": said}
     return task
 
 
-def _with_more(told: dict[str, Any], task: Task) -> dict[str, Any]:
+def _add_operator_fields(told: dict[str, Any], task: Task) -> dict[str, Any]:
     more = {"user_id": str(task.user_id), "worker": task.worker or None}
     return {**told, "error": task.error or None, **more}

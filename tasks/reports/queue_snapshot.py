@@ -13,15 +13,15 @@ from django.db.models.functions import Left
 from core.text import redaction
 from tasks.models import Task
 from tasks.queue import lifecycle
-from telemetry.presentation.turn_serializers import instant
+from telemetry.presentation.turn_serializers import format_time
 
-LOOKED_AT = 1000
+MAX_COUNTED = 1000
 """Of those that are open; so many are counted, too."""
-SHOWN = 20
+MAX_SHOWN = 20
 """Of each state."""
-MOST_SAID = 200
+MAX_TEXT_LENGTH = 200
 """Characters of a text."""
-MOST_READ = 4 * MOST_SAID
+MAX_READ_LENGTH = 4 * MAX_TEXT_LENGTH
 """So much is looked at, so that no half of a secret is left at the end."""
 
 COLUMNS = (
@@ -30,38 +30,41 @@ COLUMNS = (
 )
 
 
-def told() -> dict[str, Any]:
+def snapshot() -> dict[str, Any]:
     """Return it as JSON has it; `more` says that there are more than were counted."""
     open_ones = dict(
         Task.objects.filter(lifecycle.IS_OPEN)
         .order_by("-priority", "round", "created_at")
-        .values_list("pk", "state")[:LOOKED_AT]
+        .values_list("pk", "state")[:MAX_COUNTED]
     )
     counts = Counter(open_ones.values())
     shown = [
         pk
         for state in (Task.State.RUNNING, Task.State.QUEUED)
-        for pk in [pk for pk, its in open_ones.items() if its == state][:SHOWN]
+        for pk in [pk for pk, its in open_ones.items() if its == state][:MAX_SHOWN]
     ]
-    rows = {row["id"]: row for row in _rows(Task.objects.filter(pk__in=shown))}
+    rows = {row["id"]: row for row in _select_rows(Task.objects.filter(pk__in=shown))}
     ended = Task.objects.filter(finished_at__isnull=False).order_by("-finished_at")
     return {
         "counts": {state.value: counts[state] for state in lifecycle.OPEN},
-        "more": len(open_ones) == LOOKED_AT,
-        "open": [_told(rows[pk]) for pk in shown if pk in rows],
-        "ended": [_told(row) for row in _rows(ended)[:SHOWN]],
+        "more": len(open_ones) == MAX_COUNTED,
+        "open": [_serialize_row(rows[pk]) for pk in shown if pk in rows],
+        "ended": [_serialize_row(row) for row in _select_rows(ended)[:MAX_SHOWN]],
     }
 
 
-def _rows(tasks: QuerySet[Task]) -> QuerySet[Task, dict[str, Any]]:
-    cut = {"said": Left("prompt", MOST_READ), "failed": Left("error", MOST_READ)}
+def _select_rows(tasks: QuerySet[Task]) -> QuerySet[Task, dict[str, Any]]:
+    cut = {
+        "said": Left("prompt", MAX_READ_LENGTH),
+        "failed": Left("error", MAX_READ_LENGTH),
+    }
     rows: QuerySet[Task, dict[str, Any]] = tasks.values(*COLUMNS, **cut)
     return rows
 
 
-def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+def _serialize_row(row: Mapping[str, Any]) -> dict[str, Any]:
     at = {
-        name: None if row[name] is None else instant(row[name])
+        name: None if row[name] is None else format_time(row[name])
         for name in ("created_at", "started_at", "finished_at")
     }
     is_queued = row["state"] == Task.State.QUEUED
@@ -72,13 +75,13 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
         "state": row["state"],
         "agent": row["agent"],
         "user_id": str(row["user_id"]),
-        "prompt": _line(row["said"]),
-        "error": _line(row["failed"]) or None,
+        "prompt": _short_text(row["said"]),
+        "error": _short_text(row["failed"]) or None,
         "origin": row["origin"],
         "turn_id": None if row["turn_id"] is None else str(row["turn_id"]),
         "attempts": row["attempts"],
         "cancel_requested": row["is_cancelled"],
-        "due_at": instant(row["due_at"]) if is_queued else None,
+        "due_at": format_time(row["due_at"]) if is_queued else None,
         **at,
         "since": at["created_at"]
         if is_queued
@@ -86,5 +89,5 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _line(text: str) -> str:
-    return " ".join(redaction.own(text).split())[:MOST_SAID]
+def _short_text(text: str) -> str:
+    return " ".join(redaction.redact_own(text).split())[:MAX_TEXT_LENGTH]

@@ -3,18 +3,18 @@
 from datetime import datetime
 from typing import Any
 
-from core.errors import public
+from core.errors import public_text
 from tasks.models import Task
-from tasks.reports.costs import Spent
-from telemetry.presentation.turn_serializers import instant, usd
+from tasks.reports.costs import TaskCost
+from telemetry.presentation.turn_serializers import format_time, to_usd
 
 MAX_LISTED = 500
 """Characters of a text that lists have of each task."""
-MAX_REPORTED_PROMPT = 200
-NOTHING = Spent()
+MAX_SUMMARY_PROMPT = 200
+NO_COST = TaskCost()
 
 
-def task(row: Task, spent: Spent = NOTHING) -> dict[str, Any]:
+def serialize_task(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
     """Return a task as a `task` object."""
     turn_id = spent.turn_id or row.turn_id
     return {
@@ -25,7 +25,7 @@ def task(row: Task, spent: Spent = NOTHING) -> dict[str, Any]:
         "agent": row.agent,
         "prompt": row.prompt,
         "result": row.result if row.state == Task.State.DONE else None,
-        "error": public(row.error) or None,
+        "error": public_text(row.error) or None,
         "cancel_requested": row.is_cancelled,
         "priority": row.priority,
         "attempts": row.attempts,
@@ -33,46 +33,46 @@ def task(row: Task, spent: Spent = NOTHING) -> dict[str, Any]:
         "origin": row.origin,
         "metadata": row.payload.get("metadata") or None,
         "turn_id": None if turn_id is None else str(turn_id),
-        "cost_usd": usd(spent.micro_usd),
+        "cost_usd": to_usd(spent.micro_usd),
         "request_id": row.request_id or None,
-        "due_at": instant(row.due_at) if row.state == Task.State.QUEUED else None,
-        "created_at": instant(row.created_at),
-        "started_at": _instant(row.started_at),
-        "finished_at": _instant(row.finished_at),
+        "due_at": format_time(row.due_at) if row.state == Task.State.QUEUED else None,
+        "created_at": format_time(row.created_at),
+        "started_at": _format_time(row.started_at),
+        "finished_at": _format_time(row.finished_at),
     }
 
 
-def listed(row: Task, spent: Spent = NOTHING) -> dict[str, Any]:
+def serialize_list_item(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
     """Return a task as lists have it: long texts are cut."""
-    told = task(row, spent)
+    told = serialize_task(row, spent)
     for name in ("prompt", "result"):
         if told[name] is not None:
-            told[name] = cut(told[name], MAX_LISTED)
+            told[name] = truncate(told[name], MAX_LISTED)
     return told
 
 
-def reported(row: Task) -> dict[str, Any]:
+def serialize_for_agent(row: Task) -> dict[str, Any]:
     """Return a task as agents are told of it."""
     told = {
         "task_id": str(row.pk),
         "agent": row.agent,
         "state": row.state,
-        "prompt": cut(row.prompt, MAX_REPORTED_PROMPT),
-        "created_at": instant(row.created_at),
-        "started_at": _instant(row.started_at),
-        "finished_at": _instant(row.finished_at),
+        "prompt": truncate(row.prompt, MAX_SUMMARY_PROMPT),
+        "created_at": format_time(row.created_at),
+        "started_at": _format_time(row.started_at),
+        "finished_at": _format_time(row.finished_at),
     }
     if row.state == Task.State.DONE:
-        told["result"] = cut(row.result, MAX_LISTED)
+        told["result"] = truncate(row.result, MAX_LISTED)
     if row.error:
-        told["error"] = cut(public(row.error), MAX_LISTED)
+        told["error"] = truncate(public_text(row.error), MAX_LISTED)
     return told
 
 
-def cut(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """Return a text with at most so many characters; an ellipsis is for the rest."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _instant(at: datetime | None) -> str | None:
-    return None if at is None else instant(at)
+def _format_time(at: datetime | None) -> str | None:
+    return None if at is None else format_time(at)

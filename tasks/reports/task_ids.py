@@ -3,12 +3,12 @@
 import re
 import uuid
 
-WRITTEN = re.compile(
+ID_PATTERN = re.compile(
     r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     re.IGNORECASE | re.ASCII,
 )
 
 
-def read(text: str) -> uuid.UUID | None:
+def parse_task_id(text: str) -> uuid.UUID | None:
     """Return the id in a text, or None."""
-    return uuid.UUID(text) if WRITTEN.fullmatch(text) else None
+    return uuid.UUID(text) if ID_PATTERN.fullmatch(text) else None

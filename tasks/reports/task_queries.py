@@ -14,7 +14,7 @@ from tasks.queue import lifecycle, task_kinds
 from tasks.reports import costs, serializers
 
 
-def one(task_id: uuid.UUID, user_id: UserId | None = None) -> dict[str, Any]:
+def get_task(task_id: uuid.UUID, user_id: UserId | None = None) -> dict[str, Any]:
     """Tell a task; with `user_id` only one that its user may see.
 
     Raises `TaskUnknown`.
@@ -22,28 +22,30 @@ def one(task_id: uuid.UUID, user_id: UserId | None = None) -> dict[str, Any]:
     task = _visible(user_id).filter(pk=task_id).first()
     if task is None:
         raise TaskUnknown
-    return serializers.task(task, costs.of([task])[task.pk])
+    return serializers.serialize_task(task, costs.costs_by_task([task])[task.pk])
 
 
-def listed(**wanted: Any) -> tuple[list[dict[str, Any]], bool]:
+def list_tasks(**wanted: Any) -> tuple[list[dict[str, Any]], bool]:
     """Tell tasks as lists have them, as `page` chooses; say if there are more."""
-    tasks, has_more = page(**wanted)
-    return tell(tasks), has_more
+    tasks, has_more = page_tasks(**wanted)
+    return serialize_tasks(tasks), has_more
 
 
-def tell(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+def serialize_tasks(tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """Tell tasks as lists have them."""
-    spent = costs.of(tasks)
-    return [serializers.listed(task, spent[task.pk]) for task in tasks]
+    spent = costs.costs_by_task(tasks)
+    return [serializers.serialize_list_item(task, spent[task.pk]) for task in tasks]
 
 
-def reported(user_id: UserId, *, state: str | None, limit: int) -> list[dict[str, Any]]:
+def list_for_agent(
+    user_id: UserId, *, state: str | None, limit: int
+) -> list[dict[str, Any]]:
     """Tell a user's newest tasks as agents are told of them."""
-    tasks, _ = page(user_id=user_id, states=[state] if state else (), limit=limit)
-    return [serializers.reported(task) for task in tasks]
+    tasks, _ = page_tasks(user_id=user_id, states=[state] if state else (), limit=limit)
+    return [serializers.serialize_for_agent(task) for task in tasks]
 
 
-def page(
+def page_tasks(
     *,
     user_id: UserId | None = None,
     is_all: bool = False,
@@ -60,7 +62,7 @@ def page(
     """
     wanted = {"agent": agent, "kind": kind, "state__in": list(states) or None}
     given = {name: value for name, value in wanted.items() if value is not None}
-    rows = _visible(user_id, is_all=is_all).filter(_beyond(after), **given)
+    rows = _visible(user_id, is_all=is_all).filter(_after_cursor(after), **given)
     if states and set(states) <= set(lifecycle.FAILED):
         rows = rows.filter(lifecycle.HAS_FAILED)
     elif list(states) == [Task.State.RUNNING]:
@@ -70,7 +72,7 @@ def page(
     return found[:limit], len(found) > limit
 
 
-def place(task_id: uuid.UUID, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
+def cursor_of(task_id: uuid.UUID, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
     """Return where a task of this user stands among the others, or None."""
     found = _visible(user_id).filter(pk=task_id)
     return found.values_list("created_at", "id").first()
@@ -80,10 +82,10 @@ def _visible(user_id: UserId | None, *, is_all: bool = False) -> QuerySet[Task]:
     if user_id is None:
         return Task.objects.all()
     own = Task.objects.filter(user_id=user_id)
-    return own if is_all else own.filter(kind__in=task_kinds.listed())
+    return own if is_all else own.filter(kind__in=task_kinds.listed_names())
 
 
-def _beyond(after: tuple[datetime, uuid.UUID] | None) -> Q:
+def _after_cursor(after: tuple[datetime, uuid.UUID] | None) -> Q:
     if after is None:
         return Q()
     at, last_id = after
@@ -91,13 +93,13 @@ def _beyond(after: tuple[datetime, uuid.UUID] | None) -> Q:
     return Q(created_at__lte=at) & (Q(created_at__lt=at) | Q(id__gt=last_id))
 
 
-def counts() -> list[tuple[str, str, int]]:
+def count_by_kind_and_state() -> list[tuple[str, str, int]]:
     """Return how many tasks there are of each kind in each state."""
     rows = Task.objects.order_by("kind", "state").values_list("kind", "state")
     return list(rows.annotate(count=Count("*")))
 
 
-def reasons(limit: int = 10) -> list[tuple[str, str, int]]:
+def count_errors(limit: int = 10) -> list[tuple[str, str, int]]:
     """Return why tasks are errored: kind, error and how often, the commonest first."""
     failed = Task.objects.filter(lifecycle.HAS_FAILED, state=Task.State.ERRORED)
     rows = failed.values_list("kind", "error")

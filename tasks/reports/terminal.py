@@ -3,33 +3,33 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-MAX_LINE = 60
+MAX_LINE_LENGTH = 60
 """Characters of a prompt or an error in a line."""
 
 
-def line(told: Mapping[str, Any]) -> str:
+def task_line(told: Mapping[str, Any]) -> str:
     """Return a task as a line, from what clients are told of it."""
     said = told["error"] or told["prompt"]
     return "  ".join(
         (
             told["id"],
-            _minute(told["created_at"]),
+            _format_minute(told["created_at"]),
             f"{told['state']:<9}",
             f"{told['kind']:<6}",
             told["agent"],
-            _cut(said),
+            _truncate(said),
         )
     ).rstrip()
 
 
-def whole(told: Mapping[str, Any]) -> Iterator[str]:
+def task_detail(told: Mapping[str, Any]) -> Iterator[str]:
     """Yield all there is about a task, a line for each thing that is known."""
     for name, value in told.items():
         if value not in (None, "") and name != "object":
             yield f"{name.replace('_', ' ')}: {value}"
 
 
-def counts(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
+def count_lines(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
     """Yield a line for each kind: how many tasks there are in each state."""
     kinds: dict[str, list[str]] = {}
     for kind, state, count in rows:
@@ -38,16 +38,16 @@ def counts(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
         yield f"{kind}: {', '.join(states)}"
 
 
-def reasons(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
+def error_lines(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
     """Yield a line for each reason why tasks are errored."""
     for kind, error, count in rows:
-        yield f"    {count} {kind}: {_cut(error)}"
+        yield f"    {count} {kind}: {_truncate(error)}"
 
 
-def _minute(instant: str) -> str:
+def _format_minute(instant: str) -> str:
     return instant[:16].replace("T", " ")
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
+    return line if len(line) <= MAX_LINE_LENGTH else f"{line[: MAX_LINE_LENGTH - 1]}…"

@@ -9,46 +9,46 @@ from core.ids import UserId
 from tasks.errors import TaskUnknown
 from tasks.models import Task
 from tasks.queue import lifecycle, task_kinds
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 
 
-class NotNow(Conflict):
+class TaskNotEnded(Conflict):
     """This task has not ended: cancel it first, or wait."""
 
     code = "task_not_ended"
 
 
-class DoneForGood(Conflict):
+class TaskNotRepeatable(Conflict):
     """What this task did is kept, and it is done once only."""
 
     code = "task_done"
 
 
-def again(task_id: uuid.UUID) -> uuid.UUID:
+def retry_task(task_id: uuid.UUID) -> uuid.UUID:
     """Have a task done again, and return the id of the one that does it.
 
     One that failed or was cancelled is put back. One that is done stays as it is, and
     another one of the same is added. Whoever calls wakes a worker after the commit.
-    Raises `TaskUnknown`, `NotNow` and `DoneForGood`.
+    Raises `TaskUnknown`, `TaskNotEnded` and `TaskNotRepeatable`.
     """
     with transaction.atomic():
         task = Task.objects.select_for_update().filter(pk=task_id).first()
         if task is None:
             raise TaskUnknown
         if task.state in lifecycle.OPEN:
-            raise NotNow
+            raise TaskNotEnded
         if task.state != Task.State.DONE:
-            lifecycle.replay([task_id])
+            lifecycle.requeue([task_id])
             return task_id
         kind = task_kinds.get(task.kind)
         if kind is None or not kind.is_repeatable:
-            raise DoneForGood
-        (added,) = lifecycle.add([_copy(task)])
+            raise TaskNotRepeatable
+        (added,) = lifecycle.enqueue([_copy_task(task)])
         return added.pk
 
 
-def _copy(task: Task) -> Draft:
-    return Draft(
+def _copy_task(task: Task) -> TaskSpec:
+    return TaskSpec(
         task.kind,
         UserId(task.user_id),
         task.agent,

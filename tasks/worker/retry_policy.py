@@ -1,18 +1,18 @@
 """What is made of an error that ended an attempt."""
 
-from access.errors import BudgetSpent
+from access.errors import BudgetExceeded
 from core.errors import Denied, Invalid, NotFound, Unauthenticated
 from providers.errors import KeyRefused, ModelUnknown, OutOfCredit
-from tasks.errors import DeadlinePassed
+from tasks.errors import TaskTimedOut
 
-LASTING = (
-    *(Denied, Invalid, NotFound, Unauthenticated, BudgetSpent),
+PERMANENT_ERRORS = (
+    *(Denied, Invalid, NotFound, Unauthenticated, BudgetExceeded),
     *(KeyRefused, ModelUnknown, OutOfCredit),
-    DeadlinePassed,
+    TaskTimedOut,
 )
 """Somebody must do something first: trying again comes to the same."""
 
 
-def may_pass(error: BaseException) -> bool:
+def is_retryable(error: BaseException) -> bool:
     """Return whether another attempt may do better."""
-    return not isinstance(error, LASTING)
+    return not isinstance(error, PERMANENT_ERRORS)

@@ -18,25 +18,25 @@ from core.runtime import request_ids
 from database import database_executor
 from database.errors import DatabaseDown
 from tasks.config import TASKS
-from tasks.errors import DeadlinePassed
+from tasks.errors import TaskTimedOut
 from tasks.queue import claim, lease_recovery, lifecycle, task_kinds
-from tasks.queue.claimed_task import Work
-from tasks.queue.task_kinds import Ending
+from tasks.queue.claimed_task import ClaimedTask
+from tasks.queue.task_kinds import TaskOutcome
 from tasks.worker import retry_policy
-from telemetry.live_turns.active_turns import BOARD
+from telemetry.live_turns.active_turns import ACTIVE_TURNS
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 CANCEL_SECONDS = 1.0
 """For what is broken off to close its streams."""
 HEARTBEAT_SECONDS = 1.0
 """How soon what somebody cancelled is ended."""
-BEATS_A_LEASE = 10
+HEARTBEATS_PER_LEASE = 10
 """Every so many of them the leases are extended, which last three times as long."""
 
 logger = logging.getLogger(__name__)
 
 
-class Runner:
+class TaskRunner:
     """Does up to so many tasks at a time."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Runner:
         self._slots = slots
         self._users = users
         self._only = only
-        self._in_hand: dict[Work, asyncio.Task[None]] = {}
+        self._in_hand: dict[ClaimedTask, asyncio.Task[None]] = {}
         self._kicked = asyncio.Event()
         self._is_stopping = False
         self._taking = asyncio.Lock()
@@ -67,7 +67,7 @@ class Runner:
                 self._kicked.clear()
                 if not await self._claim():
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(LOOK_SECONDS):
+                        async with asyncio.timeout(POLL_SECONDS):
                             await self._kicked.wait()
             if self._in_hand:
                 # What is cancelled while it is waited for ends as soon as ever.
@@ -89,7 +89,7 @@ class Runner:
         if left := dict(self._in_hand):
             logger.info("%d tasks are put back: this worker stops", len(left))
             # First: from then on they store nothing.
-            await database_executor.run_to_end(lifecycle.put_back, list(left))
+            await database_executor.run_to_end(lifecycle.release_leases, list(left))
             for work in left.values():
                 work.cancel()
             await asyncio.wait(left.values(), timeout=CANCEL_SECONDS)
@@ -103,11 +103,11 @@ class Runner:
             wanted, most = self._claimable_kinds(free)
             try:
                 taken = await database_executor.run_to_end(
-                    claim.take,
+                    claim.claim_tasks,
                     most,
                     wanted,
                     users=self._users,
-                    once=lease_recovery.once(),
+                    once=lease_recovery.non_repeatable_kinds(),
                 )
             except DatabaseDown:
                 return False
@@ -119,7 +119,7 @@ class Runner:
                 work = asyncio.create_task(self._run_task(task))
                 self._in_hand[task] = work
                 work.add_done_callback(partial(self._release_slot, task))
-                BOARD.mark_tasks_changed()
+                ACTIVE_TURNS.mark_tasks_changed()
             return len(taken) == most
 
     def _claimable_kinds(self, free: int) -> tuple[Collection[str], int]:
@@ -130,17 +130,17 @@ class Runner:
         """
         if self._only is not None:
             return self._only, free
-        urgent = task_kinds.urgent()
+        urgent = task_kinds.interactive_names()
         patient = sum(task.kind not in urgent for task in self._in_hand)
         room = max(len(self._in_hand) + free - 1, 1) - patient
         return (task_kinds.names(), min(free, room)) if room > 0 else (urgent, free)
 
-    def _release_slot(self, task: Work, _: "asyncio.Task[None]") -> None:
+    def _release_slot(self, task: ClaimedTask, _: "asyncio.Task[None]") -> None:
         self._in_hand.pop(task, None)
         self._kicked.set()
-        BOARD.mark_tasks_changed()
+        ACTIVE_TURNS.mark_tasks_changed()
 
-    async def _run_task(self, task: Work) -> None:
+    async def _run_task(self, task: ClaimedTask) -> None:
         request_ids.current.set(task.request_id or f"task_{task.id.hex}")
         try:
             await self._execute_and_close(task)
@@ -149,34 +149,34 @@ class Runner:
         except Exception:
             logger.exception("task %s was not closed; its lease runs out", task.id)
 
-    async def _execute_and_close(self, task: Work) -> None:
+    async def _execute_and_close(self, task: ClaimedTask) -> None:
         try:
             ending = await self._execute(task)
             if not ending.is_closed:
                 await database_executor.run_to_end(
-                    lifecycle.close, task, ending.result, ending.write
+                    lifecycle.complete_with, task, ending.result, ending.write
                 )
-        except lifecycle.Gone:
+        except lifecycle.LeaseLost:
             logger.info("task %s is no longer ours", task.id)
-            await database_executor.run_to_end(lifecycle.ended, task)
+            await database_executor.run_to_end(lifecycle.close_cancelled, task)
         except asyncio.CancelledError:
-            await database_executor.run_to_end(lifecycle.ended, task)
+            await database_executor.run_to_end(lifecycle.close_cancelled, task)
         except DatabaseDown:
             raise
         except Exception as exc:
             if not isinstance(exc, CoulisseError):
                 logger.exception("task %s", task.id)
-            is_final = not retry_policy.may_pass(exc)
+            is_final = not retry_policy.is_retryable(exc)
             is_over = await database_executor.run_to_end(
-                lifecycle.failed, task, exc, is_final=is_final
+                lifecycle.record_failure, task, exc, is_final=is_final
             )
             logger.warning(
                 "task %s of %s failed%s: %s",
                 *(task.id, task.agent, "" if is_over else " and is tried again"),
-                lifecycle.describe(exc),
+                lifecycle.describe_error(exc),
             )
 
-    async def _execute(self, task: Work) -> Ending:
+    async def _execute(self, task: ClaimedTask) -> TaskOutcome:
         kind = task_kinds.get(task.kind)
         if kind is None:
             raise LookupError(f"no worker does tasks of kind '{task.kind}'")
@@ -187,11 +187,11 @@ class Runner:
         except TimeoutError as exc:
             if not deadline.expired():
                 raise
-            raise DeadlinePassed(seconds) from exc
+            raise TaskTimedOut(seconds) from exc
 
     async def _heartbeat(self) -> None:
         """Keep the leases, and end what somebody cancelled."""
-        due = BEATS_A_LEASE
+        due = HEARTBEATS_PER_LEASE
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             due -= 1
@@ -200,9 +200,11 @@ class Runner:
                 continue
             try:
                 if due <= 0:
-                    await database_executor.run_to_end(lifecycle.extend, list(held))
-                    due = BEATS_A_LEASE
-                over = await database_executor.run(lifecycle.unwanted, list(held))
+                    await database_executor.run_to_end(
+                        lifecycle.extend_leases, list(held)
+                    )
+                    due = HEARTBEATS_PER_LEASE
+                over = await database_executor.run(lifecycle.cancelled_ids, list(held))
             except DatabaseDown:
                 continue
             except Exception:

@@ -14,7 +14,7 @@ from database.errors import DatabaseDown
 from providers import sync_bridge
 from tasks.config import TASKS
 from tasks.queue import lease_recovery, worker_notifier
-from tasks.worker.runner import Runner
+from tasks.worker.runner import TaskRunner
 
 DRAIN_SECONDS = 5.0
 """For running tasks to end; three seconds later the process is cut off."""
@@ -29,18 +29,18 @@ has workers look for more.
 """
 
 
-def slots() -> int:
+def configured_slots() -> int:
     """Return how many tasks this process may do at a time, by the YAML as it is now."""
     settings = live.current().get(TASKS)
     return settings.workers if settings.enabled else 0
 
 
-def workers() -> int:
+def command_slots() -> int:
     """Return how many tasks a command does at a time, for those it asked for."""
     return live.current().get(TASKS).workers
 
 
-class Service:
+class WorkerService:
     """A runner with all that its work needs in a process, on the shared event loop."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Service:
         even where `tasks:` is off."""
         self._users = users
         self._only = only
-        self._runner: Runner | None = None
+        self._runner: TaskRunner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._resources, self._opened = resources, AsyncExitStack()
         self._companions, self._accompanied = companions, AsyncExitStack()
@@ -64,21 +64,21 @@ class Service:
 
     def start(self) -> None:
         """Begin to work."""
-        self._running = sync_bridge.begin(self._run())
+        self._running = sync_bridge.start(self._run())
         self._has_begun.wait()
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self._users is None and self._only is None:
-            self._runner = Runner(slots)
+            self._runner = TaskRunner(configured_slots)
         else:
-            self._runner = Runner(workers, users=self._users, only=self._only)
+            self._runner = TaskRunner(command_slots, users=self._users, only=self._only)
         try:
             for resource in self._resources:
                 await self._opened.enter_async_context(resource())
         finally:
             self._has_begun.set()
-        await _sweep()
+        await _recover_leases()
         for companion in self._companions:
             await self._accompanied.enter_async_context(companion(self._notify_workers))
         await self._runner.run()
@@ -87,7 +87,7 @@ class Service:
         """Have the work looked at here, and by other workers if this one has none
         of its hands free."""
         self.kick()
-        worker_notifier.soon()
+        worker_notifier.notify()
 
     def kick(self) -> None:
         """Look for work at once; from any thread."""
@@ -98,18 +98,20 @@ class Service:
         """Let what is running end, put back the rest, close what it needed."""
         if self._runner is None:
             return
-        sync_bridge.wait(self._shut_down(self._runner), timeout_seconds=DRAIN_SECONDS + 2)
+        sync_bridge.run_sync(
+            self._shut_down(self._runner), timeout_seconds=DRAIN_SECONDS + 2
+        )
 
-    async def _shut_down(self, runner: Runner) -> None:
+    async def _shut_down(self, runner: TaskRunner) -> None:
         await self._accompanied.aclose()
         await runner.stop(DRAIN_SECONDS)
         await self._opened.aclose()
 
 
-async def _sweep() -> None:
+async def _recover_leases() -> None:
     """Take up what was lost; the next sweep does what this one cannot."""
     try:
-        await database_executor.run_to_end(lease_recovery.sweep)
+        await database_executor.run_to_end(lease_recovery.recover_leases)
     except DatabaseDown:
         pass
     except Exception:
@@ -117,13 +119,13 @@ async def _sweep() -> None:
         logger.exception("could not look for lost tasks")
 
 
-_service: Service | None = None
+_service: WorkerService | None = None
 
 
 def start(resources: Sequence[Resource], companions: Sequence[Companion]) -> None:
     """Work the queue off in this process from now on."""
     global _service
-    _service = Service(resources=resources, companions=companions)
+    _service = WorkerService(resources=resources, companions=companions)
     _service.start()
 
 

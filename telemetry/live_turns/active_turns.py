@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 from core.ids import TurnId
 from core.trace import Call
-from telemetry.types import Started
+from telemetry.types import TurnHeader
 
-MAX_TOLD = 200
+MAX_LISTED = 200
 """Turns that are told of at once, the newest; of the others there is a count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Running(Started):
+class ActiveTurn(TurnHeader):
     """A turn that runs."""
 
     calls: list[Call]
@@ -29,7 +29,7 @@ class Running(Started):
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ChangeFlags:
     """What has changed since somebody asked last."""
 
     has_ended_turns: bool
@@ -38,16 +38,16 @@ class News:
     """Whether a task is in another state than before."""
 
 
-class Board:
+class ActiveTurns:
     """The board of one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._running: dict[TurnId, Callable[[], Running]] = {}
+        self._running: dict[TurnId, Callable[[], ActiveTurn]] = {}
         self._has_ended = self._has_tasks = False
         self._watched_until = -1.0
 
-    def register(self, turn_id: TurnId, look: Callable[[], Running]) -> None:
+    def register(self, turn_id: TurnId, look: Callable[[], ActiveTurn]) -> None:
         """Show a turn from now on; `look` is called when somebody watches."""
         self._running[turn_id] = look
 
@@ -68,21 +68,21 @@ class Board:
         """Return whether anybody wants to know."""
         return self._clock() < self._watched_until
 
-    def list_turns(self) -> list[Running]:
+    def list_turns(self) -> list[ActiveTurn]:
         """Return the turns that run, the newest last, as many as are told of."""
         looks = list(self._running.values())
-        return [look() for look in looks[-MAX_TOLD:]]
+        return [look() for look in looks[-MAX_LISTED:]]
 
     def count(self) -> int:
         """Return how many turns run that anybody may know of."""
         return len(self._running)
 
-    def take_changes(self) -> News:
+    def take_changes(self) -> ChangeFlags:
         """Return what changed since this was called last."""
         has_ended, self._has_ended = self._has_ended, False
         has_tasks, self._has_tasks = self._has_tasks, False
-        return News(has_ended, has_tasks)
+        return ChangeFlags(has_ended, has_tasks)
 
 
-BOARD = Board()
+ACTIVE_TURNS = ActiveTurns()
 """This process's."""

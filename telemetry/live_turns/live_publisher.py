@@ -19,36 +19,36 @@ import orjson
 from channels.layers import get_channel_layer  # type: ignore[import-untyped]
 
 from telemetry.live_turns import running_turn_serializer
-from telemetry.live_turns.active_turns import BOARD, Board
+from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurns
 
 FLUSH_SECONDS = 0.25
 ANNOUNCE_SECONDS = 3.0
 """How often who watches says so, and so how often others tell at least."""
 WATCH_SECONDS = 10.0
 """How long somebody is believed to watch who said so."""
-STAY_SECONDS = 10.0
+REJOIN_SECONDS = 10.0
 """How often a process says that it can be reached; the layer forgets who does not."""
-PATIENCE_SECONDS = 2.0
+BROKER_TIMEOUT_SECONDS = 2.0
 """For the broker."""
-FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 5.0
-REPORTERS = "live.reporters"
-WATCHERS = "live.watchers"
+MIN_BACKOFF_SECONDS = 0.5
+MAX_BACKOFF_SECONDS = 5.0
+PUBLISHERS_GROUP = "live.reporters"
+WATCHERS_GROUP = "live.watchers"
 
 logger = logging.getLogger(__name__)
 
-Told = dict[str, Any]
+TurnJson = dict[str, Any]
 """A turn as `running.told` has it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ProcessUpdate:
     """What changed in one process."""
 
     process: str
     is_snapshot: bool
     """Whether `turns` are all there are, and not only those that changed."""
-    turns: dict[str, Told | None]
+    turns: dict[str, TurnJson | None]
     """None is one that is no longer shown."""
     count: int
     """How many run, those included that are not told of."""
@@ -58,10 +58,10 @@ class Frame:
     """Whether a task is in another state than before."""
 
 
-Sink = Callable[[Frame], None]
+UpdateHandler = Callable[[ProcessUpdate], None]
 
 
-class Layer(Protocol):
+class ChannelLayer(Protocol):
     """What is used of a channel layer."""
 
     async def group_add(self, group: str, channel: str) -> None: ...
@@ -70,22 +70,22 @@ class Layer(Protocol):
     async def receive(self, channel: str) -> dict[str, Any]: ...
 
 
-class Reporter:
+class LivePublisher:
     """Tells of one board."""
 
     def __init__(
         self,
-        board: Board = BOARD,
+        board: ActiveTurns = ACTIVE_TURNS,
         *,
-        layer: Callable[[], Layer | None] = get_channel_layer,
+        layer: Callable[[], ChannelLayer | None] = get_channel_layer,
     ) -> None:
         self._board = board
         self._load = layer
-        self._layer: Layer | None = None
+        self._layer: ChannelLayer | None = None
         self._process = uuid.uuid4().hex
         self._channel = f"live.{self._process}"
-        self._sinks: list[Sink] = []
-        self._told: dict[str, Told] = {}
+        self._sinks: list[UpdateHandler] = []
+        self._told: dict[str, TurnJson] = {}
         self._is_whole = True
         """Whether somebody is to be told who knows nothing."""
         self._is_due = False
@@ -109,7 +109,7 @@ class Reporter:
         finally:
             await self._leave()
 
-    def subscribe(self, sink: Sink) -> None:
+    def subscribe(self, sink: UpdateHandler) -> None:
         """Have a function be called with each frame, of this process and of others.
 
         The first ones are whole.
@@ -119,7 +119,7 @@ class Reporter:
         self._mark_watched(is_new=True)
         self._listening.set()
 
-    def unsubscribe(self, sink: Sink) -> None:
+    def unsubscribe(self, sink: UpdateHandler) -> None:
         """Call it no more."""
         self._sinks.remove(sink)
         self._listening.set()
@@ -152,27 +152,35 @@ class Reporter:
             sink(frame)
         if time.monotonic() < self._others_until:
             message = {"type": "live.frame", "frame": orjson.dumps(asdict(frame))}
-            if not await self._send(WATCHERS, message):
+            if not await self._send(WATCHERS_GROUP, message):
                 # What was lost is told again to who asks next.
                 self._others_until, self._is_whole = -1.0, True
 
-    def _build_update(self) -> Frame | None:
+    def _build_update(self) -> ProcessUpdate | None:
         """Return what changed since the last one; None if nobody needs to hear it."""
         turns = {
             told["id"]: told
-            for told in map(running_turn_serializer.told, self._board.list_turns())
+            for told in map(
+                running_turn_serializer.serialize_turn, self._board.list_turns()
+            )
         }
         known, self._told = self._told, turns
-        changed: dict[str, Told | None] = {
+        changed: dict[str, TurnJson | None] = {
             key: told for key, told in turns.items() if known.get(key) != told
         }
         changed |= dict.fromkeys(known.keys() - turns.keys())
         news = self._board.take_changes()
         is_whole, self._is_whole = self._is_whole, False
         is_due, self._is_due = self._is_due, False
-        if not (is_whole or is_due or changed or news.has_ended_turns or news.has_changed_tasks):
+        if not (
+            is_whole
+            or is_due
+            or changed
+            or news.has_ended_turns
+            or news.has_changed_tasks
+        ):
             return None
-        return Frame(
+        return ProcessUpdate(
             process=self._process,
             is_snapshot=is_whole,
             turns={**turns} if is_whole else changed,
@@ -185,7 +193,7 @@ class Reporter:
 
     async def _listen(self) -> None:
         """Hear who watches and what others tell; wait for a broker that is away."""
-        pause = FIRST_PAUSE_SECONDS
+        pause = MIN_BACKOFF_SECONDS
         while True:
             try:
                 if self._layer is None:
@@ -193,33 +201,33 @@ class Reporter:
                     self._layer = await asyncio.to_thread(self._load)
                 if self._layer is None:
                     return
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(BROKER_TIMEOUT_SECONDS):
                     await self._join(self._layer)
-                pause = FIRST_PAUSE_SECONDS
+                pause = MIN_BACKOFF_SECONDS
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._rejoin_periodically(self._layer))
                     tasks.create_task(self._receive(self._layer))
             except Exception as exc:  # Whatever the layer's own client raises.
                 self._log_outage(exc)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 2, MAX_BACKOFF_SECONDS)
 
-    async def _join(self, layer: Layer) -> None:
-        await layer.group_add(REPORTERS, self._channel)
+    async def _join(self, layer: ChannelLayer) -> None:
+        await layer.group_add(PUBLISHERS_GROUP, self._channel)
         if self._sinks:
-            await layer.group_add(WATCHERS, self._channel)
+            await layer.group_add(WATCHERS_GROUP, self._channel)
             self._is_joined = True
         if self._is_down:
             self._is_down, self._is_unknown = False, True
             self._listening.set()
 
-    async def _rejoin_periodically(self, layer: Layer) -> None:
+    async def _rejoin_periodically(self, layer: ChannelLayer) -> None:
         while True:
-            await asyncio.sleep(STAY_SECONDS)
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            await asyncio.sleep(REJOIN_SECONDS)
+            async with asyncio.timeout(BROKER_TIMEOUT_SECONDS):
                 await self._join(layer)
 
-    async def _receive(self, layer: Layer) -> None:
+    async def _receive(self, layer: ChannelLayer) -> None:
         while True:
             message = await layer.receive(self._channel)
             if message.get("type") == "live.frame":
@@ -231,7 +239,7 @@ class Reporter:
                 self._mark_watched(is_new=is_new)
 
     def _deliver(self, body: bytes) -> None:
-        frame = Frame(**orjson.loads(body))
+        frame = ProcessUpdate(**orjson.loads(body))
         if frame.process != self._process:
             for sink in self._sinks:
                 sink(frame)
@@ -258,14 +266,16 @@ class Reporter:
         is_new, self._is_unknown = self._is_unknown, False
         message = {"type": "live.watch", "from": self._process, "is_new": is_new}
         is_said = await self._try_call(self._join(self._layer)) and await self._send(
-            REPORTERS, message
+            PUBLISHERS_GROUP, message
         )
         self._is_unknown = self._is_unknown or not is_said
 
     async def _stop_watching(self) -> None:
         self._is_joined = False
         if self._layer is not None and not self._is_down:
-            await self._try_call(self._layer.group_discard(WATCHERS, self._channel))
+            await self._try_call(
+                self._layer.group_discard(WATCHERS_GROUP, self._channel)
+            )
 
     async def _send(self, group: str, message: dict[str, Any]) -> bool:
         """Send a message; return whether the broker took it."""
@@ -275,13 +285,13 @@ class Reporter:
 
     async def _leave(self) -> None:
         if self._layer is not None and not self._is_down:
-            for group in (REPORTERS, WATCHERS):
+            for group in (PUBLISHERS_GROUP, WATCHERS_GROUP):
                 await self._try_call(self._layer.group_discard(group, self._channel))
 
     async def _try_call(self, step: Coroutine[Any, Any, None]) -> bool:
         """Do something at the broker; return whether it could be done."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(BROKER_TIMEOUT_SECONDS):
                 await step
         except Exception as exc:  # Whatever the layer's own client raises.
             self._log_outage(exc)

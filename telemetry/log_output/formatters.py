@@ -16,14 +16,14 @@ import orjson
 
 from core.runtime import request_ids
 from core.text import redaction
-from core.text.sanitization import visible
+from core.text.sanitization import escape_invisible
 
-PROCESS = "COULISSE_PROCESS"
+PROCESS_VARIABLE = "COULISSE_PROCESS"
 """The variable that tells a child its name."""
 INDENT = "    "
 
 
-class Text(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """`2026-03-01 09:30:02,114 INFO telemetry.log_output.logs [req_…] turn …`."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -33,13 +33,13 @@ class Text(logging.Formatter):
         about = f"[{asked}] " if asked else ""
         line = (
             f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d} {record.levelname} "
-            f"{record.name} {about}{_message(record, INDENT)}"
+            f"{record.name} {about}{_format_message(record, INDENT)}"
         )
-        trouble = _trouble(self, record)
-        return f"{line}\n{INDENT}{_lines(trouble, INDENT)}" if trouble else line
+        trouble = _traceback_text(self, record)
+        return f"{line}\n{INDENT}{_indent_lines(trouble, INDENT)}" if trouble else line
 
 
-class Json(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One object on a line."""
 
     def __init__(self) -> None:
@@ -54,21 +54,21 @@ class Json(logging.Formatter):
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
-            "message": _message(record, ""),
+            "message": _format_message(record, ""),
         }
         if asked := request_ids.current.get():
             told["request_id"] = asked
         told |= {"process": self._process, "pid": self._pid}
         for name, value in getattr(record, "fields", {}).items():
-            told.setdefault(name, _safe(value) if isinstance(value, str) else value)
-        if trouble := _trouble(self, record):
-            told["exception"] = _lines(trouble, "")
+            told.setdefault(name, _sanitize(value) if isinstance(value, str) else value)
+        if trouble := _traceback_text(self, record):
+            told["exception"] = _indent_lines(trouble, "")
         return orjson.dumps(told, default=_as_text).decode()
 
 
 def process_name() -> str:
     """Return what this process is called: `web-1`, `worker`, or a command's name."""
-    if given := os.environ.get(PROCESS):
+    if given := os.environ.get(PROCESS_VARIABLE):
         return given
     program, *words = sys.argv or [""]
     if Path(program).name == "manage.py" and words:
@@ -76,31 +76,33 @@ def process_name() -> str:
     return Path(program).stem or "python"
 
 
-def _message(record: logging.LogRecord, indent: str) -> str:
+def _format_message(record: logging.LogRecord, indent: str) -> str:
     try:
         said = record.getMessage()
     except Exception:
         # logging would write all of it to stderr itself, secrets and all.
         said = f"{record.msg} {record.args!r}"
     if getattr(record, "has_lines", False):
-        return _lines(said, indent)
-    return _safe(said)
+        return _indent_lines(said, indent)
+    return _sanitize(said)
 
 
-def _trouble(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+def _traceback_text(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     told = formatter.formatException(record.exc_info) if record.exc_info else ""
     if record.stack_info:
         told += formatter.formatStack(record.stack_info)
     return told
 
 
-def _safe(said: str) -> str:
-    return visible(redaction.every(said))
+def _sanitize(said: str) -> str:
+    return escape_invisible(redaction.redact_all(said))
 
 
-def _lines(said: str, indent: str) -> str:
-    return f"\n{indent}".join(map(visible, redaction.every(said).splitlines()))
+def _indent_lines(said: str, indent: str) -> str:
+    return f"\n{indent}".join(
+        map(escape_invisible, redaction.redact_all(said).splitlines())
+    )
 
 
 def _as_text(value: object) -> str:
-    return _safe(str(value))
+    return _sanitize(str(value))

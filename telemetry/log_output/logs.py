@@ -15,13 +15,13 @@ from types import TracebackType
 from django.utils.module_loading import import_string
 
 from core import money
-from core.trace import Call, ToolCall
-from telemetry.types import Record
+from core.trace import Call, TracedToolCall
+from telemetry.types import TurnRecord
 
 logger = logging.getLogger(__name__)
 
 
-class Switch(logging.Filter):
+class LogSwitch(logging.Filter):
     """Lets through the records that are wanted."""
 
     def __init__(self, is_wanted: str) -> None:
@@ -40,19 +40,19 @@ class Switch(logging.Filter):
         return True
 
 
-def take_over() -> None:
+def capture_python_output() -> None:
     """Have the log say what Python writes to stderr by itself: warnings, and what
     nobody expected.
 
     There it would be text among JSON, and would have its secrets.
     """
     logging.captureWarnings(True)
-    sys.excepthook = _process_ends
-    threading.excepthook = _thread_ends
-    sys.unraisablehook = _cannot_be_raised
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_thread_exception
+    sys.unraisablehook = _log_unraisable
 
 
-def _process_ends(
+def _log_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     if issubclass(kind, KeyboardInterrupt):
@@ -61,7 +61,7 @@ def _process_ends(
     logger.critical("the process ends", exc_info=(kind, error, trace))
 
 
-def _thread_ends(ended: threading.ExceptHookArgs) -> None:
+def _log_thread_exception(ended: threading.ExceptHookArgs) -> None:
     if issubclass(ended.exc_type, SystemExit):
         return
     name = "?" if ended.thread is None else ended.thread.name
@@ -69,29 +69,29 @@ def _thread_ends(ended: threading.ExceptHookArgs) -> None:
     logger.error("the thread %s ended", name, exc_info=error)
 
 
-def _cannot_be_raised(found: "sys.UnraisableHookArgs") -> None:
+def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
     told = found.err_msg or "what nobody could catch, in"
     logger.error("%s %r", told, found.object, exc_info=found.exc_value)
 
 
-def turn_ended(record: Record) -> None:
+def log_turn(record: TurnRecord) -> None:
     """Say in a line that a turn ended, and nothing of what was said in it."""
     if not logger.isEnabledFor(logging.INFO):
         return
-    count = _tool_calls(record.calls)
+    count = _count_tool_calls(record.calls)
     cost, token_id = record.cost_micro_usd, record.token_id
     logger.info(
         "turn %s of %s: %s in %.2f s, %d + %d tokens, %d tool call%s%s%s",
         *(record.turn_id, record.agent, record.outcome, record.seconds),
         *(record.usage.input_tokens, record.usage.output_tokens),
         *(count, "" if count == 1 else "s"),
-        "" if cost is None else f", ${money.usd(cost)}",
+        "" if cost is None else f", ${money.format_usd(cost)}",
         "" if token_id is None else f", token {token_id.hex[:8]}",
-        extra={"fields": _fields(record, count)},
+        extra={"fields": _turn_fields(record, count)},
     )
 
 
-def _fields(record: Record, tool_calls: int) -> dict[str, object]:
+def _turn_fields(record: TurnRecord, tool_calls: int) -> dict[str, object]:
     told = {
         "turn_id": str(record.turn_id),
         "agent": record.agent,
@@ -109,6 +109,6 @@ def _fields(record: Record, tool_calls: int) -> dict[str, object]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _tool_calls(calls: Sequence[Call]) -> int:
-    made = [call for call in calls if isinstance(call, ToolCall)]
-    return len(made) + sum(_tool_calls(call.calls) for call in made)
+def _count_tool_calls(calls: Sequence[Call]) -> int:
+    made = [call for call in calls if isinstance(call, TracedToolCall)]
+    return len(made) + sum(_count_tool_calls(call.calls) for call in made)

@@ -11,15 +11,15 @@ from django.db.models.functions import Substr
 from core.ids import UserId
 from telemetry.models import Outcome, ToolCall, Turn
 from telemetry.storage import turn_store
-from telemetry.types import Outline
+from telemetry.types import TurnSummary
 
-MOST = 4_000
+MAX_TEXT_LENGTH = 4_000
 """Characters of a text that are shown; the turn's own page has the rest."""
-MOST_FAILED = 50
+MAX_FAILED_TURNS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class TopCall:
+class TopLevelCall:
     """A call of a tool that the agent itself made."""
 
     turn_id: UUID
@@ -33,28 +33,33 @@ class TopCall:
     error: str | None
 
 
-def outlines(user_id: UserId, turn_ids: Collection[UUID]) -> dict[UUID, Outline]:
+def load_summaries(
+    user_id: UserId, turn_ids: Collection[UUID]
+) -> dict[UUID, TurnSummary]:
     """Return what is recorded of these turns of a user, by their ids."""
     turns = Turn.objects.filter(pk__in=turn_ids, user_id=user_id)
-    return {turn.turn_id: turn for turn in turn_store.outlines(turns)}
+    return {turn.turn_id: turn for turn in turn_store.load_summaries(turns)}
 
 
-def top_calls(turn_ids: Collection[UUID]) -> list[TopCall]:
+def load_top_level_calls(turn_ids: Collection[UUID]) -> list[TopLevelCall]:
     """Return the calls of tools by the agents of turns, in order, long texts cut."""
     rows = ToolCall.objects.filter(turn__in=turn_ids, depth=0)
     found = rows.order_by("turn", "position").values_list(
         *("turn_id", "position", "name", "kind", "target", "seconds"),
-        *(Substr(name, 1, MOST + 1) for name in ("arguments", "result", "error")),
+        *(
+            Substr(name, 1, MAX_TEXT_LENGTH + 1)
+            for name in ("arguments", "result", "error")
+        ),
     )
-    return [TopCall(*row) for row in found]
+    return [TopLevelCall(*row) for row in found]
 
 
-def failed(
+def load_failed_turns(
     user_id: UserId,
     thread: str | None,
     since: datetime | None,
     until: datetime | None,
-) -> list[Outline]:
+) -> list[TurnSummary]:
     """Return the newest failed turns of a user's thread, or of all, in some time."""
     stretch = Q() if thread is None else Q(thread=thread)
     if since is not None:
@@ -65,6 +70,8 @@ def failed(
         stretch,
         user_id=user_id,
         outcome=Outcome.ERROR,
-        origin__in=turn_store.USERS_OWN,
+        origin__in=turn_store.USER_ORIGINS,
     )
-    return turn_store.outlines(turns.order_by("-started_at", "-id")[:MOST_FAILED])
+    return turn_store.load_summaries(
+        turns.order_by("-started_at", "-id")[:MAX_FAILED_TURNS]
+    )

@@ -12,46 +12,49 @@ from core.text import text_table
 from telemetry.config import TelemetryConfig
 from telemetry.presentation import turn_serializers
 from telemetry.statistics import cost_totals
-from telemetry.statistics.cost_totals import Of, Spent
+from telemetry.statistics.cost_totals import CostTotal, Dimension
 
 JUDGES = "(judges)"
-NONE = "-"
-HEAD = ("input", "output", "cost", "")
+NO_VALUE = "-"
+HEADER = ("input", "output", "cost", "")
 
 
-def table(
-    what: Of, spent: Sequence[Spent], total: Spent, names: Mapping[str, str]
+def table_lines(
+    what: Dimension,
+    spent: Sequence[CostTotal],
+    total: CostTotal,
+    names: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield the lines of a table, all together last; `names` go beside the keys."""
-    counts = counted(what)
+    counts = counted_unit(what)
     rows = [[_label(each, names), *_cells(each, counts)] for each in spent]
     rows.append(["all", *_cells(total, counts)])
-    head = [what, counts, *HEAD]
-    yield from text_table.lines(head, rows, right=range(1, len(head) - 1))
+    head = [what, counts, *HEADER]
+    yield from text_table.table_lines(head, rows, right=range(1, len(head) - 1))
 
 
-def counted(what: Of) -> str:
+def counted_unit(what: Dimension) -> str:
     """Return what is counted of each: of a model the calls, of all else the turns."""
     return "calls" if what in cost_totals.CALLS_KEYS else "turns"
 
 
-def names(what: Of, spent: Sequence[Spent]) -> dict[str, str]:
+def token_names(what: Dimension, spent: Sequence[CostTotal]) -> dict[str, str]:
     """Return what tokens are called, by their keys; of all else there are no names."""
     if what != "token":
         return {}
-    return api_tokens.labels([uuid.UUID(each.key) for each in spent if each.key])
+    return api_tokens.labels_by_id([uuid.UUID(each.key) for each in spent if each.key])
 
 
-def _label(spent: Spent, names: Mapping[str, str]) -> str:
-    parts = (spent.key or NONE, names.get(spent.key or ""))
+def _label(spent: CostTotal, names: Mapping[str, str]) -> str:
+    parts = (spent.key or NO_VALUE, names.get(spent.key or ""))
     return " ".join(filter(None, (*parts, JUDGES if spent.judgements else None)))
 
 
-def _cells(spent: Spent, counts: str) -> list[str]:
-    turns = f"{spent.turns:,}" if spent.turns or not spent.judgements else NONE
-    doubts = _doubts(spent, counts)
+def _cells(spent: CostTotal, counts: str) -> list[str]:
+    turns = f"{spent.turns:,}" if spent.turns or not spent.judgements else NO_VALUE
+    doubts = _cost_notes(spent, counts)
     is_known = not doubts or spent.micro_usd
-    cost = f"${money.usd(spent.micro_usd)}" if is_known else "unknown"
+    cost = f"${money.format_usd(spent.micro_usd)}" if is_known else "unknown"
     doubt = f"more is unknown, for {doubts}" if doubts else ""
     return [
         *(turns, f"{spent.input_tokens:,}", f"{spent.output_tokens:,}"),
@@ -59,7 +62,7 @@ def _cells(spent: Spent, counts: str) -> list[str]:
     ]
 
 
-def _doubts(spent: Spent, counts: str) -> str:
+def _cost_notes(spent: CostTotal, counts: str) -> str:
     doubts = {counts: spent.unpriced_turns, "judgements": spent.unpriced_judgements}
     return " and ".join(
         f"{count} {nouns.removesuffix('s') if count == 1 else nouns}"
@@ -68,34 +71,38 @@ def _doubts(spent: Spent, counts: str) -> str:
     )
 
 
-def document(
-    what: Of, since: datetime, spent: Sequence[Spent], total: Spent, notes: list[str]
+def as_json(
+    what: Dimension,
+    since: datetime,
+    spent: Sequence[CostTotal],
+    total: CostTotal,
+    notes: list[str],
 ) -> dict[str, Any]:
     """Return the same as JSON."""
-    counts = counted(what)
+    counts = counted_unit(what)
     return {
         "object": "spending",
         "by": what,
-        "since": turn_serializers.instant(since),
+        "since": turn_serializers.format_time(since),
         "data": [
-            {what: each.key, "kind": _kind(each), **_told(each, counts)}
+            {what: each.key, "kind": _object_kind(each), **_spend_as_json(each, counts)}
             for each in spent
         ],
-        "total": _told(total, counts),
+        "total": _spend_as_json(total, counts),
         "notes": notes,
     }
 
 
-def _kind(spent: Spent) -> str:
+def _object_kind(spent: CostTotal) -> str:
     return "judges" if spent.judgements else "turns"
 
 
-def _told(spent: Spent, counts: str) -> dict[str, Any]:
+def _spend_as_json(spent: CostTotal, counts: str) -> dict[str, Any]:
     told = asdict(spent)
     del told["key"]
     told[counts] = told.pop("turns")
     told[f"unknown_{counts}"] = told.pop("unknown")
-    told["cost_usd"] = turn_serializers.usd(told.pop("micro_usd"))
+    told["cost_usd"] = turn_serializers.to_usd(told.pop("micro_usd"))
     return told
 
 

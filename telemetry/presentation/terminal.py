@@ -5,94 +5,105 @@ from collections.abc import Iterator, Sequence
 
 from core import money
 from core.events import Usage
-from core.trace import Attempt, Call, ModelCall, ToolCall
-from telemetry.types import Listed, Outline, Record
+from core.trace import Attempt, Call, ModelCall, TracedToolCall
+from telemetry.types import TurnListItem, TurnRecord, TurnSummary
 
-WIDTH = 160
+MAX_TEXT_LENGTH = 160
 """Characters of a text, which is cut to one line."""
 INDENT = "    "
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-def line(turn: Listed) -> str:
+def turn_line(turn: TurnListItem) -> str:
     """Return a turn in a line: who, how, how long, how much, about what."""
     calls = f"{turn.model_calls}+{turn.tool_calls} calls"
-    said = _cut(turn.error if turn.outcome == "error" else turn.user_message, 60)
-    return f"{_head(turn)}  {calls}  {said}".rstrip()
+    said = _truncate(turn.error if turn.outcome == "error" else turn.user_message, 60)
+    return f"{_header_line(turn)}  {calls}  {said}".rstrip()
 
 
-def tree(record: Record) -> Iterator[str]:
+def turn_tree(record: TurnRecord) -> Iterator[str]:
     """Yield the lines of a turn and of all it called, each within its caller."""
-    yield _head(record)
+    yield _header_line(record)
     yield f"{INDENT}user id: {record.user_id}"
     if record.thread:
-        yield f"{INDENT}thread: {_cut(record.thread)}"
-    yield from _texts(INDENT, ("user", record.user_message), ("error", record.error))
-    yield from _calls(record.calls, INDENT)
+        yield f"{INDENT}thread: {_truncate(record.thread)}"
+    yield from _text_lines(
+        INDENT, ("user", record.user_message), ("error", record.error)
+    )
+    yield from _call_lines(record.calls, INDENT)
 
 
-def _head(turn: Outline) -> str:
+def _header_line(turn: TurnSummary) -> str:
     ended: str = turn.outcome
     if turn.finish_reason and turn.finish_reason != turn.outcome:
         ended += f" ({turn.finish_reason})"
     return "  ".join(
         [
             *(str(turn.turn_id), f"{turn.started_at:%Y-%m-%d %H:%M:%S}"),
-            *(_agent(turn), ended, _seconds(turn.seconds), _tokens(turn.usage)),
-            cost(turn.cost_micro_usd),
+            *(
+                _agent_label(turn),
+                ended,
+                _format_seconds(turn.seconds),
+                _format_tokens(turn.usage),
+            ),
+            format_cost(turn.cost_micro_usd),
         ]
     )
 
 
-def _agent(turn: Outline) -> str:
+def _agent_label(turn: TurnSummary) -> str:
     """Return who answered, what chose them, and what it was for if for no client."""
     told = f"{turn.agent} of {turn.experiment}" if turn.experiment else turn.agent
-    return _cut(told if turn.origin == "chat" else f"{told} [{turn.origin}]")
+    return _truncate(told if turn.origin == "chat" else f"{told} [{turn.origin}]")
 
 
-def _calls(calls: Sequence[Call], indent: str) -> Iterator[str]:
+def _call_lines(calls: Sequence[Call], indent: str) -> Iterator[str]:
     for call in calls:
         if isinstance(call, ModelCall):
-            yield from _model_call(call, indent)
+            yield from _model_call_lines(call, indent)
         else:
-            yield from _tool_call(call, indent)
+            yield from _tool_call_lines(call, indent)
 
 
-def _model_call(call: ModelCall, indent: str) -> Iterator[str]:
-    told = [_cut(f"{call.provider}/{call.model}"), _seconds(call.seconds)]
+def _model_call_lines(call: ModelCall, indent: str) -> Iterator[str]:
+    told = [_truncate(f"{call.provider}/{call.model}"), _format_seconds(call.seconds)]
     if call.usage is not None:
-        told += [_tokens(call.usage), cost(call.cost_micro_usd)]
+        told += [_format_tokens(call.usage), format_cost(call.cost_micro_usd)]
     if call.finish_reason:
-        told.append(_cut(call.finish_reason))
+        told.append(_truncate(call.finish_reason))
     yield indent + "  ".join(told)
     inner = indent + INDENT
-    yield from _attempts(call.attempts, inner)
-    yield from _texts(inner, ("error", call.error))
+    yield from _attempt_lines(call.attempts, inner)
+    yield from _text_lines(inner, ("error", call.error))
 
 
-def _attempts(attempts: Sequence[Attempt], indent: str) -> Iterator[str]:
+def _attempt_lines(attempts: Sequence[Attempt], indent: str) -> Iterator[str]:
     for number, attempt in enumerate(attempts, 1):
-        at = f" at {_cut(attempt.endpoint)}" if attempt.endpoint else ""
-        came = "answered" if attempt.error is None else _cut(attempt.error)
-        yield f"{indent}attempt {number}{at}  {_seconds(attempt.seconds)}  {came}"
+        at = f" at {_truncate(attempt.endpoint)}" if attempt.endpoint else ""
+        came = "answered" if attempt.error is None else _truncate(attempt.error)
+        yield f"{indent}attempt {number}{at}  {_format_seconds(attempt.seconds)}  {came}"
 
 
-def _tool_call(call: ToolCall, indent: str) -> Iterator[str]:
+def _tool_call_lines(call: TracedToolCall, indent: str) -> Iterator[str]:
     whose = f"{call.kind} {call.target}".strip()
-    yield indent + _cut(f"{call.name} ({whose})") + f"  {_seconds(call.seconds)}"
+    yield (
+        indent
+        + _truncate(f"{call.name} ({whose})")
+        + f"  {_format_seconds(call.seconds)}"
+    )
     inner = indent + INDENT
-    yield from _texts(inner, ("arguments", call.arguments))
-    yield from _calls(call.calls, inner)
-    yield from _texts(inner, ("result", call.result), ("error", call.error))
+    yield from _text_lines(inner, ("arguments", call.arguments))
+    yield from _call_lines(call.calls, inner)
+    yield from _text_lines(inner, ("result", call.result), ("error", call.error))
 
 
-def _texts(indent: str, *named: tuple[str, str | None]) -> Iterator[str]:
+def _text_lines(indent: str, *named: tuple[str, str | None]) -> Iterator[str]:
     for name, text in named:
         if text:
-            yield f"{indent}{name}: {_cut(text)}"
+            yield f"{indent}{name}: {_truncate(text)}"
 
 
-def _cut(text: str | None, width: int = WIDTH) -> str:
+def _truncate(text: str | None, width: int = MAX_TEXT_LENGTH) -> str:
     """Return a text as one line that says nothing to the terminal itself."""
     found = UNPRINTABLE.sub(" ", (text or "")[: 2 * width])
     flat = " ".join(found.split())
@@ -100,14 +111,14 @@ def _cut(text: str | None, width: int = WIDTH) -> str:
     return f"{flat[:width]}…" if is_cut else flat
 
 
-def _seconds(seconds: float | None) -> str:
+def _format_seconds(seconds: float | None) -> str:
     return "broken off" if seconds is None else f"{seconds:.2f} s"
 
 
-def _tokens(usage: Usage) -> str:
+def _format_tokens(usage: Usage) -> str:
     return f"{usage.input_tokens} + {usage.output_tokens} tokens"
 
 
-def cost(micro_usd: int | None) -> str:
+def format_cost(micro_usd: int | None) -> str:
     """Return a sum for the terminal, where what is not known says so."""
-    return "cost unknown" if micro_usd is None else f"${money.usd(micro_usd)}"
+    return "cost unknown" if micro_usd is None else f"${money.format_usd(micro_usd)}"

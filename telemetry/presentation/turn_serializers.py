@@ -9,46 +9,46 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from core.errors import public
+from core.errors import public_text
 from core.events import Usage
-from core.trace import Call, ModelCall, ToolCall
-from telemetry.types import Listed, Outline, Record
+from core.trace import Call, ModelCall, TracedToolCall
+from telemetry.types import TurnListItem, TurnRecord, TurnSummary
 
-COMPLETION = "chatcmpl-"
+COMPLETION_PREFIX = "chatcmpl-"
 """What the id of a chat's reply begins with; the turn's follows, in hexadecimal."""
 
 
-def turn(record: Record) -> dict[str, Any]:
+def serialize_turn(record: TurnRecord) -> dict[str, Any]:
     """Return a turn as a `turn` object, with the tree of its calls."""
     return {
-        **outline(record),
+        **serialize_summary(record),
         "error": record.error,
         "recalled": list(record.recalled_fact_ids),
-        "calls": list(calls(record.calls)),
+        "calls": list(serialize_calls(record.calls)),
     }
 
 
-def listed(turn: Listed) -> dict[str, Any]:
+def serialize_list_item(turn: TurnListItem) -> dict[str, Any]:
     """Return a turn as lists have it: its calls are counted."""
     counts = {"model_calls": turn.model_calls, "tool_calls": turn.tool_calls}
-    return {**outline(turn), "error": turn.error, **counts}
+    return {**serialize_summary(turn), "error": turn.error, **counts}
 
 
-def for_user(told: dict[str, Any]) -> dict[str, Any]:
+def without_error_details(told: dict[str, Any]) -> dict[str, Any]:
     """Return a turn or call without the details of errors, which are for operators."""
-    told = {**told, "error": told["error"] and public(told["error"])}
+    told = {**told, "error": told["error"] and public_text(told["error"])}
     for name in ("calls", "attempts"):
         if name in told:
-            told[name] = [for_user(each) for each in told[name]]
+            told[name] = [without_error_details(each) for each in told[name]]
     return told
 
 
-def outline(turn: Outline) -> dict[str, Any]:
+def serialize_summary(turn: TurnSummary) -> dict[str, Any]:
     """Return what the user has seen of a turn anyway, and what it used."""
     return {
         "id": str(turn.turn_id),
         "object": "turn",
-        "completion_id": f"{COMPLETION}{turn.turn_id.hex}",
+        "completion_id": f"{COMPLETION_PREFIX}{turn.turn_id.hex}",
         "user_id": str(turn.user_id),
         "thread_id": turn.thread or None,
         "agent": turn.agent,
@@ -57,42 +57,42 @@ def outline(turn: Outline) -> dict[str, Any]:
         "origin": turn.origin,
         "user_message": turn.user_message,
         "stream": turn.is_streamed,
-        "started_at": instant(turn.started_at),
+        "started_at": format_time(turn.started_at),
         "seconds": turn.seconds,
         "outcome": turn.outcome,
         "finish_reason": turn.finish_reason or None,
         "usage": asdict(turn.usage),
-        "cost_usd": usd(turn.cost_micro_usd),
+        "cost_usd": to_usd(turn.cost_micro_usd),
         "request_id": turn.request_id or None,
     }
 
 
-def calls(made: Sequence[Call]) -> Iterator[dict[str, Any]]:
+def serialize_calls(made: Sequence[Call]) -> Iterator[dict[str, Any]]:
     """Yield calls, each with those within it."""
     for call in made:
         if isinstance(call, ModelCall):
-            yield _model_call(call)
+            yield _serialize_model_call(call)
         else:
-            yield _tool_call(call)
+            yield _serialize_tool_call(call)
 
 
-def _model_call(call: ModelCall) -> dict[str, Any]:
+def _serialize_model_call(call: ModelCall) -> dict[str, Any]:
     return {
         "object": "model_call",
         "agent": call.agent,
         "provider": call.provider,
         "model": call.model,
-        "started_at": instant(call.started_at),
+        "started_at": format_time(call.started_at),
         "seconds": call.seconds,
         "finish_reason": call.finish_reason or None,
         "error": call.error,
-        "usage": _usage(call.usage),
-        "cost_usd": usd(call.cost_micro_usd),
+        "usage": _serialize_usage(call.usage),
+        "cost_usd": to_usd(call.cost_micro_usd),
         "attempts": [asdict(attempt) for attempt in call.attempts],
     }
 
 
-def _tool_call(call: ToolCall) -> dict[str, Any]:
+def _serialize_tool_call(call: TracedToolCall) -> dict[str, Any]:
     return {
         "object": "tool_call",
         "id": call.id or None,
@@ -100,23 +100,23 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
         "kind": call.kind,
         "target": call.target or None,
         "arguments": call.arguments,
-        "started_at": instant(call.started_at),
+        "started_at": format_time(call.started_at),
         "seconds": call.seconds,
         "result": call.result,
         "error": call.error,
-        "calls": list(calls(call.calls)),
+        "calls": list(serialize_calls(call.calls)),
     }
 
 
-def _usage(usage: Usage | None) -> dict[str, Any] | None:
+def _serialize_usage(usage: Usage | None) -> dict[str, Any] | None:
     return None if usage is None else asdict(usage)
 
 
-def usd(micro_usd: int | None) -> float | None:
+def to_usd(micro_usd: int | None) -> float | None:
     """Return micro-dollars as dollars; None stays unknown."""
     return None if micro_usd is None else micro_usd / 1_000_000
 
 
-def instant(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """Return an instant as JSON has it."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -12,19 +12,19 @@ from typing import Any
 from django.db.models import Avg, Count, Q, Sum
 
 from telemetry.models import Origin, Outcome, Turn
-from telemetry.statistics.time_buckets import Plain
+from telemetry.statistics.time_buckets import UnindexedColumn
 
-SUMS: dict[str, Any] = {
+AGGREGATES: dict[str, Any] = {
     "turns": Count("id"),
     "failed": Count("id", filter=Q(outcome=Outcome.ERROR)),
-    "micro_usd": Sum("known_micro_usd"),
+    "micro_usd": Sum("known_cost_micro_usd"),
     "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
     "mean_seconds": Avg("seconds"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Lately:
+class AgentTotals:
     """The recorded turns of one agent, those that it was asked."""
 
     turns: int = 0
@@ -36,15 +36,20 @@ class Lately:
     mean_seconds: float | None = None
 
 
-def by_agent(since: datetime, agent: str | None = None) -> Mapping[str, Lately]:
+def totals_by_agent(
+    since: datetime, agent: str | None = None
+) -> Mapping[str, AgentTotals]:
     """Return what each agent, or one of them, did then or later; in one query."""
     turns = Turn.objects.filter(started_at__gte=since).exclude(origin=Origin.SHADOW)
     if agent is not None:
         turns = turns.filter(agent=agent)
-    rows = turns.order_by().values(of=Plain("agent")).annotate(**SUMS)
-    return {name: _lately(*sums) for name, *sums in rows.values_list("of", *SUMS)}
+    rows = turns.order_by().values(of=UnindexedColumn("agent")).annotate(**AGGREGATES)
+    return {
+        name: _agent_totals(*sums)
+        for name, *sums in rows.values_list("of", *AGGREGATES)
+    }
 
 
-def _lately(turns: int, failed: int, micro_usd: Any, *others: Any) -> Lately:
+def _agent_totals(turns: int, failed: int, micro_usd: Any, *others: Any) -> AgentTotals:
     # A sum of nothing is null; PostgreSQL's of big integers is a decimal.
-    return Lately(turns, failed, int(micro_usd or 0), *others)
+    return AgentTotals(turns, failed, int(micro_usd or 0), *others)

@@ -11,17 +11,17 @@ from django.db.models.functions import Concat
 
 from telemetry.models import Expense, ModelCall, Turn
 
-Of = Literal["agent", "day", "model", "provider", "token", "user"]
-OF: tuple[Of, ...] = get_args(Of)
+Dimension = Literal["agent", "day", "model", "provider", "token", "user"]
+DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 
-TURNS_KEYS: dict[Of, Any] = {
+TURNS_KEYS: dict[Dimension, Any] = {
     "agent": F("agent"),
     "token": F("token_id"),
     "user": F("user_id"),
 }
 """A turn counts for the agent that was asked, whichever it called in its turn."""
 
-CALLS_KEYS: dict[Of, tuple[str, ...]] = {
+CALLS_KEYS: dict[Dimension, tuple[str, ...]] = {
     "model": ("provider", "model"),
     "provider": ("provider",),
 }
@@ -31,7 +31,7 @@ TURNS_SUMS: dict[str, Any] = {
     "unknown": Count("id", filter=Q(cost_micro_usd=None)),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
-    "cost_sum": Sum("known_micro_usd"),
+    "cost_sum": Sum("known_cost_micro_usd"),
 }
 
 CALLS_SUMS: dict[str, Any] = {
@@ -43,7 +43,7 @@ CALLS_SUMS: dict[str, Any] = {
     "cost_sum": Sum("cost_micro_usd"),
 }
 
-JUDGES_KEYS: dict[Of, Any] = {
+JUDGES_KEYS: dict[Dimension, Any] = {
     "agent": F("agent"),
     "model": Concat(F("provider"), Value("/"), F("model")),
     "provider": F("provider"),
@@ -62,7 +62,7 @@ JUDGES_SUMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CostTotal:
     """What was spent on one of a sort, by its turns or by its judges, or on all."""
 
     key: str | None
@@ -82,7 +82,9 @@ class Spent:
     """Those of them whose cost is not known."""
 
 
-def by(what: Of, since: datetime, *, most: int | None = None) -> list[Spent]:
+def totals_by(
+    what: Dimension, since: datetime, *, most: int | None = None
+) -> list[CostTotal]:
     """Return what was spent then or later, on turns and, apart, on their judges: the
     dearest first, days in their order.
 
@@ -92,40 +94,44 @@ def by(what: Of, since: datetime, *, most: int | None = None) -> list[Spent]:
     if what == "day":
         found = [*_turns_by_day(since), *_judges_by_day(since)]
         return sorted(found, key=lambda spent: (spent.key or "", spent.judgements))
-    found = [*_of_turns_or_calls(what, since, most), *_of_judges(what, since)]
+    found = [*_turn_or_call_totals(what, since, most), *_judge_totals(what, since)]
     return sorted(found, key=lambda spent: (-spent.micro_usd, spent.key or ""))
 
 
-def _of_turns_or_calls(what: Of, since: datetime, most: int | None) -> list[Spent]:
+def _turn_or_call_totals(
+    what: Dimension, since: datetime, most: int | None
+) -> list[CostTotal]:
     if what in CALLS_KEYS:
         names = CALLS_KEYS[what]
         calls = ModelCall.objects.filter(started_at__gte=since)
         rows = calls.values(*names).annotate(**CALLS_SUMS).order_by()
         told = rows.values_list(*names, *CALLS_SUMS)
         end = len(names)
-        return [_spent("/".join(row[:end]), *row[end:]) for row in told]
+        return [_turn_total("/".join(row[:end]), *row[end:]) for row in told]
     turns: Any = _turns(since).values(key=TURNS_KEYS[what]).annotate(**TURNS_SUMS)
     dearest = turns.order_by("-cost_sum", "key")[:most] if most else turns.order_by()
-    return [_spent(*row) for row in dearest.values_list("key", *TURNS_SUMS)]
+    return [_turn_total(*row) for row in dearest.values_list("key", *TURNS_SUMS)]
 
 
-def _of_judges(what: Of, since: datetime) -> list[Spent]:
-    judges = _judges(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
+def _judge_totals(what: Dimension, since: datetime) -> list[CostTotal]:
+    judges = (
+        _judge_expenses(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
+    )
     told = judges.order_by().values_list("key", *JUDGES_SUMS)
     # Where there is nothing, a sum over all of it is a row all the same.
-    return [spent for row in told if (spent := _judged(*row)).judgements]
+    return [spent for row in told if (spent := _judge_total(*row)).judgements]
 
 
 DAY = timedelta(days=1)
-DAYS_AT_ONCE = 200
+DAYS_PER_QUERY = 200
 """SQLite takes no more than 500 SELECTs in one."""
-TURNS_OF_DAY = """
+DAY_TURNS_SQL = """
     SELECT %s, count(*), count(*) - count(cost_micro_usd), sum(input_tokens),
-        sum(output_tokens), sum(known_micro_usd)
+        sum(output_tokens), sum(known_cost_micro_usd)
     FROM telemetry_turn
     WHERE started_at >= %s AND started_at < %s AND model_calls > 0
 """
-JUDGES_OF_DAY = """
+DAY_JUDGES_SQL = """
     SELECT %s, count(*), count(*) - count(cost_micro_usd), sum(input_tokens),
         sum(output_tokens), sum(cost_micro_usd)
     FROM telemetry_expense
@@ -134,21 +140,21 @@ JUDGES_OF_DAY = """
 """Not GROUP BY, for which databases would sort: each day is a stretch of the index."""
 
 
-def _turns_by_day(since: datetime) -> list[Spent]:
+def _turns_by_day(since: datetime) -> list[CostTotal]:
     begun = Turn.objects.filter(started_at__gte=since).values_list(
         "started_at", flat=True
     )
-    rows = _by_day(TURNS_OF_DAY, begun.order_by("started_at"), since)
-    return [_spent(*row) for row in rows]
+    rows = _rows_by_day(DAY_TURNS_SQL, begun.order_by("started_at"), since)
+    return [_turn_total(*row) for row in rows]
 
 
-def _judges_by_day(since: datetime) -> list[Spent]:
-    spent = _judges(since).values_list("spent_at", flat=True)
-    rows = _by_day(JUDGES_OF_DAY, spent.order_by("spent_at"), since)
-    return [_judged(*row) for row in rows]
+def _judges_by_day(since: datetime) -> list[CostTotal]:
+    spent = _judge_expenses(since).values_list("spent_at", flat=True)
+    rows = _rows_by_day(DAY_JUDGES_SQL, spent.order_by("spent_at"), since)
+    return [_judge_total(*row) for row in rows]
 
 
-def _by_day(
+def _rows_by_day(
     statement: str, instants: QuerySet[Any, datetime], since: datetime
 ) -> list[tuple[Any, ...]]:
     """Return a row of each day that has any; `instants` are in their order."""
@@ -158,12 +164,14 @@ def _by_day(
         return []
     first = datetime.combine(earliest.astimezone(UTC), time.min, UTC)
     days = [first + number * DAY for number in range((latest - first).days + 1)]
-    batches = (days[at : at + DAYS_AT_ONCE] for at in range(0, len(days), DAYS_AT_ONCE))
-    rows = (row for batch in batches for row in _of_days(statement, batch, since))
+    batches = (
+        days[at : at + DAYS_PER_QUERY] for at in range(0, len(days), DAYS_PER_QUERY)
+    )
+    rows = (row for batch in batches for row in _query_days(statement, batch, since))
     return [row for row in rows if row[1]]
 
 
-def _of_days(
+def _query_days(
     statement: str, days: Sequence[datetime], since: datetime
 ) -> list[tuple[Any, ...]]:
     stored = connection.ops.adapt_datetimefield_value
@@ -178,22 +186,22 @@ def _of_days(
     return rows
 
 
-def total(since: datetime) -> Spent:
+def grand_total(since: datetime) -> CostTotal:
     """Return what was spent then or later, on turns and judges together."""
-    return together(by("agent", since))
+    return sum_totals(totals_by("agent", since))
 
 
-def together(spent: Sequence[Spent]) -> Spent:
+def sum_totals(spent: Sequence[CostTotal]) -> CostTotal:
     """Return the sum of what was spent on all of one sort."""
     sums = {
         each.name: sum(getattr(one, each.name) for one in spent)
-        for each in fields(Spent)
+        for each in fields(CostTotal)
         if each.name != "key"
     }
-    return Spent(None, **sums)
+    return CostTotal(None, **sums)
 
 
-def oldest() -> datetime | None:
+def oldest_turn_at() -> datetime | None:
     """Return when the oldest recorded turn began."""
     found: datetime | None = Turn.objects.aggregate(at=Min("started_at"))["at"]
     return found
@@ -203,28 +211,28 @@ def _turns(since: datetime) -> QuerySet[Turn]:
     return Turn.objects.filter(started_at__gte=since, model_calls__gt=0)
 
 
-def _judges(since: datetime) -> QuerySet[Expense]:
+def _judge_expenses(since: datetime) -> QuerySet[Expense]:
     return Expense.objects.filter(spent_at__gte=since)
 
 
-def _judged(
+def _judge_total(
     key: Any, judgements: int, unknown_judgements: int, *sums: Any, **named: Any
-) -> Spent:
+) -> CostTotal:
     return replace(
-        _spent(key, 0, 0, *sums, **named),
+        _turn_total(key, 0, 0, *sums, **named),
         judgements=judgements,
         unpriced_judgements=unknown_judgements,
     )
 
 
-def _spent(
+def _turn_total(
     key: Any,
     turns: int,
     unknown: int,
     input_sum: int | None,
     output_sum: int | None,
     cost_sum: int | None,
-) -> Spent:
+) -> CostTotal:
     # A sum of nothing is null; PostgreSQL's of big integers are decimals.
     sums = (int(value or 0) for value in (input_sum, output_sum, cost_sum))
-    return Spent(None if key is None else str(key), turns, unknown, *sums)
+    return CostTotal(None if key is None else str(key), turns, unknown, *sums)

@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Count, Q, QuerySet, Sum
 
 from telemetry.models import Expense, Origin, Outcome, Turn
-from telemetry.statistics.time_buckets import Hour, Plain
+from telemetry.statistics.time_buckets import HourBucket, UnindexedColumn
 
 HOUR = timedelta(hours=1)
 
 
 @dataclass(slots=True)
-class Figures:
+class TurnStats:
     """What some turns were like together."""
 
     turns: int = 0
@@ -44,7 +44,7 @@ class Figures:
 
 
 @dataclass(slots=True)
-class HourFigures(Figures):
+class HourStats(TurnStats):
     """Those of one hour."""
 
     at: datetime = datetime.min
@@ -57,7 +57,7 @@ class HourFigures(Figures):
 
 
 @dataclass(slots=True)
-class AgentFigures(Figures):
+class AgentStats(TurnStats):
     """Those of one agent."""
 
     agent: str = ""
@@ -67,7 +67,7 @@ class AgentFigures(Figures):
 
 
 @dataclass(slots=True)
-class Glance(Figures):
+class ActivitySummary(TurnStats):
     """Those of all, and by hour and agent."""
 
     since: datetime = datetime.min
@@ -80,25 +80,25 @@ class Glance(Figures):
     judges_unpriced: int = 0
     p50_seconds: float | None = None
     p95_seconds: float | None = None
-    hours: list[HourFigures] = field(default_factory=list)
+    hours: list[HourStats] = field(default_factory=list)
     """Every one, in their order."""
-    agents: list[AgentFigures] = field(default_factory=list)
+    agents: list[AgentStats] = field(default_factory=list)
     """Those that were asked, the busiest first."""
 
 
-def since(at: datetime, now: datetime) -> Glance:
+def summarize_since(at: datetime, now: datetime) -> ActivitySummary:
     """Return what it was like since then; in five queries.
 
     The first hour and the last are those parts of theirs that are within.
     """
     turns = Turn.objects.filter(started_at__gte=at)
     asked = turns.exclude(origin=Origin.SHADOW)
-    glance = Glance(since=at)
-    glance.hours = [HourFigures(at=hour) for hour in _hours(at, now)]
+    glance = ActivitySummary(since=at)
+    glance.hours = [HourStats(at=hour) for hour in _iterate_hours(at, now)]
     by_hour = {f"{each.at:%Y-%m-%d %H}": each for each in glance.hours}
-    _count(glance, asked, by_hour)
+    _add_counts(glance, asked, by_hour)
     _count_users(asked, by_hour)
-    _time(glance, asked, by_hour)
+    _add_percentiles(glance, asked, by_hour)
     told = turns.aggregate(
         users=Count("user_id", distinct=True, filter=~Q(origin=Origin.SHADOW)),
         trials=Count("id", filter=Q(origin=Origin.SHADOW)),
@@ -112,43 +112,47 @@ def since(at: datetime, now: datetime) -> Glance:
     return glance
 
 
-def _hours(at: datetime, now: datetime) -> Iterator[datetime]:
+def _iterate_hours(at: datetime, now: datetime) -> Iterator[datetime]:
     hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     while hour <= now:
         yield hour
         hour += HOUR
 
 
-SUMS = {
+AGGREGATES = {
     "count": Count("id"),
     "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
-    "known_sum": Sum("known_micro_usd"),
+    "known_sum": Sum("known_cost_micro_usd"),
 }
 
 
-def _count(
-    glance: Glance, turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]
+def _add_counts(
+    glance: ActivitySummary, turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]
 ) -> None:
     """Add up by hour and agent."""
-    by_agent: dict[str, AgentFigures] = {}
+    by_agent: dict[str, AgentStats] = {}
     groups = turns.values(
-        hour=Hour("started_at"), of=Plain("agent"), how=Plain("outcome")
+        hour=HourBucket("started_at"),
+        of=UnindexedColumn("agent"),
+        how=UnindexedColumn("outcome"),
     )
-    rows = groups.annotate(**SUMS).order_by()
-    for hour, agent, outcome, *sums in rows.values_list("hour", "of", "how", *SUMS):
-        one = by_agent.setdefault(agent, AgentFigures(agent=agent))
+    rows = groups.annotate(**AGGREGATES).order_by()
+    for hour, agent, outcome, *sums in rows.values_list(
+        "hour", "of", "how", *AGGREGATES
+    ):
+        one = by_agent.setdefault(agent, AgentStats(agent=agent))
         # A clock that was ahead may have written of an hour to come.
         for figures in filter(None, (glance, one, by_hour.get(hour))):
-            _add(figures, outcome, *map(int, (value or 0 for value in sums)))
+            _add_row(figures, outcome, *map(int, (value or 0 for value in sums)))
     glance.agents = sorted(
         by_agent.values(), key=lambda each: (-each.turns, each.agent)
     )
 
 
-def _add(
-    figures: Figures,
+def _add_row(
+    figures: TurnStats,
     outcome: str,
     count: int,
     unpriced: int,
@@ -165,20 +169,20 @@ def _add(
     figures.micro_usd += known_sum
 
 
-def _count_users(turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]) -> None:
-    groups = turns.values(hour=Hour("started_at")).order_by()
+def _count_users(turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]) -> None:
+    groups = turns.values(hour=HourBucket("started_at")).order_by()
     for row in groups.annotate(users=Count("user_id", distinct=True)):
         if row["hour"] in by_hour:
             by_hour[row["hour"]].users = row["users"]
 
 
-def _time(
-    glance: Glance, turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]
+def _add_percentiles(
+    glance: ActivitySummary, turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]
 ) -> None:
     """Find how long whole replies took: errors are quick, and none."""
     of_agent: dict[str, list[float]] = defaultdict(list)
     of_hour: dict[str, list[float]] = defaultdict(list)
-    whole = turns.filter(outcome=Outcome.OK).annotate(hour=Hour("started_at"))
+    whole = turns.filter(outcome=Outcome.OK).annotate(hour=HourBucket("started_at"))
     for hour, agent, took in whole.values_list("hour", "agent", "seconds"):
         of_agent[agent].append(took)
         of_hour[hour].append(took)

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import CharField, Func
 
 
-class Span(Func):
+class TimeBucket(Func):
     """The beginning of an instant's ISO text."""
 
     arity = 1
@@ -29,21 +29,21 @@ class Span(Func):
         return self.as_sql(compiler, connection, template=template, **extra)
 
 
-class Day(Span):
+class DayBucket(TimeBucket):
     """`2026-11-21`."""
 
     characters = 10
     postgresql = "YYYY-MM-DD"
 
 
-class Hour(Span):
+class HourBucket(TimeBucket):
     """`2026-11-21 18`."""
 
     characters = 13
     postgresql = "YYYY-MM-DD HH24"
 
 
-class Plain(Func):
+class UnindexedColumn(Func):
     """A column as it is, but nothing SQLite would pick an index for."""
 
     arity = 1

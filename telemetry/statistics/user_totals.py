@@ -9,12 +9,12 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from core.ids import UserId
 from telemetry.models import Outcome, Turn
 
-LATELY = 500
+MAX_FAILED_TURNS = 500
 """Failed turns that are looked at for whom nothing else tells of."""
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UserTotals:
     """What a user's turns used."""
 
     turns: int = 0
@@ -26,18 +26,20 @@ class Used:
     last_at: datetime | None = None
 
 
-NOTHING = Used()
+NO_TURNS = UserTotals()
 
-SUMS = {
+AGGREGATES = {
     "turns": Count("id"),
     "unknown": Count("id", filter=Q(cost_micro_usd=None)),
-    "micro_usd": Sum("known_micro_usd"),
+    "micro_usd": Sum("known_cost_micro_usd"),
     "first_at": Min("started_at"),
     "last_at": Max("started_at"),
 }
 
 
-def since(users: Sequence[UserId], at: datetime | None) -> dict[UserId, Used]:
+def totals_since(
+    users: Sequence[UserId], at: datetime | None
+) -> dict[UserId, UserTotals]:
     """Return what turns that began then or later used, by user; None is ever.
 
     One query, from an index alone. Users without turns are left out.
@@ -45,29 +47,29 @@ def since(users: Sequence[UserId], at: datetime | None) -> dict[UserId, Used]:
     turns = Turn.objects.filter(user_id__in=users)
     if at is not None:
         turns = turns.filter(started_at__gte=at)
-    rows = turns.values("user_id").annotate(**SUMS).order_by()
-    found = rows.values_list("user_id", *SUMS)
-    return {UserId(user_id): _used(*sums) for user_id, *sums in found}
+    rows = turns.values("user_id").annotate(**AGGREGATES).order_by()
+    found = rows.values_list("user_id", *AGGREGATES)
+    return {UserId(user_id): _user_totals(*sums) for user_id, *sums in found}
 
 
-def of(user_id: UserId) -> Used:
+def user_totals(user_id: UserId) -> UserTotals:
     """Return what all recorded turns of a user used."""
-    return since([user_id], None).get(user_id, NOTHING)
+    return totals_since([user_id], None).get(user_id, NO_TURNS)
 
 
-def _used(
+def _user_totals(
     turns: int,
     unknown: int,
     micro_usd: int | None,
     first_at: datetime,
     last_at: datetime,
-) -> Used:
+) -> UserTotals:
     # PostgreSQL's sums of big integers are decimals.
-    return Used(turns, unknown, int(micro_usd or 0), first_at, last_at)
+    return UserTotals(turns, unknown, int(micro_usd or 0), first_at, last_at)
 
 
-def failed_lately() -> QuerySet[Turn]:
+def recent_failed_turns() -> QuerySet[Turn]:
     """Return the newest failed turns."""
     failed = Turn.objects.filter(outcome=Outcome.ERROR)
-    newest = failed.order_by("-started_at", "-id").values("pk")[:LATELY]
+    newest = failed.order_by("-started_at", "-id").values("pk")[:MAX_FAILED_TURNS]
     return Turn.objects.filter(pk__in=newest)

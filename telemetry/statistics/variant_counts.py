@@ -10,7 +10,7 @@ from telemetry.models import Origin, Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class VariantCounts:
     """The recorded turns of one variant."""
 
     served: int = 0
@@ -19,7 +19,9 @@ class Traffic:
     """Trials beside the variant that answered."""
 
 
-def by_agent(experiment: str, since: datetime | None = None) -> Mapping[str, Traffic]:
+def counts_by_agent(
+    experiment: str, since: datetime | None = None
+) -> Mapping[str, VariantCounts]:
     """Return the turns of an experiment that began then or later, by agent.
 
     One query, by an index.
@@ -32,10 +34,10 @@ def by_agent(experiment: str, since: datetime | None = None) -> Mapping[str, Tra
     rows = turns.values("agent").annotate(
         served=Count("agent", filter=~trial), tried=Count("agent", filter=trial)
     )
-    return {row["agent"]: Traffic(row["served"], row["tried"]) for row in rows}
+    return {row["agent"]: VariantCounts(row["served"], row["tried"]) for row in rows}
 
 
-def by_experiment(
+def counts_by_experiment(
     experiments: Collection[str], since: datetime
 ) -> Mapping[str, Mapping[str, int]]:
     """Return the turns that variants answered then or later, by experiment and agent.

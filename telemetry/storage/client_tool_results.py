@@ -11,11 +11,11 @@ from telemetry.config import TelemetryConfig
 from telemetry.models import ToolCall, Turn
 from telemetry.storage import stored_text
 
-RECENT = 20
+MAX_TURNS_SEARCHED = 20
 """Of the user's turns; who answers later than that is not put down."""
 
 
-def answered(
+def store_results(
     user_id: UserId, results: Mapping[str, str], settings: TelemetryConfig
 ) -> None:
     """Put results, by the ids of their calls, into the user's latest turns.
@@ -27,8 +27,11 @@ def answered(
         return
     now = datetime.now(UTC)
     latest = Turn.objects.filter(user_id=user_id).order_by("-started_at", "-id")
-    ids = list(latest.values_list("pk", flat=True)[:RECENT])
-    names = {stored_text.name(call_id): result for call_id, result in results.items()}
+    ids = list(latest.values_list("pk", flat=True)[:MAX_TURNS_SEARCHED])
+    names = {
+        stored_text.truncate_name(call_id): result
+        for call_id, result in results.items()
+    }
     asked = ToolCall.objects.filter(turn__in=ids, kind="client", call_id__in=names)
     newest: dict[str, tuple[int, datetime]] = {}
     for pk, call_id, begun in asked.order_by("started_at", "pk").values_list(
@@ -39,7 +42,7 @@ def answered(
     for call_id, (pk, begun) in newest.items():
         # Whoever answers at the same time may have been first.
         ToolCall.objects.filter(pk=pk, result=None).update(
-            result=stored_text.payload(
+            result=stored_text.truncate_payload(
                 names[call_id], settings.sqlite.max_payload_bytes
             ),
             seconds=max((now - begun).total_seconds(), 0.0),

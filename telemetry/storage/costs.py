@@ -9,12 +9,12 @@ from django.db.models import Count, Q, Sum
 
 from core.events import Usage
 from telemetry.config import TelemetryConfig
-from telemetry.models import Expense, Purpose
+from telemetry.models import Expense, ExpensePurpose
 from telemetry.storage import row_mapping, stored_text
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
+class JudgeExpense:
     """What a judge was asked about one reply, and what that took."""
 
     judge: str
@@ -29,7 +29,7 @@ class Paid:
     """None where no price is known."""
 
 
-def add(paid: Paid, settings: TelemetryConfig) -> None:
+def record_expense(paid: JudgeExpense, settings: TelemetryConfig) -> None:
     """Keep what a judge took, unless nothing is recorded or nothing was answered.
 
     In the caller's transaction.
@@ -37,20 +37,26 @@ def add(paid: Paid, settings: TelemetryConfig) -> None:
     if not settings.sqlite.enabled or not paid.calls:
         return
     Expense.objects.create(
-        purpose=Purpose.JUDGE,
-        name=stored_text.name(paid.judge),
-        agent=stored_text.name(paid.agent),
-        provider=stored_text.name(paid.provider),
-        model=stored_text.name(paid.model),
+        purpose=ExpensePurpose.JUDGE,
+        name=stored_text.truncate_name(paid.judge),
+        agent=stored_text.truncate_name(paid.agent),
+        provider=stored_text.truncate_name(paid.provider),
+        model=stored_text.truncate_name(paid.model),
         spent_at=datetime.now(UTC),
         model_calls=paid.calls,
         cost_micro_usd=paid.cost_micro_usd,
-        **dict(zip(row_mapping.USAGE, row_mapping.counts(paid.usage), strict=True)),
+        **dict(
+            zip(
+                row_mapping.USAGE_COLUMNS,
+                row_mapping.usage_counts(paid.usage),
+                strict=True,
+            )
+        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class JudgeCost:
     """What a judge took in some time."""
 
     judgements: int
@@ -60,7 +66,7 @@ class Bill:
     """Those whose cost is not known."""
 
 
-def of_judge(judge: str, since: Mapping[str, datetime]) -> dict[str, Bill]:
+def judge_costs(judge: str, since: Mapping[str, datetime]) -> dict[str, JudgeCost]:
     """Return what a judge took from each of these instants on, by their names.
 
     In one query.
@@ -72,12 +78,12 @@ def of_judge(judge: str, since: Mapping[str, datetime]) -> dict[str, Bill]:
         sums[f"unpriced_{name}"] = Count("id", filter=within & Q(cost_micro_usd=None))
         sums[f"cost_{name}"] = Sum("cost_micro_usd", filter=within)
     found = Expense.objects.filter(
-        purpose=Purpose.JUDGE,
-        name=stored_text.name(judge),
+        purpose=ExpensePurpose.JUDGE,
+        name=stored_text.truncate_name(judge),
         spent_at__gte=min(since.values()),
     ).aggregate(**sums)
     return {
-        name: Bill(
+        name: JudgeCost(
             found[f"count_{name}"],
             int(found[f"cost_{name}"] or 0),
             found[f"unpriced_{name}"],

@@ -14,15 +14,15 @@ from core.runtime import batches
 from telemetry.config import TELEMETRY
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
 
-BATCH = 100
+BATCH_SIZE = 100
 """Rows of one transaction: who writes meanwhile waits for it on SQLite."""
-MOST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 """Of one run; the next one goes on."""
 
 logger = logging.getLogger(__name__)
 
 
-def run(now: datetime) -> int:
+def delete_expired(now: datetime) -> int:
     """Delete the turns that began more than `keep_days` ago; return how many.
 
     That also where turns are no longer recorded: those that were grow old all the same.
@@ -40,7 +40,7 @@ def run(now: datetime) -> int:
 
 
 def _delete_old(batch: Callable[[], int]) -> int:
-    return batches.run(batch, size=BATCH, seconds=MOST_SECONDS)
+    return batches.run_batches(batch, size=BATCH_SIZE, seconds=MAX_SECONDS)
 
 
 def _delete_turns(before: datetime) -> int:
@@ -49,7 +49,7 @@ def _delete_turns(before: datetime) -> int:
         old = Turn.objects.filter(started_at__lt=before).order_by("started_at", "id")
         # What another run is deleting at this moment, it will have deleted.
         claimed = old.select_for_update(skip_locked=True).values_list("id", flat=True)
-        ids = list(claimed[:BATCH])
+        ids = list(claimed[:BATCH_SIZE])
         if ids:
             _delete(ModelCall.objects.filter(turn__in=ids))
             _delete(ToolCall.objects.filter(turn__in=ids))
@@ -60,7 +60,7 @@ def _delete_turns(before: datetime) -> int:
 def _delete_expenses(before: datetime) -> int:
     """Delete the oldest of what was spent outside of turns."""
     old = Expense.objects.filter(spent_at__lt=before).order_by("spent_at", "id")
-    ids = list(old.values_list("id", flat=True)[:BATCH])
+    ids = list(old.values_list("id", flat=True)[:BATCH_SIZE])
     if ids:
         _delete(Expense.objects.filter(pk__in=ids))
     return len(ids)

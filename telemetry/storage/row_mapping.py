@@ -11,116 +11,138 @@ from django.db import connection
 
 from core.events import Usage
 from core.text import redaction
-from core.trace import Attempt, Call, ModelCall, ToolCall
+from core.trace import Attempt, Call, ModelCall, TracedToolCall
 from telemetry import models
 from telemetry.storage import stored_text
-from telemetry.types import Record
+from telemetry.types import TurnRecord
 
 MAX_COUNT = 2**63 - 1
 
-USAGE = (
+USAGE_COLUMNS = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
     "reasoning_tokens",
 )
-OUTLINE = (
+SUMMARY_COLUMNS = (
     *("id", "user_id", "thread", "agent", "experiment", "origin"),
     *("user_message", "is_streamed"),
     *("started_at", "seconds", "outcome", "finish_reason", "error"),
-    *("request_id", "token_id", "cost_micro_usd", *USAGE),
+    *("request_id", "token_id", "cost_micro_usd", *USAGE_COLUMNS),
 )
-COUNTS = ("model_calls", "tool_calls")
-KNOWN_COST = "known_micro_usd"
+COUNT_COLUMNS = ("model_calls", "tool_calls")
+KNOWN_COST = "known_cost_micro_usd"
 RECALLED = "recalled"
-TURN = (*OUTLINE, *COUNTS, KNOWN_COST, RECALLED)
-PLACE = ("turn_id", "position", "parent_position", "started_at", "seconds", "error")
-MODEL_CALL = (
-    *(*PLACE, "agent", "provider", "model", "finish_reason"),
-    *("attempts", "cost_micro_usd", *USAGE),
+TURN_COLUMNS = (*SUMMARY_COLUMNS, *COUNT_COLUMNS, KNOWN_COST, RECALLED)
+CALL_COLUMNS = (
+    "turn_id",
+    "position",
+    "parent_position",
+    "started_at",
+    "seconds",
+    "error",
 )
-TOOL_CALL = (
-    *(*PLACE, "depth", "name", "kind", "target"),
+MODEL_CALL_COLUMNS = (
+    *(*CALL_COLUMNS, "agent", "provider", "model", "finish_reason"),
+    *("attempts", "cost_micro_usd", *USAGE_COLUMNS),
+)
+TOOL_CALL_COLUMNS = (
+    *(*CALL_COLUMNS, "depth", "name", "kind", "target"),
     *("call_id", "arguments", "result"),
 )
 
 Row = tuple[Any, ...]
 
-_COST = MODEL_CALL.index("cost_micro_usd")
-_EXPERIMENT = OUTLINE.index("experiment")
+_COST_INDEX = MODEL_CALL_COLUMNS.index("cost_micro_usd")
+_EXPERIMENT_INDEX = SUMMARY_COLUMNS.index("experiment")
 
-_ID = models.Turn._meta.get_field("id")
+_ID_FIELD = models.Turn._meta.get_field("id")
 
 
 def _stored_id(value: uuid.UUID) -> Any:
     """Return an id as the database has it."""
-    return _ID.get_db_prep_value(value, connection)
+    return _ID_FIELD.get_db_prep_value(value, connection)
 
 
-class Rows:
+class TurnRows:
     """What is stored of a record, under the names above."""
 
-    def __init__(self, record: Record, most_bytes: int) -> None:
+    def __init__(self, record: TurnRecord, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._id = _stored_id(record.turn_id)
         self.model_calls: list[Row] = []
         self.tool_calls: list[Row] = []
-        for position, parent, depth, call in flat(record.calls):
+        for position, parent, depth, call in flatten_calls(record.calls):
             if isinstance(call, ModelCall):
                 self.model_calls.append(self._model_call_row(position, parent, call))
             else:
-                self.tool_calls.append(self._tool_call_row(position, parent, depth, call))
+                self.tool_calls.append(
+                    self._tool_call_row(position, parent, depth, call)
+                )
         self.turn = self._turn_row(record)
 
-    def _turn_row(self, record: Record) -> Row:
+    def _turn_row(self, record: TurnRecord) -> Row:
         return (
             *(
                 self._id,
                 _stored_id(record.user_id),
-                stored_text.storable(record.thread),
+                stored_text.make_storable(record.thread),
             ),
             *(
-                stored_text.name(record.agent),
-                stored_text.name(record.experiment) or None,
+                stored_text.truncate_name(record.agent),
+                stored_text.truncate_name(record.experiment) or None,
             ),
             *(record.origin, self._payload(record.user_message)),
-            *(record.is_streamed, _instant(record.started_at), record.seconds),
+            *(record.is_streamed, _to_instant(record.started_at), record.seconds),
             *(
                 record.outcome,
-                stored_text.name(record.finish_reason, 32),
+                stored_text.truncate_name(record.finish_reason, 32),
                 self._payload(record.error),
             ),
-            stored_text.name(record.request_id, 128),
+            stored_text.truncate_name(record.request_id, 128),
             None if record.token_id is None else _stored_id(record.token_id),
             record.cost_micro_usd,
-            *counts(record.usage),
+            *usage_counts(record.usage),
             *(len(self.model_calls), len(self.tool_calls)),
-            sum(row[_COST] or 0 for row in self.model_calls),
+            sum(row[_COST_INDEX] or 0 for row in self.model_calls),
             " ".join(record.recalled_fact_ids),
         )
 
-    def _model_call_row(self, position: int, parent: int | None, call: ModelCall) -> Row:
+    def _model_call_row(
+        self, position: int, parent: int | None, call: ModelCall
+    ) -> Row:
         return (
             *self._call_row(position, parent, call),
             *(
-                stored_text.name(call.agent),
-                stored_text.name(call.provider),
-                stored_text.name(call.model),
+                stored_text.truncate_name(call.agent),
+                stored_text.truncate_name(call.provider),
+                stored_text.truncate_name(call.model),
             ),
-            *(stored_text.name(call.finish_reason, 32), _attempts(call.attempts)),
-            *(call.cost_micro_usd, *counts(call.usage)),
+            *(
+                stored_text.truncate_name(call.finish_reason, 32),
+                _attempts_as_json(call.attempts),
+            ),
+            *(call.cost_micro_usd, *usage_counts(call.usage)),
         )
 
     def _tool_call_row(
-        self, position: int, parent: int | None, depth: int, call: ToolCall
+        self, position: int, parent: int | None, depth: int, call: TracedToolCall
     ) -> Row:
         return (
-            *(*self._call_row(position, parent, call), depth, stored_text.name(call.name)),
-            *(call.kind, stored_text.name(call.target), stored_text.name(call.id)),
+            *(
+                *self._call_row(position, parent, call),
+                depth,
+                stored_text.truncate_name(call.name),
+            ),
+            *(
+                call.kind,
+                stored_text.truncate_name(call.target),
+                stored_text.truncate_name(call.id),
+            ),
             *(self._payload(call.arguments), self._payload(call.result)),
         )
 
     def _call_row(self, position: int, parent: int | None, call: Call) -> Row:
         return (
-            *(self._id, position, parent, _instant(call.started_at), call.seconds),
+            *(self._id, position, parent, _to_instant(call.started_at), call.seconds),
             self._payload(call.error),
         )
 
@@ -128,10 +150,12 @@ class Rows:
         if said is None:
             return None
         # Before it is cut, which could leave half of a secret.
-        return stored_text.payload(redaction.own(said), self._most_bytes)
+        return stored_text.truncate_payload(
+            redaction.redact_own(said), self._most_bytes
+        )
 
 
-def flat(calls: Sequence[Call]) -> Iterator[tuple[int, int | None, int, Call]]:
+def flatten_calls(calls: Sequence[Call]) -> Iterator[tuple[int, int | None, int, Call]]:
     """Yield each call with its position, its parent's position and its depth.
 
     A call comes after what it happened within and before what began later beside it.
@@ -142,36 +166,36 @@ def flat(calls: Sequence[Call]) -> Iterator[tuple[int, int | None, int, Call]]:
     while waiting:
         parent, depth, call = waiting.pop()
         yield position, parent, depth, call
-        if isinstance(call, ToolCall):
+        if isinstance(call, TracedToolCall):
             waiting += [(position, depth + 1, each) for each in reversed(call.calls)]
         position += 1
 
 
-def counts(usage: Usage | None) -> Row:
+def usage_counts(usage: Usage | None) -> Row:
     """Return what is stored of a usage, in the order of `USAGE`."""
     if usage is None:
-        return (None,) * len(USAGE)
+        return (None,) * len(USAGE_COLUMNS)
     # Providers' own figures: what is no sensible one must not cost the turn.
-    return tuple(min(max(getattr(usage, name), 0), MAX_COUNT) for name in USAGE)
+    return tuple(min(max(getattr(usage, name), 0), MAX_COUNT) for name in USAGE_COLUMNS)
 
 
-def _instant(at: datetime) -> Any:
+def _to_instant(at: datetime) -> Any:
     return connection.ops.adapt_datetimefield_value(at)
 
 
-def usage(values: Row) -> Usage | None:
+def to_usage(values: Row) -> Usage | None:
     """Return the counts of a row that has them."""
     return None if None in values else Usage(*values)
 
 
-def outline(row: Row) -> Row:
+def summary_fields(row: Row) -> Row:
     """Return a row of `OUTLINE` as the arguments of `known.Outline`."""
-    values = list(row[: -len(USAGE)])
-    values[_EXPERIMENT] = values[_EXPERIMENT] or ""
-    return (*values, usage(row[-len(USAGE) :]))
+    values = list(row[: -len(USAGE_COLUMNS)])
+    values[_EXPERIMENT_INDEX] = values[_EXPERIMENT_INDEX] or ""
+    return (*values, to_usage(row[-len(USAGE_COLUMNS) :]))
 
 
-def nested(model_calls: Sequence[Row], tool_calls: Sequence[Row]) -> list[Call]:
+def nest_calls(model_calls: Sequence[Row], tool_calls: Sequence[Row]) -> list[Call]:
     """Return a turn's rows as the tree they were, in order of beginning."""
     found: dict[int, tuple[int | None, Call]] = {}
     for row in model_calls:
@@ -181,7 +205,7 @@ def nested(model_calls: Sequence[Row], tool_calls: Sequence[Row]) -> list[Call]:
     top: list[Call] = []
     for _, (parent, call) in sorted(found.items()):
         above = found.get(parent, (None, None))[1] if parent is not None else None
-        (above.calls if isinstance(above, ToolCall) else top).append(call)
+        (above.calls if isinstance(above, TracedToolCall) else top).append(call)
     return top
 
 
@@ -189,7 +213,7 @@ def _to_model_call(row: Row) -> ModelCall:
     *_, started_at, seconds, error, agent, provider, model, finish_reason = row[:10]
     attempts, cost_micro_usd = row[10:12]
     return ModelCall(
-        *(agent, provider, model, started_at, seconds, usage(row[12:])),
+        *(agent, provider, model, started_at, seconds, to_usage(row[12:])),
         finish_reason=finish_reason,
         error=error,
         cost_micro_usd=cost_micro_usd,
@@ -197,12 +221,14 @@ def _to_model_call(row: Row) -> ModelCall:
     )
 
 
-def _attempts(attempts: Sequence[Attempt]) -> str | None:
+def _attempts_as_json(attempts: Sequence[Attempt]) -> str | None:
     """Return attempts as JSON; None for one that was answered where there is one
     endpoint, which most are."""
     if all(each.error is None and not each.endpoint for each in attempts):
         return None
-    return redaction.own(orjson.dumps([asdict(each) for each in attempts]).decode())
+    return redaction.redact_own(
+        orjson.dumps([asdict(each) for each in attempts]).decode()
+    )
 
 
 def _to_attempts(stored: str | None) -> list[Attempt]:
@@ -211,9 +237,9 @@ def _to_attempts(stored: str | None) -> list[Attempt]:
     return [Attempt(**each) for each in orjson.loads(stored)]
 
 
-def _to_tool_call(row: Row) -> ToolCall:
+def _to_tool_call(row: Row) -> TracedToolCall:
     started_at, seconds, error = row[3:6]
     name, kind, target, call_id, arguments, result = row[7:]
-    return ToolCall(
+    return TracedToolCall(
         *(name, kind, arguments, call_id, target, started_at, seconds, result, error)
     )

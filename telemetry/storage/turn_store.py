@@ -17,16 +17,16 @@ from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
 from telemetry.storage import row_mapping
 from telemetry.storage.row_mapping import Row
-from telemetry.types import Listed, Origin, Outcome, Outline, Record
+from telemetry.types import Origin, Outcome, TurnListItem, TurnRecord, TurnSummary
 
-BATCH = 500
+BATCH_SIZE = 500
 """Rows of one INSERT: databases limit the values of a statement."""
 
-USERS_OWN: tuple[Origin, ...] = ("chat", "task")
+USER_ORIGINS: tuple[Origin, ...] = ("chat", "task")
 """What users began themselves, so they may see it."""
 
 
-def insert(record: Record, settings: TelemetryConfig) -> None:
+def insert(record: TurnRecord, settings: TelemetryConfig) -> None:
     """Keep a turn and all it called, unless turns are not recorded.
 
     Plain SQL in the caller's transaction, one INSERT for each table. Texts longer than
@@ -34,83 +34,85 @@ def insert(record: Record, settings: TelemetryConfig) -> None:
     """
     if not settings.sqlite.enabled:
         return
-    stored = row_mapping.Rows(record, settings.sqlite.max_payload_bytes)
-    _insert(Turn, row_mapping.TURN, [stored.turn])
-    _insert(ModelCallRow, row_mapping.MODEL_CALL, stored.model_calls)
-    _insert(ToolCallRow, row_mapping.TOOL_CALL, stored.tool_calls)
+    stored = row_mapping.TurnRows(record, settings.sqlite.max_payload_bytes)
+    _insert_rows(Turn, row_mapping.TURN_COLUMNS, [stored.turn])
+    _insert_rows(ModelCallRow, row_mapping.MODEL_CALL_COLUMNS, stored.model_calls)
+    _insert_rows(ToolCallRow, row_mapping.TOOL_CALL_COLUMNS, stored.tool_calls)
 
 
-def _insert(model: type[Any], names: tuple[str, ...], values: Sequence[Row]) -> None:
-    for start in range(0, len(values), BATCH):
-        batch = values[start : start + BATCH]
+def _insert_rows(
+    model: type[Any], names: tuple[str, ...], values: Sequence[Row]
+) -> None:
+    for start in range(0, len(values), BATCH_SIZE):
+        batch = values[start : start + BATCH_SIZE]
         with connection.cursor() as cursor:
             cursor.execute(
-                _statement(model._meta.db_table, names, len(batch)),
+                _insert_sql(model._meta.db_table, names, len(batch)),
                 [value for row in batch for value in row],
             )
 
 
 @lru_cache(maxsize=64)
-def _statement(table: str, names: tuple[str, ...], count: int) -> str:
+def _insert_sql(table: str, names: tuple[str, ...], count: int) -> str:
     """Return the INSERT of so many rows."""
     marks = ", ".join([f"({', '.join(['%s'] * len(names))})"] * count)
     columns = ", ".join(names)
     return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  names alone
 
 
-def is_there(turn_id: TurnId) -> bool:
+def is_recorded(turn_id: TurnId) -> bool:
     """Return whether a turn has a record."""
     return Turn.objects.filter(pk=turn_id).exists()
 
 
-def is_any() -> bool:
+def has_turns() -> bool:
     """Return whether any turn was ever recorded and is kept."""
     return Turn.objects.exists()
 
 
-def tree(turn_id: TurnId, user_id: UserId | None = None) -> Record | None:
+def load_record(turn_id: TurnId, user_id: UserId | None = None) -> TurnRecord | None:
     """Return a turn with all it called, or None; with `user_id` only one of their own.
 
     Trials that were made of what they said are not that.
     """
     found = Turn.objects.filter(pk=turn_id)
     if user_id is not None:
-        found = found.filter(user_id=user_id, origin__in=USERS_OWN)
-    return next(iter(whole(found)), None)
+        found = found.filter(user_id=user_id, origin__in=USER_ORIGINS)
+    return next(iter(load_records(found)), None)
 
 
-def whole(turns: QuerySet[Turn]) -> list[Record]:
+def load_records(turns: QuerySet[Turn]) -> list[TurnRecord]:
     """Return turns with all they called, in three queries."""
-    found = list(turns.values_list(*row_mapping.OUTLINE, row_mapping.RECALLED))
+    found = list(turns.values_list(*row_mapping.SUMMARY_COLUMNS, row_mapping.RECALLED))
     ids = [row[0] for row in found]
-    model_calls = _by_turn(ModelCallRow, row_mapping.MODEL_CALL, ids)
-    tool_calls = _by_turn(ToolCallRow, row_mapping.TOOL_CALL, ids)
+    model_calls = _rows_by_turn(ModelCallRow, row_mapping.MODEL_CALL_COLUMNS, ids)
+    tool_calls = _rows_by_turn(ToolCallRow, row_mapping.TOOL_CALL_COLUMNS, ids)
     calls = ((model_calls[row[0]], tool_calls[row[0]]) for row in found)
     return [
-        Record(
+        TurnRecord(
             *(
-                *row_mapping.outline(row[:-1]),
+                *row_mapping.summary_fields(row[:-1]),
                 row[-1].split(),
-                row_mapping.nested(*called),
+                row_mapping.nest_calls(*called),
             )
         )
         for row, called in zip(found, calls, strict=True)
     ]
 
 
-def outlines(turns: QuerySet[Turn]) -> list[Outline]:
+def load_summaries(turns: QuerySet[Turn]) -> list[TurnSummary]:
     """Return turns without what they called, in one query."""
-    found = turns.values_list(*row_mapping.OUTLINE)
-    return [Outline(*row_mapping.outline(row)) for row in found]
+    found = turns.values_list(*row_mapping.SUMMARY_COLUMNS)
+    return [TurnSummary(*row_mapping.summary_fields(row)) for row in found]
 
 
-def place(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
+def cursor_of(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
     """Return where a turn of this user stands among the others, or None."""
     found = Turn.objects.filter(pk=turn_id, user_id=user_id)
     return found.values_list("started_at", "id").first()
 
 
-def oldest_first(
+def turns_after(
     user_id: UserId, after: tuple[datetime, uuid.UUID] | None
 ) -> QuerySet[Turn]:
     """Return a user's turns, those that follow a place."""
@@ -122,7 +124,7 @@ def oldest_first(
     return turns.order_by("started_at", "id")
 
 
-def _by_turn(
+def _rows_by_turn(
     model: type[Any], names: Sequence[str], ids: Sequence[uuid.UUID]
 ) -> dict[uuid.UUID, list[Row]]:
     found = defaultdict(list)
@@ -131,7 +133,7 @@ def _by_turn(
     return found
 
 
-def page(
+def page_turns(
     *,
     user_id: UserId | None = None,
     agent: str | None = None,
@@ -142,7 +144,7 @@ def page(
     since: datetime | None = None,
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int = 20,
-) -> tuple[list[Listed], bool]:
+) -> tuple[list[TurnListItem], bool]:
     """Return turns, the newest first, and whether there are more.
 
     `after` is the `started_at` and the id of the last turn of the page before.
@@ -153,18 +155,21 @@ def page(
         *(("request_id", request_id), ("started_at__gte", since)),
     }
     wanted = {name: value for name, value in given if value is not None}
-    turns = Turn.objects.filter(_beyond(after), **wanted)
+    turns = Turn.objects.filter(_after_cursor(after), **wanted)
     newest = turns.order_by("-started_at", "-id")
     found = list(
-        newest.values_list(*row_mapping.OUTLINE, *row_mapping.COUNTS)[: limit + 1]
+        newest.values_list(*row_mapping.SUMMARY_COLUMNS, *row_mapping.COUNT_COLUMNS)[
+            : limit + 1
+        ]
     )
     listed = [
-        Listed(*row_mapping.outline(row[:-2]), *row[-2:]) for row in found[:limit]
+        TurnListItem(*row_mapping.summary_fields(row[:-2]), *row[-2:])
+        for row in found[:limit]
     ]
     return listed, len(found) > limit
 
 
-def _beyond(after: tuple[datetime, uuid.UUID] | None) -> Q:
+def _after_cursor(after: tuple[datetime, uuid.UUID] | None) -> Q:
     if after is None:
         return Q()
     at, last_id = after

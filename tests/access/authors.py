@@ -1,5 +1,5 @@
 """Who does what is audited."""
 
-from access.audit.audit_events import Author
+from access.audit.audit_events import Actor
 
-ADA = Author("command line: ada", "command line on desk")
+ADA = Actor("command line: ada", "command line on desk")

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from access.audit import audit_events, audit_log
-from access.audit.audit_events import Author, Deed
+from access.audit.audit_events import Actor, AuditEvent
 from access.models import AuditEntry
 from access.users import caller
 from core.ids import UserId
@@ -26,7 +26,7 @@ def target() -> str:
 
 
 def put(target, action="thing.change", actor="user:ada", at=None, **details):
-    audit_log.write(Deed(action, Author(actor, "192.0.2.7"), target, details))
+    audit_log.write(AuditEvent(action, Actor(actor, "192.0.2.7"), target, details))
     entry = AuditEntry.objects.latest("id")
     if at is not None:
         AuditEntry.objects.filter(pk=entry.pk).update(at=at)
@@ -50,7 +50,7 @@ def test_an_entry_is_one_statement_and_says_it_all(target):
         put(target, size=3, names=["a", "b"])
     request_ids.current.reset(token)
     assert len([q for q in queries if q["sql"].startswith("INSERT")]) == 1
-    [entry], _ = audit_log.page(target=target)
+    [entry], _ = audit_log.page_entries(target=target)
     assert entry.action == "thing.change"
     assert (entry.actor, entry.origin) == ("user:ada", "192.0.2.7")
     assert entry.details == {"size": 3, "names": ["a", "b"]}
@@ -61,7 +61,7 @@ def test_an_entry_is_one_statement_and_says_it_all(target):
 def test_any_text_can_be_written(target):
     nasty = "a\0\n\x1b[31m\udcff'; DROP TABLE access_auditentry; --"
     put(f"{target}{nasty}", actor=nasty * 99, text=nasty, deep={nasty: [nasty]})
-    [entry], _ = audit_log.page(target=target)
+    [entry], _ = audit_log.page_entries(target=target)
     assert entry.actor.isprintable()
     assert len(entry.actor) == 512
     assert "DROP TABLE" in entry.details["text"]
@@ -71,64 +71,67 @@ def test_any_text_can_be_written(target):
 
 def test_a_long_text_is_cut(target):
     put(target, text="x" * 10_000)
-    [entry], _ = audit_log.page(target=target)
+    [entry], _ = audit_log.page_entries(target=target)
     assert entry.details["text"] == "x" * 499 + "…"
 
 
 def test_what_json_does_not_know_is_written_as_text(target):
     at, thing = datetime(2026, 1, 2, tzinfo=UTC), uuid.uuid4()
     put(target, since=at, thing=thing, none=None, yes=True, nan=float("nan"))
-    [entry], _ = audit_log.page(target=target)
+    [entry], _ = audit_log.page_entries(target=target)
     told = {"since": str(at), "thing": str(thing), "none": None, "yes": True}
     assert entry.details == {**told, "nan": "nan"}
 
 
 def test_a_secret_is_not_written(target):
     put(target, text="made sk-coulisse-" + "a" * 43)
-    [entry], _ = audit_log.page(target=target)
+    [entry], _ = audit_log.page_entries(target=target)
     assert "aaaa" not in str(entry.details)
 
 
 def test_a_change_that_fails_is_not_written_down(target):
-    deed = Deed("thing.change", Author("user:ada"), target)
+    deed = AuditEvent("thing.change", Actor("user:ada"), target)
 
     def change():
         put(f"{target}-inner")
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        audit_log.recorded(deed, change)
-    assert audit_log.page(target=target) == ([], False)
+        audit_log.run_recorded(deed, change)
+    assert audit_log.page_entries(target=target) == ([], False)
 
 
 def test_a_change_that_cannot_be_written_down_is_not_made(target, monkeypatch):
-    deed = Deed("thing.change", Author("user:ada"), target)
+    deed = AuditEvent("thing.change", Actor("user:ada"), target)
     monkeypatch.setattr(audit_log, "write", lambda deed: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        audit_log.recorded(deed, put, f"{target}-inner")
-    assert audit_log.page(target=target) == ([], False)
+        audit_log.run_recorded(deed, put, f"{target}-inner")
+    assert audit_log.page_entries(target=target) == ([], False)
 
 
 def test_a_change_is_written_down_and_answered(target):
-    deed = Deed("thing.change", Author("user:ada", "here"), target, {"a": 1})
-    assert audit_log.recorded(deed, lambda one, *, two: (one, two), 1, two=2) == (1, 2)
-    [entry], _ = audit_log.page(target=target)
+    deed = AuditEvent("thing.change", Actor("user:ada", "here"), target, {"a": 1})
+    assert audit_log.run_recorded(deed, lambda one, *, two: (one, two), 1, two=2) == (
+        1,
+        2,
+    )
+    [entry], _ = audit_log.page_entries(target=target)
     assert (entry.actor, entry.origin, entry.details) == ("user:ada", "here", {"a": 1})
 
 
 def test_what_is_known_afterwards_can_be_written_down(target):
     def deed(made):
-        return Deed("thing.make", Author("user:ada"), f"{target}{made}")
+        return AuditEvent("thing.make", Actor("user:ada"), f"{target}{made}")
 
-    assert audit_log.recorded(deed, lambda: 7) == 7
-    assert audit_log.page(target=f"{target}7")[0]
+    assert audit_log.run_recorded(deed, lambda: 7) == 7
+    assert audit_log.page_entries(target=f"{target}7")[0]
 
 
 def test_it_is_written_within_the_callers_transaction(target):
     with transaction.atomic():
         put(target)
         transaction.set_rollback(True)
-    assert audit_log.page(target=target) == ([], False)
+    assert audit_log.page_entries(target=target) == ([], False)
 
 
 # Authors
@@ -136,15 +139,17 @@ def test_it_is_written_within_the_callers_transaction(target):
 
 def test_who_sends_a_request_is_their_credential_or_their_user():
     user_id = UserId(uuid.uuid4())
-    token = caller.Token(uuid.UUID(int=0xABCDEF01 << 96), "laptop", "ada")
-    assert audit_events.over_http(caller.OPEN, user_id, "192.0.2.7") == Author(
+    token = caller.VerifiedToken(uuid.UUID(int=0xABCDEF01 << 96), "laptop", "ada")
+    assert audit_events.request_actor(caller.ANONYMOUS, user_id, "192.0.2.7") == Actor(
         f"user:{user_id}", "192.0.2.7"
     )
     for scheme in ("basic", "oidc"):
         ada = caller.Caller("ada", None, scheme)
-        assert audit_events.over_http(ada, user_id, "").name == f"{scheme}:ada"
+        assert audit_events.request_actor(ada, user_id, "").name == f"{scheme}:ada"
     held = caller.Caller("laptop", "ada", "tokens", token)
-    assert audit_events.over_http(held, user_id, "").name == "token:laptop (abcdef01)"
+    assert (
+        audit_events.request_actor(held, user_id, "").name == "token:laptop (abcdef01)"
+    )
 
 
 # Read
@@ -155,7 +160,7 @@ def test_the_newest_come_first_page_by_page(target):
     ids = [put(target, at=at + timedelta(hours=hour // 2)).pk for hour in range(5)]
     seen, after, has_more = [], None, True
     while has_more:
-        page, has_more = audit_log.page(target=target, after=after, limit=2)
+        page, has_more = audit_log.page_entries(target=target, after=after, limit=2)
         seen += [entry.pk for entry in page]
         after = page[-1].at, page[-1].pk
     assert seen == ids[::-1]
@@ -167,7 +172,7 @@ def test_it_can_be_narrowed(target):
     put(target, "things.change")
 
     def found(**terms):
-        return [entry.pk for entry in audit_log.page(target=target, **terms)[0]]
+        return [entry.pk for entry in audit_log.page_entries(target=target, **terms)[0]]
 
     assert found(action="thing") == [new.pk, old.pk]
     assert found(action="thing.make") == [old.pk]
@@ -182,7 +187,7 @@ def test_a_page_is_one_query_along_an_index(target):
     for _ in range(3):
         put(target)
     with CaptureQueriesContext(connection) as queries:
-        audit_log.page(after=(datetime.now(UTC), 2**62), limit=2)
+        audit_log.page_entries(after=(datetime.now(UTC), 2**62), limit=2)
     [query] = queries.captured_queries
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":

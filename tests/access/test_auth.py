@@ -17,15 +17,15 @@ from django.core.management import CommandError, call_command
 
 from access import checks
 from access.authentication import basic_auth
-from access.authentication.basic_auth import Passwords
+from access.authentication.basic_auth import PasswordChecker
 from access.authentication.config import AUTH
 from access.authentication.login_throttle import LoginThrottle
-from access.authentication.schemes import Login
+from access.authentication.schemes import BasicLogin
 from access.errors import (
     CredentialRefused,
     CredentialRequired,
     LoginDelayed,
-    TooManyGuesses,
+    PasswordChecksBusy,
 )
 from config.errors import ConfigInvalid
 from config.loading import loader, secret_values
@@ -47,7 +47,7 @@ LOCAL = PROXY.replace("https://id.example.com", "http://127.0.0.1:9")
 
 def load(auth: str, more: str = ""):
     text = YAML.replace("AUTH", auth) + more
-    return loader.parse(text.encode(), Path("coulisse.yaml")).get(AUTH)
+    return loader.parse_config(text.encode(), Path("coulisse.yaml")).get(AUTH)
 
 
 def refusal(auth: str, more: str = ""):
@@ -90,7 +90,7 @@ def test_no_password_stays_in_the_clear():
     )
     assert any("ada" in text for text in clear_texts(auth))
     assert not [text for text in clear_texts(auth) if "in-the-clear" in text]
-    assert list(secret_values.within(auth)) == []
+    assert list(secret_values.find_secrets(auth)) == []
     assert auth.proxy.logins[0].password.matches("password-in-the-clear")
     assert not auth.proxy.logins[0].password.matches("password-in-the-clear ")
 
@@ -338,10 +338,10 @@ HASHED = "pbkdf2_sha256$1$salt$" + "A" * 43 + "="
 HERE = "192.0.2.1"
 
 
-def passwords(**logins: str) -> Passwords:
-    made = [Login(username=name, password=text) for name, text in logins.items()]
+def passwords(**logins: str) -> PasswordChecker:
+    made = [BasicLogin(username=name, password=text) for name, text in logins.items()]
     throttle = LoginThrottle("test", report=lambda burst: None)
-    return Passwords(made, realm="test", throttle=throttle)
+    return PasswordChecker(made, realm="test", throttle=throttle)
 
 
 def addresses() -> Iterator[str]:
@@ -350,7 +350,7 @@ def addresses() -> Iterator[str]:
 
 
 async def is_right(
-    known: Passwords, username: str, password: str, address: str = HERE
+    known: PasswordChecker, username: str, password: str, address: str = HERE
 ) -> bool:
     try:
         return await known.check(header(username, password), address) == username
@@ -372,7 +372,7 @@ def computed(monkeypatch) -> list[str]:
 
 
 async def test_guesses_do_not_push_out_what_is_right(monkeypatch, computed):
-    monkeypatch.setattr(basic_auth, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(basic_auth, "MAX_CACHED", 3)
     known = passwords(ada=HASHED)
     assert await is_right(known, "ada", "right")
     for number, address in zip(range(4), addresses(), strict=False):
@@ -429,10 +429,10 @@ async def test_one_hash_is_computed_at_a_time(monkeypatch):
 
 
 async def test_too_many_hashes_are_not_waited_for(monkeypatch):
-    monkeypatch.setattr(basic_auth, "MAX_WAITING", 0)
+    monkeypatch.setattr(basic_auth, "MAX_PENDING_HASHES", 0)
     known = passwords(ada=HASHED)
     for _ in range(6):  # What was not checked is no failure.
-        with pytest.raises(TooManyGuesses) as refused:
+        with pytest.raises(PasswordChecksBusy) as refused:
             await known.check(header("ada", "x"), HERE)
     assert refused.value.retry_after_seconds == 2
 

@@ -3,7 +3,7 @@
 import pytest
 
 from access.limits import dollars
-from access.limits.dollars import DollarsInvalid
+from access.limits.dollars import AmountInvalid
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from access.limits.dollars import DollarsInvalid
     ],
 )
 def test_amounts_are_exact(text, micro_usd):
-    assert dollars.read(text) == micro_usd
+    assert dollars.parse_usd(text) == micro_usd
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_amounts_are_exact(text, micro_usd):
     ],
 )
 def test_what_is_none_is_refused(text, words):
-    with pytest.raises(DollarsInvalid, match=words):
-        dollars.read(text)
+    with pytest.raises(AmountInvalid, match=words):
+        dollars.parse_usd(text)
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_what_is_none_is_refused(text, words):
     ],
 )
 def test_nothing_spent_is_hidden(micro_usd, text):
-    assert dollars.short(micro_usd) == text
+    assert dollars.format_usd(micro_usd) == text

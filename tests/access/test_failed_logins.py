@@ -8,7 +8,7 @@ import pytest
 
 from access.audit import audit_log
 from access.authentication import failed_logins
-from access.authentication.failed_logins import Burst
+from access.authentication.failed_logins import FailedLoginBurst
 from access.models import AuditEntry
 from tests.gateway.calls import until
 
@@ -23,7 +23,7 @@ def scope() -> str:
 
 def of(scope: str, minutes: int = 60) -> list[str]:
     at = datetime.now(UTC) - timedelta(minutes=minutes)
-    return [str(each) for each in failed_logins.since(at) if each.scope == scope]
+    return [str(each) for each in failed_logins.bursts_since(at) if each.scope == scope]
 
 
 def entries(scope: str) -> list[AuditEntry]:
@@ -32,7 +32,7 @@ def entries(scope: str) -> list[AuditEntry]:
 
 def test_a_burst_is_one_line_and_one_entry(scope, caplog):
     with caplog.at_level(logging.INFO, "access"):
-        failed_logins.report(Burst(scope, "192.0.2.1", "ada", failures=5))
+        failed_logins.report(FailedLoginBurst(scope, "192.0.2.1", "ada", failures=5))
     until(lambda: entries(scope))
     [record] = caplog.records
     assert record.levelname == "WARNING"
@@ -52,12 +52,12 @@ def test_a_burst_is_one_line_and_one_entry(scope, caplog):
 
 def test_bursts_are_summed_up_by_address_and_name(scope):
     for burst in (
-        Burst(scope, "192.0.2.1", "ada", failures=5),
-        Burst(scope, "192.0.2.1", "ada", failures=12),
-        Burst(scope, "192.0.2.2", "ada", failures=6),
-        Burst(scope, "192.0.2.3", "bob", failures=7, is_distributed=True),
-        Burst(scope, "192.0.2.4", "bob", failures=1, is_distributed=True),
-        Burst(scope, "192.0.2.4", None, failures=2),
+        FailedLoginBurst(scope, "192.0.2.1", "ada", failures=5),
+        FailedLoginBurst(scope, "192.0.2.1", "ada", failures=12),
+        FailedLoginBurst(scope, "192.0.2.2", "ada", failures=6),
+        FailedLoginBurst(scope, "192.0.2.3", "bob", failures=7, is_distributed=True),
+        FailedLoginBurst(scope, "192.0.2.4", "bob", failures=1, is_distributed=True),
+        FailedLoginBurst(scope, "192.0.2.4", None, failures=2),
     ):
         failed_logins.report(burst)
     until(lambda: len(entries(scope)) == 6)
@@ -70,7 +70,7 @@ def test_bursts_are_summed_up_by_address_and_name(scope):
 
 
 def test_old_bursts_are_not_summed_up(scope):
-    failed_logins.report(Burst(scope, "192.0.2.1", "ada", failures=5))
+    failed_logins.report(FailedLoginBurst(scope, "192.0.2.1", "ada", failures=5))
     until(lambda: entries(scope))
     AuditEntry.objects.filter(target=scope).update(
         at=datetime.now(UTC) - timedelta(minutes=61)
@@ -81,7 +81,7 @@ def test_old_bursts_are_not_summed_up(scope):
 
 def test_any_name_can_be_written(scope):
     name = "\x00\ud800\n" + "x" * 5_000
-    failed_logins.report(Burst(scope, "2001:db8::/64", name, failures=5))
+    failed_logins.report(FailedLoginBurst(scope, "2001:db8::/64", name, failures=5))
     [entry] = until(lambda: entries(scope))
     assert entry.details["name"].startswith("\\x00\\ud800\\nxxx")
     assert len(entry.details["name"]) == 100
@@ -93,6 +93,6 @@ def test_a_database_that_is_away_stops_nothing(scope, caplog, monkeypatch):
         raise OSError("away")
 
     monkeypatch.setattr(audit_log, "write", fail)
-    failed_logins.report(Burst(scope, "192.0.2.1", "ada", failures=5))
+    failed_logins.report(FailedLoginBurst(scope, "192.0.2.1", "ada", failures=5))
     until(lambda: [r for r in caplog.records if "not in the audit" in r.getMessage()])
     assert entries(scope) == []

@@ -130,7 +130,7 @@ def test_contradicting_keys_are_refused(tmp_path, users, default, code):
     text = AGENTS.replace("{fake}", "http://localhost")
     path.write_text(f"users: {users}\ndefault_user_id: {default}\n{text}")
     with pytest.raises(ConfigInvalid) as caught:
-        loader.load(path)
+        loader.load_file(path)
     assert [problem.code for problem in caught.value.problems] == [code]
 
 
@@ -139,7 +139,7 @@ def test_keys_that_say_nothing_sensible_are_refused(tmp_path, line):
     path = tmp_path / "coulisse.yaml"
     path.write_text(line + AGENTS.replace("{fake}", "http://localhost"))
     with pytest.raises(ConfigInvalid, match=line.split(":")[0]):
-        loader.load(path)
+        loader.load_file(path)
 
 
 @pytest.mark.parametrize(
@@ -153,4 +153,4 @@ def test_keys_that_say_nothing_sensible_are_refused(tmp_path, line):
     ],
 )
 def test_what_only_resembles_a_uuid_is_a_name_of_its_own(one, other):
-    assert identity.derive(one) != identity.derive(other)
+    assert identity.derive_user_id(one) != identity.derive_user_id(other)

@@ -3,7 +3,7 @@
 import pytest
 
 from access.authentication import login_throttle
-from access.authentication.failed_logins import Burst
+from access.authentication.failed_logins import FailedLoginBurst
 from access.authentication.login_throttle import LoginThrottle
 from access.errors import LoginDelayed
 from core.network.client_addresses import client_network
@@ -18,7 +18,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def bursts() -> list[Burst]:
+def bursts() -> list[FailedLoginBurst]:
     return []
 
 
@@ -68,10 +68,10 @@ def test_failures_are_forgotten_after_quiet_time(throttle, clock):
     for _ in range(30):
         fail_when_allowed(throttle, clock)
     assert delay(throttle) == 300
-    clock.now += login_throttle.QUIET_SECONDS - 1
+    clock.now += login_throttle.FORGET_SECONDS - 1
     fail(throttle)
     assert delay(throttle) == 300
-    clock.now += login_throttle.QUIET_SECONDS
+    clock.now += login_throttle.FORGET_SECONDS
     for _ in range(4):
         fail(throttle)
     assert delay(throttle) == 0
@@ -133,7 +133,7 @@ def test_an_honest_client_comes_before_one_that_guesses(throttle, clock):
 
 def test_checks_that_still_run_count_as_failures(throttle):
     running = [throttle.begin(A, "ada") for _ in range(5)]
-    assert delay(throttle) == login_throttle.BUSY_SECONDS
+    assert delay(throttle) == login_throttle.CHECKING_DELAY_SECONDS
     throttle.succeed(running.pop(), "ada")
     throttle.withdraw(running.pop())
     assert delay(throttle) == 0
@@ -141,14 +141,14 @@ def test_checks_that_still_run_count_as_failures(throttle):
         throttle.fail(attempt)
     fail(throttle)
     last = throttle.begin(A, "ada")
-    assert delay(throttle) == login_throttle.BUSY_SECONDS
+    assert delay(throttle) == login_throttle.CHECKING_DELAY_SECONDS
     throttle.fail(last)
     assert delay(throttle) == 1.0
 
 
 def test_tables_are_bounded(throttle, clock, monkeypatch):
     monkeypatch.setattr(login_throttle, "MAX_SERIES", 50)
-    monkeypatch.setattr(login_throttle, "MAX_KNOWN", 50)
+    monkeypatch.setattr(login_throttle, "MAX_KNOWN_ADDRESSES", 50)
     for number in range(300):
         clock.now += 1
         address = f"2001:db8:0:{number:x}::1"
@@ -199,7 +199,7 @@ def test_a_burst_is_reported_once(throttle, clock, bursts):
     for _ in range(8):
         fail_when_allowed(throttle, clock)
     [burst] = bursts
-    assert burst == Burst("test", A, "ada", failures=5)
+    assert burst == FailedLoginBurst("test", A, "ada", failures=5)
     assert str(burst) == "5 failed sign-ins from 192.0.2.1 for name 'ada'"
 
 
@@ -233,14 +233,14 @@ def test_reports_are_bounded(throttle, clock, bursts, monkeypatch):
         for _ in range(5):
             fail(throttle, f"2001:db8:0:{number:x}::1", f"name-{number}")
     assert len(bursts) == login_throttle.MAX_REPORTS
-    clock.now += login_throttle.REPORT_AGAIN_SECONDS
+    clock.now += login_throttle.REPORT_INTERVAL_SECONDS
     for _ in range(5):
         fail(throttle, B, "bob")
     assert bursts[-1].network == B
 
 
 def test_a_name_is_quoted_shortened():
-    burst = Burst("test", A, "x\n\x1b[31m" + "y" * 500, failures=1)
+    burst = FailedLoginBurst("test", A, "x\n\x1b[31m" + "y" * 500, failures=1)
     assert str(burst).startswith(
         "1 failed sign-in from 192.0.2.1 for name 'x\\n\\x1b[31m"
     )

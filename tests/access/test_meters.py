@@ -8,10 +8,10 @@ import pytest
 from django.db import connection, transaction
 
 from access.limits import time_windows, usage_counters
-from access.limits.time_windows import Window
-from access.limits.usage_counters import EPOCH_SECONDS, Charge, Key, Reservation
-from access.models import Meter
-from access.models import Token as TokenRow
+from access.limits.time_windows import TimeWindow
+from access.limits.usage_counters import EPOCH_SECONDS, Charge, CounterKey, Reservation
+from access.models import ApiToken as TokenRow
+from access.models import UsageCounter
 from access.tokens import api_tokens
 from tests.access.authors import ADA
 
@@ -26,11 +26,11 @@ def subject(database: None) -> str:
     return f"user:{uuid.uuid4().hex}"
 
 
-def hour(subject: str, now: int = NOW) -> Key:
-    return Key(subject, time_windows.at(time_windows.HOUR, now))
+def hour(subject: str, now: int = NOW) -> CounterKey:
+    return CounterKey(subject, time_windows.window_at(time_windows.HOUR, now))
 
 
-def aside(key: Key, *, tokens: int = 100, micro_usd: int = 10, now: int = NOW):
+def aside(key: CounterKey, *, tokens: int = 100, micro_usd: int = 10, now: int = NOW):
     """Set aside, and return what the meter says and what is to be given back."""
     used = usage_counters.reserve(
         [key], None, tokens=tokens, micro_usd=micro_usd, now=now
@@ -38,19 +38,19 @@ def aside(key: Key, *, tokens: int = 100, micro_usd: int = 10, now: int = NOW):
     return used[key], Reservation({key: used[key].epoch}, tokens, micro_usd)
 
 
-def row(key: Key) -> Meter:
-    return Meter.objects.get(
+def row(key: CounterKey) -> UsageCounter:
+    return UsageCounter.objects.get(
         subject=key.subject, window=key.window.length, start=key.window.start
     )
 
 
-def held(key: Key) -> tuple[int, int, int]:
+def held(key: CounterKey) -> tuple[int, int, int]:
     """What is set aside, whether or not it still counts."""
     found = row(key)
     return (
-        found.turns_now + found.turns_before,
-        found.tokens_now + found.tokens_before,
-        found.micro_usd_now + found.micro_usd_before,
+        found.turns_reserved_now + found.turns_reserved_before,
+        found.tokens_reserved_now + found.tokens_reserved_before,
+        found.micro_usd_reserved_now + found.micro_usd_reserved_before,
     )
 
 
@@ -124,12 +124,12 @@ def test_a_clock_that_is_behind_voids_nothing(subject):
     aside(key, now=NOW + EPOCH_SECONDS)
     used, behind = aside(key, now=NOW)
     assert used.turns_aside == 2
-    usage_counters.settle([key], behind, usage_counters.NOTHING, now=NOW)
+    usage_counters.settle([key], behind, usage_counters.NO_CHARGE, now=NOW)
     assert held(key) == (1, 100, 10)
 
 
 def test_subjects_and_windows_are_apart(subject):
-    day = Key(subject, time_windows.at(time_windows.DAY, NOW))
+    day = CounterKey(subject, time_windows.window_at(time_windows.DAY, NOW))
     other = hour(f"user:{uuid.uuid4().hex}")
     used = usage_counters.reserve(
         [hour(subject), day, other], None, tokens=1, micro_usd=1, now=NOW
@@ -143,7 +143,7 @@ def test_two_statements_are_all_a_turn_takes(
     subject, database, django_assert_num_queries
 ):
     keys = [
-        Key(subject, time_windows.at(length, NOW))
+        CounterKey(subject, time_windows.window_at(length, NOW))
         for length in (
             time_windows.EVER,
             time_windows.HOUR,
@@ -155,13 +155,15 @@ def test_two_statements_are_all_a_turn_takes(
         used = usage_counters.reserve(keys, None, tokens=1, micro_usd=1, now=NOW)
         epochs = {key: each.epoch for key, each in used.items()}
         usage_counters.settle(
-            keys, Reservation(epochs, 1, 1), usage_counters.NOTHING, now=NOW
+            keys, Reservation(epochs, 1, 1), usage_counters.NO_CHARGE, now=NOW
         )
 
 
-def minted(**fields) -> tuple[TokenRow, api_tokens.caller.Token]:
-    made, secret = api_tokens.mint("ci", f"user-{uuid.uuid4()}", by=ADA, **fields)
-    found = api_tokens.find(api_tokens.digest(secret), datetime.now(UTC))
+def minted(**fields) -> tuple[TokenRow, api_tokens.caller.VerifiedToken]:
+    made, secret = api_tokens.create_token(
+        "ci", f"user-{uuid.uuid4()}", by=ADA, **fields
+    )
+    found = api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC))
     assert found is not None
     return made, found
 
@@ -183,7 +185,7 @@ def test_a_revoked_token_sets_nothing_aside(subject):
     assert not usage_counters.reserve(
         [hour(subject)], token, tokens=1, micro_usd=1, now=now
     )
-    assert not Meter.objects.filter(subject=subject).exists()
+    assert not UsageCounter.objects.filter(subject=subject).exists()
 
 
 def test_an_expired_token_sets_nothing_aside(subject):
@@ -201,7 +203,7 @@ def test_a_changed_token_is_looked_up_again(subject):
     TokenRow.objects.filter(pk=made.pk).update(version=2)
     now = int(datetime.now(UTC).timestamp())
     assert not usage_counters.is_valid(token, now=now)
-    again = api_tokens.again(token, datetime.now(UTC))
+    again = api_tokens.reload(token, datetime.now(UTC))
     assert again is not None
     assert usage_counters.is_valid(again, now=now)
 
@@ -247,11 +249,13 @@ def test_windows_that_are_over_are_deleted(subject):
     token = f"token:{uuid.uuid4().hex}"
     for name in (subject, token):
         for length in lengths:
-            key = Key(name, time_windows.at(length, NOW))
-            usage_counters.settle([key], None, usage_counters.NOTHING, now=NOW)
+            key = CounterKey(name, time_windows.window_at(length, NOW))
+            usage_counters.settle([key], None, usage_counters.NO_CHARGE, now=NOW)
 
     def kept(name: str) -> list[int]:
-        found = Meter.objects.filter(subject=name).values_list("window", flat=True)
+        found = UsageCounter.objects.filter(subject=name).values_list(
+            "window", flat=True
+        )
         return sorted(found)
 
     usage_counters.prune(NOW + 1)
@@ -275,14 +279,16 @@ def epoch_seconds(*date: int) -> int:
 
 def test_windows_are_cut_from_the_epoch():
     now = epoch_seconds(2026, 5, 6, 13, 45, 30)
-    assert time_windows.at(time_windows.MINUTE, now).start == epoch_seconds(
+    assert time_windows.window_at(time_windows.MINUTE, now).start == epoch_seconds(
         2026, 5, 6, 13, 45
     )
-    assert time_windows.at(time_windows.HOUR, now) == Window(
+    assert time_windows.window_at(time_windows.HOUR, now) == TimeWindow(
         3600, epoch_seconds(2026, 5, 6, 13)
     )
-    assert time_windows.at(time_windows.DAY, now).end == epoch_seconds(2026, 5, 7)
-    month = time_windows.at(time_windows.MONTH, now)
+    assert time_windows.window_at(time_windows.DAY, now).end == epoch_seconds(
+        2026, 5, 7
+    )
+    month = time_windows.window_at(time_windows.MONTH, now)
     assert month.start % (30 * 86_400) == 0
     assert month.start <= now < month.end == month.start + 30 * 86_400
 
@@ -298,5 +304,5 @@ def test_windows_are_cut_from_the_epoch():
     ],
 )
 def test_calendar_months_are_the_calendars(now, start, end):
-    window = time_windows.at(time_windows.CALENDAR_MONTH, epoch_seconds(*now))
+    window = time_windows.window_at(time_windows.CALENDAR_MONTH, epoch_seconds(*now))
     assert (window.start, window.end) == (epoch_seconds(*start), epoch_seconds(*end))

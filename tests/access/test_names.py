@@ -22,7 +22,7 @@ limits: [{per: principal, name: Bob, tokens_per_day: 5}]
 def config(tmp_path):
     path = tmp_path / "coulisse.yaml"
     path.write_text(YAML)
-    return loader.load(path)
+    return loader.load_file(path)
 
 
 @pytest.mark.database
@@ -30,21 +30,21 @@ def config(tmp_path):
 def test_names_of_tokens_and_of_the_file_are_known(config):
     principal, unnamed = f"alice-{uuid.uuid4()}", str(uuid.uuid4())
     for name in (principal, principal, unnamed):
-        api_tokens.mint("laptop", name, by=ADA)
-    known = user_lookup.known(config)
-    assert known[identity.derive(principal)] == principal
-    assert known[identity.derive("main")] == "main"
-    assert known[identity.derive("Bob")] == "Bob"
-    assert identity.derive(unnamed) not in known
+        api_tokens.create_token("laptop", name, by=ADA)
+    known = user_lookup.load_names(config)
+    assert known[identity.derive_user_id(principal)] == principal
+    assert known[identity.derive_user_id("main")] == "main"
+    assert known[identity.derive_user_id("Bob")] == "Bob"
+    assert identity.derive_user_id(unnamed) not in known
 
 
 def test_a_text_may_name_somebody_unknown_and_those_it_is_a_part_of():
-    known = {identity.derive(name): name for name in ("Alice", "malice", "bob")}
-    assert user_lookup.alike(" ALICE ", known) == {
-        *(identity.derive(name) for name in ("ALICE", "Alice", "malice")),
+    known = {identity.derive_user_id(name): name for name in ("Alice", "malice", "bob")}
+    assert user_lookup.match_users(" ALICE ", known) == {
+        *(identity.derive_user_id(name) for name in ("ALICE", "Alice", "malice")),
     }
-    assert user_lookup.alike("", known) == set(known)
-    assert user_lookup.alike("x" * 513, known) == set()
+    assert user_lookup.match_users("", known) == set(known)
+    assert user_lookup.match_users("x" * 513, known) == set()
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_a_text_may_name_somebody_unknown_and_those_it_is_a_part_of():
     ],
 )
 def test_the_beginning_of_an_id_is_a_range_of_ids(text, first, last):
-    found = user_lookup.ids_from(text)
+    found = user_lookup.id_range(text)
     assert [str(end)[:13] for end in found] == [first, last]
 
 
 @pytest.mark.parametrize("text", ["01a", "alice", "0" * 33, "", "01a1 x", "٠١٢٣"])
 def test_others_are_no_beginning_of_an_id(text):
-    assert user_lookup.ids_from(text) is None
+    assert user_lookup.id_range(text) is None

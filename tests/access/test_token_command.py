@@ -18,7 +18,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from access.audit import audit_log
-from access.models import Token
+from access.models import ApiToken
 from access.tokens import api_tokens
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -57,8 +57,8 @@ def run(yaml: Path):
     return run
 
 
-def minted(principal: str) -> Token:
-    return Token.objects.get(principal=principal)
+def minted(principal: str) -> ApiToken:
+    return ApiToken.objects.get(principal=principal)
 
 
 # create
@@ -71,7 +71,7 @@ def test_the_secret_alone_is_on_stdout(run, principal):
     assert err.splitlines()[0] == (
         f"created token {row.id.hex[:8]} for {principal} (unlimited)"
     )
-    found = api_tokens.find(api_tokens.digest(out.strip()), datetime.now(UTC))
+    found = api_tokens.find_by_digest(api_tokens.digest(out.strip()), datetime.now(UTC))
     assert found is not None
     assert found.id == row.id
 
@@ -122,14 +122,14 @@ def test_all_terms_are_kept(run, principal):
 def test_terms_that_make_no_sense_make_no_token(run, principal, words, reason):
     with pytest.raises(CommandError, match=re.escape(reason)):
         run("create", "laptop", f"--principal={principal}", *words)
-    assert not Token.objects.filter(principal=principal).exists()
+    assert not ApiToken.objects.filter(principal=principal).exists()
 
 
 @pytest.mark.parametrize("label", ["", " ", "x" * 256, "a\0b"])
 def test_a_label_that_is_none_makes_no_token(run, principal, label):
     with pytest.raises(CommandError, match="the label"):
         run("create", label, "--principal", principal)
-    assert not Token.objects.filter(principal=principal).exists()
+    assert not ApiToken.objects.filter(principal=principal).exists()
 
 
 def test_a_principal_must_be_named(run):
@@ -181,7 +181,9 @@ def test_a_token_is_revoked_by_the_beginning_of_its_id(run, principal):
     secret = run("create", "laptop", "--principal", principal)[0].strip()
     short = minted(principal).id.hex[:8]
     assert run("revoke", short)[0] == f"revoked {short} (laptop)\n"
-    assert api_tokens.find(api_tokens.digest(secret), datetime.now(UTC)) is None
+    assert (
+        api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC)) is None
+    )
     again, _ = run("revoke", short)
     assert re.fullmatch(
         rf"{short} \(laptop\) was revoked on 20\S+ \S+ already\n", again
@@ -202,7 +204,7 @@ def test_it_is_written_down_who_did_it(run, principal):
     run("create", "laptop", "--principal", principal)
     row = minted(principal)
     run("revoke", row.id.hex)
-    entries, _ = audit_log.page(target=str(row.id))
+    entries, _ = audit_log.page_entries(target=str(row.id))
     assert [entry.action for entry in entries] == ["token.revoke", "token.create"]
     assert {entry.actor.partition(": ")[0] for entry in entries} == {"command line"}
     assert all(entry.origin.startswith("command line on ") for entry in entries)

@@ -9,9 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from access.limits import time_windows
-from access.models import Meter
+from access.models import UsageCounter
 from access.tokens import api_tokens, formatting, token_queries
-from access.tokens.token_queries import Listed
+from access.tokens.token_queries import TokenUsage
 from access.users import identity
 from tests.access.authors import ADA
 
@@ -27,12 +27,12 @@ def principal() -> str:
 
 
 def mint(principal, label="laptop", at=NOW, **terms):
-    return api_tokens.mint(label, principal, now=at, by=ADA, **terms)[0]
+    return api_tokens.create_token(label, principal, now=at, by=ADA, **terms)[0]
 
 
 def use(row, *, length=time_windows.EVER, at=NOW, **figures):
-    window = time_windows.at(length, int(at.timestamp()))
-    Meter.objects.create(
+    window = time_windows.window_at(length, int(at.timestamp()))
+    UsageCounter.objects.create(
         subject=f"token:{row.id.hex}",
         window=window.length,
         start=window.start,
@@ -44,14 +44,14 @@ def use(row, *, length=time_windows.EVER, at=NOW, **figures):
 def listed(principal, now=NOW, **terms):
     return [
         each
-        for each in token_queries.every(now=now, **terms)
+        for each in token_queries.iterate_tokens(now=now, **terms)
         if each.row.principal == principal
     ]
 
 
 def test_a_token_nobody_used_has_spent_nothing(principal):
     row = mint(principal)
-    assert listed(principal) == [Listed(row, "active")]
+    assert listed(principal) == [TokenUsage(row, "active")]
 
 
 def test_its_spend_is_this_months_and_that_of_all_time(principal):
@@ -61,7 +61,7 @@ def test_its_spend_is_this_months_and_that_of_all_time(principal):
     last_month = NOW - timedelta(days=30)
     use(row, length=time_windows.CALENDAR_MONTH, micro_usd=7, at=last_month)
     assert listed(principal) == [
-        Listed(row, "active", 3_100_000, 40_000, 3, NOW - HOUR)
+        TokenUsage(row, "active", 3_100_000, 40_000, 3, NOW - HOUR)
     ]
     assert listed(principal, now=last_month)[0].month_micro_usd == 7
 
@@ -83,8 +83,8 @@ def test_the_newest_are_first_and_those_that_ended_are_left_out(principal):
 def test_pages_follow_each_other_also_within_one_instant(principal, monkeypatch):
     at = NOW + timedelta(days=3650 + uuid.uuid4().int % 10_000)
     rows = [mint(principal, at=at).id for _ in range(5)]
-    monkeypatch.setattr(token_queries, "PAGE", 2)
-    found = [each.row.id for each in token_queries.every(now=NOW)]
+    monkeypatch.setattr(token_queries, "PAGE_SIZE", 2)
+    found = [each.row.id for each in token_queries.iterate_tokens(now=NOW)]
     assert len(set(found)) == len(found)
     # PostgreSQL and SQLite order ids alike: by their digits.
     assert [each for each in found if each in rows] == sorted(rows, reverse=True)
@@ -94,15 +94,15 @@ def test_a_page_is_two_queries(principal):
     for number in range(5):
         use(mint(principal, label=str(number)), micro_usd=number)
     with CaptureQueriesContext(connection) as queries:
-        token_queries.page(now=NOW)
+        token_queries.page_tokens(now=NOW)
     assert len(queries) == 2
 
 
 def test_a_users_tokens_are_found_by_each_name_of_the_user(principal):
-    user_id = identity.derive(principal)
+    user_id = identity.derive_user_id(principal)
     by_name, by_id = mint(principal), mint(str(user_id).upper())
     mint(f"{principal}x")
-    assert set(token_queries.of_user(user_id)) == {by_name, by_id}
+    assert set(token_queries.user_tokens(user_id)) == {by_name, by_id}
     assert token_queries.count_active(user_id, now=NOW) == 2
     api_tokens.revoke(str(by_id.id), now=NOW, by=ADA)
     assert token_queries.count_active(user_id, now=NOW) == 1
@@ -120,8 +120,8 @@ def test_a_line_says_all_there_is_to_say(principal):
         expires_at=NOW + HOUR,
         agents=["writer", "coder"],
     )
-    told = Listed(row, "active", 3_100_000, 40_000, 1, NOW)
-    assert re.split(" {2,}", formatting.line(told)) == [
+    told = TokenUsage(row, "active", 3_100_000, 40_000, 1, NOW)
+    assert re.split(" {2,}", formatting.token_line(told)) == [
         *(row.id.hex[:8], "active", "ci", "$20.00 / month"),
         "spent $0.04 this month, $3.10 in all + 1 turn of unknown price",
         *(f"[{principal}]", "last used 2026-11-21 12:00"),
@@ -131,9 +131,11 @@ def test_a_line_says_all_there_is_to_say(principal):
 
 def test_what_has_ended_says_when(principal):
     row = mint(principal, budget="total", limit_micro_usd=500, expires_at=NOW + HOUR)
-    line = formatting.line(Listed(row, "expired", 400, 400, 3))
+    line = formatting.token_line(TokenUsage(row, "expired", 400, 400, 3))
     assert "  $0.0005 in all  " in line
     assert "  spent $0.0004 + 3 turns of unknown price  " in line
     assert line.endswith("never used  expired 2026-11-21 13:00")
     row, _ = api_tokens.revoke(str(row.id), now=NOW, by=ADA)
-    assert "revoked 2026-11-21 12:00" in formatting.line(Listed(row, "revoked"))
+    assert "revoked 2026-11-21 12:00" in formatting.token_line(
+        TokenUsage(row, "revoked")
+    )

@@ -11,8 +11,8 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from access.audit import audit_log
-from access.errors import TokenAmbiguous, TokenInvalid, TokenUnknown
-from access.models import AuditEntry, Token
+from access.errors import NewTokenInvalid, TokenAmbiguous, TokenUnknown
+from access.models import ApiToken, AuditEntry
 from access.tokens import api_tokens
 from access.users import caller
 from tests.access.authors import ADA
@@ -24,11 +24,11 @@ HOUR = timedelta(hours=1)
 
 
 def mint(label="laptop", principal="alice", **terms):
-    return api_tokens.mint(label, principal, by=ADA, **{"now": NOW, **terms})
+    return api_tokens.create_token(label, principal, by=ADA, **{"now": NOW, **terms})
 
 
 def find(secret, at=NOW):
-    return api_tokens.find(api_tokens.digest(secret), at)
+    return api_tokens.find_by_digest(api_tokens.digest(secret), at)
 
 
 # Made and found
@@ -38,7 +38,7 @@ def test_a_secret_is_found_by_its_digest_alone():
     row, secret = mint()
     assert re.fullmatch(r"sk-coulisse-[A-Za-z0-9_-]{43}", secret)
     assert api_tokens.digest(secret) == hashlib.sha256(secret.encode()).hexdigest()
-    assert find(secret) == caller.Token(row.id, "laptop", "alice")
+    assert find(secret) == caller.VerifiedToken(row.id, "laptop", "alice")
     assert find(secret[:-1]) is None
     assert find(f"{secret}x") is None
     assert find(api_tokens.digest(secret)) is None
@@ -53,7 +53,7 @@ def test_any_text_may_be_tried(secret):
 
 def test_nothing_stored_is_the_secret():
     row, secret = mint()
-    stored = repr(Token.objects.filter(pk=row.pk).values_list().get())
+    stored = repr(ApiToken.objects.filter(pk=row.pk).values_list().get())
     written = repr(AuditEntry.objects.filter(target=row.pk).values_list().get())
     for text in (stored, written):
         assert secret not in text
@@ -94,7 +94,7 @@ def test_all_that_was_agreed_on_is_found():
         expires_at=NOW + HOUR,
         agents=["writer", "coder", "writer"],
     )
-    assert find(secret) == caller.Token(
+    assert find(secret) == caller.VerifiedToken(
         row.id,
         "ci",
         "bob",
@@ -138,11 +138,11 @@ def test_it_expires_at_the_instant():
     ],
 )
 def test_terms_that_make_no_sense_are_refused(terms, param, words):
-    before = Token.objects.count(), AuditEntry.objects.count()
-    with pytest.raises(TokenInvalid, match=re.escape(words)) as caught:
+    before = ApiToken.objects.count(), AuditEntry.objects.count()
+    with pytest.raises(NewTokenInvalid, match=re.escape(words)) as caught:
         mint(**terms)
     assert caught.value.param == param
-    assert (Token.objects.count(), AuditEntry.objects.count()) == before
+    assert (ApiToken.objects.count(), AuditEntry.objects.count()) == before
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2**63 - 1])
@@ -185,7 +185,7 @@ def test_of_many_who_revoke_at_once_one_does():
 
 
 def with_id(text):
-    row = Token(
+    row = ApiToken(
         id=uuid.UUID(text),
         digest=api_tokens.digest(str(uuid.uuid4())),
         label=text[:8],
@@ -201,14 +201,14 @@ def test_an_id_may_be_cut_short():
     one = with_id(f"{start}a{'0' * 24}")
     two = with_id(f"{start}b{'f' * 24}")
     for text in (f"{start}a", f"{start}A…", one.id.hex, str(one.id), f" {one.id} "):
-        assert api_tokens.get(text) == one
-    assert api_tokens.get(f"{start}bfffffffffffffffffffffff") == two
+        assert api_tokens.get_by_id_prefix(text) == one
+    assert api_tokens.get_by_id_prefix(f"{start}bfffffffffffffffffffffff") == two
     with pytest.raises(TokenAmbiguous, match="several tokens begin with") as caught:
         api_tokens.revoke(start, by=ADA)
     assert str(one.id) in caught.value.message
     assert str(two.id) in caught.value.message
-    assert not Token.objects.filter(revoked_at=NOW, pk__in=[one.pk, two.pk]).exists()
-    assert api_tokens.get(f"{start}a").revoked_at is None
+    assert not ApiToken.objects.filter(revoked_at=NOW, pk__in=[one.pk, two.pk]).exists()
+    assert api_tokens.get_by_id_prefix(f"{start}a").revoked_at is None
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_minting_and_revoking_are_written_down():
     row, _ = mint(budget="total", limit_micro_usd=5, agents=["writer"])
     api_tokens.revoke(str(row.id), by=ADA)
     api_tokens.revoke(str(row.id), by=ADA)
-    (revoked, minted), has_more = audit_log.page(target=str(row.id))
+    (revoked, minted), has_more = audit_log.page_entries(target=str(row.id))
     assert not has_more
     assert (minted.action, revoked.action) == ("token.create", "token.revoke")
     assert {minted.actor, revoked.actor} == {ADA.name}
@@ -245,11 +245,11 @@ def test_minting_and_revoking_are_written_down():
 
 
 def token(principal="alice"):
-    return caller.Token(uuid.uuid4(), "laptop", principal)
+    return caller.VerifiedToken(uuid.uuid4(), "laptop", principal)
 
 
 def test_what_is_remembered_is_recalled_until_it_is_forgotten():
-    remembered = api_tokens.Remembered()
+    remembered = api_tokens.TokenCache()
     one, two = token(), token()
     remembered.put("1", one)
     remembered.put("2", two)
@@ -262,7 +262,7 @@ def test_what_is_remembered_is_recalled_until_it_is_forgotten():
 
 
 def test_the_oldest_gives_way():
-    remembered = api_tokens.Remembered(limit=2)
+    remembered = api_tokens.TokenCache(limit=2)
     one, two, three = token(), token(), token()
     for digest, each in (("1", one), ("2", two), ("2", two), ("3", three)):
         remembered.put(digest, each)
@@ -272,7 +272,7 @@ def test_the_oldest_gives_way():
 
 
 def test_threads_may_share_it():
-    remembered = api_tokens.Remembered(limit=8)
+    remembered = api_tokens.TokenCache(limit=8)
     many = [token() for _ in range(64)]
     faults = []
 

@@ -12,9 +12,9 @@ from django.test.utils import CaptureQueriesContext, override_settings
 
 from access import checks
 from access.errors import NamespaceMismatch, NamespaceUnknown
-from access.models import Meter, UserNamespace
+from access.models import UsageCounter, UserNamespace
 from access.users import identity, user_namespace
-from access.users.user_namespace import PUBLIC, fingerprint
+from access.users.user_namespace import PUBLIC_NAMESPACE, fingerprint
 from config.errors import SecretsInvalid
 from config.loading import secrets_file
 from config.loading.secrets_file import HMAC_KEY, USER_NAMESPACE, VAULT_KEY
@@ -37,7 +37,7 @@ def process(database, monkeypatch, tmp_path):
     UserNamespace.objects.all().delete()
     for name in (USER_NAMESPACE, VAULT_KEY, HMAC_KEY):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(user_namespace, "holds_users", lambda: False)
+    monkeypatch.setattr(user_namespace, "has_user_rows", lambda: False)
     file = tmp_path / ".coulisse" / "secrets.env"
     with override_settings(COULISSE_SECRETS_FILE=file):
         restart(monkeypatch)
@@ -66,12 +66,12 @@ def recorded() -> str | None:
 
 def test_new_installation_creates_its_own(process, monkeypatch):
     found = user_namespace.current()
-    assert found not in (PUBLIC, OWN)
-    stored = secrets_file.read(process)
+    assert found not in (PUBLIC_NAMESPACE, OWN)
+    stored = secrets_file.read_keys(process)
     assert stored[USER_NAMESPACE] == str(found)
     assert {VAULT_KEY, HMAC_KEY} < stored.keys()
     assert recorded() == fingerprint(found)
-    assert identity.derive("ada") == uuid.uuid5(found, "ada")
+    assert identity.derive_user_id("ada") == uuid.uuid5(found, "ada")
     restart(monkeypatch)
     assert user_namespace.current() == found
 
@@ -90,24 +90,24 @@ def test_environment_alone_creates_no_file(process, monkeypatch):
 
 def test_file_without_the_line_keeps_the_public_one(process):
     write(process, KEYS)
-    assert user_namespace.current() == PUBLIC
+    assert user_namespace.current() == PUBLIC_NAMESPACE
     assert process.read_text() == KEYS
-    assert recorded() == fingerprint(PUBLIC)
+    assert recorded() == fingerprint(PUBLIC_NAMESPACE)
 
 
 @pytest.mark.parametrize("names", [[VAULT_KEY, HMAC_KEY], [HMAC_KEY]])
 def test_keys_of_the_environment_keep_the_public_one(process, monkeypatch, names):
     for name in names:
         monkeypatch.setenv(name, "x")
-    assert user_namespace.current() == PUBLIC
+    assert user_namespace.current() == PUBLIC_NAMESPACE
     assert not process.exists()
 
 
 def test_users_without_a_record_keep_the_public_one(process, monkeypatch):
-    monkeypatch.setattr(user_namespace, "holds_users", lambda: True)
-    assert user_namespace.current() == PUBLIC
+    monkeypatch.setattr(user_namespace, "has_user_rows", lambda: True)
+    assert user_namespace.current() == PUBLIC_NAMESPACE
     assert not process.exists()
-    assert recorded() == fingerprint(PUBLIC)
+    assert recorded() == fingerprint(PUBLIC_NAMESPACE)
 
 
 def test_processes_of_one_installation_agree(process, monkeypatch):
@@ -117,7 +117,7 @@ def test_processes_of_one_installation_agree(process, monkeypatch):
     def begin(_) -> uuid.UUID:
         try:
             ready.wait(60)
-            return user_namespace._compared()
+            return user_namespace._compare()
         finally:
             connection.close()
 
@@ -150,7 +150,7 @@ def test_second_replica_with_its_own_file_is_refused(process, monkeypatch, tmp_p
         write(other, f"{KEYS}{USER_NAMESPACE}={OTHER}\n")
         for _ in range(2):
             with pytest.raises(NamespaceMismatch, match="the same COULISSE_USER_NAM"):
-                identity.derive("ada")
+                identity.derive_user_id("ada")
 
 
 @pytest.mark.parametrize("rest", [None, KEYS])
@@ -170,12 +170,12 @@ def test_lost_namespace_is_noticed(process, monkeypatch, rest):
 
 
 def test_namespace_given_to_older_users_is_refused(process, monkeypatch):
-    monkeypatch.setattr(user_namespace, "holds_users", lambda: True)
+    monkeypatch.setattr(user_namespace, "has_user_rows", lambda: True)
     monkeypatch.setenv(USER_NAMESPACE, str(OWN))
-    with pytest.raises(NamespaceMismatch, match=f"{USER_NAMESPACE}={PUBLIC}"):
+    with pytest.raises(NamespaceMismatch, match=f"{USER_NAMESPACE}={PUBLIC_NAMESPACE}"):
         user_namespace.current()
-    monkeypatch.setenv(USER_NAMESPACE, str(PUBLIC))
-    assert user_namespace.current() == PUBLIC
+    monkeypatch.setenv(USER_NAMESPACE, str(PUBLIC_NAMESPACE))
+    assert user_namespace.current() == PUBLIC_NAMESPACE
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_rolled_back_record_is_made_again(process, monkeypatch):
 def test_established_namespace_asks_no_database(process):
     user_namespace.current()
     with CaptureQueriesContext(connection) as asked:
-        identity.derive(f"new-{uuid.uuid4()}")
+        identity.derive_user_id(f"new-{uuid.uuid4()}")
     assert len(asked) == 0
 
 
@@ -234,23 +234,23 @@ def test_established_namespace_asks_no_database(process):
 
 
 def test_rows_of_users_are_found(database, user):
-    names = {model.__name__ for model in user_namespace._tables_of_users()}
+    names = {model.__name__ for model in user_namespace._user_models()}
     assert {"Thread", "Fact", "Turn", "Task", "Feedback", "McpToken"} <= names
     with transaction.atomic():
         now = datetime.now(UTC)
         Thread.objects.create(user_id=uuid.uuid4(), created_at=now, updated_at=now)
-        assert user_namespace.holds_users()
+        assert user_namespace.has_user_rows()
         transaction.set_rollback(True)
 
 
 def test_meters_of_users_count(database, monkeypatch):
-    monkeypatch.setattr(user_namespace, "_tables_of_users", lambda: iter(()))
+    monkeypatch.setattr(user_namespace, "_user_models", lambda: iter(()))
     with transaction.atomic():
-        Meter.objects.all().delete()
-        Meter.objects.create(subject="token:x", window=0, start=0, last_at=0)
-        assert not user_namespace.holds_users()
-        Meter.objects.create(subject="user:x", window=0, start=0, last_at=0)
-        assert user_namespace.holds_users()
+        UsageCounter.objects.all().delete()
+        UsageCounter.objects.create(subject="token:x", window=0, start=0, last_at=0)
+        assert not user_namespace.has_user_rows()
+        UsageCounter.objects.create(subject="user:x", window=0, start=0, last_at=0)
+        assert user_namespace.has_user_rows()
         transaction.set_rollback(True)
 
 
@@ -284,7 +284,7 @@ def test_check_warns_of_the_public_namespace(process, yaml, monkeypatch):
     assert found_by_check() == []
     yaml()
     process.unlink()
-    monkeypatch.setattr(user_namespace, "holds_users", lambda: True)
+    monkeypatch.setattr(user_namespace, "has_user_rows", lambda: True)
     assert found_by_check() == ["coulisse.W306"]
     (message,) = checks.check_user_namespace()
     assert "accept_uuids" in message.msg
@@ -309,6 +309,6 @@ def test_check_goes_by_the_keys_without_a_database(process, yaml, monkeypatch):
     def fail():
         raise user_namespace.DatabaseError
 
-    monkeypatch.setattr(user_namespace, "_recorded", fail)
-    monkeypatch.setattr(user_namespace, "holds_users", fail)
+    monkeypatch.setattr(user_namespace, "_read_recorded", fail)
+    monkeypatch.setattr(user_namespace, "has_user_rows", fail)
     assert found_by_check() == ["coulisse.W306"]

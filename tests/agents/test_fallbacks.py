@@ -8,26 +8,26 @@ import pytest
 
 from agents import fallback_chain, loop
 from agents.config import AGENTS, AgentConfig
-from agents.fallback_chain import Lineup
-from agents.loop import Task
+from agents.fallback_chain import FallbackChain
+from agents.loop import AgentRun
 from agents.subagents import Subagent
 from config.sections import Config
 from core import trace
 from core.errors import CoulisseError, Invalid
 from core.events import (
-    Finished,
     ReasoningBlock,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
 )
 from core.messages import Message, Reasoning, ToolCall
 from providers import client
 from providers.config import PROVIDERS
 from providers.errors import (
     ContentFiltered,
-    Disconnected,
     Overloaded,
+    ProviderDisconnected,
     RateLimited,
     RequestRefused,
 )
@@ -85,9 +85,9 @@ class Stage:
             Path("coulisse.yaml"),
             {PROVIDERS.key: self._providers, AGENTS.key: named},
         )
-        return Task(
+        return AgentRun(
             agent,
-            Lineup(fallback_chain.of(config, agent)),
+            FallbackChain(fallback_chain.models_for(config, agent)),
             messages or [Message("user", "hi")],
             requested or {},
             own_tools=tools,
@@ -110,7 +110,7 @@ class Stage:
     @property
     def calls(self):
         """What was called, and what became of it."""
-        calls = trace.model_calls(self.record)
+        calls = trace.iter_model_calls(self.record)
         return [(f"{c.provider}/{c.model}", c.error is None) for c in calls]
 
 
@@ -144,7 +144,7 @@ async def test_a_provider_that_fails_is_routed_around(
     assert text(events) == "Here I am."
     assert stage.calls == [("first/m1", False), ("spare/m2", True)]
     assert [len(call.attempts) for call in stage.record] == [1, 1]
-    assert sum(isinstance(event, Finished) for event in events) == 1
+    assert sum(isinstance(event, TurnFinished) for event in events) == 1
 
 
 @EITHER
@@ -192,7 +192,7 @@ async def test_a_refused_request_is_the_requests_fault(stage, fake, spare, strea
     error = await stage.fails(stream=stream)
     assert isinstance(error, RequestRefused)
     assert spare.requests == []
-    assert (error.provider, trace.attempts(stage.record)) == ("first", 1)
+    assert (error.provider, trace.count_attempts(stage.record)) == ("first", 1)
 
 
 @EITHER
@@ -243,8 +243,8 @@ async def test_what_was_heard_cannot_be_taken_back(stage, fake, spare, heard):
 async def test_a_cut_stream_is_no_success_and_nobody_elses(stage, fake, spare):
     fake.cut("mid_stream", "Once ", "upon ")
     error = await stage.fails()
-    assert isinstance(error, Disconnected)
-    assert (error.provider, trace.attempts(stage.record)) == ("first", 1)
+    assert isinstance(error, ProviderDisconnected)
+    assert (error.provider, trace.count_attempts(stage.record)) == ("first", 1)
     assert spare.requests == []
     assert stage.record[0].usage.output_tokens > 0
 
@@ -390,7 +390,7 @@ async def test_the_first_error_is_told_and_what_the_others_said(
     error = await stage.fails(fallbacks=TWO)
     assert isinstance(error, RateLimited)
     assert error.retry_after_seconds == 3
-    assert (error.provider, trace.attempts(stage.record)) == ("first", 3)
+    assert (error.provider, trace.count_attempts(stage.record)) == ("first", 3)
     for part in ("limits our", "spare/m2: provider 'spare' refused", "last/m3: "):
         assert part in error.message
     for part in ("slow down", "spare/m2: check ", "last/m3: it said: busy"):
@@ -502,7 +502,7 @@ async def test_a_subagent_begins_again_though_it_had_thought(stage, fake, spare)
     models = task.lineup._models
     find = answering(task.agent, models)
     critic = Subagent(task.agent.name, None, find, none, depth=1)
-    entry = trace.ToolCall("a", "subagent", "{}")
+    entry = trace.TracedToolCall("a", "subagent", "{}")
     assert await critic.call({"message": "Judge."}, entry) == "Whole."
     await client.close()
     assert [call.provider for call in entry.calls] == ["first", "spare"]

@@ -11,17 +11,17 @@ import pytest
 
 from agents import fallback_chain, loop, tool_execution
 from agents.config import AgentConfig
-from agents.fallback_chain import Lineup
-from agents.loop import Task
+from agents.fallback_chain import FallbackChain
+from agents.loop import AgentRun
 from core.errors import CoulisseError, Upstream
 from core.events import (
-    Finished,
     HandoffStarted,
     Heartbeat,
     ReasoningBlock,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
     Usage,
 )
 from core.messages import Message
@@ -70,9 +70,9 @@ def take(fake):
     ):
         fields = {"name": "a", "provider": "p", "model": "m", **agent}
         config = AgentConfig.model_validate(fields)
-        task = Task(
+        task = AgentRun(
             config,
-            Lineup([fallback_chain.own_model(config, fake.provider(kind))]),
+            FallbackChain([fallback_chain.primary_model(config, fake.provider(kind))]),
             [Message("user", "hi")],
             {} if choice is None else {"tool_choice": choice},
             client_tools=client_tools,
@@ -109,9 +109,9 @@ async def test_a_call_is_answered_unseen(take, fake, kind, stream):
     assert text(events) == "Two."
     assert not any(isinstance(event, ToolCallDelta) for event in events)
     assert "got 1" in results(fake)
-    assert isinstance(events[-1], Finished)
+    assert isinstance(events[-1], TurnFinished)
     assert events[-1].reason == "stop"
-    assert sum(isinstance(event, Finished) for event in events) == 1
+    assert sum(isinstance(event, TurnFinished) for event in events) == 1
 
 
 @EITHER
@@ -299,7 +299,7 @@ async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
     monkeypatch.setattr(tool_execution, "HEARTBEAT_SECONDS", 0.01)
     fake.call_tool("add", {})
     fake.reply("Two.")
-    looks, enough, are_in = [], asyncio.Event(), tool_execution.Answers.wait
+    looks, enough, are_in = [], asyncio.Event(), tool_execution.ToolExecution.wait
 
     async def look(calls):
         looks.append(await are_in(calls))
@@ -311,7 +311,7 @@ async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
         await enough.wait()
         return "done"
 
-    monkeypatch.setattr(tool_execution.Answers, "wait", look)
+    monkeypatch.setattr(tool_execution.ToolExecution, "wait", look)
     events = await take(Tool("add", wait))
     assert sum(isinstance(event, Heartbeat) for event in events) >= 2
     assert looks[-1]
@@ -498,8 +498,10 @@ def one(fake):
     def one(kind, record):
         agent = AgentConfig(name="a", provider="p", model="m")
         asked = [Message("user", "hi")]
-        alone = Lineup([fallback_chain.own_model(agent, fake.provider(kind))])
-        return Task(agent, alone, asked, {}, record=record)
+        alone = FallbackChain(
+            [fallback_chain.primary_model(agent, fake.provider(kind))]
+        )
+        return AgentRun(agent, alone, asked, {}, record=record)
 
     return one
 
@@ -561,7 +563,7 @@ async def test_of_a_fault_of_ours_the_record_has_the_kind_alone(
 )
 def test_two_names_of_one_parameter_are_not_both_sent(asked, expected):
     agent = AgentConfig(name="a", provider="p", model="m", max_tokens=50)
-    assert fallback_chain.merged(agent.parameters, asked) == expected
+    assert fallback_chain.merge_parameters(agent.parameters, asked) == expected
 
 
 async def test_a_model_that_calls_to_the_end_has_not_answered(take, fake):
@@ -625,7 +627,7 @@ async def test_the_record_has_what_the_model_was_not_told(take, fake):
 
 def test_parts_of_a_result_share_their_room():
     parts = [{"type": "text", "text": "x" * 8} for _ in range(3)]
-    told = tool_execution.cut(parts, 12)
+    told = tool_execution.truncate_result(parts, 12)
     assert [part["text"].split("\n")[0] for part in told] == ["x" * 8, "x" * 4, ""]
 
 

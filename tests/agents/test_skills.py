@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.skills import lookup_tools, parser, skill_files, skill_registry
-from agents.skills.parser import SkillBroken
+from agents.skills.parser import SkillInvalid
 from agents.skills.skill_registry import SKILLS, SkillsConfig
 from config.sections import Config
 from core.errors import CoulisseError
-from core.trace import ToolCall
+from core.trace import TracedToolCall
 
 HEAD = "---\nname: {name}\ndescription: {description}\n---\n"
 
@@ -44,14 +44,14 @@ def put(folder: Path, path: str, content: str | bytes = "") -> Path:
 
 def found(config: Config, name: str):
     """Return one skill, read now."""
-    skill_registry.of(config)
+    skill_registry.get_skills(config)
     skill_registry.refresh()
-    return skill_registry.of(config).get(name)
+    return skill_registry.get_skills(config).get(name)
 
 
 async def told(tool, **arguments) -> str:
     """Call a tool."""
-    return await tool.call(arguments, ToolCall(tool.name, tool.kind, ""))
+    return await tool.call(arguments, TracedToolCall(tool.name, tool.kind, ""))
 
 
 async def refused(tool, **arguments) -> str:
@@ -62,7 +62,7 @@ async def refused(tool, **arguments) -> str:
 
 
 def tools(config, *names):
-    return {tool.name: tool for tool in skill_registry.tools(config, names)}
+    return {tool.name: tool for tool in skill_registry.make_tools(config, names)}
 
 
 # What a SKILL.md says.
@@ -121,7 +121,7 @@ def test_what_cannot_be_used_is_named_in_the_log_and_the_rest_loads(
 ):
     put(shelf, "broken/SKILL.md", content)
     put(shelf, "good/SKILL.md", "Good.")
-    assert list(skill_registry.of(config)) == ["good"]
+    assert list(skill_registry.get_skills(config)) == ["good"]
     skill_registry.refresh()
     (warning,) = warnings(caplog)
     assert f"{shelf}/broken/SKILL.md: " in warning
@@ -139,13 +139,13 @@ TOKENS = [
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=12))
 def test_whatever_the_frontmatter_is_nothing_else_is_raised(tokens):
-    with contextlib.suppress(SkillBroken):
+    with contextlib.suppress(SkillInvalid):
         parser.parse(f"---\n{''.join(tokens)}\n---\nbody".encode())
 
 
 @given(st.binary(max_size=80))
 def test_whatever_the_file_is_nothing_else_is_raised(content):
-    with contextlib.suppress(SkillBroken):
+    with contextlib.suppress(SkillInvalid):
         parser.parse(content)
 
 
@@ -165,7 +165,7 @@ def warnings(caplog) -> list[str]:
 
 def test_a_folder_whose_name_is_no_tools_can_be_given_one(shelf, config, caplog):
     put(shelf, "Lebenslauf prüfen/SKILL.md", "x")
-    assert skill_registry.of(config) == {}
+    assert skill_registry.get_skills(config) == {}
     assert "'Lebenslauf prüfen' cannot be the name of a tool; set 'name:'" in (
         caplog.text
     )
@@ -201,13 +201,13 @@ def test_a_description_of_the_most_characters_is_fine(shelf, config, caplog):
 
 
 def test_a_missing_directory_holds_no_skills(tmp_path, config, caplog):
-    assert skill_registry.of(config) == {}
+    assert skill_registry.get_skills(config) == {}
     assert said(caplog) == []
 
 
 def test_a_file_in_place_of_the_directory_is_complained_about(tmp_path, config, caplog):
     put(tmp_path, "skills")
-    assert skill_registry.of(config) == {}
+    assert skill_registry.get_skills(config) == {}
     skill_registry.refresh()
     (warning,) = warnings(caplog)
     assert "cannot be read: Not a directory; see skills.dir" in warning
@@ -219,13 +219,13 @@ def test_the_directory_is_told_by_the_yaml(tmp_path, absolute):
     where = str(tmp_path / "deep/playbooks") if absolute else "playbooks"
     path = tmp_path / "deep/coulisse.yaml"
     config = Config(path, {SKILLS.key: SkillsConfig(dir=where)})
-    assert list(skill_registry.of(config)) == ["a"]
+    assert list(skill_registry.get_skills(config)) == ["a"]
 
 
 def test_the_directory_itself_may_be_a_link(tmp_path, config):
     put(tmp_path, "shared/a/SKILL.md", "x")
     (tmp_path / "skills").symlink_to("shared")
-    assert list(skill_registry.of(config)) == ["a"]
+    assert list(skill_registry.get_skills(config)) == ["a"]
 
 
 def test_another_directory_takes_the_place_of_the_first(tmp_path):
@@ -235,9 +235,9 @@ def test_another_directory_takes_the_place_of_the_first(tmp_path):
         Config(tmp_path / "c.yaml", {SKILLS.key: SkillsConfig(dir=name)})
         for name in ("one", "two")
     )
-    assert list(skill_registry.of(first)) == ["a"]
-    assert list(skill_registry.of(second)) == ["b"]
-    assert list(skill_registry.of(first)) == ["a"]
+    assert list(skill_registry.get_skills(first)) == ["a"]
+    assert list(skill_registry.get_skills(second)) == ["b"]
+    assert list(skill_registry.get_skills(first)) == ["a"]
 
 
 # Files.
@@ -250,7 +250,7 @@ def test_bundled_files_are_found_in_folders_too_and_hidden_ones_not(shelf, confi
     put(shelf, ".hidden/SKILL.md", "x")
     put(shelf, "no-skill/notes.md", "x")
     put(shelf, "README.md", "x")
-    assert list(skill_registry.of(config)) == ["a"]
+    assert list(skill_registry.get_skills(config)) == ["a"]
     files = found(config, "a").files
     assert files == {"logo.png": 4, "rubric.md": 4, "deep/er/letter.md": 4}
 
@@ -264,7 +264,7 @@ def test_links_are_not_followed_wherever_they_lead(tmp_path, shelf, config, capl
     (shelf / "b").symlink_to(secret.parent)
     (shelf / "c").mkdir()
     (shelf / "c/SKILL.md").symlink_to(secret)
-    assert list(skill_registry.of(config)) == ["a"]
+    assert list(skill_registry.get_skills(config)) == ["a"]
     assert found(config, "a").files == {}
     assert sorted(warnings(caplog)) == [
         f"{shelf}/{path}: symbolic links are not followed; put the files themselves "
@@ -278,7 +278,7 @@ def test_what_is_no_file_is_no_skills(shelf, config):
     os.mkfifo(shelf / "a/pipe")
     (shelf / "b").mkdir()
     os.mkfifo(shelf / "b/SKILL.md")
-    assert list(skill_registry.of(config)) == ["a"]
+    assert list(skill_registry.get_skills(config)) == ["a"]
     assert found(config, "a").files == {}
 
 
@@ -294,7 +294,7 @@ def test_a_folder_that_is_not_utf8_is_named_as_well_as_can_be(shelf, config, cap
     os.mkdir(folder)
     with open(folder + b"/SKILL.md", "w") as file:
         file.write("x")
-    assert skill_registry.of(config) == {}
+    assert skill_registry.get_skills(config) == {}
     assert "'?' cannot be the name of a tool" in caplog.text
 
 
@@ -330,8 +330,8 @@ def two(shelf, config):
 
 
 def test_an_agent_without_skills_gets_no_tools(two):
-    assert skill_registry.tools(two, ()) == []
-    assert skill_registry.tools(two, ["nobody"]) == []
+    assert skill_registry.make_tools(two, ()) == []
+    assert skill_registry.make_tools(two, ["nobody"]) == []
 
 
 def test_each_skill_is_a_tool_and_one_more_reads_their_files(two):
@@ -542,7 +542,7 @@ def test_unknown_names_are_left_out_and_logged_once_for_a_configuration(two, cap
         "skill 'nobody', which an agent lists, is not in ./skills; there are: pay, "
         "review"
     ]
-    skill_registry.tools(Config(two.path, {}), ["nobody"])
+    skill_registry.make_tools(Config(two.path, {}), ["nobody"])
     assert len(warnings(caplog)) == 2
 
 
@@ -550,13 +550,13 @@ def test_unknown_names_are_left_out_and_logged_once_for_a_configuration(two, cap
 
 
 def test_an_edit_is_looked_for_twice_a_second():
-    assert skill_registry.LOOK_SECONDS == 0.5
+    assert skill_registry.POLL_SECONDS == 0.5
 
 
 @pytest.fixture
 def watching(two, monkeypatch):
-    monkeypatch.setattr(skill_registry, "LOOK_SECONDS", 0.02)
-    watcher = skill_registry.Watcher(two)
+    monkeypatch.setattr(skill_registry, "POLL_SECONDS", 0.02)
+    watcher = skill_registry.SkillWatcher(two)
     watcher.start()
     yield two
     watcher.stop()
@@ -574,13 +574,13 @@ def test_edits_are_followed_without_being_asked(watching, shelf):
     put(shelf, "pay/SKILL.md", "Ask twice.")
     put(shelf, "new/SKILL.md", "New.")
     (shelf / "review/SKILL.md").unlink()
-    soon(lambda: sorted(skill_registry.of(watching)) == ["new", "pay"])
-    soon(lambda: skill_registry.of(watching)["pay"].body == "Ask twice.")
+    soon(lambda: sorted(skill_registry.get_skills(watching)) == ["new", "pay"])
+    soon(lambda: skill_registry.get_skills(watching)["pay"].body == "Ask twice.")
 
 
 def test_a_fault_does_not_stop_the_start(two, caplog, monkeypatch):
-    monkeypatch.setattr(skill_files, "visible", lambda folder: 1 / 0)
-    watcher = skill_registry.Watcher(two)
+    monkeypatch.setattr(skill_files, "list_visible", lambda folder: 1 / 0)
+    watcher = skill_registry.SkillWatcher(two)
     watcher.start()
     watcher.stop()
     assert "could not look for skills" in caplog.text
@@ -588,14 +588,14 @@ def test_a_fault_does_not_stop_the_start(two, caplog, monkeypatch):
 
 def test_a_fault_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(skill_files, "visible", lambda folder: 1 / 0)
+        patch.setattr(skill_files, "list_visible", lambda folder: 1 / 0)
         soon(lambda: "could not look for skills" in caplog.text)
     put(shelf, "new/SKILL.md", "New.")
-    soon(lambda: "new" in skill_registry.of(watching))
+    soon(lambda: "new" in skill_registry.get_skills(watching))
 
 
 def test_the_log_tells_what_changed(two, shelf, caplog):
-    skill_registry.of(two)
+    skill_registry.get_skills(two)
     assert said(caplog) == [f"skills in {shelf}: added 'pay', 'review'"]
     put(shelf, "pay/SKILL.md", "Ask twice.")
     put(shelf, "new/SKILL.md", "New.")
@@ -607,21 +607,21 @@ def test_the_log_tells_what_changed(two, shelf, caplog):
 
 
 def test_the_log_is_silent_while_nothing_changes(two, caplog):
-    skill_registry.of(two)
+    skill_registry.get_skills(two)
     caplog.clear()
     skill_registry.refresh()
     assert said(caplog) == []
 
 
 def test_a_directory_that_comes_later_is_seen(tmp_path, config):
-    assert skill_registry.of(config) == {}
+    assert skill_registry.get_skills(config) == {}
     put(tmp_path, "skills/a/SKILL.md", "x")
     assert found(config, "a")
 
 
 @pytest.mark.parametrize("kept_time", [False, True])
 def test_a_change_of_the_same_length_is_seen(two, shelf, kept_time):
-    skill_registry.of(two)
+    skill_registry.get_skills(two)
     file = shelf / "pay/SKILL.md"
     before = file.stat()
     file.write_text(file.read_text().replace("Ask", "Beg"))
@@ -632,15 +632,15 @@ def test_a_change_of_the_same_length_is_seen(two, shelf, kept_time):
 
 def test_a_change_too_quick_for_the_clock_of_the_disk_is_seen(two, shelf, monkeypatch):
     now = time.time_ns()
-    coarse = skill_files.Stamp(10, now, now, 1)
+    coarse = skill_files.FileStamp(10, now, now, 1)
     monkeypatch.setattr(skill_files, "_stamp", lambda status: coarse)
-    skill_registry.of(two)
+    skill_registry.get_skills(two)
     put(shelf, "pay/SKILL.md", "Beg first.")
     assert found(two, "pay").body == "Beg first."
 
 
 def test_a_skill_that_breaks_is_complained_about_and_comes_back(two, shelf, caplog):
-    skill_registry.of(two)
+    skill_registry.get_skills(two)
     good = (shelf / "pay/SKILL.md").read_text()
     put(shelf, "pay/SKILL.md", "---\n")
     assert found(two, "pay") is None
@@ -656,12 +656,12 @@ def test_what_did_not_change_is_not_read_again(two, shelf, monkeypatch):
     past = time.time_ns() - 60_000_000_000
     for name in ("pay", "review"):
         os.utime(shelf / name / "SKILL.md", ns=(past, past))
-    skill_registry.of(two)
+    skill_registry.get_skills(two)
     read = []
-    original = skill_files.read
+    original = skill_files.read_file
     monkeypatch.setattr(
         skill_files,
-        "read",
+        "read_file",
         lambda *args: read.append(args[1][0]) or original(*args),
     )
     skill_registry.refresh()
@@ -674,11 +674,11 @@ def test_what_did_not_change_is_not_read_again(two, shelf, monkeypatch):
 def test_a_folder_that_cannot_be_read_does_not_hide_the_others(
     two, shelf, caplog, monkeypatch
 ):
-    def look(folder, original=skill_files.look):
+    def look(folder, original=skill_files.list_folder):
         if folder.name == "pay":
             raise PermissionError(13, "Permission denied")
         return original(folder)
 
-    monkeypatch.setattr(skill_files, "look", look)
-    assert list(skill_registry.of(two)) == ["review"]
+    monkeypatch.setattr(skill_files, "list_folder", look)
+    assert list(skill_registry.get_skills(two)) == ["review"]
     assert f"{shelf}/pay: cannot be read: Permission denied" in caplog.text

@@ -6,9 +6,9 @@ import pytest
 
 from agents import fallback_chain, loop, subagents
 from agents.config import AgentConfig
-from agents.fallback_chain import Lineup
-from agents.loop import Task
-from agents.subagents import MAX_DEPTH, Answering, Subagent
+from agents.fallback_chain import FallbackChain
+from agents.loop import AgentRun
+from agents.subagents import MAX_DEPTH, ResolvedAgent, Subagent
 from core import trace
 from core.events import HandoffStarted, TextDelta
 from core.messages import Message
@@ -20,7 +20,7 @@ CRITIC = {"name": "resume critic", "provider": "p", "model": "small", "seed": 7}
 
 def answering(agent, models):
     async def find():
-        return Answering(agent, models)
+        return ResolvedAgent(agent, models)
 
     return find
 
@@ -30,7 +30,7 @@ def critic(fake, *, depth=1, open_tools=None, **fields) -> Subagent:
         return []
 
     agent = AgentConfig.model_validate({**CRITIC, **fields})
-    models = [fallback_chain.own_model(agent, fake.provider("openai"))]
+    models = [fallback_chain.primary_model(agent, fake.provider("openai"))]
     return Subagent(
         *(agent.name, agent.purpose, answering(agent, models), open_tools or none),
         depth=depth,
@@ -44,9 +44,11 @@ def take(fake):
 
     async def take(*tools, record=None):
         coach = AgentConfig.model_validate(COACH)
-        task = Task(
+        task = AgentRun(
             coach,
-            Lineup([fallback_chain.own_model(coach, fake.provider("openai"))]),
+            FallbackChain(
+                [fallback_chain.primary_model(coach, fake.provider("openai"))]
+            ),
             [Message("system", "You coach."), Message("user", "my secret is 42")],
             {},
             own_tools=tools,
@@ -116,9 +118,9 @@ async def test_what_it_calls_stands_under_its_own_call(take, fake):
     assert (first.agent, nested.target, second.agent) == ("outer", "inner", "outer")
     assert nested.calls[0].agent == "inner"
     assert (model.agent, last.agent) == ("coach", "coach")
-    used = sum(call.usage.input_tokens for call in trace.model_calls(record))
+    used = sum(call.usage.input_tokens for call in trace.iter_model_calls(record))
     assert events[-1].usage.input_tokens == used
-    assert len(list(trace.model_calls(record))) == 5
+    assert len(list(trace.iter_model_calls(record))) == 5
 
 
 async def test_agents_call_each_other_four_deep_and_no_deeper(take, fake):

@@ -10,10 +10,10 @@ def nested(depth: int) -> ToolCall:
 
 
 def test_arguments_may_be_nested():
-    assert tool_execution.arguments(nested(64))
+    assert tool_execution.parse_arguments(nested(64))
 
 
 @pytest.mark.parametrize("depth", [65, 400])
 def test_arguments_nested_too_deep_to_send_are_the_models_fault(depth):
     with pytest.raises(CoulisseError, match="nested more than 64 deep"):
-        tool_execution.arguments(nested(depth))
+        tool_execution.parse_arguments(nested(depth))

@@ -1,13 +1,13 @@
 """What of an agent's rounds the client hears, and what a blind model is told."""
 
 from agents import images
-from agents.stream_filter import Screen, Voice
+from agents.stream_filter import StreamFilter, ToolCallFilter
 from core.events import TextDelta, ToolCallDelta
 from core.messages import Message
 
 
 def test_text_of_a_later_round_stands_apart_also_after_a_silent_one():
-    voice = Voice((), says_last_alone=False)
+    voice = StreamFilter((), says_last_alone=False)
     said = [*voice.filter(TextDelta("One."))]
     voice.next_round()
     voice.next_round()
@@ -16,7 +16,7 @@ def test_text_of_a_later_round_stands_apart_also_after_a_silent_one():
 
 
 def test_pieces_that_come_before_the_name_wait_for_it():
-    screen = Screen({"look"})
+    screen = ToolCallFilter({"look"})
     pieces = [
         *(ToolCallDelta(3, id="c"), ToolCallDelta(3, arguments='{"a"')),
         *(ToolCallDelta(3, name="look"), ToolCallDelta(3, arguments=": 1}")),
@@ -32,6 +32,6 @@ def test_pieces_that_come_before_the_name_wait_for_it():
 def test_only_pictures_of_tools_are_left_out():
     seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     mine = Message("user", [seen])
-    assert images.left_out([mine]) is None
-    told = images.left_out([mine, Message("tool", [seen], tool_call_id="c")])
-    assert told == [mine, Message("tool", images.UNSEEN, tool_call_id="c")]
+    assert images.drop_images([mine]) is None
+    told = images.drop_images([mine, Message("tool", [seen], tool_call_id="c")])
+    assert told == [mine, Message("tool", images.IMAGE_PLACEHOLDER, tool_call_id="c")]

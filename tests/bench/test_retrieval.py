@@ -14,44 +14,50 @@ from bench.memory_search import (
     question_ranks,
 )
 from bench.memory_search.dataset import (
-    Conversation,
     Dataset,
-    KnownText,
-    Line,
-    Pair,
-    Question,
+    DatasetConversation,
+    DatasetFact,
+    DatasetMessage,
+    DatasetQuestion,
+    FactPair,
 )
-from bench.memory_search.embeddings import Vectors
-from bench.memory_search.metrics import LEGS, Asked, Tried
-from bench.memory_search.quality_report import Report, render
+from bench.memory_search.embeddings import DatasetVectors
+from bench.memory_search.metrics import LEGS, PairResult, QuestionResult
+from bench.memory_search.quality_report import QualityReport, render
 
 FACTS = (
-    KnownText("a-old", "ann", "en", "fact", "The user lives in Bergen."),
-    KnownText("a", "ann", "en", "fact", "The user lives in Ghent.", "a-old"),
-    KnownText("b", "ann", "en", "fact", "The user keeps bees."),
-    KnownText("c", "cy", "en", "fact", "The user lives in Turin."),
+    DatasetFact("a-old", "ann", "en", "fact", "The user lives in Bergen."),
+    DatasetFact("a", "ann", "en", "fact", "The user lives in Ghent.", "a-old"),
+    DatasetFact("b", "ann", "en", "fact", "The user keeps bees."),
+    DatasetFact("c", "cy", "en", "fact", "The user lives in Turin."),
 )
 LINES = (
-    Line("1", "Ann", "My parrot is called Rufus."),
-    Line("2", "Bo", "What colour is he?"),
-    Line("3", "Ann", "Green, with a red tail."),
+    DatasetMessage("1", "Ann", "My parrot is called Rufus."),
+    DatasetMessage("2", "Bo", "What colour is he?"),
+    DatasetMessage("3", "Ann", "Green, with a red tail."),
 )
 SMALL = Dataset(
     FACTS,
-    (Question("ann", "Where do I live? lives", ("a",), "direct", "en"),),
-    (Pair("p", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES."),),
+    (DatasetQuestion("ann", "Where do I live? lives", ("a",), "direct", "en"),),
     (
-        Conversation(
-            "pets", LINES, (Question("pets", "the parrot", ("1",), "direct", "en"),)
+        FactPair(
+            "p", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES."
+        ),
+    ),
+    (
+        DatasetConversation(
+            "pets",
+            LINES,
+            (DatasetQuestion("pets", "the parrot", ("1",), "direct", "en"),),
         ),
     ),
 )
 
 
-def asked(ranks, **fields) -> Asked:
+def asked(ranks, **fields) -> QuestionResult:
     about = {"embedder": "hash:32", "leg": "vector", "kind": "direct"}
     about |= {"holds": "facts", "language": "en", "half": "report"}
-    return Asked(**about | fields, ranks=ranks, strangers=0, milliseconds=1.0)
+    return QuestionResult(**about | fields, ranks=ranks, strangers=0, milliseconds=1.0)
 
 
 # Counting.
@@ -87,7 +93,7 @@ def test_the_reciprocal_rank_is_that_of_the_first_answer():
 )
 def test_verdicts_are_judged_by_their_label(label, verdict, wrong):
     assert metrics.WRONG.get((label, verdict)) == wrong
-    tried = [Tried("p", "en", label, "local", verdict)]
+    tried = [PairResult("p", "en", label, "local", verdict)]
     if wrong:
         assert metrics.errors(tried, label, wrong) == "1 of 1 (100 %)"
 
@@ -96,8 +102,8 @@ def test_verdicts_are_judged_by_their_label(label, verdict, wrong):
 
 
 @pytest.fixture(scope="module")
-def made() -> Vectors:
-    return embeddings.make("hash:32", SMALL)
+def made() -> DatasetVectors:
+    return embeddings.embed_dataset("hash:32", SMALL)
 
 
 @pytest.mark.database
@@ -116,7 +122,7 @@ def test_each_leg_finds_what_answers_and_nothing_of_others(made):
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
 def test_what_is_no_longer_so_is_not_to_be_found(made):
-    ann, cy, pets = question_ranks.settle(SMALL, made)
+    ann, cy, pets = question_ranks.store_dataset(SMALL, made)
     assert [set(one.names.values()) for one in (ann, cy)] == [{"a", "b"}, {"c"}]
     assert list(pets.names.values()) == ["1", "2", "3"]
 
@@ -125,10 +131,12 @@ def test_what_is_no_longer_so_is_not_to_be_found(made):
 @pytest.mark.usefixtures("database")
 def test_what_is_no_longer_so_counts_as_a_stranger(made, monkeypatch):
     """Shown by hiding from the harness which of the facts is the old one."""
-    place = next(iter(question_ranks.settle(SMALL, made)))
+    place = next(iter(question_ranks.store_dataset(SMALL, made)))
     unknown = type(place)(place.holds, place.user_id, {}, place.questions)
 
-    monkeypatch.setattr(question_ranks, "settle", lambda wanted, vectors: [unknown])
+    monkeypatch.setattr(
+        question_ranks, "store_dataset", lambda wanted, vectors: [unknown]
+    )
     [told] = question_ranks.ask(SMALL, made, ["lexical"])
 
     assert told.strangers == 1
@@ -138,10 +146,16 @@ def test_what_is_no_longer_so_counts_as_a_stranger(made, monkeypatch):
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
 def test_pairs_go_through_what_saves_facts(made):
-    same = Pair("s", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES.")
-    other = Pair("o", "en", "different", "The user keeps bees.", "The user lives here.")
+    same = FactPair(
+        "s", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES."
+    )
+    other = FactPair(
+        "o", "en", "different", "The user keeps bees.", "The user lives here."
+    )
     wanted = Dataset(pairs=(same, other))
-    tried = deduplication.attempt(wanted.pairs, embeddings.make("hash:32", wanted))
+    tried = deduplication.try_pairs(
+        wanted.pairs, embeddings.embed_dataset("hash:32", wanted)
+    )
     assert [(one.pair, one.verdict) for one in tried] == [
         ("s", "merged"),
         ("o", "kept both"),
@@ -149,9 +163,9 @@ def test_pairs_go_through_what_saves_facts(made):
 
 
 def test_vectors_are_kept_for_the_next_database(tmp_path, monkeypatch):
-    made = embeddings.of("hash:32", SMALL, tmp_path)
-    monkeypatch.delattr(embeddings, "make")
-    again = embeddings.of("hash:32", SMALL, tmp_path)
+    made = embeddings.load_or_embed("hash:32", SMALL, tmp_path)
+    monkeypatch.delattr(embeddings, "embed_dataset")
+    again = embeddings.load_or_embed("hash:32", SMALL, tmp_path)
 
     assert (again.embedder, again.floor) == (made.embedder, made.floor)
     assert made.texts.keys() == again.texts.keys()
@@ -166,8 +180,8 @@ def test_vectors_are_kept_for_the_next_database(tmp_path, monkeypatch):
 
 def test_the_tables_tell_each_leg_and_kind():
     told = [asked([1]), asked([None], leg="lexical", kind="multi")]
-    report = Report(
-        *("sqlite", told, [Tried("p", "en", "paraphrase", "hash:32", "merged")]),
+    report = QualityReport(
+        *("sqlite", told, [PairResult("p", "en", "paraphrase", "hash:32", "merged")]),
         {"hash:32": [0.5]},
     )
     lines = [line.split() for line in render([report], by="kind").splitlines()]
@@ -180,7 +194,7 @@ def test_the_tables_tell_each_leg_and_kind():
 
 
 def test_a_report_can_be_of_one_half():
-    report = Report("sqlite", [asked([1]), asked([2], half="tuning")], [])
+    report = QualityReport("sqlite", [asked([1]), asked([2], half="tuning")], [])
     assert [one.ranks for one in report.of_half("tuning").asked] == [[2]]
 
 

@@ -70,7 +70,9 @@ def test_nobody_stumbles_over_a_refusal(window: Window) -> None:
 
 
 def test_nobody_stumbles_at_the_door(window: Window) -> None:
-    refused = oidc_login.failed(CredentialRequired("Log in first"), again="/admin/")
+    refused = oidc_login.login_failed_page(
+        CredentialRequired("Log in first"), again="/admin/"
+    )
     window.page.route(
         "**/admin/",
         lambda route: route.fulfill(

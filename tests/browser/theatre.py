@@ -9,8 +9,8 @@ import httpx2
 import openai
 
 from config import starter
-from testing.scripted_provider import FakeProvider, Request
-from testing.wires import Answer, Place
+from testing.scripted_provider import FakeProvider, RecordedRequest
+from testing.wires import ScriptedAnswer, StreamPoint
 from tests.processes.conftest import Project
 
 IN_PLACE = {
@@ -74,18 +74,18 @@ def asked(client: openai.OpenAI, prompt: str) -> str:
     return found
 
 
-def answer(request: Request) -> Answer:
+def answer(request: RecordedRequest) -> ScriptedAnswer:
     """Say what a model of the theatre would, whoever asks."""
     body = request.body
     wanted = shape_wanted(body)
     if wanted is not None:
-        return Answer((json.dumps(instance(wanted, wanted)),))
+        return ScriptedAnswer((json.dumps(instance(wanted, wanted)),))
     if "[FIN]" in json.dumps(body):
         roles = [message["role"] for message in body["messages"]]
         said = "Thank you. [FIN]" if "assistant" in roles else "When is the bus back?"
-        return Answer((said,))
-    hang: Place | None = "first_token" if CUE in json.dumps(body) else None
-    return Answer(tuple(re.findall(r"\S+\s*", SAID)), hang=hang)
+        return ScriptedAnswer((said,))
+    hang: StreamPoint | None = "first_token" if CUE in json.dumps(body) else None
+    return ScriptedAnswer(tuple(re.findall(r"\S+\s*", SAID)), hang=hang)
 
 
 def shape_wanted(body: Any) -> Any:

@@ -90,9 +90,9 @@ def real_sections() -> None:
 @pytest.fixture(autouse=True)
 def _nothing_in_force() -> Iterable[None]:
     before = live._current
-    live.replace(None)
+    live.set_current(None)
     yield
-    live.replace(before)
+    live.set_current(before)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def load(file: Path) -> Callable[[str], Config]:
 
     def write_and_load(text: str) -> Config:
         file.write_text(text, encoding="utf-8")
-        return loader.load(file)
+        return loader.load_file(file)
 
     return write_and_load
 

@@ -11,7 +11,7 @@ from .conftest import COOK
 @pytest.fixture(autouse=True)
 def _no_database(monkeypatch):
     """What the check says of users' ids is tested where they are derived."""
-    monkeypatch.setattr(user_namespace, "inspect", user_namespace.State)
+    monkeypatch.setattr(user_namespace, "inspect", user_namespace.NamespaceStatus)
 
 
 def test_it_says_ok_and_counts(file, capsys):

@@ -22,7 +22,7 @@ def target(tmp_path, settings):
 def test_it_is_another_file_with_the_same_mode(target):
     target.chmod(0o640)
     before = target.stat()
-    atomic_file.replace(target, b"new")
+    atomic_file.replace_file(target, b"new")
     after = target.stat()
     assert target.read_bytes() == b"new"
     assert stat.S_IMODE(after.st_mode) == 0o640
@@ -37,7 +37,7 @@ def test_it_is_another_file_with_the_same_mode(target):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_its_owner_stays(target):
     os.chown(target, 12345, 23456)
-    atomic_file.replace(target, b"new")
+    atomic_file.replace_file(target, b"new")
     after = target.stat()
     assert (after.st_uid, after.st_gid) == (12345, 23456)
 
@@ -46,7 +46,7 @@ def test_a_link_stays_one(target, tmp_path):
     link = tmp_path / "elsewhere" / "link.yaml"
     link.parent.mkdir()
     link.symlink_to(target)
-    atomic_file.replace(link, b"new")
+    atomic_file.replace_file(link, b"new")
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
 
@@ -54,7 +54,7 @@ def test_a_link_stays_one(target, tmp_path):
 def test_a_read_only_file_is_refused(target):
     target.chmod(0o444)
     with pytest.raises(FileUnwritable, match="read-only; make it writable"):
-        atomic_file.replace(target, b"new")
+        atomic_file.replace_file(target, b"new")
     assert target.read_bytes() == b"old"
 
 
@@ -67,7 +67,7 @@ def test_what_the_system_refuses_is_told_and_changes_nothing(
 
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     with pytest.raises(FileUnwritable, match=os.strerror(number)):
-        atomic_file.replace(target, b"new")
+        atomic_file.replace_file(target, b"new")
     assert target.read_bytes() == b"old"
 
 
@@ -82,10 +82,10 @@ def test_a_file_that_is_mounted_by_itself_is_written_over(target, monkeypatch):
 
     monkeypatch.setattr("os.replace", busy)
     before = target.stat().st_ino
-    atomic_file.replace(target, b"new content")
+    atomic_file.replace_file(target, b"new content")
     assert target.read_bytes() == b"new content"
     assert target.stat().st_ino == before
-    copy = target.parent / ".coulisse" / atomic_file.BEFORE
+    copy = target.parent / ".coulisse" / atomic_file.BACKUP_FILE
     assert copy.read_bytes() == b"old"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert list(target.parent.glob(".coulisse.yaml.*")) == []
@@ -106,7 +106,7 @@ def test_what_could_not_be_written_over_is_put_back_and_told(target, monkeypatch
     monkeypatch.setattr("os.replace", busy)
     monkeypatch.setattr(atomic_file, "_write_all", fail_once)
     with pytest.raises(FileUnwritable, match="No space left"):
-        atomic_file.replace(target, b"new")
+        atomic_file.replace_file(target, b"new")
     assert target.read_bytes() == b"old"
 
 
@@ -121,7 +121,7 @@ def test_a_mounted_file_is_known_though_its_directory_is_closed(
         raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr("tempfile.mkstemp", refuse)
-    atomic_file.replace(target, b"new")
+    atomic_file.replace_file(target, b"new")
     assert target.read_bytes() == b"new"
 
 
@@ -142,7 +142,7 @@ def test_an_edit_until_the_very_end_is_not_lost(target, monkeypatch, is_mounted)
         )
     monkeypatch.setattr("os.fsync", edit)
     with pytest.raises(FileChanged):
-        atomic_file.replace(target, b"new", before=b"old")
+        atomic_file.replace_file(target, b"new", before=b"old")
     assert target.read_bytes() == b"by hand"
     assert list(target.parent.glob(".coulisse.yaml.*")) == []
 
@@ -152,7 +152,7 @@ def test_where_no_lock_can_be_taken_nothing_is_written(target, settings):
     settings.COULISSE_STATE_DIR = target / ".coulisse"
     with (
         pytest.raises(FileUnwritable, match=r"coulisse\.lock cannot be \(Not a dir"),
-        atomic_file.lock(),
+        atomic_file.lock_writes(),
     ):
-        atomic_file.replace(target, b"new")
+        atomic_file.replace_file(target, b"new")
     assert target.read_bytes() == b"old"

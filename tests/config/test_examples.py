@@ -29,7 +29,7 @@ def test_there_are_examples():
 
 
 def test_what_we_ship_loads(shipped):
-    assert loader.load(shipped).values["agents"]
+    assert loader.load_file(shipped).values["agents"]
 
 
 def test_what_we_ship_fits_the_schema(shipped, capsys):

@@ -20,7 +20,7 @@ def _no_keys(monkeypatch):
 
 
 def only_agent(file):
-    (agent,) = loader.load(file).values["agents"].values()
+    (agent,) = loader.load_file(file).values["agents"].values()
     return agent.name, agent.provider, agent.model
 
 
@@ -47,7 +47,7 @@ def test_it_takes_the_provider_a_key_is_set_for(file, monkeypatch, keys, expecte
         monkeypatch.setenv(name, "sk-test")
     call_command("init")
     assert only_agent(file) == expected
-    assert loader.load(file).get(USERS).mode == "shared"
+    assert loader.load_file(file).get(USERS).mode == "shared"
     assert "sk-test" not in file.read_text()
 
 
@@ -108,12 +108,12 @@ def tour(file, monkeypatch):
 
 
 def test_the_tour_loads(tour):
-    assert len(loader.load(tour).values["agents"]) > 3
+    assert len(loader.load_file(tour).values["agents"]) > 3
 
 
 def test_the_tour_shows_every_section_and_none_that_is_not_there(tour):
     text = tour.read_text()
-    available = sections.registered().keys()
+    available = sections.registered_sections().keys()
     for key in available:
         assert re.search(rf"^{key}:|`{key}:", text, re.MULTILINE), key
     for key in unsupported_keys.KEYS.keys() - available:
@@ -122,7 +122,7 @@ def test_the_tour_shows_every_section_and_none_that_is_not_there(tour):
 
 def test_the_tour_shows_every_field_of_an_agent_and_a_provider(tour):
     for key in ("agents", "providers", "server"):
-        schema = sections.registered()[key].adapter.json_schema()
+        schema = sections.registered_sections()[key].adapter.json_schema()
         definitions = schema.get("$defs", {"": schema}).values()
         for field, about in (f for d in definitions for f in d["properties"].items()):
             if "Not available" not in about.get("description", ""):

@@ -17,8 +17,8 @@ def _project(file, settings):
 
 def start(file, text):
     file.write_text(text)
-    live.replace(None)
-    return live.start()
+    live.set_current(None)
+    return live.load_at_start()
 
 
 def test_it_starts_with_what_was_valid_last(file, caplog):
@@ -35,10 +35,10 @@ def test_it_refuses_when_nothing_was_ever_valid(file):
 
 def test_a_valid_edit_is_kept(file):
     start(file, GOOD)
-    watcher = live.Watcher()
+    watcher = live.ConfigWatcher()
     file.write_text("cooks: [{name: bob}]\n")
     watcher.poll()
-    assert last_valid_copy.read() == b"cooks: [{name: bob}]\n"
+    assert last_valid_copy.read_copy() == b"cooks: [{name: bob}]\n"
 
 
 def test_a_directory_that_takes_no_copy_stops_nobody(file, settings):

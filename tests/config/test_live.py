@@ -35,7 +35,7 @@ def watching(file, caplog):
     """A watcher at work on a valid file."""
     caplog.set_level(logging.INFO)
     file.write_text(COOK)
-    watcher = live.Watcher()
+    watcher = live.ConfigWatcher()
     watcher.start()
     yield watcher
     watcher.stop()
@@ -46,15 +46,15 @@ def looking(file, caplog):
     """A watcher that looks when it is told to."""
     caplog.set_level(logging.INFO)
     file.write_text(COOK)
-    return live.Watcher()
+    return live.ConfigWatcher()
 
 
 def test_it_looks_at_its_own_file_wherever_the_process_goes(
     file, monkeypatch, tmp_path_factory
 ):
     file.write_text(COOK)
-    live.replace(loader.load(Path(file.name)))
-    watcher = live.Watcher()
+    live.set_current(loader.load_file(Path(file.name)))
+    watcher = live.ConfigWatcher()
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     Path(file.name).write_text("cooks: [{name: bob}]\n")
     watcher.poll()
@@ -77,7 +77,7 @@ def test_an_invalid_first_file_is_refused_each_time(file):
 
 def test_tests_may_put_a_configuration_in_force(load):
     config = load(COOK)
-    live.replace(config)
+    live.set_current(config)
     assert live.current() is config
 
 
@@ -132,7 +132,7 @@ def test_it_polls_where_nothing_can_be_watched(file, monkeypatch, caplog):
     monkeypatch.setattr(live.watchfiles, "watch", out_of_watches)
     monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
     file.write_text(COOK)
-    watcher = live.Watcher()
+    watcher = live.ConfigWatcher()
     watcher.start()
     file.write_text("cooks: [{name: bob}]\n")
     eventually(lambda: names() == ["bob"])
@@ -145,7 +145,7 @@ def test_a_fault_in_a_look_does_not_end_the_watch(watching, file, monkeypatch, c
         raise RuntimeError("a fault in a check")
 
     with monkeypatch.context() as patch:
-        patch.setattr(live.loader, "parse", fail)
+        patch.setattr(live.loader, "parse_config", fail)
         file.write_text("cooks: [{name: bob}]\n")
         eventually(lambda: "a fault in a check" in caplog.text)
     file.write_text("cooks: [{name: bob}] # again\n")

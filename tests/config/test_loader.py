@@ -33,8 +33,8 @@ def test_a_part_is_read_without_what_the_others_need(settings):
     settings.COULISSE_SECTIONS = ["nowhere.at_all"]
     settings.COULISSE_CHECKS = ["nowhere.at_all"]
     text = b"cooks: [{name: 5, boss: nobody}]\nmenu: {tea: '${vars.x}'}\nvars: {x: 3}\n"
-    assert loader.section(text, MENU) == {"tea": 3}
-    config = loader.part(text, (MENU, KITCHEN))
+    assert loader.parse_section(text, MENU) == {"tea": 3}
+    config = loader.parse_sections(text, (MENU, KITCHEN))
     assert (config.get(MENU), config.get(KITCHEN).stoves) == ({"tea": 3}, 1)
 
 
@@ -144,7 +144,7 @@ def test_of_many_problems_the_first_are_told_and_how_many_more_there_are(refusal
 
 
 def test_of_many_mistakes_the_first_are_guessed_at():
-    with suggestions.sparingly():
+    with suggestions.limit_guesses():
         hints = [suggestions.did_you_mean("sop", ["soup"]) for _ in range(150)]
     assert hints == ["; did you mean 'soup'?"] * 100 + [""] * 50
     assert suggestions.did_you_mean("sop", ["soup"]) == hints[0]

@@ -62,17 +62,17 @@ def _sections(_stand_ins, settings):
 
 
 def shown(text):
-    return secret_masks.shown(document.of(text.encode())).decode()
+    return secret_masks.masked_content(document.parse_document(text.encode())).decode()
 
 
 def kept(typed, text):
-    return secret_restoration.unmasked(
-        typed.encode(), document.of(text.encode()), "file"
+    return secret_restoration.restore_content(
+        typed.encode(), document.parse_document(text.encode()), "file"
     ).decode()
 
 
 def said(text):
-    return document.of(text.encode()).data
+    return document.parse_document(text.encode()).data
 
 
 FILE = """\
@@ -128,7 +128,9 @@ def test_what_is_shown_is_yaml_to_other_readers_too():
     text = "loose: {auth: 'Bearer ${TOKEN:-fallback1}', plain: words}\n"
     told = shown(text)
     assert told == text.replace("fallback1", MASK).replace("'", '"')
-    assert YAML(typ="safe").load(told) == secret_masks.data(document.of(text.encode()))
+    assert YAML(typ="safe").load(told) == secret_masks.masked_data(
+        document.parse_document(text.encode())
+    )
     assert kept(told, text).replace('"', "'") == text
 
 
@@ -147,9 +149,11 @@ def test_many_secrets_take_no_longer_each(text, count):
     """Compared each with each they took many seconds."""
 
     def unmask(text: str) -> None:
-        old = document.of(text.encode())
+        old = document.parse_document(text.encode())
         assert (
-            secret_restoration.unmasked(secret_masks.shown(old), old, "")
+            secret_restoration.restore_content(
+                secret_masks.masked_content(old), old, ""
+            )
             == text.encode()
         )
 
@@ -159,7 +163,7 @@ def test_many_secrets_take_no_longer_each(text, count):
 
 
 def test_data_has_the_same_masks():
-    data = secret_masks.data(document.of(FILE.encode()))
+    data = secret_masks.masked_data(document.parse_document(FILE.encode()))
     assert data["vaults"]["main"]["password"] == MASK
     assert data["vaults"]["spare"]["doors"][0] == {"name": "front", "key": MASK}
     assert data["vaults"]["spare"]["extra"]["max_tokens"] == 200
@@ -257,7 +261,12 @@ def test_a_secret_an_alias_leads_to_is_hidden_where_it_stands():
     text = "loose: {word: &w swordfish}\nvaults: {a: {password: *w}}\n"
     assert shown(text) == text.replace("swordfish", MASK)
     assert kept(shown(text), text) == text
-    assert secret_masks.data(document.of(text.encode()))["loose"]["word"] == MASK
+    assert (
+        secret_masks.masked_data(document.parse_document(text.encode()))["loose"][
+            "word"
+        ]
+        == MASK
+    )
 
 
 def test_an_argument_is_a_secret_by_the_option_before_it():
@@ -295,18 +304,18 @@ def test_a_private_key_moves_with_its_lines():
 
 
 def test_data_with_masks_keeps_secrets_under_other_entries():
-    doc = document.of(FILE.encode())
-    data = secret_masks.data(doc)["vaults"]
+    doc = document.parse_document(FILE.encode())
+    data = secret_masks.masked_data(doc)["vaults"]
     data["main"]["note"] = "new"
     data["main"]["doors"].reverse()
-    after = said(content_patch.with_data(doc, ("vaults",), data).decode())
+    after = said(content_patch.put_data(doc, ("vaults",), data).decode())
     assert after["vaults"]["main"]["password"] == "hunter2"
     assert after["vaults"]["main"]["doors"] == [
         {"name": "back", "key": "back key", "colour": "red"},
         {"name": "front", "key": "front key"},
     ]
     with pytest.raises(ConfigInvalid, match=r"vaults\.new\.password"):
-        content_patch.with_data(doc, ("vaults", "new"), {"password": MASK})
+        content_patch.put_data(doc, ("vaults", "new"), {"password": MASK})
 
 
 # Any vaults, any edit.
@@ -363,14 +372,14 @@ def test_nothing_secret_is_shown_and_nothing_is_lost(sample):
 @given(written(FILES), st.data())
 def test_any_edit_keeps_each_secret_at_its_place_or_is_refused(sample, draw):
     data, text = sample
-    doc = document.of(text.encode())
-    wanted = secret_masks.data(doc)["vaults"]
+    doc = document.parse_document(text.encode())
+    wanted = secret_masks.masked_data(doc)["vaults"]
     for _ in range(draw.draw(st.integers(1, 3))):
         wanted = edited(wanted, draw.draw)
     before = secrets_of(data["vaults"])
     masked = {path for path, it in walked(wanted) if it == MASK}
     try:
-        content = content_patch.with_data(doc, ("vaults",), wanted)
+        content = content_patch.put_data(doc, ("vaults",), wanted)
     except ConfigInvalid:
         assert masked - before.keys()
         return
@@ -378,7 +387,10 @@ def test_any_edit_keeps_each_secret_at_its_place_or_is_refused(sample, draw):
     assert MASK not in content.decode()
     for path in masked:
         assert secrets_of(after)[path] == before[path]
-    assert "s3cr3t" not in secret_masks.shown(document.of(content)).decode()
+    assert (
+        "s3cr3t"
+        not in secret_masks.masked_content(document.parse_document(content)).decode()
+    )
 
 
 def walked(value, path=()):

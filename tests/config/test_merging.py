@@ -14,7 +14,9 @@ MANY = settings(max_examples=15, derandomize=True)
 
 
 def merge(text, place, data):
-    return content_patch.with_data(document.of(text.encode()), place, data).decode()
+    return content_patch.put_data(
+        document.parse_document(text.encode()), place, data
+    ).decode()
 
 
 FILE = """\
@@ -39,7 +41,7 @@ cooks:
 
 
 def test_what_says_the_same_stays_as_it_is_written():
-    data = document.of(FILE.encode()).data
+    data = document.parse_document(FILE.encode()).data
     data["cooks"][0]["pace"] = 1  # as JSON may say 1.0
     for place in [(), ("menu",), ("cooks",), ("cooks", "cy")]:
         wanted = data if place == () else data[place[0]]
@@ -61,7 +63,7 @@ def test_fields_come_and_go_around_comments():
 
 
 def test_entries_of_a_list_keep_their_comments_where_they_go():
-    cooks = document.of(FILE.encode()).data["cooks"]
+    cooks = document.parse_document(FILE.encode()).data["cooks"]
     after = merge(FILE, ("cooks",), [cooks[1], cooks[0]])
     assert after.endswith(
         "cooks:\n  # the second\n  - name: bob\n\n  # the first\n"
@@ -70,13 +72,13 @@ def test_entries_of_a_list_keep_their_comments_where_they_go():
 
 
 def test_an_entry_that_is_gone_leaves_the_comments_above_it():
-    cooks = document.of(FILE.encode()).data["cooks"]
+    cooks = document.parse_document(FILE.encode()).data["cooks"]
     after = merge(FILE, ("cooks",), [cooks[0], cooks[2]])
     assert after == FILE.replace("  - name: bob\n", "")
 
 
 def test_an_entry_that_is_new_comes_last():
-    cooks = document.of(FILE.encode()).data["cooks"]
+    cooks = document.parse_document(FILE.encode()).data["cooks"]
     after = merge(FILE, ("cooks",), [*cooks, {"name": "dee", "note": "a\nb\n"}])
     assert after == FILE + "\n  - name: dee\n    note: |\n      a\n      b\n"
 
@@ -91,7 +93,7 @@ def test_what_a_merge_brings_is_overridden_where_it_differs():
     after = merge(text, ("b",), {"k": 1, "l": 5, "m": 3})
     assert after == "a: &x {k: 1, l: 2}\nb:\n  <<: *x # base\n  m: 3\n  l: 5\n"
     after = merge(text, ("b",), {"k": 1, "m": 3})
-    assert document.of(after.encode()).data["b"] == {"k": 1, "m": 3}
+    assert document.parse_document(after.encode()).data["b"] == {"k": 1, "m": 3}
 
 
 def test_a_change_that_an_anchor_would_carry_elsewhere_is_refused():
@@ -109,8 +111,8 @@ def test_a_text_in_quotes_stays_one():
 @given(written(), st.sampled_from(SECTIONS), DATA)
 def test_it_says_then_what_was_wanted(sample, key, new):
     data, text = sample
-    after = document.of(merge(text, (key,), new).encode())
-    assert data_merge.same(after.data, {**data, key: new})
+    after = document.parse_document(merge(text, (key,), new).encode())
+    assert data_merge.is_same(after.data, {**data, key: new})
 
 
 @MANY
@@ -119,10 +121,10 @@ def test_the_gentle_way_is_always_found(sample, draw):
     data, text = sample
     key = draw.draw(st.sampled_from(SECTIONS))
     new = draw.draw(DATA)
-    doc = document.of(text.encode())
-    gentle = content_patch.ways(doc, (key,), data[key], new)[0]
-    content = doc.encode_text(text_edits.apply(doc.text, gentle()))
-    assert data_merge.same(document.of(content).data, {**data, key: new})
+    doc = document.parse_document(text.encode())
+    gentle = content_patch.edit_strategies(doc, (key,), data[key], new)[0]
+    content = doc.encode_text(text_edits.apply_edits(doc.text, gentle()))
+    assert data_merge.is_same(document.parse_document(content).data, {**data, key: new})
 
 
 @MANY
@@ -131,9 +133,9 @@ def test_two_values_have_a_gist_in_common_if_they_say_the_same(values):
     known = [*values, 1, 1.0, True, "1", "", None, False, 0, [], {}, [1], {"a": [0]}]
     for one in known:
         for other in known:
-            alike = data_merge.gist(one) == data_merge.gist(other)
-            assert alike == data_merge.same(one, other)
+            alike = data_merge.canonical_key(one) == data_merge.canonical_key(other)
+            assert alike == data_merge.is_same(one, other)
 
 
 def test_a_name_is_no_text_that_reads_like_one():
-    assert data_merge.known_by({"name": "a"}) != data_merge.known_by("name:a")
+    assert data_merge.matching_key({"name": "a"}) != data_merge.matching_key("name:a")

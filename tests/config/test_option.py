@@ -45,12 +45,12 @@ def parser(name):
     ],
 )
 def test_it_is_the_path_the_command_reads(words):
-    assert config_option.find(words) == parser("start").parse_args(words).config
+    assert config_option.find_path(words) == parser("start").parse_args(words).config
 
 
 @pytest.mark.parametrize("words", [["--conf", "c.yaml"], ["-c"], ["-C", "c.yaml"]])
 def test_what_the_command_refuses_names_no_path(words):
-    assert config_option.find(words) is None
+    assert config_option.find_path(words) is None
     with pytest.raises(CommandError):
         parser("start").parse_args(words)
 
@@ -71,7 +71,7 @@ def test_options_it_may_stand_behind_are_known():
         for spelling in action.option_strings
         if action.nargs == 0 and len(spelling) == 2 and spelling != "-h"
     }
-    assert found == set(config_option.FLAGS)
+    assert found == set(config_option.VALUELESS_FLAGS)
 
 
 def test_the_option_of_another_command_is_its_own(monkeypatch):

@@ -85,18 +85,18 @@ def forget():
 
 @pytest.fixture
 def agents():
-    return override_editor.section_of("agents")
+    return override_editor.get_section("agents")
 
 
 def models():
-    section = override_editor.section_of("agents")
+    section = override_editor.get_section("agents")
     found = live.current().get(section)
     return {name: agent.model for name, agent in found.items()}
 
 
 def labels():
-    section = override_editor.section_of("agents")
-    return {entry.name: entry.label for entry in override_editor.listed(section)}
+    section = override_editor.get_section("agents")
+    return {entry.name: entry.label for entry in override_editor.list_entries(section)}
 
 
 def refusal(function, *args, **kwargs):
@@ -109,52 +109,52 @@ def refusal(function, *args, **kwargs):
 
 
 def test_an_override_runs_at_once_in_the_place_of_the_files(agents):
-    override_editor.save(agents, "bob", BOB, by=BY)
+    override_editor.save_entry(agents, "bob", BOB, by=BY)
     assert models() == {"ann": "gpt-a", "bob": "gpt-x", "cleo": "gpt-c"}
     assert list(models()) == ["ann", "bob", "cleo"]
 
 
 def test_a_new_one_comes_last_and_goes_again(agents):
-    assert override_editor.create(agents, DAN, by=BY) == "dan"
+    assert override_editor.create_entry(agents, DAN, by=BY) == "dan"
     assert list(models()) == ["ann", "bob", "cleo", "dan"]
     assert labels()["dan"] == "dynamic"
-    override_editor.tombstone(agents, "dan", by=BY)
+    override_editor.disable_entry(agents, "dan", by=BY)
     assert "dan" not in models() | labels()
 
 
 def test_a_tombstone_disables_and_a_reset_enables(agents):
-    override_editor.tombstone(agents, "cleo", by=BY)
+    override_editor.disable_entry(agents, "cleo", by=BY)
     assert list(models()) == ["ann", "bob"]
     assert labels() == {"ann": "yaml", "bob": "yaml", "cleo": "tombstoned"}
-    override_editor.tombstone(agents, "cleo", by=BY)  # changes nothing
-    override_editor.reset(agents, "cleo", by=BY)
+    override_editor.disable_entry(agents, "cleo", by=BY)  # changes nothing
+    override_editor.reset_entry(agents, "cleo", by=BY)
     assert list(models()) == ["ann", "bob", "cleo"]
 
 
 def test_a_reset_has_the_file_run_again(agents):
-    override_editor.save(agents, "bob", BOB, by=BY)
-    override_editor.reset(agents, "bob", by=BY)
+    override_editor.save_entry(agents, "bob", BOB, by=BY)
+    override_editor.reset_entry(agents, "bob", by=BY)
     assert models()["bob"] == "gpt-b"
     assert labels()["bob"] == "yaml"
     with pytest.raises(NothingToReset, match="as the file says"):
-        override_editor.reset(agents, "bob", by=BY)
-    override_editor.create(agents, DAN, by=BY)
+        override_editor.reset_entry(agents, "bob", by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     with pytest.raises(NothingToReset, match="delete it instead"):
-        override_editor.reset(agents, "dan", by=BY)
+        override_editor.reset_entry(agents, "dan", by=BY)
 
 
 def test_an_override_of_a_tombstone_runs(agents):
-    override_editor.tombstone(agents, "cleo", by=BY)
-    override_editor.save(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
+    override_editor.disable_entry(agents, "cleo", by=BY)
+    override_editor.save_entry(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
     assert models()["cleo"] == "gpt-d"
 
 
 def test_a_section_the_file_has_not_can_be_filled(agents):
-    tests = override_editor.section_of("smoke_tests")
+    tests = override_editor.get_section("smoke_tests")
     text = "name: s\ntarget: ann\npersona: {provider: openai, model: p, preamble: x}\n"
-    override_editor.create(tests, text, by=BY)
+    override_editor.create_entry(tests, text, by=BY)
     assert list(live.current().get(tests)) == ["s"]
-    assert [(e.name, e.label) for e in override_editor.listed(tests)] == [
+    assert [(e.name, e.label) for e in override_editor.list_entries(tests)] == [
         ("s", "dynamic")
     ]
 
@@ -162,17 +162,17 @@ def test_a_section_the_file_has_not_can_be_filled(agents):
 def test_placeholders_and_variables_work_and_stay_as_written(agents, monkeypatch):
     monkeypatch.setenv("MODEL", "gpt-env")
     text = "name: dan\nprovider: openai\nmodel: ${MODEL}\npreamble: ${vars.tone}\n"
-    override_editor.create(agents, text, by=BY)
-    entry = override_editor.find(agents, "dan")
+    override_editor.create_entry(agents, text, by=BY)
+    entry = override_editor.get_entry(agents, "dan")
     assert (entry.value.model, entry.value.preamble) == ("gpt-env", "kind")
     assert entry.text == text
 
 
 def test_every_kind_that_is_overridable_is_one():
     for key in ("agents", "judges", "experiments", "smoke_tests"):
-        assert override_editor.section_of(key).key == key
+        assert override_editor.get_section(key).key == key
     with pytest.raises(EntryUnknown, match="only agents, experiments, judges"):
-        override_editor.section_of("agent")
+        override_editor.get_section("agent")
 
 
 # What is refused.
@@ -180,7 +180,7 @@ def test_every_kind_that_is_overridable_is_one():
 
 def test_the_validators_words_come_with_the_place_in_the_entry(agents):
     told = refusal(
-        override_editor.save,
+        override_editor.save_entry,
         agents,
         "bob",
         "name: bob\nprovider: opena\nmodel: x\n",
@@ -196,124 +196,141 @@ def test_the_validators_words_come_with_the_place_in_the_entry(agents):
 
 def test_a_shape_is_checked_and_syntax_told_by_line(agents):
     told = refusal(
-        override_editor.create, agents, "name: dan\nprovider: openai\n", by=BY
+        override_editor.create_entry, agents, "name: dan\nprovider: openai\n", by=BY
     )
     assert told.startswith("agent 'dan' in the studio:1:1: agent 'dan': 'model' is")
-    told = refusal(override_editor.save, agents, "bob", "name: bob\n\tmodel: x", by=BY)
+    told = refusal(
+        override_editor.save_entry, agents, "bob", "name: bob\n\tmodel: x", by=BY
+    )
     assert told.startswith("agent 'bob' in the studio:2:1: not valid YAML")
-    assert "empty" in refusal(override_editor.create, agents, " ", by=BY)
+    assert "empty" in refusal(override_editor.create_entry, agents, " ", by=BY)
 
 
 def test_who_refers_to_what_is_disabled_is_named(agents):
-    told = refusal(override_editor.tombstone, agents, "bob", by=BY)
+    told = refusal(override_editor.disable_entry, agents, "bob", by=BY)
     assert told == (
         "coulisse.yaml:32:31: experiment 'trial' has the variant 'bob', which is not "
         "under agents:"
     )
-    judges = override_editor.section_of("judges")
-    told = refusal(override_editor.tombstone, judges, "quality", by=BY)
+    judges = override_editor.get_section("judges")
+    told = refusal(override_editor.disable_entry, judges, "quality", by=BY)
     assert "agent 'ann' names judge 'quality', which is not under judges:" in told
     assert labels()["bob"] == "yaml"
 
 
 def test_a_reset_to_what_refers_to_what_is_disabled_is_refused(agents, own, file):
     file.write_text(FILE.replace("    judges: [quality]\n", "    subagents: [cleo]\n"))
-    live.Watcher().poll()
+    live.ConfigWatcher().poll()
     plain = "name: ann\nprovider: openai\nmodel: gpt-a\n"
-    override_editor.save(agents, "ann", plain, by=BY)
-    override_editor.tombstone(agents, "cleo", by=BY)
-    assert "cleo" in refusal(override_editor.reset, agents, "ann", by=BY)
+    override_editor.save_entry(agents, "ann", plain, by=BY)
+    override_editor.disable_entry(agents, "cleo", by=BY)
+    assert "cleo" in refusal(override_editor.reset_entry, agents, "ann", by=BY)
     assert labels()["ann"] == "override"
-    override_editor.reset(agents, "cleo", by=BY)
-    override_editor.reset(agents, "ann", by=BY)
+    override_editor.reset_entry(agents, "cleo", by=BY)
+    override_editor.reset_entry(agents, "ann", by=BY)
     assert labels()["ann"] == "yaml"
 
 
 def test_what_the_studio_itself_refers_to_stays_too(agents):
-    experiments = override_editor.section_of("experiments")
-    override_editor.create(agents, DAN, by=BY)
+    experiments = override_editor.get_section("experiments")
+    override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
-    override_editor.create(experiments, text, by=BY)
-    told = refusal(override_editor.tombstone, agents, "dan", by=BY)
+    override_editor.create_entry(experiments, text, by=BY)
+    told = refusal(override_editor.disable_entry, agents, "dan", by=BY)
     assert told.startswith(
         "experiment 'second' in the studio:3:13: experiment 'second'"
     )
 
 
 def test_of_what_falls_with_a_change_the_cause_is_told_alone(agents):
-    override_editor.create(agents, DAN, by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
-    override_editor.create(override_editor.section_of("experiments"), text, by=BY)
+    override_editor.create_entry(
+        override_editor.get_section("experiments"), text, by=BY
+    )
     wrong = DAN + "judges: [nobody]\n"
-    told = refusal(override_editor.save, agents, "dan", wrong, by=BY)
+    told = refusal(override_editor.save_entry, agents, "dan", wrong, by=BY)
     assert told.startswith("agent 'dan' in the studio:4:")
     assert "\n" not in told
     assert (
-        "\n".join(map(str, override_editor.problems(agents, wrong, name="dan"))) == told
+        "\n".join(map(str, override_editor.validate_entry(agents, wrong, name="dan")))
+        == told
     )
 
 
 def test_names_are_one_and_the_same(agents):
-    told = refusal(override_editor.save, agents, "bob", DAN, by=BY)
+    told = refusal(override_editor.save_entry, agents, "bob", DAN, by=BY)
     assert "this is called 'dan', and 'bob' by its address" in told
-    told = refusal(override_editor.save, agents, "bob", "provider: openai\n", by=BY)
+    told = refusal(
+        override_editor.save_entry, agents, "bob", "provider: openai\n", by=BY
+    )
     assert told.endswith("agent: 'name' is missing; write 'name: bob'")
-    assert "must be text" in refusal(override_editor.create, agents, "name: 3\n", by=BY)
-    assert "is missing" in refusal(override_editor.create, agents, "name: ''\n", by=BY)
+    assert "must be text" in refusal(
+        override_editor.create_entry, agents, "name: 3\n", by=BY
+    )
+    assert "is missing" in refusal(
+        override_editor.create_entry, agents, "name: ''\n", by=BY
+    )
     for name in ('"a\\nb"', "n" * 256):
-        told = refusal(override_editor.create, agents, f"name: {name}\n", by=BY)
+        told = refusal(override_editor.create_entry, agents, f"name: {name}\n", by=BY)
         assert "one line of at most 255" in told
     longest = "n" * 255
-    override_editor.create(agents, DAN.replace("dan", longest), by=BY)
+    override_editor.create_entry(agents, DAN.replace("dan", longest), by=BY)
     assert labels()[longest] == "dynamic"
     hiding = DAN.replace("dan", "new")
     assert "a page of the studio" in refusal(
-        override_editor.create, agents, hiding, by=BY
+        override_editor.create_entry, agents, hiding, by=BY
     )
-    (told,) = override_editor.problems(agents, hiding)
+    (told,) = override_editor.validate_entry(agents, hiding)
     assert "a page of the studio" in told.message
 
 
 def test_a_name_that_is_taken_is_a_conflict(agents):
     with pytest.raises(EntryTaken, match="already called 'bob'"):
-        override_editor.create(agents, BOB, by=BY)
-    override_editor.create(agents, DAN, by=BY)
+        override_editor.create_entry(agents, BOB, by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     with pytest.raises(EntryTaken):
-        override_editor.create(agents, DAN, by=BY)
-    override_editor.tombstone(agents, "cleo", by=BY)
+        override_editor.create_entry(agents, DAN, by=BY)
+    override_editor.disable_entry(agents, "cleo", by=BY)
     with pytest.raises(EntryTaken, match="disabled; reset it"):
-        override_editor.create(agents, DAN.replace("dan", "cleo"), by=BY)
+        override_editor.create_entry(agents, DAN.replace("dan", "cleo"), by=BY)
 
 
 def test_an_experiments_name_is_no_agents(agents):
-    told = refusal(override_editor.create, agents, DAN.replace("dan", "trial"), by=BY)
+    told = refusal(
+        override_editor.create_entry, agents, DAN.replace("dan", "trial"), by=BY
+    )
     assert "experiment 'trial' has the name of an agent" in told
 
 
 def test_what_is_not_there_cannot_be_changed(agents):
-    for change in (override_editor.tombstone, override_editor.reset):
+    for change in (override_editor.disable_entry, override_editor.reset_entry):
         with pytest.raises(EntryUnknown, match="did you mean 'bob'"):
             change(agents, "bobb", by=BY)
     with pytest.raises(EntryUnknown):
-        override_editor.save(agents, "dan", DAN, by=BY)
+        override_editor.save_entry(agents, "dan", DAN, by=BY)
     with pytest.raises(EntryUnknown):
-        override_editor.find(agents, "dan")
+        override_editor.get_entry(agents, "dan")
 
 
 def test_a_change_of_what_was_changed_meanwhile_is_refused(agents):
-    override_editor.save(agents, "bob", BOB, by=BY, version=0)
-    shown = override_editor.find(agents, "bob").version
-    override_editor.save(agents, "bob", BOB + "seed: 1\n", by="user:eve", version=shown)
-    for change in (override_editor.tombstone, override_editor.reset):
+    override_editor.save_entry(agents, "bob", BOB, by=BY, version=0)
+    shown = override_editor.get_entry(agents, "bob").version
+    override_editor.save_entry(
+        agents, "bob", BOB + "seed: 1\n", by="user:eve", version=shown
+    )
+    for change in (override_editor.disable_entry, override_editor.reset_entry):
         with pytest.raises(EntryChanged, match="changed by user:eve since"):
             change(agents, "bob", by=BY, version=shown)
     with pytest.raises(EntryChanged):
-        override_editor.save(agents, "bob", BOB, by=BY, version=0)
-    override_editor.save(agents, "bob", BOB, by=BY)  # a script that asks for no version
+        override_editor.save_entry(agents, "bob", BOB, by=BY, version=0)
+    override_editor.save_entry(
+        agents, "bob", BOB, by=BY
+    )  # a script that asks for no version
 
 
 def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
-    experiments = override_editor.section_of("experiments")
+    experiments = override_editor.get_section("experiments")
     text = "name: second\nstrategy: split\nvariants: [{agent: cleo}, {agent: ann}]\n"
     begin, outcomes = threading.Barrier(2), []
 
@@ -329,10 +346,10 @@ def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
 
     threads = [
         threading.Thread(
-            target=change, args=(override_editor.tombstone, agents, "cleo")
+            target=change, args=(override_editor.disable_entry, agents, "cleo")
         ),
         threading.Thread(
-            target=change, args=(override_editor.create, experiments, text)
+            target=change, args=(override_editor.create_entry, experiments, text)
         ),
     ]
     for thread in threads:
@@ -347,7 +364,7 @@ def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
 
 
 def test_the_file_is_told_as_it_is_written(agents):
-    written = entry_texts.of(FILE.encode(), "agents")
+    written = entry_texts.read_texts(FILE.encode(), "agents")
     assert written["ann"] == (
         "name: ann\nprovider: openai   # the cheap one\nmodel: gpt-a\npreamble: |\n"
         "  Be ${vars.tone}.\n\n  Be brief.\njudges: [quality]\n"
@@ -362,57 +379,61 @@ def test_what_is_an_alias_in_the_file_is_written_out(monkeypatch):
         "  # The first one.", "  - &base {name: base, model: m}\n"
     ).replace("  - name: cleo", "  - <<: *base\n    name: ${NAME}")
     text = text.replace("    model: gpt-c", "    top_p: 0.5")
-    assert entry_texts.of(text.encode(), "agents")["eve"] == (
+    assert entry_texts.read_texts(text.encode(), "agents")["eve"] == (
         "name: ${NAME}\nprovider: openai\ntop_p: 0.5\nmodel: m\n"
     )
-    assert entry_texts.of(b"- nothing", "agents") == {}
+    assert entry_texts.read_texts(b"- nothing", "agents") == {}
 
 
 def test_the_difference_is_of_what_is_written(agents):
-    assert override_editor.diff(override_editor.find(agents, "bob")) == ""
-    override_editor.save(agents, "ann", BOB.replace("bob", "ann"), by=BY)
-    told = override_editor.diff(override_editor.find(agents, "ann")).splitlines()
+    assert override_editor.diff_entry(override_editor.get_entry(agents, "bob")) == ""
+    override_editor.save_entry(agents, "ann", BOB.replace("bob", "ann"), by=BY)
+    told = override_editor.diff_entry(
+        override_editor.get_entry(agents, "ann")
+    ).splitlines()
     assert told[:2] == ["--- coulisse.yaml", "+++ studio"]
     assert "+# mine" in told
     assert "-provider: openai   # the cheap one" in told
-    override_editor.tombstone(agents, "cleo", by=BY)
-    gone = override_editor.diff(override_editor.find(agents, "cleo"))
+    override_editor.disable_entry(agents, "cleo", by=BY)
+    gone = override_editor.diff_entry(override_editor.get_entry(agents, "cleo"))
     assert "-name: cleo" in gone.splitlines()
-    override_editor.create(agents, DAN, by=BY)
-    assert override_editor.diff(override_editor.find(agents, "dan")) == ""
+    override_editor.create_entry(agents, DAN, by=BY)
+    assert override_editor.diff_entry(override_editor.get_entry(agents, "dan")) == ""
 
 
 def test_history_tells_every_change_and_outlives_the_entry(agents):
-    override_editor.create(agents, DAN, by=BY)
-    override_editor.save(agents, "dan", DAN + "seed: 1\n", by="user:eve")
-    override_editor.save(agents, "bob", BOB, by=BY)  # of another
-    override_editor.tombstone(agents, "dan", by=BY)
-    told = override_editor.history(agents, "dan")
+    override_editor.create_entry(agents, DAN, by=BY)
+    override_editor.save_entry(agents, "dan", DAN + "seed: 1\n", by="user:eve")
+    override_editor.save_entry(agents, "bob", BOB, by=BY)  # of another
+    override_editor.disable_entry(agents, "dan", by=BY)
+    told = override_editor.list_versions(agents, "dan")
     assert [(v.action, v.by) for v in told] == [
         *(("removed", BY), ("saved", "user:eve"), ("saved", BY))
     ]
     assert told[2].body == DAN
-    older = override_editor.history(agents, "dan", before=told[0].pk, limit=1)
+    older = override_editor.list_versions(agents, "dan", before=told[0].pk, limit=1)
     assert [v.pk for v in older] == [told[1].pk]
-    assert override_editor.version(agents, "dan", told[2].pk).body == DAN
+    assert override_editor.get_version(agents, "dan", told[2].pk).body == DAN
     with pytest.raises(EntryUnknown, match="has no version"):
-        override_editor.version(agents, "bob", told[2].pk)
+        override_editor.get_version(agents, "bob", told[2].pk)
 
 
 def test_a_list_asks_the_database_once(agents, django_assert_num_queries):
     for number in (1, 5):
         for each in range(number):
             text = DAN.replace("dan", f"dan{number}-{each}")
-            override_editor.create(agents, text, by=BY)
+            override_editor.create_entry(agents, text, by=BY)
         with django_assert_num_queries(1):
-            override_editor.listed(agents)
+            override_editor.list_entries(agents)
         with django_assert_num_queries(1):
-            override_editor.find(agents, "ann")
+            override_editor.get_entry(agents, "ann")
 
 
 def test_line_ends_of_browsers_are_made_plain(agents):
-    override_editor.create(agents, "\ufeff" + DAN.strip().replace("\n", "\r\n"), by=BY)
-    assert override_editor.find(agents, "dan").text == DAN
+    override_editor.create_entry(
+        agents, "\ufeff" + DAN.strip().replace("\n", "\r\n"), by=BY
+    )
+    assert override_editor.get_entry(agents, "dan").text == DAN
 
 
 # Edits of the file below it.
@@ -421,20 +442,20 @@ def test_line_ends_of_browsers_are_made_plain(agents):
 @pytest.fixture
 def looking():
     """A watcher that looks when it is told to."""
-    live.start()
-    return live.Watcher()
+    live.load_at_start()
+    return live.ConfigWatcher()
 
 
 def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
     agents, looking, file, caplog
 ):
-    override_editor.create(agents, DAN, by=BY)
-    override_editor.save(agents, "bob", BOB.replace("openai", "other"), by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
+    override_editor.save_entry(agents, "bob", BOB.replace("openai", "other"), by=BY)
     without = FILE.replace("  other: ", "  another: ")
     file.write_text(without)
     looking.look()
     assert models() == {"ann": "gpt-a", "bob": "gpt-b", "cleo": "gpt-c"}
-    found = {e.name: e for e in override_editor.listed(agents)}
+    found = {e.name: e for e in override_editor.list_entries(agents)}
     assert (found["bob"].label, found["bob"].is_broken) == ("override", True)
     assert (found["dan"].label, found["dan"].value) == ("dynamic", None)
     assert "uses provider 'other', which is not" in found["dan"].why
@@ -447,10 +468,10 @@ def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
     # Others can be changed all the same, and itself mended, but with nothing broken.
     again = DAN.replace("gpt-d", "gpt-e")
     assert "uses provider 'other'" in refusal(
-        override_editor.save, agents, "dan", again, by=BY
+        override_editor.save_entry, agents, "dan", again, by=BY
     )
-    override_editor.save(agents, "cleo", BOB.replace("bob", "cleo"), by=BY)
-    override_editor.save(agents, "dan", DAN.replace("other", "another"), by=BY)
+    override_editor.save_entry(agents, "cleo", BOB.replace("bob", "cleo"), by=BY)
+    override_editor.save_entry(agents, "dan", DAN.replace("other", "another"), by=BY)
     assert models()["dan"] == "gpt-d"
     file.write_text(FILE + "# again\n")
     looking.look()
@@ -458,9 +479,11 @@ def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
 
 
 def test_what_falls_with_it_is_set_aside_too(agents, looking, file):
-    override_editor.create(agents, DAN, by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
-    override_editor.create(override_editor.section_of("experiments"), text, by=BY)
+    override_editor.create_entry(
+        override_editor.get_section("experiments"), text, by=BY
+    )
     file.write_text(FILE.replace("  other: ", "  another: "))
     looking.look()
     aside = [(a.section, a.name) for a in live.current().rejected_overrides]
@@ -473,7 +496,7 @@ REFERS = FILE.replace("{agent: bob}]", "{agent: bob}, {agent: cleo}]")
 def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
     agents, looking, file, caplog
 ):
-    override_editor.tombstone(agents, "cleo", by=BY)
+    override_editor.disable_entry(agents, "cleo", by=BY)
     file.write_text(REFERS)
     for _ in range(3):
         looking.look()
@@ -482,22 +505,22 @@ def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
     assert "variant 'cleo', which is not under agents:" in told
     assert "agent 'cleo' is disabled there" in told
     assert "`manage.py overrides reset agents cleo`" in told
-    override_editor.reset(agents, "cleo", by=BY)
+    override_editor.reset_entry(agents, "cleo", by=BY)
     looking.look()
-    experiments = override_editor.section_of("experiments")
+    experiments = override_editor.get_section("experiments")
     assert len(live.current().get(experiments)["trial"].variants) == 3
 
 
 def test_an_edit_that_fails_for_several_together_names_each(agents, looking, file):
     file.write_text(FILE[: FILE.index("experiments:")])
     looking.look()
-    override_editor.create(agents, DAN, by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     for name in ("bob", "cleo"):
-        override_editor.tombstone(agents, name, by=BY)
+        override_editor.disable_entry(agents, name, by=BY)
     file.write_text(REFERS)
     for _ in range(2):
         looking.look()
-    told = str(live.refused())
+    told = str(live.file_error())
     assert ": agent 'bob' is disabled there, agent 'cleo' is disabled there" in told
     assert "'dan'" not in told
 
@@ -512,26 +535,26 @@ JUDGED: list[object] = []
 
 
 def test_one_in_the_way_is_found_without_trying_each(agents, looking, file, settings):
-    judges = override_editor.section_of("judges")
-    override_editor.create(judges, JUDGE, by=BY)
+    judges = override_editor.get_section("judges")
+    override_editor.create_entry(judges, JUDGE, by=BY)
     when = {"version": 1, "changed_at": NOW, "changed_by": BY}
     body = "provider: openai\nmodel: gpt-n\njudges: [own]\n"
     Override.objects.bulk_create(
         Override(section="agents", name=name, body=f"name: {name}\n{body}", **when)
         for name in (f"n{number}" for number in range(60))
     )
-    override_editor.tombstone(agents, "cleo", by=BY)
+    override_editor.disable_entry(agents, "cleo", by=BY)
     file.write_text(REFERS)
     settings.COULISSE_CHECKS = [*settings.COULISSE_CHECKS, f"{__name__}.judged"]
     JUDGED.clear()
     for _ in range(2):
         looking.look()
-    assert "the studio says: agent 'cleo' is disabled there;" in str(live.refused())
+    assert "the studio says: agent 'cleo' is disabled there;" in str(live.file_error())
     assert len(JUDGED) < 2 * 16
 
 
 def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
-    override_editor.create(agents, DAN, by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     more = "  - {name: dan, provider: openai, model: gpt-file}\n\njudges:"
     file.write_text(FILE.replace("\njudges:", more))
     looking.look()
@@ -540,7 +563,7 @@ def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
 
 
 def test_an_override_the_file_forgets_becomes_dynamic(agents, looking, file):
-    override_editor.save(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
+    override_editor.save_entry(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
     file.write_text(
         FILE[: FILE.index("  - name: cleo")] + FILE[FILE.index("judges:\n") :]
     )
@@ -553,42 +576,42 @@ def test_an_override_the_file_forgets_becomes_dynamic(agents, looking, file):
 
 
 def test_a_start_takes_what_is_stored(agents):
-    override_editor.save(agents, "bob", BOB, by=BY)
-    live.replace(None)
-    live.start()
+    override_editor.save_entry(agents, "bob", BOB, by=BY)
+    live.set_current(None)
+    live.load_at_start()
     assert models()["bob"] == "gpt-x"
-    live.replace(None)
+    live.set_current(None)
     assert live.current().overlays.version  # as commands read it
-    assert live.read(live.current().path).get(agents)["bob"].model == "gpt-x"
+    assert live.read_effective(live.current().path).get(agents)["bob"].model == "gpt-x"
 
 
 def test_no_override_stops_a_start(agents, file, caplog):
-    override_editor.tombstone(agents, "cleo", by=BY)
-    override_editor.create(agents, DAN, by=BY)
+    override_editor.disable_entry(agents, "cleo", by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     Override.objects.filter(name="dan").update(body="nonsense: [")
     file.write_text(REFERS)
-    live.replace(None)
-    live.start()
+    live.set_current(None)
+    live.load_at_start()
     assert list(models()) == ["ann", "bob", "cleo"]
     assert {a.name for a in live.current().rejected_overrides} == {"cleo", "dan"}
     assert caplog.text.count("is set aside") == 2
 
 
 def test_a_start_prefers_what_was_valid_last(agents, file, caplog):
-    override_editor.tombstone(agents, "cleo", by=BY)
-    last_valid_copy.write(FILE.encode())
+    override_editor.disable_entry(agents, "cleo", by=BY)
+    last_valid_copy.write_copy(FILE.encode())
     file.write_text(REFERS)
-    live.replace(None)
-    live.start()
+    live.set_current(None)
+    live.load_at_start()
     assert list(models()) == ["ann", "bob"]
     assert "what was valid last is in force" in caplog.text
 
 
 def test_what_is_of_a_section_that_is_gone_is_set_aside(agents, settings):
-    override_editor.create(agents, DAN, by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     Override.objects.filter(name="dan").update(section="cooks")
-    live.replace(None)
-    live.start()
+    live.set_current(None)
+    live.load_at_start()
     (aside,) = live.current().rejected_overrides
     assert aside.why == "'cooks' cannot be changed in the studio"
 
@@ -616,9 +639,9 @@ def test_a_broken_file_is_told_of_once_whatever_the_studio_says(
     broken = FILE + "nonsense: 1\n"
     file.write_text(broken)
     assert told() == 1
-    override_editor.save(agents, "bob", BOB, by=BY)
+    override_editor.save_entry(agents, "bob", BOB, by=BY)
     assert told() == 1
-    assert "nonsense" in str(live.refused())
+    assert "nonsense" in str(live.file_error())
     file.write_text(FILE)
     assert told() == 1
     file.write_text(broken)
@@ -627,9 +650,9 @@ def test_a_broken_file_is_told_of_once_whatever_the_studio_says(
 
 def test_an_override_is_no_edit_of_the_file(agents):
     told = []
-    live.start()
-    watcher = live.Watcher(lambda config, sections: told.append(sections))
-    override_editor.save(agents, "bob", BOB, by=BY)
+    live.load_at_start()
+    watcher = live.ConfigWatcher(lambda config, sections: told.append(sections))
+    override_editor.save_entry(agents, "bob", BOB, by=BY)
     watcher.poll()
     assert told == []
 
@@ -637,16 +660,16 @@ def test_an_override_is_no_edit_of_the_file(agents):
 def test_without_a_database_the_yaml_runs_until_it_is_there(
     agents, monkeypatch, caplog
 ):
-    override_editor.save(agents, "bob", BOB, by=BY)
-    live.replace(None)
-    monkeypatch.setattr("config.overrides.override_store.PATIENCE_SECONDS", 0.0)
+    override_editor.save_entry(agents, "bob", BOB, by=BY)
+    live.set_current(None)
+    monkeypatch.setattr("config.overrides.override_store.RETRY_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         # Of every thread, this one's too.
         patch.setitem(connections.settings["default"], "NAME", "/nowhere/at.all")
         patch.setitem(connection.settings_dict, "NAME", "/nowhere/at.all")
         connection.close()
-        live.start()
-        watcher = live.Watcher()
+        live.load_at_start()
+        watcher = live.ConfigWatcher()
         watcher.poll()
         assert models()["bob"] == "gpt-b"
     connection.close()
@@ -656,24 +679,24 @@ def test_without_a_database_the_yaml_runs_until_it_is_there(
 
 
 def test_a_connection_that_broke_is_mended(agents, monkeypatch):
-    monkeypatch.setattr("config.overrides.override_store.PATIENCE_SECONDS", 0.0)
-    override_editor.create(agents, DAN, by=BY)
-    version = live.stored().newest_version()
+    monkeypatch.setattr("config.overrides.override_store.RETRY_SECONDS", 0.0)
+    override_editor.create_entry(agents, DAN, by=BY)
+    version = live.get_store().newest_version()
     connection.connection.close()
-    assert live.stored().newest_version() is None
-    assert live.stored().newest_version() == version
+    assert live.get_store().newest_version() is None
+    assert live.get_store().newest_version() == version
 
 
 def test_no_table_is_nothing_said(agents, monkeypatch):
     with monkeypatch.context() as patch:
         for model in (Override, OverrideVersion):
             patch.setattr(model._meta, "db_table", "config_nothing")
-        assert live.stored().newest_version() == 0
-        assert live.stored().read().entries == ()
+        assert live.get_store().newest_version() == 0
+        assert live.get_store().read().entries == ()
 
 
 def test_a_file_is_right_by_itself_or_not_at_all(agents, looking, file, caplog):
-    override_editor.create(agents, DAN, by=BY)
+    override_editor.create_entry(agents, DAN, by=BY)
     file.write_text(FILE.replace("{agent: bob}]", "{agent: dan}]"))
     for _ in range(2):
         looking.look()

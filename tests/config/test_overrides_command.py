@@ -34,10 +34,10 @@ def file(database, real_sections, tmp_path, settings):
     path = tmp_path / "coulisse.yaml"
     path.write_text(YAML)
     settings.COULISSE_CONFIG = path
-    before = live.in_force()
-    live.replace(live.read(path))
+    before = live.current_or_none()
+    live.set_current(live.read_effective(path))
     yield path
-    live.replace(before)
+    live.set_current(before)
     forget()
 
 
@@ -48,7 +48,7 @@ def forget():
 
 @pytest.fixture
 def agents():
-    return override_editor.section_of("agents")
+    return override_editor.get_section("agents")
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def run(file):
 
 def test_it_lists_what_is_not_as_the_yaml_says(run, agents):
     assert "all is as the YAML says" in run()
-    override_editor.save(agents, "bob", BOB, by="user:ada")
-    override_editor.create(agents, DAN, by="user:ada")
+    override_editor.save_entry(agents, "bob", BOB, by="user:ada")
+    override_editor.create_entry(agents, DAN, by="user:ada")
     lines = run("list").splitlines()
     assert [line.split("  ")[:3] for line in lines] == [
         ["agents", "bob", "override"],
@@ -76,7 +76,7 @@ def test_it_lists_what_is_not_as_the_yaml_says(run, agents):
 
 
 def test_it_shows_one_with_what_differs_and_its_history(run, agents):
-    override_editor.save(agents, "bob", BOB, by="user:ada")
+    override_editor.save_entry(agents, "bob", BOB, by="user:ada")
     lines = run("show", "agents", "bob").splitlines()
     assert "model: better" in lines
     assert "+model: better" in lines
@@ -89,8 +89,8 @@ def test_it_shows_one_with_what_differs_and_its_history(run, agents):
 
 def test_it_resets_and_writes_that_down(run, agents):
     AuditEntry.objects.all().delete()
-    override_editor.save(agents, "bob", BOB, by="user:ada")
-    override_editor.create(agents, DAN, by="user:ada")
+    override_editor.save_entry(agents, "bob", BOB, by="user:ada")
+    override_editor.create_entry(agents, DAN, by="user:ada")
     assert run("reset", "agents", "bob") == "agent 'bob' is as the YAML says\n"
     assert run("reset", "agents", "dan") == "agent 'dan' is deleted\n"
     assert not Override.objects.exists()
@@ -102,7 +102,7 @@ def test_it_resets_and_writes_that_down(run, agents):
 
 
 def test_what_the_file_is_refused_for_can_be_undone(run, agents, file):
-    override_editor.tombstone(agents, "bob", by="user:ada")
+    override_editor.disable_entry(agents, "bob", by="user:ada")
     file.write_text(BOTH)
     with pytest.raises(
         CommandError, match=r"E014.*`manage.py overrides reset agents bob`"
@@ -115,7 +115,7 @@ def test_what_the_file_is_refused_for_can_be_undone(run, agents, file):
 
 
 def test_check_tells_of_overrides(run, agents, file):
-    override_editor.create(
+    override_editor.create_entry(
         agents, DAN.replace("openai", "openai # mine"), by="user:ada"
     )
     assert "\nwith 1 override of the studio\n" in run(command="check")

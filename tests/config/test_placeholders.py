@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from config.loading.placeholders import Expander, hide, show
+from config.loading.placeholders import Expander, hide, reveal
 from tests import growth
 
 from .conftest import COOK, COOKS, MENU
@@ -50,7 +50,7 @@ def test_it_hides_and_shows_without_moving_a_character(text):
     assert len(hidden) == len(text)
     assert [c for c in hidden if c == "\n"] == [c for c in text if c == "\n"]
     if not any(c >= "\U00100000" for c in text):
-        assert show(hidden) == text
+        assert reveal(hidden) == text
 
 
 @given(words)

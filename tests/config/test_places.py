@@ -18,10 +18,10 @@ KEYS = st.text("ab/~01", min_size=1)
     ],
 )
 def test_a_place_is_one_text(place, text):
-    assert key_paths.pointer(place) == text
-    assert key_paths.pointed(text) == place
+    assert key_paths.to_pointer(place) == text
+    assert key_paths.from_pointer(text) == place
 
 
 @given(st.lists(KEYS).map(tuple))
 def test_whatever_its_keys_it_is_read_back(place):
-    assert key_paths.pointed(key_paths.pointer(place)) == place
+    assert key_paths.from_pointer(key_paths.to_pointer(place)) == place

@@ -16,7 +16,7 @@ TOUR = starter.TEMPLATES / "tour.yaml"
 
 def said(path: Path) -> str:
     with pytest.raises(ConfigInvalid) as caught:
-        loader.load(path)
+        loader.load_file(path)
     return str(caught.value)
 
 
@@ -88,7 +88,7 @@ def test_it_refuses_a_huge_file(file):
 
 def test_it_reads_a_byte_order_mark_and_windows_line_ends(file):
     file.write_bytes(b"\xef\xbb\xbfcooks:\r\n- name: ann\r\nmenu:\r\n  tea: 3\r\n")
-    assert loader.load(file).get(MENU) == {"tea": 3}
+    assert loader.load_file(file).get(MENU) == {"tea": 3}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_it_takes_yaml_1_2_words_for_text(load):
 
 
 def test_it_refuses_more_than_anyone_writes_before_it_has_read_it(refusal, monkeypatch):
-    monkeypatch.setattr(scanner, "MAX_WRITTEN", 20)
+    monkeypatch.setattr(scanner, "MAX_SCANNED", 20)
     dishes = "".join(f"  d{n}: {n}\n" for n in range(6))
     said = "coulisse.yaml: the document has more than 20 keys and values"
     assert refusal(f"menu:\n{dishes}  last: [1, 2\n") != said
@@ -182,14 +182,14 @@ def test_it_refuses_more_than_anyone_writes_before_it_has_read_it(refusal, monke
 def test_no_example_comes_near(settings):
     written = []
     for path in [*Path(settings.BASE_DIR).glob("examples/*.yaml"), TOUR]:
-        _, scan = reader.scanned(path.read_bytes(), path.name)
+        _, scan = reader.parse_with_scan(path.read_bytes(), path.name)
         written.append(scan.node_count)
-    assert max(written) < scanner.MAX_WRITTEN / 20
+    assert max(written) < scanner.MAX_SCANNED / 20
 
 
 def test_one_pass_meets_what_two_do():
     """Tokens by themselves, and events, are those met on the way to the nodes."""
-    text = reader.parse(TOUR.read_bytes(), "").text
+    text = reader.parse_source(TOUR.read_bytes(), "").text
     _, scan = scanner.compose(text)
     assert [str(token) for token in scan.tokens] == [
         str(token) for token in YAML(typ="safe", pure=True).scan(text)

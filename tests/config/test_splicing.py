@@ -20,17 +20,21 @@ MANY = settings(max_examples=15, derandomize=True)
 
 
 def put(text, place, new):
-    content = content_patch.with_text(document.of(text.encode()), place, new)
+    content = content_patch.put_text(document.parse_document(text.encode()), place, new)
     return content.decode()
 
 
 def remove(text, place):
-    return content_patch.without(document.of(text.encode()), place).decode()
+    return content_patch.remove_entry(
+        document.parse_document(text.encode()), place
+    ).decode()
 
 
 def shown(text, place):
-    doc = document.of(text.encode())
-    return text_edits.written(doc.source_map, key_paths.find(doc, place), doc.text)
+    doc = document.parse_document(text.encode())
+    return text_edits.entry_text(
+        doc.source_map, key_paths.find_entry(doc, place), doc.text
+    )
 
 
 FILE = """\
@@ -151,7 +155,7 @@ def test_entries_of_a_map_come_and_go():
         == "menu:\n  # hot\n  soup: 3\n\n  # sweet\n# end\n"
     )
     one = remove(remove(text, ("menu", "cake")), ("menu", "soup"))
-    assert document.of(one.encode()).data == {"menu": {}}
+    assert document.parse_document(one.encode()).data == {"menu": {}}
 
 
 def test_an_entry_that_comes_and_goes_leaves_no_gap():
@@ -160,9 +164,9 @@ def test_an_entry_that_comes_and_goes_leaves_no_gap():
     assert more == text.replace("cake: 5\n", "cake: 5\n\n  tea: 2\n")
     assert remove(more, ("menu", "tea")) == text
     kept = "menu:\n  soup: |+\n    a\n\n  tea: 2\n\ncooks: []\n"
-    assert document.of(remove(kept, ("menu", "tea")).encode()).data["menu"] == {
-        "soup": "a\n\n"
-    }
+    assert document.parse_document(remove(kept, ("menu", "tea")).encode()).data[
+        "menu"
+    ] == {"soup": "a\n\n"}
 
 
 def test_entries_of_a_list_are_found_by_name():
@@ -194,15 +198,16 @@ def test_a_text_that_would_swallow_what_follows_is_refused_at_its_own_line():
 
 
 def test_the_last_value_of_a_text_is_not_that_of_the_file():
-    with pytest.raises(source_map.Unplaceable, match="empty"):
-        text_edits.drop(
-            document.of(b"a: 1").source_map, document.of(b"a: 1").entries[("a",)]
+    with pytest.raises(source_map.PatchError, match="empty"):
+        text_edits.remove_entry(
+            document.parse_document(b"a: 1").source_map,
+            document.parse_document(b"a: 1").entries[("a",)],
         )
 
 
 def test_an_alias_stands_for_the_last_anchor_of_its_name_above_it():
     text = "a: &x {k: 1}\nb: *x\nc: &x {k: 2}\nd: *x\n"
-    entries = document.of(text.encode()).entries
+    entries = document.parse_document(text.encode()).entries
     assert entries["b", "k"] is entries["a", "k"]
     assert entries["d", "k"] is entries["c", "k"]
 
@@ -221,8 +226,8 @@ def test_what_an_anchor_brings_is_changed_and_removed_where_it_stands_alone():
 @given(written())
 def test_what_is_there_is_told_as_it_is(sample):
     data, text = sample
-    doc = document.of(text.encode())
-    assert data_merge.same(doc.data, data)
+    doc = document.parse_document(text.encode())
+    assert data_merge.is_same(doc.data, data)
     for key in SECTIONS:
         assert put(text, (key,), shown(text, (key,))) == text
 
@@ -239,23 +244,23 @@ def test_any_value_can_be_put_anywhere(sample, key, other):
     piece = shown(new_text, ("new",))
     if not piece.strip():
         return
-    after = document.of(put(text, (key,), piece).encode())
-    assert data_merge.same(after.data, {**data, key: new["new"]})
+    after = document.parse_document(put(text, (key,), piece).encode())
+    assert data_merge.is_same(after.data, {**data, key: new["new"]})
 
 
 @MANY
 @given(written(), st.sampled_from(SECTIONS))
 def test_any_section_can_be_removed(sample, key):
     data, text = sample
-    after = document.of(remove(text, (key,)).encode())
-    assert data_merge.same(after.data, {k: v for k, v in data.items() if k != key})
+    after = document.parse_document(remove(text, (key,)).encode())
+    assert data_merge.is_same(after.data, {k: v for k, v in data.items() if k != key})
 
 
 @pytest.mark.parametrize("name", ["soup", "bread"])
 def test_an_entry_whose_key_has_a_line_of_its_own_is_removed(name):
     text = "menu:\n  ? soup\n  : hot: 1\n\n  ? bread\n  :\n    price: 2\n  # the end\n"
     left = remove(text, ("menu", name))
-    assert list(document.of(left.encode()).data["menu"]) == [
+    assert list(document.parse_document(left.encode()).data["menu"]) == [
         *{"soup", "bread"} - {name}
     ]
     assert "the end" in left

@@ -9,7 +9,7 @@ from core.runtime import sigint
 
 
 def test_it_is_heard_where_it_is_looked_for():
-    with sigint.held() as heed:
+    with sigint.defer_sigint() as heed:
         heed()
         # Twice, as runners such as make pass it on.
         os.kill(os.getpid(), signal.SIGINT)
@@ -20,7 +20,7 @@ def test_it_is_heard_where_it_is_looked_for():
 
 def test_one_that_nobody_looks_for_is_dropped():
     before = signal.getsignal(signal.SIGINT)
-    with sigint.held():
+    with sigint.defer_sigint():
         os.kill(os.getpid(), signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is not before
     assert signal.getsignal(signal.SIGINT) is before

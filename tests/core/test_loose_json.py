@@ -16,19 +16,22 @@ from core.text import lenient_json
     ],
 )
 def test_it_is_found_bare_fenced_and_amid_prose(text):
-    assert lenient_json.first(text) == ('{"a": 1}', {"a": 1})
+    assert lenient_json.parse_first(text) == ('{"a": 1}', {"a": 1})
 
 
 @pytest.mark.parametrize("text", ["", "no", '{"a": ', "[1, 2", "{not json}", "\ud800"])
 def test_what_is_none_is_refused_with_the_reason(text):
     with pytest.raises(ValueError, match="not valid JSON"):
-        lenient_json.first(text)
+        lenient_json.parse_first(text)
 
 
 def test_every_reading_is_offered():
     text = 'Two: [{"a": 1}]'
-    assert [value for _, value in lenient_json.readings(text)] == [{"a": 1}, [{"a": 1}]]
+    assert [value for _, value in lenient_json.parse_candidates(text)] == [
+        {"a": 1},
+        [{"a": 1}],
+    ]
 
 
 def test_depth_without_end_is_no_json():
-    assert list(lenient_json.readings("[" * 100_000)) == []
+    assert list(lenient_json.parse_candidates("[" * 100_000)) == []

@@ -17,4 +17,4 @@ from core import money
     ],
 )
 def test_dollars_have_all_their_decimals(micro_usd, text):
-    assert money.usd(micro_usd) == text
+    assert money.format_usd(micro_usd) == text

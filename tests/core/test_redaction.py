@@ -18,29 +18,29 @@ OWN = "sk-coulisse-" + "aB3_-" * 9
 
 @pytest.fixture(autouse=True)
 def _knows_nothing(monkeypatch):
-    monkeypatch.setattr(redaction, "_known", {})
-    monkeypatch.setattr(redaction, "_in_order", ())
+    monkeypatch.setattr(redaction, "_known_secrets", {})
+    monkeypatch.setattr(redaction, "_longest_first", ())
 
 
-@pytest.mark.parametrize("hide", [redaction.own, redaction.every])
+@pytest.mark.parametrize("hide", [redaction.redact_own, redaction.redact_all])
 @pytest.mark.parametrize(
     "secret", [KEY, f'quo"ted\\{KEY}', f"{KEY}/+1@", f"ключ-{KEY}"]
 )
 def test_what_is_known_goes_in_each_of_the_ways_it_is_written(hide, secret):
-    redaction.know([secret])
+    redaction.register_secrets([secret])
     for written in (secret, json.dumps(secret)[1:-1], quote(secret, safe="")):
         assert hide(f"before {written} after") == "before [redacted] after"
 
 
 def test_a_key_of_many_lines_goes_line_by_line():
-    redaction.know([f"-----BEGIN KEY-----\n{LINE}\n-----END KEY-----\n"])
-    assert redaction.own(f"said: {LINE}") == "said: [redacted]"
-    assert redaction.own("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
+    redaction.register_secrets([f"-----BEGIN KEY-----\n{LINE}\n-----END KEY-----\n"])
+    assert redaction.redact_own(f"said: {LINE}") == "said: [redacted]"
+    assert redaction.redact_own("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
 
 
 def test_the_longer_of_two_goes_whole():
-    redaction.know([KEY, f"{KEY}-9fT"])
-    assert redaction.own(f"{KEY}-9fT, {KEY}") == "[redacted], [redacted]"
+    redaction.register_secrets([KEY, f"{KEY}-9fT"])
+    assert redaction.redact_own(f"{KEY}-9fT, {KEY}") == "[redacted], [redacted]"
 
 
 GUESSABLE = [
@@ -59,35 +59,37 @@ GUESSABLE = [
 
 @pytest.mark.parametrize("secret", GUESSABLE)
 def test_a_guessable_secret_is_not_known_in_any_form(secret):
-    redaction.know([secret])
-    assert redaction._known == {}
+    redaction.register_secrets([secret])
+    assert redaction._known_secrets == {}
     for text in (secret, json.dumps(secret), quote(secret, safe="")):
-        assert redaction.every(text) == text
+        assert redaction.redact_all(text) == text
 
 
 def test_the_oldest_are_forgotten():
-    redaction.know(f"{KEY}{n:04}" for n in range(redaction.MAX_KNOWN))
-    redaction.know([f"{KEY}0000", f"{KEY}-new"])
-    said = redaction.own(f"{KEY}0000 {KEY}0001 {KEY}-new")
+    redaction.register_secrets(f"{KEY}{n:04}" for n in range(redaction.MAX_KNOWN))
+    redaction.register_secrets([f"{KEY}0000", f"{KEY}-new"])
+    said = redaction.redact_own(f"{KEY}0000 {KEY}0001 {KEY}-new")
     assert said == f"[redacted] {KEY}0001 [redacted]"
 
 
 def test_several_threads_may_learn_at_once():
-    redaction.know(f"{KEY}-first-{n}" for n in range(100))
+    redaction.register_secrets(f"{KEY}-first-{n}" for n in range(100))
 
     def learn(name: int) -> None:
-        redaction.know(f"{KEY}-{name}-{n}" for n in range(50))
+        redaction.register_secrets(f"{KEY}-{name}-{n}" for n in range(50))
 
     threads = [threading.Thread(target=learn, args=(name,)) for name in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert redaction.own(f"{KEY}-3-49, {KEY}-first-7") == "[redacted], [redacted]"
+    assert (
+        redaction.redact_own(f"{KEY}-3-49, {KEY}-first-7") == "[redacted], [redacted]"
+    )
 
 
 def test_tokens_of_ours_go_everywhere():
-    assert redaction.own(f"key={OWN}.") == "key=[redacted]."
+    assert redaction.redact_own(f"key={OWN}.") == "key=[redacted]."
 
 
 OTHERS = [
@@ -106,10 +108,10 @@ OTHERS = [
 
 @pytest.mark.parametrize(("said", "left"), OTHERS)
 def test_what_looks_like_a_secret_goes(said, left):
-    hidden = redaction.every(said)
+    hidden = redaction.redact_all(said)
     assert hidden.startswith(left)
     assert "[redacted]" in hidden
-    assert redaction.own(said) == said
+    assert redaction.redact_own(said) == said
 
 
 @pytest.mark.parametrize(
@@ -126,8 +128,8 @@ def test_what_looks_like_a_secret_goes(said, left):
     ],
 )
 def test_all_else_stays(said):
-    redaction.know([KEY])
-    assert redaction.every(said) == said
+    redaction.register_secrets([KEY])
+    assert redaction.redact_all(said) == said
 
 
 FOREIGN = [
@@ -141,9 +143,10 @@ FOREIGN = [
 
 @pytest.mark.parametrize("key", FOREIGN)
 def test_a_quotation_masks_whatever_looks_like_a_key(key):
-    assert redaction._known == {}
+    assert redaction._known_secrets == {}
     assert (
-        redaction.quoted(f"Incorrect key: '{key}'.") == "Incorrect key: '[redacted]'."
+        redaction.redact_quote(f"Incorrect key: '{key}'.")
+        == "Incorrect key: '[redacted]'."
     )
 
 
@@ -156,34 +159,34 @@ def test_a_quotation_masks_whatever_looks_like_a_key(key):
     ],
 )
 def test_a_quotation_keeps_what_a_client_can_use(said):
-    assert redaction.quoted(said) == said
+    assert redaction.redact_quote(said) == said
 
 
 def test_a_quotation_does_not_depend_on_what_is_known():
     said = f"{KEY} hunter22hunter22 of-a-child-3"
-    before = redaction.quoted(said)
-    redaction.know([KEY, "hunter22hunter22", "of-a-child-3"])
-    assert redaction.quoted(said) == before
+    before = redaction.redact_quote(said)
+    redaction.register_secrets([KEY, "hunter22hunter22", "of-a-child-3"])
+    assert redaction.redact_quote(said) == before
 
 
 def test_quoted_line_masks_a_key_that_its_end_cuts():
     said = f"the key{' ' * 9}{KEY} is wrong"
-    assert redaction.quoted_line(said, 20) == "the key [redacted] …"
-    assert redaction.quoted_line("a\n b\x00", 20) == "a b\\x00"
+    assert redaction.redact_quoted_line(said, 20) == "the key [redacted] …"
+    assert redaction.redact_quoted_line("a\n b\x00", 20) == "a b\\x00"
 
 
 def test_a_long_text_is_cut_and_says_so():
-    said = redaction.every("word " * 40_000)
+    said = redaction.redact_all("word " * 40_000)
     assert len(said) < redaction.MAX_READ + 100
     assert said.endswith("… (cut off: the text has 200000 characters)")
 
 
 @pytest.mark.parametrize("back", range(0, 30, 3))
 def test_a_cut_leaves_no_half_of_a_secret(back):
-    redaction.know([KEY])
+    redaction.register_secrets([KEY])
     for before in (" ", "="):
         text = f"{'a' * (redaction.MAX_READ - back - 1)}{before}{KEY} and more"
-        assert KEY[:3] not in redaction.every(text)
+        assert KEY[:3] not in redaction.redact_all(text)
 
 
 WORST = {
@@ -209,16 +212,16 @@ WORST = {
 
 
 @pytest.mark.parametrize("worst", WORST)
-@pytest.mark.parametrize("work", [redaction.alike, redaction.own])
+@pytest.mark.parametrize("work", [redaction.redact_patterns, redaction.redact_own])
 def test_the_time_of_patterns_grows_with_the_text_and_no_faster(work, worst):
-    redaction.know([KEY])
+    redaction.register_secrets([KEY])
     short, long = (partial(work, WORST[worst](2**power)) for power in (14, 17))
     assert growth.grows_slowly(short, long)
 
 
 @pytest.mark.parametrize("worst", WORST)
 @pytest.mark.parametrize(
-    "work", [redaction.every, lambda text: redaction.quoted(text[:600])]
+    "work", [redaction.redact_all, lambda text: redaction.redact_quote(text[:600])]
 )
 def test_text_beyond_what_is_read_takes_no_time(work, worst):
     # 64 times the text: in proportion it would take 64 times as long.

@@ -10,7 +10,7 @@ from core.runtime import request_ids
 
 def begun(given: bytes | None) -> str:
     def begin() -> tuple[str, str]:
-        return request_ids.begin(given), request_ids.current.get()
+        return request_ids.assign_request_id(given), request_ids.current.get()
 
     name, current = contextvars.Context().run(begin)
     assert name == current

@@ -19,9 +19,9 @@ def nested(depth: int) -> Any:
 
 
 def test_schema_within_the_limits_is_written():
-    assert schema_limits.check({"type": "object"}) == b'{"type":"object"}'
-    assert schema_limits.check(True) == b"true"
-    assert schema_limits.check(nested(schema_limits.MAX_DEPTH))
+    assert schema_limits.check_schema({"type": "object"}) == b'{"type":"object"}'
+    assert schema_limits.check_schema(True) == b"true"
+    assert schema_limits.check_schema(nested(schema_limits.MAX_DEPTH))
 
 
 @pytest.mark.parametrize(
@@ -53,32 +53,32 @@ def test_schema_within_the_limits_is_written():
 )
 def test_schema_beyond_a_limit_is_refused_by_its_name(schema, said):
     with pytest.raises(SchemaTooLarge) as refused:
-        schema_limits.check(schema)
+        schema_limits.check_schema(schema)
     assert said in str(refused.value)
     assert len(str(refused.value)) < 300
 
 
 def test_property_called_pattern_is_no_pattern():
     named = {"pattern": {"type": "string"}, "patternProperties": {"type": "string"}}
-    assert schema_limits.check({"properties": named})
+    assert schema_limits.check_schema({"properties": named})
 
 
 def test_pattern_is_counted_however_its_key_is_written():
     written = r'{"p\u0061ttern": "' + "a" * 1001 + '"}'
     with pytest.raises(SchemaTooLarge):
-        schema_limits.check(orjson.loads(written))
+        schema_limits.check_schema(orjson.loads(written))
 
 
 def test_quoted_pattern_has_no_control_characters():
     with pytest.raises(SchemaTooLarge) as refused:
-        schema_limits.check({"pattern": "\x1b[31m\n" + "a" * 1000})
+        schema_limits.check_schema({"pattern": "\x1b[31m\n" + "a" * 1000})
     assert str(refused.value).isprintable()
 
 
 def test_largest_body_is_counted_in_linear_time():
     def check(schema: object) -> None:
         with pytest.raises(SchemaTooLarge):
-            schema_limits.check(schema)
+            schema_limits.check_schema(schema)
 
     for short, long in (
         ({"enum": list(range(count))} for count in (31_250, 250_000)),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from core.text import time_parsing
-from core.text.time_parsing import InstantInvalid
+from core.text.time_parsing import TimeInvalid
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -19,15 +19,17 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
     ],
 )
 def test_a_length_goes_either_way(text, length):
-    assert time_parsing.ahead(text, NOW) == NOW + length
-    assert time_parsing.ago(text, NOW) == NOW - length
+    assert time_parsing.parse_future(text, NOW) == NOW + length
+    assert time_parsing.parse_past(text, NOW) == NOW - length
 
 
 def test_a_day_is_over_at_its_end_and_begins_at_its_beginning():
-    assert time_parsing.ahead("2026-12-31", NOW) == datetime(
+    assert time_parsing.parse_future("2026-12-31", NOW) == datetime(
         2026, 12, 31, 23, 59, 59, 999999, tzinfo=UTC
     )
-    assert time_parsing.ago("2026-12-31", NOW) == datetime(2026, 12, 31, tzinfo=UTC)
+    assert time_parsing.parse_past("2026-12-31", NOW) == datetime(
+        2026, 12, 31, tzinfo=UTC
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,11 @@ def test_a_day_is_over_at_its_end_and_begins_at_its_beginning():
 )
 def test_a_time_is_utc_unless_it_says_otherwise(text, hour):
     instant = datetime(2026, 12, 31, hour, tzinfo=UTC)
-    assert time_parsing.ahead(text, NOW) == time_parsing.ago(text, NOW) == instant
+    assert (
+        time_parsing.parse_future(text, NOW)
+        == time_parsing.parse_past(text, NOW)
+        == instant
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,6 +59,6 @@ def test_a_time_is_utc_unless_it_says_otherwise(text, hour):
     ],
 )
 def test_what_is_neither_is_refused(text):
-    for read in (time_parsing.ahead, time_parsing.ago):
-        with pytest.raises(InstantInvalid, match="2026-12-31, a time such as"):
+    for read in (time_parsing.parse_future, time_parsing.parse_past):
+        with pytest.raises(TimeInvalid, match="2026-12-31, a time such as"):
             read(text, NOW)

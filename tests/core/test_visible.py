@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.text.sanitization import shortened, visible
+from core.text.sanitization import escape_and_truncate, escape_invisible
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from core.text.sanitization import shortened, visible
     ],
 )
 def test_it_is_seen_as_it_is(text, seen):
-    assert visible(text) == seen
+    assert escape_invisible(text) == seen
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_it_is_seen_as_it_is(text, seen):
     ],
 )
 def test_shortened_bounds_and_escapes(text, quoted):
-    assert shortened(text) == quoted
-    assert len(shortened(text)) <= 100
+    assert escape_and_truncate(text) == quoted
+    assert len(escape_and_truncate(text)) <= 100

@@ -18,11 +18,11 @@ from access.tokens import api_tokens as token_keys
 from agents.config import AGENTS
 from config.loading import loader
 from demo import dialogues, removal, sample_users
-from demo.dialogues import Step
-from demo.generator import Month, Size
+from demo.dialogues import CallStep
+from demo.generator import DemoGenerator, DemoSize
 from demo.management.commands import demo
 from experiments.config import EXPERIMENTS
-from memory.models import Fact, Message, Owner
+from memory.models import Fact, Owner, StoredMessage
 from tasks.models import Task
 from telemetry.models import Turn
 from tests.access.authors import ADA
@@ -31,7 +31,7 @@ from tests.memory import lives
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
 NOW = datetime(2100, 3, 17, 15, 30, tzinfo=UTC)
-SMALL = Size(users=4, turns=24, days=3)
+SMALL = DemoSize(users=4, turns=24, days=3)
 GIVEN = ("--users", "8", "--turns", "60", "--days", "7", "--messages", "400", "--force")
 
 
@@ -43,8 +43,8 @@ def alone(database: None) -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-def fill(size: Size = SMALL) -> Month:
-    month = Month(demo.theatre(), size, NOW)
+def fill(size: DemoSize = SMALL) -> DemoGenerator:
+    month = DemoGenerator(demo.load_demo_config(), size, NOW)
     month.fill()
     check_keys()
     return month
@@ -74,7 +74,7 @@ def test_it_makes_as_much_as_it_is_asked_for():
     assert Turn.objects.filter(user_id__in=ids(), origin="chat").count() <= 60
     chats = Turn.objects.filter(user_id__in=ids(), origin="chat").count()
     assert chats >= 55, "only what would be asked in the future is left out"
-    messages = Message.objects.filter(thread__user_id__in=ids())
+    messages = StoredMessage.objects.filter(thread__user_id__in=ids())
     assert 380 <= messages.count() <= 480
     assert set(Owner.objects.filter(user_id__in=ids()).values_list("user_id")) == {
         (user_id,) for user_id in ids()
@@ -82,7 +82,7 @@ def test_it_makes_as_much_as_it_is_asked_for():
 
 
 def ids() -> list[uuid.UUID]:
-    return [person.user_id for person in sample_users.some(8)]
+    return [person.user_id for person in sample_users.list_users(8)]
 
 
 def told() -> dict[str, list[Any]]:
@@ -91,7 +91,7 @@ def told() -> dict[str, list[Any]]:
     return {
         "turns": list(turns.order_by("id").values_list()),
         "messages": list(
-            Message.objects.filter(thread__user_id__in=ids())
+            StoredMessage.objects.filter(thread__user_id__in=ids())
             .order_by("turn_id", "position")
             .values_list("turn_id", "text", "extra", "created_at")
         ),
@@ -103,22 +103,22 @@ def told() -> dict[str, list[Any]]:
 def test_one_seed_makes_the_same_again():
     fill()
     first = told()
-    removal.run()
+    removal.delete_demo()
     fill()
     assert told() == first
     assert all(first.values())
-    removal.run()
-    fill(Size(**{**vars(SMALL), "seed": 2}))
+    removal.delete_demo()
+    fill(DemoSize(**{**vars(SMALL), "seed": 2}))
     assert told()["turns"] != first["turns"]
 
 
 def test_clearing_leaves_all_that_others_have():
     real = uuid.uuid4()
     lives.live(real)
-    token_keys.mint("theirs", "ada", by=ADA)
+    token_keys.create_token("theirs", "ada", by=ADA)
     before = counts()
     run(*GIVEN)
-    lives.live(sample_users.synthetic(999), "what was said to the demo since")
+    lives.live(sample_users.synthetic_user(999), "what was said to the demo since")
     assert counts() != before
     told = run("--clear")
     check_keys()
@@ -156,15 +156,15 @@ def test_what_cannot_be_made_is_refused(wrong):
 def test_its_file_is_written_once(tmp_path: Path):
     path = tmp_path / "coulisse.yaml"
     assert "wrote" in run("--init", "-c", str(path))
-    assert loader.load(path).get(AGENTS)
+    assert loader.load_file(path).get(AGENTS)
     with pytest.raises(CommandError, match="exists already"):
         run("--init", "-c", str(path))
 
 
 def test_who_speaks_is_in_the_file():
-    config = demo.theatre()
+    config = demo.load_demo_config()
     agents = config.get(AGENTS)
-    book = dialogues.book()
+    book = dialogues.load_dialogues()
     assert {each["agent"] for each in book.dialogues} <= {
         *agents,
         *config.get(EXPERIMENTS),
@@ -178,14 +178,14 @@ def test_who_speaks_is_in_the_file():
 
 
 def test_nobody_says_the_same_twice_before_all_is_said():
-    book = dialogues.book()
+    book = dialogues.load_dialogues()
     count = sum(each["agent"] == "welcome" for each in book.dialogues)
     drawn = book.draws(random.Random(1), "Ada", ["welcome"])
     said = [dialogue.exchanges[0].reply for dialogue in islice(drawn, count)]
     assert len(set(said)) == count
 
 
-def check_step(step: Step, agents: Any) -> None:
+def check_step(step: CallStep, agents: Any) -> None:
     if step.kind == "subagent":
         assert step.target in agents
     assert (step.result is None) != (step.error is None)
@@ -194,13 +194,13 @@ def check_step(step: Step, agents: Any) -> None:
 
 
 def test_a_name_is_one_persons_alone():
-    names = [person.name for person in sample_users.some(20_000)]
+    names = [person.name for person in sample_users.list_users(20_000)]
     assert len(set(names)) == len(names)
     assert names[0] == "ada.almeida@demo.example"
 
 
 def test_few_do_most():
-    shares = sample_users.shares(200, 5_000)
+    shares = sample_users.split_total(200, 5_000)
     assert sum(shares) == 5_000
     assert sum(shares[:40]) > 2_000
     assert shares[-1] >= 5

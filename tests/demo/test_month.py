@@ -10,10 +10,10 @@ from django.db import connection, transaction
 
 from core.ids import TurnId
 from demo import sample_users
-from demo.generator import Month, Size
+from demo.generator import DemoGenerator, DemoSize
 from demo.management.commands import demo
 from memory.models import Fact, FactChange, Passage, Thread
-from smoke.models import Line, Run
+from smoke.models import SmokeLine, SmokeRun
 from tasks.models import Task
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
 from telemetry.statistics import cost_totals
@@ -22,26 +22,26 @@ from telemetry.storage import turn_store
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("month")]
 
 NOW = datetime(2100, 3, 17, 15, 30, tzinfo=UTC)
-SIZE = Size(users=8, turns=240, days=12)
+SIZE = DemoSize(users=8, turns=240, days=12)
 
 
 @pytest.fixture(scope="module")
 def month(database: None, django_db_blocker) -> Iterator[None]:
     """One for all that is read of it here; gone afterwards."""
     with django_db_blocker.unblock(), transaction.atomic():
-        Month(demo.theatre(), SIZE, NOW).fill()
+        DemoGenerator(demo.load_demo_config(), SIZE, NOW).fill()
         connection.check_constraints()
         yield
         transaction.set_rollback(True)
 
 
 def ids() -> list[uuid.UUID]:
-    return [person.user_id for person in sample_users.some(SIZE.users)]
+    return [person.user_id for person in sample_users.list_users(SIZE.users)]
 
 
 def test_turns_read_as_they_were_recorded():
     found = [
-        turn_store.tree(TurnId(turn_id))
+        turn_store.load_record(TurnId(turn_id))
         for turn_id in Turn.objects.filter(user_id__in=ids()).values_list(
             "id", flat=True
         )
@@ -83,7 +83,8 @@ def test_what_is_known_of_somebody_has_its_history():
 
 def test_what_it_cost_is_priced_as_any_turn_is():
     spent = {
-        each.key: each for each in cost_totals.by("agent", NOW - timedelta(days=13))
+        each.key: each
+        for each in cost_totals.totals_by("agent", NOW - timedelta(days=13))
     }
     known = spent["front-desk-warm"]
     assert known.micro_usd > 0
@@ -104,11 +105,11 @@ def test_no_worker_takes_what_waits():
 
 
 def test_smoke_runs_have_their_lines():
-    runs = Run.objects.filter(created_at__gt=NOW - timedelta(days=13))
+    runs = SmokeRun.objects.filter(created_at__gt=NOW - timedelta(days=13))
     assert runs.exists()
     for each in runs:
         lines = list(each.lines.order_by("position"))
-        assert lines[0].speaker == Line.Speaker.PERSONA
+        assert lines[0].speaker == SmokeLine.Speaker.PERSONA
         assert each.turns == sum(line.speaker == "assistant" for line in lines)
 
 

@@ -28,7 +28,9 @@ def experiment(strategy: str = "split", **fields) -> ExperimentConfig:
 
 
 def shares(experiment: ExperimentConfig, scores=None) -> dict[str, float]:
-    chosen = Counter(assignment.choose(experiment, user, scores) for user in USERS)
+    chosen = Counter(
+        assignment.choose_variant(experiment, user, scores) for user in USERS
+    )
     return {agent: count / len(USERS) for agent, count in chosen.items()}
 
 
@@ -47,9 +49,9 @@ def test_the_weights_are_the_shares_of_users():
 
 def test_a_user_keeps_their_variant_and_experiments_are_strangers():
     one, other = experiment(), experiment(name="other")
-    first = [assignment.choose(one, user) for user in USERS]
-    assert first == [assignment.choose(one, user) for user in USERS]
-    second = [assignment.choose(other, user) for user in USERS]
+    first = [assignment.choose_variant(one, user) for user in USERS]
+    assert first == [assignment.choose_variant(one, user) for user in USERS]
+    second = [assignment.choose_variant(other, user) for user in USERS]
     alike = sum(a == b for a, b in zip(first, second, strict=True)) / len(USERS)
     assert alike == is_about(1 / 3)
 
@@ -57,13 +59,13 @@ def test_a_user_keeps_their_variant_and_experiments_are_strangers():
 def test_the_hash_is_the_same_in_every_version():
     # Who changes it gives users other variants.
     known = UserId(uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11"))
-    numbers = assignment.numbers(experiment(), known)
+    numbers = assignment.random_source(experiment(), known)
     assert [round(numbers(), 6) for _ in range(2)] == [0.136815, 0.103457]
 
 
 def test_without_stickiness_each_request_is_drawn():
     drawn = experiment(sticky_by_user=False)
-    found = Counter(assignment.choose(drawn, USERS[0]) for _ in range(4_000))
+    found = Counter(assignment.choose_variant(drawn, USERS[0]) for _ in range(4_000))
     assert {agent: count / 4_000 for agent, count in found.items()} == {
         agent: is_about(1 / 3) for agent in "abc"
     }
@@ -71,8 +73,8 @@ def test_without_stickiness_each_request_is_drawn():
 
 def test_the_ends_of_the_weights_belong_to_somebody():
     variants = experiment(variants=[{"agent": "a", "weight": 1e-9}, {"agent": "b"}])
-    assert assignment.by_weight(variants.variants, 0.0) == "a"
-    assert assignment.by_weight(variants.variants, 1 - 2**-53) == "b"
+    assert assignment.variant_at(variants.variants, 0.0) == "a"
+    assert assignment.variant_at(variants.variants, 1 - 2**-53) == "b"
 
 
 def test_a_shadow_answers_by_its_primary_alone():
@@ -100,7 +102,7 @@ def test_arms_without_enough_scores_come_first_whoever_leads():
         "a": is_about(0.5),
         "c": is_about(0.5),
     }
-    assert assignment.standing(bandit(), scores).undersampled == ["a"]
+    assert assignment.bandit_status(bandit(), scores).undersampled == ["a"]
 
 
 def test_a_bandit_without_scores_tries_all():
@@ -112,17 +114,21 @@ def test_a_bandit_without_scores_tries_all():
 
 def test_a_user_of_a_bandit_moves_only_as_the_leader_does():
     one, user = bandit(epsilon=0.1), USERS[0]
-    before = assignment.choose(one, user, SCORED)
-    assert all(assignment.choose(one, user, SCORED) == before for _ in range(20))
+    before = assignment.choose_variant(one, user, SCORED)
+    assert all(
+        assignment.choose_variant(one, user, SCORED) == before for _ in range(20)
+    )
     moved = {**SCORED, "c": Did(40, 9.0)}
-    assert assignment.choose(one, user, moved) != before
+    assert assignment.choose_variant(one, user, moved) != before
 
 
 def test_of_equal_leaders_the_files_first_leads():
     scores = {agent: Did(10, 7.0) for agent in "cba"}
-    assert assignment.standing(bandit(), scores).leader == "a"
+    assert assignment.bandit_status(bandit(), scores).leader == "a"
 
 
 def test_numbers_are_below_one():
-    numbers = (assignment.numbers(experiment(), user) for user in islice(USERS, 500))
+    numbers = (
+        assignment.random_source(experiment(), user) for user in islice(USERS, 500)
+    )
     assert all(0 <= drawn() < 1 for drawn in numbers for _ in range(3))

@@ -22,7 +22,7 @@ judges:
 
 
 def load(tmp_path, text: str) -> Config:
-    return loader.parse((BASE + text).encode(), tmp_path / "coulisse.yaml")
+    return loader.parse_config((BASE + text).encode(), tmp_path / "coulisse.yaml")
 
 
 def experiment(fields: str, variants: str = "{agent: one}, {agent: two}") -> str:
@@ -54,7 +54,7 @@ def test_the_defaults_are_the_documented_ones(tmp_path):
 )
 def test_it_takes(tmp_path, text):
     whole = text if text.startswith(BASE[:20]) else BASE + text
-    assert loader.parse(whole.encode(), tmp_path / "coulisse.yaml")
+    assert loader.parse_config(whole.encode(), tmp_path / "coulisse.yaml")
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ def test_agents_and_limits_may_name_one(tmp_path, agent, limits, said):
     text = BASE.replace("name: plain,", f"name: plain, {agent},")
     text += experiment("strategy: split") + f"\nlimits: {limits}"
     if said is None:
-        assert loader.parse(text.encode(), tmp_path / "coulisse.yaml")
+        assert loader.parse_config(text.encode(), tmp_path / "coulisse.yaml")
         return
     with pytest.raises(ConfigInvalid) as caught:
-        loader.parse(text.encode(), tmp_path / "coulisse.yaml")
+        loader.parse_config(text.encode(), tmp_path / "coulisse.yaml")
     assert said in str(caught.value)
 
 

@@ -14,8 +14,8 @@ from config.loading import loader
 from experiments import tasks
 from judges.models import Score
 from judges.ratings import scores
-from judges.ratings.scores import Judged
-from judges.scoring.verdict_parser import Verdict
+from judges.ratings.scores import JudgedReply
+from judges.scoring.verdict_parser import JudgeResult
 from tests.telemetry.turns import put
 
 pytestmark = pytest.mark.database
@@ -74,8 +74,10 @@ def run(config, capsys):
 
 def judged(experiment: str, agent: str, *values: int, criterion="tone") -> None:
     for value in values:
-        of = Judged(uuid.uuid4(), uuid.uuid4(), "quality", agent, experiment, "chat")
-        scores.write(of, {criterion: Verdict(value, "")})
+        of = JudgedReply(
+            uuid.uuid4(), uuid.uuid4(), "quality", agent, experiment, "chat"
+        )
+        scores.store_scores(of, {criterion: JudgeResult(value, "")})
 
 
 def served(experiment: str, agent: str, count: int, origin="chat") -> None:
@@ -208,15 +210,15 @@ def test_an_experiment_takes_few_queries(run, names):
 
 
 def test_a_winner_is_logged_once(config, names, caplog):
-    read = loader.load(config)
+    read = loader.load_file(config)
     caplog.set_level(logging.INFO, "experiments.tasks")
-    assert tasks.tell_winners(read) == []
+    assert tasks.log_winners(read) == []
     judged(names["split"], "calm", 3, 4, 3, 4, 3)
     judged(names["split"], "keen", 8, 9, 8, 9, 8)
-    assert tasks.tell_winners(read) == [
+    assert tasks.log_winners(read) == [
         f"{names['split']}: Winner: keen, the best with a chance of over 99.9 %"
     ]
-    assert tasks.tell_winners(read) == []
+    assert tasks.log_winners(read) == []
     [line] = [
         r.getMessage() for r in caplog.records if names["split"] in r.getMessage()
     ]

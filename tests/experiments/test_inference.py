@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.comparison import inference, t_distribution
-from experiments.comparison.inference import Estimate
+from experiments.comparison.inference import MeanEstimate
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,18 @@ def test_quantiles_are_the_printed_ones(share, freedom, printed):
 def test_with_one_and_two_degrees_there_are_closed_forms():
     for value in (0.0, 0.3, 1.0, 7.5):
         cauchy = 0.5 + np.arctan(value) / np.pi
-        assert t_distribution.below(value, 1) == pytest.approx(cauchy, abs=1e-12)
+        assert t_distribution.cumulative_probability(value, 1) == pytest.approx(
+            cauchy, abs=1e-12
+        )
         two = 0.5 + value / (2 * np.sqrt(2 + value**2))
-        assert t_distribution.below(value, 2) == pytest.approx(two, abs=1e-12)
+        assert t_distribution.cumulative_probability(value, 2) == pytest.approx(
+            two, abs=1e-12
+        )
 
 
 def test_the_interval_is_the_textbooks():
     # Mean 7, s = 2, n = 25: 7 ± 2.064 · 2 / 5.
-    [found] = inference.estimates(["a"], {"a": Scores(25, 7.0, 4.0)})
+    [found] = inference.estimate_means(["a"], {"a": Scores(25, 7.0, 4.0)})
     assert (found.low, found.high) == (
         pytest.approx(7 - 0.8256, abs=1e-3),
         pytest.approx(7 + 0.8256, abs=1e-3),
@@ -53,7 +57,7 @@ def test_two_variants_with_many_scores_are_as_the_normal_has_it(ahead):
     one, other = Scores(2_000, 7.0, 4.0), Scores(1_500, 7.0 + ahead / 5, 3.0)
     spread = (4.0 / 2_000 + 3.0 / 1_500) ** 0.5
     expected = NormalDist().cdf(ahead / 5 / spread)
-    first, second = inference.chances_to_be_best([one, other])
+    first, second = inference.probabilities_best([one, other])
     assert second == pytest.approx(expected, abs=0.001)
     assert first + second == pytest.approx(1)
 
@@ -64,18 +68,18 @@ def test_two_with_two_scores_each_are_as_the_closed_form_has_it(ahead):
     one, other = Scores(2, 6.0, 4.0), Scores(2, 6.0 + ahead, 1.0)
     scale = (4.0 / 2) ** 0.5 + (1.0 / 2) ** 0.5
     expected = 0.5 + np.arctan(ahead / scale) / np.pi
-    _, second = inference.chances_to_be_best([one, other])
+    _, second = inference.probabilities_best([one, other])
     assert second == pytest.approx(expected, abs=1e-4)
 
 
 def test_three_alike_are_equally_likely():
-    found = inference.chances_to_be_best([Scores(50, 6.0, 4.0)] * 3)
+    found = inference.probabilities_best([Scores(50, 6.0, 4.0)] * 3)
     assert found == [pytest.approx(1 / 3, abs=1e-6)] * 3
 
 
 def test_few_scores_convince_less_than_many():
     def chance(count: int) -> float:
-        return inference.chances_to_be_best(
+        return inference.probabilities_best(
             [Scores(count, 6.0, 4.0), Scores(count, 7.0, 4.0)]
         )[1]
 
@@ -84,11 +88,13 @@ def test_few_scores_convince_less_than_many():
 
 def test_the_same_scores_tell_the_same():
     scores = {"a": Scores(9, 6.0, 4.0), "b": Scores(12, 6.5, 3.0)}
-    assert inference.estimates("ab", scores) == inference.estimates("ab", scores)
+    assert inference.estimate_means("ab", scores) == inference.estimate_means(
+        "ab", scores
+    )
 
 
 def test_scores_that_are_all_alike_do_not_make_it_certain():
-    found = inference.estimates(
+    found = inference.estimate_means(
         "ab", {"a": Scores(2, 8.0, 0.0), "b": Scores(2, 9.0, 0)}
     )
     assert all(each.low < each.mean < each.high for each in found)
@@ -96,13 +102,13 @@ def test_scores_that_are_all_alike_do_not_make_it_certain():
 
 
 def test_what_nobody_scored_is_not_known():
-    found = inference.estimates(
+    found = inference.estimate_means(
         "abc", {"a": Scores(9, 6.0, 4.0), "b": Scores(1, 9.0, 0)}
     )
     assert found == [
-        Estimate("a", 9, 6.0, found[0].low, found[0].high, None),
-        Estimate("b", 1, 9.0),
-        Estimate("c", 0),
+        MeanEstimate("a", 9, 6.0, found[0].low, found[0].high, None),
+        MeanEstimate("b", 1, 9.0),
+        MeanEstimate("c", 0),
     ]
     assert found[0].low is not None
 
@@ -112,21 +118,21 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     truth, held, runs = 6.5, 0, 2_000
     for sample in drawn.normal(truth, 2.0, (runs, 8)):
         scores = Scores(8, float(sample.mean()), float(sample.var(ddof=1)))
-        estimate = inference._estimate("a", scores, None)
+        estimate = inference._estimate_mean("a", scores, None)
         held += estimate.low <= truth <= estimate.high
     assert held / runs == pytest.approx(0.95, abs=0.015)
 
 
-def won(*found: Estimate, confidence=0.95, min_samples=10) -> str | None:
-    best = inference.winner(found, confidence=confidence, min_samples=min_samples)
+def won(*found: MeanEstimate, confidence=0.95, min_samples=10) -> str | None:
+    best = inference.find_winner(found, confidence=confidence, min_samples=min_samples)
     return None if best is None else best.agent
 
 
 def test_a_winner_has_the_confidence_and_everyone_enough_scores():
-    ahead, behind = Estimate("a", 10, best=0.96), Estimate("b", 10, best=0.04)
+    ahead, behind = MeanEstimate("a", 10, best=0.96), MeanEstimate("b", 10, best=0.04)
     assert won(ahead, behind) == "a"
     assert won(ahead, behind, confidence=0.97) is None
     assert won(ahead, behind, min_samples=11) is None
-    assert won(ahead, Estimate("b", 9, best=0.04)) is None
-    assert won(ahead, Estimate("b", 0)) is None
-    assert won(Estimate("a", 99, best=1.0)) is None
+    assert won(ahead, MeanEstimate("b", 9, best=0.04)) is None
+    assert won(ahead, MeanEstimate("b", 0)) is None
+    assert won(MeanEstimate("a", 99, best=1.0)) is None

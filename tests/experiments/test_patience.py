@@ -7,7 +7,7 @@ import pytest
 
 from core.ids import UserId
 from experiments import assignment, exploration
-from experiments.exploration import LEAST_TURNS, Patience, most_turns
+from experiments.exploration import MIN_TURNS, ExplorationTracker, max_turns
 from tests.experiments.test_choosing import SCORED, USERS, Did, bandit
 
 SHORT = {**SCORED, "a": Did(4, 9.0)}
@@ -21,20 +21,22 @@ def clock(monkeypatch):
     return now
 
 
-def take(waits: Patience, experiment, scores, turns: int, rate: float = 1) -> list[str]:
+def take(
+    waits: ExplorationTracker, experiment, scores, turns: int, rate: float = 1
+) -> list[str]:
     """Return the arms chosen for so many turns."""
     chosen = []
     for turn in range(turns):
         silent = waits.exhausted_variants(experiment, scores, rate)
         user: UserId = USERS[turn % len(USERS)]
-        chosen.append(assignment.choose(experiment, user, scores, silent))
+        chosen.append(assignment.choose_variant(experiment, user, scores, silent))
         waits.count_turn(chosen[-1])
     return chosen
 
 
 def test_an_arm_without_scores_is_forced_for_so_long_and_no_longer(caplog):
-    one, waits = bandit(epsilon=0), Patience("j.c")
-    assert set(take(waits, one, SHORT, LEAST_TURNS)) == {"a"}
+    one, waits = bandit(epsilon=0), ExplorationTracker("j.c")
+    assert set(take(waits, one, SHORT, MIN_TURNS)) == {"a"}
     assert caplog.records == []
     # It has nine points of ten, but four scores are not enough to lead.
     assert set(take(waits, one, SHORT, 50)) == {"b"}
@@ -44,14 +46,14 @@ def test_an_arm_without_scores_is_forced_for_so_long_and_no_longer(caplog):
 
 
 def test_it_is_explored_as_any_other_then():
-    one, waits = bandit(epsilon=1), Patience("j.c")
-    take(waits, one, SHORT, LEAST_TURNS)
+    one, waits = bandit(epsilon=1), ExplorationTracker("j.c")
+    take(waits, one, SHORT, MIN_TURNS)
     assert set(take(waits, one, SHORT, 50)) == {"a", "b", "c"}
 
 
 def test_a_new_score_has_it_forced_again():
-    one, waits = bandit(epsilon=0), Patience("j.c")
-    take(waits, one, SHORT, LEAST_TURNS + 1)
+    one, waits = bandit(epsilon=0), ExplorationTracker("j.c")
+    take(waits, one, SHORT, MIN_TURNS + 1)
     assert waits.exhausted_variants(one, SHORT, 1) == {"a"}
     # All it had leave the window, and then one comes.
     assert waits.exhausted_variants(one, SCORED | {"a": Did(0, 0)}, 1) == {"a"}
@@ -59,12 +61,15 @@ def test_a_new_score_has_it_forced_again():
     # Scores that keep coming keep it forced, however long it takes.
     for count in range(1, 10):
         some = SCORED | {"a": Did(count, 5)}
-        assert set(take(waits, one, some, LEAST_TURNS - 1)) == {"a"}
+        assert set(take(waits, one, some, MIN_TURNS - 1)) == {"a"}
 
 
 def test_so_has_a_window_that_has_gone_by(clock, caplog):
-    one, waits = bandit(epsilon=0, bandit_window_seconds=3_600), Patience("j.c")
-    take(waits, one, SHORT, LEAST_TURNS)
+    one, waits = (
+        bandit(epsilon=0, bandit_window_seconds=3_600),
+        ExplorationTracker("j.c"),
+    )
+    take(waits, one, SHORT, MIN_TURNS)
     for _ in range(6):
         clock[0] += 599
         assert waits.exhausted_variants(one, SHORT, 1) == {"a"}
@@ -74,21 +79,21 @@ def test_so_has_a_window_that_has_gone_by(clock, caplog):
 
 
 def test_where_no_arm_has_scores_all_are_asked():
-    one, waits = bandit(epsilon=0), Patience("j.c")
-    take(waits, one, {}, 3 * LEAST_TURNS + 50)
+    one, waits = bandit(epsilon=0), ExplorationTracker("j.c")
+    take(waits, one, {}, 3 * MIN_TURNS + 50)
     assert waits.exhausted_variants(one, {}, 1) == {"a", "b", "c"}
     assert set(take(waits, one, {}, 50)) == {"a", "b", "c"}
 
 
 def test_arms_with_enough_scores_are_not_waited_for(caplog):
-    waits = Patience("j.c")
-    take(waits, bandit(epsilon=0), SCORED, 3 * LEAST_TURNS)
+    waits = ExplorationTracker("j.c")
+    take(waits, bandit(epsilon=0), SCORED, 3 * MIN_TURNS)
     assert caplog.records == []
     assert waits.waits == {}
 
 
 def test_more_is_given_where_more_is_asked_or_less_is_drawn():
-    assert most_turns(bandit(), 1) == LEAST_TURNS
-    assert most_turns(bandit(min_samples=30), 1) == 150
-    assert most_turns(bandit(), 0.05) == 400
-    assert most_turns(bandit(min_samples=30), 0) == 150
+    assert max_turns(bandit(), 1) == MIN_TURNS
+    assert max_turns(bandit(min_samples=30), 1) == 150
+    assert max_turns(bandit(), 0.05) == 400
+    assert max_turns(bandit(min_samples=30), 0) == 150

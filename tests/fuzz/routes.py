@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from studio.openapi.document import operations
+from studio.openapi.document import iterate_operations
 from tests.fuzz import hostile
 from tests.fuzz.wire import Request
 
@@ -72,7 +72,7 @@ class Generator:
         self._known = known
         self._fields = {
             (path, method.upper()): _fields(operation, document)
-            for path, method, operation in operations(document)
+            for path, method, operation in iterate_operations(document)
             if "requestBody" in operation
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gateway.api import api
-from studio.openapi.document import whole
+from studio.openapi.document import build_document
 from tests.fuzz import corpus, generated, routes, seeds
 from tests.fuzz.attack import Attack, Figures, Finding
 from tests.fuzz.modes import MODES, Mode
@@ -43,7 +43,7 @@ class Run:
         self.begun = time.monotonic()
         self._until = until
         self._v1 = _plain(api.get_openapi_schema(path_prefix="/v1/"))
-        self._studio = _plain(whole())
+        self._studio = _plain(build_document())
 
     def attack(self) -> None:
         """Attack a server in each mode."""

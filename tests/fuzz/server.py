@@ -15,7 +15,7 @@ import psutil
 from processes.server import listening_socket
 from processes.supervision import run_state
 from testing.scripted_provider import FakeProvider
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.fuzz.modes import CONFIG, Mode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +42,7 @@ class Server:
             )
             self.root = Path(directory)
             provider = stack.enter_context(FakeProvider())
-            provider.default = Answer(("Hello", " there."))
+            provider.default = ScriptedAnswer(("Hello", " there."))
             self._output = stack.enter_context((self.root / "output.log").open("wb"))
             self._serve(provider.root_url)
             stack.callback(self._stop)
@@ -66,7 +66,7 @@ class Server:
         self._stack.close()
 
     def _write_config(self, provider_url: str) -> None:
-        self.port = listening_socket.free_port()
+        self.port = listening_socket.find_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._config = CONFIG.format(
             port=self.port, provider=provider_url, auth=self.mode.auth
@@ -109,7 +109,7 @@ class Server:
             time.sleep(0.05)
 
     def _run_record(self) -> run_state.RunRecord | None:
-        return run_state.read(self.root / ".coulisse" / "processes.json")
+        return run_state.read_record(self.root / ".coulisse" / "processes.json")
 
     def _stop(self) -> None:
         family = self._family()

@@ -17,7 +17,7 @@ import openai
 from openai.types.chat import ChatCompletion
 
 from access.users import identity
-from memory.models import Message, Thread
+from memory.models import StoredMessage, Thread
 from tests.gateway.openai_shapes import check
 
 PATH = "/v1/chat/completions"
@@ -170,15 +170,15 @@ def calling(server: str, request: dict[str, Any]) -> Iterator[Caller]:
 
 def stored(user: str, thread: str = "") -> list[tuple[str, str, str]]:
     """Return a thread's messages: role, text, finish reason."""
-    rows = Message.objects.filter(
-        thread__user_id=identity.derive(user), thread__name=thread
+    rows = StoredMessage.objects.filter(
+        thread__user_id=identity.derive_user_id(user), thread__name=thread
     ).order_by("position")
     return list(rows.values_list("role", "text", "finish_reason"))
 
 
 def threads(user: str) -> list[str]:
     """Return the names of a user's threads."""
-    rows = Thread.objects.filter(user_id=identity.derive(user)).order_by("name")
+    rows = Thread.objects.filter(user_id=identity.derive_user_id(user)).order_by("name")
     return list(rows.values_list("name", flat=True))
 
 

@@ -7,10 +7,10 @@ import httpx2
 from access.users import identity
 from core.ids import new_turn_id
 from core.messages import Message
-from memory.models import Message as Row
+from memory.models import StoredMessage as Row
 from memory.recall import passages
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from tests.gateway.calls import error
 
 CONFIG_WITH_MEMORY = """
@@ -90,11 +90,11 @@ def fill(hands: Hands) -> list[str]:
 
 def talk_of(hands: Hands, text: str, thread: str = "") -> None:
     """Store a message where a search can find it."""
-    owner = identity.derive(hands.user)
-    message_store.append(
-        owner, thread, new_turn_id(), [Entry(Message("user", text), 5)]
+    owner = identity.derive_user_id(hands.user)
+    message_store.append_turn(
+        owner, thread, new_turn_id(), [NewMessage(Message("user", text), 5)]
     )
     row = Row.objects.filter(thread__user_id=owner).latest("id")
-    passages.put_messages(
+    passages.index_messages(
         owner, row.thread_id, [(row.pk, row.position, row.text, None, "")]
     )

@@ -12,7 +12,7 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from access.users.request_user import HEADER
+from access.users.request_user import USER_HEADER
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ async def connected(
     """
     headers = {name.replace("_", "-"): value for name, value in more.items()}
     if user is not None:
-        headers[HEADER] = user
+        headers[USER_HEADER] = user
     # Reading the certificates nobody needs here costs more than the test.
     async with (
         httpx2.AsyncClient(headers=headers, verify=False, timeout=60) as http,
@@ -65,7 +65,7 @@ def post(server: str, body: Any, user: str | None = None, **headers: str) -> Any
     """Post a body as curl would; names of headers are written with `_`."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     if user is not None:
-        given[HEADER] = user
+        given[USER_HEADER] = user
     content = {"content": body} if isinstance(body, bytes) else {"json": body}
     if isinstance(body, bytes):
         given.setdefault("Content-Type", "application/json")
@@ -120,7 +120,7 @@ def calling(server: str, body: dict[str, Any], user: str) -> Iterator[socket.soc
     content = json.dumps(body).encode()
     head = (
         f"POST {PATH} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
-        f"Accept: application/json, text/event-stream\r\n{HEADER}: {user}\r\n"
+        f"Accept: application/json, text/event-stream\r\n{USER_HEADER}: {user}\r\n"
         f"Content-Length: {len(content)}\r\n\r\n"
     )
     with socket.create_connection((address.hostname, address.port), 10) as caller:

@@ -10,7 +10,7 @@ import pytest
 
 from access.tokens import api_tokens
 from gateway.asgi import admission
-from gateway.auth.authentication import Guard
+from gateway.auth.authentication import CredentialChecker
 from gateway.request_validation import hosts
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
@@ -65,10 +65,10 @@ def ask(running: str) -> Iterator[Ask]:
 
 
 def test_fault_in_authentication_is_answered_as_an_error(ask, configure, monkeypatch):
-    async def fail(self: Guard, request: object) -> None:
+    async def fail(self: CredentialChecker, request: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(Guard, "admit", fail)
+    monkeypatch.setattr(CredentialChecker, "admit", fail)
     configure(TOKENS)
     status, headers, content = ask(PATH, Expect="100-continue")
     assert (status, headers["connection"]) == (500, "close")
@@ -142,14 +142,14 @@ def test_a_credential_is_checked_once(
 ):
     configure(config)
     checks = []
-    original = Guard.admit
+    original = CredentialChecker.admit
 
     async def admit(self, request):
         checks.append(request.path)
         return await original(self, request)
 
-    monkeypatch.setattr(Guard, "admit", admit)
-    secret = api_tokens.mint("test", user, by=ADA)[1]
+    monkeypatch.setattr(CredentialChecker, "admit", admit)
+    secret = api_tokens.create_token("test", user, by=ADA)[1]
     known = bearer(secret) if config is TOKENS else basic("ada", "a long password")
     answer = post(running, body(user), headers=known)
     assert answer.status_code == 200, answer.text

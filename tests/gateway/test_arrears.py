@@ -21,7 +21,7 @@ pytestmark = pytest.mark.database
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    monkeypatch.setattr(deferred_charges, "PAUSES_SECONDS", (0.02,) * 10_000)
+    monkeypatch.setattr(deferred_charges, "RETRY_DELAYS_SECONDS", (0.02,) * 10_000)
 
 
 def ended_without_database(fake, url, secret, **more) -> None:
@@ -106,6 +106,6 @@ def test_one_that_leaves_no_record_is_told_of_in_the_log(url, fake, user, mint, 
 
 
 def test_it_gives_up_in_the_end(url, fake, user, mint, monkeypatch, caplog):
-    monkeypatch.setattr(deferred_charges, "PAUSES_SECONDS", ())
+    monkeypatch.setattr(deferred_charges, "RETRY_DELAYS_SECONDS", ())
     ended_without_database(fake, url, mint(user))
     until(lambda: "are never charged: the database stays away" in caplog.text)

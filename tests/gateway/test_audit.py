@@ -18,8 +18,8 @@ pytestmark = pytest.mark.database
 
 def entries(hands: Hands, **terms) -> list[AuditEntry]:
     """Return what is written down of a user, the oldest first."""
-    user_id = str(identity.derive(hands.user))
-    found, _ = audit_log.page(limit=1000, **terms)
+    user_id = str(identity.derive_user_id(hands.user))
+    found, _ = audit_log.page_entries(limit=1000, **terms)
     return [
         entry
         for entry in found[::-1]
@@ -38,7 +38,7 @@ def test_memories_saved_changed_and_deleted_are_written_down(hands):
         *("memory.create", "memory.change", "memory.delete")
     ]
     assert {entry.target for entry in (made, changed, deleted)} == {saved["id"]}
-    user_id = str(identity.derive(hands.user))
+    user_id = str(identity.derive_user_id(hands.user))
     assert {entry.actor for entry in (made, changed, deleted)} == {f"user:{user_id}"}
     assert {entry.origin for entry in (made, changed, deleted)} == {"127.0.0.1"}
     assert made.details == {"user": user_id, "outcome": "created"}
@@ -86,7 +86,7 @@ def test_taking_along_and_erasing_are_written_down(hands):
     gone = ok(hands.send("DELETE", "/v1/users/me", confirmation=confirmation))
     _, exported, erased = entries(hands)
     assert (exported.action, erased.action) == ("user.export", "user.erase")
-    assert erased.target == str(identity.derive(hands.user))
+    assert erased.target == str(identity.derive_user_id(hands.user))
     assert erased.details == {"rows": sum(gone["deleted"].values())}
 
 
@@ -96,7 +96,7 @@ def test_a_token_is_named_by_its_label(hands, configure):
         "agents: [{name: assistant, provider: openai, model: gpt-test}]\n"
         "auth: {proxy: {tokens: {}}}\n"
     )
-    row, secret = api_tokens.mint("laptop", hands.user, by=ADA)
+    row, secret = api_tokens.create_token("laptop", hands.user, by=ADA)
     bearer = {"Authorization": f"Bearer {secret}"}
     ok(hands.client.post("/v1/memories", json={"content": "A"}, headers=bearer), 201)
     [entry] = entries(hands, action="memory")
@@ -125,12 +125,12 @@ def test_an_edit_is_written_down_once_without_its_values(tmp_path, database):
     text = text.replace("[]", "[{name: a, provider: openai, model: m}]")
     path.write_text(text)
     with override_settings(COULISSE_CONFIG=path):
-        live.replace(loader.load(path))
-        watchers = [live.Watcher(config_reloads.write_down) for _ in range(2)]
+        live.set_current(loader.load_file(path))
+        watchers = [live.ConfigWatcher(config_reloads.record_reload) for _ in range(2)]
         path.write_text(text.replace("first", f"second-{tmp_path.name}"))
         watchers[0].poll()
         # Another process, whose own configuration is the old one.
-        config_reloads.write_down(live.current(), ["providers"])
+        config_reloads.record_reload(live.current(), ["providers"])
     digest = live.current().digest
     found = AuditEntry.objects.filter(
         action=config_reloads.ACTION, details__digest=digest
@@ -150,5 +150,5 @@ def test_an_edit_is_in_force_though_it_cannot_be_written_down(
         "providers: {openai: {api_key: x}}\n"
         "agents: [{name: a, provider: openai, model: m}]\n"
     )
-    config_reloads.write_down(loader.load(path), ["agents"])
+    config_reloads.record_reload(loader.load_file(path), ["agents"])
     assert "the edit is not in the audit" in caplog.text

@@ -67,7 +67,7 @@ def mint(database, user):
     """Return a function that makes a token for the test's user."""
 
     def mint(principal=user, **terms) -> str:
-        return api_tokens.mint("test", principal, by=ADA, **terms)[1]
+        return api_tokens.create_token("test", principal, by=ADA, **terms)[1]
 
     return mint
 
@@ -107,7 +107,7 @@ def test_a_token_opens_everything_as_its_user(configure, fake, sdk, mint, user):
     fake.reply("hello")
     assert ask(client).choices[0].message.content == "hello"
     assert [model.id for model in client.models.list()][:1] == ["assistant"]
-    assert Thread.objects.filter(user_id=identity.derive(user)).exists()
+    assert Thread.objects.filter(user_id=identity.derive_user_id(user)).exists()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_sdk_knows_a_wrong_key(configure, sdk):
 
 def test_a_revoked_token_is_refused_at_once(configure, fake, http, mint):
     configure(TOKENS)
-    row, secret = api_tokens.mint("test", "somebody", by=ADA)
+    row, secret = api_tokens.create_token("test", "somebody", by=ADA)
     fake.reply("hello")
     asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
     assert http.post(PATH, json=asked, headers=bearer(secret)).status_code == 200
@@ -184,21 +184,21 @@ def test_a_revoked_token_is_refused_at_once(configure, fake, http, mint):
 )
 def test_a_revoked_token_learns_nothing_of_its_mistakes(configure, fake, http, asked):
     configure(TOKENS)
-    row, secret = api_tokens.mint("test", "somebody", by=ADA)
+    row, secret = api_tokens.create_token("test", "somebody", by=ADA)
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
     digest = api_tokens.digest(secret)
-    assert api_tokens.REMEMBERED.get(digest) is not None
+    assert api_tokens.TOKEN_CACHE.get(digest) is not None
     assert http.post(PATH, json=asked, headers=bearer(secret)).status_code != 401
     api_tokens.revoke(str(row.id), by=ADA)
     answer = http.post(PATH, json=asked, headers=bearer(secret))
     assert refusal(answer) == (401, "invalid_api_key")
-    assert api_tokens.REMEMBERED.get(digest) is None
+    assert api_tokens.TOKEN_CACHE.get(digest) is None
 
 
 def test_an_expired_token_is_refused(configure, http):
     configure(TOKENS)
     past = datetime.now(UTC) - timedelta(hours=2)
-    _, secret = api_tokens.mint(
+    _, secret = api_tokens.create_token(
         "test", "somebody", expires_at=past + timedelta(hours=1), now=past, by=ADA
     )
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 401
@@ -401,7 +401,7 @@ def test_who_logs_in_may_be_who_asks(configure, fake, http):
     asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
     answer = http.post(PATH, json=asked, headers=basic("bob", "password-of-bob"))
     assert answer.status_code == 200
-    assert Thread.objects.filter(user_id=identity.derive("bob")).exists()
+    assert Thread.objects.filter(user_id=identity.derive_user_id("bob")).exists()
 
 
 def test_without_binding_a_request_names_its_user(configure, http):

@@ -10,7 +10,7 @@ import pytest
 
 from access.limits import time_windows, usage_limits
 from access.limits.usage_counters import EPOCH_SECONDS
-from access.models import Meter
+from access.models import UsageCounter
 from access.tokens import api_tokens
 from core.events import Usage
 from tests.access.authors import ADA
@@ -42,7 +42,7 @@ def mint(database):
     """Return a function that makes a token, and returns its secret."""
 
     def mint(user: str, **fields) -> str:
-        return api_tokens.mint("ci", user, by=ADA, **fields)[1]
+        return api_tokens.create_token("ci", user, by=ADA, **fields)[1]
 
     return mint
 
@@ -56,20 +56,20 @@ def ask(url: str, secret: str, **more) -> httpx2.Response:
     )
 
 
-def meter(secret: str, length: int = time_windows.EVER) -> Meter:
-    subject = usage_limits.subject_of_token(
-        api_tokens.find(api_tokens.digest(secret), datetime.now(UTC))
+def meter(secret: str, length: int = time_windows.EVER) -> UsageCounter:
+    subject = usage_limits.token_subject(
+        api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC))
     )
-    start = time_windows.at(length, int(time.time())).start
-    return Meter.objects.get(subject=subject, window=length, start=start)
+    start = time_windows.window_at(length, int(time.time())).start
+    return UsageCounter.objects.get(subject=subject, window=length, start=start)
 
 
 def aside(secret: str, length: int = time_windows.EVER) -> tuple[int, int, int]:
     found = meter(secret, length)
     return (
-        found.turns_now + found.turns_before,
-        found.tokens_now + found.tokens_before,
-        found.micro_usd_now + found.micro_usd_before,
+        found.turns_reserved_now + found.turns_reserved_before,
+        found.tokens_reserved_now + found.tokens_reserved_before,
+        found.micro_usd_reserved_now + found.micro_usd_reserved_before,
     )
 
 
@@ -181,8 +181,10 @@ def test_what_a_killed_process_set_aside_comes_back(url, fake, user, mint):
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
     assert ask(url, secret).status_code == 200
     epoch = int(time.time()) // EPOCH_SECONDS
-    row = Meter.objects.filter(subject=meter(secret).subject, window=time_windows.EVER)
-    row.update(micro_usd_now=8 * COST, turns_now=1, epoch=epoch)
+    row = UsageCounter.objects.filter(
+        subject=meter(secret).subject, window=time_windows.EVER
+    )
+    row.update(micro_usd_reserved_now=8 * COST, turns_reserved_now=1, epoch=epoch)
     assert ask(url, secret).status_code == 429
     row.update(epoch=epoch - 2)
     assert ask(url, secret).status_code == 200
@@ -192,7 +194,7 @@ def test_what_a_killed_process_set_aside_comes_back(url, fake, user, mint):
 def test_a_month_begins_with_all_of_its_budget(url, fake, user, mint):
     secret = mint(user, budget="monthly", limit_micro_usd=9 * COST)
     assert ask(url, secret).status_code == 200
-    row = Meter.objects.filter(
+    row = UsageCounter.objects.filter(
         subject=meter(secret).subject, window=time_windows.CALENDAR_MONTH
     )
     row.update(micro_usd=9 * COST)
@@ -219,7 +221,9 @@ def test_a_client_that_leaves_pays_for_what_was_said(url, fake, user, mint):
         for line in answer.iter_lines():
             if "one" in line:
                 break
-    until(lambda: Meter.objects.filter(micro_usd__gt=0, subject=_subject(secret)))
+    until(
+        lambda: UsageCounter.objects.filter(micro_usd__gt=0, subject=_subject(secret))
+    )
     found = meter(secret)
     # Nobody counts what was broken off: it is estimated, and never free.
     assert found.micro_usd == found.tokens * COST // 10 > 0
@@ -227,8 +231,8 @@ def test_a_client_that_leaves_pays_for_what_was_said(url, fake, user, mint):
 
 
 def _subject(secret: str) -> str:
-    return usage_limits.subject_of_token(
-        api_tokens.find(api_tokens.digest(secret), datetime.now(UTC))
+    return usage_limits.token_subject(
+        api_tokens.find_by_digest(api_tokens.digest(secret), datetime.now(UTC))
     )
 
 
@@ -266,7 +270,7 @@ def test_a_model_of_unknown_price_is_refused_to_a_budget(
 
 
 def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
-    row, secret = api_tokens.mint("ci", user, by=ADA)
+    row, secret = api_tokens.create_token("ci", user, by=ADA)
     for _ in range(2):
         assert ask(url, secret).status_code == 200
     api_tokens.revoke(str(row.id), by=ADA)
@@ -277,7 +281,7 @@ def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
 
 
 def test_a_changed_budget_holds_at_once(url, fake, user, mint):
-    row, secret = api_tokens.mint(
+    row, secret = api_tokens.create_token(
         "ci", user, budget="total", limit_micro_usd=9 * COST, by=ADA
     )
     assert ask(url, secret).status_code == 200

@@ -4,7 +4,7 @@ import httpx2
 import pytest
 from django.db.models import F
 
-from access.models import Token
+from access.models import ApiToken
 from access.tokens import api_tokens
 from access.users import identity
 from memory.models import Thread
@@ -30,7 +30,7 @@ def mint(database, user):
     """Return a function that makes a token for the test's user."""
 
     def mint(**terms) -> str:
-        return api_tokens.mint("test", user, by=ADA, **terms)[1]
+        return api_tokens.create_token("test", user, by=ADA, **terms)[1]
 
     return mint
 
@@ -43,7 +43,7 @@ def change(configure, fake, http):
     def change(secret: str, **changes) -> None:
         fake.reply("hello")
         assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-        row = Token.objects.filter(digest=api_tokens.digest(secret))
+        row = ApiToken.objects.filter(digest=api_tokens.digest(secret))
         assert row.update(version=F("version") + 1, **changes)
 
     return change
@@ -55,7 +55,7 @@ def test_a_token_that_was_changed_is_looked_up_once(change, fake, http, mint):
     for _ in range(2):
         fake.reply("hello")
         assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-        known = api_tokens.REMEMBERED.get(api_tokens.digest(secret))
+        known = api_tokens.TOKEN_CACHE.get(api_tokens.digest(secret))
         assert known is not None
         assert (known.label, known.version) == ("renamed", 2)
 
@@ -77,4 +77,4 @@ def test_a_token_of_another_user_now_reads_nothing_of_the_first(
     assert refusal(answer) == (403, "identity_mismatch")
     fake.reply("hello")
     assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-    assert Thread.objects.filter(user_id=identity.derive(other)).exists()
+    assert Thread.objects.filter(user_id=identity.derive_user_id(other)).exists()

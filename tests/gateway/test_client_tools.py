@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from access.users import identity
 from memory.models import Fact
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.gateway.calls import (
     ask,
     body,
@@ -190,8 +190,8 @@ async def test_many_clients_at_once_get_their_own_calls(async_client, fake, user
     def answer(request):
         said = request.body["messages"][-1]
         if said["role"] == "tool":
-            return Answer([f"seen {said['content']}"])
-        return Answer((), tool_calls=[("weather", {"city": said["content"]})])
+            return ScriptedAnswer([f"seen {said['content']}"])
+        return ScriptedAnswer((), tool_calls=[("weather", {"city": said["content"]})])
 
     fake.default = answer
 
@@ -408,7 +408,7 @@ SAVE = ("save_memory", {"content": "The user goes to Lisbon."})
 
 
 def facts_of(user) -> int:
-    return Fact.objects.filter(user_id=identity.derive(user)).count()
+    return Fact.objects.filter(user_id=identity.derive_user_id(user)).count()
 
 
 @HELPERS

@@ -5,9 +5,9 @@ import pytest
 from openai.types import CompletionUsage
 
 from core import trace
-from core.events import Serving, Usage
+from core.events import ServedBy, Usage
 from gateway.openai import serializers
-from telemetry.presentation.turn_ids import read
+from telemetry.presentation.turn_ids import parse_turn_id
 from telemetry.storage import turn_store
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -50,9 +50,9 @@ def ask(client: openai.OpenAI, agent: str = "assistant", **fields):
 
 
 def recorded(completion_id: str):
-    turn_id = read(completion_id)
+    turn_id = parse_turn_id(completion_id)
     assert turn_id is not None
-    found = turn_store.tree(turn_id)
+    found = turn_store.load_record(turn_id)
     assert found is not None
     return found
 
@@ -137,7 +137,7 @@ def test_every_round_and_every_subagent_is_in_it(client, fake, priced):
     answer = ask(client, "boss")
     assert answer.headers[HEADER] == "0.004800"
     turn = recorded(answer.parse().id)
-    costs = [call.cost_micro_usd for call in trace.model_calls([*turn.calls])]
+    costs = [call.cost_micro_usd for call in trace.iter_model_calls([*turn.calls])]
     assert costs == [MICRO_USD] * 3
 
 
@@ -164,9 +164,9 @@ def test_an_edit_of_the_prices_applies_to_the_next_reply(client, fake, configure
     [(0, "0.000000"), (1, "0.000001"), (1_234, "0.001234"), (3 * 10**9, "3000.000000")],
 )
 def test_a_cost_is_dollars_with_six_decimals(micro_usd, text):
-    assert serializers.cost(Serving("openai", "gpt", 1, micro_usd)) == text
+    assert serializers.format_cost(ServedBy("openai", "gpt", 1, micro_usd)) == text
 
 
 def test_an_unknown_cost_is_none():
-    assert serializers.cost(None) is None
-    assert serializers.cost(Serving("openai", "gpt", 1)) is None
+    assert serializers.format_cost(None) is None
+    assert serializers.format_cost(ServedBy("openai", "gpt", 1)) is None

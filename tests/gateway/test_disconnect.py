@@ -177,7 +177,7 @@ def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user, settled
 
 
 def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
-    monkeypatch.setattr(slow_clients, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(slow_clients, "SEND_TIMEOUT_SECONDS", 0.2)
     fake.reply(*["x" * 100_000] * 300)
     with calling(server, body(user, stream=True)) as caller:
         caller.hear("x")
@@ -189,7 +189,7 @@ def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
 def test_the_connection_of_a_client_that_stops_reading_is_reset(
     server, fake, user, monkeypatch
 ):
-    monkeypatch.setattr(slow_clients, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(slow_clients, "SEND_TIMEOUT_SECONDS", 0.2)
     limits = ConnectionLimits(poll_seconds=0.05, window_seconds=0.3)
     fake.reply(*["x" * 100_000] * 300)
     with (

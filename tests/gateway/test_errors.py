@@ -577,7 +577,7 @@ def test_a_reply_that_cannot_be_stored_is_no_success(server, fake, user, monkeyp
     def fail(*args: object, **kwargs: object) -> None:
         raise OperationalError("disk full")
 
-    monkeypatch.setattr(message_store, "append", fail)
+    monkeypatch.setattr(message_store, "append_turn", fail)
     assert refused(server, body(user), 503)["code"] == "database_unavailable"
     *said, failed, done = frames(server, body(user))
     assert done == "[DONE]"

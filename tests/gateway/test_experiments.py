@@ -7,18 +7,18 @@ import openai
 import pytest
 from django.db.models import F
 
-from access.models import Token
+from access.models import ApiToken
 from access.tokens import api_tokens
 from access.users import identity
 from config import live
 from experiments import assignment, bandits, exploration
 from experiments.config import EXPERIMENTS
 from judges.ratings import scores
-from judges.ratings.scores import Judged
-from judges.scoring.verdict_parser import Verdict
+from judges.ratings.scores import JudgedReply
+from judges.scoring.verdict_parser import JudgeResult
 from telemetry.models import Turn
 from telemetry.storage import turn_store
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, error
@@ -51,13 +51,13 @@ STAGE = CONFIG + VARIANTS + JUDGES + EXPERIMENTS_YAML
 @pytest.fixture
 def stage(configure, client):
     configure(STAGE)
-    bandits.forget()
+    bandits.clear_cache()
     return client
 
 
 def variant_of(user: str, name: str = "helper") -> str:
     experiment = live.current().get(EXPERIMENTS)[name]
-    return assignment.choose(experiment, identity.derive(user))
+    return assignment.choose_variant(experiment, identity.derive_user_id(user))
 
 
 def of_each(name: str = "helper") -> dict[str, str]:
@@ -70,7 +70,7 @@ def of_each(name: str = "helper") -> dict[str, str]:
 
 
 def turn_of(user: str) -> Turn:
-    return Turn.objects.get(user_id=identity.derive(user))
+    return Turn.objects.get(user_id=identity.derive_user_id(user))
 
 
 def test_each_user_is_answered_by_their_variant(stage, fake):
@@ -81,7 +81,7 @@ def test_each_user_is_answered_by_their_variant(stage, fake):
             assert (told.model, told.choices[0].message.content) == ("helper", "Yes.")
             assert fake.bodies[-1]["model"] == f"gpt-{agent}"
             assert fake.bodies[-1]["messages"][0]["content"] == f"Be {agent}."
-        kept = Turn.objects.filter(user_id=identity.derive(user))
+        kept = Turn.objects.filter(user_id=identity.derive_user_id(user))
         assert set(kept.values_list("agent", "experiment", "origin")) == {
             (agent, "helper", "chat")
         }
@@ -120,7 +120,7 @@ def test_a_token_for_the_experiment_reaches_its_variants_by_that_name_alone(
     configure, running, fake, user
 ):
     configure(STAGE + "\nauth: {proxy: {tokens: {}}}\n")
-    secret = api_tokens.mint("t", user, by=ADA, agents=["helper"])[1]
+    secret = api_tokens.create_token("t", user, by=ADA, agents=["helper"])[1]
     with openai.OpenAI(
         base_url=f"{running}/v1", api_key=secret, max_retries=0
     ) as client:
@@ -136,14 +136,14 @@ def test_a_token_that_changed_is_looked_up_by_the_name_it_is_for(
     configure, running, fake, user
 ):
     configure(STAGE + "\nauth: {proxy: {tokens: {}}}\n")
-    secret = api_tokens.mint("t", user, by=ADA, agents=["helper"])[1]
+    secret = api_tokens.create_token("t", user, by=ADA, agents=["helper"])[1]
     with openai.OpenAI(
         base_url=f"{running}/v1", api_key=secret, max_retries=0
     ) as client:
         for _ in range(2):
             fake.reply("Yes.")
             ask(client, user, "Well?", agent="helper")
-            row = Token.objects.filter(digest=api_tokens.digest(secret))
+            row = ApiToken.objects.filter(digest=api_tokens.digest(secret))
             assert row.update(version=F("version") + 1)
 
 
@@ -182,7 +182,7 @@ def test_a_subagent_may_be_an_experiment(stage, fake):
         assert offered["function"]["name"] == "helper"
         assert offered["function"]["description"] == "Helps with anything."
         assert fake.bodies[-2]["model"] == f"gpt-{agent}"
-        record = turn_store.tree(turn_of(user).pk)
+        record = turn_store.load_record(turn_of(user).pk)
         [call] = [call for call in record.calls if hasattr(call, "target")]
         assert (call.name, call.target) == ("helper", agent)
         assert record.experiment == ""
@@ -204,10 +204,10 @@ def test_mcp_clients_find_it_among_the_agents(stage, configure, running, fake, u
 
 def judged(agent: str, *values: int, experiment: str = "learner") -> None:
     for value in values:
-        judged = Judged(
+        judged = JudgedReply(
             uuid.uuid4(), uuid.uuid4(), "never", agent, experiment, origin="chat"
         )
-        scores.write(judged, {"tone": Verdict(value, "")})
+        scores.store_scores(judged, {"tone": JudgeResult(value, "")})
 
 
 def answered_by(stage, fake, user: str) -> str:
@@ -226,18 +226,18 @@ def test_a_bandit_goes_by_the_scores_there_are(stage, fake, clean_scores):
     judged("keen", 1, 0, 1)
     judged("calm", 5)
     assert answered_by(stage, fake, user) == "keen"  # They were just read.
-    bandits.forget()
+    bandits.clear_cache()
     assert answered_by(stage, fake, user) == "calm"
     judged("keen", *[10] * 9)
-    bandits.forget()
+    bandits.clear_cache()
     assert answered_by(stage, fake, user) == "keen"
 
 
 def test_an_arm_that_is_never_scored_does_not_take_all_there_is(
     stage, fake, clean_scores, monkeypatch
 ):
-    monkeypatch.setattr(exploration, "LEAST_TURNS", 3)
-    monkeypatch.setattr(exploration, "TURNS_A_SCORE", 1)
+    monkeypatch.setattr(exploration, "MIN_TURNS", 3)
+    monkeypatch.setattr(exploration, "TURNS_PER_SCORE", 1)
     judged("keen", 8, 8)
     user = f"user-{uuid.uuid4()}"
     found = [answered_by(stage, fake, user) for _ in range(5)]
@@ -265,9 +265,9 @@ def test_an_agent_by_name_costs_no_trip(stage, fake, user, monkeypatch):
     def trip(*_):
         raise AssertionError
 
-    monkeypatch.setattr(bandits, "read", trip)
-    monkeypatch.setattr(assignment, "choose", trip)
-    fake.default = lambda request: Answer(["Yes."])
+    monkeypatch.setattr(bandits, "load_scores", trip)
+    monkeypatch.setattr(assignment, "choose_variant", trip)
+    fake.default = lambda request: ScriptedAnswer(["Yes."])
     assert ask(stage, user, "Well?", agent="calm").model == "calm"
 
 

@@ -35,7 +35,7 @@ RIGHT = basic("ada", "password-of-ada")
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    for throttle in (login_throttle.API, login_throttle.CONSUMER):
+    for throttle in (login_throttle.API_THROTTLE, login_throttle.CONSUMER_THROTTLE):
         monkeypatch.setattr(throttle, "clock", clock)
     return clock
 
@@ -130,7 +130,7 @@ def test_a_name_is_delayed_at_other_addresses_too(http, at, clock):
     assert guess(at("127.0.0.3"), "carl") == [401]
     # This one has signed in with the name before.
     assert guess(known) == [401]
-    clock.now += login_throttle.QUIET_SECONDS
+    clock.now += login_throttle.FORGET_SECONDS
     assert guess(at("127.0.0.4")) == [401]
 
 
@@ -179,12 +179,12 @@ def test_api_tokens_cannot_be_guessed_and_are_not_delayed(http, configure):
     for number in range(8):
         wrong = bearer(f"{api_tokens.PREFIX}{number:043}")
         assert http.get("/v1/models", headers=wrong).status_code == 401
-    _, secret = api_tokens.mint("test", "somebody", by=ADA)
+    _, secret = api_tokens.create_token("test", "somebody", by=ADA)
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
 
 
 def test_a_full_queue_of_hashes_is_503(http, monkeypatch):
-    monkeypatch.setattr(passwords, "MAX_WAITING", 0)
+    monkeypatch.setattr(passwords, "MAX_PENDING_HASHES", 0)
     for _ in range(7):
         answer = http.get("/v1/models", headers=basic("bob", uuid.uuid4().hex))
         assert error(answer, 503)["code"] == "password_checks_busy"

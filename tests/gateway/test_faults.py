@@ -15,12 +15,12 @@ import orjson
 import pytest
 
 from access.limits import time_windows, usage_limits
-from access.models import Meter
-from access.users.identity import derive
+from access.models import UsageCounter
+from access.users.identity import derive_user_id
 from config import live
 from config.loading import loader
 from config.sections import Config
-from core.errors import public
+from core.errors import public_text
 from core.events import Usage
 from providers.resilience import backoff
 from testing.scripted_provider import FakeProvider
@@ -223,7 +223,7 @@ def cost(usage: Usage) -> int:
 @functools.cache
 def config(text: str) -> Config:
     """Return a YAML, read once: reading takes longer than most faults."""
-    return loader.parse(text.encode(), Path("coulisse.yaml"))
+    return loader.parse_config(text.encode(), Path("coulisse.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -231,7 +231,7 @@ def _no_pauses(monkeypatch):
     async def pause(seconds: float) -> None:
         """Wait for nothing."""
 
-    monkeypatch.setattr(backoff, "pause", pause)
+    monkeypatch.setattr(backoff, "sleep", pause)
 
 
 @dataclass
@@ -300,7 +300,7 @@ def suffer(running, stage, broken, spare, user):
     ) -> "Answer":
         if row.do is not None:
             broken.default = row.do
-        live.replace(stage.config(row, kind, row.stream if stream else row.whole))
+        live.set_current(stage.config(row, kind, row.stream if stream else row.whole))
         request = body(who, "hi", agent=agent, stream=stream, **LIMITED)
         begun = time.monotonic()
         return Answer(post(running, request), time.monotonic() - begun)
@@ -343,10 +343,10 @@ def charged(user: str) -> tuple[int, int]:
 
     Nothing is left set aside, and no cost is unknown.
     """
-    subject = usage_limits.subject_of_user(derive(user))
-    meter = Meter.objects.get(subject=subject, window=time_windows.DAY)
-    assert (meter.turns_now, meter.tokens_now, meter.micro_usd_now) == (0, 0, 0)
-    assert (meter.turns_before, meter.tokens_before) == (0, 0)
+    subject = usage_limits.user_subject(derive_user_id(user))
+    meter = UsageCounter.objects.get(subject=subject, window=time_windows.DAY)
+    assert (meter.turns_reserved_now, meter.tokens_reserved_now, meter.micro_usd_reserved_now) == (0, 0, 0)
+    assert (meter.turns_reserved_before, meter.tokens_reserved_before) == (0, 0)
     assert meter.unpriced == 0
     return meter.tokens, meter.micro_usd
 
@@ -377,7 +377,7 @@ def test_a_fault(suffer, user, row, kind, stream):
     assert answer.headers["x-coulisse-provider"] == "main"
     assert_public(answer.response.text)
     turn = the_turn(user)
-    assert (turn.outcome, public(turn.error)) == ("error", told["message"])
+    assert (turn.outcome, public_text(turn.error)) == ("error", told["message"])
     if row.fault in REMEDIES:
         assert REMEDIES[row.fault] in turn.error
     (call,) = turn.calls
@@ -462,7 +462,7 @@ def test_an_open_circuit(suffer, left_alone, user, stream):
     assert left_alone.requests == []
     assert_public(answer.response.text)
     turn = the_turn(user)
-    assert (turn.outcome, public(turn.error)) == ("error", told["message"])
+    assert (turn.outcome, public_text(turn.error)) == ("error", told["message"])
     assert "the last time: provider 'main' failed" in turn.error
     assert stored(user) == []
     assert charged(user) == (0, 0)
@@ -491,7 +491,7 @@ def test_a_fallback_stands_in_behind_an_open_circuit(suffer, left_alone, user, s
 )
 def test_a_client_that_leaves(running, stage, broken, user, kind, do, stream, said):
     broken.default = do
-    live.replace(stage.config(Row("client leaves", None, None), kind))
+    live.set_current(stage.config(Row("client leaves", None, None), kind))
     request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
     with calling(running, request) as caller:
         broken.wait(lambda: broken.requests)
@@ -524,9 +524,9 @@ def test_a_client_that_leaves_between_two_tries_pays_nothing(
         pausing.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(backoff, "pause", pause)
+    monkeypatch.setattr(backoff, "sleep", pause)
     broken.default = faults.status(503)
-    live.replace(stage.config(Row("client leaves", None, None), "openai"))
+    live.set_current(stage.config(Row("client leaves", None, None), "openai"))
     request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
     with calling(running, request):
         assert pausing.wait(60)
@@ -562,7 +562,7 @@ def two_keys(running, broken):
     """The URL of a server whose provider has two keys."""
     first, second = KEYS
     text = TWO_KEYS.format(address=broken.root_url, first=first, second=second)
-    live.replace(config(text))
+    live.set_current(config(text))
     return running
 
 

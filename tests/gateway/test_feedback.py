@@ -9,8 +9,8 @@ from django.db import connection, transaction
 from access.users import identity
 from judges.models import Feedback as Row
 from judges.ratings import feedback
-from judges.ratings.feedback import Said
-from judges.schemas import DeletedFeedback, Feedback, NewFeedback
+from judges.ratings.feedback import FeedbackInput
+from judges.schemas import DeletedFeedback, FeedbackObject, NewFeedback
 from memory.user_data import erasure
 from telemetry.presentation import turn_ids
 from tests.gateway.calls import ask
@@ -33,7 +33,7 @@ def say(hands, message: str, **said):
 
 
 def rows(hands) -> list[Row]:
-    return list(Row.objects.filter(user_id=identity.derive(hands.user)))
+    return list(Row.objects.filter(user_id=identity.derive_user_id(hands.user)))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_user_says_what_they_think(hands, reply, said):
     assert told["message_id"] == reply
     assert told["agent"] == "assistant"
     assert hands.get(f"{PATH}/{reply}") == told
-    Feedback.model_validate(told)
+    FeedbackObject.model_validate(told)
 
 
 def test_a_message_has_several_names(hands, reply):
@@ -135,23 +135,23 @@ def test_every_field_is_in_the_docs():
 
 def test_who_is_erased_has_said_nothing(hands, reply):
     say(hands, reply, score=3, comment="Secret.")
-    assert erasure.erase(identity.derive(hands.user))["feedback"] == 1
+    assert erasure.erase_user(identity.derive_user_id(hands.user))["feedback"] == 1
     assert rows(hands) == []
     hands.refused("POST", PATH, 404, body={"message_id": reply, "score": 1})
 
 
 def test_who_is_being_erased_leaves_no_word_behind(hands, reply):
-    user_id, erased = identity.derive(hands.user), Event()
+    user_id, erased = identity.derive_user_id(hands.user), Event()
 
     def erase() -> None:
-        erasure.erase(user_id)
+        erasure.erase_user(user_id)
         erased.set()
         connection.close()
 
     eraser = Thread(target=erase)
     with transaction.atomic():
-        turn_id = turn_ids.read(reply)
-        feedback.give(user_id, turn_id, Said(score=3))
+        turn_id = turn_ids.parse_turn_id(reply)
+        feedback.save_feedback(user_id, turn_id, FeedbackInput(score=3))
         eraser.start()
         assert not erased.wait(0.05), "it did not wait"
     eraser.join(60)

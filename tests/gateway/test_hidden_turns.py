@@ -29,7 +29,7 @@ OUTLINE = {
 
 
 def put_of(hands, **fields):
-    return put(*deep(), user_id=identity.derive(hands.user), **fields)
+    return put(*deep(), user_id=identity.derive_user_id(hands.user), **fields)
 
 
 def is_hidden(hands, path: str, **query) -> bool:
@@ -56,7 +56,7 @@ def test_a_hidden_turn_is_answered_like_none(hands):
 def test_an_edit_shows_and_hides_them_at_once(hands, configure):
     turn = put_of(hands)
     configure(SHOWN)
-    assert hands.get(f"{TURNS}/{turn.turn_id}") == turn_serializers.turn(turn)
+    assert hands.get(f"{TURNS}/{turn.turn_id}") == turn_serializers.serialize_turn(turn)
     assert len(hands.get(TURNS)["data"]) == 1
     configure(HIDDEN)
     assert is_hidden(hands, TURNS)
@@ -65,7 +65,7 @@ def test_an_edit_shows_and_hides_them_at_once(hands, configure):
 def test_hidden_turns_are_recorded_all_the_same(client, fake, user):
     answer = ask(client, user)
     turn_id = uuid.UUID(answer.id.removeprefix("chatcmpl-"))
-    assert len(turn_store.tree(turn_id).calls) == 1
+    assert len(turn_store.load_record(turn_id).calls) == 1
 
 
 # The export.
@@ -75,7 +75,7 @@ def test_an_export_outlines_hidden_turns(hands):
     turn = put_of(hands, outcome="error", error="openai refused: sk-secret is no key")
     response = hands.send("GET", EXPORT)
     [told] = response.json()["turns"]
-    whole = turn_serializers.turn(turn)
+    whole = turn_serializers.serialize_turn(turn)
     assert told.keys() == OUTLINE
     assert told.items() <= whole.items()
     for name in ("gpt-test", "calculator", "sk-secret"):
@@ -86,11 +86,11 @@ def test_an_export_outlines_hidden_turns(hands):
 def test_an_export_has_all_of_turns_that_are_shown(hands, configure):
     configure(SHOWN)
     turn = put_of(hands)
-    assert hands.get(EXPORT)["turns"] == [turn_serializers.turn(turn)]
+    assert hands.get(EXPORT)["turns"] == [turn_serializers.serialize_turn(turn)]
 
 
 def test_a_long_export_stays_as_it_began(hands, configure, monkeypatch):
-    monkeypatch.setattr(export, "TURNS", 2)
+    monkeypatch.setattr(export, "TURNS_PER_READ", 2)
     for _ in range(5):
         put_of(hands)
     told = hands.get(EXPORT)["turns"]

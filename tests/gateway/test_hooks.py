@@ -27,7 +27,7 @@ LOCKED = f"secret: {SECRET}"
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """No broker is there; what wakes a worker is noted."""
     calls: list[bool] = []
-    monkeypatch.setattr(worker_notifier, "soon", lambda: calls.append(True))
+    monkeypatch.setattr(worker_notifier, "notify", lambda: calls.append(True))
     return calls
 
 
@@ -124,7 +124,7 @@ def test_the_body_may_name_agent_user_and_thread(
     body = {"to": {"agent": "claude"}, "from": "ada", "room": 7, "say": "x"}
     task = task_of(post(http, path, body))
     assert task.agent == "claude"
-    assert task.user_id == identity.derive("ada")
+    assert task.user_id == identity.derive_user_id("ada")
     assert task.payload["metadata"] == {"thread_id": "7"}
 
     for part in ("to", "from", "room"):

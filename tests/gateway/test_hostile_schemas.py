@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.gateway.calls import ask, body, post, refused, stored
 
 pytestmark = pytest.mark.database
@@ -179,11 +179,11 @@ def test_reply_with_a_million_elements_does_not_fill_the_server(
 
 
 def test_mismatch_of_a_large_reply_is_told_in_few_words(server, fake, user, steady):
-    fake.default = Answer(["[" + ",".join(["0"] * 200_000) + "]"])
+    fake.default = ScriptedAnswer(["[" + ",".join(["0"] * 200_000) + "]"])
     shape = {"items": {"type": "string"}}
     said = refused(server, body(user, response_format=schema(shape)), 502)
     assert 'is not of type "string"' in said["message"]
-    fake.default = Answer(["[" + ",".join(["0"] * 200_000) + "]"])
+    fake.default = ScriptedAnswer(["[" + ",".join(["0"] * 200_000) + "]"])
     said = refused(server, body(user, response_format=schema({"type": "string"})), 502)
     assert 'is not of type "string"' in said["message"]
     assert len(said["message"]) < 600

@@ -115,7 +115,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 @pytest.fixture
 def path(configure, monkeypatch) -> str:
     """The path of a webhook of a server with all that takes texts."""
-    monkeypatch.setattr(worker_notifier, "soon", lambda: None)
+    monkeypatch.setattr(worker_notifier, "notify", lambda: None)
     path = f"/hooks/{unique('hook')}"
     memory = "\nmemory: {user_state: {embed_with: {provider: hash}}}\n"
     entry = hook(unique("hook"), path, "max_body_bytes: 2000000")

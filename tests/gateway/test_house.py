@@ -14,7 +14,7 @@ from config.errors import ConfigInvalid
 from config.loading import loader
 from gateway.mcp_server import exchange, views
 from telemetry.storage import turn_store
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG, serve
 from tests.gateway import calls, mcp_calls
 from tests.gateway.calls import prompt, stored, threads, until
@@ -143,7 +143,7 @@ def test_asking_an_agent_takes_a_turn(server, fake, user, mode, agent):
 def test_the_turn_is_on_record(server, fake, user):
     result = mcp_calls.ask(server, user, "Good evening?")
     turn_id = UUID(result.structured_content["turn_id"])
-    turn = turn_store.tree(turn_id, identity.derive(user))
+    turn = turn_store.load_record(turn_id, identity.derive_user_id(user))
     assert (turn.turn_id, turn.agent) == (turn_id, "assistant")
     assert turn.outcome == "ok"
 
@@ -324,7 +324,7 @@ def test_without_memory_there_is_none_to_offer(running, configure, user):
 
 @EITHER
 def test_who_asks_is_told_that_it_goes_on(server, fake, user, mode, monkeypatch):
-    monkeypatch.setattr(exchange, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(exchange, "HEARTBEAT_SECONDS", 0.02)
     fake.hang("headers", "At last.")
     heard = []
 
@@ -367,13 +367,13 @@ def test_who_asks_is_told_whom_the_agent_asks(running, configure, fake, user, mo
 
 @EITHER
 def test_a_long_wait_is_no_silence(server, fake, user, mode, monkeypatch):
-    monkeypatch.setattr(exchange, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(exchange, "HEARTBEAT_SECONDS", 0.02)
     fake.reply("At last.", pause_seconds=0.1)
     assert text(mcp_calls.ask(server, user, "hi", mode=mode)) == "At last."
 
 
 def test_who_takes_no_stream_gets_json(server, fake, user, monkeypatch):
-    monkeypatch.setattr(exchange, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(exchange, "HEARTBEAT_SECONDS", 0.02)
     fake.reply("At last.", pause_seconds=0.1)
     answer = post(server, call("assistant", message="hi"), user)
     assert answer.headers["content-type"] == "application/json"
@@ -454,17 +454,17 @@ def test_another_clients_request_cannot_be_cancelled(server, fake, user):
 async def test_a_request_can_be_cancelled_after_another_of_its_id_has_ended():
     first, second = (asyncio.create_task(asyncio.Event().wait()) for _ in range(2))
     for task in (first, second):
-        views.remember("session", 1, task)
+        views.register_request("session", 1, task)
     first.cancel()
     await asyncio.wait([first])
-    views.cancel("session", {"requestId": 1})
+    views.cancel_request("session", {"requestId": 1})
     await asyncio.wait([second], timeout=5)
     assert second.cancelled()
 
 
 def test_many_calls_at_once_each_get_their_own_answer(server, fake, user, settled):
     def echo(request):
-        return Answer([prompt(request)[-1][1]], pause_seconds=0.01)
+        return ScriptedAnswer([prompt(request)[-1][1]], pause_seconds=0.01)
 
     fake.default = echo
 
@@ -610,7 +610,7 @@ def test_a_wrong_setting_is_refused(tmp_path, setting, complaint):
     path = tmp_path / "coulisse.yaml"
     path.write_text(f"{CONFIG}\nmcp_server: {setting}\n".replace("{fake}", "http://x"))
     with pytest.raises(ConfigInvalid) as caught:
-        loader.load(path)
+        loader.load_file(path)
     assert complaint in str(caught.value)
 
 
@@ -634,6 +634,6 @@ mcp: {{loop: {{url: "{url}"}}}}
     path.write_text(text.replace("{fake}", "http://x"))
     if is_refused:
         with pytest.raises(ConfigInvalid, match="'loop' is this server itself"):
-            loader.load(path)
+            loader.load_file(path)
     else:
-        loader.load(path)
+        loader.load_file(path)

@@ -9,7 +9,7 @@ import pytest
 
 from access.limits import time_windows, usage_limits
 from access.limits.config import Limit
-from access.models import Meter
+from access.models import UsageCounter
 from access.users import identity
 from config.errors import ConfigInvalid
 from core.events import Usage
@@ -33,18 +33,20 @@ def limited(running, configure):
     return serve
 
 
-def meters_of(user: str) -> dict[int, Meter]:
+def meters_of(user: str) -> dict[int, UsageCounter]:
     """The present meters of a user, by the length of their window."""
-    subject = usage_limits.subject_of_user(identity.derive(user))
-    return {meter.window: meter for meter in Meter.objects.filter(subject=subject)}
+    subject = usage_limits.user_subject(identity.derive_user_id(user))
+    return {
+        meter.window: meter for meter in UsageCounter.objects.filter(subject=subject)
+    }
 
 
 def put_used(user: str, length: int, tokens: int) -> None:
     """Have a user have used so much in the present window."""
-    Meter.objects.create(
-        subject=usage_limits.subject_of_user(identity.derive(user)),
+    UsageCounter.objects.create(
+        subject=usage_limits.user_subject(identity.derive_user_id(user)),
         window=length,
-        start=time_windows.at(length, int(time.time())).start,
+        start=time_windows.window_at(length, int(time.time())).start,
         tokens=tokens,
         last_at=0,
     )
@@ -54,8 +56,8 @@ def is_clear(user: str) -> bool:
     """Whether nothing is set aside for a user."""
     found = meters_of(user).values()
     return all(
-        (each.turns_now, each.tokens_now, each.micro_usd_now) == (0, 0, 0)
-        and (each.turns_before, each.tokens_before, each.micro_usd_before) == (0, 0, 0)
+        (each.turns_reserved_now, each.tokens_reserved_now, each.micro_usd_reserved_now) == (0, 0, 0)
+        and (each.turns_reserved_before, each.tokens_reserved_before, each.micro_usd_reserved_before) == (0, 0, 0)
         for each in found
     )
 
@@ -84,7 +86,7 @@ def test_who_has_used_their_tokens_is_told_when_there_are_more(
     assert error["message"] == (
         f"{words} token limit exceeded: used 512000/500000, retry after {seconds}s"
     )
-    end = time_windows.at(length, int(time.time())).end
+    end = time_windows.window_at(length, int(time.time())).end
     assert abs(seconds - (end - time.time())) < 5
     assert fake.requests == []
 
@@ -181,12 +183,12 @@ def test_a_limit_may_be_for_one_user_alone(limited, user):
     assert post(url, body(user)).status_code == 429
     assert post(url, body(f"{user}-b")).status_code == 200
     # By whichever name they come.
-    assert post(url, body(str(identity.derive(user)))).status_code == 429
+    assert post(url, body(str(identity.derive_user_id(user)))).status_code == 429
 
 
 def test_all_users_of_an_agent_count_together(limited, user):
     url = limited("per: agent, name: tuned, requests_per_hour: 1")
-    Meter.objects.filter(subject="agent:tuned").delete()
+    UsageCounter.objects.filter(subject="agent:tuned").delete()
     assert post(url, body(user, agent="tuned")).status_code == 200
     refusal = post(url, body(f"{user}-b", agent="tuned"))
     assert "hourly request limit of this agent exceeded" in refusal.text
@@ -364,17 +366,21 @@ def test_a_limit_that_cannot_hold_is_refused(limited, entry, complaint):
 def test_every_key_of_a_limit_limits():
     keys = {*Limit.model_fields} - {"per", "name"}
     for key in keys:
-        (figure,) = usage_limits.figures(Limit.model_validate({"per": "agent", key: 3}))
+        (figure,) = usage_limits.limit_rules(
+            Limit.model_validate({"per": "agent", key: 3})
+        )
         counted = "micro_usd" if key.startswith("usd") else key.partition("_per_")[0]
         assert figure.counted == ("turns" if key == "concurrent" else counted)
         assert figure.maximum == (3_000_000 if counted == "micro_usd" else 3)
 
 
 def test_durations_are_as_openai_writes_them():
-    written = [usage_limits.duration(seconds) for seconds in (0, 1, 59, 60, 360, 3_600)]
+    written = [
+        usage_limits.format_duration(seconds) for seconds in (0, 1, 59, 60, 360, 3_600)
+    ]
     assert written == ["0s", "1s", "59s", "1m0s", "6m0s", "1h0m0s"]
 
 
 def test_a_process_knows_its_users_apart():
-    first, second = (identity.derive(str(uuid.uuid4())) for _ in range(2))
-    assert usage_limits.subject_of_user(first) != usage_limits.subject_of_user(second)
+    first, second = (identity.derive_user_id(str(uuid.uuid4())) for _ in range(2))
+    assert usage_limits.user_subject(first) != usage_limits.user_subject(second)

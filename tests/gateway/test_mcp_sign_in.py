@@ -17,7 +17,7 @@ from tests.gateway.calls import error
 from tests.gateway.hands import Hands, ok
 from tests.mcp_bridge.authorization import Place, serve_protected
 from tests.mcp_bridge.sign_in.scripted import ISSUER, ScriptedProvider
-from turns.tools.mcp_sessions import SIGN_INS
+from turns.tools.mcp_sessions import TOKEN_MANAGER
 
 pytestmark = pytest.mark.database
 
@@ -70,7 +70,7 @@ def browser(running) -> Iterator[httpx2.Client]:
 
 
 def link(user: str, server: str = "notes") -> str:
-    return SIGN_INS.link(live.current(), server, identity.derive(user))
+    return TOKEN_MANAGER.link(live.current(), server, identity.derive_user_id(user))
 
 
 def page(answer: httpx2.Response, status: int) -> str:
@@ -101,7 +101,7 @@ def connect(browser: httpx2.Client, protected: Place, user: str) -> str:
 
 
 def is_connected(user: str) -> bool:
-    return McpToken.objects.filter(user_id=identity.derive(user)).exists()
+    return McpToken.objects.filter(user_id=identity.derive_user_id(user)).exists()
 
 
 # The way.
@@ -152,7 +152,7 @@ def test_a_user_is_led_through_by_an_app_of_ones_own(
     assert (question["client_id"], question["scope"]) == (["mine"], ["user"])
     assert "my-secret" not in departure
     assert "Connected" in page(browser.get(protected.consent(departure)), 200)
-    row = McpToken.objects.get(user_id=identity.derive(user))
+    row = McpToken.objects.get(user_id=identity.derive_user_id(user))
     assert (row.client_id, row.scopes) == (None, "user")
     assert set(protected.provider.clients) == registered
     assert user in {who for _, who in protected.provider.access.values()}
@@ -175,7 +175,7 @@ def test_over_https_the_cookie_stays_there(running, browser, put, protected, use
     path = link(user).removeprefix(running)
     text = live.current()
     values = {**text.values, "public_base_url": "https://me.example/base"}
-    live.replace(type(text)(text.path, values))
+    live.set_current(type(text)(text.path, values))
     cookie = browser.get(path).headers["set-cookie"]
     assert "Secure" in cookie
     assert "Path=/base/mcp/notes/oauth/callback" in cookie
@@ -215,9 +215,9 @@ def test_a_used_link(server, browser, user):
 
 def test_an_expired_link(server, browser, user, monkeypatch):
     address = link(user)
-    later = SIGN_INS._clock().replace(year=2100)
+    later = TOKEN_MANAGER._clock().replace(year=2100)
     monkeypatch.setattr(
-        "gateway.mcp_oauth.sign_in_views.CONNECTING._clock", lambda: later
+        "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._clock", lambda: later
     )
     assert "expired" in page(browser.get(address), 410)
 
@@ -373,7 +373,7 @@ def test_no_secret_is_logged(server, browser, protected, user, caplog):
     for url in (address, back):
         for (value,) in parse_qs(urlsplit(url).query).values():
             assert value not in told
-    assert identity.derive(user).hex not in told
+    assert identity.derive_user_id(user).hex not in told
 
 
 @pytest.mark.parametrize("path", ["connect", "oauth/callback"])
@@ -495,8 +495,8 @@ def test_a_user_sees_and_ends_their_connections(
     assert states(neighbour) == {"notes": True, "open": None}
     again = ok(hands.send("DELETE", "/v1/mcp/notes"))
     assert again == {**ended, "deleted": False}
-    user_id = identity.derive(hands.user)
-    entries, _ = audit_log.page(actor=str(user_id), action="mcp")
+    user_id = identity.derive_user_id(hands.user)
+    entries, _ = audit_log.page_entries(actor=str(user_id), action="mcp")
     assert [entry.action for entry in entries] == ["mcp.disconnect", "mcp.connect"]
     assert {entry.target for entry in entries} == {"mcp server notes"}
     assert {entry.origin for entry in entries} == {"127.0.0.1"}

@@ -7,8 +7,8 @@ import pytest
 
 from access.users import identity
 from memory.facts import fact_store
-from memory.models import Fact, Lesson
-from memory.types import Draft
+from memory.models import ExtractionJob, Fact
+from memory.types import FactDraft
 from tests.gateway.calls import error
 from tests.gateway.hands import Hands, address, fill, ok, talk_of
 
@@ -211,9 +211,9 @@ def test_only_active_ones_are_listed_unless_asked(hands):
 
 def test_lists_can_be_narrowed(hands):
     hands.save("Plays the cello", category="preference", pinned=True)
-    owner = identity.derive(hands.user)
-    draft = Draft("Works as a baker", category="fact", source="extraction")
-    fact_store.save(owner, [draft], [None], by="extraction")
+    owner = identity.derive_user_id(hands.user)
+    draft = FactDraft("Works as a baker", category="fact", source="extraction")
+    fact_store.save_drafts(owner, [draft], [None], by="extraction")
     assert hands.contents(category="preference") == ["Plays the cello"]
     assert hands.contents(source="extraction") == ["Works as a baker"]
     assert hands.contents(source="user") == ["Plays the cello"]
@@ -349,11 +349,11 @@ def test_the_history_tells_who_when_and_why(hands):
 
 
 def test_the_history_names_memories_as_clients_do(hands):
-    owner = identity.derive(hands.user)
+    owner = identity.derive_user_id(hands.user)
     old = hands.save("Lives in Lisbon")
-    known = fact_store.page(owner)[0][0]
-    draft = Draft("Lives in Berlin", source="user", supersedes=known.id)
-    (new,) = fact_store.save(owner, [draft], [None], by="user")
+    known = fact_store.page_facts(owner)[0][0]
+    draft = FactDraft("Lives in Berlin", source="user", supersedes=known.id)
+    (new,) = fact_store.save_drafts(owner, [draft], [None], by="user")
     step = hands.get(f"{address(old)}/history")["data"][-1]
     assert step["after"]["superseded_by"] == f"mem_{new.fact_id.hex}"
     assert hands.get(address(old))["superseded_by"] == f"mem_{new.fact_id.hex}"
@@ -416,8 +416,8 @@ def test_another_method_is_told_which_are_allowed(http):
 
 def test_saving_leaves_nothing_to_learn(hands):
     hands.save("Plays the cello")
-    owner = identity.derive(hands.user)
-    assert not Lesson.objects.filter(user_id=owner).exists()
+    owner = identity.derive_user_id(hands.user)
+    assert not ExtractionJob.objects.filter(user_id=owner).exists()
     assert Fact.objects.filter(user_id=owner).count() == 1
 
 

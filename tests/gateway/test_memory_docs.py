@@ -9,7 +9,13 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from core.ids import UserId
-from memory.api.schemas import ListQuery, Memory, MemoryChanges, NewMemory, SearchBody
+from memory.api.schemas import (
+    MemoriesQuery,
+    MemoryChanges,
+    MemoryObject,
+    MemorySearchBody,
+    NewMemory,
+)
 from memory.user_data import erasure, export
 from tests.test_docs import BASE, CODE, named, rows
 
@@ -26,8 +32,8 @@ def names(model: type) -> set[str]:
     ("heading", "model"),
     [
         ("field of a new memory", NewMemory),
-        ("parameter of a list", ListQuery),
-        ("field of a search", SearchBody),
+        ("parameter of a list", MemoriesQuery),
+        ("field of a search", MemorySearchBody),
     ],
 )
 def test_every_field_is_listed_with_its_default(heading, model):
@@ -55,17 +61,17 @@ def test_every_field_of_a_change_is_listed():
 
 def test_the_example_is_a_memory():
     example = orjson.loads(re.search(r"```json\n(\{\n  \"id\".*?)```", TEXT, re.S)[1])
-    assert Memory.model_validate(example)
-    assert example.keys() == names(Memory)
+    assert MemoryObject.model_validate(example)
+    assert example.keys() == names(MemoryObject)
 
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
 def test_every_key_of_an_export_is_listed():
-    document = orjson.loads(b"".join(export.pieces(UserId(uuid.uuid4()))))
+    document = orjson.loads(b"".join(export.iter_chunks(UserId(uuid.uuid4()))))
     assert named(PAGE, "key of an export") == document.keys()
 
 
 def test_every_table_of_a_receipt_is_shown():
     shown = re.search(r"\"would_delete\": (\{.*?\})", TEXT, re.S)[1]
-    assert orjson.loads(shown).keys() == erasure.owned(UserId(uuid.uuid4())).keys()
+    assert orjson.loads(shown).keys() == erasure.user_rows(UserId(uuid.uuid4())).keys()

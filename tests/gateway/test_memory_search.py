@@ -94,11 +94,11 @@ def test_what_could_not_be_embedded_is_tried_again(hands, fake, configure):
     saved = hands.save("Plays the cello")
     fake.embed(status=400)
     hands.change(saved, content="Breeds dachshunds")
-    assert public_ids.read(saved["id"]) in waiting()
+    assert public_ids.parse_fact_id(saved["id"]) in waiting()
     fake.embed(status=400)
     hands.forget(saved)
     hands.change(saved, status="active")
-    assert public_ids.read(saved["id"]) in waiting()
+    assert public_ids.parse_fact_id(saved["id"]) in waiting()
 
 
 def waiting() -> list[uuid.UUID]:

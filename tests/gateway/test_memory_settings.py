@@ -5,7 +5,7 @@ import pytest
 from access.users import identity
 from config import live
 from memory import memory_settings
-from memory.models import Message
+from memory.models import StoredMessage
 from memory.recall import query_embedding
 from memory.transcript import message_cache
 from tests.conftest import CONFIG
@@ -32,7 +32,7 @@ def server(running, configure) -> str:
 
 def test_messages_matter_by_who_said_them(client, fake, user):
     ask(client, user, "hello")
-    rows = Message.objects.filter(thread__user_id=identity.derive(user))
+    rows = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
     assert list(rows.order_by("position").values_list("role", "importance")) == [
         ("user", 0.7),
         ("assistant", 0.2),
@@ -42,12 +42,14 @@ def test_messages_matter_by_who_said_them(client, fake, user):
 def test_no_more_messages_are_held_ready_than_asked_for(client, fake, user):
     for text in ("one", "two", "three"):
         ask(client, user, text)
-    held = message_cache.MEMORY.get((identity.derive(user), ""))
+    held = message_cache.MESSAGE_CACHE.get((identity.derive_user_id(user), ""))
     assert held is not None
     assert [line.message.text for line in held.messages][1:2] == ["three"]
     assert (held.length, len(held.messages)) == (6, 3)
 
 
 async def test_the_lists_of_a_turn_become_one_as_asked(server):
-    remembering = memory_settings.of_agent(live.current(), "assistant").user_memory
-    assert (await query_embedding.query(remembering, "hello")).fusion == "rrf"
+    remembering = memory_settings.resolve_for_agent(
+        live.current(), "assistant"
+    ).user_memory
+    assert (await query_embedding.build_query(remembering, "hello")).fusion == "rrf"

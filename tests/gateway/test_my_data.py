@@ -11,7 +11,7 @@ from access.users import identity
 from database import database_executor
 from database.errors import DatabaseDown
 from memory.api import user_data
-from memory.models import Erasure
+from memory.models import PendingErasure
 from memory.user_data import erasure, export
 from tests.gateway.hands import ok
 from tests.memory.lives import live, rows_of, talk
@@ -25,7 +25,7 @@ EXPORT, ME = "/v1/users/me/export", "/v1/users/me"
 
 
 def test_everything_is_exported(hands):
-    owner = identity.derive(hands.user)
+    owner = identity.derive_user_id(hands.user)
     live(owner, "plums")
     response = hands.send("GET", EXPORT)
     told = ok(response)
@@ -49,8 +49,8 @@ def test_what_the_api_saved_is_in_it(hands):
 
 
 def test_a_long_one_comes_in_pieces(hands, monkeypatch):
-    monkeypatch.setattr(export, "MESSAGES", 4)
-    talk(identity.derive(hands.user), "plums", turns=25)
+    monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
+    talk(identity.derive_user_id(hands.user), "plums", turns=25)
     with hands.client.stream(
         "GET", EXPORT, params={"safety_identifier": hands.user}
     ) as response:
@@ -63,13 +63,13 @@ def test_a_long_one_comes_in_pieces(hands, monkeypatch):
 
 async def test_no_connection_is_held_between_pieces(hands, monkeypatch):
     """Each piece is one whole trip to the database, begun when the last was sent."""
-    owner = identity.derive(hands.user)
-    monkeypatch.setattr(export, "MESSAGES", 4)
+    owner = identity.derive_user_id(hands.user)
+    monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
     await database_executor.run_to_end(talk, owner, "plums", turns=5)
-    first, place = await database_executor.run(export.piece, owner, export.START)
-    pieces = user_data.pieces(owner, first, place)
+    first, place = await database_executor.run(export.next_chunk, owner, export.START)
+    pieces = user_data.stream_export(owner, first, place)
     written = [await anext(pieces) for _ in range(3)]
-    assert await asyncio.wait_for(database_executor.run(erasure.count, owner), 5)
+    assert await asyncio.wait_for(database_executor.run(erasure.count_rows, owner), 5)
     written += [piece async for piece in pieces]
     assert json.loads(b"".join(written))["object"] == "user.export"
 
@@ -78,26 +78,26 @@ def test_a_database_that_is_down_is_told_with_its_status(hands, monkeypatch):
     def down(user_id, place):
         raise OperationalError("gone")
 
-    monkeypatch.setattr(export, "piece", down)
+    monkeypatch.setattr(export, "next_chunk", down)
     assert hands.refused("GET", EXPORT, 503)["code"] == "database_unavailable"
 
 
 async def test_a_piece_that_fails_breaks_the_document_off(hands, monkeypatch):
-    owner = identity.derive(hands.user)
-    first, place = await database_executor.run(export.piece, owner, export.START)
+    owner = identity.derive_user_id(hands.user)
+    first, place = await database_executor.run(export.next_chunk, owner, export.START)
 
     def down(user_id, place):
         raise OperationalError("gone")
 
-    monkeypatch.setattr(export, "piece", down)
-    pieces = user_data.pieces(owner, first, place)
+    monkeypatch.setattr(export, "next_chunk", down)
+    pieces = user_data.stream_export(owner, first, place)
     assert await anext(pieces)
     with pytest.raises(DatabaseDown):
         await anext(pieces)
 
 
 def test_another_user_gets_none_of_it(hands, neighbour):
-    live(identity.derive(hands.user), "plums")
+    live(identity.derive_user_id(hands.user), "plums")
     response = neighbour.send("GET", EXPORT)
     assert ok(response)["threads"] == ok(response)["memories"] == []
     assert "plums" not in response.text
@@ -107,9 +107,9 @@ def test_another_user_gets_none_of_it(hands, neighbour):
 
 
 def test_a_user_is_erased_once_they_confirm(hands):
-    owner = identity.derive(hands.user)
+    owner = identity.derive_user_id(hands.user)
     live(owner)
-    Erasure.objects.filter(user_id=owner).delete()
+    PendingErasure.objects.filter(user_id=owner).delete()
     asked = ok(hands.send("DELETE", ME), 202)
     assert asked["object"] == "user.erasure"
     assert asked["would_delete"]["messages"] == 8
@@ -156,7 +156,7 @@ def test_a_wrong_confirmation_erases_nothing(hands, confirmation):
 
 def test_a_late_confirmation_is_told_so(hands):
     confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
-    wish = Erasure.objects.get(user_id=identity.derive(hands.user))
+    wish = PendingErasure.objects.get(user_id=identity.derive_user_id(hands.user))
     wish.expires_at -= timedelta(minutes=16)
     wish.save()
     said = hands.refused("DELETE", ME, confirmation=confirmation)
@@ -174,12 +174,12 @@ def test_anothers_confirmation_erases_nobody(hands, neighbour):
 
 
 def test_others_keep_everything(hands, neighbour):
-    live(identity.derive(hands.user), "plums")
-    live(identity.derive(neighbour.user), "pears")
-    before = rows_of(identity.derive(neighbour.user))
+    live(identity.derive_user_id(hands.user), "plums")
+    live(identity.derive_user_id(neighbour.user), "pears")
+    before = rows_of(identity.derive_user_id(neighbour.user))
     confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
     ok(hands.send("DELETE", ME, confirmation=confirmation))
-    assert rows_of(identity.derive(neighbour.user)) == before
+    assert rows_of(identity.derive_user_id(neighbour.user)) == before
 
 
 @pytest.mark.parametrize(

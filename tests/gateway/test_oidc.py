@@ -39,7 +39,7 @@ auth:
 def idp():
     with IdentityProvider() as idp:
         yield idp
-    oidc_tokens.provider.cache_clear()
+    oidc_tokens.get_provider.cache_clear()
 
 
 @pytest.fixture
@@ -75,13 +75,13 @@ def test_the_sdk_brings_the_provider_s_token(guarded, running, idp, fake):
         messages = [{"role": "user", "content": "hi"}]
         reply = client.chat.completions.create(model="assistant", messages=messages)
     assert reply.choices[0].message.content == "hello"
-    assert Thread.objects.filter(user_id=identity.derive("grace")).exists()
+    assert Thread.objects.filter(user_id=identity.derive_user_id("grace")).exists()
 
 
 def test_what_it_changes_is_written_down_with_its_subject(guarded, http, idp, user):
     headers = bearer(idp.sign(sub=user))
     assert http.get("/v1/users/me/export", headers=headers).status_code == 200
-    [entry], _ = audit_log.page(target=str(identity.derive(user)))
+    [entry], _ = audit_log.page_entries(target=str(identity.derive_user_id(user)))
     assert entry.actor == f"oidc:{user}"
 
 
@@ -205,7 +205,7 @@ def test_keys_that_make_no_sense_hide_no_others(guarded, http, idp, key):
 
 
 def test_a_new_key_is_found(guarded, http, idp, monkeypatch):
-    monkeypatch.setattr(oidc_provider, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc_provider, "MIN_REFRESH_SECONDS", 0.0)
     assert status(http, idp.sign()) == 200
     old = idp.sign(sub="old")
     idp.rotate()
@@ -223,7 +223,7 @@ def test_names_of_keys_that_nobody_has_cost_the_provider_nothing(guarded, http, 
 
 def test_known_keys_go_on_when_the_provider_is_down(guarded, http, idp, monkeypatch):
     assert status(http, idp.sign()) == 200
-    monkeypatch.setattr(oidc_provider, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc_provider, "MIN_REFRESH_SECONDS", 0.0)
     idp.status = 0
     assert status(http, idp.sign(sub="another")) == 200
     idp.rotate()
@@ -388,7 +388,7 @@ def test_nobody_is_sent_to_another_site(browser, wanted):
 
 def logged_in(browser) -> str:
     browser.follow(browser.get("/v1/models"), 4)
-    value = browser.http.cookies[browser_session.COOKIE]
+    value = browser.http.cookies[browser_session.COOKIE_NAME]
     assert value
     return value
 
@@ -408,16 +408,16 @@ def test_a_session_ends_with_its_client_and_its_time(browser, guarded, monkeypat
 def test_a_session_that_is_used_lasts(browser, monkeypatch):
     old = logged_in(browser)
     assert "Set-Cookie" not in browser.get("/v1/models").headers
-    monkeypatch.setattr(browser_session, "RENEWED_SECONDS", -1)
+    monkeypatch.setattr(browser_session, "RENEW_AFTER_SECONDS", -1)
     assert "Set-Cookie" in browser.get("/v1/models").headers
-    assert browser.http.cookies[browser_session.COOKIE] != old
+    assert browser.http.cookies[browser_session.COOKIE_NAME] != old
 
 
 @pytest.mark.parametrize("change", [lambda v: v[:-3] + "AAA", lambda v: "x" * 9000])
 def test_a_cookie_that_is_not_ours_is_nobody_s(browser, change):
     value = logged_in(browser)
     browser.http.cookies.clear()
-    browser.http.cookies.set(browser_session.COOKIE, change(value))
+    browser.http.cookies.set(browser_session.COOKIE_NAME, change(value))
     assert browser.get("/v1/models").status_code == 302
 
 

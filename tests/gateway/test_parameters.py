@@ -278,7 +278,7 @@ def test_a_users_name_never_leaves_the_house(server, fake, agent, field):
     assert "alice" not in str(fake.requests[-1].headers)
     if agent == "claude":
         sent = fake.bodies[-1]["metadata"]
-        assert sent == {"user_id": identity.derive(name).hex}
+        assert sent == {"user_id": identity.derive_user_id(name).hex}
 
 
 @BOTH

@@ -7,7 +7,7 @@ import pytest
 
 from config.errors import ConfigInvalid
 from config.loading import loader
-from core.errors import public
+from core.errors import public_text
 from tests.gateway import mcp_calls
 from tests.gateway.calls import body, post, until
 from tests.gateway.test_record import turns
@@ -128,7 +128,7 @@ def test_a_configuration_that_is_not_valid(running, tmp_path, monkeypatch, caplo
     path = tmp_path / "coulisse.yaml"
     path.write_text("providers: {main: {kind: nonsense}}\nagents: []\n")
     with pytest.raises(ConfigInvalid) as refused:
-        loader.load(path)
+        loader.load_file(path)
 
     def current() -> None:
         raise refused.value
@@ -195,7 +195,7 @@ def test_a_turn_keeps_the_detail_and_shows_it_to_operators_alone(served, user):
     who = {"params": {"safety_identifier": user}, "verify": False, "timeout": 60}
     for path in ("/v1/turns", f"/v1/turns/{turn.pk}", "/v1/users/me/export"):
         answer = httpx2.get(url + path, **who)
-        assert public(turn.error) in answer.text
+        assert public_text(turn.error) in answer.text
         assert_public(answer.text)
     shown = httpx2.get(f"{url}/admin/turns/{turn.pk}?format=json", **who)
     assert "check providers.main.base_url" in shown.text

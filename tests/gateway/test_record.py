@@ -9,7 +9,7 @@ import pytest
 from django.db import DataError, OperationalError
 
 from access.limits import time_windows, usage_limits
-from access.models import Meter
+from access.models import UsageCounter
 from access.users import identity
 from core.trace import ModelCall
 from memory.transcript import message_store
@@ -41,13 +41,13 @@ def keeper(running, configure):
 
 
 def turns(user: str) -> list[Turn]:
-    return list(Turn.objects.filter(user_id=identity.derive(user)))
+    return list(Turn.objects.filter(user_id=identity.derive_user_id(user)))
 
 
 def the_turn(user: str):
     """Return the record of the only turn of a user, once it is there."""
     (row,) = until(lambda: turns(user))
-    return turn_store.tree(row.pk)
+    return turn_store.load_record(row.pk)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -197,8 +197,8 @@ LIMITED = {"metadata": {"tokens_per_day": "1000000"}}
 
 def charged(user: str) -> int:
     """Return the tokens a user's day is charged with."""
-    subject = usage_limits.subject_of_user(identity.derive(user))
-    return Meter.objects.get(subject=subject, window=time_windows.DAY).tokens
+    subject = usage_limits.user_subject(identity.derive_user_id(user))
+    return UsageCounter.objects.get(subject=subject, window=time_windows.DAY).tokens
 
 
 def test_messages_the_database_does_not_take_are_charged(
@@ -207,7 +207,7 @@ def test_messages_the_database_does_not_take_are_charged(
     def refuse(*arguments, **more):
         raise DataError("not text")
 
-    monkeypatch.setattr(turn_transaction.message_store, "append", refuse)
+    monkeypatch.setattr(turn_transaction.message_store, "append_turn", refuse)
     calls.refused(server, body(user, "hi", **LIMITED), 500)
     assert turns(user) == []
     assert charged(user) == 10
@@ -219,7 +219,7 @@ def test_without_a_record_messages_and_charge_are_kept_together_or_not_at_all(
     def refuse(record, settings):
         raise DataError("not text")
 
-    append, tries = message_store.append, []
+    append, tries = message_store.append_turn, []
 
     def once(*arguments, **more):
         tries.append(True)
@@ -228,7 +228,7 @@ def test_without_a_record_messages_and_charge_are_kept_together_or_not_at_all(
         append(*arguments, **more)
 
     monkeypatch.setattr(turn_transaction.turn_store, "insert", refuse)
-    monkeypatch.setattr(turn_transaction.message_store, "append", once)
+    monkeypatch.setattr(turn_transaction.message_store, "append_turn", once)
     calls.refused(server, body(user, "hi", **LIMITED), 503)
     assert calls.stored(user) == []
     assert charged(user) == 0
@@ -240,7 +240,7 @@ def test_a_conversation_that_cannot_be_kept_leaves_no_record(
     def down(*arguments, **more):
         raise OperationalError("gone")
 
-    monkeypatch.setattr(turn_transaction.message_store, "append", down)
+    monkeypatch.setattr(turn_transaction.message_store, "append_turn", down)
     calls.refused(server, body(user, "hi"), 503)
     assert turns(user) == []
 
@@ -260,7 +260,7 @@ def test_a_clients_result_is_put_where_it_was_asked_for(server, client, fake, us
         answer = {"role": "tool", "tool_call_id": call.id, "content": result}
         ask(client, user, tools=[LOOK], messages=[answer])
     first = min(turns(user), key=lambda turn: turn.started_at)
-    (_, done) = turn_store.tree(first.pk).calls
+    (_, done) = turn_store.load_record(first.pk).calls
     assert done.result == "blue"
     assert done.seconds > 0
 

@@ -8,12 +8,12 @@ import pytest
 from access.users import identity
 from core.events import Usage
 from memory.facts import fact_store, public_ids
-from memory.models import Lesson, Message, Passage, Summary, Thread
+from memory.models import ExtractionJob, Passage, StoredMessage, Summary, Thread
 from memory.recall import passages
-from memory.types import Draft
+from memory.types import FactDraft
 from telemetry.models import Turn
 from telemetry.storage import turn_store
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, body, post, prompt, refused, stored
 
@@ -44,9 +44,9 @@ def server(running, configure) -> str:
 
 def know(user: str, *contents: str, **fields) -> list[uuid.UUID]:
     """Save facts about a user; return their ids."""
-    drafts = [Draft(content, source="user", **fields) for content in contents]
-    saved = fact_store.save(
-        identity.derive(user), drafts, [None] * len(drafts), by="user"
+    drafts = [FactDraft(content, source="user", **fields) for content in contents]
+    saved = fact_store.save_drafts(
+        identity.derive_user_id(user), drafts, [None] * len(drafts), by="user"
     )
     return [each.fact_id for each in saved]
 
@@ -84,8 +84,13 @@ def test_the_record_has_what_was_told(client, fake, user):
     (pinned,) = know(user, "The user is allergic to nuts", is_pinned=True)
     (home, _) = know(user, "The user lives in Lisbon", "The user owns a bicycle")
     reply = ask(client, user, "Is Lisbon far from here?")
-    (record,) = turn_store.whole(Turn.objects.filter(user_id=identity.derive(user)))
-    assert record.recalled_fact_ids[:2] == [public_ids.write(pinned), public_ids.write(home)]
+    (record,) = turn_store.load_records(
+        Turn.objects.filter(user_id=identity.derive_user_id(user))
+    )
+    assert record.recalled_fact_ids[:2] == [
+        public_ids.format_fact_id(pinned),
+        public_ids.format_fact_id(home),
+    ]
     assert reply.id == f"chatcmpl-{record.turn_id.hex}"
 
 
@@ -101,7 +106,9 @@ def test_a_request_can_do_without(client, fake, user, metadata):
     ask(client, user, "Lisbon?", metadata=metadata)
     assert told(fake.requests[-1]) == ""
     assert "tools" not in fake.bodies[-1]
-    assert not Lesson.objects.filter(user_id=identity.derive(user)).exists()
+    assert not ExtractionJob.objects.filter(
+        user_id=identity.derive_user_id(user)
+    ).exists()
     assert bool(stored(user)) == (metadata["memory"] == "off")
 
 
@@ -109,12 +116,14 @@ def test_an_agent_can_do_without(client, fake, user):
     know(user, "The user lives in Lisbon", is_pinned=True)
     ask(client, user, "Lisbon?", agent="amnesiac")
     assert told(fake.requests[-1]) == ""
-    assert not Lesson.objects.filter(user_id=identity.derive(user)).exists()
+    assert not ExtractionJob.objects.filter(
+        user_id=identity.derive_user_id(user)
+    ).exists()
 
 
 def test_a_turn_is_put_down_to_be_learnt_from(client, fake, user):
     ask(client, user, "I moved to Lisbon", metadata={"timezone": "Europe/Lisbon"})
-    (lesson,) = Lesson.objects.filter(user_id=identity.derive(user))
+    (lesson,) = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
     assert (lesson.state, lesson.first_position, lesson.end_position) == (
         "queued",
         0,
@@ -145,7 +154,7 @@ def test_clients_with_a_history_of_their_own_get_facts_too(client, fake, user):
 def test_a_summary_stands_for_what_it_covers(client, fake, user):
     for number in range(4):
         ask(client, user, f"message {number}", metadata={"memory": "off"})
-    thread = Thread.objects.get(user_id=identity.derive(user))
+    thread = Thread.objects.get(user_id=identity.derive_user_id(user))
     Summary.objects.create(
         user_id=thread.user_id,
         thread=thread,
@@ -167,8 +176,10 @@ def test_a_summary_stands_for_what_it_covers(client, fake, user):
 def test_important_messages_come_back_once(client, fake, user):
     for number in range(20):
         ask(client, user, f"{number} " + "word " * 60, agent="forgetful")
-    first = Message.objects.get(thread__user_id=identity.derive(user), position=0)
-    Message.objects.filter(id=first.id).update(importance=0.9)
+    first = StoredMessage.objects.get(
+        thread__user_id=identity.derive_user_id(user), position=0
+    )
+    StoredMessage.objects.filter(id=first.id).update(importance=0.9)
     ask(client, user, "what was it?", agent="forgetful")
     (block,) = [t for r, t in prompt(fake.requests[-1]) if "Said earlier" in t]
     assert block.count('user: "0 word') == 1
@@ -176,9 +187,11 @@ def test_important_messages_come_back_once(client, fake, user):
 
 def test_similar_messages_come_back_from_other_threads(client, fake, user):
     ask(client, user, "The wifi password is swordfish", metadata={"thread_id": "home"})
-    message = Message.objects.get(thread__user_id=identity.derive(user), position=0)
-    passages.put_messages(
-        identity.derive(user),
+    message = StoredMessage.objects.get(
+        thread__user_id=identity.derive_user_id(user), position=0
+    )
+    passages.index_messages(
+        identity.derive_user_id(user),
         message.thread_id,
         [(message.id, 0, message.text, None, "")],
     )
@@ -221,7 +234,7 @@ def test_an_agent_searches_and_saves_by_itself(client, fake, user):
     results = [m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"]
     assert "lives in Lisbon" in results[0]
     assert '"outcome":"created"' in results[1]
-    known, _ = fact_store.page(identity.derive(user))
+    known, _ = fact_store.page_facts(identity.derive_user_id(user))
     assert {(f.content, f.source) for f in known} == {
         ("The user lives in Lisbon", "user"),
         ("The user likes fado", "agent"),
@@ -237,7 +250,7 @@ def test_an_agent_corrects_and_forgets(client, fake, user):
     fake.call_tool("update_memory", {"id": city, "content": "The user lives in Faro"})
     fake.call_tool("forget_memory", {"id": pet})
     ask(client, user, "hello")
-    known, _ = fact_store.page(identity.derive(user))
+    known, _ = fact_store.page_facts(identity.derive_user_id(user))
     assert [fact.content for fact in known] == ["The user lives in Faro"]
 
 
@@ -272,7 +285,8 @@ def test_an_agent_cannot_reach_another_users_facts(client, fake, user):
     assert "no such fact" in results[0]
     assert "Lisbon" not in results[1]
     assert (
-        fact_store.get(identity.derive("stranger-" + user), theirs).status == "active"
+        fact_store.get_fact(identity.derive_user_id("stranger-" + user), theirs).status
+        == "active"
     )
 
 
@@ -293,7 +307,9 @@ def test_an_agent_makes_no_order_of_a_fact(client, fake, user):
     fake.call_tool("update_memory", arguments)
     ask(client, user, "hello")
     assert "reads like an instruction" in fake.bodies[-1]["messages"][-1]["content"]
-    assert fact_store.get(identity.derive(user), fact_id).content.endswith("Lisbon")
+    assert fact_store.get_fact(identity.derive_user_id(user), fact_id).content.endswith(
+        "Lisbon"
+    )
 
 
 def test_a_clients_tool_may_not_have_the_name_of_one_of_ours(server, fake, user):
@@ -306,7 +322,9 @@ def test_what_an_agent_calls_counts_for_no_later_prompt(client, fake, user):
     fake.call_tool("search_memory", {"query": "x"}, usage=Usage(7, 900))
     fake.reply("Done.", usage=Usage(7, 900))
     ask(client, user, "hello")
-    reply = Message.objects.get(thread__user_id=identity.derive(user), position=1)
+    reply = StoredMessage.objects.get(
+        thread__user_id=identity.derive_user_id(user), position=1
+    )
     assert reply.tokens < 20
 
 
@@ -338,7 +356,7 @@ def test_calls_of_both_at_once_reach_the_client_as_its_own(server, fake, user, s
 
 
 def test_a_model_that_never_stops_calling_is_stopped(client, fake, user):
-    fake.default = Answer((), tool_calls=[("search_memory", {"query": "x"})])
+    fake.default = ScriptedAnswer((), tool_calls=[("search_memory", {"query": "x"})])
     reply = ask(client, user, "hello")
     assert reply.choices[0].finish_reason == "length"
     assert len(fake.requests) == 9

@@ -30,7 +30,7 @@ def logged() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """What the server logs from now on, read as JSON."""
     written = StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(formatters.Json())
+    handler.setFormatter(formatters.JsonFormatter())
     root = logging.getLogger()
     root.addHandler(handler)
     yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
@@ -177,7 +177,7 @@ def test_a_stream_that_breaks_off_is_logged_under_it(server, fake, user, logged)
 
 
 async def test_the_threads_of_the_database_know_it(database):
-    request_ids.begin(b"checkout-7")
+    request_ids.assign_request_id(b"checkout-7")
     assert await database_executor.run(request_ids.current.get) == "checkout-7"
     assert await database_executor.run_to_end(request_ids.current.get) == "checkout-7"
     request_ids.current.set("")

@@ -12,14 +12,14 @@ import httpx2
 import pytest
 
 from access.limits import time_windows, usage_limits
-from access.models import Meter
-from access.models import Token as TokenRow
+from access.models import ApiToken as TokenRow
+from access.models import UsageCounter
 from access.tokens import api_tokens
 from access.users import identity
-from access.users.request_user import HEADER
+from access.users.request_user import USER_HEADER
 from memory.facts import fact_store
 from memory.recall import query_embedding
-from memory.types import Draft
+from memory.types import FactDraft
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
@@ -60,7 +60,7 @@ def serve(running, configure):
 @pytest.fixture
 def mint(database):
     def mint(user: str, **fields) -> str:
-        return api_tokens.mint("ci", user, by=ADA, **fields)[1]
+        return api_tokens.create_token("ci", user, by=ADA, **fields)[1]
 
     return mint
 
@@ -69,11 +69,11 @@ def mint(database):
 def _patient(monkeypatch):
     """Searches wait for an embedder however slow, and leave none alone afterwards."""
     monkeypatch.setattr(query_embedding, "MAX_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr(query_embedding, "_away_until", {})
+    monkeypatch.setattr(query_embedding, "_unavailable_until", {})
 
 
 def send(url: str, method: str, path: str, user: str = "", **more) -> httpx2.Response:
-    headers = {**more.pop("headers", {}), **({HEADER: user} if user else {})}
+    headers = {**more.pop("headers", {}), **({USER_HEADER: user} if user else {})}
     return httpx2.request(
         method, url + path, headers=headers, timeout=60, verify=False, **more
     )
@@ -101,19 +101,19 @@ def leaving(url: str, headers: dict[str, str], path: str = SEARCH, body=None):
         yield
 
 
-def user_meter(user: str, length: int) -> Meter | None:
-    subject = usage_limits.subject_of_user(identity.derive(user))
-    return Meter.objects.filter(subject=subject, window=length).first()
+def user_meter(user: str, length: int) -> UsageCounter | None:
+    subject = usage_limits.user_subject(identity.derive_user_id(user))
+    return UsageCounter.objects.filter(subject=subject, window=length).first()
 
 
-def token_meter(user: str) -> Meter:
+def token_meter(user: str) -> UsageCounter:
     """Return all a user's only token has used."""
     (row,) = TokenRow.objects.filter(principal=user)
-    subject = usage_limits.subject_of_token(row)
-    return Meter.objects.get(subject=subject, window=time_windows.EVER)
+    subject = usage_limits.token_subject(row)
+    return UsageCounter.objects.get(subject=subject, window=time_windows.EVER)
 
 
-def is_clear(meter: Meter | None) -> bool:
+def is_clear(meter: UsageCounter | None) -> bool:
     """Whether nothing is reserved."""
     if meter is None:
         return True
@@ -293,7 +293,7 @@ def test_slow_search_holds_one_of_concurrent(serve, fake, user):
 def test_search_whose_client_leaves_holds_nothing(serve, fake, user):
     url = serve(EMBEDDED, limits="{per: principal, concurrent: 1}")
     fake.embed(hang="headers")
-    with leaving(url, {HEADER: user}):
+    with leaving(url, {USER_HEADER: user}):
         fake.wait(lambda: fake.embeddings)
     fake.wait(lambda: fake.embeddings and fake.embeddings[-1].aborted)
     until(lambda: is_clear(user_meter(user, time_windows.EVER)))
@@ -302,14 +302,16 @@ def test_search_whose_client_leaves_holds_nothing(serve, fake, user):
 
 def test_export_holds_nothing_once_it_is_sent(serve, user):
     url = serve(limits="{per: principal, concurrent: 1}")
-    drafts = [Draft(f"Fact {number}", source="user") for number in range(200)]
-    fact_store.save(identity.derive(user), drafts, [None] * len(drafts), by="user")
+    drafts = [FactDraft(f"Fact {number}", source="user") for number in range(200)]
+    fact_store.save_drafts(
+        identity.derive_user_id(user), drafts, [None] * len(drafts), by="user"
+    )
     answer = send(url, "GET", "/v1/users/me/export", user)
     assert answer.status_code == 200
     assert len(answer.json()["memories"]) == 200
     until(lambda: is_clear(user_meter(user, time_windows.EVER)))
     with httpx2.stream(
-        "GET", url + "/v1/users/me/export", headers={HEADER: user}, verify=False
+        "GET", url + "/v1/users/me/export", headers={USER_HEADER: user}, verify=False
     ) as begun:
         assert begun.status_code == 200
     until(lambda: is_clear(user_meter(user, time_windows.EVER)))
@@ -514,7 +516,7 @@ def test_limits_last_until_their_window_ends(serve, user):
     url = serve(limits="{per: principal, requests_per_day: 1}")
     assert send(url, "GET", "/v1/memories", user).status_code == 200
     refusal = send(url, "GET", "/v1/memories", user)
-    end = time_windows.at(time_windows.DAY, int(time.time())).end
+    end = time_windows.window_at(time_windows.DAY, int(time.time())).end
     assert abs(int(refusal.headers["Retry-After"]) - (end - time.time())) < 30
 
 
@@ -558,8 +560,8 @@ def test_spent_token_has_nothing_embedded_for_a_turn(serve, fake, user, mint):
     answer = post(url, body(user, QUERY), headers=bearer(secret))
     assert answer.status_code == 429
     assert (fake.embeddings, fake.requests) == ([], [])
-    assert not Meter.objects.filter(
-        subject=usage_limits.subject_of_token(TokenRow.objects.get(principal=user))
+    assert not UsageCounter.objects.filter(
+        subject=usage_limits.token_subject(TokenRow.objects.get(principal=user))
     ).exists()
 
 
@@ -571,9 +573,11 @@ def test_recall_of_a_turn_that_does_not_begin_is_charged(serve, fake, user, mint
     wrong = body(user, messages=messages)
     assert post(url, wrong, headers=bearer(secret)).status_code == 400
     assert (len(fake.embeddings), fake.requests) == (1, [])
-    subject = usage_limits.subject_of_token(TokenRow.objects.get(principal=user))
+    subject = usage_limits.token_subject(TokenRow.objects.get(principal=user))
     # It is charged after the answer, and then first has a meter.
-    until(lambda: Meter.objects.filter(subject=subject, micro_usd__gt=0).exists())
+    until(
+        lambda: UsageCounter.objects.filter(subject=subject, micro_usd__gt=0).exists()
+    )
     assert token_meter(user).micro_usd == len(QUERY) * DOLLAR
     assert is_clear(token_meter(user))
 
@@ -585,8 +589,10 @@ def test_recall_whose_client_leaves_is_charged(serve, fake, user, mint):
     content = body(user, QUERY)
     with leaving(url, bearer(secret), "/v1/chat/completions", content):
         fake.wait(lambda: fake.embeddings)
-    subject = usage_limits.subject_of_token(TokenRow.objects.get(principal=user))
-    until(lambda: Meter.objects.filter(subject=subject, micro_usd__gt=0).exists())
+    subject = usage_limits.token_subject(TokenRow.objects.get(principal=user))
+    until(
+        lambda: UsageCounter.objects.filter(subject=subject, micro_usd__gt=0).exists()
+    )
     assert token_meter(user).micro_usd == ESTIMATE * DOLLAR
     assert is_clear(token_meter(user))
 

@@ -156,7 +156,7 @@ def test_models_refuse_two_users(http, path, user):
 @pytest.fixture
 def bound(configure, http, user):
     configure(BOUND)
-    http.headers.update(bearer(api_tokens.mint("test", user, by=ADA)[1]))
+    http.headers.update(bearer(api_tokens.create_token("test", user, by=ADA)[1]))
     return http
 
 

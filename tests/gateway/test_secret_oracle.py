@@ -63,8 +63,8 @@ PAGE = {"Accept": "text/html"}
 
 @pytest.fixture(autouse=True)
 def _configured(server, configure, monkeypatch):
-    monkeypatch.setattr(redaction, "_known", {})
-    monkeypatch.setattr(redaction, "_in_order", ())
+    monkeypatch.setattr(redaction, "_known_secrets", {})
+    monkeypatch.setattr(redaction, "_longest_first", ())
     configure(YAML.format(**SECRETS).replace("FAKE", "{fake}"))
 
 
@@ -278,10 +278,10 @@ def test_nor_does_what_is_stored_of_a_guessable_one(server, fake, user, name):
 
 
 def test_no_guessable_secret_is_known_by_its_value():
-    assert STRONG in redaction._known
+    assert STRONG in redaction._known_secrets
     for name in GUESSABLE:
-        assert not any(SECRETS[name] in known for known in redaction._known)
-        assert redaction.own(SECRETS[name]) == SECRETS[name]
+        assert not any(SECRETS[name] in known for known in redaction._known_secrets)
+        assert redaction.redact_own(SECRETS[name]) == SECRETS[name]
 
 
 # What takes longer is told, too. Steps are counted: they do not depend on the machine.

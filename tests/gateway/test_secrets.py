@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 
 from access.audit import audit_log
-from access.audit.audit_events import Author, Deed
+from access.audit.audit_events import Actor, AuditEvent
 from access.models import AuditEntry
 from config import live
 from core.errors import Unavailable
@@ -53,7 +53,7 @@ def written() -> Iterator[Callable[[], str]]:
     """What both formats have of what is logged from now on, however little matters."""
     root = logging.getLogger()
     level, handlers = root.level, []
-    for formatter in (formatters.Text(), formatters.Json()):
+    for formatter in (formatters.TextFormatter(), formatters.JsonFormatter()):
         handler = logging.StreamHandler(io.StringIO())
         handler.setFormatter(formatter)
         root.addHandler(handler)
@@ -187,7 +187,7 @@ def test_a_name_with_one(server, written):
 
 
 def test_the_audit(database):
-    audit_log.write(Deed("test.secrets", Author(OWN, HEADER), KEY, {"said": ALL}))
+    audit_log.write(AuditEvent("test.secrets", Actor(OWN, HEADER), KEY, {"said": ALL}))
     entry = AuditEntry.objects.get(action="test.secrets")
     assert_clean(f"{entry.actor} {entry.target} {entry.origin} {entry.details}")
 

@@ -10,7 +10,7 @@ import pytest
 from access.tokens import api_tokens
 from access.users import identity
 from memory.extraction import notifier
-from memory.models import Fact, Message, Thread
+from memory.models import Fact, StoredMessage, Thread
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
@@ -57,20 +57,20 @@ def http(running):
 @pytest.fixture
 def guarded(configure, monkeypatch):
     # What is learnt meanwhile is not looked at here.
-    monkeypatch.setattr(notifier, "soon", lambda: None)
+    monkeypatch.setattr(notifier, "notify", lambda: None)
     configure(TOKENS)
 
 
 @pytest.fixture
 def mine(guarded, user) -> dict[str, str]:
     """The headers of somebody with a token of their own."""
-    return bearer(api_tokens.mint("test", user, by=ADA)[1])
+    return bearer(api_tokens.create_token("test", user, by=ADA)[1])
 
 
 @pytest.fixture
 def theirs(guarded, user) -> dict[str, str]:
     """The headers of somebody else."""
-    return bearer(api_tokens.mint("test", f"{user}-b", by=ADA)[1])
+    return bearer(api_tokens.create_token("test", f"{user}-b", by=ADA)[1])
 
 
 def asked(**more) -> dict:
@@ -86,15 +86,15 @@ def code(answer: httpx2.Response) -> tuple[int, str | None]:
 
 
 def test_a_guess_is_compared_by_its_whole_digest(guarded, http, user, monkeypatch):
-    _, secret = api_tokens.mint("test", user, by=ADA)
+    _, secret = api_tokens.create_token("test", user, by=ADA)
     last = "A" if secret[-1] != "A" else "B"
-    compared, find = [], api_tokens.find
+    compared, find = [], api_tokens.find_by_digest
 
     def watched(digest, now):
         compared.append(digest)
         return find(digest, now)
 
-    monkeypatch.setattr(api_tokens, "find", watched)
+    monkeypatch.setattr(api_tokens, "find_by_digest", watched)
     for guess in (secret[:-1] + last, api_tokens.PREFIX + "x" * 43):
         assert http.get("/v1/models", headers=bearer(guess)).status_code == 401
         assert compared.pop() == sha256(guess.encode()).hexdigest()
@@ -118,14 +118,14 @@ def test_a_guess_is_compared_by_its_whole_digest(guarded, http, user, monkeypatc
     ],
 )
 def test_only_the_very_token_will_do(guarded, http, user, change):
-    _, secret = api_tokens.mint("test", user, by=ADA)
+    _, secret = api_tokens.create_token("test", user, by=ADA)
     headers = {"Authorization": f"Bearer {change(secret)}".encode()}
     assert http.get("/v1/models", headers=headers).status_code == 401
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
 
 
 def test_a_token_belongs_into_one_header(guarded, http, user):
-    _, secret = api_tokens.mint("test", user, by=ADA)
+    _, secret = api_tokens.create_token("test", user, by=ADA)
     for headers in (
         {"x-api-key": secret},
         {"api-key": secret},
@@ -173,7 +173,10 @@ def test_a_nasty_name_is_a_name_like_any_other(configure, fake, http, user, nast
         answer = http.post(PATH, json=asked(**{field: name}))
         assert answer.status_code == 200
         assert "owned" not in str(answer.headers)
-    assert Thread.objects.filter(user_id=identity.derive(name.strip())).count() == 1
+    assert (
+        Thread.objects.filter(user_id=identity.derive_user_id(name.strip())).count()
+        == 1
+    )
     assert Thread.objects.count() == threads + 1
     answer = http.get("/v1/memories", params={"safety_identifier": nasty + user})
     assert answer.status_code in (200, 404)
@@ -265,14 +268,16 @@ def test_names_that_look_alike_are_different_users(configure, fake, http, user, 
     for name in (f"{user}-ada", f"{user}-{alike}"):
         fake.reply("hello")
         assert http.post(PATH, json=asked(safety_identifier=name)).status_code == 200
-    assert identity.derive(f"{user}-ada") != identity.derive(f"{user}-{alike}")
+    assert identity.derive_user_id(f"{user}-ada") != identity.derive_user_id(
+        f"{user}-{alike}"
+    )
     for name in (f"{user}-ada", f"{user}-{alike}"):
-        assert Thread.objects.filter(user_id=identity.derive(name)).count() == 1
+        assert Thread.objects.filter(user_id=identity.derive_user_id(name)).count() == 1
 
 
 @pytest.mark.parametrize("alike", ["\u0430da", "ad\u0430", "ada\u200b"])
 def test_nor_is_one_s_token_good_for_the_other(guarded, http, user, alike):
-    headers = bearer(api_tokens.mint("test", f"{user}-ada", by=ADA)[1])
+    headers = bearer(api_tokens.create_token("test", f"{user}-ada", by=ADA)[1])
     name = f"{user}-{alike}"
     answer = http.post(PATH, json=asked(safety_identifier=name), headers=headers)
     assert code(answer) == (403, "identity_mismatch")
@@ -296,16 +301,16 @@ def their_things(fake, http, theirs, user) -> dict[str, str]:
 
 
 def everything_of(user: str) -> tuple[int, int, int]:
-    user_id = identity.derive(user)
+    user_id = identity.derive_user_id(user)
     return (
         Thread.objects.filter(user_id=user_id).count(),
-        Message.objects.filter(thread__user_id=user_id).count(),
+        StoredMessage.objects.filter(thread__user_id=user_id).count(),
         Fact.objects.filter(user_id=user_id).count(),
     )
 
 
 def names_of(user: str) -> list[str]:
-    return [f"{user}-b", str(identity.derive(f"{user}-b"))]
+    return [f"{user}-b", str(identity.derive_user_id(f"{user}-b"))]
 
 
 def test_another_cannot_be_named_in_a_chat(their_things, http, mine, user):
@@ -442,4 +447,6 @@ def test_their_thread_s_name_is_a_thread_of_mine(their_things, fake, http, mine,
     assert answer.status_code == 200
     assert "I will remember" not in json.dumps(fake.bodies[-1])
     owners = Thread.objects.filter(name="plans").values_list("user_id", flat=True)
-    assert {identity.derive(user), identity.derive(f"{user}-b")} <= set(owners)
+    assert {identity.derive_user_id(user), identity.derive_user_id(f"{user}-b")} <= set(
+        owners
+    )

@@ -81,8 +81,10 @@ def test_a_model_looks_up_a_skill_and_then_its_file(server, fake, user, agent, s
 def test_the_record_has_what_was_looked_up(server, client, fake, user):
     fake.call_tool(*FILE)
     ask(client, user, agent="recruiter")
-    until(lambda: Turn.objects.filter(user_id=identity.derive(user)))
-    turn = turn_store.tree(Turn.objects.get(user_id=identity.derive(user)).pk)
+    until(lambda: Turn.objects.filter(user_id=identity.derive_user_id(user)))
+    turn = turn_store.load_record(
+        Turn.objects.get(user_id=identity.derive_user_id(user)).pk
+    )
     (call,) = [call for call in turn.calls if hasattr(call, "result")]
     assert (call.name, call.kind, call.result) == (
         *("skill_file", "skill", "Ten points."),
@@ -126,7 +128,7 @@ def test_what_is_not_an_agents_is_an_answer(
 def test_an_edit_applies_to_the_next_request(
     server, client, fake, user, folder, monkeypatch
 ):
-    monkeypatch.setattr(skill_registry, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(skill_registry, "POLL_SECONDS", 0.01)
     ask(client, user, agent="recruiter")
     (folder / "review/SKILL.md").rename(folder / "review/notes.md")
     (folder / "gone").mkdir()

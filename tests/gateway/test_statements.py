@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from access.tokens import api_tokens
-from access.users.request_user import HEADER
+from access.users.request_user import USER_HEADER
 from database import database_executor
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
@@ -58,7 +58,7 @@ KEPT = [
     "INSERT INTO memory_message",
     "INSERT INTO telemetry_turn",
     "INSERT INTO telemetry_modelcall",
-    "INSERT INTO access_meter",
+    "INSERT INTO access_usagecounter",
 ]
 
 
@@ -76,23 +76,23 @@ def test_a_bound_turn_asks_once_more_on_its_way_in(
 ):
     configure(BOUND)
     terms = {"budget": "monthly", "limit_micro_usd": 10**9}
-    _, secret = api_tokens.mint("ci", user, by=ADA, **terms)
+    _, secret = api_tokens.create_token("ci", user, by=ADA, **terms)
     found = [("find", ["SELECT"])]
     for known in (found, [], []):
         trips.clear()
         answer = post(running, body(user, stream=stream), headers=bearer(secret))
         assert answer.status_code == 200
-        granted = ["SELECT", "INSERT INTO access_meter"]
+        granted = ["SELECT", "INSERT INTO access_usagecounter"]
         assert trips == [*known, ("grant", granted), ("keep", KEPT)]
 
 
 PAGE = ("page", ["SELECT"])
-RESERVED = ("grant", ["INSERT INTO access_meter"])
-SETTLED = ("settle", ["INSERT INTO access_meter"])
+RESERVED = ("grant", ["INSERT INTO access_usagecounter"])
+SETTLED = ("settle", ["INSERT INTO access_usagecounter"])
 
 
 def list_memories(url, user="", headers=None):
-    named = {HEADER: user} if user else {}
+    named = {USER_HEADER: user} if user else {}
     answer = httpx2.get(
         f"{url}/v1/memories",
         headers={**named, **(headers or {})},
@@ -111,7 +111,7 @@ def test_endpoint_with_a_token_without_limits_asks_no_more(
     running, configure, user, trips
 ):
     configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
-    _, secret = api_tokens.mint("ci", user, by=ADA)
+    _, secret = api_tokens.create_token("ci", user, by=ADA)
     trips.clear()
     list_memories(running, headers=bearer(secret))
     assert trips == [("find", ["SELECT"]), PAGE]
@@ -122,7 +122,7 @@ def test_bound_endpoint_reserves_and_settles_in_a_trip_each(
 ):
     configure(BOUND)
     terms = {"budget": "monthly", "limit_micro_usd": 10**9}
-    _, secret = api_tokens.mint("ci", user, by=ADA, **terms)
+    _, secret = api_tokens.create_token("ci", user, by=ADA, **terms)
     trips.clear()
     list_memories(running, headers=bearer(secret))
     assert trips == [("find", ["SELECT"]), RESERVED, PAGE, SETTLED]

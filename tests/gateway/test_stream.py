@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from core.events import Usage
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.gateway.calls import (
     DONE,
     PATH,
@@ -225,7 +225,9 @@ def test_a_connection_cut_before_the_first_token_is_a_status(
 
 @BOTH
 def test_an_error_event_before_the_first_token_is_a_status(server, fake, user, agent):
-    fake.answer(Answer((), error={"type": "overloaded_error", "message": "busy"}))
+    fake.answer(
+        ScriptedAnswer((), error={"type": "overloaded_error", "message": "busy"})
+    )
     refused(server, body(user, agent=agent, stream=True), 503)
 
 
@@ -303,7 +305,7 @@ def test_a_fault_of_ours_in_the_middle_tells_nothing_of_its_inside(
     def fail(*args: object) -> None:
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr("gateway.openai.sse.Frames._tool_call_delta", fail)
+    monkeypatch.setattr("gateway.openai.sse.FrameEncoder._tool_call_delta", fail)
     fake.reply("Hel", tool_calls=[("add", {})])
     tool = {"type": "function", "function": {"name": "add"}}
     text, error = broken(server, body(user, tools=[tool]))

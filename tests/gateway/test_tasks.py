@@ -13,7 +13,7 @@ from access.tokens import api_tokens
 from access.users import identity
 from tasks.models import Task as Row
 from tasks.queue import lifecycle
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from tasks.reports import task_queries
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
@@ -22,7 +22,7 @@ from tests.gateway.hands import Hands, ok
 from tests.gateway.test_memory_docs import default_of, names
 from tests.tasks.conftest import Working, working  # noqa: F401
 from tests.test_docs import CODE, named, rows
-from turns.schemas import NewTask, Task, TaskList, TasksQuery
+from turns.schemas import NewTask, TaskList, TaskObject, TasksQuery
 
 pytestmark = pytest.mark.database
 
@@ -49,7 +49,7 @@ def refused(hands: Hands, status: int = 400, /, **body: Any) -> Any:
 
 @pytest.fixture
 def user_id(hands: Hands):
-    return identity.derive(hands.user)
+    return identity.derive_user_id(hands.user)
 
 
 # One is asked for.
@@ -58,7 +58,7 @@ def user_id(hands: Hands):
 def test_a_task_is_taken_on_and_done(hands, user_id, fake, working: Working):  # noqa: F811
     fake.reply("Found.")
     task = create(hands, metadata={"thread_id": "search"}, priority=5, retries=2)
-    Task.model_validate(task)
+    TaskObject.model_validate(task)
     assert (task["object"], task["origin"]) == ("task", "api")
     assert task["state"] in ("queued", "running")  # A worker may be that fast.
     assert (task["priority"], task["retries"], task["attempts"]) == (5, 2, 0)
@@ -83,7 +83,7 @@ def test_its_cost_is_that_of_all_its_attempts(
     configure(
         CONFIG + "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
     )
-    monkeypatch.setattr(lifecycle, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(lifecycle, "MIN_BACKOFF_SECONDS", 0.0)
     fake.cut("mid_stream", "Fou")
     task = create(hands, retries=1)
     working.kick()
@@ -194,11 +194,11 @@ def test_a_list_takes_two_queries(hands, user_id):
     for _ in range(3):
         create(hands)
     with CaptureQueriesContext(connection) as queries:
-        told, _ = task_queries.listed(user_id=user_id, limit=2)
+        told, _ = task_queries.list_tasks(user_id=user_id, limit=2)
     assert (len(told), len(queries)) == (2, 1)
     Row.objects.filter(user_id=user_id).update(attempts=2)
     with CaptureQueriesContext(connection) as queries:
-        task_queries.listed(user_id=user_id)
+        task_queries.list_tasks(user_id=user_id)
     assert len(queries) == 2
 
 
@@ -266,7 +266,7 @@ def test_a_task_of_another_is_answered_like_none(hands, neighbour):
 
 
 def test_what_is_done_beside_a_users_tasks_is_not_shown(hands, user_id):
-    (judging,) = lifecycle.add([Draft("judge", user_id, "assistant")])
+    (judging,) = lifecycle.enqueue([TaskSpec("judge", user_id, "assistant")])
     assert hands.get(TASKS)["data"] == []
     hands.refused("GET", f"{TASKS}/{judging.pk}", 404)
     hands.refused("POST", f"{TASKS}/{judging.pk}/cancel", 404)
@@ -294,12 +294,12 @@ def test_a_token_says_whose_task_it_is_and_which_agents_there_are(
     http, user, configure, database
 ):
     configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
-    row, secret = api_tokens.mint("ci", user, agents=["assistant"], by=ADA)
+    row, secret = api_tokens.create_token("ci", user, agents=["assistant"], by=ADA)
     headers = bearer(secret)
     assert http.post(TASKS, json=WISH).status_code == 401
     task = ok(http.post(TASKS, json=WISH, headers=headers), 201)
     made = Row.objects.get(pk=task["id"])
-    assert (made.user_id, made.token_id) == (identity.derive(user), row.pk)
+    assert (made.user_id, made.token_id) == (identity.derive_user_id(user), row.pk)
     other = http.post(TASKS, json={**WISH, "agent": "tuned"}, headers=headers)
     assert error(other, 404)["code"] == "model_not_found"
     as_another = http.post(
@@ -327,7 +327,7 @@ def test_every_field_is_documented(heading, shape):
 
 
 def test_every_field_of_a_task_is_documented():
-    assert named("tasks.md", "field of a task") == Task.model_fields.keys()
+    assert named("tasks.md", "field of a task") == TaskObject.model_fields.keys()
 
 
 def test_it_is_described_in_openapi(hands):

@@ -33,7 +33,7 @@ NEARLY = ["assistan", "claud", "assistants2"]
 
 @pytest.fixture
 def http(running, user, database):
-    _, secret = api_tokens.mint("test", user, agents=["tuned"], by=ADA)
+    _, secret = api_tokens.create_token("test", user, agents=["tuned"], by=ADA)
     headers = bearer(secret)
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, headers=headers
@@ -65,7 +65,7 @@ def test_hidden_agent_is_answered_as_one_that_does_not_exist(
     configure(BARE)
     assert hidden == [told(answer) for answer in asked(http, name, user)]
     assert fake.requests == []
-    assert not Task.objects.filter(user_id=identity.derive(user)).exists()
+    assert not Task.objects.filter(user_id=identity.derive_user_id(user)).exists()
 
 
 @pytest.mark.parametrize("name", HIDDEN)
@@ -93,7 +93,7 @@ def test_token_for_an_experiment_may_not_call_its_variants(
     configure, fake, running, user
 ):
     configure(WHOLE)
-    _, secret = api_tokens.mint("test", user, agents=["assistants"], by=ADA)
+    _, secret = api_tokens.create_token("test", user, agents=["assistants"], by=ADA)
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, headers=bearer(secret)
     ) as http:

@@ -120,7 +120,7 @@ def serving(application) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _no_turn_is_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines of tests may be slow."""
-    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +154,9 @@ def told(fake, number: int = -1) -> str:
 
 
 def the_record(user: str):
-    turns = Turn.objects.filter(user_id=identity.derive(user))
+    turns = Turn.objects.filter(user_id=identity.derive_user_id(user))
     until(lambda: turns.count() == 1)
-    return turn_store.tree(turns.get().pk)
+    return turn_store.load_record(turns.get().pk)
 
 
 @pytest.mark.parametrize("stream", [True, False])

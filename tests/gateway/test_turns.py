@@ -8,7 +8,7 @@ import pytest
 from access.users import identity
 from telemetry.api import TurnsQuery
 from telemetry.presentation import turn_serializers
-from telemetry.schemas import Turn, TurnList
+from telemetry.schemas import TurnList, TurnObject
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
 from tests.gateway.hands import Hands
@@ -29,7 +29,7 @@ def shown(server, configure) -> None:
 
 def put_of(hands: Hands, *calls, **fields):
     """Keep a turn of theirs."""
-    return put(*calls, user_id=identity.derive(hands.user), **fields)
+    return put(*calls, user_id=identity.derive_user_id(hands.user), **fields)
 
 
 # One turn.
@@ -38,10 +38,10 @@ def put_of(hands: Hands, *calls, **fields):
 def test_a_turn_is_told_with_all_it_called(hands):
     turn = put_of(hands, *deep(), thread="trip")
     told = hands.get(f"{TURNS}/{turn.turn_id}")
-    assert told == turn_serializers.turn(turn)
+    assert told == turn_serializers.serialize_turn(turn)
     assert list(told)[:3] == ["id", "object", "completion_id"]
     assert told["calls"][2]["calls"][1]["calls"][0]["error"] == "429"
-    Turn.model_validate(told)
+    TurnObject.model_validate(told)
 
 
 def test_a_turn_has_several_names(hands):

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from access.limits import time_windows, usage_limits
-from access.models import Meter
+from access.models import UsageCounter
 from access.users import identity
 from core import token_estimates
 from core.events import Usage
@@ -87,14 +87,14 @@ def url(running, configure):
     return running
 
 
-def meter(user: str) -> Meter | None:
-    subject = usage_limits.subject_of_user(identity.derive(user))
-    return Meter.objects.filter(subject=subject, window=time_windows.DAY).first()
+def meter(user: str) -> UsageCounter | None:
+    subject = usage_limits.user_subject(identity.derive_user_id(user))
+    return UsageCounter.objects.filter(subject=subject, window=time_windows.DAY).first()
 
 
 def aside(user: str) -> int:
     found = meter(user)
-    return 0 if found is None else found.tokens_now + found.tokens_before
+    return 0 if found is None else found.tokens_reserved_now + found.tokens_reserved_before
 
 
 def charged(user: str) -> int:

@@ -9,10 +9,10 @@ import pytest
 from django.core.management import call_command
 from django.db.models import F
 
-from access.models import Token
+from access.models import ApiToken
 from access.tokens import api_tokens
 from access.users import identity
-from access.users.user_namespace import PUBLIC
+from access.users.user_namespace import PUBLIC_NAMESPACE
 from config import live
 from config.errors import ConfigInvalid
 from config.loading import loader
@@ -76,7 +76,7 @@ def attack(http, fake, name: str) -> str:
 
 
 def test_computed_id_of_another_reads_nothing(http, fake, bob):
-    computed = uuid.uuid5(PUBLIC, bob)
+    computed = uuid.uuid5(PUBLIC_NAMESPACE, bob)
     for name in (str(computed), computed.hex.upper()):
         assert "Argos" not in attack(http, fake, name)
     assert "Argos" in attack(http, fake, bob)
@@ -85,7 +85,7 @@ def test_computed_id_of_another_reads_nothing(http, fake, bob):
 def test_known_id_of_another_reads_nothing_where_uuids_are_names(
     http, fake, serve, bob
 ):
-    known = identity.derive(bob)
+    known = identity.derive_user_id(bob)
     assert "Argos" in attack(http, fake, str(known))
     serve(NAMES_ONLY)
     for name in (str(known), known.hex, str(known).upper()):
@@ -99,7 +99,7 @@ def test_uuid_is_a_name_like_any_other(http, fake, serve, user):
     for text in (str(name), name.hex):
         fake.reply("hello")
         assert http.post(PATH, json=body(text)).status_code == 200
-        assert Thread.objects.get(user_id=identity.of_name(text)).length == 2
+        assert Thread.objects.get(user_id=identity.user_id_of_name(text)).length == 2
     assert not Thread.objects.filter(user_id=name).exists()
 
 
@@ -142,7 +142,7 @@ def test_contradicting_or_unknown_values_are_refused(tmp_path, lines, code):
     path = tmp_path / "coulisse.yaml"
     path.write_text(CONFIG_WITH_MEMORY.replace("{fake}", "http://x") + lines)
     with pytest.raises(ConfigInvalid) as caught:
-        loader.load(path)
+        loader.load_file(path)
     assert [problem.code for problem in caught.value.problems] == [code]
     assert "users" in str(caught.value)
 
@@ -156,7 +156,7 @@ def token_of(http, serve):
     serve(NAMES_ONLY + "auth: {proxy: {tokens: {}}}\n")
 
     def token_of(principal: str) -> str:
-        _, secret = api_tokens.mint("test", principal, by=ADA)
+        _, secret = api_tokens.create_token("test", principal, by=ADA)
         http.headers.update(bearer(secret))
         return secret
 
@@ -181,14 +181,14 @@ def test_changed_token_is_renewed(http, fake, token_of, user):
     for _ in range(2):
         fake.reply("hello")
         assert http.post(PATH, json=nameless()).status_code == 200
-        row = Token.objects.filter(digest=api_tokens.digest(secret))
+        row = ApiToken.objects.filter(digest=api_tokens.digest(secret))
         assert row.update(version=F("version") + 1)
     assert len(stored(user)) == 4
 
 
 def test_token_may_not_name_its_own_users_neighbour_by_id(http, token_of, user):
     token_of(user)
-    answer = http.post(PATH, json=body(str(identity.derive(f"{user}-b"))))
+    answer = http.post(PATH, json=body(str(identity.derive_user_id(f"{user}-b"))))
     assert answer.json()["error"]["code"] == "identity_mismatch"
 
 
@@ -213,10 +213,10 @@ def test_limit_holds_for_an_id_and_for_a_uuid_as_a_name(http, fake, serve):
 
 def test_playground_and_commands_take_ids(serve, bob):
     serve(NAMES_ONLY)
-    user_id = identity.derive(bob)
+    user_id = identity.derive_user_id(bob)
     for user in (bob, str(user_id), user_id.hex):
-        said = playground.Said(agent="assistant", user=user, message="hi")
-        assert playground.turn(said).user_id == user_id
+        said = playground.PlaygroundMessage(agent="assistant", user=user, message="hi")
+        assert playground.build_turn_request(said).user_id == user_id
         printed = StringIO()
         call_command("export-user", user, stdout=printed)
         assert "Argos" in printed.getvalue()
@@ -224,12 +224,14 @@ def test_playground_and_commands_take_ids(serve, bob):
 
 def test_studio_finds_users_by_id_and_by_a_uuid_as_a_name(http, fake, serve, bob):
     serve(NAMES_ONLY)
-    name, user_id = str(uuid.uuid4()), identity.derive(bob)
+    name, user_id = str(uuid.uuid4()), identity.derive_user_id(bob)
     fake.reply("hello")
     assert http.post(PATH, json=body(name)).status_code == 200
     json_only = {"Accept": "application/json"}
     found = http.get("/admin/users", params={"q": name}, headers=json_only).json()
-    assert [each["id"] for each in found["data"]] == [str(identity.of_name(name))]
+    assert [each["id"] for each in found["data"]] == [
+        str(identity.user_id_of_name(name))
+    ]
     found = http.get(f"/admin/users/{user_id}", headers=json_only)
     assert found.json()["id"] == str(user_id)
 
@@ -241,7 +243,7 @@ def test_task_runs_for_the_user_who_asked(http, fake, serve, user):
     )
     assert made.status_code == 201
     task = Task.objects.get(pk=made.json()["id"])
-    assert task.user_id == identity.derive(user)
+    assert task.user_id == identity.derive_user_id(user)
     listed = http.get("/v1/tasks", params={"safety_identifier": user}).json()["data"]
     assert [each["id"] for each in listed] == [made.json()["id"]]
 
@@ -254,8 +256,11 @@ triggers:
 
 def test_trigger_names_its_user_as_clients_do(serve):
     name = str(uuid.uuid4())
-    for more, expected in (("", uuid.UUID(name)), (NAMES_ONLY, identity.of_name(name))):
+    for more, expected in (
+        ("", uuid.UUID(name)),
+        (NAMES_ONLY, identity.user_id_of_name(name)),
+    ):
         serve(TRIGGERS.replace("NAME", name) + more)
         (trigger,) = live.current().values["triggers"]
-        occasion = trigger_runs.occasion(live.current(), trigger)
+        occasion = trigger_runs.build_event(live.current(), trigger)
         assert occasion.user_id == expected

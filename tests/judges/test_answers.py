@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from core.text import redaction
 from judges.scoring import verdict_parser
-from judges.scoring.verdict_parser import Unreadable, Verdict
+from judges.scoring.verdict_parser import JudgeResult, ResultUnreadable
 from tests.judges.stage import answer
 
 TWO = {"accuracy": "Is it true?", "tone": "Is it kind?"}
@@ -16,7 +16,10 @@ BOTH = answer(accuracy=9, tone=7)
 
 
 def scores(text: str, criteria=TWO) -> dict[str, int]:
-    return {name: v.score for name, v in verdict_parser.read(text, criteria).items()}
+    return {
+        name: v.score
+        for name, v in verdict_parser.parse_results(text, criteria).items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -57,15 +60,15 @@ def test_scores_are_whole_numbers_from_0_to_10(written, score):
     ],
 )
 def test_what_is_no_number_is_not_guessed(written):
-    with pytest.raises(Unreadable, match="the score of 'accuracy' is no number"):
-        verdict_parser.read(answer(accuracy=written, tone=5), TWO)
+    with pytest.raises(ResultUnreadable, match="the score of 'accuracy' is no number"):
+        verdict_parser.parse_results(answer(accuracy=written, tone=5), TWO)
 
 
 def test_a_missing_criterion_is_named():
-    with pytest.raises(Unreadable, match=r"it has no score for 'tone'$"):
-        verdict_parser.read(answer(accuracy=5), TWO)
-    with pytest.raises(Unreadable, match="'accuracy', 'tone'"):
-        verdict_parser.read("{}", TWO)
+    with pytest.raises(ResultUnreadable, match=r"it has no score for 'tone'$"):
+        verdict_parser.parse_results(answer(accuracy=5), TWO)
+    with pytest.raises(ResultUnreadable, match="'accuracy', 'tone'"):
+        verdict_parser.parse_results("{}", TWO)
 
 
 @pytest.mark.parametrize(
@@ -73,37 +76,39 @@ def test_a_missing_criterion_is_named():
     ["", "I would say eight.", "[8, 9]", "8", "null", '{"accuracy": {"score": 9'],
 )
 def test_prose_is_no_answer(text):
-    with pytest.raises(Unreadable):
-        verdict_parser.read(text, TWO)
+    with pytest.raises(ResultUnreadable):
+        verdict_parser.parse_results(text, TWO)
 
 
 def test_scores_quoted_from_the_reply_are_not_taken_for_the_judges_own():
     quoted = answer(accuracy=10, tone=10)
     text = f"The reply said:\n```json\n{quoted}\n```\nMine:\n```json\n{BOTH}\n```"
-    with pytest.raises(Unreadable, match="two different"):
-        verdict_parser.read(text, TWO)
+    with pytest.raises(ResultUnreadable, match="two different"):
+        verdict_parser.parse_results(text, TWO)
 
 
 def test_reasons_are_one_line_that_any_database_takes():
     said = {"score": 5, "reasoning": "It is\n  fine\0\ud800. " + "x" * 5_000}
     text = json.dumps({"accuracy": said, "tone": 5})
-    verdicts = verdict_parser.read(text.replace("\\ud800", "?"), TWO)
+    verdicts = verdict_parser.parse_results(text.replace("\\ud800", "?"), TWO)
     assert verdicts["accuracy"].reasoning.startswith("It is fine\ufffd?. xxx")
     assert len(verdicts["accuracy"].reasoning) == verdict_parser.MAX_REASONING
-    assert verdicts["tone"] == Verdict(5, "")
+    assert verdicts["tone"] == JudgeResult(5, "")
 
 
 def test_reasons_have_no_secret_of_ours_nor_half_of_one():
-    redaction.know(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
+    redaction.register_secrets(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
     before = "x" * (verdict_parser.MAX_REASONING - 10)
     said = {"score": 5, "reasoning": f"{before}q7Vd2mXw9Lr4TzK8bNf3HcYs"}
-    verdicts = verdict_parser.read(json.dumps({"accuracy": said, "tone": 5}), TWO)
+    verdicts = verdict_parser.parse_results(
+        json.dumps({"accuracy": said, "tone": 5}), TWO
+    )
     assert verdicts["accuracy"].reasoning == f"{before}[redacted]"
 
 
 def test_reasons_of_another_kind_are_left_out():
     text = json.dumps({"accuracy": {"score": 5, "reasoning": ["a", "b"]}, "tone": 5})
-    assert verdict_parser.read(text, TWO)["accuracy"].reasoning == ""
+    assert verdict_parser.parse_results(text, TWO)["accuracy"].reasoning == ""
 
 
 JSON = st.recursive(
@@ -122,8 +127,8 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_answer_is_either_read_or_unreadable(value):
     try:
-        found = verdict_parser.read(json.dumps(value), TWO)
-    except Unreadable:
+        found = verdict_parser.parse_results(json.dumps(value), TWO)
+    except ResultUnreadable:
         return
     assert found.keys() == TWO.keys()
     assert all(0 <= verdict.score <= 10 for verdict in found.values())

@@ -22,7 +22,7 @@ JUDGE = "  - {name: quality, provider: openai, model: m, rubrics: {tone: Tone.}%
 
 
 def load(text: str):
-    return loader.parse(text.encode(), Path("coulisse.yaml"))
+    return loader.parse_config(text.encode(), Path("coulisse.yaml"))
 
 
 def refusal(text: str) -> str:
@@ -105,7 +105,9 @@ def test_every_field_is_in_the_docs_with_its_default():
 
 
 def test_what_a_judges_model_costs_is_listed():
-    found = {each.name: each.used_by for each in price_table.of(load(judged()))}
+    found = {
+        each.name: each.used_by for each in price_table.list_models(load(judged()))
+    }
     assert found["openai/m"] == ("a", "quality (judge)")
 
 

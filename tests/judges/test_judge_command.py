@@ -19,11 +19,11 @@ from judges.management.commands import judge
 from judges.models import Feedback, Score
 from judges.runs import past_replies, run_results
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from tasks.models import Task
 from tasks.queue import lifecycle
 from tasks.worker import service
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.judges.stage import STAGE, answer
 from tests.memory.lives import AT
 
@@ -53,16 +53,16 @@ class Past:
         """Store so many turns."""
         for number in range(count):
             entries = [
-                Entry(Message("user", f"Which town? {number}"), 5),
-                Entry(
+                NewMessage(Message("user", f"Which town? {number}"), 5),
+                NewMessage(
                     Message("assistant", text), 5, agent=self.agent, finish_reason=how
                 ),
             ]
-            message_store.append(self.user_id, "", new_turn_id(), entries)
+            message_store.append_turn(self.user_id, "", new_turn_id(), entries)
 
     @property
     def user_id(self) -> UserId:
-        return identity.derive(self.user)
+        return identity.derive_user_id(self.user)
 
     def run(self, *args: str, **options: Any) -> str:
         out = StringIO()
@@ -86,7 +86,7 @@ def past(server, configure) -> Past:
 @pytest.fixture
 def obliging(fake):
     """A judge that does as it is told."""
-    fake.default = Answer([answer(accuracy=8, tone=6)])
+    fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
     return fake
 
 
@@ -153,8 +153,8 @@ def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
 
 def test_what_waits_to_be_judged_is_judged_once(past, obliging):
     past.replied()
-    backlog = past_replies.find(past.judge, [past.agent], since=AT)
-    past_replies.add(past.judge, backlog.pending)
+    backlog = past_replies.find_backlog(past.judge, [past.agent], since=AT)
+    past_replies.enqueue(past.judge, backlog.pending)
     told = past.run("--yes")
     assert "1 under way" in told
     assert "1 judged" in told
@@ -193,7 +193,7 @@ def test_a_price_nobody_knows_is_said(past, configure, fake):
     configure(past.text)
     past.replied()
     assert "at an unknown price" in past.run("--dry-run")
-    fake.default = Answer([answer(accuracy=8, tone=6)])
+    fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
     assert "1 judged, at an unknown cost" in past.run("--yes")
 
 
@@ -209,23 +209,23 @@ def test_a_sample_is_the_same_each_time(past, obliging):
 
 def test_what_failed_is_tried_again_if_asked(past, fake):
     past.replied(2)
-    fake.default = Answer(["I would rather not."])
+    fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError, match="2 could not be judged"):
         past.run("--yes")
     assert past.scored == 0
-    fake.default = Answer([answer(accuracy=8, tone=6)])
+    fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
     rows = Task.objects.filter(origin=f"judge:{past.judge}")
-    assert lifecycle.replay(rows.values_list("pk", flat=True)) == 2
+    assert lifecycle.requeue(rows.values_list("pk", flat=True)) == 2
     # What was paid was paid.
-    assert {run_results.read(task).calls for task in rows} == {2}
+    assert {run_results.read_result(task).calls for task in rows} == {2}
     rows.update(state="errored")
     told = past.run("--yes")
     assert "2 failed" in told
     assert "nothing to judge; --retry tries those again that failed" in told
-    before = sum(run_results.read(task).cost_micro_usd for task in rows.all())
+    before = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
     told = past.run("--yes", "--retry")
-    after = sum(run_results.read(task).cost_micro_usd for task in rows.all())
-    assert f"2 judged, for ${money.usd(after - before)}" in told
+    after = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
+    assert f"2 judged, for ${money.format_usd(after - before)}" in told
     assert past.scored == 2
 
 
@@ -237,10 +237,10 @@ def test_since_and_until_bound_it(past, fake):
 
 def test_a_limit_holds_for_what_is_tried_again(past, fake):
     past.replied(3)
-    fake.default = Answer(["I would rather not."])
+    fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError, match="2 could not be judged"):
         past.run("--yes", "--limit", "2")
-    fake.default = Answer([answer(accuracy=8, tone=6)])
+    fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
     assert "1 to judge" in past.run("--dry-run", "--retry", "--limit", "1")
     assert "2 judged" in past.run("--yes", "--retry", "--limit", "2")
     assert past.scored == 2
@@ -297,7 +297,7 @@ def test_scores_are_shown_by_agent_and_criterion(past, fake):
 
 def test_what_failed_and_why_is_shown(past, fake):
     past.replied()
-    fake.default = Answer(["I would rather not."])
+    fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError):
         past.run("--yes")
     told = shown("--judge", past.judge)

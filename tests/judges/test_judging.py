@@ -17,7 +17,7 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from judges.models import Score
 from judges.runs import judge_queue, run_results
-from judges.runs.run_results import Receipt
+from judges.runs.run_results import JudgingResult
 from judges.scoring import judge_context, runner
 from memory.models import Thread
 from memory.user_data import erasure
@@ -26,19 +26,19 @@ from tasks import user_data
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.models import Expense
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.gateway.calls import ask, body, calling, post, prompt
 from tests.judges.stage import STAGE, answer, is_judging
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_for, wait_until
 from turns import flow
 from turns.lifecycle import judge_hook
-from turns.preparation.options import Options
+from turns.preparation.options import TurnOptions
 from turns.turn import TurnRequest
 
 pytestmark = pytest.mark.database
 
 JUDGED = AgentConfig(name="judged", provider="openai", model="m", judges=("quality",))
-PARIS = judge_context.of((), [Message("user", "The capital?")], "Paris.")
+PARIS = judge_context.build_context((), [Message("user", "The capital?")], "Paris.")
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def working(working, configure):
 @pytest.fixture
 def judge(fake):
     """Script what the judges answer, one after the other; agents say "Paris."."""
-    script: list[str | Answer] = []
+    script: list[str | ScriptedAnswer] = []
 
-    def reply(request: Any) -> Answer:
+    def reply(request: Any) -> ScriptedAnswer:
         if not is_judging(request):
-            return Answer(["Paris."])
+            return ScriptedAnswer(["Paris."])
         said = script.pop(0) if script else answer(accuracy=9, tone=7, harm=1)
-        return said if isinstance(said, Answer) else Answer([said])
+        return said if isinstance(said, ScriptedAnswer) else ScriptedAnswer([said])
 
     fake.default = reply
     return script
@@ -180,7 +180,11 @@ def test_every_attempt_is_spent_that_was_answered(
     working, judge, configure, client, user, user_id, expenses
 ):
     configure(PRICED)
-    judge += ["Lovely!", Answer(status=503, raw=b"{}"), answer(accuracy=1, tone=2)]
+    judge += [
+        "Lovely!",
+        ScriptedAnswer(status=503, raw=b"{}"),
+        answer(accuracy=1, tone=2),
+    ]
     ask(client, user, "The capital?", agent="judged")
     (task,) = tasks_of(user_id)
     working.kick()
@@ -201,9 +205,9 @@ def test_what_is_put_back_by_hand_was_paid_before(
     judge += ["Lovely!", "Lovely!"]
     ask(client, user, "The capital?", agent="judged")
     task = closed(working, user_id)
-    assert lifecycle.replay([task.pk]) == 1
+    assert lifecycle.requeue([task.pk]) == 1
     task.refresh_from_db()
-    assert run_results.read(task) == Receipt(cost_micro_usd=74, calls=2)
+    assert run_results.read_result(task) == JudgingResult(cost_micro_usd=74, calls=2)
     task = closed(working, user_id)
     assert (told(task)["calls"], told(task)["cost_micro_usd"]) == (3, 111)
     assert told(task)["usage"]["input_tokens"] == 3 * 7
@@ -216,7 +220,7 @@ def test_a_users_export_tells_of_no_judges_model(working, judge, client, user, u
         newest = max(tasks_of(user_id), key=lambda task: task.created_at)
         working.kick()
         working.closed(newest)
-    told = list(user_data._describe(tasks_of(user_id)))
+    told = list(user_data._serialize_tasks(tasks_of(user_id)))
     assert [task["state"] for task in told] == ["done", "errored"]
     assert {(task["result"], task["error"]) for task in told} == {(None, None)}
 
@@ -292,7 +296,7 @@ def test_a_reply_that_failed_or_broke_off_is_not_judged(
 @pytest.mark.parametrize("rate", [0, 0.2, 1])
 def test_the_share_that_is_judged_is_the_rate(rate, monkeypatch):
     monkeypatch.setattr(judge_queue, "random", random.Random(7))
-    drawn = sum(judge_queue.is_drawn(rate) for _ in range(2_000))
+    drawn = sum(judge_queue.draw(rate) for _ in range(2_000))
     assert drawn == pytest.approx(2_000 * rate, abs=60 if 0 < rate < 1 else 0)
 
 
@@ -301,7 +305,7 @@ def test_judges_draw_apart(server, configure, user_id, monkeypatch):
     agent = JUDGED.model_copy(update={"judges": ("quality", "never")})
     monkeypatch.setattr(judge_queue, "random", random.Random(7))
     counts = [
-        len(judge_queue.drafts(agent, turn_id=new_turn_id(), user_id=user_id))
+        len(judge_queue.draw_tasks(agent, turn_id=new_turn_id(), user_id=user_id))
         for _ in range(100)
     ]
     assert set(counts) == {1, 2}
@@ -314,7 +318,7 @@ def test_a_reply_in_a_test_is_judged_unless_the_judge_is_parked(
     configure(STAGE.replace("sampling_rate: 0\n", f"sampling_rate: {rate}\n"))
     agent = JUDGED.model_copy(update={"judges": ("never",)})
     drafts = [
-        judge_queue.drafts(
+        judge_queue.draw_tasks(
             agent, turn_id=new_turn_id(), user_id=user_id, origin="smoke"
         )
         for _ in range(20)
@@ -327,10 +331,10 @@ def test_a_reply_is_judged_once_however_often_it_is_asked(
 ):
     turn_id = new_turn_id()
     for _ in range(2):
-        drafts = judge_queue.drafts(
+        drafts = judge_queue.draw_tasks(
             JUDGED, turn_id=turn_id, user_id=user_id, material=PARIS
         )
-        lifecycle.add(drafts)
+        lifecycle.enqueue(drafts)
     closed(working, user_id)
     assert len(judgings(fake)) == 1
 
@@ -339,7 +343,7 @@ def test_a_reply_is_judged_once_however_often_it_is_asked(
 
 
 def test_a_shadows_reply_is_judged_by_what_it_brings(working, judge, fake, user_id):
-    drafts = judge_queue.drafts(
+    drafts = judge_queue.draw_tasks(
         JUDGED,
         turn_id=new_turn_id(),
         user_id=user_id,
@@ -347,7 +351,7 @@ def test_a_shadows_reply_is_judged_by_what_it_brings(working, judge, fake, user_
         origin="shadow",
         material=PARIS,
     )
-    lifecycle.add(drafts)
+    lifecycle.enqueue(drafts)
     closed(working, user_id)
     row = Score.objects.filter(user_id=user_id).first()
     assert (row.experiment, row.origin) == ("trial", "shadow")
@@ -366,12 +370,12 @@ def test_a_synthetic_users_turn_is_judged_though_it_is_stored_nowhere(
         agent="judged",
         user_id=user_id,
         messages=said,
-        options=Options(is_incognito=True, uses_client_history=True),
+        options=TurnOptions(is_incognito=True, uses_client_history=True),
         parameters={},
         origin="smoke",
         on_end=lambda reply, calls: None,
     )
-    sync_bridge.wait(take(request), timeout_seconds=PATIENCE_SECONDS)
+    sync_bridge.run_sync(take(request), timeout_seconds=PATIENCE_SECONDS)
     closed(working, user_id)
     assert Score.objects.filter(user_id=user_id, origin="smoke").count() == 2
     earlier, turn = prompt(judgings(fake)[0])[1][1].split("What the reply answers:")
@@ -435,7 +439,7 @@ def test_a_reply_that_asks_for_a_ten_is_quoted_to_the_judge(
 
 
 def test_a_busy_provider_is_tried_again(working, judge, client, user, user_id):
-    judge += [Answer(status=503, raw=b"{}"), answer(accuracy=1, tone=2)]
+    judge += [ScriptedAnswer(status=503, raw=b"{}"), answer(accuracy=1, tone=2)]
     ask(client, user, "The capital?", agent="judged")
     (task,) = tasks_of(user_id)
     working.kick()
@@ -450,27 +454,29 @@ def test_a_busy_provider_is_tried_again(working, judge, client, user, user_id):
 def test_a_key_that_is_refused_is_not_tried_again(
     working, judge, client, user, user_id
 ):
-    judge += [Answer(status=401, raw=b'{"error": {"message": "no"}}')]
+    judge += [ScriptedAnswer(status=401, raw=b'{"error": {"message": "no"}}')]
     ask(client, user, "The capital?", agent="judged")
     task = closed(working, user_id)
     assert (task.state, task.failures) == ("errored", 1)
 
 
-def refusal(param: str | None = None) -> Answer:
+def refusal(param: str | None = None) -> ScriptedAnswer:
     told = {"error": {"message": "Unsupported.", "param": param}}
-    return Answer(status=400, raw=orjson.dumps(told))
+    return ScriptedAnswer(status=400, raw=orjson.dumps(told))
 
 
 def helps(fake) -> list[set[str]]:
     """Return what helps of each request to a judge."""
-    return [runner.HELPS & request.body.keys() for request in judgings(fake)]
+    return [
+        runner.OPTIONAL_PARAMETERS & request.body.keys() for request in judgings(fake)
+    ]
 
 
 @pytest.fixture
 def with_schemas(configure, working):
     configure(STAGE.replace("    retries: 0", "    structured_outputs: native", 1))
     yield
-    runner._refused.clear()
+    runner._unsupported_parameters.clear()
 
 
 def test_what_a_model_refused_it_is_not_asked_again(
@@ -479,12 +485,12 @@ def test_what_a_model_refused_it_is_not_asked_again(
     judge += [refusal()]
     ask(client, user, "The capital?", agent="judged")
     assert closed(working, user_id).state == "done"
-    assert helps(fake) == [runner.HELPS, set()]
+    assert helps(fake) == [runner.OPTIONAL_PARAMETERS, set()]
     ask(client, user, "And of Peru?", agent="judged")
     for task in tasks_of(user_id):
         working.kick()
         assert working.closed(task).state == "done"
-    assert helps(fake) == [runner.HELPS, set(), set()]
+    assert helps(fake) == [runner.OPTIONAL_PARAMETERS, set(), set()]
 
 
 def test_a_model_that_says_what_it_does_not_take_is_asked_for_the_rest(
@@ -493,7 +499,7 @@ def test_a_model_that_says_what_it_does_not_take_is_asked_for_the_rest(
     judge += [refusal("temperature"), refusal("response_format.json_schema")]
     ask(client, user, "The capital?", agent="judged")
     assert closed(working, user_id).state == "done"
-    assert helps(fake) == [runner.HELPS, {"response_format"}, set()]
+    assert helps(fake) == [runner.OPTIONAL_PARAMETERS, {"response_format"}, set()]
 
 
 def test_what_is_refused_in_any_case_was_nothing_that_helps(
@@ -502,15 +508,15 @@ def test_what_is_refused_in_any_case_was_nothing_that_helps(
     judge += [refusal(), refusal()]
     ask(client, user, "The capital?", agent="judged")
     assert closed(working, user_id).state == "errored"
-    assert helps(fake) == [runner.HELPS, set()]
-    assert runner._refused == {}
+    assert helps(fake) == [runner.OPTIONAL_PARAMETERS, set()]
+    assert runner._unsupported_parameters == {}
 
 
 def test_patience_with_a_judge_ends(
     working, judge, fake, configure, client, user, user_id
 ):
     configure(STAGE.replace("sampling_rate: 0\n", "timeout_seconds: 0.05\n"))
-    judge += [Answer(hang="headers")]
+    judge += [ScriptedAnswer(hang="headers")]
     ask(client, user, "The capital?", agent="parked")
     (task,) = tasks_of(user_id)
     working.kick()
@@ -548,7 +554,9 @@ def test_a_judge_that_was_taken_away_is_skipped(
 
 
 def test_a_turn_that_is_not_stored_is_skipped(working, judge, fake, user_id):
-    lifecycle.add(judge_queue.drafts(JUDGED, turn_id=new_turn_id(), user_id=user_id))
+    lifecycle.enqueue(
+        judge_queue.draw_tasks(JUDGED, turn_id=new_turn_id(), user_id=user_id)
+    )
     task = closed(working, user_id)
     assert told(task)["skipped"] == "the turn is not stored"
     assert judgings(fake) == []
@@ -557,11 +565,11 @@ def test_a_turn_that_is_not_stored_is_skipped(working, judge, fake, user_id):
 def test_nothing_is_kept_of_who_was_erased_meanwhile(
     working, judge, fake, client, user, user_id
 ):
-    judge += [Answer([answer(accuracy=9, tone=9)], hang="headers")]
+    judge += [ScriptedAnswer([answer(accuracy=9, tone=9)], hang="headers")]
     ask(client, user, "The capital?", agent="judged")
     working.kick()
     fake.wait(lambda: bool(judgings(fake)))
-    erasure.erase(user_id)
+    erasure.erase_user(user_id)
     fake.release()
     wait_until(lambda: working.is_idle)
     assert scores_of(user_id) == {}

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from core.ids import UserId, new_turn_id
 from judges.models import Feedback, Score
 from judges.ratings import scores
-from judges.ratings.scores import Judged, Stats
-from judges.scoring.verdict_parser import Verdict
+from judges.ratings.scores import JudgedReply, ScoreStats
+from judges.scoring.verdict_parser import JudgeResult
 from tests.memory.lives import AT
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -24,12 +24,12 @@ def judge() -> str:
 
 
 def put(judge: str, value: int, *, agent="a", experiment="", turn_id=None, **more):
-    judged = Judged(
+    judged = JudgedReply(
         turn_id or new_turn_id(),
         more.get("user_id", UserId(uuid.uuid4())),
         *(judge, agent, experiment),
     )
-    scores.write(judged, {"tone": Verdict(value, "Because.")})
+    scores.store_scores(judged, {"tone": JudgeResult(value, "Because.")})
     return judged
 
 
@@ -38,34 +38,39 @@ def test_means_and_spreads_are_those_of_the_scores(judge):
     for value in values:
         put(judge, value)
     put(judge, 2, agent="b")
-    found = scores.stats(judge, "tone", ["a", "b", "c"], since=None)
+    found = scores.stats_by_agent(judge, "tone", ["a", "b", "c"], since=None)
     assert found.keys() == {"a", "b"}
     assert found["a"].mean == pytest.approx(statistics.mean(values))
     assert found["a"].variance == pytest.approx(statistics.variance(values))
-    assert found["b"] == Stats(1, 2, 4)
+    assert found["b"] == ScoreStats(1, 2, 4)
     assert found["b"].variance == 0
 
 
 def test_none_is_no_division():
-    assert (Stats(0, 0, 0).mean, Stats(0, 0, 0).variance) == (0.0, 0.0)
+    assert (ScoreStats(0, 0, 0).mean, ScoreStats(0, 0, 0).variance) == (0.0, 0.0)
 
 
 def test_they_are_narrowed_by_time_and_experiment(judge):
     put(judge, 1)
     put(judge, 5, experiment="trial")
     now = datetime.now(UTC)
-    assert scores.stats(judge, "tone", ["a"])["a"].count == 2
-    trial = scores.stats(judge, "tone", ["a"], since=None, experiment="trial")
-    assert trial == {"a": Stats(1, 5, 25)}
-    assert scores.stats(judge, "tone", ["a"], since=now + timedelta(hours=1)) == {}
-    assert scores.stats(judge, "grammar", ["a"]) == {}
-    assert scores.stats(judge, "tone", []) == {}
+    assert scores.stats_by_agent(judge, "tone", ["a"])["a"].count == 2
+    trial = scores.stats_by_agent(judge, "tone", ["a"], since=None, experiment="trial")
+    assert trial == {"a": ScoreStats(1, 5, 25)}
+    assert (
+        scores.stats_by_agent(judge, "tone", ["a"], since=now + timedelta(hours=1))
+        == {}
+    )
+    assert scores.stats_by_agent(judge, "grammar", ["a"]) == {}
+    assert scores.stats_by_agent(judge, "tone", []) == {}
 
 
 @pytest.mark.parametrize("experiment", [None, "trial"])
 def test_means_are_one_query_over_an_index_alone(judge, experiment):
     with CaptureQueriesContext(connection) as queries:
-        scores.stats(judge, "tone", ["a", "b"], since=AT, experiment=experiment)
+        scores.stats_by_agent(
+            judge, "tone", ["a", "b"], since=AT, experiment=experiment
+        )
     (query,) = queries
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
@@ -76,8 +81,8 @@ def test_means_are_one_query_over_an_index_alone(judge, experiment):
 
 def test_a_reply_that_is_judged_again_has_one_score(judge):
     first = put(judge, 3)
-    scores.write(first, {"tone": Verdict(9, "On second thought.")})
-    (row,) = scores.of_turns([first.turn_id])
+    scores.store_scores(first, {"tone": JudgeResult(9, "On second thought.")})
+    (row,) = scores.scores_of_turns([first.turn_id])
     assert (row.value, row.reasoning) == (9, "On second thought.")
 
 
@@ -86,26 +91,28 @@ def test_of_turns_is_by_turn_judge_and_criterion(judge):
     put(f"{judge}-z", 3, turn_id=turn)
     put(f"{judge}-a", 4, turn_id=turn)
     put(judge, 5)
-    found = [(row.judge, row.value) for row in scores.of_turns([turn])]
+    found = [(row.judge, row.value) for row in scores.scores_of_turns([turn])]
     assert found == [(f"{judge}-a", 4), (f"{judge}-z", 3)]
-    assert scores.of_turns([]) == []
+    assert scores.scores_of_turns([]) == []
 
 
 def test_the_newest_of_a_user_come_first(judge):
     user_id = UserId(uuid.uuid4())
     for value in (1, 2, 3):
         put(judge, value, user_id=user_id)
-    assert [row.value for row in scores.recent(user_id, 2)] == [3, 2]
-    (line,) = scores.lines(user_id=user_id)
-    assert (line.stats, line.lowest, line.highest) == (Stats(3, 6, 14), 1, 3)
+    assert [row.value for row in scores.recent_scores(user_id, 2)] == [3, 2]
+    (line,) = scores.summarize_scores(user_id=user_id)
+    assert (line.stats, line.lowest, line.highest) == (ScoreStats(3, 6, 14), 1, 3)
 
 
 def test_an_agent_has_the_mean_of_all_its_judges(judge):
     agent = f"of {judge}"
     for name, value in ((judge, 3), (judge, 4), (f"{judge}-z", 8)):
         put(name, value, agent=agent)
-    assert scores.by_agent(AT)[agent] == Stats(3, 15, 89)
-    assert agent not in scores.by_agent(datetime.now(UTC) + timedelta(hours=1))
+    assert scores.overall_stats_by_agent(AT)[agent] == ScoreStats(3, 15, 89)
+    assert agent not in scores.overall_stats_by_agent(
+        datetime.now(UTC) + timedelta(hours=1)
+    )
 
 
 @pytest.mark.parametrize("value", [-1, 11])

@@ -14,13 +14,13 @@ import pytest
 
 from config.sections import Config
 from core.ids import UserId
-from core.tools import Result
-from core.trace import ToolCall
+from core.tools import ToolResult
+from core.trace import TracedToolCall
 from mcp_bridge import toolset
-from mcp_bridge.client.session_pool import Pool
-from mcp_bridge.config import ServerConfig
+from mcp_bridge.client.session_pool import SessionPool
+from mcp_bridge.config import ToolServerConfig
 from mcp_bridge.oauth.errors import SignInFailed
-from mcp_bridge.toolset import Grant, open_tools
+from mcp_bridge.toolset import ServerGrant, open_tools
 
 HERE = Path(__file__).parent
 USER = UserId(uuid.uuid4())
@@ -30,16 +30,16 @@ PATIENCE_SECONDS = 60
 T = TypeVar("T")
 
 
-def raw(mode: str = "", **fields) -> ServerConfig:
+def raw(mode: str = "", **fields) -> ToolServerConfig:
     """A child that does what it is told, even the wrong thing."""
-    return ServerConfig(
+    return ToolServerConfig(
         command=sys.executable,
         args=("-I", "-S", str(HERE / "raw_child.py"), mode),
         **fields,
     )
 
 
-def configured(folder: Path = HERE, /, **servers: ServerConfig) -> Config:
+def configured(folder: Path = HERE, /, **servers: ToolServerConfig) -> Config:
     return Config(folder / "coulisse.yaml", {"mcp": servers}, uuid.uuid4().hex)
 
 
@@ -63,25 +63,27 @@ class Nobody:
 NOBODY = Nobody()
 
 
-async def opened(config: Config, pool: Pool, *names: str, user_id=USER, by=NOBODY):
+async def opened(
+    config: Config, pool: SessionPool, *names: str, user_id=USER, by=NOBODY
+):
     """The tools of those servers, by their names."""
-    grants = [Grant(name, None) for name in names or config.values["mcp"]]
+    grants = [ServerGrant(name, None) for name in names or config.values["mcp"]]
     tools = await open_tools(config, grants, user_id, pool=pool, credentials=by)
     return {tool.name: tool for tool in tools}
 
 
-async def use(tool, **arguments) -> Result:
-    return await tool.call(arguments, ToolCall(tool.name, tool.kind, "{}"))
+async def use(tool, **arguments) -> ToolResult:
+    return await tool.call(arguments, TracedToolCall(tool.name, tool.kind, "{}"))
 
 
 @pytest.fixture(autouse=True)
 def _no_turn_is_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture
-async def pool() -> AsyncIterator[Pool]:
-    pool = Pool(connect_seconds=PATIENCE_SECONDS)
+async def pool() -> AsyncIterator[SessionPool]:
+    pool = SessionPool(connect_seconds=PATIENCE_SECONDS)
     yield pool
     await pool.close()
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import mcp_types
 import pytest
 
-from mcp_bridge.client.session_pool import Pool
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.session_pool import SessionPool
+from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import ServerGone, ServerUnreachable, SignInNeeded
-from mcp_bridge.tools.unique_names import named
+from mcp_bridge.tools.unique_names import assign_names
 from mcp_bridge.toolset import ServerTool
 from tests.mcp_bridge.conftest import HERE, USER, Nobody, configured, opened, raw, use
 from tests.mcp_bridge.test_toolset import signed_child
@@ -43,7 +43,7 @@ def tool(*answers) -> tuple[ServerTool, list[str]]:
         description="",
         parameters={},
         server_name="pay",
-        address=Address("it", raw(), HERE),
+        address=ServerTarget("it", raw(), HERE),
         pool=SimpleNamespace(session=session),
         link=lambda: LINK,
     ), called
@@ -80,13 +80,15 @@ class Holder(Nobody):
 
 
 async def test_a_server_that_refuses_the_user_at_once_can_be_connected(monkeypatch):
-    pool, tries = Pool(), []
+    pool, tries = SessionPool(), []
 
     async def opening(self):
         tries.append(True)
         raise REFUSED
 
-    monkeypatch.setattr("mcp_bridge.client.server_session.Session.wait_open", opening)
+    monkeypatch.setattr(
+        "mcp_bridge.client.server_session.McpSession.wait_open", opening
+    )
     config = configured(it=signed_child())
     for _ in range(2):
         tools = await opened(config, pool, user_id=USER, by=Holder())
@@ -98,10 +100,12 @@ async def test_a_server_that_refuses_the_user_at_once_can_be_connected(monkeypat
 async def test_a_server_that_came_back_is_waited_for_as_at_first(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("mcp_bridge.client.session_pool.monotonic", lambda: now[0])
-    pool, address = Pool(), Address("it", raw(), HERE)
-    begin, fails = Pool._open, [raw("exit"), raw()]
+    pool, address = SessionPool(), ServerTarget("it", raw(), HERE)
+    begin, fails = SessionPool._open, [raw("exit"), raw()]
     monkeypatch.setattr(
-        Pool, "_open", lambda self, _: begin(self, Address("it", fails.pop(0), HERE))
+        SessionPool,
+        "_open",
+        lambda self, _: begin(self, ServerTarget("it", fails.pop(0), HERE)),
     )
     with pytest.raises(ServerUnreachable):
         async with pool.session(address):
@@ -116,5 +120,5 @@ async def test_a_server_that_came_back_is_waited_for_as_at_first(monkeypatch):
 def test_a_hash_leaves_a_name_short_enough():
     long = "c" * 60
     clash = [("a", f"b_{long}"), ("a_b", long), ("x", long), ("y", f"b_{long}")]
-    assert {len(name) for name in named(clash)[:2]} == {64}
-    assert len({*named(clash)}) == 4
+    assert {len(name) for name in assign_names(clash)[:2]} == {64}
+    assert len({*assign_names(clash)}) == 4

@@ -29,7 +29,7 @@ STATIC = """
 
 
 def read(text: str) -> Config:
-    return loader.parse((BASE + text).encode(), Path("coulisse.yaml"))
+    return loader.parse_config((BASE + text).encode(), Path("coulisse.yaml"))
 
 
 def servers(text: str):

@@ -7,12 +7,12 @@ import pytest
 
 from core.errors import Unavailable
 from core.ids import UserId
-from mcp_bridge.client.session_pool import Pool
-from mcp_bridge.config import ServerConfig
+from mcp_bridge.client.session_pool import SessionPool
+from mcp_bridge.config import ToolServerConfig
 from mcp_bridge.errors import (
     CallRefused,
-    ServerConfused,
     ServerGone,
+    ServerReplyInvalid,
     ServerSlow,
     ServerUnreachable,
     ToolFailed,
@@ -70,7 +70,7 @@ def root(crooked_url, crooked):
 
 
 def at(url, **fields):
-    return ServerConfig(**{"url": url, "oauth": False, **fields})
+    return ToolServerConfig(**{"url": url, "oauth": False, **fields})
 
 
 # What works, in each of the three ways.
@@ -142,8 +142,8 @@ async def test_fifty_calls_at_once(url, pool, spick_and_span):
         ("drop", ServerGone, "'it' broke the connection"),
         ("empty", CallRefused, "202"),
         ("html", CallRefused, "Unexpected content type: text/html"),
-        ("huge", ServerConfused, "answered with more than 16 MB"),
-        ("json", ServerConfused, "gave an answer that makes no sense"),
+        ("huge", ServerReplyInvalid, "answered with more than 16 MB"),
+        ("json", ServerReplyInvalid, "gave an answer that makes no sense"),
         ("packed", ServerGone, "'it' sends a compressed answer, which is not taken"),
         (
             "redirect",
@@ -216,7 +216,7 @@ async def test_nobody_there(pool, transport):
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_a_server_that_never_answers_is_given_up(root, transport):
-    pool = Pool(connect_seconds=0.2)
+    pool = SessionPool(connect_seconds=0.2)
     server = at(f"{root}/hang", transport=transport)
     tools = await opened(configured(it=server), pool)
     assert "did not answer within 0.2 sec" in tools["it_unreachable"].description
@@ -225,7 +225,7 @@ async def test_a_server_that_never_answers_is_given_up(root, transport):
 
 @pytest.mark.parametrize("kind", ["legacy", "modern", "sse"])
 async def test_a_server_that_goes_away_fails_calls_and_is_found_again(kind):
-    pool = Pool()
+    pool = SessionPool()
     make = official().sse_app if kind == "sse" else official().streamable_http_app
     app = without_discovery(make()) if kind == "legacy" else make()
     with serve(app, grace_seconds=0) as root:
@@ -258,7 +258,7 @@ class Keyring(Nobody):
 
 
 def signed(url, **fields):
-    return ServerConfig(url=url, **fields)
+    return ToolServerConfig(url=url, **fields)
 
 
 async def test_each_user_calls_with_their_own_token(url, pool):
@@ -323,7 +323,7 @@ async def test_a_refusal_without_end_is_not_read(pool, root, crooked):
     by = Keyring({USER: "old"}, {"old": "new"})
     tools = await opened(config, pool, by=by)
     crooked.accepted, crooked.refusal = {"Bearer new"}, b"x" * 20_000_000
-    with pytest.raises(ServerConfused, match="answered with more than 16 MB"):
+    with pytest.raises(ServerReplyInvalid, match="answered with more than 16 MB"):
         await use(tools["ok"])
     assert await use(tools["ok"]) == "ok"
     assert crooked.sessions == 1

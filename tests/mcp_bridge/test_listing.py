@@ -25,7 +25,7 @@ def tool(name="a", schema=None, **fields):
 
 async def read(*tools):
     said: list[str] = []
-    return await catalog.read(Pages((list(tools), None)), said.append), said
+    return await catalog.list_tools(Pages((list(tools), None)), said.append), said
 
 
 async def test_tools_are_in_the_order_of_their_names():
@@ -50,7 +50,7 @@ async def test_a_schema_without_a_type_is_an_objects():
 
 async def test_a_page_that_leads_to_itself_is_the_last():
     pages = Pages(([tool("a")], "1"), ([tool("b")], "1"))
-    assert len(await catalog.read(pages, print)) == 2
+    assert len(await catalog.list_tools(pages, print)) == 2
     assert pages.asked == [None, "1"]
 
 

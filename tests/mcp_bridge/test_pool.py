@@ -8,8 +8,8 @@ import pytest
 from core.ids import UserId
 from mcp_bridge.client import server_session, stdio
 from mcp_bridge.client import session_pool as pools
-from mcp_bridge.client.session_pool import Pool
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.session_pool import SessionPool
+from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import (
     ServerFailed,
     ServerGone,
@@ -30,8 +30,8 @@ from tests.mcp_bridge.conftest import (
 pytestmark = pytest.mark.usefixtures("spick_and_span")
 
 
-def at(name="it", server=None, **fields) -> Address:
-    return Address(name, server or raw(), HERE, **fields)
+def at(name="it", server=None, **fields) -> ServerTarget:
+    return ServerTarget(name, server or raw(), HERE, **fields)
 
 
 async def pid(pool, address):
@@ -67,7 +67,7 @@ async def test_a_caller_that_leaves_does_not_stop_the_opening(pool):
 
 
 async def test_the_one_used_longest_ago_is_closed():
-    pool = Pool(capacity=2)
+    pool = SessionPool(capacity=2)
     first, second, third = (at(name) for name in ("a", "b", "c"))
     pids = [await pid(pool, address) for address in (first, second)]
     await pid(pool, first)
@@ -79,7 +79,7 @@ async def test_the_one_used_longest_ago_is_closed():
 
 
 async def test_one_in_use_is_not_closed():
-    pool = Pool(capacity=1)
+    pool = SessionPool(capacity=1)
     async with pool.session(at("a")) as session:
         await pid(pool, at("b"))
         async with pool.session(at("a")) as again:
@@ -89,7 +89,7 @@ async def test_one_in_use_is_not_closed():
 
 
 async def test_what_nobody_uses_is_closed():
-    pool = Pool(idle_seconds=0.05)
+    pool = SessionPool(idle_seconds=0.05)
     number = await pid(pool, at())
     assert await gone(number)
     assert len(pool) == 0
@@ -98,7 +98,7 @@ async def test_what_nobody_uses_is_closed():
 
 
 async def test_what_is_in_use_is_not_idle():
-    pool = Pool(idle_seconds=0.02)
+    pool = SessionPool(idle_seconds=0.02)
     async with pool.session(at()) as session:
         await pid(pool, at())
         await asyncio.sleep(0.06)
@@ -112,7 +112,7 @@ async def test_a_failure_is_remembered_for_a_growing_while(pool, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("mcp_bridge.client.session_pool.monotonic", lambda: now[0])
     started = []
-    monkeypatch.setattr(Pool, "_open", counted(Pool._open, started))
+    monkeypatch.setattr(SessionPool, "_open", counted(SessionPool._open, started))
     address = at(server=raw("exit"))
 
     async def fail():
@@ -165,7 +165,7 @@ async def test_a_call_under_way_ends_before_its_session_does(pool):
 
 
 async def test_closing_ends_everything_even_calls_under_way():
-    pool = Pool()
+    pool = SessionPool()
     tools = await opened(configured(it=raw()), pool)
     number = int(await use(tools["pid"]))
     hanging = asyncio.create_task(use(tools["hang"]))
@@ -178,7 +178,7 @@ async def test_closing_ends_everything_even_calls_under_way():
 
 
 def test_each_event_loop_has_sessions_of_its_own():
-    pool = Pool()
+    pool = SessionPool()
 
     async def turn():
         number = await pid(pool, at())
@@ -200,7 +200,7 @@ async def test_a_slow_start_is_waited_for_no_longer_than_one_wants(pool, tmp_pat
 
 
 async def test_what_becomes_of_it_is_remembered(passes):
-    pool = Pool(connect_seconds=PATIENCE_SECONDS)
+    pool = SessionPool(connect_seconds=PATIENCE_SECONDS)
     address = at(server=raw("mute"))
     for _ in range(3):
         with pytest.raises(StillConnecting):
@@ -214,9 +214,9 @@ async def test_what_becomes_of_it_is_remembered(passes):
 
 
 async def test_one_that_could_not_be_had_is_hardly_waited_for(monkeypatch, passes):
-    monkeypatch.setattr(pools, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(pools, "SCANT_PATIENCE_SECONDS", 0.01)
-    pool = Pool(connect_seconds=PATIENCE_SECONDS)
+    monkeypatch.setattr(pools, "MIN_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(pools, "RETRY_WAIT_SECONDS", 0.01)
+    pool = SessionPool(connect_seconds=PATIENCE_SECONDS)
     address = at(server=raw("mute"))
     with pytest.raises(ServerUnreachable):
         await passes(pid(pool, address))
@@ -227,7 +227,7 @@ async def test_one_that_could_not_be_had_is_hardly_waited_for(monkeypatch, passe
 
 
 async def test_a_pool_that_closes_ends_what_is_being_opened():
-    pool = Pool()
+    pool = SessionPool()
     with pytest.raises(StillConnecting):
         async with pool.session(at(server=raw("mute")), patience_seconds=0.01):
             raise AssertionError
@@ -236,7 +236,7 @@ async def test_a_pool_that_closes_ends_what_is_being_opened():
 
 async def test_the_end_of_all_waits_for_no_child(monkeypatch):
     monkeypatch.setattr(stdio, "GRACE_SECONDS", PATIENCE_SECONDS)
-    pool = Pool()
+    pool = SessionPool()
     child = await pid(pool, at(server=raw("stubborn")))
     begun = time.monotonic()
     await pool.close()

@@ -21,7 +21,7 @@ def read(*content, structured=None, is_error=False):
     answer = mcp.CallToolResult(
         content=list(content), structured_content=structured, is_error=is_error
     )
-    return result_conversion.read(answer, "it")
+    return result_conversion.convert_result(answer, "it")
 
 
 def blob(uri="file:///a.pdf", mime_type="application/pdf", data="AAAA"):
@@ -99,7 +99,7 @@ def test_text_is_cut_over_all_of_it():
     parts = read(text("x" * 99_999), image(), text("y" * 50), image(), text("z"))
     kinds = [part["type"] for part in parts]
     assert kinds == ["text", "image_url", "text", "image_url"]
-    assert parts[2]["text"] == f"y{result_conversion.CUT}"
+    assert parts[2]["text"] == f"y{result_conversion.TRUNCATION_MARK}"
 
 
 def test_a_failure_is_an_error_with_its_text():

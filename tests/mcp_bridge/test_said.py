@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_bridge.client.stdio import _Said
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.stdio import _StderrLog
+from mcp_bridge.client.target import ServerTarget
 from tests.mcp_bridge.conftest import HERE, raw
 
 HUSH = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
@@ -20,11 +20,11 @@ def _whole_log(caplog):
     caplog.set_level(logging.DEBUG, "mcp_bridge")
 
 
-def said(**env: str) -> _Said:
-    return _Said(Address("it", raw(env=env), HERE))
+def said(**env: str) -> _StderrLog:
+    return _StderrLog(ServerTarget("it", raw(env=env), HERE))
 
 
-async def listened(of: _Said, *pieces: bytes) -> None:
+async def listened(of: _StderrLog, *pieces: bytes) -> None:
     stream = asyncio.StreamReader()
     for piece in pieces:
         stream.feed_data(piece)

@@ -9,8 +9,8 @@ import pytest
 
 from core.runtime import request_ids
 from mcp_bridge.client import http_client, server_session, stdio
-from mcp_bridge.client.server_session import Session
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.server_session import McpSession
+from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import CallRefused, ServerGone
 from tests.conftest import serve
 from tests.mcp_bridge.conftest import HERE, PATIENCE_SECONDS, raw
@@ -20,10 +20,10 @@ from tests.mcp_bridge.test_http import at
 pytestmark = pytest.mark.usefixtures("spick_and_span")
 
 
-def begin(server, **fields) -> Session:
+def begin(server, **fields) -> McpSession:
     warn = fields.pop("warn", print)
-    address = Address("it", server, HERE, **fields)
-    return Session(address, connect_seconds=PATIENCE_SECONDS, warn=warn)
+    address = ServerTarget("it", server, HERE, **fields)
+    return McpSession(address, connect_seconds=PATIENCE_SECONDS, warn=warn)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ class Refusing:
         self.asked.append(refused)
         return self.renewed
 
-    async def calls(self, bearer: http_client.Bearer, *, status: int) -> None:
+    async def calls(self, bearer: http_client.BearerAuth, *, status: int) -> None:
         def answer(request: httpx2.Request) -> httpx2.Response:
             is_good = request.headers["Authorization"] in self.accepted
             return httpx2.Response(200 if is_good else 401)
@@ -62,7 +62,7 @@ class Refusing:
 @pytest.mark.parametrize("renewed", [None, "old", "refused-too"])
 async def test_one_who_cannot_be_let_in_is_refused_until_another_token(renewed):
     server = Refusing("good", renewed=renewed)
-    bearer = http_client.Bearer("old", server.renew)
+    bearer = http_client.BearerAuth("old", server.renew)
     await server.calls(bearer, status=401)
     assert bearer.is_refused
     asked = list(server.asked)
@@ -75,7 +75,7 @@ async def test_one_who_cannot_be_let_in_is_refused_until_another_token(renewed):
 
 async def test_a_token_is_renewed_once_and_kept():
     server = Refusing("new", renewed="new")
-    bearer = http_client.Bearer("old", server.renew)
+    bearer = http_client.BearerAuth("old", server.renew)
     await server.calls(bearer, status=200)
     bearer.replace_token("old", server.renew)
     await server.calls(bearer, status=200)
@@ -147,7 +147,7 @@ async def test_a_tool_that_changed_is_read_anew_and_called(monkeypatch, session)
         listed.append(True)
         return ()
 
-    monkeypatch.setattr(server_session.catalog, "read", read)
+    monkeypatch.setattr(server_session.catalog, "list_tools", read)
     mismatch = server_session.MCPError(mcp_types.HEADER_MISMATCH, "it changed")
     done = mcp_types.CallToolResult(content=[])
     assert await answered(monkeypatch, session, mismatch, done) is done
@@ -172,7 +172,7 @@ async def test_a_refusal_of_many_words_is_cut(monkeypatch, session):
 
 async def test_an_old_list_is_read_beside_the_turn_that_noticed(session):
     before = session._listed_at
-    session._listed_at -= server_session.LISTING_SECONDS + 1
+    session._listed_at -= server_session.LIST_TIMEOUT_SECONDS + 1
     assert await session.tools() is session.offers
     assert session._listing is not None
     await session._listing
@@ -183,8 +183,8 @@ async def test_a_list_that_takes_long_is_not_waited_for(monkeypatch, session):
     async def read(*_):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(server_session.catalog, "read", read)
-    monkeypatch.setattr(server_session, "LIST_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(server_session.catalog, "list_tools", read)
+    monkeypatch.setattr(server_session, "LIST_RETRY_SECONDS", 0.01)
     session._is_listing_old = True
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert await session.tools() == session.offers
@@ -227,7 +227,7 @@ def names(caplog):
 
 
 async def test_its_lines_are_not_those_of_the_request_that_opened_it(names):
-    request_ids.begin(b"checkout-7")
+    request_ids.assign_request_id(b"checkout-7")
     session = begin(raw(), warn=print)
     await session.wait_open()
     with pytest.raises(ServerGone):

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from mcp_bridge.client import server_session, stdio
-from mcp_bridge.client.session_pool import Pool
-from mcp_bridge.client.target import Address
-from mcp_bridge.config import ServerConfig
+from mcp_bridge.client.session_pool import SessionPool
+from mcp_bridge.client.target import ServerTarget
+from mcp_bridge.config import ToolServerConfig
 from mcp_bridge.errors import (
     CallRefused,
-    ServerConfused,
     ServerFailed,
     ServerGone,
+    ServerReplyInvalid,
     ServerSlow,
     ToolFailed,
 )
@@ -101,7 +101,7 @@ async def test_a_call_that_takes_too_long_ends_alone(pool, passes):
 
 
 async def test_a_child_that_is_stuck_gives_way_to_another(pool, monkeypatch, passes):
-    monkeypatch.setattr(server_session, "DOUBT_SECONDS", 0.1)
+    monkeypatch.setattr(server_session, "PROBE_TIMEOUT_SECONDS", 0.1)
     tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
     pid = int(await use(tools["pid"]))
     os.kill(pid, signal.SIGSTOP)
@@ -124,7 +124,9 @@ async def test_a_killed_child_is_noticed_before_the_next_call(pool):
     config = configured(it=raw())
     tools = await opened(config, pool)
     pid = int(await use(tools["pid"]))
-    async with pool.session(Address("it", config.values["mcp"]["it"], HERE)) as session:
+    async with pool.session(
+        ServerTarget("it", config.values["mcp"]["it"], HERE)
+    ) as session:
         os.kill(pid, signal.SIGKILL)
         while not session.is_over:  # noqa: ASYNC110 (a process tells us nothing)
             await asyncio.sleep(0.01)
@@ -169,7 +171,7 @@ async def test_rubbish_on_its_output_is_passed_over(pool, caplog):
         ("fail", ToolFailed, "^the oven is cold$"),
         ("overload", CallRefused, "'it' refused: come back later"),
         ("refuse", CallRefused, "'it' refused: text must be short"),
-        ("wrong", ServerConfused, "'it' gave an answer that makes no sense"),
+        ("wrong", ServerReplyInvalid, "'it' gave an answer that makes no sense"),
     ],
 )
 async def test_what_fails_says_so_and_the_session_lives_on(pool, tool, error, says):
@@ -226,7 +228,7 @@ async def test_a_child_that_exits_at_once_is_quoted_without_its_secrets(pool, ca
 
 
 async def test_a_child_that_never_answers_is_given_up():
-    pool = Pool(connect_seconds=0.3)
+    pool = SessionPool(connect_seconds=0.3)
     tools = await opened(configured(it=raw("mute")), pool)
     about = tools["it_unreachable"].description
     assert "did not answer within 0.3 seconds" in about
@@ -235,7 +237,7 @@ async def test_a_child_that_never_answers_is_given_up():
 
 async def test_a_server_made_with_the_sdk(pool):
     run = "from tests.mcp_bridge.http_servers import official; official().run('stdio')"
-    server = ServerConfig(
+    server = ToolServerConfig(
         command=sys.executable, args=("-c", run), cwd="../..", env={"PYTHONPATH": "."}
     )
     tools = await opened(configured(it=server), pool)

@@ -6,11 +6,11 @@ import jsonschema_rs
 import pytest
 
 from core.ids import UserId
-from core.tools import definition
+from core.tools import to_openai_tool
 from mcp_bridge import toolset
 from mcp_bridge.oauth.errors import SignInFailed
-from mcp_bridge.tools.unique_names import named
-from mcp_bridge.toolset import Grant, discover, open_tools
+from mcp_bridge.tools.unique_names import assign_names
+from mcp_bridge.toolset import ServerGrant, discover_tools, open_tools
 from tests.mcp_bridge.conftest import (
     NOBODY,
     PATIENCE_SECONDS,
@@ -41,14 +41,16 @@ async def names(config, pool, *grants):
 
 async def test_only_what_is_granted_is_offered_in_a_lasting_order(pool):
     config = configured(it=raw())
-    grant = Grant("it", ("pid", "echo"))
+    grant = ServerGrant("it", ("pid", "echo"))
     assert await names(config, pool, grant) == ["echo", "pid"]
 
 
 async def test_a_granted_tool_that_is_not_there_is_warned_of_once(pool, caplog):
     config = configured(it=raw())
     for _ in range(2):
-        assert await names(config, pool, Grant("it", ("echo", "ehco"))) == ["echo"]
+        assert await names(config, pool, ServerGrant("it", ("echo", "ehco"))) == [
+            "echo"
+        ]
     assert caplog.text.count("has no tool 'ehco', which an agent's only: names") == 1
 
 
@@ -58,12 +60,12 @@ async def test_no_grant_opens_nothing(pool):
 
 
 async def test_a_grant_of_an_empty_list_offers_nothing(pool):
-    assert await names(configured(it=raw()), pool, Grant("it", ())) == []
+    assert await names(configured(it=raw()), pool, ServerGrant("it", ())) == []
 
 
 async def test_what_every_page_lists_is_offered(pool):
     config = configured(it=raw("pages"), whole=raw())
-    found = [await names(config, pool, Grant(n, None)) for n in ("it", "whole")]
+    found = [await names(config, pool, ServerGrant(n, None)) for n in ("it", "whole")]
     assert found[0] == found[1]
     assert len(found[0]) == 18
 
@@ -90,7 +92,7 @@ async def test_a_server_that_does_everything_wrong_does_not_fill_the_log(pool, c
 
 async def test_a_name_of_a_tool_writes_no_line_of_the_log(pool, caplog):
     caplog.set_level("INFO")
-    await discover(configured(it=raw("control")), pool=pool)
+    await discover_tools(configured(it=raw("control")), pool=pool)
     lines = [record.getMessage() for record in caplog.records]
     assert any("offers 1 tool: a?WARNING b?[2J" in line for line in lines)
     assert any("'c?WARNING d' is left out" in line for line in lines)
@@ -115,7 +117,7 @@ ALLOWED = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 async def test_two_servers_with_one_name_are_told_apart(pool):
     config = configured(one=raw(env={"WHO": "1"}), other=raw(), third=raw("pages"))
-    grants = [Grant("one", ("pid", "echo")), Grant("other", ("pid",))]
+    grants = [ServerGrant("one", ("pid", "echo")), ServerGrant("other", ("pid",))]
     tools = {tool.name: tool for tool in await granted(config, pool, *grants)}
     assert list(tools) == ["echo", "one_pid", "other_pid"]
     pids = [await use(tools[name]) for name in ("one_pid", "other_pid")]
@@ -124,10 +126,10 @@ async def test_two_servers_with_one_name_are_told_apart(pool):
 
 def test_a_name_that_clashes_even_then_gets_a_hash():
     tools = [("a", "b_c"), ("a_b", "c"), ("x", "c"), ("y", "b_c")]
-    given = named(tools)
+    given = assign_names(tools)
     assert len(set(given)) == 4
     assert given[2:] == ["x_c", "y_b_c"]
-    assert named(list(reversed(tools))) == list(reversed(given))
+    assert assign_names(list(reversed(tools))) == list(reversed(given))
 
 
 async def test_a_tool_whose_schema_is_no_good_is_left_out_with_a_warning(pool, caplog):
@@ -152,7 +154,7 @@ async def test_a_tool_whose_schema_is_no_good_is_left_out_with_a_warning(pool, c
 async def test_every_definition_can_be_sent_to_a_provider(pool):
     config = configured(it=raw(), bad=raw("exit"), far=SIGNED_SERVER)
     for tool in (await opened(config, pool)).values():
-        function = definition(tool)["function"]
+        function = to_openai_tool(tool)["function"]
         assert function["parameters"]["type"] == "object"
         assert jsonschema_rs.meta.is_valid(function["parameters"])
 
@@ -184,7 +186,7 @@ async def test_a_server_that_is_not_connected_has_a_tool_that_connects(pool):
 
 async def test_each_pinned_name_is_stood_in_for(pool):
     config = configured(todoist=SIGNED_SERVER)
-    tools = await granted(config, pool, Grant("todoist", ("add", "list")))
+    tools = await granted(config, pool, ServerGrant("todoist", ("add", "list")))
     assert [tool.name for tool in tools] == ["add", "list"]
     assert {(await use(tool))[:14] for tool in tools} == {"Not connected:"}
     assert all("not connected" in tool.description for tool in tools)
@@ -202,7 +204,7 @@ async def test_somebody_whose_token_is_not_renewed_is_not_asked_to_connect(pool)
 
 
 async def test_a_grant_of_a_server_that_is_gone_is_passed_over(pool):
-    assert await names(configured(it=raw()), pool, Grant("gone", None)) == []
+    assert await names(configured(it=raw()), pool, ServerGrant("gone", None)) == []
 
 
 # Sign-in of a child.
@@ -274,7 +276,9 @@ async def test_servers_are_opened_at_the_same_time(pool, passes):
 async def test_an_open_session_waits_for_nothing(pool):
     config = configured(it=raw(), other=raw())
     await opened(config, pool, "it")
-    turn = open_tools(config, [Grant("it", None)], USER, pool=pool, credentials=NOBODY)
+    turn = open_tools(
+        config, [ServerGrant("it", None)], USER, pool=pool, credentials=NOBODY
+    )
     with pytest.raises(StopIteration):
         turn.send(None)  # Through without a single pause.
 
@@ -283,23 +287,23 @@ async def test_an_open_session_waits_for_nothing(pool):
 
 
 async def test_a_slow_start_serves_the_next_turn(pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 0.01)
     config = configured(it=raw("sleepy", env={"GO": str(tmp_path / "go")}))
-    (tool,) = await granted(config, pool, Grant("it", None))
+    (tool,) = await granted(config, pool, ServerGrant("it", None))
     assert tool.name == "it_unreachable"
     assert "is still being connected to" in tool.description
 
-    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
     (tmp_path / "go").touch()
-    assert await names(config, pool, Grant("it", ("pid",))) == ["pid"]
+    assert await names(config, pool, ServerGrant("it", ("pid",))) == ["pid"]
 
 
 async def test_a_turn_nobody_awaits_has_the_tools_of_a_slow_start(
     pool, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 0.01)
     config = configured(it=raw("sleepy", env={"GO": str(tmp_path / "go")}))
-    grants = [Grant("it", ("pid",))]
+    grants = [ServerGrant("it", ("pid",))]
     opening = asyncio.create_task(
         open_tools(
             *(config, grants, USER), pool=pool, credentials=NOBODY, is_awaited=False
@@ -327,7 +331,7 @@ async def test_changed_tools_are_there_for_the_next_turn_and_not_for_this_one(po
 async def test_the_tools_found_at_the_start_are_logged(pool, caplog):
     config = configured(it=raw(), bad=raw("exit"), far=SIGNED_SERVER)
     with caplog.at_level(logging.INFO, "mcp_bridge"):
-        await discover(config, pool=pool)
+        await discover_tools(config, pool=pool)
     assert "mcp server 'it' offers 18 tools: big, bytes, change" in caplog.text
     assert "the MCP server 'bad' ended with exit code 4; agents go on" in caplog.text
     assert "far" not in caplog.text
@@ -336,5 +340,5 @@ async def test_the_tools_found_at_the_start_are_logged(pool, caplog):
 
 async def test_a_start_without_servers_is_quiet(pool, caplog):
     with caplog.at_level(logging.INFO, "mcp_bridge"):
-        await discover(configured(), pool=pool)
+        await discover_tools(configured(), pool=pool)
     assert caplog.text == ""

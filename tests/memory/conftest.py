@@ -4,19 +4,19 @@ import pytest
 
 from config import live
 from memory.extraction import notifier
-from memory.models import Lesson
+from memory.models import ExtractionJob
 from tests.memory.learning_stage import CONFIG, configured, new_user
 
 
 @pytest.fixture
 def alone(database, monkeypatch):
     """No lessons but this test's, and no queue to send messages to."""
-    Lesson.objects.all().delete()
-    monkeypatch.setattr(notifier, "soon", lambda: None)
+    ExtractionJob.objects.all().delete()
+    monkeypatch.setattr(notifier, "notify", lambda: None)
     before = live._current
     yield
-    live.replace(before)
-    Lesson.objects.all().delete()
+    live.set_current(before)
+    ExtractionJob.objects.all().delete()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from config.loading import loader
 from config.sections import Config
 from core.ids import TurnId, UserId
 from memory.extraction import extraction_worker, job_queue
-from memory.models import Fact, Lesson, Message, Thread
+from memory.models import ExtractionJob, Fact, StoredMessage, Thread
 from testing.scripted_provider import FakeProvider
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -24,7 +24,7 @@ def new_user() -> UserId:
 
 def tell(
     user: UserId, *texts: str, thread: str = "", at: datetime = NOON, roles: str = "ua"
-) -> Lesson:
+) -> ExtractionJob:
     """Store a turn and its lesson; `roles` are first letters, taken in rotation."""
     row, _ = Thread.objects.get_or_create(
         user_id=user, name=thread, defaults={"created_at": at, "updated_at": at}
@@ -32,8 +32,8 @@ def tell(
     names = {"u": "user", "a": "assistant", "t": "tool", "s": "system"}
     turn_id = TurnId(uuid.uuid4())
     first = row.length
-    Message.objects.bulk_create(
-        Message(
+    StoredMessage.objects.bulk_create(
+        StoredMessage(
             thread=row,
             position=first + number,
             turn_id=turn_id,
@@ -49,8 +49,8 @@ def tell(
     return lesson_of(row, turn_id, first, row.length)
 
 
-def lesson_of(thread: Thread, turn_id: TurnId, first: int, end: int) -> Lesson:
-    return Lesson.objects.create(
+def lesson_of(thread: Thread, turn_id: TurnId, first: int, end: int) -> ExtractionJob:
+    return ExtractionJob.objects.create(
         user_id=thread.user_id,
         thread=thread,
         turn_id=turn_id,
@@ -91,8 +91,8 @@ def configured(
     for name, value in {"embed_with": HASH, **more, "fake": fake.root_url}.items():
         text = text.replace("{" + name + "}", value)
     path.write_text(text)
-    config = loader.load(path)
-    live.replace(config)
+    config = loader.load_file(path)
+    live.set_current(config)
     return config
 
 
@@ -106,11 +106,11 @@ def says(fake: FakeProvider, *facts: Any) -> None:
     fake.reply(json.dumps({"facts": facts}))
 
 
-def learn(lesson: Lesson) -> Lesson:
+def learn(lesson: ExtractionJob) -> ExtractionJob:
     """Take the lesson and learn from it, and return what became of it."""
     (taken,) = job_queue.claim(1, 300, now=datetime.now(UTC))
     assert taken.pk == lesson.pk
-    extraction_worker.learn(taken)
+    extraction_worker.run_job(taken)
     lesson.refresh_from_db()
     return lesson
 

@@ -12,27 +12,27 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message, ToolCall
 from judges.models import Feedback
 from judges.ratings import scores
-from judges.ratings.scores import Judged
-from judges.scoring.verdict_parser import Verdict
+from judges.ratings.scores import JudgedReply
+from judges.scoring.verdict_parser import JudgeResult
 from mcp_bridge.models import McpToken
 from memory.fields import write_vector
 from memory.models import (
-    Consolidation,
-    Erasure,
+    ConsolidationRun,
+    ExtractionJob,
     Fact,
     FactChange,
-    Lesson,
     Owner,
     Passage,
+    PendingErasure,
     Summary,
     Thread,
 )
-from memory.models import Message as MessageRow
+from memory.models import StoredMessage as MessageRow
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
-from smoke.models import Line, Run
+from memory.transcript.message_rows import NewMessage
+from smoke.models import SmokeLine, SmokeRun
 from tasks.queue import lifecycle
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from tests.telemetry.turns import model_call, put, tool_call
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -51,7 +51,7 @@ def live(user_id: UserId, secret: str = "plums") -> None:
     said = thread.messages.get(position=0)
     put_passage(user_id, message=said, thread=thread, position=0)
     lesson = {"user_id": user_id, "thread": thread, "turn_id": said.turn_id}
-    Lesson.objects.create(
+    ExtractionJob.objects.create(
         **lesson,
         first_position=0,
         end_position=2,
@@ -68,14 +68,16 @@ def live(user_id: UserId, secret: str = "plums") -> None:
         text=f"They spoke of {secret}.",
         tokens=5,
         model="small",
-        run=Consolidation.objects.create(started_at=AT),
+        run=ConsolidationRun.objects.create(started_at=AT),
         created_at=AT,
     )
-    Erasure.objects.create(user_id=user_id, confirmation_digest="", expires_at=AT)
+    PendingErasure.objects.create(
+        user_id=user_id, confirmation_digest="", expires_at=AT
+    )
     search = tool_call("search", model_call(), arguments=secret, result=secret)
     put(model_call(), search, user_id=user_id, user_message=secret, started_at=AT)
     sign_in(user_id, secret)
-    lifecycle.add([Draft("agent", user_id, "assistant", secret)])
+    lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", secret)])
     converse(user_id, secret)
     appraise(user_id, said.turn_id, secret)
     assert old.pk != new.pk
@@ -83,8 +85,8 @@ def live(user_id: UserId, secret: str = "plums") -> None:
 
 def appraise(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
     """Store what a judge and the user say of a reply."""
-    judged = Judged(turn_id, user_id, "quality", "assistant")
-    scores.write(judged, {"tone": Verdict(7, f"It is kind about {secret}.")})
+    judged = JudgedReply(turn_id, user_id, "quality", "assistant")
+    scores.store_scores(judged, {"tone": JudgeResult(7, f"It is kind about {secret}.")})
     Feedback.objects.create(
         user_id=user_id,
         turn_id=turn_id,
@@ -98,7 +100,7 @@ def appraise(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
 
 def converse(user_id: UserId, secret: str) -> None:
     """Store a run of a smoke test whose synthetic user this is."""
-    run = Run.objects.create(
+    run = SmokeRun.objects.create(
         batch=user_id,
         repetition=1,
         test="plums",
@@ -106,10 +108,10 @@ def converse(user_id: UserId, secret: str) -> None:
         user_id=user_id,
         origin="command",
         settings={},
-        state=Run.State.DONE,
+        state=SmokeRun.State.DONE,
         created_at=AT,
     )
-    Line.objects.create(
+    SmokeLine.objects.create(
         run=run, position=0, speaker="persona", text=secret, seconds=1, said_at=AT
     )
 
@@ -139,8 +141,8 @@ def talk(user_id: UserId, text: str, *, thread: str = "", turns: int = 1) -> Non
             Message("tool", f"{text} found", tool_call_id=call.id),
             Message("assistant", f"{text} {turn}!"),
         ]
-        entries = [Entry(message, 5, agent="assistant") for message in said]
-        message_store.append(user_id, thread, new_turn_id(), entries)
+        entries = [NewMessage(message, 5, agent="assistant") for message in said]
+        message_store.append_turn(user_id, thread, new_turn_id(), entries)
 
 
 def remember(user_id: UserId, content: str, **fields: Any) -> Fact:

@@ -4,10 +4,12 @@ from typing import Any
 
 from core.ids import UserId
 from memory.facts import fact_store
-from memory.types import Draft, Saved
+from memory.types import FactDraft, SaveResult
 
 
-def save(user: UserId, content: str, *, by: str = "extraction", **draft: Any) -> Saved:
+def save(
+    user: UserId, content: str, *, by: str = "extraction", **draft: Any
+) -> SaveResult:
     """Save one fact without a vector."""
-    [saved] = fact_store.save(user, [Draft(content, **draft)], [None], by=by)
+    [saved] = fact_store.save_drafts(user, [FactDraft(content, **draft)], [None], by=by)
     return saved

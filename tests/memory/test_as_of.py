@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId
 from memory.facts import fact_store
-from memory.types import Draft, Saved
+from memory.types import FactDraft, SaveResult
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -29,13 +29,15 @@ def day(monkeypatch):
     return it_is
 
 
-def save(user: UserId, content: str, **draft) -> Saved:
-    [saved] = fact_store.save(user, [Draft(content, **draft)], [None], by="extraction")
+def save(user: UserId, content: str, **draft) -> SaveResult:
+    [saved] = fact_store.save_drafts(
+        user, [FactDraft(content, **draft)], [None], by="extraction"
+    )
     return saved
 
 
 def known(user: UserId, number: float, **wanted) -> list[str]:
-    page, _ = fact_store.page(user, as_of=START + number * DAY, **wanted)
+    page, _ = fact_store.page_facts(user, as_of=START + number * DAY, **wanted)
     return [fact.content for fact in page]
 
 
@@ -53,7 +55,7 @@ def test_a_changed_fact_was_so_until_it_changed(owner, day):
     day(9)
     assert known(owner, 4.9) == ["Lives in Lisbon"]
     assert known(owner, 5) == ["Lives in Berlin"]
-    [then], _ = fact_store.page(owner, as_of=START + 4 * DAY)
+    [then], _ = fact_store.page_facts(owner, as_of=START + 4 * DAY)
     assert (then.status, then.superseded_by, then.valid_to) == ("active", None, None)
 
 
@@ -61,20 +63,22 @@ def test_a_text_is_told_as_it_stood(owner, day):
     fact_id = save(owner, "Likes tea", importance=3).fact_id
     for number, text in ((2, "Likes green tea"), (4, "Likes black tea")):
         day(number)
-        fact_store.edit(owner, fact_id, {"content": text, "importance": 9}, by="user")
+        fact_store.edit_fact(
+            owner, fact_id, {"content": text, "importance": 9}, by="user"
+        )
     assert known(owner, 1) == ["Likes tea"]
     assert known(owner, 2) == known(owner, 3.9) == ["Likes green tea"]
     assert known(owner, 9) == ["Likes black tea"]
-    [then], _ = fact_store.page(owner, as_of=START + DAY)
+    [then], _ = fact_store.page_facts(owner, as_of=START + DAY)
     assert (then.importance, then.source) == (3, "extraction")
 
 
 def test_a_deleted_fact_was_there_before(owner, day):
     fact_id = save(owner, "Likes tea").fact_id
     day(2)
-    fact_store.forget(owner, fact_id, by="user")
+    fact_store.soft_delete_fact(owner, fact_id, by="user")
     day(4)
-    fact_store.edit(owner, fact_id, {"status": "active"}, by="user")
+    fact_store.edit_fact(owner, fact_id, {"status": "active"}, by="user")
     for number, there in ((1, True), (2, False), (3, False), (4, True)):
         assert bool(known(owner, number)) == there
     assert known(owner, 3, status="deleted") == ["Likes tea"]
@@ -93,7 +97,7 @@ def test_a_fact_was_there_until_its_time_was_up(owner, day, is_noted):
     save(owner, "Has a visa", expires_at=START + 2 * DAY, is_pinned=True)
     now = day(5)
     if is_noted:
-        fact_store.expire_due(now)
+        fact_store.expire_due_facts(now)
     assert sorted(known(owner, 1)) == ["Has a visa", "Is in Rome"]
     assert known(owner, 2) == known(owner, 9) == ["Has a visa"]
     assert known(owner, 3, status="expired") == ["Is in Rome"]
@@ -103,7 +107,7 @@ def test_what_is_narrowed_is_narrowed_as_it_stood(owner, day):
     fact_id = save(owner, "Likes tea", category="general").fact_id
     save(owner, "Has a cat", category="fact")
     day(2)
-    fact_store.edit(owner, fact_id, {"category": "preference"}, by="user")
+    fact_store.edit_fact(owner, fact_id, {"category": "preference"}, by="user")
     assert known(owner, 1, category="general") == ["Likes tea"]
     assert known(owner, 1, category="preference") == []
     assert known(owner, 2, category="preference") == ["Likes tea"]
@@ -117,15 +121,17 @@ def test_pages_go_on_where_the_last_one_ended(owner, day):
         day(number)
         save(owner, text)
     then = day(20)
-    for number, fact in enumerate(fact_store.page(owner)[0]):
+    for number, fact in enumerate(fact_store.page_facts(owner)[0]):
         day(21)
         if number % 3 == 0:
-            fact_store.edit(owner, fact.id, {"content": f"Boat {number}b"}, by="user")
+            fact_store.edit_fact(
+                owner, fact.id, {"content": f"Boat {number}b"}, by="user"
+            )
         elif number % 3 == 1:
-            fact_store.forget(owner, fact.id, by="user")
+            fact_store.soft_delete_fact(owner, fact.id, by="user")
     seen, after, has_more = [], None, True
     while has_more:
-        page, has_more = fact_store.page(owner, as_of=then, after=after, limit=5)
+        page, has_more = fact_store.page_facts(owner, as_of=then, after=after, limit=5)
         seen += [fact.content for fact in page]
         after = (page[-1].created_at, page[-1].id)
     assert seen == texts[::-1]
@@ -136,8 +142,8 @@ def test_the_past_costs_three_queries(owner, day, stored):
     for number in range(stored):
         save(owner, f"Boat {number} is called {number:x}")
     day(1)
-    for fact in fact_store.page(owner, limit=stored // 2)[0]:
-        fact_store.forget(owner, fact.id, by="user")
+    for fact in fact_store.page_facts(owner, limit=stored // 2)[0]:
+        fact_store.soft_delete_fact(owner, fact.id, by="user")
     with CaptureQueriesContext(connection) as queries:
-        fact_store.page(owner, as_of=START)
+        fact_store.page_facts(owner, as_of=START)
     assert len(queries) == 3

@@ -29,14 +29,14 @@ def load(tmp_path: Path):
         head = providers or PROVIDERS.format(name="p", kind=kind)
         memory = f"memory: {memory}\n" if memory else ""
         path.write_text(head + AGENT.format(name="p", more=more) + memory)
-        return loader.load(path)
+        return loader.load_file(path)
 
     return load
 
 
 def of_agent(config):
     (agent,) = config.get(AGENTS).values()
-    return memory_settings.of(config, agent.memory, (agent.provider, agent.model))
+    return memory_settings.resolve(config, agent.memory, (agent.provider, agent.model))
 
 
 def complaint(load, memory: str, **more) -> str:

@@ -10,8 +10,8 @@ from django.db import connection
 
 from config import live
 from memory.maintenance import consolidation, summarizable_ranges
-from memory.models import Consolidation, Message, Summary, Thread
-from testing.wires import Answer
+from memory.models import ConsolidationRun, StoredMessage, Summary, Thread
+from testing.wires import ScriptedAnswer
 from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, tell
 from tests.memory.transcripts import recent
 
@@ -25,12 +25,12 @@ LATER = NOON + 2 * DAY
 def alone(database):
     """No conversation but this test's: a run takes on everybody's."""
     Thread.objects.all().delete()
-    Consolidation.objects.all().delete()
+    ConsolidationRun.objects.all().delete()
     before = live._current
     yield
-    live.replace(before)
+    live.set_current(before)
     Thread.objects.all().delete()
-    Consolidation.objects.all().delete()
+    ConsolidationRun.objects.all().delete()
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def config(fake, tmp_path):
         return configured(fake, tmp_path / "coulisse.yaml", text)
 
     put()
-    fake.default = Answer(("They talked.",))
+    fake.default = ScriptedAnswer(("They talked.",))
     return put
 
 
@@ -53,8 +53,8 @@ def talk(user, messages: int, *, words: str = "words", thread="", at=NOON) -> Th
     return tell(user, *texts, thread=thread, at=at).thread
 
 
-def run(now=LATER, **options) -> Consolidation:
-    return consolidation.run(now, force=True, **options)
+def run(now=LATER, **options) -> ConsolidationRun:
+    return consolidation.consolidate(now, force=True, **options)
 
 
 def covered(user) -> list[tuple[int, int]]:
@@ -80,7 +80,7 @@ def test_old_messages_are_summarised_and_stay(config, fake, owner):
     assert (summary.model, summary.run) == ("cheap-test", receipt)
     thread.refresh_from_db()
     assert thread.summarised == 30
-    messages = Message.objects.filter(thread=thread)
+    messages = StoredMessage.objects.filter(thread=thread)
     assert messages.count() == 40
     assert messages.filter(consolidated_at=LATER).count() == 30
     assert messages.filter(position__gte=30, consolidated_at=None).count() == 10
@@ -89,7 +89,7 @@ def test_old_messages_are_summarised_and_stay(config, fake, owner):
 def test_a_run_leaves_a_receipt(config, fake, owner):
     talk(owner, 40)
     run()
-    receipt = Consolidation.objects.get()
+    receipt = ConsolidationRun.objects.get()
     assert (receipt.threads, receipt.messages, receipt.summaries) == (1, 30, 1)
     assert (receipt.failures, receipt.error) == (0, "")
     assert receipt.tokens_before > receipt.tokens_after > 0
@@ -196,10 +196,12 @@ def test_a_reply_that_is_no_summary_changes_nothing(config, fake, owner, reply, 
 def test_a_provider_that_is_down_ends_the_run(config, fake, owner, caplog):
     for number in range(8):
         talk(owner, 40, thread=str(number))
-    fake.default = Answer(status=503, raw=b"{}", content_type="application/json")
+    fake.default = ScriptedAnswer(
+        status=503, raw=b"{}", content_type="application/json"
+    )
     receipt = run()
-    assert receipt.failures == consolidation.MOST_FAILURES
-    assert "in a row" in Consolidation.objects.get().error
+    assert receipt.failures == consolidation.MAX_FAILURES
+    assert "in a row" in ConsolidationRun.objects.get().error
     assert covered(owner) == []
 
 
@@ -237,7 +239,7 @@ def test_a_dry_run_asks_nobody_and_changes_nothing(config, fake, owner):
     assert receipt.pk is None
     assert (receipt.threads, receipt.messages, receipt.summaries) == (1, 30, 1)
     assert fake.requests == []
-    assert not Consolidation.objects.exists()
+    assert not ConsolidationRun.objects.exists()
     assert covered(owner) == []
     thread.refresh_from_db()
     assert thread.summarised == 0
@@ -245,17 +247,17 @@ def test_a_dry_run_asks_nobody_and_changes_nothing(config, fake, owner):
 
 def test_it_runs_once_in_an_interval(config, fake, owner):
     talk(owner, 40)
-    assert consolidation.run(LATER).summaries == 1
-    assert consolidation.run(LATER + timedelta(hours=5)) is None
-    assert consolidation.run(LATER + timedelta(hours=6)) is not None
+    assert consolidation.consolidate(LATER).summaries == 1
+    assert consolidation.consolidate(LATER + timedelta(hours=5)) is None
+    assert consolidation.consolidate(LATER + timedelta(hours=6)) is not None
 
 
 def test_a_run_that_had_to_stop_is_followed_at_once(config, fake, owner, monkeypatch):
-    monkeypatch.setattr(consolidation, "MOST_SUMMARIES", 1)
+    monkeypatch.setattr(consolidation, "MAX_SUMMARIES", 1)
     talk(owner, 40)
     talk(owner, 40, thread="other")
-    assert consolidation.run(LATER).summaries == 1
-    assert consolidation.run(LATER).summaries == 1
+    assert consolidation.consolidate(LATER).summaries == 1
+    assert consolidation.consolidate(LATER).summaries == 1
     assert len(covered(owner)) == 2
 
 
@@ -265,7 +267,7 @@ def test_two_schedulers_run_it_once(config, fake):
     def beat() -> None:
         barrier.wait()
         try:
-            receipts.append(consolidation.run(LATER))
+            receipts.append(consolidation.consolidate(LATER))
         finally:
             connection.close()
 
@@ -279,27 +281,29 @@ def test_two_schedulers_run_it_once(config, fake):
 
 def test_who_comes_second_to_a_thread_leaves_it(config, fake, owner, monkeypatch):
     thread = talk(owner, 40)
-    told = consolidation._told
+    told = consolidation._write_summary
 
     def overtaken(*args):
         Thread.objects.filter(pk=thread.pk).update(summarised=12)
         return told(*args)
 
-    monkeypatch.setattr(consolidation, "_told", overtaken)
+    monkeypatch.setattr(consolidation, "_write_summary", overtaken)
     assert run().summaries == 0
     assert covered(owner) == []
-    assert not Message.objects.filter(thread=thread, consolidated_at=LATER).exists()
+    assert not StoredMessage.objects.filter(
+        thread=thread, consolidated_at=LATER
+    ).exists()
 
 
 def test_who_was_erased_meanwhile_stays_so(config, fake, owner, monkeypatch):
     thread = talk(owner, 40)
-    told = consolidation._told
+    told = consolidation._write_summary
 
     def erased(*args):
         Thread.objects.filter(pk=thread.pk).delete()
         return told(*args)
 
-    monkeypatch.setattr(consolidation, "_told", erased)
+    monkeypatch.setattr(consolidation, "_write_summary", erased)
     assert run().summaries == 0
     assert covered(owner) == []
 
@@ -320,7 +324,7 @@ def test_where_no_cheap_model_is_known_an_agents_own_summarises(config, fake, ow
 
 def test_the_log_says_why_there_is_no_summary(config, fake, owner, caplog):
     talk(owner, 40)
-    fake.default = Answer((" ",))
+    fake.default = ScriptedAnswer((" ",))
     assert run().failures == 1
     assert "was not summarised: the model gave no summary" in caplog.text
 
@@ -334,7 +338,7 @@ def printed(*args: str) -> str:
 def test_the_command_prints_the_receipt(config, fake, owner):
     talk(owner, 40)
     Thread.objects.update(created_at=NOON)
-    Message.objects.update(created_at=NOON)
+    StoredMessage.objects.update(created_at=NOON)
     dry = printed("--dry-run", "--user", str(owner))
     assert "would be done" in dry
     assert "30" in dry

@@ -23,23 +23,25 @@ WORDINESS = st.lists(st.sampled_from(WORDS), max_size=6)
 
 def row(
     number: int, words: list[str], position: int | None = None, embedder: str = "a"
-) -> large_corpus.Row:
+) -> large_corpus.PassageRow:
     """A passage; its vector points where its number says."""
     vector = np.zeros(4, np.float32)
     vector[number % 4] = 1
-    hashes = term_encoding.hashes(words).tobytes()
+    hashes = term_encoding.hash_terms(words).tobytes()
     thread = None if position is None else 7
     return number, thread, position, False, hashes, embedder, vector.tobytes()
 
 
-def scores(held: large_corpus.Corpus, words: list[str]) -> dict[int, tuple[float, ...]]:
+def scores(
+    held: large_corpus.LargeCorpus, words: list[str]
+) -> dict[int, tuple[float, ...]]:
     """The scores by id, of what is alive."""
-    hits = relevance_scores.find(held, term_encoding.hashes(words))
+    hits = relevance_scores.find_terms(held, term_encoding.hash_terms(words))
     asked = Embedded("a", np.array([1, 0.5, 0, 0], np.float32))
     legs = [
-        relevance_scores.similarities(held, asked),
-        relevance_scores.terms(held, hits),
-        relevance_scores.windows(held, hits),
+        relevance_scores.cosine_similarities(held, asked),
+        relevance_scores.bm25_scores(held, hits),
+        relevance_scores.window_bm25_scores(held, hits),
     ]
     return {
         int(number): tuple(round(float(leg[place]), 4) for leg in legs)
@@ -66,7 +68,9 @@ def bm25(texts: list[list[str]], words: list[str]) -> list[float]:
 
 @given(st.lists(WORDINESS, min_size=1, max_size=12))
 def test_words_are_weighed_by_bm25(texts):
-    held = large_corpus.build([row(n, words, n) for n, words in enumerate(texts)])
+    held = large_corpus.build_corpus(
+        [row(n, words, n) for n, words in enumerate(texts)]
+    )
     found = scores(held, WORDS[:3])
     assert [found[n][1] for n in range(len(texts))] == pytest.approx(
         bm25(texts, WORDS[:3]), abs=1e-3
@@ -76,7 +80,9 @@ def test_words_are_weighed_by_bm25(texts):
 @given(st.lists(WORDINESS, min_size=1, max_size=12))
 def test_a_window_is_a_message_with_its_neighbours(texts):
     windows = [list(chain(*texts[max(n - 1, 0) : n + 2])) for n in range(len(texts))]
-    held = large_corpus.build([row(n, words, n) for n, words in enumerate(texts)])
+    held = large_corpus.build_corpus(
+        [row(n, words, n) for n, words in enumerate(texts)]
+    )
     found = scores(held, WORDS[:3])
     assert [found[n][2] for n in range(len(texts))] == pytest.approx(
         bm25(windows, WORDS[:3]), abs=1e-3
@@ -86,10 +92,18 @@ def test_a_window_is_a_message_with_its_neighbours(texts):
 def test_windows_end_where_a_thread_does_and_where_a_message_is_missing():
     texts = [(1, 0, "cat"), (1, 1, "sea"), (1, 3, "sun"), (2, 4, "oak")]
     rows = [
-        (n, thread, position, False, term_encoding.hashes([word]).tobytes(), "", None)
+        (
+            n,
+            thread,
+            position,
+            False,
+            term_encoding.hash_terms([word]).tobytes(),
+            "",
+            None,
+        )
         for n, (thread, position, word) in enumerate(texts)
     ]
-    found = scores(large_corpus.build(rows), ["cat", "sun"])
+    found = scores(large_corpus.build_corpus(rows), ["cat", "sun"])
     assert [found[n][2] > 0 for n in range(4)] == [True, True, True, False]
 
 
@@ -110,24 +124,24 @@ def test_what_came_piece_by_piece_is_as_what_is_read_at_once(
         for size in [*sizes, len(rows)]:
             some, waiting = waiting[:size], waiting[size:]
             if some:
-                held = large_corpus.appended(held, some)
+                held = large_corpus.append_rows(held, some)
         left = np.array([n for n in range(len(rows)) if n not in removed], np.int64)
-        held = large_corpus.without(held, left)
+        held = large_corpus.keep_only(held, left)
         again = row(100, ["cat", "sea"], len(rows))
-        held = large_corpus.appended(held, [again])
-    whole = large_corpus.build([rows[n] for n in left] + [again])
+        held = large_corpus.append_rows(held, [again])
+    whole = large_corpus.build_corpus([rows[n] for n in left] + [again])
     assert scores(held, WORDS) == scores(whole, WORDS)
 
 
 def test_nobodys_vectors_are_found_but_those_of_the_embedder_asked():
-    held = large_corpus.build([row(0, ["cat"]), row(4, ["cat"], embedder="b")])
+    held = large_corpus.build_corpus([row(0, ["cat"]), row(4, ["cat"], embedder="b")])
     assert scores(held, ["cat"])[0][0] == 1
     assert scores(held, ["cat"])[4][0] == 0
 
 
 def test_the_rarest_of_very_many_words_count(monkeypatch):
-    monkeypatch.setattr(relevance_scores, "MAX_WORDS", 1)
-    held = large_corpus.build(
+    monkeypatch.setattr(relevance_scores, "MAX_TERMS", 1)
+    held = large_corpus.build_corpus(
         [row(n, ["cat"]) for n in range(3)] + [row(3, ["sea", "cat"])]
     )
     found = scores(held, ["oak", "cat", "sea", "sun"])
@@ -136,14 +150,14 @@ def test_the_rarest_of_very_many_words_count(monkeypatch):
 
 def test_windows_of_many_messages_are_counted_block_by_block(monkeypatch):
     rows = [row(n, [WORDS[n % 5], WORDS[n % 3]], n) for n in range(20)]
-    whole = scores(large_corpus.build(rows), WORDS)
-    monkeypatch.setattr(relevance_scores, "CELLS", 45)
-    assert scores(large_corpus.build(rows), WORDS) == whole
+    whole = scores(large_corpus.build_corpus(rows), WORDS)
+    monkeypatch.setattr(relevance_scores, "MAX_CELLS", 45)
+    assert scores(large_corpus.build_corpus(rows), WORDS) == whole
 
 
 def test_every_hash_has_its_own_postings():
     texts = [np.array(pair, "<u4").tobytes() for pair in ([0, 2**32 - 1], [0, 0])]
-    index = inverted_index.build(texts)
+    index = inverted_index.build_postings(texts)
     found = index.find(np.array([0, 2**32 - 1, 5], np.uint32))
     assert found.term.tolist() == [0, 0, 1]
     assert found.text.tolist() == [0, 1, 0]

@@ -14,7 +14,7 @@ from core.ids import UserId
 from database import user_data
 from memory.extraction import extraction_worker, job_queue, llm_call, notifier
 from memory.facts import user_lock
-from memory.models import Erasure, Fact, Lesson, Owner, Thread
+from memory.models import ExtractionJob, Fact, Owner, PendingErasure, Thread
 from memory.recall import embedding, search
 from memory.recall.index import corpus_cache
 from memory.transcript import message_cache
@@ -41,13 +41,13 @@ def test_no_row_is_left_in_any_table(owner):
     live(owner)
     before = rows_of(owner)
     assert all(before.values()), "a table this test has not filled"
-    erasure.erase(owner)
+    erasure.erase_user(owner)
     assert not any(rows_of(owner).values())
 
 
 def test_what_would_go_is_what_goes(owner):
     live(owner)
-    would_delete = erasure.count(owner)
+    would_delete = erasure.count_rows(owner)
     assert would_delete == {
         "tasks": 1,
         "smoke_lines": 1,
@@ -67,20 +67,20 @@ def test_what_would_go_is_what_goes(owner):
         "mcp_tokens": 1,
         "owners": 1,
     }
-    assert erasure.erase(owner) == would_delete
-    assert not any(erasure.count(owner).values())
+    assert erasure.erase_user(owner) == would_delete
+    assert not any(erasure.count_rows(owner).values())
 
 
 def test_others_keep_everything(owner, neighbour):
     live(owner, "plums")
     live(neighbour, "pears")
-    before = rows_of(neighbour), b"".join(export.pieces(neighbour))[:50]
-    erasure.erase(owner)
-    assert (rows_of(neighbour), b"".join(export.pieces(neighbour))[:50]) == before
+    before = rows_of(neighbour), b"".join(export.iter_chunks(neighbour))[:50]
+    erasure.erase_user(owner)
+    assert (rows_of(neighbour), b"".join(export.iter_chunks(neighbour))[:50]) == before
 
 
 def test_who_is_unknown_can_be_erased(owner):
-    assert set(erasure.erase(owner).values()) == {0}
+    assert set(erasure.erase_user(owner).values()) == {0}
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="has no such file")
@@ -89,7 +89,7 @@ def test_a_secret_is_nowhere_in_the_file(owner):
     live(owner, secret)
     path = connection.settings_dict["NAME"]
     assert secret in file_and_log(path)
-    erasure.erase(owner)
+    erasure.erase_user(owner)
     assert secret not in file_and_log(path)
 
 
@@ -105,10 +105,10 @@ def file_and_log(path: str) -> str:
 def test_working_memory_forgets_too(owner):
     talk(owner, "plums")
     assert recent(owner, "", max_tokens=1000).messages
-    search.facts(owner, Query("plums"), limit=1)
-    erasure.erase(owner)
-    assert message_cache.MEMORY.get((owner, "")) is None
-    assert owner not in corpus_cache._shelves
+    search.search_facts(owner, Query("plums"), limit=1)
+    erasure.erase_user(owner)
+    assert message_cache.MESSAGE_CACHE.get((owner, "")) is None
+    assert owner not in corpus_cache._cache
     assert not recent(owner, "", max_tokens=1000).messages
     talk(owner, "pears")
     said = recent(owner, "", max_tokens=1000).messages
@@ -118,16 +118,16 @@ def test_working_memory_forgets_too(owner):
 def test_it_is_one_transaction(owner, monkeypatch):
     live(owner)
     before = rows_of(owner)
-    delete = erasure._delete
+    delete = erasure._delete_rows
 
     def broken(rows):
         if rows.model is Thread:
             raise RuntimeError("power cut")
         return delete(rows)
 
-    monkeypatch.setattr(erasure, "_delete", broken)
+    monkeypatch.setattr(erasure, "_delete_rows", broken)
     with pytest.raises(RuntimeError):
-        erasure.erase(owner)
+        erasure.erase_user(owner)
     assert rows_of(owner) == before
 
 
@@ -155,7 +155,7 @@ def test_no_table_is_read_whole_for_each_row_that_goes():
 
 def test_it_goes_again_when_another_writes_in_between(owner, monkeypatch):
     live(owner)
-    delete, intruders = erasure._delete, [1, 2]
+    delete, intruders = erasure._delete_rows, [1, 2]
 
     def intrude(rows):
         if rows.model is Thread and intruders:
@@ -163,14 +163,14 @@ def test_it_goes_again_when_another_writes_in_between(owner, monkeypatch):
             talk(owner, "late")
         return delete(rows)
 
-    monkeypatch.setattr(erasure, "_delete", intrude)
-    erasure.erase(owner)
+    monkeypatch.setattr(erasure, "_delete_rows", intrude)
+    erasure.erase_user(owner)
     assert not any(rows_of(owner).values())
 
 
 def test_it_goes_again_when_a_turn_ends_in_between(owner, monkeypatch):
     live(owner)
-    delete, intruders = erasure._delete, [1]
+    delete, intruders = erasure._delete_rows, [1]
 
     def intrude(rows):
         if rows.model is Turn and intruders:
@@ -178,8 +178,8 @@ def test_it_goes_again_when_a_turn_ends_in_between(owner, monkeypatch):
             put(model_call(), tool_call(), user_id=owner)
         return delete(rows)
 
-    monkeypatch.setattr(erasure, "_delete", intrude)
-    erasure.erase(owner)
+    monkeypatch.setattr(erasure, "_delete_rows", intrude)
+    erasure.erase_user(owner)
     assert not any(rows_of(owner).values())
 
 
@@ -196,7 +196,7 @@ def test_a_user_who_keeps_talking_is_erased_and_begins_anew(owner):
     speaker = threading.Thread(target=speak)
     speaker.start()
     for _ in range(5):
-        erasure.erase(owner)
+        erasure.erase_user(owner)
     stop.set()
     speaker.join()
     for thread in Thread.objects.filter(user_id=owner):
@@ -208,7 +208,7 @@ def test_a_user_who_keeps_talking_is_erased_and_begins_anew(owner):
 def test_it_waits_for_who_is_writing(owner):
     """Though neither finds a row of the user to lock."""
     with transaction.atomic():
-        user_lock.lock(owner, NOW)
+        user_lock.lock_user(owner, NOW)
         eraser = threading.Thread(target=erase_in_thread, args=[owner])
         eraser.start()
         eraser.join(0.1)
@@ -218,7 +218,7 @@ def test_it_waits_for_who_is_writing(owner):
 
 
 def erase_in_thread(user_id: UserId) -> None:
-    erasure.erase(user_id)
+    erasure.erase_user(user_id)
     connection.close()
 
 
@@ -226,16 +226,16 @@ def erase_in_thread(user_id: UserId) -> None:
 
 
 @pytest.fixture
-def lesson(database, fake, tmp_path, owner, monkeypatch) -> Iterator[Lesson]:
+def lesson(database, fake, tmp_path, owner, monkeypatch) -> Iterator[ExtractionJob]:
     """A turn that a worker is learning from."""
-    monkeypatch.setattr(notifier, "soon", lambda: None)
+    monkeypatch.setattr(notifier, "notify", lambda: None)
     before = configuration._current
     learning_stage.configured(fake, tmp_path / "coulisse.yaml")
-    Lesson.objects.all().delete()
+    ExtractionJob.objects.all().delete()
     learning_stage.tell(owner, "I moved to Lisbon last week.", "How nice!")
     (taken,) = job_queue.claim(1, 300)
     yield taken
-    configuration.replace(before)
+    configuration.set_current(before)
 
 
 SAID = '[{"content": "Lives in Lisbon.", "quote": "I moved to Lisbon last week"}]'
@@ -243,29 +243,29 @@ SAID = '[{"content": "Lives in Lisbon.", "quote": "I moved to Lisbon last week"}
 
 def test_facts_that_were_being_learnt_do_not_come_back(lesson, owner, monkeypatch):
     def answer(*args, **kwargs):
-        erasure.erase(owner)
+        erasure.erase_user(owner)
         return SAID, True
 
-    monkeypatch.setattr(llm_call, "ask", answer)
-    extraction_worker.learn(lesson)
+    monkeypatch.setattr(llm_call, "call_model", answer)
+    extraction_worker.run_job(lesson)
     assert not any(rows_of(owner).values())
 
 
 def test_that_test_would_have_learnt(lesson, owner, monkeypatch):
-    monkeypatch.setattr(llm_call, "ask", lambda *args, **kwargs: (SAID, True))
-    extraction_worker.learn(lesson)
+    monkeypatch.setattr(llm_call, "call_model", lambda *args, **kwargs: (SAID, True))
+    extraction_worker.run_job(lesson)
     assert Fact.objects.get(user_id=owner).content == "Lives in Lisbon."
 
 
 def test_passages_that_were_being_made_do_not_come_back(lesson, owner, monkeypatch):
-    vectors = embedding.vectors
+    vectors = embedding.embed_texts
 
     def embed(embedder, texts):
-        erasure.erase(owner)
+        erasure.erase_user(owner)
         return vectors(embedder, texts)
 
-    monkeypatch.setattr(embedding, "vectors", embed)
-    extraction_worker.learn(lesson)
+    monkeypatch.setattr(embedding, "embed_texts", embed)
+    extraction_worker.run_job(lesson)
     assert not any(rows_of(owner).values())
 
 
@@ -274,71 +274,73 @@ def test_passages_that_were_being_made_do_not_come_back(lesson, owner, monkeypat
 
 def test_it_is_erased_once_confirmed(owner):
     live(owner)
-    wish = erasure.request(owner, now=NOW)
-    assert wish.would_delete == erasure.count(owner)
+    wish = erasure.request_erasure(owner, now=NOW)
+    assert wish.would_delete == erasure.count_rows(owner)
     assert wish.expires_at == NOW + timedelta(minutes=15)
     assert rows_of(owner)["memory.Thread"] == 2
-    assert erasure.confirm(owner, wish.confirmation, now=NOW) == wish.would_delete
+    assert (
+        erasure.confirm_erasure(owner, wish.confirmation, now=NOW) == wish.would_delete
+    )
     assert not any(rows_of(owner).values())
 
 
 def test_a_confirmation_is_good_once(owner):
-    wish = erasure.request(owner)
-    erasure.confirm(owner, wish.confirmation)
+    wish = erasure.request_erasure(owner)
+    erasure.confirm_erasure(owner, wish.confirmation)
     remember(owner, "Came back")
     with pytest.raises(erasure.ConfirmationInvalid):
-        erasure.confirm(owner, wish.confirmation)
+        erasure.confirm_erasure(owner, wish.confirmation)
     assert Fact.objects.filter(user_id=owner).exists()
 
 
 def test_only_the_last_confirmation_counts(owner):
-    first, last = erasure.request(owner), erasure.request(owner)
+    first, last = erasure.request_erasure(owner), erasure.request_erasure(owner)
     with pytest.raises(erasure.ConfirmationInvalid):
-        erasure.confirm(owner, first.confirmation)
-    erasure.confirm(owner, last.confirmation)
+        erasure.confirm_erasure(owner, first.confirmation)
+    erasure.confirm_erasure(owner, last.confirmation)
 
 
 def test_a_confirmation_expires(owner):
     live(owner)
     before = rows_of(owner)
-    wish = erasure.request(owner, now=NOW)
+    wish = erasure.request_erasure(owner, now=NOW)
     late = NOW + timedelta(minutes=15)
     with pytest.raises(erasure.ConfirmationExpired):
-        erasure.confirm(owner, wish.confirmation, now=late)
+        erasure.confirm_erasure(owner, wish.confirmation, now=late)
     assert rows_of(owner) == before
-    erasure.confirm(owner, wish.confirmation, now=late - timedelta(seconds=1))
+    erasure.confirm_erasure(owner, wish.confirmation, now=late - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("confirmation", ["", "yes", "ü\0", "x" * 10_000])
 def test_a_wrong_confirmation_is_refused(owner, confirmation):
-    erasure.request(owner)
+    erasure.request_erasure(owner)
     with pytest.raises(erasure.ConfirmationInvalid):
-        erasure.confirm(owner, confirmation)
+        erasure.confirm_erasure(owner, confirmation)
 
 
 def test_a_confirmation_of_another_is_refused(owner, neighbour):
     Owner.objects.create(user_id=owner, created_at=NOW)
-    erasure.request(owner)
-    theirs = erasure.request(neighbour).confirmation
+    erasure.request_erasure(owner)
+    theirs = erasure.request_erasure(neighbour).confirmation
     with pytest.raises(erasure.ConfirmationInvalid):
-        erasure.confirm(owner, theirs)
+        erasure.confirm_erasure(owner, theirs)
     assert Owner.objects.filter(user_id=owner).exists()
 
 
 def test_its_digest_alone_is_stored(owner):
-    wish = erasure.request(owner)
-    stored = Erasure.objects.get(user_id=owner)
+    wish = erasure.request_erasure(owner)
+    stored = PendingErasure.objects.get(user_id=owner)
     assert wish.confirmation not in str(vars(stored))
     assert len(stored.confirmation_digest) == 64
 
 
 def test_of_two_who_confirm_at_once_one_is_refused(owner):
-    wish = erasure.request(owner)
-    digest = erasure.digest(wish.confirmation)
-    erasure.erase(owner, confirmation_digest=digest)
+    wish = erasure.request_erasure(owner)
+    digest = erasure.hash_confirmation(wish.confirmation)
+    erasure.erase_user(owner, confirmation_digest=digest)
     remember(owner, "Came back")
     with pytest.raises(erasure.ConfirmationInvalid):
-        erasure.erase(owner, confirmation_digest=digest)
+        erasure.erase_user(owner, confirmation_digest=digest)
     assert Fact.objects.filter(user_id=owner).exists()
 
 

@@ -13,7 +13,7 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory.models import FactChange, Passage
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from memory.user_data import erasure, export
 from telemetry.presentation import turn_serializers
 from tests.memory.lives import AT, live, put_passage, remember, sign_in, talk
@@ -28,7 +28,7 @@ def neighbour(owner: UserId) -> UserId:
 
 
 def exported(user_id: UserId) -> dict:
-    return orjson.loads(b"".join(export.pieces(user_id)))
+    return orjson.loads(b"".join(export.iter_chunks(user_id)))
 
 
 def test_everything_is_in_it(owner):
@@ -38,7 +38,7 @@ def test_everything_is_in_it(owner):
     assert told["user_id"] == str(owner)
     assert told["settings"]["time_zone"] == "Europe/Lisbon"
     assert [thread["thread_id"] for thread in told["threads"]] == [None, "about plums"]
-    counts = erasure.count(owner)
+    counts = erasure.count_rows(owner)
     assert sum(len(t["messages"]) for t in told["threads"]) == counts["messages"]
     assert len(told["memories"]) == counts["facts"]
     assert sum(len(m["history"]) for m in told["memories"]) == counts["fact_changes"]
@@ -73,7 +73,7 @@ def test_a_message_is_told_as_it_was_said(owner):
 def test_pictures_are_in_it(owner):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
     said = Message("user", [{"type": "text", "text": "this?"}, picture])
-    message_store.append(owner, "", new_turn_id(), [Entry(said, 5)])
+    message_store.append_turn(owner, "", new_turn_id(), [NewMessage(said, 5)])
     assert exported(owner)["threads"][0]["messages"][0]["content"][1] == picture
 
 
@@ -109,16 +109,16 @@ def test_passages_say_whose_vectors_they_have_and_no_more(owner):
 def test_turns_are_told_with_all_they_called(owner):
     turn = put(*deep(), user_id=owner)
     [told] = exported(owner)["turns"]
-    assert told == turn_serializers.turn(turn)
+    assert told == turn_serializers.serialize_turn(turn)
     assert [call["object"] for call in told["calls"][2]["calls"]] == [
         *("model_call", "tool_call", "tool_call", "model_call")
     ]
 
 
 def outlined(user_id: UserId) -> dict:
-    written, place = b"", export.Place(shows_calls=False)
+    written, place = b"", export.ExportPosition(shows_calls=False)
     while place is not None:
-        more, place = export.piece(user_id, place)
+        more, place = export.next_chunk(user_id, place)
         written += more
     return orjson.loads(written)
 
@@ -135,7 +135,7 @@ def test_turns_can_be_told_without_what_they_called(owner, count):
     told, whole = outlined(owner), exported(owner)
     mine = {str(turn.turn_id) for turn in turns}
     assert [t for t in told["turns"] if t["id"] in mine] == [
-        turn_serializers.outline(turn) for turn in turns
+        turn_serializers.serialize_summary(turn) for turn in turns
     ]
     assert all({"calls", "error"}.isdisjoint(turn) for turn in told["turns"])
     for document in (told, whole):
@@ -144,10 +144,10 @@ def test_turns_can_be_told_without_what_they_called(owner, count):
 
 
 def test_long_turns_end_a_piece(owner, monkeypatch):
-    monkeypatch.setattr(export, "MAX_BYTES", 1000)
+    monkeypatch.setattr(export, "MAX_CHUNK_BYTES", 1000)
     for _ in range(6):
         put(tool_call(result="x" * 600), user_id=owner)
-    sizes = [len(written) for written in export.pieces(owner)]
+    sizes = [len(written) for written in export.iter_chunks(owner)]
     assert max(sizes) < 3000
     assert len(exported(owner)["turns"]) == 6
 
@@ -162,7 +162,7 @@ def test_who_is_unknown_has_an_empty_one(owner):
 def test_others_are_not_in_it(owner, neighbour):
     live(owner, "plums")
     live(neighbour, "pears")
-    assert b"pears" not in b"".join(export.pieces(owner))
+    assert b"pears" not in b"".join(export.iter_chunks(owner))
     assert neighbour.hex not in str(exported(owner))
 
 
@@ -199,19 +199,19 @@ def test_pages_join_without_a_seam(owner, count):
 
 
 def test_a_long_text_ends_a_piece(owner, monkeypatch):
-    monkeypatch.setattr(export, "MAX_BYTES", 1000)
+    monkeypatch.setattr(export, "MAX_CHUNK_BYTES", 1000)
     talk(owner, "x" * 600, turns=5)
-    sizes = [len(written) for written in export.pieces(owner)]
+    sizes = [len(written) for written in export.iter_chunks(owner)]
     assert max(sizes) < 3000
     assert len(exported(owner)["threads"][0]["messages"]) == 20
 
 
-def places(owner: UserId) -> Sequence[export.Place]:
-    place: export.Place | None = export.START
+def places(owner: UserId) -> Sequence[export.ExportPosition]:
+    place: export.ExportPosition | None = export.START
     passed = []
     while place is not None:
         passed.append(place)
-        _, place = export.piece(owner, place)
+        _, place = export.next_chunk(owner, place)
     return passed
 
 
@@ -220,7 +220,7 @@ def test_a_piece_can_be_asked_for_again(owner):
     live(owner)
     # The head says when it was written.
     for place in places(owner)[1:]:
-        assert export.piece(owner, place) == export.piece(owner, place)
+        assert export.next_chunk(owner, place) == export.next_chunk(owner, place)
 
 
 @pytest.mark.usefixtures("small_pages")
@@ -229,10 +229,10 @@ def test_it_stays_whole_when_the_user_is_erased_meanwhile(owner):
     for last in range(len(places(owner))):
         written, place, number = b"", export.START, 0
         while place is not None:
-            more, place = export.piece(owner, place)
+            more, place = export.next_chunk(owner, place)
             written += more
             if number == last:
-                erasure.erase(owner)
+                erasure.erase_user(owner)
             number += 1
         assert orjson.loads(written)["object"] == "user.export"
         live(owner)

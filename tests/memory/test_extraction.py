@@ -12,22 +12,24 @@ import pytest
 
 from core.messages import Message
 from memory.extraction import date_parsing, fact_parser, prompts
-from memory.extraction.prompts import Material, Said
-from memory.types import Draft, KnownFact
+from memory.extraction.prompts import ExtractionInput, PromptMessage
+from memory.types import FactDraft, KnownFact
 from tests.memory.learning_stage import NOON
 
-LISBON = date_parsing.zone_of("Europe/Lisbon")
-TOKYO = date_parsing.zone_of("Asia/Tokyo")
+LISBON = date_parsing.get_zone("Europe/Lisbon")
+TOKYO = date_parsing.get_zone("Asia/Tokyo")
 UNKNOWN_ID = "5f8b1c3e-7a52-4d0e-9b64-2c1f3e8a9d07"
 
 
-def said(text: str, role: str = "user", number: int = 1, at: datetime = NOON) -> Said:
-    return Said(number, number, role, text, at)
+def said(
+    text: str, role: str = "user", number: int = 1, at: datetime = NOON
+) -> PromptMessage:
+    return PromptMessage(number, number, role, text, at)
 
 
-def material(*texts: str, **fields: Any) -> Material:
+def material(*texts: str, **fields: Any) -> ExtractionInput:
     lines = [said(text, number=n) for n, text in enumerate(texts, start=1)]
-    return Material(**{"turn": lines, "earlier": (), "zone": UTC, **fields})
+    return ExtractionInput(**{"turn": lines, "earlier": (), "zone": UTC, **fields})
 
 
 def known(content: str, category: str = "fact") -> KnownFact:
@@ -41,18 +43,20 @@ def fact(content="The user has a cat.", quote="a cat", **fields: Any) -> dict:
     return {"content": content, "quote": quote, **fields}
 
 
-def read(*facts: Any, about: Material | None = None, now=NOON) -> fact_parser.Found:
+def read(
+    *facts: Any, about: ExtractionInput | None = None, now=NOON
+) -> fact_parser.ParsedFacts:
     reply = json.dumps({"facts": facts})
-    return fact_parser.read(reply, about or material("I have a cat"), now=now)
+    return fact_parser.parse_reply(reply, about or material("I have a cat"), now=now)
 
 
-def only(*facts: Any, **options: Any) -> Draft:
+def only(*facts: Any, **options: Any) -> FactDraft:
     (draft,) = read(*facts, **options).drafts
     return draft
 
 
-def asked(about: Material) -> tuple[str, str]:
-    system, user = prompts.prompt(about)
+def asked(about: ExtractionInput) -> tuple[str, str]:
+    system, user = prompts.build_prompt(about)
     assert (system.role, user.role) == ("system", "user")
     return system.text, user.text
 
@@ -110,11 +114,11 @@ def test_the_example_in_the_prompt_is_what_the_schema_asks_for():
 
 
 def test_a_correction_shows_the_reply_and_the_problem():
-    said_again = prompts.correction("no" * 50_000, "it is not JSON")
+    said_again = prompts.build_correction("no" * 50_000, "it is not JSON")
     assert [message.role for message in said_again] == ["assistant", "user"]
     assert len(said_again[0].text) < 20_000
     assert "it is not JSON" in said_again[1].text
-    assert prompts.correction("", "x")[0] == Message("assistant", "(nothing)")
+    assert prompts.build_correction("", "x")[0] == Message("assistant", "(nothing)")
 
 
 # How the reply is read.
@@ -134,13 +138,13 @@ def test_a_correction_shows_the_reply_and_the_problem():
 )
 def test_a_list_is_read_however_it_is_wrapped(reply):
     text = reply.replace("%s", json.dumps(fact()))
-    found = fact_parser.read(text, material("I have a cat"), now=NOON)
+    found = fact_parser.parse_reply(text, material("I have a cat"), now=NOON)
     assert [draft.content for draft in found.drafts] == ["The user has a cat."]
 
 
 @pytest.mark.parametrize("reply", ["[]", '{"facts": []}', "Nothing: []", "```[]```"])
 def test_an_empty_list_is_an_answer(reply):
-    found = fact_parser.read(reply, material("hi"), now=NOON)
+    found = fact_parser.parse_reply(reply, material("hi"), now=NOON)
     assert (found.drafts, found.total) == ([], 0)
 
 
@@ -163,8 +167,8 @@ HALF = json.dumps([fact(), fact("The user has a dog.")])
     ],
 )
 def test_what_is_no_list_of_facts_is_said_to_be_none(reply):
-    with pytest.raises(fact_parser.Unreadable) as caught:
-        fact_parser.read(reply, material("I have a cat"), now=NOON)
+    with pytest.raises(fact_parser.FactListUnreadable) as caught:
+        fact_parser.parse_reply(reply, material("I have a cat"), now=NOON)
     assert str(caught.value)
 
 
@@ -178,7 +182,7 @@ def test_a_good_fact_becomes_a_draft():
         ),
         about=material("hello", "I have a cat", agent="helper", zone=LISBON),
     )
-    assert draft == Draft(
+    assert draft == FactDraft(
         "The user has a cat.",
         category="preference",
         importance=7,

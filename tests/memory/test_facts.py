@@ -16,7 +16,7 @@ from memory.errors import FactInvalid, FactUnknown, KeyTaken
 from memory.facts import fact_store
 from memory.models import Fact, FactChange, Passage
 from memory.recall import search
-from memory.types import Draft, Embedded, KnownFact, Query
+from memory.types import Embedded, FactDraft, KnownFact, Query
 from tests.memory.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -26,19 +26,19 @@ DAY = timedelta(days=1)
 
 
 def learn(user: UserId, content: str, **draft) -> KnownFact:
-    return fact_store.get(user, save(user, content, **draft).fact_id)
+    return fact_store.get_fact(user, save(user, content, **draft).fact_id)
 
 
 def contents(user: UserId, **wanted) -> list[str]:
-    return [fact.content for fact in fact_store.page(user, **wanted)[0]]
+    return [fact.content for fact in fact_store.page_facts(user, **wanted)[0]]
 
 
 def found(user: UserId, words: str) -> list[str]:
-    return [f.fact.content for f in search.facts(user, Query(words), limit=10)]
+    return [f.fact.content for f in search.search_facts(user, Query(words), limit=10)]
 
 
 def actions(user: UserId, fact: KnownFact) -> list[tuple[str, str]]:
-    return [(step.action, step.by) for step in fact_store.history(user, fact.id)]
+    return [(step.action, step.by) for step in fact_store.list_changes(user, fact.id)]
 
 
 # What can be remembered.
@@ -68,16 +68,16 @@ def test_a_fact_is_stored_as_it_can_be(owner):
     ],
 )
 def test_what_cannot_be_remembered_is_refused(owner, draft, field):
-    drafts = [Draft("Likes tea"), Draft(**{"content": "Likes coffee", **draft})]
+    drafts = [FactDraft("Likes tea"), FactDraft(**{"content": "Likes coffee", **draft})]
     with pytest.raises(FactInvalid) as refused:
-        fact_store.save(owner, drafts, [None, None], by="extraction")
+        fact_store.save_drafts(owner, drafts, [None, None], by="extraction")
     assert refused.value.param == field
     assert contents(owner) == []
 
 
 def test_the_history_tells_how_a_fact_began(owner):
     fact = learn(owner, "Likes tea", by="agent:bob", source="agent", valid_from=MAY)
-    [step] = fact_store.history(owner, fact.id)
+    [step] = fact_store.list_changes(owner, fact.id)
     assert (step.action, step.by, step.before) == ("created", "agent:bob", None)
     assert step.after["content"] == "Likes tea"
     assert step.after["valid_from"] == "2026-05-01T12:00:00+00:00"
@@ -86,9 +86,9 @@ def test_the_history_tells_how_a_fact_began(owner):
 
 def test_its_vector_or_the_lack_of_one_goes_with_it(owner):
     vector = np.array([0.6, 0.8], dtype=np.float32)
-    fact_store.save(
+    fact_store.save_drafts(
         owner,
-        [Draft("Likes tea"), Draft("Has a cat")],
+        [FactDraft("Likes tea"), FactDraft("Has a cat")],
         [Embedded("test:2", vector), None],
         by="extraction",
         errors=["", "the service is down"],
@@ -106,13 +106,13 @@ def test_its_vector_or_the_lack_of_one_goes_with_it(owner):
 
 def test_an_edit_changes_what_it_names(owner):
     fact = learn(owner, "Likes tea", importance=3)
-    edited = fact_store.edit(
+    edited = fact_store.edit_fact(
         owner, fact.id, {"content": "Likes  green tea", "importance": 8}, by="user"
     )
     assert (edited.content, edited.importance) == ("Likes green tea", 8)
     assert edited.created_at == fact.created_at
     assert edited.source == "user"
-    step = fact_store.history(owner, fact.id)[-1]
+    step = fact_store.list_changes(owner, fact.id)[-1]
     assert (step.action, step.by) == ("updated", "user")
     assert step.before["content"] == "Likes tea"
     assert step.after["content"] == "Likes green tea"
@@ -122,7 +122,10 @@ def test_an_edit_changes_what_it_names(owner):
 
 def test_an_edit_that_changes_nothing_leaves_no_trace(owner):
     fact = learn(owner, "Likes tea")
-    assert fact_store.edit(owner, fact.id, {"content": "Likes tea"}, by="user") == fact
+    assert (
+        fact_store.edit_fact(owner, fact.id, {"content": "Likes tea"}, by="user")
+        == fact
+    )
     assert actions(owner, fact) == [("created", "extraction")]
 
 
@@ -140,17 +143,21 @@ def test_an_edit_that_changes_nothing_leaves_no_trace(owner):
 def test_an_edit_that_makes_no_sense_is_refused(owner, changes, field):
     fact = learn(owner, "Likes tea", valid_from=MAY)
     with pytest.raises(FactInvalid) as refused:
-        fact_store.edit(owner, fact.id, changes, by="user")
+        fact_store.edit_fact(owner, fact.id, changes, by="user")
     assert refused.value.param == field
-    assert fact_store.get(owner, fact.id) == fact
+    assert fact_store.get_fact(owner, fact.id) == fact
 
 
 def test_a_fact_is_pinned_held_and_put_back(owner):
     fact = learn(owner, "Likes tea")
-    fact_store.edit(owner, fact.id, {"is_pinned": True}, by="user")
-    fact_store.edit(owner, fact.id, {"status": "held"}, by="operator", reason="odd")
+    fact_store.edit_fact(owner, fact.id, {"is_pinned": True}, by="user")
+    fact_store.edit_fact(
+        owner, fact.id, {"status": "held"}, by="operator", reason="odd"
+    )
     assert contents(owner) == found(owner, "tea") == []
-    fact_store.edit(owner, fact.id, {"status": "active", "is_pinned": False}, by="user")
+    fact_store.edit_fact(
+        owner, fact.id, {"status": "active", "is_pinned": False}, by="user"
+    )
     assert contents(owner) == found(owner, "tea") == ["Likes tea"]
     assert [name for name, _ in actions(owner, fact)] == [
         *("created", "pinned", "held", "restored")
@@ -159,35 +166,38 @@ def test_a_fact_is_pinned_held_and_put_back(owner):
 
 def test_a_forgotten_fact_is_out_of_sight_but_not_lost(owner):
     fact = learn(owner, "Likes tea")
-    assert fact_store.forget(owner, fact.id, by="user", reason="no longer")
-    assert fact_store.get(owner, fact.id).status == "deleted"
+    assert fact_store.soft_delete_fact(owner, fact.id, by="user", reason="no longer")
+    assert fact_store.get_fact(owner, fact.id).status == "deleted"
     assert contents(owner) == found(owner, "tea") == []
     assert contents(owner, status="deleted") == ["Likes tea"]
-    assert fact_store.history(owner, fact.id)[-1].reason == "no longer"
-    assert not fact_store.forget(owner, fact.id, by="user")
-    assert len(fact_store.history(owner, fact.id)) == 2
+    assert fact_store.list_changes(owner, fact.id)[-1].reason == "no longer"
+    assert not fact_store.soft_delete_fact(owner, fact.id, by="user")
+    assert len(fact_store.list_changes(owner, fact.id)) == 2
 
 
 def test_a_superseded_fact_put_back_counts_from_now_on(owner):
     old = learn(owner, "Lives in Lisbon", said_at=MAY)
     save(owner, "Lives in Berlin")
-    assert fact_store.get(owner, old.id).valid_to is not None
-    back = fact_store.edit(owner, old.id, {"status": "active"}, by="user")
+    assert fact_store.get_fact(owner, old.id).valid_to is not None
+    back = fact_store.edit_fact(owner, old.id, {"status": "active"}, by="user")
     assert (back.status, back.superseded_by, back.valid_to) == ("active", None, None)
     assert found(owner, "Lisbon") == ["Lives in Lisbon"]
 
 
 def test_a_key_names_one_active_fact(owner):
     old = learn(owner, "Lives in Lisbon", key="city")
-    fact_store.forget(owner, old.id, by="user")
+    fact_store.soft_delete_fact(owner, old.id, by="user")
     new = learn(owner, "Has a flat in Rome", key="city")
     with pytest.raises(KeyTaken, match=new.id.hex):
-        fact_store.edit(owner, old.id, {"status": "active"}, by="user")
+        fact_store.edit_fact(owner, old.id, {"status": "active"}, by="user")
     other = learn(owner, "Likes tea")
     with pytest.raises(KeyTaken):
-        fact_store.edit(owner, other.id, {"key": "city"}, by="user")
-    fact_store.edit(owner, new.id, {"key": None}, by="user")
-    assert fact_store.edit(owner, old.id, {"status": "active"}, by="user").key == "city"
+        fact_store.edit_fact(owner, other.id, {"key": "city"}, by="user")
+    fact_store.edit_fact(owner, new.id, {"key": None}, by="user")
+    assert (
+        fact_store.edit_fact(owner, old.id, {"status": "active"}, by="user").key
+        == "city"
+    )
 
 
 # What time does.
@@ -206,28 +216,28 @@ def test_a_fact_is_hidden_the_moment_its_time_is_up(owner):
 def test_expiring_is_noted_once(owner):
     due = learn(owner, "Is in Rome today", expires_at=timezone.now() - DAY)
     later = learn(owner, "Has a visa", expires_at=timezone.now() + DAY)
-    fact_store.expire_due(timezone.now())
+    fact_store.expire_due_facts(timezone.now())
     assert actions(owner, due)[1:] == [("expired", "expiry")]
     assert actions(owner, later) == [("created", "extraction")]
-    assert fact_store.get(owner, due.id).status == "expired"
+    assert fact_store.get_fact(owner, due.id).status == "expired"
     assert not Passage.objects.filter(fact_id=due.id).exists()
-    fact_store.expire_due(timezone.now())
+    fact_store.expire_due_facts(timezone.now())
     assert actions(owner, due)[1:] == [("expired", "expiry")]
 
 
 def test_so_many_expire_at_a_time():
     now = timezone.now()
-    fact_store.expire_due(now)  # What other tests left.
+    fact_store.expire_due_facts(now)  # What other tests left.
     users = [UserId(uuid.uuid4()) for _ in range(3)]
     for user in users:
         save(user, "Is in Rome today", expires_at=now - DAY)
-    assert fact_store.expire_due(now, limit=2) == 2
-    assert fact_store.expire_due(now, limit=2) == 1
+    assert fact_store.expire_due_facts(now, limit=2) == 2
+    assert fact_store.expire_due_facts(now, limit=2) == 1
 
 
 def test_an_expired_fact_put_back_lasts(owner):
     due = learn(owner, "Is in Rome", expires_at=timezone.now() - DAY)
-    back = fact_store.edit(owner, due.id, {"status": "active"}, by="user")
+    back = fact_store.edit_fact(owner, due.id, {"status": "active"}, by="user")
     assert (back.status, back.expires_at) == ("active", None)
 
 
@@ -239,11 +249,13 @@ def test_pages_are_newest_first_and_end(owner):
     for name in names:
         save(owner, name, category="event", source="agent")
     save(owner, "Likes tea", category="preference")
-    newest, has_more = fact_store.page(owner, category="event", limit=3)
+    newest, has_more = fact_store.page_facts(owner, category="event", limit=3)
     assert [fact.content for fact in newest] == names[:0:-1]
     assert has_more
     after = (newest[-1].created_at, newest[-1].id)
-    oldest, has_more = fact_store.page(owner, category="event", after=after, limit=3)
+    oldest, has_more = fact_store.page_facts(
+        owner, category="event", after=after, limit=3
+    )
     assert [fact.content for fact in oldest] == names[:1]
     assert not has_more
     assert contents(owner, source="extraction") == ["Likes tea"]
@@ -251,10 +263,12 @@ def test_pages_are_newest_first_and_end(owner):
 
 def test_facts_of_one_moment_are_paged_without_loss(owner):
     texts = ["Likes tea", "Has a cat", "Speaks Welsh", "Plays chess", "Hates rain"]
-    fact_store.save(owner, [Draft(text) for text in texts], [None] * 5, by="extraction")
+    fact_store.save_drafts(
+        owner, [FactDraft(text) for text in texts], [None] * 5, by="extraction"
+    )
     seen, after, has_more = [], None, True
     while has_more:
-        page, has_more = fact_store.page(owner, after=after, limit=2)
+        page, has_more = fact_store.page_facts(owner, after=after, limit=2)
         seen += [fact.content for fact in page]
         after = (page[-1].created_at, page[-1].id)
     assert sorted(seen) == sorted(texts)
@@ -264,12 +278,12 @@ def test_facts_of_one_moment_are_paged_without_loss(owner):
 def test_reading_takes_the_same_queries_however_much_is_stored(owner, stored):
     for number in range(stored):
         save(owner, f"Boat {number} is called {number:x}", importance=9)
-    fact = fact_store.page(owner, limit=1)[0][0]
+    fact = fact_store.page_facts(owner, limit=1)[0][0]
     with CaptureQueriesContext(connection) as queries:
-        fact_store.page(owner)
-        pinned_context.facts(owner, limit=5)
-        fact_store.get(owner, fact.id)
-        fact_store.history(owner, fact.id)
+        fact_store.page_facts(owner)
+        pinned_context.pinned_facts(owner, limit=5)
+        fact_store.get_fact(owner, fact.id)
+        fact_store.list_changes(owner, fact.id)
     assert len(queries) == 5
     assert not any("COUNT" in query["sql"] for query in queries)
 
@@ -283,10 +297,12 @@ def test_pinned_and_important_facts_stand(owner):
     yesterday = timezone.now() - DAY
     save(owner, "Is on a trip", is_pinned=True, valid_to=yesterday)
     gone = learn(owner, "Has a cat", is_pinned=True)
-    fact_store.forget(owner, gone.id, by="user")
-    stood = [fact.content for fact in pinned_context.facts(owner, limit=10)]
+    fact_store.soft_delete_fact(owner, gone.id, by="user")
+    stood = [fact.content for fact in pinned_context.pinned_facts(owner, limit=10)]
     assert stood == [pinned.content, "Is allergic to nuts", "Plays chess"]
-    assert pinned_context.facts(owner, limit=1) == [fact_store.get(owner, pinned.id)]
+    assert pinned_context.pinned_facts(owner, limit=1) == [
+        fact_store.get_fact(owner, pinned.id)
+    ]
 
 
 # Nobody else's.
@@ -297,22 +313,22 @@ def test_no_function_touches_another_users_fact(owner):
     fact = learn(owner, "Lives in Lisbon", key="city", is_pinned=True)
     assert contents(stranger, status=None) == []
     assert contents(stranger, status=None, as_of=timezone.now()) == []
-    assert pinned_context.facts(stranger, limit=10) == []
+    assert pinned_context.pinned_facts(stranger, limit=10) == []
     for call in (
-        lambda: fact_store.get(stranger, fact.id),
-        lambda: fact_store.history(stranger, fact.id),
-        lambda: fact_store.edit(stranger, fact.id, {"content": "x"}, by="user"),
-        lambda: fact_store.forget(stranger, fact.id, by="user"),
+        lambda: fact_store.get_fact(stranger, fact.id),
+        lambda: fact_store.list_changes(stranger, fact.id),
+        lambda: fact_store.edit_fact(stranger, fact.id, {"content": "x"}, by="user"),
+        lambda: fact_store.soft_delete_fact(stranger, fact.id, by="user"),
     ):
         with pytest.raises(FactUnknown):
             call()
     for draft in (
-        Draft("Lives in Lisbon", key="city"),
-        Draft("Lives in Berlin", supersedes=fact.id),
-        Draft("Lives in Rome", key="city", supersedes=fact.id),
+        FactDraft("Lives in Lisbon", key="city"),
+        FactDraft("Lives in Berlin", supersedes=fact.id),
+        FactDraft("Lives in Rome", key="city", supersedes=fact.id),
     ):
-        fact_store.save(stranger, [draft], [None], by="extraction")
-    assert fact_store.get(owner, fact.id) == fact
+        fact_store.save_drafts(stranger, [draft], [None], by="extraction")
+    assert fact_store.get_fact(owner, fact.id) == fact
     assert actions(owner, fact) == [("created", "extraction")]
     steps = FactChange.objects.filter(user_id=stranger)
     assert not steps.filter(fact__user_id=owner).exists()

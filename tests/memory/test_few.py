@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from memory.recall import fusion
 from memory.recall.index import large_corpus, numpy_index, small_corpus, term_encoding
-from memory.recall.index.large_corpus import Row
-from memory.recall.index.retrieval_types import Question
+from memory.recall.index.large_corpus import PassageRow
+from memory.recall.index.retrieval_types import ParsedQuery
 from memory.types import Embedded
 
 WORDS = ["sea", "cat", "tea", "sun", "oak"]
@@ -17,12 +17,12 @@ TEXTS = st.lists(st.tuples(WORDINESS, st.booleans()), max_size=12)
 ASKED = Embedded("a", np.array([0.8, 0.6, 0, 0], np.float32))
 
 
-def rows(texts, *, messages: bool = True) -> list[Row]:
+def rows(texts, *, messages: bool = True) -> list[PassageRow]:
     """Passages whose vectors point where their numbers say; every third has none."""
     return [
         (
             *(number * 2 + 1, 7 if messages else None, number if messages else None),
-            *(is_question, term_encoding.hashes(words).tobytes()),
+            *(is_question, term_encoding.hash_terms(words).tobytes()),
             *(("", None) if number % 3 == 2 else ("a", vector(number))),
         )
         for number, (words, is_question) in enumerate(texts)
@@ -35,14 +35,14 @@ def vector(number: int) -> bytes:
     return one.tobytes()
 
 
-def found(held, question: Question, weights, how) -> list[tuple[int, float]]:
+def found(held, question: ParsedQuery, weights, how) -> list[tuple[int, float]]:
     """Return the ranking, whoever holds the passages."""
-    if isinstance(held, small_corpus.Few):
+    if isinstance(held, small_corpus.SmallCorpus):
         legs = held.find(question)
     else:
-        windows = weights is fusion.MESSAGES
-        legs = numpy_index._legs(held, question, None, windows=windows)
-    ranking = fusion.ranking(legs, weights, how)
+        windows = weights is fusion.MESSAGE_WEIGHTS
+        legs = numpy_index._score_passages(held, question, None, windows=windows)
+    ranking = fusion.fuse(legs, weights, how)
     return [
         (ranking.id_at(rank), *told(ranking.score_at(rank)))
         for rank in range(len(ranking))
@@ -63,10 +63,10 @@ def by_id(ranking: list) -> dict:
 @given(texts=TEXTS, words=WORDINESS.map(lambda w: list(dict.fromkeys(w))))
 def test_few_are_found_as_many_are(texts, words, messages, how):
     given_rows = rows(texts, messages=messages)
-    weights = fusion.MESSAGES if messages else fusion.FACTS
-    question = Question(words, ASKED, 0.1)
-    short = found(small_corpus.build(given_rows), question, weights, how)
-    long = found(large_corpus.build(given_rows), question, weights, how)
+    weights = fusion.MESSAGE_WEIGHTS if messages else fusion.FACT_WEIGHTS
+    question = ParsedQuery(words, ASKED, 0.1)
+    short = found(small_corpus.build_corpus(given_rows), question, weights, how)
+    long = found(large_corpus.build_corpus(given_rows), question, weights, how)
     assert by_id(short).keys() == by_id(long).keys()
     if how == "weighted":  # Ranks of equals may differ: floats are not doubles.
         for number, scores in by_id(short).items():
@@ -76,11 +76,13 @@ def test_few_are_found_as_many_are(texts, words, messages, how):
 @given(texts=TEXTS, cut=st.integers(0, 12))
 def test_it_does_not_matter_when_they_came(texts, cut):
     every = rows(texts)
-    question = Question(WORDS, ASKED, 0.0)
-    grown = small_corpus.appended(small_corpus.build(every[:cut]), every[cut:])
-    whole = small_corpus.build(every)
-    assert found(grown, question, fusion.MESSAGES, "weighted") == found(
-        whole, question, fusion.MESSAGES, "weighted"
+    question = ParsedQuery(WORDS, ASKED, 0.0)
+    grown = small_corpus.append_rows(
+        small_corpus.build_corpus(every[:cut]), every[cut:]
+    )
+    whole = small_corpus.build_corpus(every)
+    assert found(grown, question, fusion.MESSAGE_WEIGHTS, "weighted") == found(
+        whole, question, fusion.MESSAGE_WEIGHTS, "weighted"
     )
 
 
@@ -88,28 +90,34 @@ def test_it_does_not_matter_when_they_came(texts, cut):
 def test_what_is_taken_out_leaves_no_trace(texts, left):
     every = rows(texts)
     kept = [row for number, row in enumerate(every) if number in left]
-    question = Question(WORDS, ASKED, 0.0)
-    fewer = small_corpus.without(small_corpus.build(every), [row[0] for row in kept])
-    asked = (question, fusion.MESSAGES, "weighted")
-    assert found(fewer, *asked) == found(small_corpus.build(kept), *asked)
+    question = ParsedQuery(WORDS, ASKED, 0.0)
+    fewer = small_corpus.keep_only(
+        small_corpus.build_corpus(every), [row[0] for row in kept]
+    )
+    asked = (question, fusion.MESSAGE_WEIGHTS, "weighted")
+    assert found(fewer, *asked) == found(small_corpus.build_corpus(kept), *asked)
 
 
 def test_the_one_before_is_as_it_was():
-    old = small_corpus.build(rows([(["sea"], False), (["cat"], False)]))
-    question = Question(["sea"], None, 0.0)
-    before = found(old, question, fusion.MESSAGES, "weighted")
-    small_corpus.appended(old, rows([([], False), ([], False), (["sea"], False)])[2:])
-    assert found(old, question, fusion.MESSAGES, "weighted") == before
+    old = small_corpus.build_corpus(rows([(["sea"], False), (["cat"], False)]))
+    question = ParsedQuery(["sea"], None, 0.0)
+    before = found(old, question, fusion.MESSAGE_WEIGHTS, "weighted")
+    small_corpus.append_rows(
+        old, rows([([], False), ([], False), (["sea"], False)])[2:]
+    )
+    assert found(old, question, fusion.MESSAGE_WEIGHTS, "weighted") == before
 
 
 def test_what_is_left_out_is_not_found():
-    held = small_corpus.build(rows([(["sea"], False), (["sea"], False)]))
-    legs = held.find(Question(["sea"], ASKED, 0.0), lambda row: row[0] == 1)
+    held = small_corpus.build_corpus(rows([(["sea"], False), (["sea"], False)]))
+    legs = held.find(ParsedQuery(["sea"], ASKED, 0.0), lambda row: row[0] == 1)
     assert set(legs.terms) == {3}
     assert 1 not in legs.similarity
 
 
 def test_each_way_finds_its_best_and_no_more():
-    held = small_corpus.build(rows([(["sea"], False)] * small_corpus.MOST))
-    legs = held.find(Question(["sea"], ASKED, 0.0))
+    held = small_corpus.build_corpus(
+        rows([(["sea"], False)] * small_corpus.MAX_PASSAGES)
+    )
+    legs = held.find(ParsedQuery(["sea"], ASKED, 0.0))
     assert len(legs.terms) == 100

@@ -12,14 +12,14 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory.config import MemoryConfig, UserState
 from memory.context import turn_context
-from memory.context.turn_context import Gathered, Wanted
+from memory.context.turn_context import Context, ContextQuery
 from memory.facts import fact_store
-from memory.models import Message as Row
+from memory.models import StoredMessage as Row
 from memory.models import Summary, Thread
 from memory.recall import passages
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
-from memory.types import Draft, Query
+from memory.transcript.message_rows import NewMessage
+from memory.types import FactDraft, Query
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -33,27 +33,27 @@ SAID = [("The cello is loud", 0.9), ("The cello is old", 0.9), ("I hear a cello"
 def cellist() -> UserId:
     """A user of whom as much is known, and who has said it all before the newest."""
     user = UserId(uuid.uuid4())
-    drafts = [Draft(content) for content in KNOWN]
-    drafts += [Draft(content, is_pinned=True) for content in PINNED]
-    fact_store.save(user, drafts, [None] * len(drafts), by="user")
+    drafts = [FactDraft(content) for content in KNOWN]
+    drafts += [FactDraft(content, is_pinned=True) for content in PINNED]
+    fact_store.save_drafts(user, drafts, [None] * len(drafts), by="user")
     thread = Thread.objects.get_or_create(
         user_id=user, created_at=timezone.now(), updated_at=timezone.now()
     )[0]
-    entries = [Entry(Message("user", text), 5, importance=i) for text, i in SAID]
-    entries += [Entry(Message("user", f"hello {n}"), 5) for n in range(4)]
-    message_store.append(user, "", new_turn_id(), entries)
+    entries = [NewMessage(Message("user", text), 5, importance=i) for text, i in SAID]
+    entries += [NewMessage(Message("user", f"hello {n}"), 5) for n in range(4)]
+    message_store.append_turn(user, "", new_turn_id(), entries)
     rows = Row.objects.filter(thread=thread).order_by("position")
     found = [(row.pk, row.position, row.text, None, "") for row in rows]
-    passages.put_messages(user, thread.pk, found)
+    passages.index_messages(user, thread.pk, found)
     return user
 
 
-def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Gathered:
+def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Context:
     """Return the context of a turn that asks for the cello, two messages long."""
     given = {"recency_limit": 2, "relevance_limit": 0, "salience_limit": 0, **settings}
     memory = MemoryConfig(user_state=UserState(**state), **given)
-    return turn_context.gather(
-        user, Wanted("", 9000, memory, recall_query=Query("the cello"))
+    return turn_context.load_context(
+        user, ContextQuery("", 9000, memory, recall_query=Query("the cello"))
     )
 
 
@@ -115,20 +115,22 @@ def owner() -> UserId:
         )
         for number in range(300)
     )
-    entries = [Entry(Message("user", "hello"), 5)]
-    message_store.append(owner, "", new_turn_id(), entries)
+    entries = [NewMessage(Message("user", "hello"), 5)]
+    message_store.append_turn(owner, "", new_turn_id(), entries)
     return owner
 
 
 def test_the_newest_summaries_that_fit_are_told_in_order(owner):
-    told = turn_context.gather(owner, Wanted("", 1400, MemoryConfig())).memory_prompt
+    told = turn_context.load_context(
+        owner, ContextQuery("", 1400, MemoryConfig())
+    ).memory_prompt
     assert "stretch 296" not in told
     assert told.index("stretch 297") < told.index("stretch 299")
 
 
 def test_no_more_summaries_are_read_than_may_fit(owner):
     with CaptureQueriesContext(connection) as captured:
-        turn_context.gather(owner, Wanted("", 1400, MemoryConfig()))
+        turn_context.load_context(owner, ContextQuery("", 1400, MemoryConfig()))
     (asked,) = (q["sql"] for q in captured if "memory_summary" in q["sql"])
     with connection.cursor() as cursor:
         cursor.execute(asked)
@@ -138,8 +140,8 @@ def test_no_more_summaries_are_read_than_may_fit(owner):
 def test_no_message_enters_twice(cellist):
     """What the conversation shows already is not quoted beside it."""
     memory = MemoryConfig(user_state=UserState(recall_k=0, standing_facts=0))
-    wanted = Wanted("", 9000, memory, recall_query=Query("the cello, hello"))
-    gathered = turn_context.gather(cellist, wanted)
+    wanted = ContextQuery("", 9000, memory, recall_query=Query("the cello, hello"))
+    gathered = turn_context.load_context(cellist, wanted)
     assert len(gathered.messages) == 7
     assert gathered.memory_prompt == ""
 
@@ -149,7 +151,12 @@ def test_summaries_take_their_place_in_the_budget(cellist):
     Row.objects.filter(thread=thread).update(tokens=50)
     Thread.objects.filter(pk=thread.pk).update(summarised=1)
     assert (
-        len(turn_context.gather(cellist, Wanted("", 300, MemoryConfig())).messages) == 6
+        len(
+            turn_context.load_context(
+                cellist, ContextQuery("", 300, MemoryConfig())
+            ).messages
+        )
+        == 6
     )
     Summary.objects.create(
         user_id=cellist,
@@ -161,6 +168,6 @@ def test_summaries_take_their_place_in_the_budget(cellist):
         model="m",
         created_at=timezone.now(),
     )
-    gathered = turn_context.gather(cellist, Wanted("", 300, MemoryConfig()))
+    gathered = turn_context.load_context(cellist, ContextQuery("", 300, MemoryConfig()))
     assert "word word" in gathered.memory_prompt
     assert len(gathered.messages) == 5

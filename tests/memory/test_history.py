@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message, Reasoning, ToolCall
-from memory.models import Message as MessageRow
+from memory.models import StoredMessage as MessageRow
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from tests.memory.transcripts import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -22,9 +22,9 @@ def say(user: UserId, *texts: str, thread: str = "", tokens: int = 10) -> None:
     """Store one turn: what the user said, then the reply."""
     roles = ("user", "assistant")
     entries = [
-        Entry(Message(roles[i % 2], text), tokens) for i, text in enumerate(texts)
+        NewMessage(Message(roles[i % 2], text), tokens) for i, text in enumerate(texts)
     ]
-    message_store.append(user, thread, new_turn_id(), entries)
+    message_store.append_turn(user, thread, new_turn_id(), entries)
 
 
 def texts(user: UserId, thread: str = "", max_tokens: int = 1000) -> list[str]:
@@ -73,13 +73,13 @@ def test_it_returns_nothing_when_nothing_fits(owner, budget):
 
 def test_it_keeps_an_open_exchange_whatever_it_costs(owner):
     call = ToolCall("call_1", "look", "{}")
-    message_store.append(
+    message_store.append_turn(
         owner,
         "",
         new_turn_id(),
         [
-            Entry(Message("user", "look it up"), 500),
-            Entry(Message("assistant", None, tool_calls=(call,)), 500),
+            NewMessage(Message("user", "look it up"), 500),
+            NewMessage(Message("assistant", None, tool_calls=(call,)), 500),
         ],
     )
     kept = recent(owner, "", max_tokens=10, mid_exchange=True).messages
@@ -100,7 +100,9 @@ def test_it_gives_back_everything_a_message_holds(owner):
         Message("tool", "closer", tool_call_id="c1"),
         Message("assistant", "A cat.", name="bob"),
     ]
-    message_store.append(owner, "", new_turn_id(), [Entry(m, 5) for m in said])
+    message_store.append_turn(
+        owner, "", new_turn_id(), [NewMessage(m, 5) for m in said]
+    )
     assert recent(owner, "", max_tokens=100).messages == said
 
 
@@ -111,7 +113,7 @@ def test_it_stores_any_text(owner, text):
 
 
 def test_an_empty_turn_leaves_no_row(owner):
-    message_store.append(owner, "", new_turn_id(), [])
+    message_store.append_turn(owner, "", new_turn_id(), [])
     assert texts(owner) == []
 
 
@@ -120,8 +122,8 @@ def test_old_pictures_are_left_behind(owner):
     picture = Message("user", [{"type": "image_url", "image_url": {"url": url}}])
     for number in range(5):
         reply = Message("assistant", f"picture {number}")
-        entries = [Entry(picture, 800), Entry(reply, 10)]
-        message_store.append(owner, "", new_turn_id(), entries)
+        entries = [NewMessage(picture, 800), NewMessage(reply, 10)]
+        message_store.append_turn(owner, "", new_turn_id(), entries)
     kept = [m.text for m in recent(owner, "", max_tokens=100_000).messages]
     assert kept == ["", "picture 3", "", "picture 4"]
 
@@ -129,10 +131,10 @@ def test_old_pictures_are_left_behind(owner):
 @pytest.mark.parametrize("stored", [20, 2_000])
 def test_reading_costs_the_same_however_much_is_stored(owner, stored):
     entries = [
-        Entry(Message(("user", "assistant")[i % 2], f"message {i}"), 10)
+        NewMessage(Message(("user", "assistant")[i % 2], f"message {i}"), 10)
         for i in range(stored)
     ]
-    message_store.append(owner, "", new_turn_id(), entries)
+    message_store.append_turn(owner, "", new_turn_id(), entries)
     with CaptureQueriesContext(connection) as queries:
         assert len(texts(owner, max_tokens=200)) == 20
     assert len(queries) == 1
@@ -154,29 +156,30 @@ def test_reading_touches_no_more_rows_than_a_page(owner):
     """Among many short threads, where a planner takes the long one for short."""
     for _ in range(200):
         say(UserId(uuid.uuid4()), "a", "b")
-    entries = [Entry(Message("user", str(i)), 10) for i in range(20_000)]
-    message_store.append(owner, "", new_turn_id(), entries)
+    entries = [NewMessage(Message("user", str(i)), 10) for i in range(20_000)]
+    message_store.append_turn(owner, "", new_turn_id(), entries)
     is_sqlite = connection.vendor == "sqlite"
     explain = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN ANALYZE "
     with statistics_for_now() as cursor:
         cursor.execute(
-            explain + message_store.NEWEST_PAGE,
-            [message_store._key(owner), "", message_store.PAGE],
+            explain + message_store.NEWEST_PAGE_SQL,
+            [message_store._sql_user_id(owner), "", message_store.PAGE_SIZE],
         )
         plan = "\n".join(str(row) for row in cursor.fetchall())
     if is_sqlite:
         assert "(thread_id=? AND position>?)" in plan, plan
     else:
         assert "memory_message_thread_position" in plan, plan
-        assert f"rows={message_store.PAGE}.00 loops=1" in plan, plan
+        assert f"rows={message_store.PAGE_SIZE}.00 loops=1" in plan, plan
 
 
 def test_long_threads_are_read_page_by_page(owner):
-    count = message_store.PAGE * 2 + 10
+    count = message_store.PAGE_SIZE * 2 + 10
     entries = [
-        Entry(Message(("user", "assistant")[i % 2], str(i)), 1) for i in range(count)
+        NewMessage(Message(("user", "assistant")[i % 2], str(i)), 1)
+        for i in range(count)
     ]
-    message_store.append(owner, "", new_turn_id(), entries)
+    message_store.append_turn(owner, "", new_turn_id(), entries)
     assert texts(owner, max_tokens=10_000) == [str(i) for i in range(count)]
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from core.ids import UserId
 from memory.facts import fact_store
 from memory.models import Fact, Passage
-from memory.types import Draft, Embedded, Saved
+from memory.types import Embedded, FactDraft, SaveResult
 from tests.memory.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -23,11 +23,11 @@ DAY = timedelta(days=1)
 
 
 def active(user: UserId) -> list[str]:
-    return sorted(fact.content for fact in fact_store.page(user)[0])
+    return sorted(fact.content for fact in fact_store.page_facts(user)[0])
 
 
-def last(user: UserId, saved: Saved) -> tuple[str, str]:
-    step = fact_store.history(user, saved.fact_id)[-1]
+def last(user: UserId, saved: SaveResult) -> tuple[str, str]:
+    step = fact_store.list_changes(user, saved.fact_id)[-1]
     return step.action, step.reason
 
 
@@ -42,8 +42,8 @@ def test_facts_without_a_word_in_common_meet_from_the_threshold_on(
 ):
     for content, vector in (("Buys films", [1, 0]), ("Purchases a movie", [0.95, 0.3])):
         embedded = Embedded("test:2", np.array(vector, np.float32))
-        [saved] = fact_store.save(
-            owner, [Draft(content)], [embedded], by="user", threshold=threshold
+        [saved] = fact_store.save_drafts(
+            owner, [FactDraft(content)], [embedded], by="user", threshold=threshold
         )
     assert saved.outcome == outcome
 
@@ -51,14 +51,14 @@ def test_facts_without_a_word_in_common_meet_from_the_threshold_on(
 @pytest.mark.parametrize("again", ["Likes tea", "likes TEA.", "Likes tea!"])
 def test_what_is_said_again_is_unchanged(owner, again):
     first = save(owner, "Likes tea", said_at=MAY)
-    was = fact_store.get(owner, first.fact_id)
+    was = fact_store.get_fact(owner, first.fact_id)
     second = save(owner, again, said_at=MAY + DAY)
-    assert second == Saved(first.fact_id, "unchanged")
-    now = fact_store.get(owner, first.fact_id)
+    assert second == SaveResult(first.fact_id, "unchanged")
+    now = fact_store.get_fact(owner, first.fact_id)
     assert (now.content, now.created_at) == (was.content, was.created_at)
     assert now.updated_at > was.updated_at
     assert now.said_at == MAY + DAY
-    assert len(fact_store.history(owner, first.fact_id)) == 1
+    assert len(fact_store.list_changes(owner, first.fact_id)) == 1
 
 
 @pytest.mark.parametrize(
@@ -74,34 +74,34 @@ def test_what_is_said_again_is_unchanged(owner, again):
 )
 def test_what_is_said_again_with_more_weight_is_updated(owner, more):
     first = save(owner, "Likes tea", importance=5, said_at=MAY)
-    assert save(owner, "Likes tea", **more) == Saved(first.fact_id, "updated")
-    fact = fact_store.get(owner, first.fact_id)
+    assert save(owner, "Likes tea", **more) == SaveResult(first.fact_id, "updated")
+    fact = fact_store.get_fact(owner, first.fact_id)
     [(name, value)] = more.items()
     assert getattr(fact, name) == value
-    assert name in fact_store.history(owner, first.fact_id)[-1].after
+    assert name in fact_store.list_changes(owner, first.fact_id)[-1].after
     assert save(owner, "Likes tea", importance=1).outcome == "unchanged"
-    assert fact_store.get(owner, first.fact_id).importance >= 5
+    assert fact_store.get_fact(owner, first.fact_id).importance >= 5
 
 
 def test_other_words_for_it_take_its_place(owner):
     first = save(owner, "Has 2 kids in school", importance=7, quote="two kids")
-    was = fact_store.get(owner, first.fact_id)
+    was = fact_store.get_fact(owner, first.fact_id)
     second = save(
         owner, "Has two children in school", importance=4, quote="my children"
     )
-    assert second == Saved(first.fact_id, "updated")
-    fact = fact_store.get(owner, first.fact_id)
+    assert second == SaveResult(first.fact_id, "updated")
+    fact = fact_store.get_fact(owner, first.fact_id)
     assert (fact.content, fact.quote) == ("Has two children in school", "my children")
     assert (fact.importance, fact.created_at) == (7, was.created_at)
-    step = fact_store.history(owner, first.fact_id)[-1]
+    step = fact_store.list_changes(owner, first.fact_id)[-1]
     assert step.before["content"] == "Has 2 kids in school"
 
 
 def test_other_words_said_earlier_do_not(owner):
     first = save(owner, "Has 2 kids in school", said_at=MAY)
     second = save(owner, "Has two children in school", said_at=MAY - DAY, importance=9)
-    assert second == Saved(first.fact_id, "updated")
-    fact = fact_store.get(owner, first.fact_id)
+    assert second == SaveResult(first.fact_id, "updated")
+    fact = fact_store.get_fact(owner, first.fact_id)
     assert (fact.content, fact.importance, fact.said_at) == (
         "Has 2 kids in school",
         9,
@@ -117,7 +117,7 @@ def test_what_has_changed_ends_what_was(owner):
     new = save(owner, "Lives in Berlin", said_at=MAY + DAY)
     assert (new.outcome, new.superseded) == ("superseded", old.fact_id)
     assert active(owner) == ["Lives in Berlin"]
-    past = fact_store.get(owner, old.fact_id)
+    past = fact_store.get_fact(owner, old.fact_id)
     assert (past.status, past.content) == ("superseded", "Lives in Lisbon")
     assert (past.superseded_by, past.valid_to) == (new.fact_id, MAY + DAY)
     assert last(owner, old) == ("superseded", "now: Lives in Berlin")
@@ -127,18 +127,18 @@ def test_what_has_changed_ends_what_was(owner):
 def test_what_was_ends_when_the_new_begins(owner):
     old = save(owner, "Lives in Lisbon", said_at=MAY)
     save(owner, "Lives in Berlin", said_at=MAY + 9 * DAY, valid_from=MAY + DAY)
-    assert fact_store.get(owner, old.fact_id).valid_to == MAY + DAY
+    assert fact_store.get_fact(owner, old.fact_id).valid_to == MAY + DAY
 
 
 def test_what_will_change_counts_until_then(owner):
     start = timezone.now() + 30 * DAY
     old = save(owner, "Lives in Lisbon")
     new = save(owner, "Lives in Berlin", valid_from=start)
-    fact = fact_store.get(owner, old.fact_id)
+    fact = fact_store.get_fact(owner, old.fact_id)
     assert (new.outcome, fact.status, fact.valid_to) == ("superseded", "active", start)
     assert active(owner) == ["Lives in Berlin", "Lives in Lisbon"]
     as_of = {"as_of": timezone.now()}
-    assert [f.content for f in fact_store.page(owner, **as_of)[0]] == [
+    assert [f.content for f in fact_store.page_facts(owner, **as_of)[0]] == [
         "Lives in Lisbon"
     ]
 
@@ -154,13 +154,13 @@ def test_a_fact_may_come_back(owner):
     for city in ("Lisbon", "Berlin", "Lisbon"):
         save(owner, f"Lives in {city}")
     assert active(owner) == ["Lives in Lisbon"]
-    assert len(fact_store.page(owner, status="superseded")[0]) == 2
+    assert len(fact_store.page_facts(owner, status="superseded")[0]) == 2
 
 
 def test_the_model_may_say_what_ends(owner):
     old = save(owner, "Loves steak")
     new = save(owner, "Is a vegan", supersedes=old.fact_id)
-    assert new == Saved(new.fact_id, "superseded", old.fact_id)
+    assert new == SaveResult(new.fact_id, "superseded", old.fact_id)
     assert active(owner) == ["Is a vegan"]
 
 
@@ -168,7 +168,7 @@ def test_what_is_known_already_may_end_another(owner):
     old = save(owner, "Loves steak")
     known = save(owner, "Is a vegan")
     new = save(owner, "Is a vegan.", supersedes=old.fact_id)
-    assert new == Saved(known.fact_id, "superseded", old.fact_id)
+    assert new == SaveResult(known.fact_id, "superseded", old.fact_id)
     assert active(owner) == ["Is a vegan"]
 
 
@@ -177,7 +177,7 @@ def test_what_is_not_there_cannot_be_ended(owner, status):
     ended = uuid.uuid4()
     if status == "deleted":
         ended = save(owner, "Loves steak").fact_id
-        fact_store.forget(owner, ended, by="user")
+        fact_store.soft_delete_fact(owner, ended, by="user")
     assert save(owner, "Is a vegan", supersedes=ended).outcome == "created"
 
 
@@ -195,19 +195,19 @@ def test_vectors_propose_what_words_do_not(owner):
     vector = Embedded("test:2", np.array([1, 0], dtype=np.float32))
     near = Embedded("test:2", np.array([0.96, 0.28], dtype=np.float32))
     far = Embedded("test:2", np.array([0, 1], dtype=np.float32))
-    fact_store.save(owner, [Draft("Is single")], [vector], by="extraction")
+    fact_store.save_drafts(owner, [FactDraft("Is single")], [vector], by="extraction")
     for embedded, outcome in ((far, "created"), (near, "superseded")):
-        [saved] = fact_store.save(
-            owner, [Draft("Is married")], [embedded], by="extraction"
+        [saved] = fact_store.save_drafts(
+            owner, [FactDraft("Is married")], [embedded], by="extraction"
         )
         assert saved.outcome == outcome
-        fact_store.forget(owner, saved.fact_id, by="user")
+        fact_store.soft_delete_fact(owner, saved.fact_id, by="user")
 
 
 def test_drafts_of_one_batch_meet_each_other(owner):
     texts = ["Lives in Lisbon", "Likes tea", "likes tea", "Lives in Berlin"]
-    drafts = [Draft(text) for text in texts]
-    saved = fact_store.save(owner, drafts, [None] * 4, by="extraction")
+    drafts = [FactDraft(text) for text in texts]
+    saved = fact_store.save_drafts(owner, drafts, [None] * 4, by="extraction")
     outcomes = [one.outcome for one in saved]
     # Of a contradiction in one breath nobody knows which end is true.
     assert outcomes == ["created", "created", "unchanged", "created"]
@@ -220,22 +220,22 @@ def test_drafts_of_one_batch_meet_each_other(owner):
 
 def test_what_is_said_in_one_breath_all_stands(owner):
     contents = [f"The user owns a chair numbered {number}" for number in range(1, 5)]
-    drafts = [Draft(content) for content in contents]
-    saved = fact_store.save(owner, drafts, [None] * len(drafts), by="extraction")
+    drafts = [FactDraft(content) for content in contents]
+    saved = fact_store.save_drafts(owner, drafts, [None] * len(drafts), by="extraction")
     assert [each.outcome for each in saved] == ["created"] * 4
-    known, _ = fact_store.page(owner)
+    known, _ = fact_store.page_facts(owner)
     assert {fact.content for fact in known} == set(contents)
 
 
 def test_a_key_names_what_is_replaced(owner):
     first = save(owner, "Prefers short answers", key="style", source="agent")
-    was = fact_store.get(owner, first.fact_id)
+    was = fact_store.get_fact(owner, first.fact_id)
     second = save(owner, "Wants long replies", key="style", source="user", by="user")
-    assert second == Saved(first.fact_id, "updated")
-    fact = fact_store.get(owner, first.fact_id)
+    assert second == SaveResult(first.fact_id, "updated")
+    fact = fact_store.get_fact(owner, first.fact_id)
     assert (fact.content, fact.source) == ("Wants long replies", "user")
     assert fact.created_at == was.created_at
-    step = fact_store.history(owner, first.fact_id)[-1]
+    step = fact_store.list_changes(owner, first.fact_id)[-1]
     assert (step.action, step.by) == ("updated", "user")
     assert step.before["content"] == "Prefers short answers"
     assert save(owner, "Wants long replies", key="style").outcome == "unchanged"
@@ -255,16 +255,16 @@ def test_two_keys_are_two_facts(owner):
 def test_the_key_goes_on_with_what_has_changed(owner):
     save(owner, "Lives in Lisbon", key="city", category="fact")
     new = save(owner, "Lives in Berlin")
-    fact = fact_store.get(owner, new.fact_id)
+    fact = fact_store.get_fact(owner, new.fact_id)
     assert (fact.category, fact.key) == ("fact", "city")
     third = save(owner, "Moved to Oslo", key="city", category="fact")
-    assert third == Saved(new.fact_id, "updated")
+    assert third == SaveResult(new.fact_id, "updated")
 
 
 def test_a_key_whose_fact_expired_is_free(owner):
     first = save(owner, "Is in Rome", key="place", expires_at=timezone.now() - DAY)
     second = save(owner, "Sits in Oslo", key="place")
-    assert second == Saved(first.fact_id, "updated")
+    assert second == SaveResult(first.fact_id, "updated")
     assert active(owner) == ["Sits in Oslo"]
 
 
@@ -276,7 +276,7 @@ def test_what_was_said_before_is_the_past(owner, key):
     new = save(owner, "Lives in Berlin", said_at=MAY, key=key)
     old = save(owner, "Lives in Lisbon", said_at=MAY - DAY, key=key)
     assert old.outcome == "outdated"
-    fact = fact_store.get(owner, old.fact_id)
+    fact = fact_store.get_fact(owner, old.fact_id)
     assert (fact.status, fact.superseded_by) == ("superseded", new.fact_id)
     assert fact.valid_to == MAY
     assert active(owner) == ["Lives in Berlin"]
@@ -297,7 +297,7 @@ def test_extraction_does_not_change_what_a_person_entered(owner, person, key):
     assert "Lives in Lisbon" in reason
     assert save(owner, "Lives in Berlin", key=key) == held
     again = save(owner, "lives in lisbon", importance=10, key=key)
-    assert again == Saved(kept.fact_id, "unchanged")
+    assert again == SaveResult(kept.fact_id, "unchanged")
     by_user = save(owner, "Lives in Berlin", source="user", key=key)
     assert by_user.outcome in ("superseded", "updated")
 
@@ -322,8 +322,10 @@ def test_a_held_draft_waits(owner):
 
 def test_what_was_forgotten_is_not_learnt_again_from_the_past(owner):
     first = save(owner, "Likes tea", said_at=MAY)
-    fact_store.forget(owner, first.fact_id, by="user")
-    assert save(owner, "Likes tea", said_at=MAY) == Saved(first.fact_id, "outdated")
+    fact_store.soft_delete_fact(owner, first.fact_id, by="user")
+    assert save(owner, "Likes tea", said_at=MAY) == SaveResult(
+        first.fact_id, "outdated"
+    )
     assert active(owner) == []
     later = save(owner, "Likes tea", said_at=timezone.now() + DAY)
     assert later.outcome == "created"
@@ -334,7 +336,7 @@ def test_what_was_forgotten_is_not_learnt_again_from_the_past(owner):
 
 def test_two_writers_of_opposite_things_leave_one_truth(owner):
     barrier = threading.Barrier(2)
-    saved: list[Saved] = []
+    saved: list[SaveResult] = []
 
     def say(city: str) -> None:
         barrier.wait()
@@ -380,18 +382,18 @@ def test_nothing_is_saved_by_halves(owner, monkeypatch):
         raise RuntimeError("power cut")
 
     old = save(owner, "Lives in Lisbon")
-    monkeypatch.setattr("memory.recall.passages.put_facts", broken)
+    monkeypatch.setattr("memory.recall.passages.index_facts", broken)
     with pytest.raises(RuntimeError):
         save(owner, "Lives in Berlin")
     monkeypatch.undo()
     assert active(owner) == ["Lives in Lisbon"]
-    assert fact_store.get(owner, old.fact_id).superseded_by is None
+    assert fact_store.get_fact(owner, old.fact_id).superseded_by is None
 
 
 def test_a_batch_costs_few_queries(owner):
     for number in range(30):
         save(owner, f"Boat {number} is called {number:x}")
-    drafts = [Draft(f"Plane {number} is called {number:o}") for number in range(5)]
+    drafts = [FactDraft(f"Plane {number} is called {number:o}") for number in range(5)]
     with CaptureQueriesContext(connection) as queries:
-        fact_store.save(owner, drafts, [None] * 5, by="extraction")
+        fact_store.save_drafts(owner, drafts, [None] * 5, by="extraction")
     assert len(queries) <= 12 + 4 * len(drafts), [q["sql"][:80] for q in queries]

@@ -14,11 +14,11 @@ from memory.extraction import (
     llm_call,
     notifier,
 )
-from memory.models import Fact, Lesson, Message, Passage
+from memory.models import ExtractionJob, Fact, Passage, StoredMessage
 from memory.recall import embedding, search
 from memory.types import Query
 from memory.user_data import erasure
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.memory.learning_stage import (
     CONFIG,
     NOON,
@@ -92,14 +92,14 @@ def test_a_worker_that_ends_gives_back_what_it_is_at(config, fake, owner, monkey
     fake.hang()
 
     def work() -> None:
-        extraction_worker.drain(60)
+        extraction_worker.run_due_jobs(60)
         connection.close()
 
     at_work = threading.Thread(target=work)
     at_work.start()
     fake.wait(lambda: fake.requests)
     extraction_worker.stop()
-    extraction_worker.give_back()
+    extraction_worker.release_jobs()
     lesson.refresh_from_db()
     assert (lesson.state, lesson.attempts) == ("queued", 0)
     assert lesson.due_at <= datetime.now(UTC)
@@ -113,7 +113,7 @@ def test_a_worker_that_ends_begins_nothing(config, fake, owner, monkeypatch):
     monkeypatch.setattr(extraction_worker, "_stopping", threading.Event())
     lesson = tell(owner, "I have a cat", "ok")
     extraction_worker.stop()
-    assert extraction_worker.drain(60) == 0
+    assert extraction_worker.run_due_jobs(60) == 0
     lesson.refresh_from_db()
     assert lesson.state == "queued"
 
@@ -121,13 +121,13 @@ def test_a_worker_that_ends_begins_nothing(config, fake, owner, monkeypatch):
 def test_the_local_model_learns_from_one_turn_at_a_time(config, fake, owner):
     config(CONFIG.replace("openai:\n", "openai:\n    kind: local\n", 1))
     lesson = tell(owner, "I have a cat", "ok")
-    with extraction_worker._local_learner:
+    with extraction_worker._local_model_lock:
         lesson = learn(lesson)
     assert (lesson.state, lesson.attempts) == ("queued", 0)
     assert lesson.due_at > datetime.now(UTC)
     assert fake.requests == []
     says(fake)
-    Lesson.objects.filter(pk=lesson.pk).update(due_at=datetime.now(UTC))
+    ExtractionJob.objects.filter(pk=lesson.pk).update(due_at=datetime.now(UTC))
     assert learn(lesson).state == "done"
 
 
@@ -155,7 +155,7 @@ def test_an_anthropic_model_can_learn_too(config, fake, owner):
 
 def test_it_is_shown_what_came_before_and_no_tools(config, fake, owner):
     tell(owner, *[f"earlier {n}" for n in range(30)])
-    Lesson.objects.all().delete()
+    ExtractionJob.objects.all().delete()
     lesson = tell(owner, "now", "TOOL RESULT", "reply", roles="uta")
     says(fake)
     learn(lesson)
@@ -189,7 +189,7 @@ def test_what_is_known_already_is_not_learnt_again(config, fake, owner):
 
 def test_dates_are_resolved_where_the_user_is(config, fake, owner):
     lesson = tell(owner, "My exam is tomorrow", "ok")
-    Lesson.objects.filter(pk=lesson.pk).update(time_zone="Asia/Tokyo")
+    ExtractionJob.objects.filter(pk=lesson.pk).update(time_zone="Asia/Tokyo")
     given = fact(
         "The user has an exam on 2126-03-03.",
         "My exam is tomorrow",
@@ -212,19 +212,19 @@ def test_what_was_said_can_be_found_again(config, fake, owner):
     texts = ["I love the tango", "A lovely dance", "tool says"]
     learn(tell(owner, *texts, roles="uat"))
     query = Query("tango dance")
-    found = search.messages(owner, query, limit=5)
+    found = search.search_messages(owner, query, limit=5)
     assert {hit.text for hit in found} == set(texts[:2])
     rows = Passage.objects.filter(user_id=owner)
     assert {(row.embedder, row.dimensions) for row in rows} == {("hash:1024", 1024)}
-    assert search.messages(new_user(), query, limit=5) == []
+    assert search.search_messages(new_user(), query, limit=5) == []
 
 
 def test_a_learnt_fact_can_be_found(config, fake, owner):
     says(fake, fact("The user dances tango.", "I love the tango"))
     learn(tell(owner, "I love the tango", "ok"))
-    (hit,) = search.facts(owner, Query("tango"), limit=5)
+    (hit,) = search.search_facts(owner, Query("tango"), limit=5)
     assert hit.fact.content == "The user dances tango."
-    assert search.facts(new_user(), Query("tango"), limit=5) == []
+    assert search.search_facts(new_user(), Query("tango"), limit=5) == []
 
 
 def test_an_important_fact_makes_its_message_important(config, fake, owner):
@@ -234,7 +234,7 @@ def test_an_important_fact_makes_its_message_important(config, fake, owner):
         fact("The user likes tea.", "I like tea", importance=2),
     )
     lesson = learn(tell(owner, "I am allergic to nuts. I like tea", "ok"))
-    messages = Message.objects.filter(thread=lesson.thread).order_by("position")
+    messages = StoredMessage.objects.filter(thread=lesson.thread).order_by("position")
     assert [message.importance for message in messages] == [0.9, 0.5]
 
 
@@ -247,16 +247,16 @@ def test_a_message_that_reads_like_an_order_is_never_quoted_elsewhere(
     says(fake, fact("The user is allergic to nuts.", "allergic to nuts", importance=9))
     lesson = learn(tell(owner, ORDER, ORDER))
     assert lesson.facts_saved == 1
-    messages = Message.objects.filter(thread=lesson.thread)
+    messages = StoredMessage.objects.filter(thread=lesson.thread)
     assert {message.importance for message in messages} == {0.5}
-    assert search.messages(owner, Query("PWNED instructions"), limit=5) == []
-    assert search.facts(owner, Query("nuts"), limit=5)
+    assert search.search_messages(owner, Query("PWNED instructions"), limit=5) == []
+    assert search.search_facts(owner, Query("nuts"), limit=5)
 
 
 def test_an_unimportant_fact_does_not_make_it_less_so(config, fake, owner):
     says(fake, fact("The user likes tea.", "I like tea", importance=2))
     lesson = learn(tell(owner, "I like tea", "ok"))
-    assert Message.objects.filter(thread=lesson.thread).first().importance == 0.5
+    assert StoredMessage.objects.filter(thread=lesson.thread).first().importance == 0.5
 
 
 # Where there is nothing to learn.
@@ -265,7 +265,7 @@ def test_an_unimportant_fact_does_not_make_it_less_so(config, fake, owner):
 @pytest.mark.parametrize("agent", ["private"])
 def test_an_agent_without_memory_learns_nothing(config, fake, owner, agent):
     lesson = tell(owner, "I have a cat", "ok")
-    Lesson.objects.filter(pk=lesson.pk).update(agent=agent)
+    ExtractionJob.objects.filter(pk=lesson.pk).update(agent=agent)
     lesson = learn(lesson)
     assert (lesson.state, lesson.error) == ("done", "memory is off")
     assert fake.requests == []
@@ -274,7 +274,7 @@ def test_an_agent_without_memory_learns_nothing(config, fake, owner, agent):
 
 def test_an_agent_that_is_gone_learns_as_all_do(config, fake, owner):
     lesson = tell(owner, "I have a cat", "ok")
-    Lesson.objects.filter(pk=lesson.pk).update(agent="gone")
+    ExtractionJob.objects.filter(pk=lesson.pk).update(agent="gone")
     says(fake, fact("The user has a cat.", "I have a cat"))
     assert learn(lesson).state == "done"
     assert len(known(owner)) == 1
@@ -299,7 +299,7 @@ def test_a_limit_of_none_asks_no_model_but_can_be_searched(config, fake, owner):
     config(CONFIG.rstrip() + "\n    max_facts_per_turn: 0\n")
     assert learn(tell(owner, "I love the tango", "ok")).state == "done"
     assert fake.requests == []
-    hit, *_ = search.messages(owner, Query("tango"), limit=5)
+    hit, *_ = search.search_messages(owner, Query("tango"), limit=5)
     assert hit.text == "I love the tango"
 
 
@@ -315,15 +315,15 @@ def test_who_is_erased_meanwhile_stays_so(config, fake, owner, monkeypatch, mome
     original = getattr(module, name)
 
     def erased(*args, **kwargs):
-        erasure.erase(owner)
+        erasure.erase_user(owner)
         return original(*args, **kwargs)
 
     monkeypatch.setattr(module, name, erased)
     says(fake, fact("The user has a cat.", "I have a cat"))
     tell(owner, "I have a cat", "ok")
     (taken,) = job_queue.claim(1, 300)
-    extraction_worker.learn(taken)
-    assert not any(erasure.count(owner).values())
+    extraction_worker.run_job(taken)
+    assert not any(erasure.count_rows(owner).values())
 
 
 def test_who_lost_the_lease_writes_nothing(config, fake, owner, monkeypatch):
@@ -331,9 +331,9 @@ def test_who_lost_the_lease_writes_nothing(config, fake, owner, monkeypatch):
     (lost,) = job_queue.claim(1, 0)
     (_found,) = job_queue.claim(1, 300)
     says(fake, fact("The user has a cat.", "I have a cat"))
-    extraction_worker.learn(lost)
+    extraction_worker.run_job(lost)
     assert known(owner) == []
-    assert Lesson.objects.get().state == "running"
+    assert ExtractionJob.objects.get().state == "running"
 
 
 def test_facts_are_their_owners(config, fake, owner):
@@ -342,7 +342,7 @@ def test_facts_are_their_owners(config, fake, owner):
     tell(other, "I have a dog", "ok")
     says(fake, fact("The user has a cat.", "I have a cat"))
     says(fake, fact("The user has a dog.", "I have a dog"))
-    assert extraction_worker.drain(60) == 2
+    assert extraction_worker.run_due_jobs(60) == 2
     assert known(owner) == [("The user has a cat.", "active")]
     assert known(other) == [("The user has a dog.", "active")]
     assert "a dog" not in prompt(fake, 0)[1]
@@ -351,7 +351,7 @@ def test_facts_are_their_owners(config, fake, owner):
 
 def test_a_lesson_of_another_users_thread_reads_nothing_of_it(config, fake, owner):
     lesson = tell(new_user(), "my secret is 42", "ok")
-    Lesson.objects.filter(pk=lesson.pk).update(user_id=owner)
+    ExtractionJob.objects.filter(pk=lesson.pk).update(user_id=owner)
     assert learn(lesson).state == "done"
     assert fake.requests == []
     assert not Passage.objects.filter(user_id=owner).exists()
@@ -362,7 +362,7 @@ def test_opposite_things_said_at_one_instant_leave_one_truth(config, fake, owner
         text = request.body["messages"][1]["content"]
         city = "Lisbon" if "in Lisbon" in text.rpartition("The turn:")[2] else "Berlin"
         told = fact(f"The user lives in {city}.", f"I live in {city}")
-        return Answer((json.dumps({"facts": [told]}),))
+        return ScriptedAnswer((json.dumps({"facts": [told]}),))
 
     fake.default = answer
     tell(owner, "I live in Lisbon", "ok", thread="a")
@@ -372,15 +372,15 @@ def test_opposite_things_said_at_one_instant_leave_one_truth(config, fake, owner
         worker.start()
     for worker in workers:
         worker.join()
-    extraction_worker.drain(60)
-    assert set(Lesson.objects.values_list("state")) == {("done",)}
+    extraction_worker.run_due_jobs(60)
+    assert set(ExtractionJob.objects.values_list("state")) == {("done",)}
     statuses = sorted(status for _, status in known(owner))
     assert statuses == ["active", "superseded"]
 
 
 def drain_and_leave() -> None:
     try:
-        extraction_worker.drain(60)
+        extraction_worker.run_due_jobs(60)
     finally:
         connection.close()
 
@@ -392,30 +392,30 @@ def test_all_that_is_due_is_learnt_and_another_worker_woken(
     config, fake, owner, monkeypatch
 ):
     woken = []
-    monkeypatch.setattr(notifier, "soon", lambda: woken.append(1))
+    monkeypatch.setattr(notifier, "notify", lambda: woken.append(1))
     for number in range(3):
         tell(new_user(), f"hello {number}", "ok")
-    fake.default = Answer(('{"facts": []}',))
-    assert extraction_worker.drain(60) == 3
+    fake.default = ScriptedAnswer(('{"facts": []}',))
+    assert extraction_worker.run_due_jobs(60) == 3
     assert len(woken) == 2
-    assert job_queue.counts()["done"] == 3
+    assert job_queue.count_by_state()["done"] == 3
 
 
 def test_a_worker_stops_when_its_time_is_up(config, fake, monkeypatch):
     woken = []
-    monkeypatch.setattr(notifier, "soon", lambda: woken.append(1))
+    monkeypatch.setattr(notifier, "notify", lambda: woken.append(1))
     for number in range(3):
         tell(new_user(), f"hello {number}", "ok")
-    fake.default = Answer(('{"facts": []}',))
-    assert extraction_worker.drain(0) == 1
-    assert job_queue.counts()["due"] == 2
+    fake.default = ScriptedAnswer(('{"facts": []}',))
+    assert extraction_worker.run_due_jobs(0) == 1
+    assert job_queue.count_by_state()["due"] == 2
     assert woken
 
 
 def test_what_nobody_foresaw_fails_and_the_next_is_learnt(
     config, fake, owner, monkeypatch, caplog
 ):
-    original = fact_parser.read
+    original = fact_parser.parse_reply
     replies = iter([ZeroDivisionError("odd"), None])
 
     def read(*args, **kwargs):
@@ -423,10 +423,10 @@ def test_what_nobody_foresaw_fails_and_the_next_is_learnt(
             raise error
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(fact_parser, "read", read)
+    monkeypatch.setattr(fact_parser, "parse_reply", read)
     tell(owner, "one", "ok")
     tell(owner, "two", "ok")
-    fake.default = Answer(('{"facts": []}',))
-    assert extraction_worker.drain(60) == 2
-    states = Lesson.objects.order_by("pk").values_list("state", "error")
+    fake.default = ScriptedAnswer(('{"facts": []}',))
+    assert extraction_worker.run_due_jobs(60) == 2
+    states = ExtractionJob.objects.order_by("pk").values_list("state", "error")
     assert list(states) == [("failed", "ZeroDivisionError: odd"), ("done", "")]

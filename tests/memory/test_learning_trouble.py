@@ -9,11 +9,11 @@ from config import live
 from memory import memory_settings
 from memory.context import pinned_context
 from memory.extraction import job_queue, llm_call
-from memory.models import Fact, Lesson, Message, Passage
+from memory.models import ExtractionJob, Fact, Passage, StoredMessage
 from memory.recall import embedding, search
 from memory.types import Query
-from testing.scripted_embeddings import VectorAnswer
-from testing.wires import Answer
+from testing.scripted_embeddings import ScriptedEmbedding
+from testing.wires import ScriptedAnswer
 from tests.memory.learning_stage import (
     NOON,
     fact,
@@ -55,7 +55,7 @@ def test_a_bad_reply_is_shown_to_the_model_once_and_then_fails(
 
 
 def test_of_our_secrets_nothing_is_kept_with_a_failed_lesson(config, fake, owner):
-    fake.default = Answer(["My key is sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"])
+    fake.default = ScriptedAnswer(["My key is sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"])
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert (lesson.state, lesson.reply) == ("failed", "My key is [redacted]")
 
@@ -76,10 +76,10 @@ def test_a_reply_that_was_cut_off_is_said_to_be(config, fake, owner):
 
 
 def test_a_failed_lesson_can_be_replayed(config, fake, owner):
-    fake.default = Answer(("no",))
+    fake.default = ScriptedAnswer(("no",))
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert lesson.state == "failed"
-    assert job_queue.replay([lesson.pk]) == 1
+    assert job_queue.requeue([lesson.pk]) == 1
     says(fake, fact("The user has a cat.", "I have a cat"))
     lesson = learn(lesson)
     assert (lesson.state, lesson.error, lesson.reply) == ("done", "", "")
@@ -122,9 +122,9 @@ def test_an_order_dressed_as_a_fact_reaches_no_prompt(config, fake, owner):
     says(fake, fact(order, quote, importance=10))
     lesson = learn(tell(owner, f"Remember: {quote}", "ok"))
     assert known(owner) == [(order, "held")]
-    assert search.facts(owner, Query("reveal system prompt"), limit=5) == []
-    assert pinned_context.facts(owner, limit=10) == []
-    message = Message.objects.filter(thread=lesson.thread).first()
+    assert search.search_facts(owner, Query("reveal system prompt"), limit=5) == []
+    assert pinned_context.pinned_facts(owner, limit=10) == []
+    message = StoredMessage.objects.filter(thread=lesson.thread).first()
     assert message.importance == 0.5
 
 
@@ -167,11 +167,13 @@ def test_what_a_provider_asks_to_wait_is_waited(config, fake, owner):
 def test_a_provider_that_stays_down_fails_the_lesson_in_the_end(
     config, fake, owner, caplog
 ):
-    fake.default = Answer(status=503, raw=b"{}", content_type="application/json")
+    fake.default = ScriptedAnswer(
+        status=503, raw=b"{}", content_type="application/json"
+    )
     lesson = tell(owner, "I have a cat", "ok")
     for _ in range(job_queue.MAX_ATTEMPTS):
         assert lesson.state == "queued"
-        Lesson.objects.filter(pk=lesson.pk).update(due_at=NOON)
+        ExtractionJob.objects.filter(pk=lesson.pk).update(due_at=NOON)
         lesson = learn(lesson)
     assert lesson.state == "failed"
     # The provider's circuit may open meanwhile, which is a warning of its own.
@@ -187,7 +189,9 @@ def test_a_provider_that_hangs_is_given_up_on_for_now(config, fake, owner, monke
 
 @pytest.mark.parametrize("status", [400, 401, 404])
 def test_a_fault_of_the_configuration_fails_at_once(config, fake, owner, status):
-    fake.default = Answer(status=status, raw=b"{}", content_type="application/json")
+    fake.default = ScriptedAnswer(
+        status=status, raw=b"{}", content_type="application/json"
+    )
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert lesson.state == "failed"
     assert lesson.error
@@ -215,7 +219,7 @@ def remote(config, fake):
     ids=["down", "other dimensions", "too few", "not a number", "cut", "prose"],
 )
 def test_an_embedder_in_trouble_loses_nothing(remote, fake, owner, trouble):
-    fake.default_embedding = VectorAnswer(**trouble)
+    fake.default_embedding = ScriptedEmbedding(**trouble)
     says(fake, fact("The user has a cat.", "I have a cat"))
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert (lesson.state, lesson.facts_saved) == ("done", 1)
@@ -223,12 +227,12 @@ def test_an_embedder_in_trouble_loses_nothing(remote, fake, owner, trouble):
     assert len(rows) == 3
     assert all(row.embedding_error and row.vector is None for row in rows)
     # By its words it is found all the same.
-    assert len(search.facts(owner, Query("cat"), limit=5)) == 1
+    assert len(search.search_facts(owner, Query("cat"), limit=5)) == 1
 
 
 def test_a_slow_embedder_is_not_waited_for(remote, fake, owner, monkeypatch):
     monkeypatch.setattr(embedding, "TIMEOUT_SECONDS", 0.05)
-    fake.default_embedding = VectorAnswer(hang="headers")
+    fake.default_embedding = ScriptedEmbedding(hang="headers")
     says(fake, fact("The user has a cat.", "I have a cat"))
     assert learn(tell(owner, "I have a cat", "ok")).state == "done"
     errors = Passage.objects.filter(user_id=owner).values_list("embedding_error")
@@ -240,20 +244,20 @@ def test_a_worse_day_takes_no_vector_away(remote, fake, owner):
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert lesson.state == "queued"
     before = list(Passage.objects.filter(user_id=owner).values_list("id", "embedder"))
-    fake.default_embedding = VectorAnswer(status=503)
+    fake.default_embedding = ScriptedEmbedding(status=503)
     says(fake)
-    Lesson.objects.filter(pk=lesson.pk).update(due_at=NOON)
+    ExtractionJob.objects.filter(pk=lesson.pk).update(due_at=NOON)
     assert learn(lesson).state == "done"
     after = list(Passage.objects.filter(user_id=owner).values_list("id", "embedder"))
     assert before == after
 
 
 def test_a_refused_text_does_not_spoil_the_others(remote, fake, owner):
-    embedder = memory_settings.of_users(live.current()).embedder
-    refusal = VectorAnswer(status=400)
+    embedder = memory_settings.resolve_for_users(live.current()).embedder
+    refusal = ScriptedEmbedding(status=400)
     # All three together, then each alone.
-    for answer in (refusal, VectorAnswer(), refusal):
+    for answer in (refusal, ScriptedEmbedding(), refusal):
         fake._embedding_script.append(answer)
-    found, errors = embedding.vectors(embedder, ["good", "bad", "fine"])
+    found, errors = embedding.embed_texts(embedder, ["good", "bad", "fine"])
     assert [vector is not None for vector in found] == [True, False, True]
     assert errors[1].startswith(embedding.REFUSED)

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memory.extraction import job_queue
-from memory.models import Lesson, Owner
+from memory.models import ExtractionJob, Owner
 from tests.memory.learning_stage import NOON, new_user, tell
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -19,9 +19,9 @@ LATER = NOON + timedelta(hours=1)
 @pytest.fixture
 def alone(database):
     """No lessons but this test's: whoever claims takes anybody's."""
-    Lesson.objects.all().delete()
+    ExtractionJob.objects.all().delete()
     yield
-    Lesson.objects.all().delete()
+    ExtractionJob.objects.all().delete()
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def claim(limit=10, *, now=NOON):
 
 
 def states():
-    return list(Lesson.objects.order_by("pk").values_list("state", flat=True))
+    return list(ExtractionJob.objects.order_by("pk").values_list("state", flat=True))
 
 
 def test_it_takes_the_oldest_first_and_no_more_than_asked():
@@ -47,7 +47,7 @@ def test_it_takes_the_oldest_first_and_no_more_than_asked():
 def test_one_that_is_tried_again_queues_behind_those_that_waited():
     # A model that never answers would otherwise keep the workers from all others.
     slow, fresh = tell(new_user(), "slow"), tell(new_user(), "fresh")
-    Lesson.objects.filter(pk=slow.pk).update(
+    ExtractionJob.objects.filter(pk=slow.pk).update(
         due_at=NOON + timedelta(seconds=1), attempts=1
     )
     now = NOON + timedelta(seconds=2)
@@ -67,7 +67,7 @@ def test_a_user_is_taught_one_lesson_at_a_time_and_in_order(owner):
     first, second = tell(owner, "one"), tell(owner, "two")
     assert [row.pk for row in claim()] == [first.pk]
     assert claim() == []
-    job_queue.done(Lesson.objects.get(pk=first.pk))
+    job_queue.complete(ExtractionJob.objects.get(pk=first.pk))
     assert [row.pk for row in claim()] == [second.pk]
 
 
@@ -80,7 +80,7 @@ def test_one_user_does_not_hold_up_another(owner):
 
 def test_a_lesson_that_pauses_holds_up_the_younger_ones(owner):
     first, second = tell(owner, "one"), tell(owner, "two")
-    Lesson.objects.filter(pk=first.pk).update(due_at=LATER)
+    ExtractionJob.objects.filter(pk=first.pk).update(due_at=LATER)
     assert claim() == []
     assert [row.pk for row in claim(now=LATER)] == [first.pk]
     assert second.pk not in {row.pk for row in claim(now=LATER)}
@@ -89,13 +89,13 @@ def test_a_lesson_that_pauses_holds_up_the_younger_ones(owner):
 def test_an_older_one_put_back_waits_for_the_younger_that_runs(owner):
     first, _second = tell(owner, "one"), tell(owner, "two")
     (taken,) = claim()
-    job_queue.failed(taken, "broken")
+    job_queue.fail(taken, "broken")
     now = datetime.now(UTC)
     (running,) = claim(now=now)
-    job_queue.replay([first.pk])
+    job_queue.requeue([first.pk])
     now = datetime.now(UTC)
     assert claim(now=now) == []
-    job_queue.done(running)
+    job_queue.complete(running)
     assert [row.pk for row in claim(now=now)] == [first.pk]
 
 
@@ -110,8 +110,8 @@ def test_a_lease_that_ran_out_is_taken_again():
 @pytest.mark.parametrize(
     "finish",
     [
-        lambda row: job_queue.done(row, found=1, saved=1),
-        lambda row: job_queue.failed(row, "broken"),
+        lambda row: job_queue.complete(row, found=1, saved=1),
+        lambda row: job_queue.fail(row, "broken"),
         lambda row: job_queue.retry(row, "busy", seconds=1),
     ],
     ids=["done", "failed", "retry"],
@@ -129,16 +129,16 @@ def test_who_lost_the_lease_cannot_finish(finish, caplog):
 def test_an_erased_lesson_is_nobodys_to_finish():
     lesson = tell(new_user(), "one")
     (taken,) = claim()
-    Lesson.objects.filter(pk=lesson.pk).delete()
-    assert job_queue.done(taken) is False
-    assert job_queue.failed(taken, "late") is False
+    ExtractionJob.objects.filter(pk=lesson.pk).delete()
+    assert job_queue.complete(taken) is False
+    assert job_queue.fail(taken, "late") is False
 
 
 def test_what_came_of_it_is_in_the_row():
     tell(new_user(), "one")
     (taken,) = claim()
-    assert job_queue.done(taken, found=3, saved=2)
-    row = Lesson.objects.get()
+    assert job_queue.complete(taken, found=3, saved=2)
+    row = ExtractionJob.objects.get()
     assert (row.state, row.facts_found, row.facts_saved) == ("done", 3, 2)
     assert row.finished_at is not None
 
@@ -146,7 +146,7 @@ def test_what_came_of_it_is_in_the_row():
 def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplog):
     tell(owner, "my secret")
     (taken,) = claim()
-    job_queue.failed(taken, "not JSON", reply="the \0 user's \ud800 secret")
+    job_queue.fail(taken, "not JSON", reply="the \0 user's \ud800 secret")
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     line = record.getMessage()
@@ -155,7 +155,7 @@ def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplo
     assert "secret" not in line
     assert str(owner) not in line
     assert owner.hex not in line
-    row = Lesson.objects.get()
+    row = ExtractionJob.objects.get()
     assert (row.state, row.error) == ("failed", "not JSON")
     assert row.reply == "the \ufffd user's \ufffd secret"
 
@@ -163,8 +163,8 @@ def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplo
 def test_a_huge_reply_is_kept_in_part():
     tell(new_user(), "one")
     (taken,) = claim()
-    job_queue.failed(taken, "e" * 99_999, reply="r" * 999_999)
-    row = Lesson.objects.get()
+    job_queue.fail(taken, "e" * 99_999, reply="r" * 999_999)
+    row = ExtractionJob.objects.get()
     assert len(row.reply) == job_queue.MAX_REPLY_LENGTH
     assert len(row.error) == job_queue.MAX_ERROR_LENGTH
 
@@ -174,7 +174,7 @@ def test_a_retry_waits_and_then_is_taken_again():
     (taken,) = claim()
     before = datetime.now(UTC)
     job_queue.retry(taken, "busy", seconds=100)
-    row = Lesson.objects.get()
+    row = ExtractionJob.objects.get()
     assert (row.state, row.error, row.attempts) == ("queued", "busy", 1)
     assert row.due_at >= before + timedelta(seconds=100)
     assert claim(now=before) == []
@@ -185,24 +185,24 @@ def test_pauses_grow_and_heed_the_provider():
     for attempts, (least, most) in enumerate(
         [(15, 30), (60, 120), (240, 480), (300, 600)], start=1
     ):
-        seconds = [job_queue.pause_seconds(attempts) for _ in range(20)]
+        seconds = [job_queue.backoff_seconds(attempts) for _ in range(20)]
         assert least <= min(seconds) <= max(seconds) <= most
         assert len(set(seconds)) > 1
-    assert job_queue.pause_seconds(1, 900) == 900
+    assert job_queue.backoff_seconds(1, 900) == 900
 
 
 def test_failed_ones_can_be_put_back_by_name_or_all(owner):
     told = [tell(new_user(), "one") for _ in range(3)] + [tell(owner, "mine")]
     for taken in claim():
-        job_queue.failed(taken, "broken")
-    assert job_queue.replay([told[0].pk]) == 1
-    assert job_queue.replay([told[0].pk]) == 0
-    assert job_queue.replay(user_id=owner) == 1
+        job_queue.fail(taken, "broken")
+    assert job_queue.requeue([told[0].pk]) == 1
+    assert job_queue.requeue([told[0].pk]) == 0
+    assert job_queue.requeue(user_id=owner) == 1
     assert states() == ["queued", "failed", "failed", "queued"]
-    assert job_queue.replay() == 2
-    assert set(Lesson.objects.values_list("state", "attempts", "finished_at")) == {
-        ("queued", 0, None)
-    }
+    assert job_queue.requeue() == 2
+    assert set(
+        ExtractionJob.objects.values_list("state", "attempts", "finished_at")
+    ) == {("queued", 0, None)}
     assert len(claim(now=datetime.now(UTC))) == 4
 
 
@@ -210,11 +210,11 @@ def test_one_whose_worker_dies_each_time_fails_in_the_end(owner):
     tell(owner, "one")
     now = NOON
     for _ in range(job_queue.MAX_ATTEMPTS):
-        assert job_queue.reap(now) == 0
+        assert job_queue.close_abandoned(now) == 0
         assert len(claim(now=now)) == 1
         now += timedelta(minutes=2)
     assert claim(now=now) == []
-    assert job_queue.reap(now) == 1
+    assert job_queue.close_abandoned(now) == 1
     assert states() == ["failed"]
 
 
@@ -223,13 +223,13 @@ def test_it_counts_what_is_in_the_queue():
         tell(new_user(), "one")
     running, done, skipped, failed = claim(4)
     assert running.state == "running"
-    job_queue.done(done)
-    job_queue.done(skipped, error="memory is off")
-    job_queue.failed(failed, "broken")
-    Lesson.objects.filter(state="queued").latest("pk").delete()
+    job_queue.complete(done)
+    job_queue.complete(skipped, error="memory is off")
+    job_queue.fail(failed, "broken")
+    ExtractionJob.objects.filter(state="queued").latest("pk").delete()
     paused = tell(new_user(), "later")
-    Lesson.objects.filter(pk=paused.pk).update(due_at=LATER)
-    assert job_queue.counts(NOON) == {
+    ExtractionJob.objects.filter(pk=paused.pk).update(due_at=LATER)
+    assert job_queue.count_by_state(NOON) == {
         "due": 1,
         "waiting": 1,
         "running": 1,
@@ -237,8 +237,8 @@ def test_it_counts_what_is_in_the_queue():
         "skipped": 1,
         "failed": 1,
     }
-    assert job_queue.is_due(NOON)
-    assert job_queue.counts(LATER)["due"] == 3
+    assert job_queue.has_due_job(NOON)
+    assert job_queue.count_by_state(LATER)["due"] == 3
 
 
 def test_workers_at_the_same_instant_take_different_ones():
@@ -270,12 +270,12 @@ def test_workers_at_the_same_instant_keep_a_users_order(owner):
     def work() -> None:
         barrier.wait()
         try:
-            while Lesson.objects.filter(state="queued").exists():
+            while ExtractionJob.objects.filter(state="queued").exists():
                 for row in claim(2):
                     assert busy.acquire(blocking=False), "two at once"
                     order.append(row.pk)
                     busy.release()
-                    job_queue.done(row)
+                    job_queue.complete(row)
         finally:
             connection.close()
 
@@ -289,9 +289,9 @@ def test_workers_at_the_same_instant_keep_a_users_order(owner):
 
 
 def test_a_long_queue_of_one_user_does_not_hide_the_others(owner, monkeypatch):
-    monkeypatch.setattr(job_queue, "LOOKED_AT", 3)
+    monkeypatch.setattr(job_queue, "MAX_CHECKED", 3)
     told = [tell(owner, str(number)) for number in range(5)]
-    Lesson.objects.filter(pk=told[0].pk).update(due_at=LATER)
+    ExtractionJob.objects.filter(pk=told[0].pk).update(due_at=LATER)
     other = tell(new_user(), "hello")
     assert [row.pk for row in claim()] == [other.pk]
 
@@ -307,17 +307,17 @@ def test_claiming_reads_open_lessons_only(owner):
         with connection.cursor() as cursor:
             cursor.execute("EXPLAIN QUERY PLAN " + queries[0]["sql"])
             plan = "\n".join(str(row) for row in cursor.fetchall())
-        assert "SCAN memory_lesson USING INDEX memory_lesson_due" in plan, plan
-        assert plan.count("SCAN memory_lesson") == 1, plan
+        assert "SCAN memory_extractionjob USING INDEX memory_extractionjob_due" in plan, plan
+        assert plan.count("SCAN memory_extractionjob") == 1, plan
 
 
 def test_the_time_zone_a_client_gave_last_is_kept(alone, owner):
     kept = []
     for name in ("Europe/Lisbon", "", "Asia/Tokyo"):
         lesson = tell(owner, "I like tea", "Noted.")
-        Lesson.objects.filter(pk=lesson.pk).update(time_zone=name)
+        ExtractionJob.objects.filter(pk=lesson.pk).update(time_zone=name)
         (taken,) = job_queue.claim(1, 300)
-        with job_queue.at_work(taken):
-            job_queue.done(taken)
+        with job_queue.lock_leased(taken):
+            job_queue.complete(taken)
         kept.append(Owner.objects.get(user_id=owner).time_zone)
     assert kept == ["Europe/Lisbon", "Europe/Lisbon", "Asia/Tokyo"]

@@ -12,7 +12,11 @@ from memory.fields import read_vector
 from memory.models import Fact, Owner, Passage
 from memory.recall import passages, search
 from memory.recall.index import corpus_cache, term_encoding, tokenizer
-from memory.recall.index.retrieval_types import Among, Found, Question
+from memory.recall.index.retrieval_types import (
+    FactFilter,
+    ParsedQuery,
+    SparseRetrieverScores,
+)
 from memory.types import Embedded
 from memory.user_data import erasure
 from tests.memory.test_search import learn, said, say, toward
@@ -58,7 +62,7 @@ def test_a_passage_has_what_is_found(owner):
 
 def test_why_there_is_no_vector_is_noted(owner):
     fact = Fact.objects.get(id=learn(owner, "tea"))
-    passages.put_facts(owner, [(fact.id, "tea", None, "x" * 5_000)])
+    passages.index_facts(owner, [(fact.id, "tea", None, "x" * 5_000)])
     (row,) = held(owner)
     assert (row.embedder, row.vector) == ("", None)
     assert row.embedding_error == "x" * passages.MAX_ERROR_LENGTH
@@ -67,28 +71,28 @@ def test_why_there_is_no_vector_is_noted(owner):
 def test_removals_are_counted_and_additions_are_not(owner):
     fact = learn(owner, "tea")
     assert not Owner.objects.filter(user_id=owner).exists()
-    passages.put_facts(owner, [(fact, "coffee", None, "")])
+    passages.index_facts(owner, [(fact, "coffee", None, "")])
     assert version(owner) == 1
-    passages.drop_facts(owner, [fact])
+    passages.unindex_facts(owner, [fact])
     assert version(owner) == 2
-    passages.drop_facts(owner, [fact])
-    passages.drop_facts(owner, [])
+    passages.unindex_facts(owner, [fact])
+    passages.unindex_facts(owner, [])
     assert version(owner) == 2
     assert held(owner) == []
 
 
 def test_more_passages_than_a_statement_takes_are_written(owner, monkeypatch):
-    monkeypatch.setattr(passages, "BATCH", 3)
+    monkeypatch.setattr(passages, "BATCH_SIZE", 3)
     now = timezone.now()
     rows = [Fact(user_id=owner, content=f"tea {n}", source="user") for n in range(8)]
     for row in rows:
         row.said_at = row.created_at = row.updated_at = now
     Fact.objects.bulk_create(rows)
     texts = [(row.id, row.content, None, "") for row in rows]
-    passages.put_facts(owner, texts)
-    passages.put_facts(owner, texts)
+    passages.index_facts(owner, texts)
+    passages.index_facts(owner, texts)
     assert len(held(owner)) == 8
-    passages.drop_facts(owner, [row.id for row in rows])
+    passages.unindex_facts(owner, [row.id for row in rows])
     assert held(owner) == []
 
 
@@ -99,7 +103,7 @@ def test_more_passages_than_a_statement_takes_are_written(owner, monkeypatch):
 def test_any_text_can_be_searched_for(owner, text):
     learn(owner, text)
     say(owner, text, "hm")
-    assert len(said(owner, text)) == (2 if tokenizer.terms(text) else 0)
+    assert len(said(owner, text)) == (2 if tokenizer.tokenize(text) else 0)
 
 
 def test_a_very_long_conversation_is_within_what_a_tsvector_holds(owner):
@@ -112,7 +116,7 @@ def test_a_very_long_conversation_is_within_what_a_tsvector_holds(owner):
 def test_messages_put_again_are_there_once(owner):
     thread = say(owner, "tea", "milk")
     rows = [(m.message_id, m.position, "tea", None, "") for m in held(owner)]
-    passages.put_messages(owner, thread, rows)
+    passages.index_messages(owner, thread, rows)
     assert len(held(owner)) == 2
     assert said(owner, "milk") == []
 
@@ -124,18 +128,22 @@ def test_what_has_no_vector_of_the_embedder_is_pending(owner):
     ours = learn(owner, "The user likes tea", toward(1))
     learn(owner, "The user likes milk", toward(1, embedder="old"))
     say(owner, "hello")
-    waiting = [p for p in passages.pending("test", limit=10_000) if p.user_id == owner]
+    waiting = [
+        p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
+    ]
     assert [p.text for p in waiting] == ["likes milk", "hello"]
     first, second = waiting
     assert ours not in [p.id for p in waiting]
-    after = passages.pending("test", after=first.id, limit=1)
+    after = passages.list_pending("test", after=first.id, limit=1)
     assert after[0].id <= second.id
 
 
 def test_vectors_that_are_set_are_found(owner):
     fact = learn(owner, "The user likes tea", toward(1, embedder="old"))
     assert near(owner) == []
-    waiting = [p for p in passages.pending("test", limit=10_000) if p.user_id == owner]
+    waiting = [
+        p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
+    ]
     passages.set_vectors([(waiting[0], toward(1), "")])
     (row,) = held(owner)
     assert (row.fact_id, row.embedder) == (fact, "test")
@@ -145,8 +153,10 @@ def test_vectors_that_are_set_are_found(owner):
 
 def test_a_vector_for_what_has_changed_since_is_dropped(owner):
     fact = learn(owner, "The user likes tea")
-    waiting = [p for p in passages.pending("test", limit=10_000) if p.user_id == owner]
-    passages.put_facts(owner, [(fact, "The user likes milk", None, "")])
+    waiting = [
+        p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
+    ]
+    passages.index_facts(owner, [(fact, "The user likes milk", None, "")])
     passages.set_vectors([(waiting[0], toward(1), "")])
     (row,) = held(owner)
     assert row.embedder == ""
@@ -154,8 +164,10 @@ def test_a_vector_for_what_has_changed_since_is_dropped(owner):
 
 def test_a_vector_for_who_was_erased_meanwhile_leaves_nothing(owner):
     learn(owner, "The user likes tea")
-    waiting = [p for p in passages.pending("test", limit=10_000) if p.user_id == owner]
-    erasure.erase(owner)
+    waiting = [
+        p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
+    ]
+    erasure.erase_user(owner)
     passages.set_vectors([(waiting[0], toward(1), "")])
     assert not Owner.objects.filter(user_id=owner).exists()
 
@@ -164,23 +176,23 @@ def test_what_is_to_be_embedded_is_counted(owner):
     before = passages.count_pending("counted")
     learn(owner, "tea", toward(1, embedder="counted"))
     fact = learn(owner, "milk")
-    passages.put_facts(owner, [(fact, "milk", None, "down")])
+    passages.index_facts(owner, [(fact, "milk", None, "down")])
     assert passages.count_pending("counted") == before + 1
 
 
 def test_nobody_sets_anothers_vector(owner):
     learn(owner, "tea", toward(1, embedder="old"))
     (row,) = held(owner)
-    forged = passages.Pending(row.id, UserId(uuid.uuid4()), "tea")
+    forged = passages.PendingPassage(row.id, UserId(uuid.uuid4()), "tea")
     passages.set_vectors([(forged, toward(1), "")])
     assert held(owner)[0].embedder == "old"
 
 
 def near(user: UserId) -> list[int]:
     """The passages of facts that are found by a vector."""
-    question = Question([], toward(1), 0.0)
-    found = search.open_index(user).facts(question, Among())
-    if isinstance(found, Found):
+    question = ParsedQuery([], toward(1), 0.0)
+    found = search.open_index(user).facts(question, FactFilter())
+    if isinstance(found, SparseRetrieverScores):
         return sorted(found.similarity)
     return found.ids[found.similarity > 0].tolist()
 
@@ -189,7 +201,7 @@ def near(user: UserId) -> list[int]:
 
 
 def test_hashes_are_the_same_in_every_process():
-    assert term_encoding.hashes(["tea", "\U0001f9c1"]).tolist() == [
+    assert term_encoding.hash_terms(["tea", "\U0001f9c1"]).tolist() == [
         2391201714,
         714387438,
     ]
@@ -197,18 +209,18 @@ def test_hashes_are_the_same_in_every_process():
 
 def test_users_lexemes_have_nothing_in_common(owner):
     stranger = UserId(uuid.uuid4())
-    mine, theirs = (term_encoding.lexemes(u, ["tea"]) for u in (owner, stranger))
+    mine, theirs = (term_encoding.user_lexemes(u, ["tea"]) for u in (owner, stranger))
     assert mine != theirs
-    assert mine == term_encoding.lexemes(owner, ["tea"])
+    assert mine == term_encoding.user_lexemes(owner, ["tea"])
 
 
 @sqlite
 def test_what_is_removed_leaves_the_shelf(owner):
     fact = learn(owner, "tea", toward(1))
     learn(owner, "milk", toward(0, 1))
-    assert corpus_cache.of(owner).facts.live_count == 2
-    passages.drop_facts(owner, [fact])
-    assert corpus_cache.of(owner).facts.live_count == 1
+    assert corpus_cache.get_corpora(owner).facts.live_count == 2
+    passages.unindex_facts(owner, [fact])
+    assert corpus_cache.get_corpora(owner).facts.live_count == 1
     assert near(owner) == []
 
 
@@ -217,15 +229,17 @@ def test_the_shelf_lets_go_of_who_asked_longest_ago(monkeypatch):
     users = [UserId(uuid.uuid4()) for _ in range(3)]
     for user in users:
         learn(user, "tea", Embedded("test", np.ones(100, np.float32)))
-    corpus_cache.clear()
-    sizes = [corpus_cache.of(user).nbytes for user in users]
+    corpus_cache.clear_cache()
+    sizes = [corpus_cache.get_corpora(user).nbytes for user in users]
     monkeypatch.setattr(corpus_cache, "MAX_BYTES", sum(sizes))
-    corpus_cache.clear()
+    corpus_cache.clear_cache()
     for user in (*users, users[0]):
-        corpus_cache.of(user)
+        corpus_cache.get_corpora(user)
     monkeypatch.setattr(corpus_cache, "MAX_BYTES", sum(sizes) - 1)
     fact = learn(users[2], "milk")
-    corpus_cache.of(users[2])
-    assert list(corpus_cache._shelves) == [users[0], users[2]]
-    assert corpus_cache._held == sum(s.nbytes for s in corpus_cache._shelves.values())
-    passages.drop_facts(users[2], [fact])
+    corpus_cache.get_corpora(users[2])
+    assert list(corpus_cache._cache) == [users[0], users[2]]
+    assert corpus_cache._cached_bytes == sum(
+        s.nbytes for s in corpus_cache._cache.values()
+    )
+    passages.unindex_facts(users[2], [fact])

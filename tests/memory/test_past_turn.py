@@ -6,7 +6,7 @@ from django.db import connection
 from core.ids import TurnId, UserId, new_turn_id
 from core.messages import Message, ToolCall
 from memory.transcript import message_store, turn_lookup
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from tests.memory.learning_stage import new_user
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -16,9 +16,9 @@ CALL = ToolCall("1", "look", "{}")
 
 def say(user_id: UserId, *messages: Message, how: str = "stop") -> TurnId:
     turn_id = new_turn_id()
-    entries = [Entry(message, 5) for message in messages[:-1]]
-    entries.append(Entry(messages[-1], 5, agent="a", finish_reason=how))
-    message_store.append(user_id, "", turn_id, entries)
+    entries = [NewMessage(message, 5) for message in messages[:-1]]
+    entries.append(NewMessage(messages[-1], 5, agent="a", finish_reason=how))
+    message_store.append_turn(user_id, "", turn_id, entries)
     return turn_id
 
 
@@ -41,7 +41,7 @@ def test_a_turn_is_read_with_what_went_before(user_id):
         Message("assistant", "two"),
     )
     say(user_id, Message("user", "3"), Message("assistant", "three"))
-    found = turn_lookup.read(user_id, turn, earlier=12, most=50)
+    found = turn_lookup.read_turn(user_id, turn, earlier=12, most=50)
     assert texts(found.earlier) == ["1", "one"]
     assert texts(found.turn) == ["2", "Let me see.", "two!"]
     assert found.turn[1].tool_calls == (CALL,)
@@ -53,18 +53,18 @@ def test_no_more_is_read_than_is_wanted(user_id):
         say(user_id, Message("user", f"{number}?"), Message("assistant", f"{number}!"))
     many = [Message("user", f"part {number}") for number in range(9)]
     turn = say(user_id, *many, Message("assistant", "done"))
-    found = turn_lookup.read(user_id, turn, earlier=3, most=9)
+    found = turn_lookup.read_turn(user_id, turn, earlier=3, most=9)
     assert texts(found.earlier) == ["3!", "4?", "4!"]
-    found = turn_lookup.read(user_id, turn, earlier=3, most=2)
+    found = turn_lookup.read_turn(user_id, turn, earlier=3, most=2)
     assert texts(found.turn) == ["part 7", "part 8"]
 
 
 def test_a_turn_of_another_is_not_found(user_id):
     turn = say(user_id, Message("user", "1"), Message("assistant", "one"))
-    assert turn_lookup.read(new_user(), turn, earlier=1, most=1) is None
-    assert turn_lookup.place(new_user(), turn) is None
-    assert turn_lookup.place(user_id, new_turn_id()) is None
-    place = turn_lookup.place(user_id, turn, is_locked=False)
+    assert turn_lookup.read_turn(new_user(), turn, earlier=1, most=1) is None
+    assert turn_lookup.find_reply(new_user(), turn) is None
+    assert turn_lookup.find_reply(user_id, new_turn_id()) is None
+    place = turn_lookup.find_reply(user_id, turn, is_locked=False)
     assert (place.position, place.agent, place.finish_reason) == (1, "a", "stop")
 
 
@@ -74,7 +74,7 @@ def test_it_is_found_by_an_index():
         is_sqlite = connection.vendor == "sqlite"
         if not is_sqlite:
             cursor.execute("SET enable_seqscan = off")
-        sql = turn_lookup.REPLY.replace("%s", f"'{new_turn_id().hex}'")
+        sql = turn_lookup.REPLY_SQL.replace("%s", f"'{new_turn_id().hex}'")
         cursor.execute(f"EXPLAIN {'QUERY PLAN ' * is_sqlite}{sql}")
         plan = " ".join(str(row) for row in cursor.fetchall())
         if not is_sqlite:

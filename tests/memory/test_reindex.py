@@ -79,7 +79,7 @@ def test_everything_gets_a_vector_of_the_embedder(owner, yaml):
 
 def test_what_was_embedded_is_found_by_a_process_that_held_the_old(owner, yaml):
     learn(owner, "The user likes tea", toward(1, embedder="old"))
-    vectors, _ = embedding.vectors(_embedder(), ["likes tea"])
+    vectors, _ = embedding.embed_texts(_embedder(), ["likes tea"])
     assert search.nearest_facts(owner, vectors[0], limit=1) == []
     run(yaml)
     ((_, similarity),) = search.nearest_facts(owner, vectors[0], limit=1)
@@ -100,21 +100,21 @@ def test_a_text_without_words_is_embedded_once(owner, yaml):
     learn(owner, "...")
     run(yaml)
     assert run(yaml) == f"0 texts to embed with {NEW}\n0 embedded\n"
-    found = search.facts(owner, Query("x", Embedded(NEW, np.ones(32))), limit=1)
+    found = search.search_facts(owner, Query("x", Embedded(NEW, np.ones(32))), limit=1)
     assert found == []
 
 
 def test_a_batch_that_fails_is_told_and_the_others_are_kept(owner, yaml, monkeypatch):
     for number in range(6):
         learn(owner, f"tea {number}", toward(1, embedder="old"))
-    works = embedding.vectors
+    works = embedding.embed_texts
 
     def sometimes(embedder, texts):
         if "tea 2" in texts:
             return [None] * len(texts), ["the service is down"] * len(texts)
         return works(embedder, texts)
 
-    monkeypatch.setattr(embedding, "vectors", sometimes)
+    monkeypatch.setattr(embedding, "embed_texts", sometimes)
     stderr = StringIO()
     with pytest.raises(CommandError, match="2 texts remain: run it again to go on"):
         run(yaml, "--batch", "2", stderr=stderr)
@@ -133,7 +133,7 @@ def test_a_service_that_is_down_is_not_asked_for_everything(owner, yaml, monkeyp
 
     for number in range(9):
         learn(owner, f"tea {number}")
-    monkeypatch.setattr(embedding, "vectors", down)
+    monkeypatch.setattr(embedding, "embed_texts", down)
     with pytest.raises(CommandError, match="9 texts remain"):
         run(yaml, "--batch", "1")
     assert len(asked) == 3
@@ -145,10 +145,10 @@ def test_who_breaks_it_off_can_go_on(owner, yaml, monkeypatch):
             raise KeyboardInterrupt
         return works(embedder, texts)
 
-    works = embedding.vectors
+    works = embedding.embed_texts
     for number in range(3):
         learn(owner, f"tea {number}")
-    monkeypatch.setattr(embedding, "vectors", broken)
+    monkeypatch.setattr(embedding, "embed_texts", broken)
     with pytest.raises(CommandError, match="interrupted") as caught:
         run(yaml, "--batch", "1")
     assert caught.value.returncode == 130
@@ -196,19 +196,19 @@ def test_the_graph_finds_what_the_codes_find(owner, yaml, monkeypatch):
     stranger = UserId(uuid.uuid4())
     learn(stranger, "tea number 3")
     run(yaml)
-    (vector,), _ = embedding.vectors(_embedder(), ["tea number 3"])
+    (vector,), _ = embedding.embed_texts(_embedder(), ["tea number 3"])
     query = Query("", vector)
-    plain = search.facts(owner, query, limit=5)
-    everything = {f.fact.id for f in search.facts(owner, query, limit=12)}
+    plain = search.search_facts(owner, query, limit=5)
+    everything = {f.fact.id for f in search.search_facts(owner, query, limit=12)}
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE memory_passage")
-    monkeypatch.setattr(hnsw_index, "WORTH", 1)
+    monkeypatch.setattr(hnsw_index, "GRAPH_COST", 1)
     asked = []
-    rows = postgres_index._rows
+    rows = postgres_index._fetch_rows
     monkeypatch.setattr(
-        postgres_index, "_rows", lambda q, v: asked.append(q) or rows(q, v)
+        postgres_index, "_fetch_rows", lambda q, v: asked.append(q) or rows(q, v)
     )
-    found = search.facts(owner, query, limit=5)
+    found = search.search_facts(owner, query, limit=5)
     assert any("hnsw.iterative_scan" in query for query in asked)
     assert [f.score.similarity for f in found] == pytest.approx(
         [f.score.similarity for f in plain], abs=1e-2
@@ -219,23 +219,23 @@ def test_the_graph_finds_what_the_codes_find(owner, yaml, monkeypatch):
 
 @postgres
 def test_half_an_index_is_built_anew(database):
-    name = hnsw_index.name_of(NEW)
-    hnsw_index.ensure(NEW, 32)
+    name = hnsw_index.index_name(NEW)
+    hnsw_index.ensure_index(NEW, 32)
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass",
             [name],
         )
     assert not hnsw_index.is_faster(NEW, 10**9)
-    assert hnsw_index.ensure(NEW, 32)
+    assert hnsw_index.ensure_index(NEW, 32)
     assert hnsw_index.is_faster(NEW, 10**9)
-    assert not hnsw_index.ensure(NEW, 32), "built twice"
+    assert not hnsw_index.ensure_index(NEW, 32), "built twice"
 
 
 @postgres
 def test_an_embedders_name_cannot_break_out(database):
-    assert hnsw_index.ensure("it's; DROP TABLE memory_passage", 8)
-    assert not hnsw_index.ensure("too:wide", 5_000)
+    assert hnsw_index.ensure_index("it's; DROP TABLE memory_passage", 8)
+    assert not hnsw_index.ensure_index("too:wide", 5_000)
 
 
 def test_the_graph_is_for_who_has_very_many(database):
@@ -244,7 +244,7 @@ def test_the_graph_is_for_who_has_very_many(database):
 
 def test_a_vector_for_a_user_who_is_gone_is_dropped(owner):
     learn(owner, "tea")
-    waiting = passages.pending(NEW)
+    waiting = passages.list_pending(NEW)
     Passage.objects.all().delete()
     passages.set_vectors([(waiting[0], toward(1), "")])
     assert Passage.objects.count() == 0

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.facts.text_comparison.equivalence import compare, is_identical
+from memory.facts.text_comparison.equivalence import compare_texts, is_identical
 from tests.memory import sameness_pairs as pairs
 
 FACTS = Path(__file__).parents[2] / "bench/data/facts.jsonl"
@@ -19,25 +19,25 @@ FACTS = Path(__file__).parents[2] / "bench/data/facts.jsonl"
 
 @pytest.mark.parametrize(("old", "new"), pairs.PARAPHRASES)
 def test_what_is_said_in_other_words_is_the_same(old, new):
-    assert compare(old, new) == "same"
-    assert compare(new, old) == "same"
+    assert compare_texts(old, new) == "same"
+    assert compare_texts(new, old) == "same"
 
 
 @pytest.mark.parametrize(("old", "new"), pairs.CONTRADICTIONS)
 def test_what_takes_the_place_of_another_has_changed(old, new):
-    assert compare(old, new) == "changed"
+    assert compare_texts(old, new) == "changed"
 
 
 @pytest.mark.parametrize(("old", "new"), [*pairs.DIFFERENT, *pairs.HELD_OUT_DIFFERENT])
 def test_what_can_both_be_true_is_different(old, new):
-    assert compare(old, new) == "different"
-    assert compare(new, old) == "different"
+    assert compare_texts(old, new) == "different"
+    assert compare_texts(new, old) == "different"
 
 
 def test_few_held_out_pairs_are_missed():
     """None of them merged wrongly: a miss is a duplicate."""
-    same = [compare(*pair) for pair in pairs.HELD_OUT_PARAPHRASES]
-    changed = [compare(*pair) for pair in pairs.HELD_OUT_CONTRADICTIONS]
+    same = [compare_texts(*pair) for pair in pairs.HELD_OUT_PARAPHRASES]
+    changed = [compare_texts(*pair) for pair in pairs.HELD_OUT_CONTRADICTIONS]
     assert set(same) <= {"same", "different"}
     assert set(changed) <= {"changed", "different"}
     assert same.count("same") / len(same) > 0.9
@@ -71,7 +71,7 @@ def test_case_width_and_punctuation_make_no_difference(old, new):
 )
 def test_a_mark_that_means_something_does(old, new):
     assert not is_identical(old, new)
-    assert compare(old, new) != "same"
+    assert compare_texts(old, new) != "same"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_mark_that_means_something_does(old, new):
     ],
 )
 def test_what_is_in_doubt_is_different(old, new):
-    assert compare(old, new) == "different"
+    assert compare_texts(old, new) == "different"
 
 
 def test_no_two_facts_of_one_person_are_merged():
@@ -104,7 +104,7 @@ def test_no_two_facts_of_one_person_are_merged():
     merged = [
         pair
         for pair in itertools.combinations(mine, 2)
-        if compare(*pair) != "different"
+        if compare_texts(*pair) != "different"
     ]
     assert len(mine) > 50
     assert merged == []
@@ -112,13 +112,13 @@ def test_no_two_facts_of_one_person_are_merged():
 
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_any_text_can_be_compared(old, new):
-    assert compare(old, old) == "same"
-    if compare(old, new) == "same":
-        assert compare(new, old) == "same"
+    assert compare_texts(old, old) == "same"
+    if compare_texts(old, new) == "same":
+        assert compare_texts(new, old) == "same"
 
 
 @pytest.mark.parametrize("text", ["hat ge" * 330, "住在上海" * 500, "a b " * 500])
 def test_long_texts_are_compared_in_no_time(text):
     started = time.thread_time()
-    compare(text, text[:-3] + " x")
+    compare_texts(text, text[:-3] + " x")
     assert time.thread_time() - started < 0.5

@@ -15,11 +15,11 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory.facts import fact_store
 from memory.models import Fact, Owner, Passage, Thread
-from memory.models import Message as MessageRow
+from memory.models import StoredMessage as MessageRow
 from memory.recall import passage_sources, passages, search
 from memory.recall.index import numpy_index, retrieval_types, small_corpus
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from memory.types import Embedded, Query
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 def held(request, monkeypatch) -> None:
     """What a process holds of a user is searched in two ways, by how much it is."""
     if request.param == "many":
-        monkeypatch.setattr(small_corpus, "MOST", -1)
+        monkeypatch.setattr(small_corpus, "MAX_PASSAGES", -1)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def learn(user: UserId, content: str, embedded=None, **fields) -> uuid.UUID:
         updated_at=now,
         **fields,
     )
-    passages.put_facts(user, [(fact.id, content, embedded, "")])
+    passages.index_facts(user, [(fact.id, content, embedded, "")])
     return fact.id
 
 
@@ -65,8 +65,10 @@ def say(user: UserId, *texts: str, thread: str = "", vectors=()) -> int:
     """Store messages, user and assistant in turns; return the thread's id."""
     roles = ("user", "assistant")
     first = MessageRow.objects.filter(thread__user_id=user, thread__name=thread).count()
-    entries = [Entry(Message(roles[i % 2], text), 5) for i, text in enumerate(texts)]
-    message_store.append(user, thread, new_turn_id(), entries)
+    entries = [
+        NewMessage(Message(roles[i % 2], text), 5) for i, text in enumerate(texts)
+    ]
+    message_store.append_turn(user, thread, new_turn_id(), entries)
     stored = list(
         MessageRow.objects.filter(
             thread__user_id=user, thread__name=thread, position__gte=first
@@ -74,7 +76,7 @@ def say(user: UserId, *texts: str, thread: str = "", vectors=()) -> int:
     )
     given = [*vectors, *[None] * (len(stored) - len(vectors))]
     thread_id = Thread.objects.get(user_id=user, name=thread).id
-    passages.put_messages(
+    passages.index_messages(
         user,
         thread_id,
         [(m.id, m.position, m.text, v, "") for m, v in zip(stored, given, strict=True)],
@@ -88,11 +90,13 @@ def contents(user: UserId, text: str, embedded=None, limit=5, **options) -> list
         embedded,
         **{k: options.pop(k) for k in ("floor", "fusion") if k in options},
     )
-    return [f.fact.content for f in search.facts(user, query, limit=limit, **options)]
+    return [
+        f.fact.content for f in search.search_facts(user, query, limit=limit, **options)
+    ]
 
 
 def said(user: UserId, text: str, embedded=None, limit=5, **options) -> list[str]:
-    found = search.messages(user, Query(text, embedded), limit=limit, **options)
+    found = search.search_messages(user, Query(text, embedded), limit=limit, **options)
     return [message.text for message in found]
 
 
@@ -143,7 +147,7 @@ def test_the_score_says_why(owner):
     learn(owner, "Plays the cello", toward(1))
     learn(owner, "Plays golf", toward(1, 1))
     query = Query("cello", toward(1))
-    first, second = (f.score for f in search.facts(owner, query, limit=2))
+    first, second = (f.score for f in search.search_facts(owner, query, limit=2))
     assert first.similarity == pytest.approx(1, abs=1e-3)
     assert second.similarity == pytest.approx(0.7071, abs=1e-3)
     assert first.terms
@@ -162,7 +166,9 @@ def test_rare_words_weigh_more(owner):
 def test_no_words_and_no_vector_find_nothing(owner, text):
     learn(owner, "The user plays the cello", toward(1))
     assert contents(owner, text) == []
-    assert search.both(owner, Query(text), facts=5, messages=5) == ([], [])
+    assert search.search_facts_and_messages(
+        owner, Query(text), facts=5, messages=5
+    ) == ([], [])
 
 
 def test_an_emoji_is_found(owner):
@@ -238,10 +244,10 @@ def test_what_is_new_is_found_at_once(owner):
 def test_what_a_fact_said_before_does_not_find_it(owner):
     fact = learn(owner, "The user lives in Lisbon")
     assert contents(owner, "lisbon")
-    passages.put_facts(owner, [(fact, "The user lives in Porto", None, "")])
+    passages.index_facts(owner, [(fact, "The user lives in Porto", None, "")])
     assert contents(owner, "lisbon") == []
     assert len(contents(owner, "porto")) == 1
-    passages.drop_facts(owner, [fact])
+    passages.unindex_facts(owner, [fact])
     assert contents(owner, "porto") == []
 
 
@@ -249,8 +255,8 @@ def test_what_another_hand_deleted_hides_nothing(owner, monkeypatch):
     for number in range(8):
         learn(owner, f"cello {number}")
     assert len(contents(owner, "cello", limit=4)) == 4
-    monkeypatch.setattr(retrieval_types, "DEPTH", 4)
-    monkeypatch.setattr(numpy_index, "DEPTH", 4)
+    monkeypatch.setattr(retrieval_types, "RETRIEVAL_DEPTH", 4)
+    monkeypatch.setattr(numpy_index, "RETRIEVAL_DEPTH", 4)
     # Without a word to the owner's row, as a cascade does it.
     Fact.objects.filter(user_id=owner, content__gt="cello 3").delete()
     assert len(contents(owner, "cello", limit=4)) == 4
@@ -308,7 +314,7 @@ def test_messages_in_the_prompt_are_left_out(owner):
 
 def test_a_message_is_told_in_full(owner):
     say(owner, "tea", "Milk with it", thread="kitchen")
-    (found, *_) = search.messages(owner, Query("milk"), limit=1)
+    (found, *_) = search.search_messages(owner, Query("milk"), limit=1)
     row = MessageRow.objects.get(id=found.id)
     assert (found.thread, found.position, found.role) == ("kitchen", 1, "assistant")
     assert (found.text, found.agent) == ("Milk with it", row.agent)
@@ -317,8 +323,8 @@ def test_a_message_is_told_in_full(owner):
 
 def test_a_fact_is_told_in_full(owner):
     fact = learn(owner, "tea", key="drink", expires_at=timezone.now() + timedelta(1))
-    (found,) = search.facts(owner, Query("tea"), limit=1)
-    assert found.fact == fact_store.to_known(Fact.objects.get(id=fact))
+    (found,) = search.search_facts(owner, Query("tea"), limit=1)
+    assert found.fact == fact_store.known_fact_from_row(Fact.objects.get(id=fact))
 
 
 def test_both_are_what_each_alone_is(owner):
@@ -326,11 +332,13 @@ def test_both_are_what_each_alone_is(owner):
         learn(owner, f"tea fact {number}", toward(1, number))
     thread = say(owner, "tea one", "hm", "tea two", vectors=[toward(1)])
     query = Query("tea", toward(1))
-    assert search.both(owner, query, facts=2, messages=2, beyond=(thread, 2)) == (
-        search.facts(owner, query, limit=2),
-        search.messages(owner, query, limit=2, beyond=(thread, 2)),
+    assert search.search_facts_and_messages(
+        owner, query, facts=2, messages=2, beyond=(thread, 2)
+    ) == (
+        search.search_facts(owner, query, limit=2),
+        search.search_messages(owner, query, limit=2, beyond=(thread, 2)),
     )
-    assert search.both(owner, query, facts=0, messages=1)[0] == []
+    assert search.search_facts_and_messages(owner, query, facts=0, messages=1)[0] == []
 
 
 def test_the_nearest_facts_are_found_by_their_vectors(owner):
@@ -352,7 +360,9 @@ def test_users_who_say_the_same_never_find_each_others(owner, stranger):
     query = Query("tea milk", toward(1))
     for _ in range(2):
         for user in (owner, stranger):
-            found_facts, found_messages = search.both(user, query, facts=9, messages=9)
+            found_facts, found_messages = search.search_facts_and_messages(
+                user, query, facts=9, messages=9
+            )
             near = search.nearest_facts(user, toward(1), limit=9)
             ids = {f.fact.id for f in found_facts} | {fact for fact, _ in near}
             assert set(Fact.objects.filter(id__in=ids).values_list("user_id")) == {
@@ -361,7 +371,9 @@ def test_users_who_say_the_same_never_find_each_others(owner, stranger):
             assert len(ids) == 4
             owners = MessageRow.objects.filter(id__in=[m.id for m in found_messages])
             assert set(owners.values_list("thread__user_id")) == {(user,)}
-    assert search.both(UserId(uuid.uuid4()), query, facts=9, messages=9) == ([], [])
+    assert search.search_facts_and_messages(
+        UserId(uuid.uuid4()), query, facts=9, messages=9
+    ) == ([], [])
 
 
 def test_what_is_behind_anothers_passage_is_not_told(owner, stranger):
@@ -369,18 +381,18 @@ def test_what_is_behind_anothers_passage_is_not_told(owner, stranger):
     say(owner, "tea")
     ids = list(Passage.objects.filter(user_id=owner).values_list("id", flat=True))
     assert (
-        len(passage_sources.facts(owner, ids)),
-        len(passage_sources.messages(owner, ids)),
+        len(passage_sources.load_facts(owner, ids)),
+        len(passage_sources.load_messages(owner, ids)),
     ) == (1, 1)
     assert (
-        passage_sources.facts(stranger, ids),
-        passage_sources.messages(stranger, ids),
+        passage_sources.load_facts(stranger, ids),
+        passage_sources.load_messages(stranger, ids),
     ) == ({}, {})
 
 
 def test_a_user_cannot_change_what_is_anothers(owner, stranger):
     fact = learn(owner, "cello")
-    passages.drop_facts(stranger, [fact])
+    passages.unindex_facts(stranger, [fact])
     assert contents(owner, "cello") == ["cello"]
 
 
@@ -422,7 +434,9 @@ def test_a_search_takes_as_many_queries_however_much_is_stored(owner):
         say(owner, *(f"tea {n}" for n in range(count)))
         contents(owner, "tea", toward(1))
         with CaptureQueriesContext(connection) as queries:
-            search.both(owner, Query("tea", toward(1)), facts=5, messages=5)
+            search.search_facts_and_messages(
+                owner, Query("tea", toward(1)), facts=5, messages=5
+            )
         counts.append(len(queries))
     expected = 3 if connection.vendor == "sqlite" else 9
     assert counts == [expected, expected]

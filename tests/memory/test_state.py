@@ -9,23 +9,23 @@ import pytest
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory.config import MemoryConfig, UserState
-from memory.extraction.job_queue import Study
+from memory.extraction.job_queue import ExtractionRequest
 from memory.facts import fact_store
 from memory.maintenance import alerts
-from memory.memory_settings import Learner, Plan
-from memory.models import Lesson
+from memory.memory_settings import ExtractionModel, UserMemory
+from memory.models import ExtractionJob
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
-from memory.types import Draft, Embedded
+from memory.transcript.message_rows import NewMessage
+from memory.types import Embedded, FactDraft
 from providers.config import ProviderConfig
 from providers.embeddings.base import Embedder
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
-def concerns(embedder: str, learner: Learner | None = None) -> dict[str, str]:
-    plan = Plan(Embedder(embedder, 3, 0.2), learner, UserState(), MemoryConfig())
-    return dict(alerts.concerns(plan))
+def concerns(embedder: str, learner: ExtractionModel | None = None) -> dict[str, str]:
+    plan = UserMemory(Embedder(embedder, 3, 0.2), learner, UserState(), MemoryConfig())
+    return dict(alerts.find_alerts(plan))
 
 
 def test_the_hash_embedder_is_one():
@@ -42,7 +42,9 @@ def test_the_hash_embedder_is_one():
     ],
 )
 def test_a_model_too_small_to_learn_is_one(fields: dict[str, str], is_one: bool):
-    learner = Learner("p", ProviderConfig.model_validate(fields), "smollm2-135m")
+    learner = ExtractionModel(
+        "p", ProviderConfig.model_validate(fields), "smollm2-135m"
+    )
     assert ("coulisse.W404" in concerns("x", learner)) is is_one
     assert "coulisse.W404" not in concerns("x")
 
@@ -50,29 +52,37 @@ def test_a_model_too_small_to_learn_is_one(fields: dict[str, str], is_one: bool)
 def test_vectors_of_another_embedder_are_one():
     user = UserId(uuid.uuid4())
     vector = Embedded("ours", np.array([1, 0, 0], dtype=np.float32))
-    fact_store.save(user, [Draft("The user lives in Lisbon")], [vector], by="user")
+    fact_store.save_drafts(
+        user, [FactDraft("The user lives in Lisbon")], [vector], by="user"
+    )
     assert (
         "vectors of another embedder than theirs" in concerns("theirs")["coulisse.W402"]
     )
 
 
 def test_turns_nothing_was_learnt_from_are_one():
-    entries = [Entry(Message("user", "hi"), 1)]
+    entries = [NewMessage(Message("user", "hi"), 1)]
     user = UserId(uuid.uuid4())
-    message_store.append(user, "", new_turn_id(), entries, study=Study("assistant"))
-    lesson = Lesson.objects.get(user_id=user)
+    message_store.append_turn(
+        user, "", new_turn_id(), entries, study=ExtractionRequest("assistant")
+    )
+    lesson = ExtractionJob.objects.get(user_id=user)
     assert lesson.due_at <= datetime.now(UTC)
-    Lesson.objects.filter(pk=lesson.pk).update(state="failed")
+    ExtractionJob.objects.filter(pk=lesson.pk).update(state="failed")
     assert "could not be learnt from" in concerns("x")["coulisse.W403"]
     lesson.delete()
 
 
 def test_turns_that_wait_for_nobody_are_one():
-    entries = [Entry(Message("user", "hi"), 1)]
+    entries = [NewMessage(Message("user", "hi"), 1)]
     user = UserId(uuid.uuid4())
-    message_store.append(user, "", new_turn_id(), entries, study=Study("assistant"))
-    lesson = Lesson.objects.get(user_id=user)
+    message_store.append_turn(
+        user, "", new_turn_id(), entries, study=ExtractionRequest("assistant")
+    )
+    lesson = ExtractionJob.objects.get(user_id=user)
     before = concerns("x").get("coulisse.W405", "")
-    Lesson.objects.filter(pk=lesson.pk).update(due_at=datetime(2026, 1, 1, tzinfo=UTC))
+    ExtractionJob.objects.filter(pk=lesson.pk).update(
+        due_at=datetime(2026, 1, 1, tzinfo=UTC)
+    )
     assert concerns("x")["coulisse.W405"] != before
     lesson.delete()

@@ -15,12 +15,19 @@ from memory import tasks
 from memory.extraction import extraction_worker, job_queue, notifier
 from memory.facts import fact_store
 from memory.maintenance import consolidation, periodic_sweep
-from memory.models import Consolidation, Erasure, Fact, Lesson, Passage, Thread
+from memory.models import (
+    ConsolidationRun,
+    ExtractionJob,
+    Fact,
+    Passage,
+    PendingErasure,
+    Thread,
+)
 from memory.recall import search
 from memory.recall.index import hnsw_index
-from memory.types import Draft, Query
-from testing.scripted_embeddings import VectorAnswer
-from testing.wires import Answer
+from memory.types import FactDraft, Query
+from testing.scripted_embeddings import ScriptedEmbedding
+from testing.wires import ScriptedAnswer
 from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, says, tell
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -33,22 +40,22 @@ REMOTE = "{provider: openai, model: text-embedding-3-small, base_url: BASE, api_
 def alone(database, monkeypatch):
     """Nobody's work but this test's."""
     empty()
-    monkeypatch.setattr(periodic_sweep, "_patience", periodic_sweep.Patience())
+    monkeypatch.setattr(periodic_sweep, "_backoff", periodic_sweep.EmbedderBackoff())
     before = live._current
     yield
-    live.replace(before)
+    live.set_current(before)
     empty()
 
 
 def empty() -> None:
-    for model in (Lesson, Thread, Consolidation, Erasure):
+    for model in (ExtractionJob, Thread, ConsolidationRun, PendingErasure):
         model.objects.all().delete()
 
 
 @pytest.fixture
 def woken(monkeypatch) -> list[int]:
     calls: list[int] = []
-    monkeypatch.setattr(notifier, "soon", lambda: calls.append(1))
+    monkeypatch.setattr(notifier, "notify", lambda: calls.append(1))
     return calls
 
 
@@ -72,16 +79,20 @@ def remote(config, fake):
 
 
 def test_the_jobs_have_the_names_they_are_sent_by():
-    names = {"memory.tasks.work", "memory.tasks.sweep", "memory.tasks.consolidate"}
+    names = {
+        "memory.tasks.extract_facts",
+        "memory.tasks.sweep",
+        "memory.tasks.consolidate",
+    }
     assert names <= current_app.tasks.keys()
-    assert notifier.TASK in names
+    assert notifier.TASK_NAME in names
 
 
 def test_work_learns_what_is_due(config, fake, owner):
     tell(owner, "hello", "hi")
     says(fake)
-    tasks.work()
-    assert Lesson.objects.get().state == "done"
+    tasks.extract_facts()
+    assert ExtractionJob.objects.get().state == "done"
 
 
 def test_consolidate_leaves_a_receipt(config, fake, owner):
@@ -89,7 +100,7 @@ def test_consolidate_leaves_a_receipt(config, fake, owner):
     fake.reply("They talked.")
     tasks.consolidate()
     tasks.consolidate()
-    assert Consolidation.objects.get().summaries == 1
+    assert ConsolidationRun.objects.get().summaries == 1
 
 
 def test_a_lost_message_is_made_up_for(config, woken, owner):
@@ -105,14 +116,14 @@ def test_a_lesson_that_kills_its_worker_is_ended(config, owner):
     for _ in range(job_queue.MAX_ATTEMPTS):
         (taken,) = job_queue.claim(1, 0)
     assert periodic_sweep.sweep(datetime.now(UTC))["lessons failed"] == 1
-    assert Lesson.objects.get().state == "failed"
+    assert ExtractionJob.objects.get().state == "failed"
     assert taken.attempts == job_queue.MAX_ATTEMPTS
 
 
 def test_facts_whose_time_is_up_expire(config, owner):
     soon = datetime.now(UTC) + timedelta(hours=1)
-    draft = Draft("The user has a fair.", expires_at=soon, source="user")
-    fact_store.save(owner, [draft], [None], by="user")
+    draft = FactDraft("The user has a fair.", expires_at=soon, source="user")
+    fact_store.save_drafts(owner, [draft], [None], by="user")
     periodic_sweep.sweep(datetime.now(UTC))
     assert Fact.objects.get(user_id=owner).status == "active"
     assert periodic_sweep.sweep(soon)["facts expired"] >= 1
@@ -121,13 +132,13 @@ def test_facts_whose_time_is_up_expire(config, owner):
 
 def test_wishes_nobody_confirmed_are_dropped(config, owner):
     for minutes in (-1, 1):
-        Erasure.objects.create(
+        PendingErasure.objects.create(
             user_id=new_user(),
             confirmation_digest="x",
             expires_at=NOW + timedelta(minutes=minutes),
         )
     assert periodic_sweep.sweep(NOW)["wishes dropped"] == 1
-    assert Erasure.objects.get().expires_at > NOW
+    assert PendingErasure.objects.get().expires_at > NOW
 
 
 def test_one_part_that_fails_does_not_stop_the_others(
@@ -136,12 +147,14 @@ def test_one_part_that_fails_does_not_stop_the_others(
     def broken(*args):
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(fact_store, "expire_due", broken)
-    Erasure.objects.create(user_id=owner, confirmation_digest="x", expires_at=NOW)
+    monkeypatch.setattr(fact_store, "expire_due_facts", broken)
+    PendingErasure.objects.create(
+        user_id=owner, confirmation_digest="x", expires_at=NOW
+    )
     tell(owner, "hello", "hi")
     periodic_sweep.sweep(NOW)
     assert woken == [1]
-    assert not Erasure.objects.exists()
+    assert not PendingErasure.objects.exists()
     (record,) = caplog.records
     assert "facts expired" in record.getMessage()
 
@@ -150,11 +163,11 @@ def test_one_part_that_fails_does_not_stop_the_others(
 
 
 def learnt_without_vectors(fake, owner, *texts: str) -> None:
-    fake.default_embedding = VectorAnswer(status=503)
+    fake.default_embedding = ScriptedEmbedding(status=503)
     says(fake)
     tell(owner, *texts)
-    extraction_worker.drain(10)
-    fake.default_embedding = VectorAnswer()
+    extraction_worker.run_due_jobs(10)
+    fake.default_embedding = ScriptedEmbedding()
 
 
 def vectors(owner) -> list[tuple[str, bool]]:
@@ -171,11 +184,11 @@ def test_what_could_not_be_embedded_is_embedded_later(remote, fake, owner):
 
 
 def test_facts_get_theirs_as_well(remote, fake, owner):
-    draft = Draft("The user loves the tango.", source="user")
-    fact_store.save(owner, [draft], [None], by="user", errors=["down"])
+    draft = FactDraft("The user loves the tango.", source="user")
+    fact_store.save_drafts(owner, [draft], [None], by="user", errors=["down"])
     assert periodic_sweep.sweep(NOW)["texts embedded"] == 1
     assert fake.embeddings[-1].body["input"] == ["loves the tango."]
-    (hit,) = search.facts(owner, Query("tango"), limit=1)
+    (hit,) = search.search_facts(owner, Query("tango"), limit=1)
     assert hit.fact.content == "The user loves the tango."
 
 
@@ -183,12 +196,12 @@ def test_an_embedder_that_stays_down_is_left_alone_for_a_while(
     remote, fake, owner, monkeypatch
 ):
     learnt_without_vectors(fake, owner, "I love the tango", "Me too")
-    fake.default_embedding = VectorAnswer(status=503)
+    fake.default_embedding = ScriptedEmbedding(status=503)
     asked = len(fake.embeddings)
     for _ in range(3):
         assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
     assert len(fake.embeddings) == asked + 1
-    fake.default_embedding = VectorAnswer()
+    fake.default_embedding = ScriptedEmbedding()
     # Its own clock alone, for others count on theirs meanwhile.
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 61)
     monkeypatch.setattr(periodic_sweep, "time", later)
@@ -197,7 +210,7 @@ def test_an_embedder_that_stays_down_is_left_alone_for_a_while(
 
 def test_pauses_grow_to_ten_minutes_and_end_with_success(monkeypatch):
     monkeypatch.setattr(periodic_sweep, "time", SimpleNamespace(monotonic=lambda: 0.0))
-    patience, pauses = periodic_sweep.Patience(), []
+    patience, pauses = periodic_sweep.EmbedderBackoff(), []
     for _ in range(6):
         patience.record(failed=True)
         pauses.append(patience._until)
@@ -209,9 +222,9 @@ def test_pauses_grow_to_ten_minutes_and_end_with_success(monkeypatch):
 
 def test_a_text_that_is_refused_is_not_tried_for_ever(remote, fake, owner):
     learnt_without_vectors(fake, owner, "I love the tango", "Me too")
-    refusal = VectorAnswer(status=400)
+    refusal = ScriptedEmbedding(status=400)
     # Both together, then each alone.
-    fake._embedding_script.extend([refusal, refusal, VectorAnswer()])
+    fake._embedding_script.extend([refusal, refusal, ScriptedEmbedding()])
     assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
     (first, _), (second, has_vector) = vectors(owner)
     assert first.startswith("refused: ")
@@ -239,17 +252,17 @@ def printed(*args: str) -> str:
 
 
 @pytest.fixture
-def failed(config, fake, owner) -> Lesson:
-    fake.default = Answer(("no JSON",))
+def failed(config, fake, owner) -> ExtractionJob:
+    fake.default = ScriptedAnswer(("no JSON",))
     lesson = tell(owner, "hello", "hi")
-    extraction_worker.drain(10)
+    extraction_worker.run_due_jobs(10)
     return lesson
 
 
 def test_lessons_are_listed_with_what_went_wrong(failed, fake, owner):
-    fake.default = Answer(("[]",))
+    fake.default = ScriptedAnswer(("[]",))
     tell(new_user(), "hello", "hi")
-    extraction_worker.drain(10)
+    extraction_worker.run_due_jobs(10)
     text = printed()
     assert "1 done" in text
     assert "1 failed" in text
@@ -265,7 +278,7 @@ def test_a_database_that_cannot_be_used_is_named(failed, monkeypatch):
     def gone(*args, **options):
         raise OperationalError("no such table")
 
-    monkeypatch.setattr(job_queue, "counts", gone)
+    monkeypatch.setattr(job_queue, "count_by_state", gone)
     with pytest.raises(CommandError, match="cannot be used: no such table"):
         printed()
 
@@ -274,7 +287,7 @@ def test_a_database_that_cannot_be_used_is_named(failed, monkeypatch):
 def test_a_failed_lesson_is_put_back(failed, which):
     ident = "all" if which == "all" else str(failed.pk)
     assert printed("--replay", ident).startswith("1 put back")
-    assert Lesson.objects.get().state == "queued"
+    assert ExtractionJob.objects.get().state == "queued"
     assert printed("--replay", "all").startswith("0 put back")
 
 
@@ -297,13 +310,15 @@ def test_what_is_no_lesson_is_said_to_be_none(config):
 def test_the_receipt_is_what_a_run_returns(config, fake, owner):
     tell(owner, *["words"] * 40, at=NOON)
     fake.reply("They talked.")
-    receipt = consolidation.run(NOW)
-    assert receipt == Consolidation.objects.get()
+    receipt = consolidation.consolidate(NOW)
+    assert receipt == ConsolidationRun.objects.get()
 
 
 def test_a_new_embedder_gets_its_index(config, alone, monkeypatch):
     built = []
-    monkeypatch.setattr(hnsw_index, "ensure", lambda *asked: built.append(asked) or 1)
+    monkeypatch.setattr(
+        hnsw_index, "ensure_index", lambda *asked: built.append(asked) or 1
+    )
     assert periodic_sweep.sweep(NOW)["graphs built"] == 1
     ((embedder, dimensions),) = built
     assert embedder.endswith(str(dimensions))

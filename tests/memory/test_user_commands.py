@@ -35,7 +35,7 @@ def name() -> str:
 
 @pytest.fixture
 def owner(name: str) -> UserId:
-    owner = identity.derive(name)
+    owner = identity.derive_user_id(name)
     live(owner, "plums")
     return owner
 
@@ -60,7 +60,7 @@ def test_the_document_is_printed(name, owner):
 def test_an_operator_has_all_that_turns_called(name, owner):
     turn = put(*deep(), user_id=owner)
     told = json.loads(run("export-user", name))["turns"]
-    assert turn_serializers.turn(turn) in told
+    assert turn_serializers.serialize_turn(turn) in told
 
 
 def test_a_user_may_be_named_by_their_uuid(owner):
@@ -69,7 +69,7 @@ def test_a_user_may_be_named_by_their_uuid(owner):
 
 
 def test_it_is_utf_8_whatever_the_terminal_takes(name):
-    owner = identity.derive(name)
+    owner = identity.derive_user_id(name)
     live(owner, "ünï 中文")
     with TextIOWrapper(BytesIO(), encoding="latin-1") as terminal:
         call_command("export-user", name, stdout=terminal)
@@ -92,7 +92,7 @@ def test_half_a_document_is_not_left_behind(tmp_path, monkeypatch, name, owner):
         yield b'{"object":'
         raise OperationalError("gone")
 
-    monkeypatch.setattr(export, "pieces", broken)
+    monkeypatch.setattr(export, "iter_chunks", broken)
     with pytest.raises(CommandError, match="the database cannot be used: gone"):
         run("export-user", name, "-o", str(tmp_path / "ada.json"))
     assert list(tmp_path.iterdir()) == []
@@ -148,13 +148,13 @@ def test_it_need_not_ask(name, owner):
 
 
 def test_who_is_unknown_has_nothing_to_erase(name):
-    erasure.request(identity.derive(name))
+    erasure.request_erasure(identity.derive_user_id(name))
     assert run("erase-user", name) == f"there is nothing of user {name}\n"
-    assert not any(rows_of(identity.derive(name)).values())
+    assert not any(rows_of(identity.derive_user_id(name)).values())
 
 
 def test_only_the_named_user_is_erased(name, owner):
-    neighbour = identity.derive(f"{name}x")
+    neighbour = identity.derive_user_id(f"{name}x")
     live(neighbour)
     before = rows_of(neighbour)
     run("erase-user", name, yes=True)
@@ -165,7 +165,7 @@ def test_only_the_named_user_is_erased(name, owner):
 
 
 def test_tokens_that_act_for_an_erased_user_stay_and_are_told_of(name, owner):
-    row, _ = api_tokens.mint("laptop", name, by=ADA)
+    row, _ = api_tokens.create_token("laptop", name, by=ADA)
     said = StringIO()
     run("erase-user", name, yes=True, stderr=said)
     assert said.getvalue().startswith(f"1 active API token acts for user {name} still")
@@ -176,7 +176,7 @@ def test_tokens_that_act_for_an_erased_user_stay_and_are_told_of(name, owner):
 
 
 def test_an_export_tells_of_tokens_without_their_digests(name, owner):
-    row, secret = api_tokens.mint("laptop", name, by=ADA)
+    row, secret = api_tokens.create_token("laptop", name, by=ADA)
     printed = run("export-user", name)
     [told] = json.loads(printed)["api_tokens"]
     assert told["label"] == "laptop"
@@ -188,7 +188,7 @@ def test_an_export_tells_of_tokens_without_their_digests(name, owner):
 def test_who_exports_and_erases_is_written_down(name, owner):
     run("export-user", name)
     run("erase-user", name, yes=True)
-    entries, _ = audit_log.page(target=str(owner))
+    entries, _ = audit_log.page_entries(target=str(owner))
     assert [entry.action for entry in entries] == ["user.erase", "user.export"]
     assert all(entry.actor.startswith("command line: ") for entry in entries)
     assert entries[0].details["rows"] > 0

@@ -7,7 +7,7 @@ import time
 import celery
 import pytest
 
-from core.runtime.notifier import Wake
+from core.runtime.notifier import Notifier
 from memory.extraction import notifier
 
 PATIENCE_SECONDS = 60
@@ -54,19 +54,19 @@ def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
             sent.append((name, options))
 
     monkeypatch.setattr(celery, "current_app", App())
-    notifier.send()
+    notifier.send_message()
     name, options = sent[0]
-    assert name == "memory.tasks.work"
+    assert name == "memory.tasks.extract_facts"
     assert (options["ignore_result"], options["retry"]) == (True, False)
 
 
 def test_a_message_is_sent_soon(queue):
-    Wake(queue.send, pause_seconds=0, waiting="learning").notify()
+    Notifier(queue.send, pause_seconds=0, waiting="learning").notify()
     queue.wait()
 
 
 def test_many_calls_make_one_message(queue):
-    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     queue.gate.clear()
     for _ in range(100):
         waker.notify()
@@ -76,7 +76,7 @@ def test_many_calls_make_one_message(queue):
 
 
 def test_a_call_during_a_message_makes_another(queue):
-    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     waker.notify()
     queue.wait()
     waker.notify()
@@ -85,7 +85,7 @@ def test_a_call_during_a_message_makes_another(queue):
 
 
 def test_a_slow_broker_holds_nobody_up(queue):
-    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     queue.gate.clear()
     began = time.perf_counter()
     for _ in range(1000):
@@ -95,7 +95,7 @@ def test_a_slow_broker_holds_nobody_up(queue):
 
 
 def test_a_broker_that_is_down_is_told_of_once(queue, caplog):
-    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     queue.error = ConnectionError("refused")
     for _ in range(3):
         waker._wanted.set()
@@ -112,7 +112,7 @@ def test_a_broker_that_is_down_is_told_of_once(queue, caplog):
 
 
 def test_flush_sends_what_waits_and_nothing_twice(queue):
-    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     waker._wanted.set()
     waker.flush()
     waker.flush()
@@ -121,9 +121,9 @@ def test_flush_sends_what_waits_and_nothing_twice(queue):
 
 def test_the_process_has_one(queue, monkeypatch):
     monkeypatch.setattr(
-        notifier, "_wake", Wake(queue.send, pause_seconds=0, waiting="learning")
+        notifier, "_notifier", Notifier(queue.send, pause_seconds=0, waiting="learning")
     )
-    notifier.soon()
+    notifier.notify()
     queue.wait()
     notifier.flush()
     assert queue.sent == 1

@@ -10,8 +10,8 @@ from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory.models import Thread
 from memory.transcript import message_cache, message_store
-from memory.transcript.message_cache import Held, Line, WorkingMemory
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_cache import CachedMessage, CachedThread, MessageCache
+from memory.transcript.message_rows import NewMessage
 from tests.memory.transcripts import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -23,7 +23,7 @@ def elsewhere(monkeypatch):
 
     def write(user: UserId, *texts: str) -> None:
         with monkeypatch.context() as other:
-            other.setattr(message_cache, "MEMORY", WorkingMemory())
+            other.setattr(message_cache, "MESSAGE_CACHE", MessageCache())
             say(user, *texts)
 
     return write
@@ -31,10 +31,10 @@ def elsewhere(monkeypatch):
 
 def say(user: UserId, *texts: str) -> None:
     entries = [
-        Entry(Message(("user", "assistant")[i % 2], text), 10)
+        NewMessage(Message(("user", "assistant")[i % 2], text), 10)
         for i, text in enumerate(texts)
     ]
-    message_store.append(user, "", new_turn_id(), entries)
+    message_store.append_turn(user, "", new_turn_id(), entries)
 
 
 def texts(user: UserId, **options) -> list[str]:
@@ -77,8 +77,8 @@ def test_a_write_after_an_unseen_one_leaves_no_gap(owner, elsewhere):
 def test_it_catches_up_with_more_than_a_page(owner, elsewhere):
     say(owner, "one", "two")
     texts(owner)
-    elsewhere(owner, *(str(i) for i in range(message_store.PAGE * 2)))
-    assert texts(owner) == ["one", "two", *map(str, range(message_store.PAGE * 2))]
+    elsewhere(owner, *(str(i) for i in range(message_store.PAGE_SIZE * 2)))
+    assert texts(owner) == ["one", "two", *map(str, range(message_store.PAGE_SIZE * 2))]
 
 
 def test_an_erased_thread_is_gone_at_once(owner):
@@ -95,7 +95,7 @@ def test_the_cap_changes_what_is_held_not_what_is_read(owner, cap):
     say(owner, *map(str, range(80)))
     for _ in range(2):
         assert texts(owner, cap=cap) == [str(i) for i in range(80)]
-    held = message_cache.MEMORY.get((owner, ""))
+    held = message_cache.MESSAGE_CACHE.get((owner, ""))
     assert held is not None
     assert len(held.messages) == cap
 
@@ -117,12 +117,12 @@ def test_it_stops_where_summaries_begin(owner):
     assert texts(owner) == [str(i) for i in range(60, 80)]
 
 
-def held(text: str) -> Held:
-    return Held(1, 1, (Line(0, 1, len(text), Message("user", text)),))
+def held(text: str) -> CachedThread:
+    return CachedThread(1, 1, (CachedMessage(0, 1, len(text), Message("user", text)),))
 
 
 def test_it_lets_go_of_what_was_used_longest_ago():
-    memory = WorkingMemory(max_bytes=3 * (1000 + message_cache.ROW_BYTES))
+    memory = MessageCache(max_bytes=3 * (1000 + message_cache.ROW_BYTES))
     users = [UserId(uuid.uuid4()) for _ in range(4)]
     for user in users[:3]:
         memory.put((user, ""), held("x" * 1000))
@@ -134,13 +134,13 @@ def test_it_lets_go_of_what_was_used_longest_ago():
 
 
 def test_what_is_too_large_is_not_held():
-    memory = WorkingMemory(max_bytes=100)
+    memory = MessageCache(max_bytes=100)
     memory.put((UserId(uuid.uuid4()), ""), held("x" * 1000))
     assert memory._bytes == 0
 
 
 def test_it_forgets_one_user_whole():
-    memory = WorkingMemory()
+    memory = MessageCache()
     one, other = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     for key in ((one, ""), (one, "work"), (other, "")):
         memory.put(key, held("x"))

@@ -4,10 +4,18 @@ from typing import Any
 
 from core.ids import UserId
 from memory.transcript import message_store
-from memory.transcript.message_store import CAP, Recent
+from memory.transcript.message_store import DEFAULT_CACHED_MESSAGES, RecentMessages
 
 
-def recent(user: UserId, thread: str = "", *, cap: int = CAP, **options: Any) -> Recent:
+def recent(
+    user: UserId,
+    thread: str = "",
+    *,
+    cap: int = DEFAULT_CACHED_MESSAGES,
+    **options: Any,
+) -> RecentMessages:
     """Return the newest messages of a thread that fit; none where there is none."""
-    conversation = message_store.read(user, thread, cap=cap)
-    return Recent([]) if conversation is None else conversation.recent(**options)
+    conversation = message_store.read_thread(user, thread, cap=cap)
+    return (
+        RecentMessages([]) if conversation is None else conversation.recent(**options)
+    )

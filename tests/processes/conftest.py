@@ -53,7 +53,7 @@ class Project:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.port = listening_socket.free_port()
+        self.port = listening_socket.find_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.state = StateDir(root / ".coulisse")
         self.config = root / "coulisse.yaml"
@@ -111,12 +111,12 @@ class Project:
         return process
 
     def is_serving(self, pid: int) -> bool:
-        run = run_state.read(self.state.record)
+        run = run_state.read_record(self.state.record)
         return run is not None and run.pid == pid and run.is_serving
 
     @property
     def run_record(self) -> RunRecord:
-        run = run_state.read(self.state.record)
+        run = run_state.read_record(self.state.record)
         assert run is not None
         return run
 

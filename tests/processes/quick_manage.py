@@ -12,8 +12,8 @@ from processes.supervision import supervisor
 
 server_plan.DRAIN_SECONDS = 1
 supervisor.STOP_SECONDS = float(os.environ.get("STOP_SECONDS", "2"))
-supervisor.BEAT_LOOK_SECONDS = 1.5
-supervisor.BEATS_MISSED = 3
+supervisor.HEARTBEAT_POLL_SECONDS = 1.5
+supervisor.MAX_MISSED_HEARTBEATS = 3
 
 if __name__ == "__main__":
     manage.main()

@@ -15,7 +15,7 @@ from coulisse_site import redis_urls
 from coulisse_site.celery import app
 from processes import worker
 from processes.server import background_processes
-from processes.server.background_processes import Background
+from processes.server.background_processes import BackgroundPlan
 from processes.supervision.run_state import ChildRecord
 from tests.processes.conftest import PATIENCE_SECONDS, Project, end, until
 
@@ -37,9 +37,9 @@ def served(project: Project) -> Project:
 
 def send(project: Project, job: str, *arguments: object) -> bool:
     """Send a message, and say whether the broker took it."""
-    url = redis_urls.of_socket(redis_urls.private_socket(project.state.root))
+    url = redis_urls.socket_url(redis_urls.private_socket_path(project.state.root))
     options = app.conf.broker_transport_options
-    with Connection(redis_urls.for_celery(url), transport_options=options) as place:
+    with Connection(redis_urls.celery_url(url), transport_options=options) as place:
         try:
             app.send_task(f"{JOBS}.{job}", arguments, connection=place, retry=False)
         except OperationalError:
@@ -125,11 +125,15 @@ def test_nothing_runs_for_which_there_is_no_broker(settings, monkeypatch) -> Non
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = True
     monkeypatch.setattr(background_processes, "find_valkey", lambda: None)
-    assert background_processes.plan() == Background((), None, lacks_broker=True)
+    assert background_processes.plan_background() == BackgroundPlan(
+        (), None, lacks_broker=True
+    )
     settings.COULISSE_OWNS_BROKER = False  # REDIS_URL names one
-    assert background_processes.plan() == Background(("worker", "beat"), None)
+    assert background_processes.plan_background() == BackgroundPlan(
+        ("worker", "beat"), None
+    )
     settings.COULISSE_PROCESSES = frozenset({"web"})
-    assert background_processes.plan() == Background((), None)
+    assert background_processes.plan_background() == BackgroundPlan((), None)
 
 
 def test_valkey_is_found_in_its_wheel() -> None:

@@ -39,7 +39,7 @@ def test_it_warns_when_strangers_may_spend_money(
         f"agents: [{{name: a, provider: p, model: m}}]\nproviders: {{{provider}}}\n"
         f"server: {{bind: {bind}, port: 8500}}\n"
     )
-    shown = startup_banner.render(loader.load(path), RUN)
+    shown = startup_banner.render(loader.load_file(path), RUN)
     assert ("Anyone who can reach port 8500 can use these agents" in shown) is warns
 
 
@@ -64,7 +64,7 @@ def test_it_says_what_callers_are_asked_for(
         "agents: [{name: a, provider: p, model: m}]\n"
         f"providers: {{{PAID}}}\nauth: {auth}\n"
     )
-    shown = startup_banner.render(loader.load(path), RUN)
+    shown = startup_banner.render(loader.load_file(path), RUN)
     assert f"Auth       {said}\n" in shown
     assert ("Anyone who can reach" in shown) is said.startswith("proxy: open")
 
@@ -93,7 +93,7 @@ def test_it_says_what_was_chosen_to_remember_with(
         f"agents: [{{name: a, provider: p, model: m{agent}}}]\n"
         f"providers: {{{PAID}}}\nmemory: {{user_state: {memory}}}\n"
     )
-    assert said in startup_banner.render(loader.load(path), RUN)
+    assert said in startup_banner.render(loader.load_file(path), RUN)
 
 
 def test_servers_of_ones_own_learn_with_each_agents_model(
@@ -105,7 +105,7 @@ def test_servers_of_ones_own_learn_with_each_agents_model(
         "providers: {p: {kind: openai, base_url: 'http://x/v1'}}\n"
         "memory: {user_state: true}\n"
     )
-    shown = startup_banner.render(loader.load(path), RUN)
+    shown = startup_banner.render(loader.load_file(path), RUN)
     assert "learns from p / m, p / n; embeds with local:" in shown
 
 
@@ -117,5 +117,5 @@ def test_it_lists_the_experiments(tmp_path: Path, database: None) -> None:
         "experiments:\n"
         "  - {name: x, strategy: split, variants: [{agent: a}, {agent: b}]}\n"
     )
-    shown = startup_banner.render(loader.load(path), RUN)
+    shown = startup_banner.render(loader.load_file(path), RUN)
     assert "  Experiments (1)\n    x  split: a, b\n" in shown

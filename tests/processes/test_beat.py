@@ -8,7 +8,7 @@ import pytest
 from celery.beat import SchedulingError
 
 from coulisse_site.celery import app
-from processes.beat import Clock
+from processes.beat import BeatScheduler
 
 
 @pytest.fixture
@@ -20,16 +20,18 @@ def schedule(tmp_path: Path) -> str:
 def sent(monkeypatch) -> list[str]:
     """The jobs that were sent."""
     names: list[str] = []
-    monkeypatch.setattr(Clock, "producer", None)  # It would wait for a broker.
+    monkeypatch.setattr(BeatScheduler, "producer", None)  # It would wait for a broker.
     monkeypatch.setattr(
-        Clock, "apply_async", lambda self, entry, **options: names.append(entry.task)
+        BeatScheduler,
+        "apply_async",
+        lambda self, entry, **options: names.append(entry.task),
     )
     return names
 
 
 @pytest.fixture
-def clock(schedule: str) -> Iterator[Clock]:
-    clock = Clock(app=app, schedule_filename=schedule)
+def clock(schedule: str) -> Iterator[BeatScheduler]:
+    clock = BeatScheduler(app=app, schedule_filename=schedule)
     yield clock
     clock.close()
 
@@ -37,11 +39,11 @@ def clock(schedule: str) -> Iterator[Clock]:
 def test_a_clock_that_stood_still_sends_each_job_once(
     schedule: str, sent: list[str]
 ) -> None:
-    stopped = Clock(app=app, schedule_filename=schedule)
+    stopped = BeatScheduler(app=app, schedule_filename=schedule)
     for entry in stopped.schedule.values():
         entry.last_run_at -= timedelta(days=1)
     stopped.close()
-    clock = Clock(app=app, schedule_filename=schedule)
+    clock = BeatScheduler(app=app, schedule_filename=schedule)
     for _ in range(20):
         clock.tick()
     clock.close()
@@ -50,18 +52,18 @@ def test_a_clock_that_stood_still_sends_each_job_once(
     )
 
 
-def test_a_new_clock_sends_nothing_yet(clock: Clock, sent: list[str]) -> None:
+def test_a_new_clock_sends_nothing_yet(clock: BeatScheduler, sent: list[str]) -> None:
     clock.tick()
     assert sent == []
 
 
-def test_messages_grow_too_old_before_the_next(clock: Clock) -> None:
+def test_messages_grow_too_old_before_the_next(clock: BeatScheduler) -> None:
     for entry in clock.schedule.values():
         assert entry.options["expires"] == entry.schedule.seconds
 
 
 def test_a_broker_that_is_gone_is_told_of_once(
-    clock: Clock, monkeypatch, caplog
+    clock: BeatScheduler, monkeypatch, caplog
 ) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise SchedulingError("no connection")
@@ -69,10 +71,12 @@ def test_a_broker_that_is_gone_is_told_of_once(
     entry = next(iter(clock.schedule.values()))
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(Clock, "apply_async", refuse)
+            patch.setattr(BeatScheduler, "apply_async", refuse)
             clock.apply_entry(entry)
             clock.apply_entry(entry)
-        monkeypatch.setattr(Clock, "apply_async", lambda self, entry, **options: None)
+        monkeypatch.setattr(
+            BeatScheduler, "apply_async", lambda self, entry, **options: None
+        )
         clock.apply_entry(entry)
     ours = (each for each in caplog.records if each.name == "processes.beat")
     told = [record.getMessage() for record in ours]

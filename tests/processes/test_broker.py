@@ -82,31 +82,31 @@ class Guard:
 
 def test_it_ends_with_who_started_it(start, path: Path) -> None:
     guard = start()
-    until(lambda: broker.answers(path))
+    until(lambda: broker.is_answering(path))
     assert path.stat().st_mode & 0o777 == 0o700
     guard.drop()
-    assert not broker.answers(path)
+    assert not broker.is_answering(path)
     assert not path.exists()
 
 
 def test_it_takes_the_place_of_one_left_over(start, folder: Path, path: Path) -> None:
-    line = broker.command(background_processes.find_valkey(), path, folder)
+    line = broker.command_line(background_processes.find_valkey(), path, folder)
     with subprocess.Popen(line) as left:
-        until(lambda: broker.answers(path))
+        until(lambda: broker.is_answering(path))
         start()
         assert left.wait(PATIENCE_SECONDS) == 0
-    until(lambda: broker.answers(path))
+    until(lambda: broker.is_answering(path))
 
 
 def test_it_takes_the_place_of_one_that_hangs(
     start, folder: Path, path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(broker, "LEFTOVER_SECONDS", 0.1)
-    line = broker.command(background_processes.find_valkey(), path, folder)
+    monkeypatch.setattr(broker, "ORPHAN_STOP_SECONDS", 0.1)
+    line = broker.command_line(background_processes.find_valkey(), path, folder)
     with subprocess.Popen(line) as left:
-        until(lambda: broker.answers(path))
+        until(lambda: broker.is_answering(path))
         left.send_signal(19)
-        broker.end_leftover(path)
+        broker.stop_orphan(path)
         assert left.wait(PATIENCE_SECONDS) == -9
     assert not path.exists()
 
@@ -114,7 +114,7 @@ def test_it_takes_the_place_of_one_that_hangs(
 def test_one_that_hangs_is_killed_when_it_is_to_end(
     folder: Path, path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(broker, "HARD_END_SECONDS", 0.1)
+    monkeypatch.setattr(broker, "FORCE_EXIT_SECONDS", 0.1)
     hangs = [sys.executable, "-c", "import signal; signal.pause()"]
     ignoring = subprocess.Popen(hangs, preexec_fn=ignore_the_end)
     broker.end(ignoring)
@@ -134,7 +134,7 @@ def test_a_journal_it_cannot_read_is_put_aside(start, folder: Path, path: Path) 
     assert first.process.wait(PATIENCE_SECONDS) == 1
     assert (folder / broker.UNREADABLE / "appendonly.aof.manifest").exists()
     start()
-    until(lambda: broker.answers(path))
+    until(lambda: broker.is_answering(path))
 
 
 def test_it_refuses_a_folder_of_others(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ import pytest
 
 from config.config import ServerConfig
 from processes.http_server import connections
-from processes.http_server.connections import Burst, ConnectionLimits, ConnectionTable
+from processes.http_server.connections import (
+    ConnectionLimits,
+    ConnectionTable,
+    LogBurst,
+)
 
 
 class Idle:
@@ -97,7 +101,9 @@ async def test_trusted_proxies_are_not_counted(proxies, client):
 async def test_no_limit_per_address_is_none_at_all():
     server = ServerConfig(max_connections_per_address=None)
     assert not any(
-        refusals(ConnectionTable(ConnectionLimits.from_config(server)), *["192.0.2.1"] * 500)
+        refusals(
+            ConnectionTable(ConnectionLimits.from_config(server)), *["192.0.2.1"] * 500
+        )
     )
 
 
@@ -125,7 +131,7 @@ async def test_a_connection_that_changes_its_protocol_is_counted_once():
 
 
 def test_a_burst_is_one_line_in_the_log(caplog):
-    burst = Burst("%d connections refused: %s")
+    burst = LogBurst("%d connections refused: %s")
     for second in range(50):
         burst.note(1000.0 + second, f"number {second}")
     burst.log_if_due(1000.0 + connections.LOG_SECONDS)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from processes.supervision.heartbeat import Board, Pulse
+from processes.supervision.heartbeat import HeartbeatSender, HeartbeatTable
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def descriptor() -> Iterator[int]:
 
 
 def test_only_who_has_begun_to_beat_can_miss(descriptor: int) -> None:
-    board, pulse = Board(descriptor), Pulse(descriptor, 2)
+    board, pulse = HeartbeatTable(descriptor), HeartbeatSender(descriptor, 2)
     assert [board.count_misses(2) for _ in range(3)] == [0, 0, 0]
     pulse.beat()
     assert [board.count_misses(2) for _ in range(3)] == [0, 1, 2]
@@ -26,18 +26,18 @@ def test_only_who_has_begun_to_beat_can_miss(descriptor: int) -> None:
 
 
 def test_a_new_process_is_not_taken_for_the_one_before(descriptor: int) -> None:
-    board = Board(descriptor)
-    Pulse(descriptor, 1).beat()
+    board = HeartbeatTable(descriptor)
+    HeartbeatSender(descriptor, 1).beat()
     assert [board.count_misses(1) for _ in range(3)] == [0, 1, 2]
     board.reset(1)
     # Nobody looked until it has beaten as often as the other had.
-    Pulse(descriptor, 1).beat()
+    HeartbeatSender(descriptor, 1).beat()
     assert [board.count_misses(1) for _ in range(2)] == [0, 1]
 
 
 def test_one_does_not_beat_for_another(descriptor: int) -> None:
-    board = Board(descriptor)
-    first, second = Pulse(descriptor, 1), Pulse(descriptor, 2)
+    board = HeartbeatTable(descriptor)
+    first, second = HeartbeatSender(descriptor, 1), HeartbeatSender(descriptor, 2)
     first.beat()
     second.beat()
     board.count_misses(1), board.count_misses(2)
@@ -46,7 +46,7 @@ def test_one_does_not_beat_for_another(descriptor: int) -> None:
 
 
 def test_it_never_beats_what_means_nothing(descriptor: int) -> None:
-    board, pulse = Board(descriptor), Pulse(descriptor, 1)
+    board, pulse = HeartbeatTable(descriptor), HeartbeatSender(descriptor, 1)
     for _ in range(600):
         pulse.beat()
         assert board.count_misses(1) == 0

@@ -72,8 +72,8 @@ def meter(project: Project) -> tuple[int, int, int]:
     """Return what the token has spent, what is set aside, and how many turns run."""
     [row] = execute(
         project,
-        "SELECT micro_usd, micro_usd_now + micro_usd_before, turns_now + turns_before "
-        "FROM access_meter WHERE subject LIKE 'token:%' AND \"window\" = 0",
+        "SELECT micro_usd, micro_usd_reserved_now + micro_usd_reserved_before, turns_reserved_now + turns_reserved_before "
+        "FROM access_usagecounter WHERE subject LIKE 'token:%' AND \"window\" = 0",
     )
     return tuple(row)
 
@@ -101,6 +101,6 @@ def test_what_a_killed_turn_set_aside_holds_for_a_while_alone(
     assert meter(served) == (COST, ESTIMATE, 1)
     assert len(fake.requests) == 2
     # As if two epochs had passed.
-    execute(served, "UPDATE access_meter SET epoch = epoch - 2")
+    execute(served, "UPDATE access_usagecounter SET epoch = epoch - 2")
     assert status(served, secret) == 200
     assert meter(served) == (2 * COST, 0, 0)

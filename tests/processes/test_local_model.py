@@ -35,7 +35,7 @@ def test_nobody_takes_its_port_while_it_restarts(project: Project) -> None:
     until(lambda: project.run_record.children[-1].name == "web-1")
     with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
         stranger.bind((url.hostname, url.port))
-    until(lambda: health_probe.answers(f"http://{url.netloc}/health"))
+    until(lambda: health_probe.is_answering(f"http://{url.netloc}/health"))
     end(process)
 
 

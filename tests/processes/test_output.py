@@ -11,7 +11,7 @@ import pytest
 
 from core.text import redaction
 from processes.supervision import log_pipe
-from processes.supervision.log_pipe import Pipe, Told
+from processes.supervision.log_pipe import OutputLogger, OutputPipe
 
 
 def read(*pieces: bytes) -> list[bytes]:
@@ -19,7 +19,7 @@ def read(*pieces: bytes) -> list[bytes]:
 
     async def hear() -> list[bytes]:
         lines: list[bytes] = []
-        pipe = Pipe(lines.append)
+        pipe = OutputPipe(lines.append)
         for piece in pieces:
             os.write(pipe.writer, piece)
             pipe.read()
@@ -61,7 +61,7 @@ def tell(caplog) -> Callable[..., list[str]]:
 
     def tell(*lines: bytes) -> list[str]:
         with caplog.at_level(logging.INFO):
-            told = Told("bridge")
+            told = OutputLogger("bridge")
             for line in lines:
                 told.add("stdout", line)
             told.log_dropped()
@@ -82,9 +82,9 @@ def test_bytes_that_are_no_text_are_seen_as_such(tell) -> None:
 
 
 def test_a_long_line_is_cut_and_shows_no_half_of_a_secret(tell, monkeypatch) -> None:
-    monkeypatch.setattr(redaction, "_known", {})
-    monkeypatch.setattr(redaction, "_in_order", ())
-    redaction.know(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
+    monkeypatch.setattr(redaction, "_known_secrets", {})
+    monkeypatch.setattr(redaction, "_longest_first", ())
+    redaction.register_secrets(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
     start = b"x" * (log_pipe.MAX_LINE_LENGTH - 10)
     (said,) = tell(start + b"q7Vd2mXw9Lr4TzK8bNf3HcYs" + b"y" * 99)
     assert said.endswith("x[redacted]… (cut off)")
@@ -96,7 +96,7 @@ def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
     monkeypatch.setattr(log_pipe, "time", clock)
     monkeypatch.setattr(log_pipe, "BURST_LINES", 3)
     monkeypatch.setattr(log_pipe, "LINES_PER_SECOND", 2)
-    told = Told("bridge")
+    told = OutputLogger("bridge")
     tell()
     for second in range(3):
         now[0] = second
@@ -114,14 +114,14 @@ def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
 
 
 def test_the_last_lines_are_kept_short_and_without_secrets() -> None:
-    told = Told("bridge")
+    told = OutputLogger("bridge")
     told.add("stderr", b"my key is sk-" + b"a" * 40)
     told.add("stdout", b"x" * 2 * log_pipe.MAX_KEPT_LENGTH)
     first, second = told.last
     assert first.stream == "stderr"
     assert "sk-a" not in first.text
     assert len(second.text) == log_pipe.MAX_KEPT_LENGTH
-    for number in range(log_pipe.KEPT_LINES):
+    for number in range(log_pipe.MAX_KEPT_LINES):
         told.add("stdout", b"%d" % number)
     assert next(line.text for line in told.last) == "0"
-    assert len(told.last) == log_pipe.KEPT_LINES
+    assert len(told.last) == log_pipe.MAX_KEPT_LINES

@@ -14,7 +14,7 @@ from config.loading import loader
 from processes import local_model, wanted
 from processes.errors import AddressTaken, PackagesMissing
 from processes.server import listening_socket, server_plan
-from processes.server.server_plan import Plan
+from processes.server.server_plan import ServerPlan
 
 AGENTS = "agents: [{name: a, provider: p, model: m}]\n"
 
@@ -23,10 +23,10 @@ AGENTS = "agents: [{name: a, provider: p, model: m}]\n"
 def planned(tmp_path: Path, settings):
     settings.COULISSE_PROCESSES = frozenset({"web"})
 
-    def planned(text: str) -> Plan:
+    def planned(text: str) -> ServerPlan:
         path = tmp_path / "coulisse.yaml"
         path.write_text(AGENTS + text)
-        return server_plan.make(loader.load(path))
+        return server_plan.plan_server(loader.load_file(path))
 
     return planned
 
@@ -155,11 +155,11 @@ def test_an_address_is_shown_as_one_can_use_it(host, shown, asked) -> None:
 
 def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(AddressTaken, match=r"server\.bind"):
-        listening_socket.bind("192.0.2.1", listening_socket.free_port())
+        listening_socket.open_socket("192.0.2.1", listening_socket.find_free_port())
 
 
 def test_a_reserved_port_is_given_to_nobody_else() -> None:
-    with listening_socket.reserve(listening_socket.free_port()) as holder:
+    with listening_socket.reserve_port(listening_socket.find_free_port()) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
             stranger.bind(("127.0.0.1", port))
@@ -171,19 +171,19 @@ def test_a_port_taken_since_it_was_chosen_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as thief:
         port = thief.getsockname()[1]
         with pytest.raises(AddressTaken, match=f"port {port}, chosen for the local"):
-            listening_socket.reserve(port)
+            listening_socket.reserve_port(port)
 
 
 def test_a_local_model_that_cannot_serve_says_so(monkeypatch) -> None:
     def refuse(parameters: object) -> None:
         raise RuntimeError("Failed to init server")
 
-    monkeypatch.setattr(local_model, "parameters", lambda port, llama: None)
+    monkeypatch.setattr(local_model, "server_settings", lambda port, llama: None)
     llama = SimpleNamespace(Server=refuse)
     with pytest.raises(SystemExit, match=r"cannot serve at 127\.0\.0\.1:9; .* why"):
-        local_model.serve(9, llama)
+        local_model.start_server(9, llama)
 
 
-def names(plan: Plan) -> list[str]:
+def names(plan: ServerPlan) -> list[str]:
     children = plan.children(listening=5, lifeline=6, board=7)
     return [child.command.name for child in children]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from testing.scripted_provider import FakeProvider, Request
-from testing.wires import Answer
+from testing.scripted_provider import FakeProvider, RecordedRequest
+from testing.wires import ScriptedAnswer
 from tests.processes.conftest import PATIENCE_SECONDS, Project, end, until
 
 YAML = """
@@ -48,8 +48,8 @@ def ask(project: Project, text: str) -> str:
         return json.load(response)["choices"][0]["message"]["content"]
 
 
-def echo(request: Request) -> Answer:
-    return Answer((f"reply to {request.body['messages'][-1]['content']}",))
+def echo(request: RecordedRequest) -> ScriptedAnswer:
+    return ScriptedAnswer((f"reply to {request.body['messages'][-1]['content']}",))
 
 
 def test_an_edit_reaches_every_web_process(served: Project) -> None:

@@ -20,8 +20,8 @@ RUN = RunRecord(
 
 def test_what_was_written_is_read(tmp_path):
     path = tmp_path / "processes.json"
-    run_state.write(path, RUN)
-    assert run_state.read(path) == RUN
+    run_state.write_record(path, RUN)
+    assert run_state.read_record(path) == RUN
 
 
 @pytest.mark.parametrize(
@@ -34,19 +34,19 @@ def test_what_was_written_is_read(tmp_path):
 def test_anything_else_is_no_record(tmp_path, content):
     path = tmp_path / "processes.json"
     path.write_text(content)
-    assert run_state.read(path) is None
+    assert run_state.read_record(path) is None
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1, "4322", None])
 def test_a_pid_that_means_everybody_is_not_believed(tmp_path, pid):
     path = tmp_path / "processes.json"
-    run_state.write(path, RUN)
+    run_state.write_record(path, RUN)
     written = json.loads(path.read_text())
     written["children"][0]["pid"] = pid
     path.write_text(json.dumps(written))
-    assert run_state.read(path) is None
+    assert run_state.read_record(path) is None
 
 
 def test_a_directory_in_its_place_is_no_record(tmp_path):
     (tmp_path / "processes.json").mkdir()
-    assert run_state.read(tmp_path / "processes.json") is None
+    assert run_state.read_record(tmp_path / "processes.json") is None

@@ -27,12 +27,12 @@ PLACES = [
 
 @pytest.mark.parametrize(("url", "expected"), PLACES)
 def test_celery_goes_to_the_same_place(url: str, expected: str) -> None:
-    assert redis_urls.is_valid(url)
-    assert redis_urls.for_celery(url) == expected
+    assert redis_urls.is_valid_url(url)
+    assert redis_urls.celery_url(url) == expected
 
 
 def test_certificates_are_checked_unless_told_otherwise() -> None:
-    checked = Connection(redis_urls.for_celery("rediss://h"))
+    checked = Connection(redis_urls.celery_url("rediss://h"))
     assert checked.ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
 
 
@@ -40,14 +40,14 @@ def test_certificates_are_checked_unless_told_otherwise() -> None:
     "url", ["h", "http://h", "redis://", "redis://h:port", "redis://h:0", "unix://"]
 )
 def test_another_place_is_refused(url: str) -> None:
-    assert not redis_urls.is_valid(url)
+    assert not redis_urls.is_valid_url(url)
 
 
 def test_a_socket_is_beside_the_other_files_where_its_path_fits(tmp_path: Path) -> None:
     near = Path("/srv/.coulisse")
-    assert redis_urls.private_socket(near) == near / "broker.sock"
-    far = redis_urls.private_socket(tmp_path / ("long" * 30))
-    other = redis_urls.private_socket(tmp_path / ("other" * 30))
+    assert redis_urls.private_socket_path(near) == near / "broker.sock"
+    far = redis_urls.private_socket_path(tmp_path / ("long" * 30))
+    other = redis_urls.private_socket_path(tmp_path / ("other" * 30))
     assert far != other
     for path in (far, other):
         assert path.is_relative_to(tempfile.gettempdir())

@@ -10,7 +10,7 @@ def test_nobody_waits_for_hours_for_a_postgresql_that_vanished(
     monkeypatch, tmp_path, query, seconds
 ):
     monkeypatch.setenv("DATABASE_URL", f"postgres://u:p@h/n{query}")
-    database = environment.database(tmp_path)
+    database = environment.database_settings(tmp_path)
     assert int(database["OPTIONS"]["connect_timeout"]) == seconds
     assert database["OPTIONS"]["tcp_user_timeout"] == 30_000
     assert database["PASSWORD"] == "p"

@@ -14,9 +14,9 @@ import pytest
 
 from processes.config import SidecarConfig
 from processes.sidecar_control import sidecar_process as sidecars
-from processes.sidecar_control.sidecar_process import Sidecar
+from processes.sidecar_control.sidecar_process import SidecarProcess
 from processes.supervision import process_groups as groups_of
-from processes.supervision.process_groups import Groups
+from processes.supervision.process_groups import ProcessGroups
 from tests.processes.conftest import PATIENCE_SECONDS
 
 
@@ -30,18 +30,18 @@ async def until(condition: Callable[[], object]) -> None:
 class Stage:
     """A sidecar that runs, what it said, and where it writes."""
 
-    def __init__(self, groups: Groups, folder: Path, caplog) -> None:
+    def __init__(self, groups: ProcessGroups, folder: Path, caplog) -> None:
         self._groups = groups
         self.folder = folder
         self._caplog = caplog
         self.tasks: list[asyncio.Task[None]] = []
 
-    def run(self, script: str = "", **fields: Any) -> Sidecar:
+    def run(self, script: str = "", **fields: Any) -> SidecarProcess:
         """Keep a script of the shell running."""
         given = {"command": "/bin/sh", "args": ("-c", script), **fields}
         config = SidecarConfig(name="bridge", cwd=str(self.folder), **given)
-        program = sidecars.program(config, dict(os.environ))
-        self.sidecar = Sidecar(config, program, self._groups, changed=self._note)
+        program = sidecars.sidecar_program(config, dict(os.environ))
+        self.sidecar = SidecarProcess(config, program, self._groups, changed=self._note)
         self.states: list[str] = []
         self.tasks.append(asyncio.create_task(self.sidecar.run()))
         return self.sidecar
@@ -81,9 +81,9 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path, caplog, monkeypatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(sidecars, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(sidecars, "MIN_BACKOFF_SECONDS", 0.01)
     caplog.set_level(logging.INFO)
-    with Groups() as groups:
+    with ProcessGroups() as groups:
         stage = Stage(groups, tmp_path, caplog)
         yield stage
         await stage.stop()
@@ -120,7 +120,7 @@ async def test_it_starts_again(stage: Stage, restart: str, script: str) -> None:
 
 
 async def test_pauses_grow_up_to_a_limit(stage: Stage, monkeypatch) -> None:
-    monkeypatch.setattr(sidecars, "LONGEST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(sidecars, "MAX_BACKOFF_SECONDS", 0.02)
     sidecar = stage.run("exit 3")
     await until(lambda: sidecar.record.restarts == 3)
     starts = [line for line in stage.said.splitlines() if "starting it again" in line]
@@ -129,7 +129,7 @@ async def test_pauses_grow_up_to_a_limit(stage: Stage, monkeypatch) -> None:
 
 
 async def test_one_that_settled_pauses_briefly_again(stage: Stage, monkeypatch) -> None:
-    monkeypatch.setattr(sidecars, "SETTLED_SECONDS", 0)
+    monkeypatch.setattr(sidecars, "STABLE_SECONDS", 0)
     sidecar = stage.run("exit 3")
     await until(lambda: sidecar.record.restarts == 3)
     assert "in 0.01 s" in stage.said
@@ -285,7 +285,7 @@ async def test_where_the_kernel_does_not_help_it_runs_the_same(
     stage: Stage, monkeypatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert groups_of._bound_to_us("sh", ("-c",)) == ["sh", "-c"]
+    assert groups_of._with_parent_death_signal("sh", ("-c",)) == ["sh", "-c"]
     stage.run("echo as ever", restart="never")
     await stage.over()
     assert "stream=stdout as ever" in stage.said

@@ -21,7 +21,7 @@ sidecars:
 
 
 def load(sidecars: str) -> dict[str, SidecarConfig]:
-    return loader.parse((YAML + sidecars).encode(), Path("c.yaml")).get(SIDECARS)
+    return loader.parse_config((YAML + sidecars).encode(), Path("c.yaml")).get(SIDECARS)
 
 
 def test_what_is_left_out_has_its_default() -> None:

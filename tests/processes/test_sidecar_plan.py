@@ -24,11 +24,13 @@ ONE = f"{NONE}sidecars: [{{name: bridge, command: ./bridge}}]\n"
 def load(tmp_path: Path, settings) -> Callable[[str], Config]:
     settings.COULISSE_STATE_DIR = tmp_path
     settings.COULISSE_PROCESSES = frozenset({"web", "sidecars"})
-    return lambda text: loader.parse(text.encode(), tmp_path / "coulisse.yaml")
+    return lambda text: loader.parse_config(text.encode(), tmp_path / "coulisse.yaml")
 
 
 def test_a_server_with_sidecars_runs_them_once_it_answers(load) -> None:
-    _, sidecars = server_plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
+    _, sidecars = server_plan.plan_server(load(ONE)).children(
+        listening=5, lifeline=6, board=7
+    )
     assert sidecars.command.name == "sidecars"
     assert sidecars.command.is_needed()
     assert (sidecars.command.is_vital, sidecars.command.follows_web) == (False, True)
@@ -37,21 +39,23 @@ def test_a_server_with_sidecars_runs_them_once_it_answers(load) -> None:
 
 
 def test_a_server_without_them_has_no_process_for_them(load) -> None:
-    wanted = sidecar_activation.wanted(load(NONE))
+    wanted = sidecar_activation.sidecars_needed(load(NONE))
     assert wanted is not None
     assert not wanted()
-    last_valid_copy.write(NONE.encode())
+    last_valid_copy.write_copy(NONE.encode())
     assert not wanted()
-    last_valid_copy.write(ONE.encode())
+    last_valid_copy.write_copy(ONE.encode())
     assert wanted()
-    last_valid_copy.write(b"\0")
+    last_valid_copy.write_copy(b"\0")
     assert not wanted()
 
 
 def test_a_server_of_web_processes_alone_runs_none(load, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web"})
-    assert sidecar_activation.wanted(load(ONE)) is None
-    found = server_plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
+    assert sidecar_activation.sidecars_needed(load(ONE)) is None
+    found = server_plan.plan_server(load(ONE)).children(
+        listening=5, lifeline=6, board=7
+    )
     assert [child.command.name for child in found] == ["web-1"]
 
 

@@ -18,7 +18,7 @@ from processes import sidecars
 from processes.management.commands.status import describe_sidecar, describe_sidecars
 from processes.sidecar_control import restart_requests, sidecar_records, sidecar_status
 from processes.sidecar_control.sidecar_records import SidecarRecord
-from processes.sidecar_control.sidecar_status import NobodyRunsThem, SidecarUnknown
+from processes.sidecar_control.sidecar_status import SidecarsNotRunning, SidecarUnknown
 from processes.supervision import orphan_cleanup
 from processes.supervision.child_process import base_environment, outer_environment
 from processes.supervision.run_state import ChildRecord
@@ -196,7 +196,7 @@ def test_an_edit_leaves_alone_what_did_not_change(
     )
     (project.root / "differs.pid").unlink()
     write(project, stays=WAITS, differs="sleep 59 & wait", comes=WAITS)
-    last_valid_copy.write(project.config.read_bytes())  # As a web process does.
+    last_valid_copy.write_copy(project.config.read_bytes())  # As a web process does.
     until(has_begun(project, "comes"))
     until(has_begun(project, "differs"))
     until(are_gone([*goes, *differs]))
@@ -210,16 +210,18 @@ def test_one_is_started_again_when_somebody_asks(
     project: Project, running, settings
 ) -> None:
     write(project, first=WAITS, second="echo no luck >&2; exit 0")
-    config = loader.load(project.config)
+    config = loader.load_file(project.config)
     project.state.prepare()
-    with pytest.raises(NobodyRunsThem):
-        sidecar_status.restart(config, project.state, "first")
-    restart_requests.ask(project.state, "second")  # Too early: it means nothing.
+    with pytest.raises(SidecarsNotRunning):
+        sidecar_status.request_restart(config, project.state, "first")
+    restart_requests.request_restart(
+        project.state, "second"
+    )  # Too early: it means nothing.
     server = running()
     before = family(project, "first")
 
     def told(index):
-        return sidecar_status.every(config, project.state)[index]
+        return sidecar_status.list_sidecars(config, project.state)[index]
 
     until(lambda: told(1)["state"] == "finished" and told(1)["lines"])
     (printed,) = told(1)["lines"]
@@ -227,7 +229,7 @@ def test_one_is_started_again_when_somebody_asks(
     assert (told(0)["state"], told(0)["restarts"]) == ("running", 0)
     (project.root / "first.pid").unlink()
     for name in ("first", "second"):
-        sidecar_status.restart(config, project.state, name)
+        sidecar_status.request_restart(config, project.state, name)
     until(are_gone(before))
     after = family(project, "first")
     assert after[0].pid != before[0].pid
@@ -235,7 +237,7 @@ def test_one_is_started_again_when_somebody_asks(
     until(lambda: told(1)["lines"] not in ([], [printed]))
     assert names(project) == ["first", "second"]
     with pytest.raises(SidecarUnknown):
-        sidecar_status.restart(config, project.state, "third")
+        sidecar_status.request_restart(config, project.state, "third")
     assert server.end().count("is to start again") == 2
     assert told(0)["state"] == "unknown"
     assert not project.state.sidecar_lines.exists()
@@ -255,7 +257,7 @@ def test_a_command_of_their_own_takes_edits_itself(project: Project, running) ->
 
 
 def names(project: Project) -> list[str]:
-    known = sidecar_records.read(project.state.sidecars)
+    known = sidecar_records.read_record(project.state.sidecars)
     return [] if known is None else [each.name for each in known.sidecars]
 
 
@@ -287,7 +289,7 @@ def test_its_lines_are_json_and_have_no_secret(project: Project, running) -> Non
 
 
 def has_state(project: Project, state: str) -> bool:
-    known = sidecar_records.read(project.state.sidecars)
+    known = sidecar_records.read_record(project.state.sidecars)
     return known is not None and all(each.state == state for each in known.sidecars)
 
 
@@ -352,8 +354,8 @@ def test_what_a_stranger_has_by_now_is_left_alone(project: Project) -> None:
         for pretended in (created_at - 60, created_at):
             assert stranger.poll() is None
             left = record("running", pid=stranger.pid, created_at=pretended)
-            sidecar_records.write(project.state.sidecars, os.getpid(), [left])
-            sidecars.end_leftovers(project.state)
+            sidecar_records.write_record(project.state.sidecars, os.getpid(), [left])
+            sidecars.kill_orphans(project.state)
         assert stranger.wait() == -signal.SIGTERM
 
 
@@ -385,9 +387,9 @@ def test_status_believes_only_who_runs_them_now(project: Project) -> None:
     known = record("finished")
     runner = ChildRecord("sidecars", 4711, 0.0, 0)
     served = replace(RUN, children=(runner,))
-    sidecar_records.write(project.state.sidecars, 4712, [known])
+    sidecar_records.write_record(project.state.sidecars, 4712, [known])
     assert list(describe_sidecars(served, project.state)) == []
-    sidecar_records.write(project.state.sidecars, 4711, [known])
+    sidecar_records.write_record(project.state.sidecars, 4711, [known])
     assert list(describe_sidecars(served, project.state)) == ["    bridge  finished: "]
     project.state.sidecars.write_text("nonsense")
     assert list(describe_sidecars(served, project.state)) == []

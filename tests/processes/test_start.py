@@ -105,7 +105,7 @@ def test_it_gives_up_when_the_limit_passes(project: Project) -> None:
 
 
 def test_who_waits_hears_for_what(project: Project, monkeypatch) -> None:
-    monkeypatch.setattr(background_server, "TELL_SECONDS", 0.1)
+    monkeypatch.setattr(background_server, "REPORT_INTERVAL_SECONDS", 0.1)
     project.state.prepare()
     told: list[str] = []
     with subprocess.Popen(["sleep", "60"]) as process:
@@ -125,7 +125,7 @@ def test_who_waits_hears_for_what(project: Project, monkeypatch) -> None:
             known = {"config": "c", "url": "u", "local_model_url": None}
             states = {"is_detached": True, "is_serving": False}
             found = RunRecord(process.pid, **known, **states, **children)
-            run_state.write(project.state.record, found)
+            run_state.write_record(project.state.record, found)
 
         patience = PATIENCE_SECONDS
         assert background_server._wait(process, project.state, patience, tell) is None

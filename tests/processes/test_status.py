@@ -14,7 +14,11 @@ from django.core.management import call_command
 
 from processes.server import health_probe
 from processes.supervision import run_state
-from processes.supervision.child_process import FIRST_PAUSE_SECONDS, Child, Command
+from processes.supervision.child_process import (
+    MIN_BACKOFF_SECONDS,
+    ChildCommand,
+    ChildProcess,
+)
 from processes.supervision.pidfile import PidFile
 from processes.supervision.run_state import RunRecord, WaitingRecord
 from processes.supervision.state_directory import StateDir
@@ -36,7 +40,7 @@ def state(tmp_path: Path, settings) -> Iterator[StateDir]:
     """Of a server that runs."""
     settings.COULISSE_STATE_DIR = tmp_path
     state = StateDir(tmp_path)
-    run_state.write(state.record, RUN)
+    run_state.write_record(state.record, RUN)
     lock = PidFile(state.pid)
     lock.acquire()
     yield state
@@ -48,13 +52,13 @@ def asked(monkeypatch) -> list[str]:
     """The addresses that were asked; none answers."""
     urls: list[str] = []
     monkeypatch.setattr(
-        health_probe, "answers", lambda url, *, seconds: urls.append(url) or False
+        health_probe, "is_answering", lambda url, *, seconds: urls.append(url) or False
     )
     return urls
 
 
 def test_it_is_ready_when_the_server_says_so(state, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(health_probe, "answers", lambda url, *, seconds: True)
+    monkeypatch.setattr(health_probe, "is_answering", lambda url, *, seconds: True)
     call_command("status", ready=True)
     assert capsys.readouterr().out.startswith(f"running (pid {RUN.pid})\n")
 
@@ -88,7 +92,7 @@ def test_nobody_is_asked_unless_told(state, asked) -> None:
 def test_what_has_ended_is_said_to_start_again(state, capsys) -> None:
     due_at = time.time() + 70
     waiting = WaitingRecord("beat", due_at, 6, "ended with exit code 1")
-    run_state.write(state.record, replace(RUN, waiting=(waiting,)))
+    run_state.write_record(state.record, replace(RUN, waiting=(waiting,)))
     call_command("status")
     line = r"  beat  starts again in (\d+) s, 6 restarts: ended with exit code 1\n"
     told = re.search(line, capsys.readouterr().out)
@@ -98,7 +102,7 @@ def test_what_has_ended_is_said_to_start_again(state, capsys) -> None:
 
 def test_a_child_tells_why_it_waits() -> None:
     argv = (sys.executable, "-I", "-c", "raise SystemExit(3)")
-    child = Child(Command("beat", argv, os.environ, ()))
+    child = ChildProcess(ChildCommand("beat", argv, os.environ, ()))
     assert child.waiting_record(time.monotonic()) is None
     child.start(time.monotonic())
     assert child.waiting_record(time.monotonic()) is None
@@ -107,7 +111,7 @@ def test_a_child_tells_why_it_waits() -> None:
     waiting = child.waiting_record(time.monotonic())
     assert waiting is not None
     assert (waiting.reason, waiting.restarts) == ("ended with exit code 3", 1)
-    died_at = waiting.due_at - FIRST_PAUSE_SECONDS
+    died_at = waiting.due_at - MIN_BACKOFF_SECONDS
     assert before - 0.01 < died_at < time.time() + 0.01
 
 

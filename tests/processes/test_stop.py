@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from processes.errors import AlreadyRunning, StillRunning
+from processes.errors import AlreadyRunning, ServerStillRunning
 from processes.server import shutdown
 from processes.supervision import orphan_cleanup, pidfile, run_state
 from processes.supervision.pidfile import PidFile
@@ -47,8 +47,8 @@ def test_no_server_starts_while_a_dead_one_is_cleared_away(
     state: StateDir, monkeypatch
 ) -> None:
     state.pid.write_text("1\n")
-    run_state.write(state.record, run(1))
-    monkeypatch.setattr(pidfile, "PATIENCE_SECONDS", 0.05)
+    run_state.write_record(state.record, run(1))
+    monkeypatch.setattr(pidfile, "LOCK_TIMEOUT_SECONDS", 0.05)
     moments = []
 
     def start_now(moment: str) -> None:
@@ -57,7 +57,9 @@ def test_no_server_starts_while_a_dead_one_is_cleared_away(
             PidFile(state.pid).acquire()
 
     unlink = Path.unlink
-    monkeypatch.setattr(orphan_cleanup, "end", lambda children: start_now("end"))
+    monkeypatch.setattr(
+        orphan_cleanup, "end_processes", lambda children: start_now("end")
+    )
     monkeypatch.setattr(
         Path,
         "unlink",
@@ -66,7 +68,7 @@ def test_no_server_starts_while_a_dead_one_is_cleared_away(
             unlink(path, missing_ok=missing_ok),
         )[1],
     )
-    assert shutdown.stop(state, force=False) is None
+    assert shutdown.stop_server(state, force=False) is None
     assert moments == ["end", "processes.json", "coulisse.pid"]
     assert list(state.root.iterdir()) == []
 
@@ -74,13 +76,13 @@ def test_no_server_starts_while_a_dead_one_is_cleared_away(
 def test_a_server_that_was_quicker_keeps_its_files(
     state: StateDir, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pidfile, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(pidfile, "LOCK_TIMEOUT_SECONDS", 0.05)
     quicker = PidFile(state.pid)
     quicker.acquire()
-    run_state.write(state.record, run(os.getpid()))
-    shutdown.clear(state)
-    assert pidfile.holder(state.pid) == os.getpid()
-    assert run_state.read(state.record) == run(os.getpid())
+    run_state.write_record(state.record, run(os.getpid()))
+    shutdown.clean_up(state)
+    assert pidfile.holder_pid(state.pid) == os.getpid()
+    assert run_state.read_record(state.record) == run(os.getpid())
     quicker.release()
 
 
@@ -98,8 +100,8 @@ def test_it_says_what_is_left_to_try(
     monkeypatch.setattr(shutdown, "_has_ended", lambda server, seconds: False)
     lock = PidFile(state.pid)
     lock.acquire()
-    with pytest.raises(StillRunning, match=said):
-        shutdown.stop(state, force=force)
+    with pytest.raises(ServerStillRunning, match=said):
+        shutdown.stop_server(state, force=force)
     lock.release()
 
 
@@ -110,10 +112,10 @@ def served(state: StateDir, settings, monkeypatch) -> Iterator[list[bool]]:
     settings.COULISSE_STATE_DIR = state.root
     settings.COULISSE_CONFIG = state.root / "coulisse.yaml"
     served = replace(run(os.getpid()), config=str(state.root / "coulisse.yaml"))
-    run_state.write(state.record, served)
+    run_state.write_record(state.record, served)
     stopped: list[bool] = []
     monkeypatch.setattr(
-        shutdown, "stop", lambda state, *, force: stopped.append(force) or 1
+        shutdown, "stop_server", lambda state, *, force: stopped.append(force) or 1
     )
     lock = PidFile(state.pid)
     lock.acquire()
@@ -150,7 +152,7 @@ def test_status_tells_which_yaml_is_served(served: list[bool], capsys) -> None:
 
 
 def test_it_leaves_no_file_where_no_server_ever_was(state: StateDir) -> None:
-    assert shutdown.stop(state, force=False) is None
+    assert shutdown.stop_server(state, force=False) is None
     assert list(state.root.iterdir()) == []
 
 

@@ -36,7 +36,7 @@ def test_it_opens_a_browser(
         is_serving=True,
         children=(),
     )
-    run_state.write(state.record, run)
+    run_state.write_record(state.record, run)
     lock = PidFile(state.pid)
     lock.acquire()
     output = StringIO()

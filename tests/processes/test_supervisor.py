@@ -14,8 +14,8 @@ import pytest
 
 from processes.server import server_plan, shutdown
 from processes.supervision import orphan_cleanup, run_state, supervisor
-from processes.supervision.child_process import Child, Command
-from processes.supervision.heartbeat import Board, Pulse
+from processes.supervision.child_process import ChildCommand, ChildProcess
+from processes.supervision.heartbeat import HeartbeatSender, HeartbeatTable
 from tests.processes.conftest import (
     PATIENCE_SECONDS,
     QUICK_MANAGE,
@@ -62,7 +62,7 @@ def test_the_next_start_ends_what_a_killed_one_left(
         is_serving=True,
         children=(left,),
     )
-    run_state.write(project.state.record, run)
+    run_state.write_record(project.state.record, run)
     output = end(project.serve())
     assert f"ended web-1 (pid {stranger.pid}) of a killed server" in output
     assert stranger.wait() == -signal.SIGTERM
@@ -115,17 +115,19 @@ def test_a_web_process_that_hangs_is_replaced(project: Project) -> None:
 def test_who_has_ended_does_not_hang(
     monkeypatch, caplog, script: str, times: int
 ) -> None:
-    monkeypatch.setattr(supervisor, "BEAT_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "HEARTBEAT_POLL_SECONDS", 0.0)
     with tempfile.TemporaryFile() as file:
         argv = (sys.executable, "-I", "-c", script)
-        child = Child(Command("web-1", argv, os.environ, (), heartbeat_slot=1))
-        board = Board(file.fileno())
+        child = ChildProcess(
+            ChildCommand("web-1", argv, os.environ, (), heartbeat_slot=1)
+        )
+        board = HeartbeatTable(file.fileno())
         watching = supervisor.Supervisor([child], board, changed=lambda _: None)
         child.start(time.monotonic())
-        Pulse(file.fileno(), 1).beat()
+        HeartbeatSender(file.fileno(), 1).beat()
         if times == 0:
             until(lambda: child.reap(time.monotonic()))
-        for _ in range(2 * supervisor.BEATS_MISSED + 2):
+        for _ in range(2 * supervisor.MAX_MISSED_HEARTBEATS + 2):
             watching._kill_hanging(time.monotonic())
         child.kill()
     assert caplog.text.count("web-1 hangs; killed") == times
@@ -151,7 +153,7 @@ def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:
 
 def test_a_reused_pid_is_never_killed(stranger: subprocess.Popen[bytes]) -> None:
     earlier = remember(stranger, seconds_ago=60)
-    assert orphan_cleanup.end([earlier]) == []
+    assert orphan_cleanup.end_processes([earlier]) == []
     assert stranger.poll() is None
 
 

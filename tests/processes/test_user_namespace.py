@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from access.users.user_namespace import PUBLIC
+from access.users.user_namespace import PUBLIC_NAMESPACE
 from config.loading import secrets_file
 from config.loading.secrets_file import KEYS, USER_NAMESPACE
 from tests.processes.conftest import MANAGE, Project, end
@@ -17,7 +17,7 @@ DERIVE = (
     "import django; django.setup();"
     "from access.users import identity; print(identity.derive('ada'))"
 )
-ALICE = str(uuid.uuid5(PUBLIC, "ada"))
+ALICE = str(uuid.uuid5(PUBLIC_NAMESPACE, "ada"))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_server_and_commands_of_a_new_installation_agree(fresh: Project) -> None
     assert "W306" not in fresh.run("check").stderr
     assert not (fresh.state.root / "secrets.env").exists()
     end(fresh.serve())
-    stored = secrets_file.read(fresh.state.root / "secrets.env")
+    stored = secrets_file.read_keys(fresh.state.root / "secrets.env")
     expected = str(uuid.uuid5(uuid.UUID(stored[USER_NAMESPACE]), "ada"))
     assert derived(fresh) == expected != ALICE
     assert "W306" not in fresh.run("check").stderr
@@ -91,7 +91,7 @@ def test_older_installation_keeps_its_users(fresh: Project) -> None:
     assert not (fresh.state.root / "secrets.env").exists()
     assert "(coulisse.W306)" in fresh.run("check").stderr
     fresh.environment[USER_NAMESPACE] = str(uuid.uuid4())
-    assert f"{USER_NAMESPACE}={PUBLIC}" in refused(fresh, "start")
+    assert f"{USER_NAMESPACE}={PUBLIC_NAMESPACE}" in refused(fresh, "start")
 
 
 def test_nothing_works_with_a_lost_namespace(fresh: Project) -> None:

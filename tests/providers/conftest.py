@@ -8,7 +8,7 @@ from core.messages import Message
 from core.trace import Attempt
 from providers import client
 from providers.config import ProviderConfig
-from providers.model_call import ModelCall
+from providers.model_call import ModelRequest
 from providers.resilience import backoff
 from testing.scripted_provider import FakeProvider
 
@@ -47,18 +47,18 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def pause(seconds: float) -> None:
         seen.append(seconds)
 
-    monkeypatch.setattr(backoff, "pause", pause)
+    monkeypatch.setattr(backoff, "sleep", pause)
     return seen
 
 
-def asking(**fields) -> ModelCall:
+def asking(**fields) -> ModelRequest:
     fields.setdefault("messages", [Message("user", "Hi")])
-    return ModelCall("the-model", **fields)
+    return ModelRequest("the-model", **fields)
 
 
 async def said(
     provider: ProviderConfig,
-    call: ModelCall | None = None,
+    call: ModelRequest | None = None,
     name: str = "acme",
     *,
     attempts: list[Attempt] | None = None,

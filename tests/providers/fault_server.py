@@ -37,8 +37,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from testing import wires
-from testing.http_server import WAIT_SECONDS, FakeServer, chunk, read_request
-from testing.wires import Answer
+from testing.http_server import WAIT_SECONDS, FakeServer, encode_chunk, read_request
+from testing.wires import ScriptedAnswer
 
 KEY = "sk-fault-0123456789"
 
@@ -87,24 +87,24 @@ def _streams(request: Request) -> bool:
     return isinstance(request.body, dict) and bool(request.body.get("stream"))
 
 
-def _frames(request: Request, answer: Answer) -> list[bytes]:
-    return wires.of(request.path).frames(answer)
+def _frames(request: Request, answer: ScriptedAnswer) -> list[bytes]:
+    return wires.wire_of(request.path).frames(answer)
 
 
-def _body(request: Request, answer: Answer) -> bytes:
+def _body(request: Request, answer: ScriptedAnswer) -> bytes:
     if _streams(request):
         return b"".join(_frames(request, answer))
-    return wires.of(request.path).whole(answer)
+    return wires.wire_of(request.path).whole(answer)
 
 
-def _half(request: Request, answer: Answer) -> bytes:
+def _half(request: Request, answer: ScriptedAnswer) -> bytes:
     """Return a reply up to where its text has been said."""
     if not _streams(request):
         body = _body(request, answer)
         return _whole(body)[: -len(body) // 2]
-    wire = wires.of(request.path)
+    wire = wires.wire_of(request.path)
     frames = wire.frames(answer)[: wire.lead + len(answer.pieces)]
-    return _stream_head() + b"".join(map(chunk, frames))
+    return _stream_head() + b"".join(map(encode_chunk, frames))
 
 
 def _content_type(request: Request) -> str:
@@ -137,12 +137,14 @@ def reply(*pieces: str) -> Fault:
     """Answer well, one piece a token."""
 
     def steps(request: Request) -> Iterator[Step]:
-        answer = Answer(pieces or ("Hello", " there"))
+        answer = ScriptedAnswer(pieces or ("Hello", " there"))
         if _streams(request):
             frames = _frames(request, answer)
-            yield _stream_head() + b"".join(map(chunk, frames)) + chunk(b"")
+            yield (
+                _stream_head() + b"".join(map(encode_chunk, frames)) + encode_chunk(b"")
+            )
         else:
-            yield _whole(wires.of(request.path).whole(answer))
+            yield _whole(wires.wire_of(request.path).whole(answer))
 
     return steps
 
@@ -185,10 +187,10 @@ def slow_start(seconds: float, *pieces: str) -> Fault:
     """Begin to stream well, but say the first token only after a while."""
 
     def steps(request: Request) -> Iterator[Step]:
-        frames = _frames(request, Answer(pieces or ("Hello", " there")))
-        yield _stream_head() + chunk(frames[0])
+        frames = _frames(request, ScriptedAnswer(pieces or ("Hello", " there")))
+        yield _stream_head() + encode_chunk(frames[0])
         yield Pause(seconds)
-        yield b"".join(map(chunk, frames[1:])) + chunk(b"")
+        yield b"".join(map(encode_chunk, frames[1:])) + encode_chunk(b"")
 
     return steps
 
@@ -200,7 +202,7 @@ def stopped(how: Step, *pieces: str) -> Fault:
     """
 
     def steps(request: Request) -> Iterator[Step]:
-        answer = Answer(pieces or ("Hello", " there"))
+        answer = ScriptedAnswer(pieces or ("Hello", " there"))
         yield _half(request, answer)
         yield how
 
@@ -209,7 +211,7 @@ def stopped(how: Step, *pieces: str) -> Fault:
 
 def cut_length(request: Request) -> Iterator[Step]:
     """Promise more bytes than come before the connection is closed."""
-    answer = Answer(("Hello", " there"), unterminated=True)
+    answer = ScriptedAnswer(("Hello", " there"), unterminated=True)
     body = _body(request, answer)
     yield (
         _head(
@@ -226,21 +228,21 @@ def cut_length(request: Request) -> Iterator[Step]:
 
 def unterminated(request: Request) -> Iterator[Step]:
     """End a stream properly, but for the event that says it is its end."""
-    answer = Answer(("Hello", " there"), unterminated=True)
+    answer = ScriptedAnswer(("Hello", " there"), unterminated=True)
     body = _body(request, answer)
-    yield _stream_head() + chunk(body) + chunk(b"")
+    yield _stream_head() + encode_chunk(body) + encode_chunk(b"")
 
 
 def half_json(request: Request) -> Iterator[Step]:
     """Send half an object, and call it the whole."""
-    body = wires.of(request.path).whole(Answer())
+    body = wires.wire_of(request.path).whole(ScriptedAnswer())
     yield _whole(body[: len(body) // 2])
 
 
 def half_event(request: Request) -> Iterator[Step]:
     """Stream an event whose JSON stops in the middle, before anything is said."""
-    frame = _frames(request, Answer())[0].rstrip(b"\n")
-    yield _stream_head() + chunk(frame[:-10] + b"\n\n") + chunk(b"")
+    frame = _frames(request, ScriptedAnswer())[0].rstrip(b"\n")
+    yield _stream_head() + encode_chunk(frame[:-10] + b"\n\n") + encode_chunk(b"")
 
 
 def empty(request: Request) -> Iterator[Step]:
@@ -280,9 +282,9 @@ def trickle(seconds: float) -> Fault:
     """Say a token, then send bytes that mean nothing, one at a time, for ever."""
 
     def steps(request: Request) -> Iterator[Step]:
-        yield _half(request, Answer(("Hello", " there")))
+        yield _half(request, ScriptedAnswer(("Hello", " there")))
         while True:
-            yield chunk(b":") if _streams(request) else b" "
+            yield encode_chunk(b":") if _streams(request) else b" "
             yield Pause(seconds)
 
     return steps

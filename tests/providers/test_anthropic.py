@@ -4,22 +4,22 @@ import pytest
 
 from core.errors import Invalid
 from core.events import (
-    Finished,
     ReasoningBlock,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
     Usage,
 )
 from core.messages import Message, Reasoning, ToolCall
 from providers import client
 from providers.errors import BrokenReply, Overloaded, RequestRefused
 from providers.wires.anthropic_body import (
-    BUDGETS,
     CACHE_SYSTEM_CHARS,
     DEFAULT_MAX_TOKENS,
-    adaptive,
-    build,
+    THINKING_BUDGETS,
+    build_body,
+    has_adaptive_thinking,
 )
 
 from .conftest import asking, said
@@ -36,12 +36,12 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 def body(*messages: Message, model: str = "the-model", **fields):
     call = asking(messages=messages or [Message("user", "Hi")], **fields)
-    return build(call) | ({} if model == "the-model" else {"model": model})
+    return build_body(call) | ({} if model == "the-model" else {"model": model})
 
 
 def given(model: str = OLD, **parameters):
     call = asking(parameters=parameters)
-    return build(type(call)(model, call.messages, parameters=parameters))
+    return build_body(type(call)(model, call.messages, parameters=parameters))
 
 
 def refused(*messages: Message, **fields) -> Invalid:
@@ -328,8 +328,11 @@ def test_values_it_cannot_send_are_the_callers_fault(parameters, param: str):
 
 def test_effort_is_a_budget_on_top_of_the_reply_for_older_models():
     sent = given(OLD, reasoning_effort="low", max_tokens=100, temperature=1)
-    assert sent["thinking"] == {"type": "enabled", "budget_tokens": BUDGETS["low"]}
-    assert sent["max_tokens"] == BUDGETS["low"] + 100
+    assert sent["thinking"] == {
+        "type": "enabled",
+        "budget_tokens": THINKING_BUDGETS["low"],
+    }
+    assert sent["max_tokens"] == THINKING_BUDGETS["low"] + 100
 
 
 def test_effort_is_passed_on_to_models_that_choose_the_amount():
@@ -353,7 +356,7 @@ def test_effort_is_passed_on_to_models_that_choose_the_amount():
     ],
 )
 def test_it_knows_which_models_choose_how_long_to_think(model: str, chooses: bool):
-    assert adaptive(model) is chooses
+    assert has_adaptive_thinking(model) is chooses
 
 
 def test_the_extra_body_has_the_last_word():
@@ -376,7 +379,7 @@ async def test_it_reads_a_whole_turn(fake, stream: bool):
     assert spoken(TextDelta) == "Hello"
     assert spoken(ReasoningDelta) == "hm"
     assert ReasoningBlock(Reasoning("hm", "signed")) in events
-    assert events[-1] == Finished("stop", count)
+    assert events[-1] == TurnFinished("stop", count)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -504,7 +507,7 @@ async def test_it_passes_over_what_it_does_not_know(fake):
     assert events == [
         ToolCallDelta(0, "0", "now"),
         TextDelta("Hi"),
-        Finished("stop", None),
+        TurnFinished("stop", None),
     ]
 
 

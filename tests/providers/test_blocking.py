@@ -25,7 +25,7 @@ async def loop_and_thread() -> tuple[asyncio.AbstractEventLoop, threading.Thread
 
 
 def test_it_returns_what_the_coroutine_does():
-    assert sync_bridge.wait(asyncio.sleep(0, "done"), timeout_seconds=60) == "done"
+    assert sync_bridge.run_sync(asyncio.sleep(0, "done"), timeout_seconds=60) == "done"
 
 
 def test_it_raises_what_the_coroutine_does():
@@ -33,15 +33,15 @@ def test_it_raises_what_the_coroutine_does():
         raise LookupError("no such thing")
 
     with pytest.raises(LookupError, match="no such thing"):
-        sync_bridge.wait(fail(), timeout_seconds=60)
+        sync_bridge.run_sync(fail(), timeout_seconds=60)
 
 
 def test_all_calls_of_a_process_share_a_loop():
-    first = sync_bridge.wait(loop_and_thread(), timeout_seconds=60)
+    first = sync_bridge.run_sync(loop_and_thread(), timeout_seconds=60)
     found: list = []
     other = threading.Thread(
         target=lambda: found.append(
-            sync_bridge.wait(loop_and_thread(), timeout_seconds=60)
+            sync_bridge.run_sync(loop_and_thread(), timeout_seconds=60)
         )
     )
     other.start()
@@ -61,7 +61,7 @@ def test_a_coroutine_is_cancelled_at_the_timeout():
             ended.set()
 
     with pytest.raises(TimeoutError):
-        sync_bridge.wait(linger(), timeout_seconds=0.01)
+        sync_bridge.run_sync(linger(), timeout_seconds=0.01)
     assert ended.is_set()
 
 
@@ -76,7 +76,7 @@ def test_one_that_will_not_be_cancelled_is_left(monkeypatch):
                 continue
 
     with pytest.raises(TimeoutError):
-        sync_bridge.wait(deaf(), timeout_seconds=0.01)
+        sync_bridge.run_sync(deaf(), timeout_seconds=0.01)
 
 
 def test_an_interrupted_wait_cancels_its_call(monkeypatch):
@@ -95,14 +95,14 @@ def test_an_interrupted_wait_cancels_its_call(monkeypatch):
 
     monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        sync_bridge.wait(linger(), timeout_seconds=60)
+        sync_bridge.run_sync(linger(), timeout_seconds=60)
     monkeypatch.undo()
     assert ended.wait(60)
 
 
 async def test_it_refuses_to_stop_an_event_loop():
     with pytest.raises(RuntimeError, match="await the coroutine"):
-        sync_bridge.wait(asyncio.sleep(0), timeout_seconds=60)
+        sync_bridge.run_sync(asyncio.sleep(0), timeout_seconds=60)
 
 
 def test_connections_last_from_call_to_call():
@@ -111,16 +111,16 @@ def test_connections_last_from_call_to_call():
 
     with FakeProvider() as fake:
         for _ in range(3):
-            assert sync_bridge.wait(call(), timeout_seconds=60)
+            assert sync_bridge.run_sync(call(), timeout_seconds=60)
         assert fake.connections == 1
         sync_bridge.close()
-        assert sync_bridge.wait(call(), timeout_seconds=60)
+        assert sync_bridge.run_sync(call(), timeout_seconds=60)
         assert fake.connections == 2
         sync_bridge.close()
 
 
 def test_closing_ends_the_loop_and_its_calls():
-    loop, thread = sync_bridge.wait(loop_and_thread(), timeout_seconds=60)
+    loop, thread = sync_bridge.run_sync(loop_and_thread(), timeout_seconds=60)
     task = asyncio.run_coroutine_threadsafe(asyncio.sleep(60), loop)
     sync_bridge.close()
     assert loop.is_closed()
@@ -132,11 +132,11 @@ def test_closing_ends_the_loop_and_its_calls():
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_fork_has_a_loop_of_its_own():
-    loop, _ = sync_bridge.wait(loop_and_thread(), timeout_seconds=60)
+    loop, _ = sync_bridge.run_sync(loop_and_thread(), timeout_seconds=60)
     child = os.fork()
     if child == 0:
         try:
-            other, _ = sync_bridge.wait(loop_and_thread(), timeout_seconds=60)
+            other, _ = sync_bridge.run_sync(loop_and_thread(), timeout_seconds=60)
             gc.collect()
             sync_bridge.close()
             os._exit(0 if other is not loop else 1)
@@ -145,5 +145,5 @@ def test_a_fork_has_a_loop_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     # The parent's still wakes up.
     started = time.monotonic()
-    assert sync_bridge.wait(loop_and_thread(), timeout_seconds=60)[0] is loop
+    assert sync_bridge.run_sync(loop_and_thread(), timeout_seconds=60)[0] is loop
     assert time.monotonic() - started < 20

@@ -10,20 +10,20 @@ from urllib.parse import urlsplit
 import pytest
 
 from core.errors import Invalid, Unavailable
-from core.events import Finished, TextDelta
+from core.events import TextDelta, TurnFinished
 from core.messages import Message
 from core.trace import Attempt
 from providers import client
 from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
-    Disconnected,
     Overloaded,
+    ProviderDisconnected,
     RateLimited,
     TimedOut,
 )
 from providers.resilience import backoff
-from testing.scripted_provider import Answer, FakeProvider
+from testing.scripted_provider import FakeProvider, ScriptedAnswer
 
 from .conftest import asking, said
 from .fault_server import deaf_port
@@ -183,7 +183,7 @@ async def test_nothing_is_tried_again_once_something_was_said(fake, pauses):
     fake.cut("mid_stream")
     events = client.run("acme", fake.provider(), asking())
     assert await anext(events) == TextDelta("Hello")
-    with pytest.raises(Disconnected):
+    with pytest.raises(ProviderDisconnected):
         await anext(events)
     assert (len(fake.requests), pauses) == (1, [])
 
@@ -242,20 +242,22 @@ async def test_spent_credit_is_not_tried_again(fake, pauses):
 
 def test_waits_grow_and_are_random(monkeypatch):
     monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)
-    waits = [backoff.wait_seconds(attempt, None) for attempt in range(1, 8)]
+    waits = [backoff.delay_seconds(attempt, None) for attempt in range(1, 8)]
     assert waits == [0.5, 1, 2, 4, 8, 8, 8]
 
 
 def test_it_reads_a_date_to_wait_for(monkeypatch):
-    assert backoff.retry_after({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
-    later = backoff.retry_after({"Retry-After": "Fri, 01 Jan 2100 00:00:00 GMT"})
+    assert (
+        backoff.parse_retry_after({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
+    )
+    later = backoff.parse_retry_after({"Retry-After": "Fri, 01 Jan 2100 00:00:00 GMT"})
     assert later is not None
     assert later > 1e9
 
 
 @pytest.mark.parametrize("value", ["soon", "", "nan", "-1"])
 def test_it_ignores_a_wait_it_cannot_read(value: str):
-    assert backoff.retry_after({"Retry-After": value}) is None
+    assert backoff.parse_retry_after({"Retry-After": value}) is None
 
 
 # What it took.
@@ -382,7 +384,7 @@ async def test_a_slow_reader_is_not_the_providers_fault(fake, monkeypatch):
     # Every timer that is set goes off now.
     await asyncio.sleep(0)
     fake.release()
-    assert isinstance([event async for event in events][-1], Finished)
+    assert isinstance([event async for event in events][-1], TurnFinished)
 
 
 async def test_the_local_model_is_called_where_it_was_started(fake, monkeypatch):
@@ -411,7 +413,9 @@ def test_the_fake_serves_synchronous_tests_from_its_thread(fake):
 
 
 async def test_the_fake_can_answer_as_the_request_deserves(fake):
-    fake.default = lambda request: Answer([request.body["messages"][-1]["content"]])
+    fake.default = lambda request: ScriptedAnswer(
+        [request.body["messages"][-1]["content"]]
+    )
     assert (await said(fake.provider()))[0] == TextDelta("Hi")
 
 
@@ -419,12 +423,12 @@ async def test_the_fake_can_answer_as_the_request_deserves(fake):
 def test_the_fake_notes_who_left_before_it_wrote(fake, hang):
     caller = socket.create_connection(("127.0.0.1", urlsplit(fake.root_url).port))
 
-    def reset(_request) -> Answer:
+    def reset(_request) -> ScriptedAnswer:
         # Closed with a reset, so that writing is what fails.
         linger = struct.pack("ii", 1, 0)
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         caller.close()
-        return Answer(hang=hang)
+        return ScriptedAnswer(hang=hang)
 
     fake.default = reset
     body = b'{"stream": true}'

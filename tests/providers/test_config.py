@@ -155,23 +155,23 @@ def test_it_refuses_a_way_anthropic_does_not_have():
     ],
 )
 def test_each_kind_has_its_address(kind: str, address: str):
-    assert registry.url(ProviderConfig(kind=kind, api_key="k")) == address
+    assert registry.provider_url(ProviderConfig(kind=kind, api_key="k")) == address
 
 
 def test_the_local_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
     local = ProviderConfig(kind="local")
     monkeypatch.setenv(registry.LOCAL_MODEL_URL, "http://127.0.0.1:9/v1/")
-    assert registry.url(local) == "http://127.0.0.1:9/v1/chat/completions"
+    assert registry.provider_url(local) == "http://127.0.0.1:9/v1/chat/completions"
     monkeypatch.delenv(registry.LOCAL_MODEL_URL)
     with pytest.raises(LocalModelDown, match=r"manage\.py start"):
-        registry.url(local)
+        registry.provider_url(local)
 
 
 def test_openais_own_address_written_out_is_still_openai():
     written = ProviderConfig(
         kind="openai", api_key="k", base_url="https://api.openai.com/v1"
     )
-    assert registry.of(written) is registry.KINDS["openai"]
+    assert registry.kind_of(written) is registry.KINDS["openai"]
 
 
 # Endpoints.
@@ -268,8 +268,8 @@ def test_a_provider_is_elsewhere_when_any_endpoint_is():
     endpoints = [{}, {"base_url": "http://box/v1"}]
     here = load({"openai": {"api_key": "sk", "endpoints": [{}, {}]}})["openai"]
     there = load({"openai": {"api_key": "sk", "endpoints": endpoints}})["openai"]
-    assert not registry.is_elsewhere(here)
-    assert registry.is_elsewhere(there)
+    assert not registry.has_custom_address(here)
+    assert registry.has_custom_address(there)
     assert registry.structured_outputs(there) == "prompt"
 
 

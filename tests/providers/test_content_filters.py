@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from core.events import Finished, TextDelta, ToolCallDelta
+from core.events import TextDelta, ToolCallDelta, TurnFinished
 from providers.errors import BrokenReply, ContentFiltered, KeyRefused, Overloaded
 
 from .conftest import asking, said
@@ -154,5 +154,5 @@ async def test_a_filtered_call_is_not_a_call(fake):
     fake.call_tool("add", {"a": 1}, finish="content_filter")
     events = await said(fake.provider())
     assert any(isinstance(event, ToolCallDelta) for event in events)
-    assert isinstance(events[-1], Finished)
+    assert isinstance(events[-1], TurnFinished)
     assert events[-1].reason == "content_filter"

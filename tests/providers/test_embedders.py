@@ -12,18 +12,18 @@ import pytest
 
 from config.sections import Config
 from providers.embeddings import embedders, hash_embedder, minilm
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 from providers.errors import EmbedderDown
 
 EMPTY = Config(Path("coulisse.yaml"), {"providers": {}})
-LOCAL = embedders.choose(EMPTY, EmbedWith(provider="local"))
-HASH = embedders.choose(EMPTY, EmbedWith(provider="hash"))
-PLAIN = embedders.choose(EMPTY, EmbedWith(provider="hash", dims=32))
+LOCAL = embedders.choose_embedder(EMPTY, EmbedderConfig(provider="local"))
+HASH = embedders.choose_embedder(EMPTY, EmbedderConfig(provider="hash"))
+PLAIN = embedders.choose_embedder(EMPTY, EmbedderConfig(provider="hash", dims=32))
 BOTH = pytest.mark.parametrize("embedder", [LOCAL, HASH], ids=lambda e: e.id)
 
 
 async def alike(embedder, one: str, other: str) -> float:
-    first, second = await embedders.embed(embedder, [one, other])
+    first, second = await embedders.embed_texts(embedder, [one, other])
     return float(first @ second)
 
 
@@ -41,7 +41,7 @@ async def test_rows_are_of_unit_length_whatever_the_text(embedder, query):
         "नमस्ते दुनिया",
         "x " * 50_000,
     ]
-    rows = await embedders.embed(embedder, texts, query=query)
+    rows = await embedders.embed_texts(embedder, texts, query=query)
     assert rows.shape == (len(texts), embedder.dimensions)
     assert rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
@@ -49,16 +49,18 @@ async def test_rows_are_of_unit_length_whatever_the_text(embedder, query):
 
 @BOTH
 async def test_nothing_is_a_row_of_zeros(embedder):
-    rows = await embedders.embed(embedder, ["", "  \n", "\0", "\ud800", "Hello"])
+    rows = await embedders.embed_texts(embedder, ["", "  \n", "\0", "\ud800", "Hello"])
     assert [bool(row.any()) for row in rows] == [False] * 4 + [True]
-    assert (await embedders.embed(embedder, [])).shape == (0, embedder.dimensions)
+    assert (await embedders.embed_texts(embedder, [])).shape == (0, embedder.dimensions)
 
 
 @BOTH
 async def test_the_same_text_has_the_same_row_in_any_company(embedder):
     long = "And then we went on to the market in the rain. " * 8
-    (alone,) = await embedders.embed(embedder, ["She lives in Lisbon."])
-    company = await embedders.embed(embedder, [long, "She lives in Lisbon.", "Hi"])
+    (alone,) = await embedders.embed_texts(embedder, ["She lives in Lisbon."])
+    company = await embedders.embed_texts(
+        embedder, [long, "She lives in Lisbon.", "Hi"]
+    )
     assert alone @ company[1] > 0.98
 
 
@@ -80,15 +82,15 @@ async def test_a_paraphrase_is_closer_than_another_subject():
 
 async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
     ticked = threading.Event()
-    embed = minilm._Own.embed
+    embed = minilm._ProcessModel.embed
 
     def patient(own, texts):
         # On the event loop this would wait in vain.
         assert ticked.wait(60)
         return embed(own, texts)
 
-    monkeypatch.setattr(minilm._Own, "embed", patient)
-    work = asyncio.ensure_future(embedders.embed(LOCAL, ["Hello"]))
+    monkeypatch.setattr(minilm._ProcessModel, "embed", patient)
+    work = asyncio.ensure_future(embedders.embed_texts(LOCAL, ["Hello"]))
     for _ in range(10):
         await asyncio.sleep(0.001)
     assert not work.done()
@@ -98,58 +100,58 @@ async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
 
 async def test_a_query_does_not_wait_for_all_documents(monkeypatch):
     done: list[int] = []
-    embed = minilm._Own.embed
+    embed = minilm._ProcessModel.embed
 
     def noted(own, texts):
         done.append(len(texts))
         return embed(own, texts)
 
-    monkeypatch.setattr(minilm._Own, "embed", noted)
+    monkeypatch.setattr(minilm._ProcessModel, "embed", noted)
     monkeypatch.setattr(minilm, "MAX_BATCH", 1)
     documents = [f"text {number}" for number in range(20)]
-    work = asyncio.ensure_future(embedders.embed(LOCAL, documents))
+    work = asyncio.ensure_future(embedders.embed_texts(LOCAL, documents))
     await asyncio.sleep(0)
-    await embedders.embed(LOCAL, ["a query nobody made before"], query=True)
+    await embedders.embed_texts(LOCAL, ["a query nobody made before"], query=True)
     assert len(done) < 10
     await work
 
 
 async def test_a_recent_query_is_remembered(monkeypatch):
-    monkeypatch.setattr(minilm, "RECENT", 2)
-    monkeypatch.setattr(minilm._own, "_recent", OrderedDict())
-    (first,) = await embedders.embed(LOCAL, ["one more query"], query=True)
+    monkeypatch.setattr(minilm, "MAX_CACHED_QUERIES", 2)
+    monkeypatch.setattr(minilm._process_model, "_recent", OrderedDict())
+    (first,) = await embedders.embed_texts(LOCAL, ["one more query"], query=True)
 
     def refuse(own, texts):
         raise AssertionError(texts)
 
     with monkeypatch.context() as patch:
-        patch.setattr(minilm._Own, "embed", refuse)
-        (again,) = await embedders.embed(LOCAL, ["one more query"], query=True)
+        patch.setattr(minilm._ProcessModel, "embed", refuse)
+        (again,) = await embedders.embed_texts(LOCAL, ["one more query"], query=True)
         assert np.array_equal(first, again)
         # What a caller does to its rows is its own affair.
         again[:] = 0
-        (third,) = await embedders.embed(LOCAL, ["one more query"], query=True)
+        (third,) = await embedders.embed_texts(LOCAL, ["one more query"], query=True)
         assert np.array_equal(first, third)
     for number in range(3):
-        await embedders.embed(LOCAL, [f"other {number}"], query=True)
-    assert minilm._own.cached_query("one more query") is None
+        await embedders.embed_texts(LOCAL, [f"other {number}"], query=True)
+    assert minilm._process_model.cached_query("one more query") is None
 
 
 def test_batches_hold_texts_of_a_length():
     texts = ["x" * size for size in (10, 1900, 20, 1, 5000)] + ["y"] * 40
-    batches = list(minilm._batches(texts))
+    batches = list(minilm._split_batches(texts))
     assert sorted(number for batch in batches for number in batch) == list(range(45))
     assert max(map(len, batches)) == minilm.MAX_BATCH
     assert batches[-2:] == [[1], [4]]
 
 
 def test_two_event_loops_share_the_model():
-    rows = [asyncio.run(embedders.embed(LOCAL, ["Hello"])) for _ in range(2)]
+    rows = [asyncio.run(embedders.embed_texts(LOCAL, ["Hello"])) for _ in range(2)]
     assert np.array_equal(*rows)
 
 
 def test_many_threads_load_it_once(monkeypatch):
-    monkeypatch.setattr(minilm, "_own", minilm._Own())
+    monkeypatch.setattr(minilm, "_process_model", minilm._ProcessModel())
     loaded = []
 
     def load() -> object:
@@ -157,8 +159,10 @@ def test_many_threads_load_it_once(monkeypatch):
         loaded.append(1)
         return object()
 
-    monkeypatch.setattr(minilm, "_load", load)
-    threads = [threading.Thread(target=embedders.warm, args=[LOCAL]) for _ in range(8)]
+    monkeypatch.setattr(minilm, "_load_model", load)
+    threads = [
+        threading.Thread(target=embedders.preload, args=[LOCAL]) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -167,14 +171,14 @@ def test_many_threads_load_it_once(monkeypatch):
 
 
 def test_warming_the_others_does_nothing():
-    embedders.warm(HASH)
+    embedders.preload(HASH)
 
 
 async def test_a_model_that_cannot_be_loaded_says_so(monkeypatch):
-    monkeypatch.setattr(minilm, "_own", minilm._Own())
-    monkeypatch.setattr(minilm, "_weights", lambda: Path("no-such-model.onnx"))
+    monkeypatch.setattr(minilm, "_process_model", minilm._ProcessModel())
+    monkeypatch.setattr(minilm, "_weights_path", lambda: Path("no-such-model.onnx"))
     with pytest.raises(EmbedderDown, match=r"install requirements\.txt"):
-        await embedders.embed(LOCAL, ["Hello"])
+        await embedders.embed_texts(LOCAL, ["Hello"])
 
 
 def test_the_packages_are_not_imported_before_they_are_needed():
@@ -228,14 +232,14 @@ async def test_saying_it_again_adds_less_and_less():
 
 
 async def test_few_dimensions_are_a_plain_bag_of_words():
-    (row,) = await embedders.embed(PLAIN, ["the cat and the dog"])
+    (row,) = await embedders.embed_texts(PLAIN, ["the cat and the dog"])
     assert row.min() >= 0
     assert sorted(row[row > 0] ** 2 * 7)[-1] >= 4 - 1e-5
 
 
 def test_rows_are_the_same_in_every_process():
     # Worked out once: another number here would orphan every stored vector.
-    (row,) = hash_embedder.vectors(["Ada likes tea"], 1024)
+    (row,) = hash_embedder.embed_texts(["Ada likes tea"], 1024)
     assert {int(place): float(row[place]) for place in np.flatnonzero(row)} == KNOWN
 
 
@@ -244,15 +248,15 @@ KNOWN = {10: 1.0, 691: -1.0, 733: -1.0}
 
 async def test_a_long_text_is_hashed_on_a_thread(monkeypatch):
     seen = []
-    real = hash_embedder.vectors
+    real = hash_embedder.embed_texts
 
     def noted(texts, dimensions):
         seen.append(threading.current_thread() is threading.main_thread())
         return real(texts, dimensions)
 
-    monkeypatch.setattr(hash_embedder, "vectors", noted)
-    await embedders.embed(HASH, ["short"])
-    await embedders.embed(HASH, ["long " * 20_000])
+    monkeypatch.setattr(hash_embedder, "embed_texts", noted)
+    await embedders.embed_texts(HASH, ["short"])
+    await embedders.embed_texts(HASH, ["long " * 20_000])
     assert seen == [True, False]
 
 
@@ -261,15 +265,15 @@ async def test_a_long_text_is_hashed_on_a_thread(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_fork_embeds_too():
-    asyncio.run(embedders.embed(LOCAL, ["Hello"]))
-    own = minilm._own
+    asyncio.run(embedders.embed_texts(LOCAL, ["Hello"]))
+    own = minilm._process_model
     child = os.fork()
     if child == 0:
         try:
             # It has its own thread and locks; the model would take a moment to load.
-            assert minilm._own is not own
-            minilm._own._model = own._model
-            rows = asyncio.run(embedders.embed(LOCAL, ["Hello"]))
+            assert minilm._process_model is not own
+            minilm._process_model._model = own._model
+            rows = asyncio.run(embedders.embed_texts(LOCAL, ["Hello"]))
             os._exit(0 if rows.any() else 1)
         finally:
             os._exit(2)

@@ -11,7 +11,7 @@ from core.errors import Invalid
 from providers.config import PROVIDERS
 from providers.embeddings import embedders, minilm, openai, registry, voyage
 from providers.embeddings.base import Embedder, EmbedderKind
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.config import EmbedderConfig
 from providers.errors import EmbedderMisconfigured
 
 KEY = "sk-very-secret-0123456789"
@@ -25,16 +25,16 @@ def config(**entries) -> Config:
 
 
 def chosen(asked: dict | None = None, **entries) -> Embedder:
-    with_it = None if asked is None else EmbedWith.model_validate(asked)
-    return embedders.choose(config(**entries), with_it)
+    with_it = None if asked is None else EmbedderConfig.model_validate(asked)
+    return embedders.choose_embedder(config(**entries), with_it)
 
 
 def refused(asked: dict, **entries) -> dict[str, str]:
     """What is wrong, by field; choosing says the same."""
-    with_it = EmbedWith.model_validate(asked)
-    faults = dict(embedders.problems(config(**entries), with_it))
+    with_it = EmbedderConfig.model_validate(asked)
+    faults = dict(embedders.find_problems(config(**entries), with_it))
     with pytest.raises(EmbedderMisconfigured) as caught:
-        embedders.choose(config(**entries), with_it)
+        embedders.choose_embedder(config(**entries), with_it)
     for name, what in faults.items():
         assert f"embed_with.{name}: {what}" in str(caught.value)
     assert KEY not in str(caught.value)
@@ -77,26 +77,26 @@ def test_a_compatible_server_is_not_openai():
     embedder = chosen(openai=OLLAMA, anthropic=ENTRY)
     assert embedder.id == "local:minilm-int8:384"
     assert embedder.is_offline
-    assert embedders.warning(embedder) is None
+    assert embedders.embedder_warning(embedder) is None
 
 
 def test_words_are_hashed_when_nothing_is_installed(monkeypatch):
-    monkeypatch.setattr(minilm, "available", lambda: False)
+    monkeypatch.setattr(minilm, "is_available", lambda: False)
     embedder = chosen(anthropic=ENTRY)
     assert (embedder.id, embedder.dimensions) == ("hash:1024", 1024)
-    assert "no semantic understanding" in embedders.warning(embedder)
+    assert "no semantic understanding" in embedders.embedder_warning(embedder)
     assert "install" in refused({"provider": "local"})["provider"]
 
 
 def test_what_is_not_installed_is_not_there(monkeypatch):
     monkeypatch.setattr(minilm, "PACKAGES", ("no_such_package",))
-    minilm.available.cache_clear()
+    minilm.is_available.cache_clear()
     try:
-        assert not minilm.available()
+        assert not minilm.is_available()
     finally:
         monkeypatch.undo()
-        minilm.available.cache_clear()
-    assert minilm.available()
+        minilm.is_available.cache_clear()
+    assert minilm.is_available()
 
 
 def test_names_of_entries_do_not_get_in_the_way_of_the_choice():
@@ -280,7 +280,7 @@ def test_an_openai_that_is_another_kind_is_pointed_at():
 
 
 def test_nothing_asked_for_is_no_fault():
-    assert list(embedders.problems(config(), None)) == []
+    assert list(embedders.find_problems(config(), None)) == []
 
 
 def test_it_is_one_of_our_errors():
@@ -302,12 +302,12 @@ def test_it_is_one_of_our_errors():
 )
 def test_wrong_values_are_refused_without_a_secret(wrong):
     with pytest.raises(ValidationError) as caught:
-        EmbedWith.model_validate({"provider": "openai", "api_key": KEY, **wrong})
+        EmbedderConfig.model_validate({"provider": "openai", "api_key": KEY, **wrong})
     assert KEY not in str(caught.value)
 
 
 def test_every_field_is_described():
-    fields = EmbedWith.model_json_schema()["properties"]
+    fields = EmbedderConfig.model_json_schema()["properties"]
     assert all(field["description"] for field in fields.values())
 
 
@@ -332,11 +332,11 @@ async def test_new_embedder_needs_one_class_and_one_registry_line(monkeypatch):
     monkeypatch.setitem(registry.EMBEDDERS, "constant", ConstantEmbedder())
 
     embedder = chosen({"provider": "constant"})
-    rows = await embedders.embed(embedder, ["tea", " ", "coffee"])
+    rows = await embedders.embed_texts(embedder, ["tea", " ", "coffee"])
 
     assert embedder.is_offline
     assert rows == pytest.approx(np.array([[0.5**0.5] * 2, [0, 0], [0.5**0.5] * 2]))
-    embedders.warm(embedder)
+    embedders.preload(embedder)
     with pytest.raises(EmbedderMisconfigured, match="vectors of 2 dimensions"):
         chosen({"provider": "constant", "dims": 3})
     with pytest.raises(EmbedderMisconfigured, match="did you mean 'constant'"):

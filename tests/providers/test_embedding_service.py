@@ -10,13 +10,13 @@ import pytest
 from config.sections import Config
 from core.errors import CoulisseError
 from providers.embeddings import api_client, embedders
-from providers.embeddings.base import Embedder, Limits
-from providers.embeddings.config import EmbedWith
+from providers.embeddings.base import BatchLimits, Embedder
+from providers.embeddings.config import EmbedderConfig
 from providers.errors import (
     BrokenReply,
-    Disconnected,
     KeyRefused,
     Overloaded,
+    ProviderDisconnected,
     RateLimited,
     RequestRefused,
     TimedOut,
@@ -29,22 +29,24 @@ APIS = pytest.mark.parametrize("api", ["openai", "voyage"])
 
 
 def leading(fake: FakeProvider, api: str = "openai", **fields) -> Embedder:
-    asked = EmbedWith.model_validate(fake.embed_with(api, **fields))
-    return embedders.choose(EMPTY, asked)
+    asked = EmbedderConfig.model_validate(fake.embed_with(api, **fields))
+    return embedders.choose_embedder(EMPTY, asked)
 
 
 def impatient(fake: FakeProvider, **fields) -> Embedder:
     """One whose entry says how long to wait and how often to try."""
     entry = fake.provider("openai", **fields)
-    asked = EmbedWith(provider="openai", model="text-embedding-3-small")
-    return embedders.choose(Config(Path("x"), {"providers": {"openai": entry}}), asked)
+    asked = EmbedderConfig(provider="openai", model="text-embedding-3-small")
+    return embedders.choose_embedder(
+        Config(Path("x"), {"providers": {"openai": entry}}), asked
+    )
 
 
 @APIS
 @pytest.mark.parametrize("decimals", [True, False])
 async def test_each_text_gets_its_own_vector(fake, api, decimals):
     fake.embed(decimals=decimals, backwards=True)
-    rows = await embedders.embed(leading(fake, api), ["red", "blue", "red"])
+    rows = await embedders.embed_texts(leading(fake, api), ["red", "blue", "red"])
     assert rows.dtype == np.float32
     assert rows.shape == (3, leading(fake, api).dimensions)
     assert np.allclose(np.linalg.norm(rows, axis=1), 1)
@@ -53,7 +55,7 @@ async def test_each_text_gets_its_own_vector(fake, api, decimals):
 
 
 async def test_the_request_is_openais(fake):
-    await embedders.embed(leading(fake), ["Hello"])
+    await embedders.embed_texts(leading(fake), ["Hello"])
     (request,) = fake.embeddings
     assert request.path == "/v1/embeddings"
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -67,7 +69,7 @@ async def test_the_request_is_openais(fake):
 
 @pytest.mark.parametrize(("query", "kind"), [(True, "query"), (False, "document")])
 async def test_voyage_is_told_what_a_text_is_for(fake, query, kind):
-    await embedders.embed(leading(fake, "voyage"), ["Hello"], query=query)
+    await embedders.embed_texts(leading(fake, "voyage"), ["Hello"], query=query)
     assert fake.embeddings[0].body["input_type"] == kind
     assert "output_dimension" not in fake.embeddings[0].body
 
@@ -76,7 +78,7 @@ async def test_voyage_is_told_what_a_text_is_for(fake, query, kind):
     ("api", "field"), [("openai", "dimensions"), ("voyage", "output_dimension")]
 )
 async def test_shorter_vectors_are_asked_for(fake, api, field):
-    rows = await embedders.embed(leading(fake, api, dims=256), ["Hello"])
+    rows = await embedders.embed_texts(leading(fake, api, dims=256), ["Hello"])
     assert rows.shape == (1, 256)
     assert fake.embeddings[0].body[field] == 256
 
@@ -84,12 +86,12 @@ async def test_shorter_vectors_are_asked_for(fake, api, field):
 async def test_a_model_nobody_knows_is_not_asked_for_dimensions(fake):
     embedder = leading(fake, model="nomic-embed-text", dims=768)
     fake.embed(dimensions=768)
-    assert (await embedders.embed(embedder, ["Hello"])).shape == (1, 768)
+    assert (await embedders.embed_texts(embedder, ["Hello"])).shape == (1, 768)
     assert "dimensions" not in fake.embeddings[0].body
 
 
 async def test_an_entry_sends_its_key_and_headers(fake):
-    await embedders.embed(impatient(fake, headers={"X-Team": "a"}), ["Hello"])
+    await embedders.embed_texts(impatient(fake, headers={"X-Team": "a"}), ["Hello"])
     assert fake.embeddings[0].headers["x-team"] == "a"
     assert fake.embeddings[0].headers["authorization"] == f"Bearer {KEY}"
 
@@ -98,25 +100,28 @@ async def test_an_entry_sends_its_key_and_headers(fake):
 
 
 async def test_blank_texts_are_not_sent(fake):
-    rows = await embedders.embed(leading(fake), ["", "Hello", " \n\0"])
+    rows = await embedders.embed_texts(leading(fake), ["", "Hello", " \n\0"])
     assert fake.embeddings[0].body["input"] == ["Hello"]
     assert [bool(row.any()) for row in rows] == [False, True, False]
 
 
 @pytest.mark.parametrize("texts", [[], [""]])
 async def test_nothing_needs_no_request(fake, texts):
-    assert (await embedders.embed(leading(fake), texts)).shape == (len(texts), 1536)
+    assert (await embedders.embed_texts(leading(fake), texts)).shape == (
+        len(texts),
+        1536,
+    )
     assert fake.embeddings == []
 
 
 async def test_what_json_cannot_say_is_left_out(fake):
-    await embedders.embed(leading(fake), ["a\0b\ud83dc", "😀"])
+    await embedders.embed_texts(leading(fake), ["a\0b\ud83dc", "😀"])
     assert fake.embeddings[0].body["input"] == ["a b c", "😀"]
 
 
 @pytest.mark.parametrize("letter", ["a", "é", "字", "😀"])
 async def test_long_texts_lose_their_end(fake, letter):
-    await embedders.embed(leading(fake), [letter * 100_000])
+    await embedders.embed_texts(leading(fake), [letter * 100_000])
     (sent,) = fake.embeddings[0].body["input"]
     assert set(sent) == {letter}
     assert 16_300 < len(sent.encode()) <= 2 * 8191
@@ -124,29 +129,29 @@ async def test_long_texts_lose_their_end(fake, letter):
 
 async def test_a_long_text_that_is_refused_is_sent_shorter(fake):
     fake.embed(status=400)
-    await embedders.embed(leading(fake), ["x" * 5000, "short"])
+    await embedders.embed_texts(leading(fake), ["x" * 5000, "short"])
     assert [len(text) for text in fake.embeddings[1].body["input"]] == [1500, 5]
 
 
 async def test_a_short_one_is_not(fake):
     fake.embed(status=400)
     with pytest.raises(RequestRefused):
-        await embedders.embed(leading(fake), ["short"])
+        await embedders.embed_texts(leading(fake), ["short"])
     assert len(fake.embeddings) == 1
 
 
 async def test_many_texts_go_in_batches(fake):
     texts = [f"number {number}" for number in range(70)]
-    rows = await embedders.embed(leading(fake), texts)
+    rows = await embedders.embed_texts(leading(fake), texts)
     assert [len(request.body["input"]) for request in fake.embeddings] == [32, 32, 6]
-    alone = await embedders.embed(leading(fake), texts[-1:])
+    alone = await embedders.embed_texts(leading(fake), texts[-1:])
     assert np.allclose(rows[-1], alone[0])
 
 
 def test_batches_keep_to_the_limits():
-    limits = Limits(3, 10, 100, 100)
+    limits = BatchLimits(3, 10, 100, 100)
     sizes = [4, 4, 4, 1, 1, 1, 1, 50, 1]
-    batches = list(api_client._batches([b"x" * size for size in sizes], limits))
+    batches = list(api_client._split_batches([b"x" * size for size in sizes], limits))
     found = [[len(text) for text in batch] for batch in batches]
     assert found == [[4, 4], [4, 1, 1], [1, 1], [50], [1]]
 
@@ -158,7 +163,7 @@ def test_batches_keep_to_the_limits():
 async def test_it_tries_again(fake, pauses, status):
     fake.embed(status=status)
     fake.embed(cut="headers")
-    assert (await embedders.embed(leading(fake), ["Hello"])).any()
+    assert (await embedders.embed_texts(leading(fake), ["Hello"])).any()
     assert len(pauses) == 2
 
 
@@ -168,7 +173,7 @@ async def test_it_tries_again(fake, pauses, status):
         ({"status": 500}, Overloaded),
         ({"status": 429}, RateLimited),
         ({"status": 401}, KeyRefused),
-        ({"cut": "headers"}, Disconnected),
+        ({"cut": "headers"}, ProviderDisconnected),
         ({"error": {"type": "rate_limit_error"}}, RateLimited),
         ({"count": 1}, BrokenReply),
         ({"count": 3}, BrokenReply),
@@ -187,7 +192,7 @@ async def test_failures_are_our_errors(fake, pauses, answer, error):
     for _ in range(3):
         fake.embed(**answer)
     with pytest.raises(error) as caught:
-        await embedders.embed(leading(fake), ["one", "two"])
+        await embedders.embed_texts(leading(fake), ["one", "two"])
     assert KEY not in str(caught.value)
 
 
@@ -208,7 +213,7 @@ async def test_failures_are_our_errors(fake, pauses, answer, error):
 async def test_odd_vectors_are_a_broken_reply(fake, vectors):
     fake.embed(raw=orjson.dumps({"data": [{"embedding": v} for v in vectors]}))
     with pytest.raises(BrokenReply):
-        await embedders.embed(leading(fake, model="m", dims=2), ["one", "two"])
+        await embedders.embed_texts(leading(fake, model="m", dims=2), ["one", "two"])
 
 
 @pytest.mark.parametrize("places", [[0, 0], [1, 2], ["a", "b"], [None, 1]])
@@ -216,53 +221,53 @@ async def test_vectors_of_no_text_are_a_broken_reply(fake, places):
     data = [{"index": place, "embedding": [1, 2]} for place in places]
     fake.embed(raw=orjson.dumps({"data": data}))
     with pytest.raises(BrokenReply):
-        await embedders.embed(leading(fake, model="m", dims=2), ["one", "two"])
+        await embedders.embed_texts(leading(fake, model="m", dims=2), ["one", "two"])
 
 
 async def test_vectors_without_a_number_are_in_order(fake):
     data = [{"embedding": [3, 4]}, {"embedding": [0, 1e-30]}]
     fake.embed(raw=orjson.dumps({"data": data}))
-    rows = await embedders.embed(leading(fake, model="m", dims=2), ["one", "two"])
+    rows = await embedders.embed_texts(leading(fake, model="m", dims=2), ["one", "two"])
     assert np.allclose(rows, [[0.6, 0.8], [0, 1]])
 
 
 async def test_wrong_dimensions_name_both(fake):
     fake.embed(dimensions=3)
     with pytest.raises(BrokenReply, match="3 dimensions where 1536 were expected"):
-        await embedders.embed(leading(fake), ["Hello"])
+        await embedders.embed_texts(leading(fake), ["Hello"])
 
 
 async def test_a_wrong_count_names_both(fake):
     fake.embed(count=3)
     with pytest.raises(BrokenReply, match="3 vectors for 2 texts"):
-        await embedders.embed(leading(fake), ["one", "two"])
+        await embedders.embed_texts(leading(fake), ["one", "two"])
 
 
 async def test_a_provider_that_hangs_is_given_up(fake):
     fake.embed(hang="headers")
     hasty = impatient(fake, timeouts={"total_seconds": 0.05})
     with pytest.raises(TimedOut):
-        await embedders.embed(hasty, ["Hello"])
+        await embedders.embed_texts(hasty, ["Hello"])
 
 
 async def test_a_provider_that_is_down_is_unreachable(pauses):
     with FakeProvider() as gone:
         embedder = leading(gone)
     with pytest.raises(Unreachable, match=r"embed_with\.base_url"):
-        await embedders.embed(embedder, ["Hello"])
+        await embedders.embed_texts(embedder, ["Hello"])
 
 
 async def test_a_wrong_key_is_named_where_it_stands(fake):
     fake.embed(status=401)
     with pytest.raises(KeyRefused, match=r"check embed_with\.api_key"):
-        await embedders.embed(leading(fake), ["Hello"])
+        await embedders.embed_texts(leading(fake), ["Hello"])
     fake.embed(status=401)
     with pytest.raises(KeyRefused, match=r"check providers\.openai\.api_key"):
-        await embedders.embed(impatient(fake), ["Hello"])
+        await embedders.embed_texts(impatient(fake), ["Hello"])
 
 
 async def test_every_failure_is_of_our_family(fake, pauses):
     for status in (300, 400, 402, 404, 413, 418, 502):
         fake.default_embedding.status = status
         with pytest.raises(CoulisseError):
-            await embedders.embed(leading(fake), ["Hello"])
+            await embedders.embed_texts(leading(fake), ["Hello"])

@@ -22,12 +22,12 @@ from core.errors import CoulisseError, Invalid, Upstream
 from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
-    Disconnected,
     KeyRefused,
     LocalModelDown,
     ModelUnknown,
     OutOfCredit,
     Overloaded,
+    ProviderDisconnected,
     ProviderFailed,
     RateLimited,
     RequestRefused,
@@ -35,7 +35,7 @@ from providers.errors import (
     Unreachable,
 )
 from providers.resilience import error_mapping
-from providers.resilience.error_mapping import Source
+from providers.resilience.error_mapping import ProviderSource
 
 from .conftest import asking, said
 
@@ -48,7 +48,7 @@ ACME = ProviderConfig(
     base_url="http://127.0.0.1:1/v1",
     headers={"X-Team": TEAM},
 )
-SOURCE = Source("acme", ACME, "the-model")
+SOURCE = ProviderSource("acme", ACME, "the-model")
 
 
 # Foreign exceptions.
@@ -127,7 +127,7 @@ FOREIGN = sorted(
 @pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.__qualname__)
 def test_no_foreign_exception_is_left_unmapped(kind):
     exc = example(kind)
-    assert isinstance(exc, error_mapping.FOREIGN)
+    assert isinstance(exc, error_mapping.TRANSPORT_ERRORS)
     error = error_mapping.from_exception(SOURCE, exc)
     assert isinstance(error, ProviderFailed)
     assert error.provider == "acme"
@@ -152,9 +152,9 @@ def test_all_of_aiohttps_client_errors_are_in_the_table():
         (aiohttp.ClientConnectorCertificateError, Unreachable, False),
         (aiohttp.InvalidURL, Unreachable, False),
         (aiohttp.ConnectionTimeoutError, TimedOut, True),
-        (aiohttp.ServerDisconnectedError, Disconnected, True),
-        (aiohttp.ClientPayloadError, Disconnected, True),
-        (ConnectionResetError, Disconnected, True),
+        (aiohttp.ServerDisconnectedError, ProviderDisconnected, True),
+        (aiohttp.ClientPayloadError, ProviderDisconnected, True),
+        (ConnectionResetError, ProviderDisconnected, True),
         (aiohttp.ClientResponseError, BrokenReply, False),
         (http_exceptions.BadStatusLine, BrokenReply, False),
         (orjson.JSONDecodeError, BrokenReply, False),
@@ -331,13 +331,13 @@ async def test_broken_json_in_a_stream_is_an_error(fake, data: str):
 @pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream"])
 async def test_a_cut_connection_is_an_error(fake, place):
     fake.cut(place)
-    with pytest.raises(Disconnected, match="broke the connection"):
+    with pytest.raises(ProviderDisconnected, match="broke the connection"):
         await said(fake.provider(retries=0))
 
 
 async def test_a_whole_reply_cut_short_is_an_error(fake):
     fake.cut("mid_stream")
-    with pytest.raises(Disconnected):
+    with pytest.raises(ProviderDisconnected):
         await said(fake.provider(retries=0), asking(stream=False))
 
 

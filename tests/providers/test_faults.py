@@ -18,9 +18,9 @@ from providers import client
 from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
-    Disconnected,
     OutOfCredit,
     Overloaded,
+    ProviderDisconnected,
     RateLimited,
     TimedOut,
     Unreachable,
@@ -78,10 +78,10 @@ STREAMED = {
     "500": Outcome(Overloaded, "provider_overloaded", 3),
     "503": Outcome(Overloaded, "provider_overloaded", 3),
     "cut stream": Outcome(
-        Disconnected, "provider_disconnected", heard="Hello there", kept=False
+        ProviderDisconnected, "provider_disconnected", heard="Hello there", kept=False
     ),
     "cut stream (Content-Length)": Outcome(
-        Disconnected, "provider_disconnected", heard="Hello there", kept=False
+        ProviderDisconnected, "provider_disconnected", heard="Hello there", kept=False
     ),
     "empty body": Outcome(BrokenReply, "provider_broken_reply"),
     "half a JSON": Outcome(BrokenReply, "provider_broken_reply"),
@@ -100,7 +100,7 @@ STREAMED = {
     "wrong content type": Outcome(BrokenReply, "provider_broken_reply"),
 }
 NEVER = Outcome(TimedOut, "provider_timed_out", wait="total", kept=False)
-CUT = Outcome(Disconnected, "provider_disconnected", 3, kept=False)
+CUT = Outcome(ProviderDisconnected, "provider_disconnected", 3, kept=False)
 WHOLE = {
     **STREAMED,
     # It all comes at once, so what is cut off was not heard of yet.
@@ -179,15 +179,15 @@ async def test_a_good_reply_is_just_that(server, kind, stream):
         (faults.plain_text, BrokenReply),
         (faults.not_http, BrokenReply),
         (faults.half_event, BrokenReply),
-        (faults.hang_up, Disconnected),
-        (faults.reset, Disconnected),
+        (faults.hang_up, ProviderDisconnected),
+        (faults.reset, ProviderDisconnected),
     ],
 )
 async def test_other_faults(server, pauses, stream, fault, error):
     server.default = fault
     with pytest.raises(error):
         await said(server.provider(), asking(stream=stream))
-    assert len(server.requests) == (3 if error is Disconnected else 1)
+    assert len(server.requests) == (3 if error is ProviderDisconnected else 1)
 
 
 async def test_a_kept_connection_the_server_has_closed_is_tried_again(server, pauses):
@@ -281,7 +281,7 @@ async def test_a_body_that_comes_byte_by_byte(server, kind, stream):
 async def test_a_status_is_enough_where_its_explanation_does_not_end(
     server, monkeypatch
 ):
-    monkeypatch.setattr(http_request, "ERROR_SECONDS", 0.05)
+    monkeypatch.setattr(http_request, "ERROR_BODY_SECONDS", 0.05)
     server.default = faults.unexplained(503)
     with pytest.raises(Overloaded):
         await said(server.provider(retries=0))

@@ -3,19 +3,19 @@
 import pytest
 
 from core.events import (
-    Finished,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
     ToolCallDelta,
+    TurnFinished,
     Usage,
 )
 from core.messages import Message, Reasoning, ToolCall
 from providers.config import ProviderConfig
 from providers.errors import BrokenReply, Overloaded
 from providers.registry import KINDS
-from providers.wires.openai import usage
+from providers.wires.openai import parse_usage
 
 from .conftest import asking, said
 
@@ -301,7 +301,7 @@ async def test_it_reads_a_whole_turn(fake, stream: bool):
     assert text(TextDelta) == "Hello"
     assert text(ReasoningDelta) == "hm"
     assert text(RefusalDelta) == "no"
-    assert events[-1] == Finished("stop", count)
+    assert events[-1] == TurnFinished("stop", count)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -434,7 +434,7 @@ HI = chunk(content="Hi")
 )
 async def test_it_tolerates_quirks(fake, chunks):
     fake.events(*chunks)
-    assert await said(fake.provider()) == [TextDelta("Hi"), Finished("stop", None)]
+    assert await said(fake.provider()) == [TextDelta("Hi"), TurnFinished("stop", None)]
 
 
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
@@ -453,7 +453,7 @@ async def test_thinking_that_must_go_back_is_kept_whole(fake):
 
 async def test_a_reason_is_an_end_when_the_stream_closes(fake):
     fake.events(HI, chunk("length"), done=False)
-    assert (await said(fake.provider()))[-1] == Finished("length", None)
+    assert (await said(fake.provider()))[-1] == TurnFinished("length", None)
 
 
 @pytest.mark.parametrize("pieces", [(), ("Hello",)])
@@ -484,7 +484,7 @@ async def test_calls_are_the_reason_whatever_the_provider_says(fake):
 async def test_a_whole_reply_to_a_stream_is_understood(fake):
     body = '{"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}'
     fake.raw(body)
-    assert await said(fake.provider()) == [TextDelta("Hi"), Finished("stop", None)]
+    assert await said(fake.provider()) == [TextDelta("Hi"), TurnFinished("stop", None)]
 
 
 @pytest.mark.parametrize(
@@ -579,7 +579,7 @@ async def test_a_whole_reply_that_makes_no_sense_is_an_error(fake, body: str):
     ],
 )
 def test_usage_is_counted_in_our_terms(raw, expected: Usage | None):
-    assert usage(raw) == expected
+    assert parse_usage(raw) == expected
 
 
 @pytest.mark.parametrize(
@@ -591,13 +591,13 @@ def test_usage_is_counted_in_our_terms(raw, expected: Usage | None):
 )
 async def test_usage_is_found_wherever_it_is(fake, last):
     fake.events(HI, chunk("stop"), last)
-    assert (await said(fake.provider()))[-1] == Finished("stop", Usage(5, 2))
+    assert (await said(fake.provider()))[-1] == TurnFinished("stop", Usage(5, 2))
 
 
 @pytest.mark.parametrize("nonsense", ["many", 7, {"prompt_tokens": -3}, [1]])
 async def test_a_count_that_makes_no_sense_is_no_count(fake, nonsense):
     fake.events(HI, chunk("stop"), {"choices": [], "usage": nonsense})
-    assert (await said(fake.provider()))[-1] == Finished("stop", None)
+    assert (await said(fake.provider()))[-1] == TurnFinished("stop", None)
 
 
 async def test_nonsense_does_not_replace_a_count(fake):

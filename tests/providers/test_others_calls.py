@@ -4,7 +4,7 @@ import pytest
 
 from core.messages import Message, Reasoning, ToolCall
 from providers import registry
-from providers.model_call import ModelCall
+from providers.model_call import ModelRequest
 
 OLD, NEW = "claude-sonnet-4-5", "claude-sonnet-4-6"
 
@@ -20,7 +20,7 @@ def exchange(*, call_id="call_1", reasoning=()):
 
 def body(kind, model, messages, **parameters):
     wire = registry.KINDS[kind].wire
-    return wire.body(ModelCall(model, messages, parameters=parameters))
+    return wire.body(ModelRequest(model, messages, parameters=parameters))
 
 
 SIGNED = (Reasoning("Hm.", "signed"),)

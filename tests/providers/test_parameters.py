@@ -24,28 +24,30 @@ def of(kind: str) -> ProviderConfig:
 )
 def test_it_knows_what_a_kind_does_not_take(kind: str, names: list[str]):
     asked = ["temperature", *names, "max_tokens"]
-    assert supported_parameters.refused(of(kind), asked) == names
+    assert supported_parameters.unsupported_parameters(of(kind), asked) == names
 
 
 @pytest.mark.parametrize("address", [None, "http://box/v1"])
 def test_some_take_everything(address: str | None):
     provider = ProviderConfig(kind="openai", api_key="k", base_url=address)
     assert (
-        supported_parameters.refused(provider, [*registry.PARAMETERS, "of_tomorrow"])
+        supported_parameters.unsupported_parameters(
+            provider, [*registry.PARAMETERS, "of_tomorrow"]
+        )
         == []
     )
 
 
 def test_what_no_kind_knows_is_refused_by_those_that_are_known():
-    assert supported_parameters.refused(of("groq"), ["seed", "logprobs"]) == [
-        "logprobs"
-    ]
+    assert supported_parameters.unsupported_parameters(
+        of("groq"), ["seed", "logprobs"]
+    ) == ["logprobs"]
 
 
 @pytest.mark.parametrize("kind", KIND_NAMES)
 def test_all_take_what_every_client_sends(kind: str):
     common = ["temperature", "top_p", "max_tokens", "stop", "tool_choice"]
-    assert supported_parameters.refused(of(kind), common) == []
+    assert supported_parameters.unsupported_parameters(of(kind), common) == []
 
 
 async def test_a_refused_parameter_is_named_before_any_call(fake):

@@ -101,7 +101,7 @@ async def test_calls_are_spread_by_weight(server):
         {"name": "b", "api_key": SECRETS["b"]},
     ]
     provider = server.provider(api_key=None, endpoints=endpoints)
-    chooses = endpoint_pool.find("acme", provider)
+    chooses = endpoint_pool.find_pool("acme", provider)
     drawn = Counter(
         each.name for _ in range(2000) if (each := chooses.choose(chooses.endpoints))
     )
@@ -142,7 +142,7 @@ async def test_each_is_asked_in_the_words_of_its_address(server, first, monkeypa
     monkeypatch.setitem(
         endpoint_pool.registry.KINDS,
         "openai",
-        endpoint_pool.registry.Kind(kind.wire, base_url=openai),
+        endpoint_pool.registry.ProviderKind(kind.wire, base_url=openai),
     )
     with FaultServer() as elsewhere:
         endpoints = [{}, {"base_url": elsewhere.entry()["base_url"]}]
@@ -548,7 +548,7 @@ async def test_the_error_tells_of_one_that_is_left_alone(server, first, clock):
     server.default = keyed(a=faults.status(401))
     provider = two(server)
     await said(provider)
-    told = endpoint_pool.find("acme", provider).circuit_open_error()
+    told = endpoint_pool.find_pool("acme", provider).circuit_open_error()
     assert "refused this server's key" in told.message
     assert "providers.acme" in told.detail
     assert "providers.acme" not in told.message
@@ -573,7 +573,7 @@ async def test_who_asks_is_told_how_each_does(server, first, clock):
 
 async def test_what_is_remembered_has_a_bound(server):
     for number in range(endpoint_pool.MAX_POOLS + 10):
-        endpoint_pool.find(f"p{number}", server.provider())
+        endpoint_pool.find_pool(f"p{number}", server.provider())
     assert len(circuits.states()) == endpoint_pool.MAX_POOLS
 
 
@@ -596,11 +596,11 @@ async def test_the_only_one_of_several_is_not_alone_in_its_name(server):
 
 
 async def test_embedding_opens_no_circuit_of_the_chats(server, clock):
-    source = client.Source("acme", one(server), "the-model")
+    source = client.ProviderSource("acme", one(server), "the-model")
     server.default = faults.status(500)
     for _ in range(5):
         with pytest.raises(Overloaded):
-            await client.ask(
+            await client.post_json(
                 source,
                 f"{source.provider.base_url}/embeddings",
                 {},

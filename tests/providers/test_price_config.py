@@ -22,7 +22,7 @@ def file(tmp_path):
 
 def load(file, text: str):
     file.write_text(BASE + text)
-    return loader.load(file).get(PRICES)
+    return loader.load_file(file).get(PRICES)
 
 
 def problem(file, text: str) -> str:

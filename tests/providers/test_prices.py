@@ -17,9 +17,9 @@ from core.events import Usage
 from providers.config import PROVIDERS, ProviderConfig
 from providers.pricing import call_costs, price_list
 from providers.pricing.config import PRICES, Price
-from providers.resilience.error_mapping import Source
+from providers.resilience.error_mapping import ProviderSource
 from providers.wires.anthropic import AnthropicWire
-from providers.wires.openai import usage as openai_usage
+from providers.wires.openai import parse_usage as openai_usage
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 MICRO = Decimal(1_000_000)
@@ -53,7 +53,7 @@ def _nothing_was_warned_of(monkeypatch):
 
 
 def anthropic_usage(raw: dict[str, int]) -> Usage:
-    reader = AnthropicWire().reader(Source("anthropic", "claude"))
+    reader = AnthropicWire().reader(ProviderSource("anthropic", "claude"))
     content = [{"type": "text", "text": "Hi"}]
     reader.whole({"content": content, "stop_reason": "end_turn", "usage": raw})
     found = reader.end().usage
@@ -76,7 +76,7 @@ def test_openai_charges_half_for_what_it_had_cached():
     # $0.15 a million of prompt, $0.075 cached, $0.60 of reply.
     expected = 4_000 * 0.15 + 6_000 * 0.075 + 1_000 * 0.6
     assert expected == 1_650
-    assert call_costs.cost(PLAIN, "openai", "gpt-4o-mini", used) == expected
+    assert call_costs.call_cost(PLAIN, "openai", "gpt-4o-mini", used) == expected
 
 
 def test_openai_charges_for_thinking_as_for_the_reply():
@@ -88,7 +88,7 @@ def test_openai_charges_for_thinking_as_for_the_reply():
         }
     )
     # $1.25 and $10.
-    assert call_costs.cost(PLAIN, "openai", "gpt-5", used) == 100 * 1.25 + 900 * 10
+    assert call_costs.call_cost(PLAIN, "openai", "gpt-5", used) == 100 * 1.25 + 900 * 10
 
 
 def test_anthropic_charges_a_tenth_to_read_its_cache_and_a_quarter_more_to_write():
@@ -105,7 +105,7 @@ def test_anthropic_charges_a_tenth_to_read_its_cache_and_a_quarter_more_to_write
     expected = 1_000 * 3 + 20_000 * 0.3 + 4_000 * 3.75 + 500 * 15
     assert expected == 31_500
     model = "claude-sonnet-4-5-20250929"
-    assert call_costs.cost(PLAIN, "anthropic", model, used) == expected
+    assert call_costs.call_cost(PLAIN, "anthropic", model, used) == expected
 
 
 def test_gemini_charges_for_thoughts_it_counts_in_the_total_alone():
@@ -120,7 +120,7 @@ def test_gemini_charges_for_thoughts_it_counts_in_the_total_alone():
     # $0.30, $0.03 cached, $2.50 for 300 said and 400 thought.
     expected = 3_000 * 0.3 + 2_000 * 0.03 + 700 * 2.5
     assert expected == 2_710
-    assert call_costs.cost(PLAIN, "gemini", "gemini-2.5-flash", used) == expected
+    assert call_costs.call_cost(PLAIN, "gemini", "gemini-2.5-flash", used) == expected
 
 
 def test_groq_charges_by_the_host_s_own_list():
@@ -128,12 +128,16 @@ def test_groq_charges_by_the_host_s_own_list():
     # $0.05 and $0.08; then $0.15, $0.075 cached and $0.60.
     model = "llama-3.1-8b-instant"
     assert (
-        call_costs.cost(PLAIN, "groq", model, used) == 1_000 * 0.05 + 300 * 0.08 == 74
+        call_costs.call_cost(PLAIN, "groq", model, used)
+        == 1_000 * 0.05 + 300 * 0.08
+        == 74
     )
     cached = Usage(1_000, 300, cache_read_tokens=200)
     expected = 800 * 0.15 + 200 * 0.075 + 300 * 0.6
     assert (
-        call_costs.cost(PLAIN, "groq", "openai/gpt-oss-120b", cached) == expected == 315
+        call_costs.call_cost(PLAIN, "groq", "openai/gpt-oss-120b", cached)
+        == expected
+        == 315
     )
 
 
@@ -150,15 +154,18 @@ def test_deepseek_charges_less_at_night():
     by_day = 600 * 0.27 + 400 * 0.07 + 200 * 1.1
     assert by_day == 410
     model = "deepseek-chat"
-    assert call_costs.cost(PLAIN, "deepseek", model, used, at=NOON) == by_day
+    assert call_costs.call_cost(PLAIN, "deepseek", model, used, at=NOON) == by_day
     evening = NOON + timedelta(hours=8)
-    assert call_costs.cost(PLAIN, "deepseek", model, used, at=evening) == by_day / 2
+    assert (
+        call_costs.call_cost(PLAIN, "deepseek", model, used, at=evening) == by_day / 2
+    )
 
 
 def test_cohere_is_on_the_list():
     # $0.0375 and $0.15: 37.5 and 1.5 make 39.
     assert (
-        call_costs.cost(PLAIN, "cohere", "command-r7b-12-2024", Usage(1000, 10)) == 39
+        call_costs.call_cost(PLAIN, "cohere", "command-r7b-12-2024", Usage(1000, 10))
+        == 39
     )
 
 
@@ -167,10 +174,10 @@ def test_a_long_prompt_makes_every_token_dearer():
     # Up to 200,000 tokens $3, $0.30 and $15; beyond, $6, $0.60 and $22.50.
     short = Usage(200_000, 100, cache_read_tokens=50_000)
     expected = 150_000 * 3 + 50_000 * 0.3 + 100 * 15
-    assert call_costs.cost(PLAIN, "anthropic", model, short) == expected
+    assert call_costs.call_cost(PLAIN, "anthropic", model, short) == expected
     long = Usage(200_001, 100, cache_read_tokens=50_000)
     expected = 150_001 * 6 + 50_000 * 0.6 + 100 * 22.5
-    assert call_costs.cost(PLAIN, "anthropic", model, long) == expected
+    assert call_costs.call_cost(PLAIN, "anthropic", model, long) == expected
 
 
 @pytest.mark.parametrize(
@@ -183,9 +190,9 @@ def test_a_long_prompt_makes_every_token_dearer():
 )
 def test_a_version_s_date_is_no_other_model(dated, plain):
     used = Usage(1_000_000, 1_000)
-    known = call_costs.cost(PLAIN, "openai", plain, used)
+    known = call_costs.call_cost(PLAIN, "openai", plain, used)
     assert known is not None
-    assert call_costs.cost(PLAIN, "openai", dated, used) == known
+    assert call_costs.call_cost(PLAIN, "openai", dated, used) == known
 
 
 # The list's own reckoning is the second opinion.
@@ -226,7 +233,9 @@ def test_the_list_itself_comes_to_the_same(listed, when, plain, read, write, rep
         provider_id=provider_id,
         genai_request_timestamp=at,
     )
-    ours = call_costs.cost(PLAIN, name, model, Usage(prompt, reply, read, write), at=at)
+    ours = call_costs.call_cost(
+        PLAIN, name, model, Usage(prompt, reply, read, write), at=at
+    )
     assert ours == round(theirs.total_price * MICRO)
 
 
@@ -244,19 +253,21 @@ def test_the_list_itself_comes_to_the_same(listed, when, plain, read, write, rep
     ],
 )
 def test_hosts_that_are_on_the_list_are_known_by_their_address(url, model, expected):
-    found = call_costs.cost(config(host=url), "host", model, Usage(1_000, 100), at=NOON)
+    found = call_costs.call_cost(
+        config(host=url), "host", model, Usage(1_000, 100), at=NOON
+    )
     assert found == expected
 
 
 def test_the_kind_s_own_address_may_be_written_out():
     written = config(mine="https://api.openai.com/v1")
-    assert call_costs.cost(written, "mine", "gpt-4o-mini", Usage(1_000, 0)) == 150
+    assert call_costs.call_cost(written, "mine", "gpt-4o-mini", Usage(1_000, 0)) == 150
 
 
 def test_a_free_model_is_known_to_be_free():
     host = config(host="https://openrouter.ai/api/v1")
     free = "meta-llama/llama-3.3-70b-instruct:free"
-    assert call_costs.cost(host, "host", free, Usage(1_000, 100)) == 0
+    assert call_costs.call_cost(host, "host", free, Usage(1_000, 100)) == 0
 
 
 @pytest.mark.parametrize(
@@ -273,13 +284,13 @@ def test_a_free_model_is_known_to_be_free():
 )
 def test_what_nobody_knows_is_unknown_and_not_free(provider, model):
     host = config(host="http://localhost:11434/v1")
-    assert call_costs.cost(host, provider, model, Usage(1_000, 100)) is None
-    assert call_costs.estimate(host, provider, model, 1_000, 100) is None
+    assert call_costs.call_cost(host, provider, model, Usage(1_000, 100)) is None
+    assert call_costs.estimate_cost(host, provider, model, 1_000, 100) is None
 
 
 def test_a_model_on_this_machine_costs_nothing():
-    assert call_costs.cost(PLAIN, "local", "smollm2-135m", Usage(1_000, 100)) == 0
-    assert call_costs.estimate(PLAIN, "local", "anything", 1_000, 100) == 0
+    assert call_costs.call_cost(PLAIN, "local", "smollm2-135m", Usage(1_000, 100)) == 0
+    assert call_costs.estimate_cost(PLAIN, "local", "anything", 1_000, 100) == 0
 
 
 # The file's word
@@ -287,9 +298,13 @@ def test_a_model_on_this_machine_costs_nothing():
 
 def test_the_file_goes_before_the_list():
     own = config({"openai": {"gpt-4o-mini": {"input": 1, "output": 2}}})
-    assert call_costs.cost(own, "openai", "gpt-4o-mini", Usage(10, 5)) == 20
-    assert call_costs.cost(own, "openai", "gpt-4o", Usage(10, 5)) == 10 * 2.5 + 5 * 10
-    assert call_costs.tariff_of(own, "openai", "gpt-4o-mini").source == "coulisse.yaml"
+    assert call_costs.call_cost(own, "openai", "gpt-4o-mini", Usage(10, 5)) == 20
+    assert (
+        call_costs.call_cost(own, "openai", "gpt-4o", Usage(10, 5)) == 10 * 2.5 + 5 * 10
+    )
+    assert (
+        call_costs.find_tariff(own, "openai", "gpt-4o-mini").source == "coulisse.yaml"
+    )
 
 
 def test_a_model_s_own_price_goes_before_the_one_of_all():
@@ -303,26 +318,26 @@ def test_a_model_s_own_price_goes_before_the_one_of_all():
         },
         host="http://localhost:11434/v1",
     )
-    assert call_costs.cost(own, "host", "small", Usage(1, 1)) == 2
-    assert call_costs.cost(own, "host", "big", Usage(1, 1)) == 10
-    assert call_costs.cost(own, "local", "smollm2", Usage(1, 1)) == 250_000
+    assert call_costs.call_cost(own, "host", "small", Usage(1, 1)) == 2
+    assert call_costs.call_cost(own, "host", "big", Usage(1, 1)) == 10
+    assert call_costs.call_cost(own, "local", "smollm2", Usage(1, 1)) == 250_000
 
 
 def test_prices_are_as_written_and_not_as_floats_are():
     own = config({"openai": {"m": {"input": 0.1, "output": 0.7}}})
-    assert call_costs.cost(own, "openai", "m", Usage(3, 1)) == 1
-    assert call_costs.cost(own, "openai", "m", Usage(3 * 10**9, 10**9)) == 10**9
+    assert call_costs.call_cost(own, "openai", "m", Usage(3, 1)) == 1
+    assert call_costs.call_cost(own, "openai", "m", Usage(3 * 10**9, 10**9)) == 10**9
     # Half a micro-dollar: to the even one.
-    assert call_costs.cost(own, "openai", "m", Usage(5, 0)) == 0
-    assert call_costs.cost(own, "openai", "m", Usage(15, 0)) == 2
+    assert call_costs.call_cost(own, "openai", "m", Usage(5, 0)) == 0
+    assert call_costs.call_cost(own, "openai", "m", Usage(15, 0)) == 2
 
 
 def test_another_configuration_has_other_prices_at_once():
     one = config({"openai": {"m": {"input": 1, "output": 1}}})
     two = config({"openai": {"m": {"input": 2, "output": 2}}})
     for _ in range(2):
-        assert call_costs.cost(one, "openai", "m", Usage(1, 0)) == 1
-        assert call_costs.cost(two, "openai", "m", Usage(1, 0)) == 2
+        assert call_costs.call_cost(one, "openai", "m", Usage(1, 0)) == 1
+        assert call_costs.call_cost(two, "openai", "m", Usage(1, 0)) == 2
 
 
 # Estimates
@@ -330,14 +345,19 @@ def test_another_configuration_has_other_prices_at_once():
 
 def test_an_estimate_is_of_the_dearest_sort_of_token():
     # All written to the cache, at $1.25; the reply at $5.
-    found = call_costs.estimate(PLAIN, "anthropic", "claude-haiku-4-5", 1_000, 100)
+    found = call_costs.estimate_cost(PLAIN, "anthropic", "claude-haiku-4-5", 1_000, 100)
     assert found == 1_000 * 1.25 + 100 * 5
 
 
 def test_an_estimate_knows_the_steps():
     model = "claude-sonnet-4-5"
-    assert call_costs.estimate(PLAIN, "anthropic", model, 200_000, 0) == 200_000 * 3.75
-    assert call_costs.estimate(PLAIN, "anthropic", model, 200_002, 0) == 200_002 * 7.5
+    assert (
+        call_costs.estimate_cost(PLAIN, "anthropic", model, 200_000, 0)
+        == 200_000 * 3.75
+    )
+    assert (
+        call_costs.estimate_cost(PLAIN, "anthropic", model, 200_002, 0) == 200_002 * 7.5
+    )
 
 
 # Being told
@@ -346,9 +366,9 @@ def test_an_estimate_knows_the_steps():
 def test_an_unknown_price_is_told_once(caplog):
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            call_costs.cost(PLAIN, "openai", "gpt-imaginary", Usage(1, 1))
-            call_costs.estimate(PLAIN, "openai", "gpt-imaginary", 1, 1)
-        call_costs.cost(PLAIN, "openai", "gpt-other", Usage(1, 1))
+            call_costs.call_cost(PLAIN, "openai", "gpt-imaginary", Usage(1, 1))
+            call_costs.estimate_cost(PLAIN, "openai", "gpt-imaginary", 1, 1)
+        call_costs.call_cost(PLAIN, "openai", "gpt-other", Usage(1, 1))
     of_it = [record for record in caplog.records if record.name == call_costs.__name__]
     told = [record.getMessage() for record in of_it]
     assert len(told) == 2
@@ -362,9 +382,11 @@ def test_the_list_is_read_from_its_file_alone(monkeypatch):
 
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
-    price_list.snapshot.cache_clear()
-    assert call_costs.cost(config(), "openai", "gpt-4o-mini", Usage(1_000, 0)) == 150
-    assert not price_list.snapshot().from_auto_update
+    price_list.load_snapshot.cache_clear()
+    assert (
+        call_costs.call_cost(config(), "openai", "gpt-4o-mini", Usage(1_000, 0)) == 150
+    )
+    assert not price_list.load_snapshot().from_auto_update
 
 
 def test_endpoints_at_one_price_have_that_price():
@@ -376,5 +398,5 @@ def test_endpoints_at_one_price_have_that_price():
 
     own, azure = "https://api.openai.com/v1", "https://x.openai.azure.com/openai/v1"
     same, unlike = host(own, azure), host(own, "http://localhost:11434/v1")
-    assert call_costs.cost(same, "p", "gpt-4o-mini", Usage(1_000, 0)) == 150
-    assert call_costs.cost(unlike, "p", "gpt-4o-mini", Usage(1_000, 0)) is None
+    assert call_costs.call_cost(same, "p", "gpt-4o-mini", Usage(1_000, 0)) == 150
+    assert call_costs.call_cost(unlike, "p", "gpt-4o-mini", Usage(1_000, 0)) is None

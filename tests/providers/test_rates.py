@@ -14,7 +14,7 @@ PRICES = st.decimals(
     min_value=0, max_value=1_000_000, places=6, allow_nan=False, allow_infinity=False
 )
 RATES = st.builds(
-    rates.exact,
+    rates.rates_from_usd,
     input=PRICES,
     output=PRICES,
     cache_read=st.none() | PRICES,
@@ -25,7 +25,7 @@ RATES = st.builds(
 
 
 def used(prompt: int, reply: int, **parts: int) -> Usage:
-    found = usage_parsing.usage(prompt, reply, **parts)
+    found = usage_parsing.build_usage(prompt, reply, **parts)
     assert found is not None
     return found
 
@@ -36,13 +36,13 @@ USAGES = st.builds(
 
 
 def test_half_a_micro_dollar_goes_to_the_even_one():
-    assert [rates.half_even(n, 10) for n in (4, 5, 6, 14, 15, 16, 25)] == [
+    assert [rates.divide_half_even(n, 10) for n in (4, 5, 6, 14, 15, 16, 25)] == [
         *(0, 0, 1, 1, 2, 2, 2)
     ]
 
 
 def test_what_is_cached_or_thought_is_counted_once():
-    priced = rates.exact(
+    priced = rates.rates_from_usd(
         input=Decimal(1),
         output=Decimal(100),
         cache_read=Decimal("0.1"),
@@ -56,12 +56,12 @@ def test_what_is_cached_or_thought_is_counted_once():
 
 
 def test_parts_without_a_price_cost_what_they_are_part_of():
-    priced = rates.exact(input=Decimal(2), output=Decimal(3))
+    priced = rates.rates_from_usd(input=Decimal(2), output=Decimal(3))
     assert priced.cost(Usage(10, 5, 4, 3, 2)) == 10 * 2 + 5 * 3
 
 
 def test_a_reply_of_a_model_that_only_embeds_has_no_known_cost():
-    priced = rates.exact(input=Decimal("0.02"), output=None)
+    priced = rates.rates_from_usd(input=Decimal("0.02"), output=None)
     assert priced.cost(Usage(1000, 0)) == 20
     assert priced.cost(Usage(1000, 1)) is None
     assert priced.max_cost(1000, 1) is None

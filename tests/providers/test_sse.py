@@ -26,8 +26,8 @@ EVENTS = [
 ]
 
 
-def parse(pieces: list[bytes]) -> list[sse.Event]:
-    parser = sse.Parser()
+def parse(pieces: list[bytes]) -> list[sse.SseEvent]:
+    parser = sse.SseParser()
     events = [event for piece in pieces for event in parser.feed(piece)]
     return events + parser.end()
 

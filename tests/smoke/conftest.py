@@ -11,8 +11,8 @@ from providers import sync_bridge
 from smoke.config import SMOKE_TESTS
 from smoke.evaluation import verdicts
 from smoke.execution import run_lifecycle
-from smoke.models import Run
-from tasks.worker.runner import Runner
+from smoke.models import SmokeRun
+from tasks.worker.runner import TaskRunner
 from testing.scripted_provider import FakeProvider
 from tests.smoke.stage import STAGE, Cast
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
@@ -23,21 +23,21 @@ class Holding:
 
     def __init__(self) -> None:
         self._users: list[UserId] = []
-        self._runner = Runner(lambda: 4, users=self._users)
-        self._running = sync_bridge.begin(self._runner.run())
+        self._runner = TaskRunner(lambda: 4, users=self._users)
+        self._running = sync_bridge.start(self._runner.run())
 
-    def launch(self, name: str = "plums", **options: Any) -> list[Run]:
+    def launch(self, name: str = "plums", **options: Any) -> list[SmokeRun]:
         launched = queued(name, **options)
         self.take(*launched)
         return launched
 
-    def take(self, *launched: Run) -> None:
+    def take(self, *launched: SmokeRun) -> None:
         """Have runs be held that are only queued until now."""
         self._users += [UserId(run.user_id) for run in launched]
         self.kick()
 
     def kick(self) -> None:
-        sync_bridge.wait(self._kick(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.run_sync(self._kick(), timeout_seconds=PATIENCE_SECONDS)
 
     async def _kick(self) -> None:
         self._runner.kick()
@@ -46,32 +46,32 @@ class Holding:
     def is_idle(self) -> bool:
         return not self._runner._in_hand
 
-    def closed(self, run: Run) -> Run:
+    def closed(self, run: SmokeRun) -> SmokeRun:
         """Return a run once it is closed."""
 
         def is_closed() -> bool:
             self.kick()
-            verdicts.settle(run.pk)
+            verdicts.close_if_judged(run.pk)
             run.refresh_from_db()
             return run.finished_at is not None
 
         wait_until(is_closed)
         return run
 
-    def hold(self, name: str = "plums", **options: Any) -> Run:
+    def hold(self, name: str = "plums", **options: Any) -> SmokeRun:
         """Hold one conversation to its verdict."""
         (run,) = self.launch(name, **options)
         return self.closed(run)
 
     def stop(self) -> None:
-        sync_bridge.wait(self._runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.run_sync(self._runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
         self._running.result(PATIENCE_SECONDS)
 
 
-def queued(name: str = "plums", **options: Any) -> list[Run]:
+def queued(name: str = "plums", **options: Any) -> list[SmokeRun]:
     """Launch a test without anybody to hold it."""
     test = live.current().get(SMOKE_TESTS)[name]
-    return run_lifecycle.launch(test, origin="command", **options)
+    return run_lifecycle.launch_test(test, origin="command", **options)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from access.limits import usage_limits
-from smoke.models import Run
-from testing.scripted_provider import FakeProvider, Request
-from testing.wires import Answer
+from smoke.models import SmokeRun
+from testing.scripted_provider import FakeProvider, RecordedRequest
+from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG
 from tests.judges.stage import AGENTS as JUDGED_AGENTS
 from tests.judges.stage import JUDGES, answer
@@ -49,7 +49,7 @@ smoke_tests:
 """
 STAGE = CONFIG + JUDGED_AGENTS + AGENTS + JUDGES + TESTS
 
-Said = str | Answer
+Said = str | ScriptedAnswer
 
 
 class Cast:
@@ -64,10 +64,12 @@ class Cast:
         self._turns = threading.Lock()
         fake.default = self._answer
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: RecordedRequest) -> ScriptedAnswer:
         model = request.body["model"]
         chosen = self.judge if "judge" in model else self._next(model)
-        return chosen if isinstance(chosen, Answer) else Answer([chosen])
+        return (
+            chosen if isinstance(chosen, ScriptedAnswer) else ScriptedAnswer([chosen])
+        )
 
     def _next(self, model: str) -> Said:
         name = "persona" if "persona" in model else "agent"
@@ -91,11 +93,11 @@ def with_test(fields: str, *, target: str = "assistant") -> str:
     )
 
 
-def said(run: Run) -> list[tuple[str, str]]:
+def said(run: SmokeRun) -> list[tuple[str, str]]:
     """Return who said what."""
     return list(run.lines.order_by("position").values_list("speaker", "text"))
 
 
-def subject(run: Run) -> str:
+def subject(run: SmokeRun) -> str:
     """Return under which name the meters would know a run's user."""
-    return usage_limits.subject_of_user(run.user_id)
+    return usage_limits.user_subject(run.user_id)

@@ -20,12 +20,12 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from smoke.execution import run_lifecycle
-from smoke.models import Run
+from smoke.models import SmokeRun
 from tasks.models import Task
 from tasks.queue import lifecycle, worker_notifier
 from tasks.worker import service
 from testing.scripted_provider import FakeProvider
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding
 from tests.smoke.stage import STAGE, Cast, with_test
@@ -41,7 +41,7 @@ Configure = Callable[[str], None]
 @pytest.fixture(autouse=True)
 def _no_worker() -> Any:
     yield
-    worker_notifier.by(worker_notifier.send)
+    worker_notifier.use_notify(worker_notifier.send_message)
 
 
 def smoke(*words: str) -> tuple[str, str, int]:
@@ -64,7 +64,7 @@ def test_it_runs_without_a_worker_and_says_how_far_it_is(cast: Cast):
 
     out, _, code = smoke("run", "plums")
 
-    run = Run.objects.order_by("created_at").last()
+    run = SmokeRun.objects.order_by("created_at").last()
     name = run.id.hex[:8]
     assert code == 0
     assert out.splitlines() == [
@@ -91,7 +91,7 @@ def test_an_expectation_that_is_not_met_is_exit_1(cast: Cast):
 
 
 def test_what_did_not_come_to_an_end_is_exit_2(cast: Cast):
-    cast.agent = [Answer(status=500)]
+    cast.agent = [ScriptedAnswer(status=500)]
 
     out, err, code = smoke("run", "plums")
 
@@ -154,11 +154,11 @@ def test_continuous_integration_reads_junit(cast: Cast, tmp_path: Path):
 def test_it_may_be_left_to_a_worker(cast: Cast):
     out, _, code = smoke("run", "plums", "--no-wait")
 
-    run = Run.objects.order_by("created_at").last()
+    run = SmokeRun.objects.order_by("created_at").last()
     assert code == 0
     assert "a worker holds them" in out
     assert run.state == "queued"
-    run_lifecycle.cancel([run.pk])
+    run_lifecycle.cancel_runs([run.pk])
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_an_interrupt_leaves_nothing_behind(
 ):
     """Between launches, too."""
     tasks = set(Task.objects.values_list("pk", flat=True))
-    cast.judge = Answer(hang="first_token")
+    cast.judge = ScriptedAnswer(hang="first_token")
     if "persona" in at:
-        cast.agent = [Answer(hang="first_token")]
+        cast.agent = [ScriptedAnswer(hang="first_token")]
     err = StringIO()
 
     # What hangs is not waited for.
@@ -200,7 +200,7 @@ def test_an_interrupt_before_the_first_launch_says_so(cast: Cast, monkeypatch):
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_lifecycle, "launch", interrupted)
+    monkeypatch.setattr(run_lifecycle, "launch_test", interrupted)
     _, err, code = smoke("run", "plums")
     assert (err, code) == ("interrupted: nothing was launched", 130)
 
@@ -250,7 +250,7 @@ def test_a_run_is_shown_with_all_that_was_said_and_called(
     cast: Cast, holding: Holding, configure: Configure
 ):
     configure(with_test("max_turns: 1\nexpect: {contains: [pears]}", target="boss"))
-    ask = Answer((), tool_calls=[("tuned", {"message": "Plums?"})])
+    ask = ScriptedAnswer((), tool_calls=[("tuned", {"message": "Plums?"})])
     cast.agent = [ask, "None left.", "We have none.\n\x1b[2JSorry."]
     run = holding.hold("mine")
 
@@ -328,8 +328,8 @@ def test_as_a_program_it_ends_with_130_where_it_is_interrupted(
 ):
     path = tmp_path / "coulisse.yaml"
     path.write_text(STAGE.replace("{fake}", fake.root_url))
-    cast.agent = [Answer(hang="first_token")]
-    of_others = set(Run.objects.values_list("pk", flat=True))
+    cast.agent = [ScriptedAnswer(hang="first_token")]
+    of_others = set(SmokeRun.objects.values_list("pk", flat=True))
     with subprocess.Popen(
         [sys.executable, "manage.py", "smoke", "run", "--all", "-c", str(path)],
         cwd=settings.BASE_DIR,
@@ -348,5 +348,7 @@ def test_as_a_program_it_ends_with_130_where_it_is_interrupted(
     # After what tasks say that had begun by then.
     told = err.splitlines()[-1]
     assert re.fullmatch(r"CommandError: interrupted: . of . .* shows them", told), err
-    left = Run.objects.filter(state__in=run_lifecycle.OPEN).values_list("pk", flat=True)
+    left = SmokeRun.objects.filter(state__in=run_lifecycle.OPEN).values_list(
+        "pk", flat=True
+    )
     assert set(left) <= of_others

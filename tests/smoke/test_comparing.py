@@ -5,16 +5,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from smoke.models import Run
+from smoke.models import SmokeRun
 from smoke.reports import batch_diff
-from smoke.reports.batch_diff import Difference
+from smoke.reports.batch_diff import MeasureDifference
 
 BEGAN = datetime(2026, 5, 6, tzinfo=UTC)
 
 
 def run(verdict="passed", *, turns=2, seconds=4.0, cost=1_000, **scores):
     """A run that is closed."""
-    return Run(
+    return SmokeRun(
         state="done",
         verdict=verdict,
         turns=turns,
@@ -32,16 +32,16 @@ def run(verdict="passed", *, turns=2, seconds=4.0, cost=1_000, **scores):
 
 def test_means_weigh_runs_by_their_scores():
     batch = [run(tone=(9.0, 3), wit=(5.0, 1)), run(tone=(5.0, 1))]
-    assert batch_diff.means(batch) == {"quality.tone": 8.0, "quality.wit": 5.0}
+    assert batch_diff.mean_scores(batch) == {"quality.tone": 8.0, "quality.wit": 5.0}
 
 
 def test_batches_are_measured_alike():
     now = [run(tone=(8.0, 1), cost=None), run("failed", turns=4, seconds=6)]
-    open_ = Run(state="running", scores={})
+    open_ = SmokeRun(state="running", scores={})
     before = [run(wit=(3.0, 1)), open_]
     told = {
         each.what: (each.now, each.before)
-        for each in batch_diff.differences(now, before)
+        for each in batch_diff.compare_batches(now, before)
     }
     assert told == {
         "passed": (0.5, 1.0),
@@ -66,4 +66,4 @@ def test_batches_are_measured_alike():
     ],
 )
 def test_what_is_for_the_better(unit, now, before, is_better):
-    assert Difference("it", unit, now, before).is_better is is_better
+    assert MeasureDifference("it", unit, now, before).is_better is is_better

@@ -13,7 +13,7 @@ from tests.smoke.stage import STAGE, with_test
 
 def parse(text: str) -> Config:
     text = text.replace("{fake}", "http://127.0.0.1:9")
-    return loader.parse(text.encode(), Path("coulisse.yaml"))
+    return loader.parse_config(text.encode(), Path("coulisse.yaml"))
 
 
 def problems(text: str) -> list[tuple[str, str]]:

@@ -6,22 +6,22 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from access.models import Meter
+from access.models import UsageCounter
 from config import live
 from core.events import Usage
 from core.ids import UserId
 from experiments import assignment
 from experiments.config import EXPERIMENTS
 from judges.runs import judge_queue
-from memory.models import Lesson, Message, Owner
+from memory.models import ExtractionJob, Owner, StoredMessage
 from smoke.execution import dialogue, run_lifecycle
-from smoke.execution.dialogue import OPENING
-from smoke.models import Line, Run
+from smoke.execution.dialogue import OPENING_PROMPT
+from smoke.models import SmokeLine, SmokeRun
 from tasks.models import Task
 from tasks.queue import lifecycle
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from telemetry.models import Turn
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import STAGE, Cast, said, subject, with_test
 from tests.tasks.conftest import wait_until
@@ -73,7 +73,7 @@ def test_each_hears_the_other_as_its_user(cast: Cast, holding: Holding):
     last = cast.asked("persona-test")[-1]
     assert [(m["role"], m["content"]) for m in last["messages"]] == [
         ("system", "You want to buy plums."),
-        ("user", OPENING),
+        ("user", OPENING_PROMPT),
         ("assistant", "Any plums?"),
         ("user", "Yes."),
         ("assistant", "How much?"),
@@ -105,7 +105,7 @@ def test_the_agent_has_its_subagents(
     cast: Cast, holding: Holding, configure: Configure
 ):
     configure(with_test("max_turns: 1", target="boss"))
-    ask = Answer((), tool_calls=[("tuned", {"message": "Plums?"})])
+    ask = ScriptedAnswer((), tool_calls=[("tuned", {"message": "Plums?"})])
     cast.agent = [ask, "None left.", "We have none."]
 
     run = holding.hold("mine")
@@ -128,10 +128,10 @@ def test_it_leaves_nothing_but_the_run(
     run = holding.hold("mine")
 
     assert run.turns == 3
-    for table in (Lesson, Owner, Turn):
+    for table in (ExtractionJob, Owner, Turn):
         assert not table.objects.filter(user_id=run.user_id).exists()
-    assert not Message.objects.filter(thread__user_id=run.user_id).exists()
-    assert not Meter.objects.filter(subject=subject(run)).exists()
+    assert not StoredMessage.objects.filter(thread__user_id=run.user_id).exists()
+    assert not UsageCounter.objects.filter(subject=subject(run)).exists()
     [body, *_] = cast.asked("gpt-test")
     # Neither memory nor tasks: both would be of a user that is none.
     assert [tool["function"]["name"] for tool in body["tools"]] == ["tuned"]
@@ -144,8 +144,8 @@ def test_no_limit_holds(cast: Cast, holding: Holding, configure: Configure):
 
 
 def test_it_knows_what_it_cost(cast: Cast, holding: Holding):
-    cast.persona = [Answer(["More?"], usage=Usage(100, 10))]
-    cast.agent = [Answer(["Yes."], usage=Usage(20, 5))]
+    cast.persona = [ScriptedAnswer(["More?"], usage=Usage(100, 10))]
+    cast.agent = [ScriptedAnswer(["Yes."], usage=Usage(20, 5))]
 
     run = holding.hold()
 
@@ -173,7 +173,7 @@ def test_each_conversation_has_a_user_of_its_own(
 
     assert len({run.user_id for run in held}) == 12
     trial = live.current().get(EXPERIMENTS)["greeter"]
-    chosen = [assignment.choose(trial, UserId(run.user_id)) for run in held]
+    chosen = [assignment.choose_variant(trial, UserId(run.user_id)) for run in held]
     assert [run.agent for run in held] == chosen
     assert [run.repetition for run in held] == list(range(1, 13))
     assert len({run.batch for run in held}) == 1
@@ -183,7 +183,7 @@ def test_each_conversation_has_a_user_of_its_own(
 
 
 def test_an_error_keeps_what_was_said(cast: Cast, holding: Holding):
-    cast.agent = ["Yes.", Answer(status=500)]
+    cast.agent = ["Yes.", ScriptedAnswer(status=500)]
 
     run = holding.hold()
 
@@ -195,7 +195,7 @@ def test_an_error_keeps_what_was_said(cast: Cast, holding: Holding):
 
 
 def test_a_persona_that_cannot_speak_is_an_error(cast: Cast, holding: Holding):
-    cast.persona = [Answer(status=401)]
+    cast.persona = [ScriptedAnswer(status=401)]
 
     run = holding.hold()
 
@@ -208,7 +208,7 @@ def test_a_persona_that_cannot_speak_is_an_error(cast: Cast, holding: Holding):
     [("persona", "the persona said nothing"), ("agent", "agent 'assistant' said")],
 )
 def test_silence_ends_it(cast: Cast, holding: Holding, who: str, error: str):
-    setattr(cast, who, [Answer([" "])])
+    setattr(cast, who, [ScriptedAnswer([" "])])
 
     run = holding.hold()
 
@@ -220,10 +220,12 @@ def test_it_takes_no_longer_than_it_may(
     cast: Cast, holding: Holding, configure: Configure
 ):
     configure(with_test("timeout_seconds: 0.2"))
-    cast.agent = [Answer(hang="headers")]
+    cast.agent = [ScriptedAnswer(hang="headers")]
     # It goes on after a line that no clock could have kept from being said.
     (run,) = queued("mine")
-    run_lifecycle.spoke(run_lifecycle.begin(run.pk, 1), "More plums?", None)
+    run_lifecycle.store_persona_message(
+        run_lifecycle.begin_run(run.pk, 1), "More plums?", None
+    )
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
     holding.take(run)
 
@@ -235,12 +237,12 @@ def test_it_takes_no_longer_than_it_may(
 
 
 def test_a_run_that_is_cancelled_ends_at_once(cast: Cast, holding: Holding):
-    cast.agent = [Answer(hang="headers")]
+    cast.agent = [ScriptedAnswer(hang="headers")]
     (run,) = holding.launch()
     holding.kick()
     cast.fake.wait(lambda: len(cast.fake.requests) == 2)
 
-    assert run_lifecycle.cancel([run.pk]) == 1
+    assert run_lifecycle.cancel_runs([run.pk]) == 1
     cast.fake.wait(lambda: cast.fake.requests[-1].aborted)
 
     run.refresh_from_db()
@@ -252,7 +254,7 @@ def test_a_run_that_is_cancelled_ends_at_once(cast: Cast, holding: Holding):
 
 def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holding):
     (run,) = queued()
-    run_lifecycle.cancel([run.pk])
+    run_lifecycle.cancel_runs([run.pk])
     holding.take(run)
 
     run.refresh_from_db()
@@ -266,8 +268,8 @@ def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holdi
 
 def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holding):
     (run,) = queued()
-    begun = run_lifecycle.begin(run.pk, 1)
-    run_lifecycle.spoke(begun, "Any plums?", None)
+    begun = run_lifecycle.begin_run(run.pk, 1)
+    run_lifecycle.store_persona_message(begun, "Any plums?", None)
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
     cast.persona = ["[FIN]"]
     holding.take(run)
@@ -283,14 +285,14 @@ def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holdi
 
 def test_a_worker_that_lost_a_run_writes_nothing_more(cast: Cast):
     (run,) = queued()
-    lost = run_lifecycle.begin(run.pk, 1)
-    begun = run_lifecycle.begin(run.pk, 2)
+    lost = run_lifecycle.begin_run(run.pk, 1)
+    begun = run_lifecycle.begin_run(run.pk, 2)
 
-    with pytest.raises(lifecycle.Gone):
-        run_lifecycle.spoke(lost, "Any plums?", None)
-    run_lifecycle.spoke(begun, "Some plums?", None)
+    with pytest.raises(lifecycle.LeaseLost):
+        run_lifecycle.store_persona_message(lost, "Any plums?", None)
+    run_lifecycle.store_persona_message(begun, "Some plums?", None)
     assert said(run) == [("persona", "Some plums?")]
-    run_lifecycle.failed(lost, "error", "too late")
+    run_lifecycle.fail_run(lost, "error", "too late")
     run.refresh_from_db()
     assert run.state == "running"
 
@@ -299,44 +301,51 @@ def test_a_run_that_was_given_up_is_closed(cast: Cast):
     (run,), (other,) = queued(), queued()
     Task.objects.filter(key=f"smoke:{run.pk}").update(state="errored", error="gone")
 
-    assert run_lifecycle.sweep() >= 1
+    assert run_lifecycle.close_finished_runs() >= 1
 
     run.refresh_from_db()
     assert (run.state, run.error) == ("failed", "gone")
     other.refresh_from_db()
     assert other.state == "queued"
-    run_lifecycle.cancel([other.pk])
+    run_lifecycle.cancel_runs([other.pk])
 
 
 @pytest.mark.parametrize("state", ["queued", "judging"])
 def test_a_sweep_asks_as_much_about_many_runs_as_about_one(cast: Cast, state: str):
     launched = queued(repetitions=4)
     for run in launched[1:]:
-        Run.objects.filter(pk=run.pk).update(state="cancelled")
+        SmokeRun.objects.filter(pk=run.pk).update(state="cancelled")
     for run in launched:
-        lifecycle.add(
-            [Draft(judge_queue.KIND, UserId(run.user_id), "assistant", delay_seconds=3600)]
+        lifecycle.enqueue(
+            [
+                TaskSpec(
+                    judge_queue.KIND,
+                    UserId(run.user_id),
+                    "assistant",
+                    delay_seconds=3600,
+                )
+            ]
         )
-    Run.objects.filter(pk=launched[0].pk).update(state=state)
+    SmokeRun.objects.filter(pk=launched[0].pk).update(state=state)
     with CaptureQueriesContext(connection) as of_one:
-        run_lifecycle.sweep()
+        run_lifecycle.close_finished_runs()
 
-    Run.objects.filter(pk__in=[run.pk for run in launched]).update(state=state)
+    SmokeRun.objects.filter(pk__in=[run.pk for run in launched]).update(state=state)
     with CaptureQueriesContext(connection) as of_all:
-        run_lifecycle.sweep()
+        run_lifecycle.close_finished_runs()
 
     assert len(of_all) == len(of_one)
-    found = Run.objects.filter(pk__in=[run.pk for run in launched])
+    found = SmokeRun.objects.filter(pk__in=[run.pk for run in launched])
     assert set(found.values_list("state", flat=True)) == {state}
-    run_lifecycle.cancel([run.pk for run in launched])
+    run_lifecycle.cancel_runs([run.pk for run in launched])
 
 
 def test_a_conversation_says_whose_turn_it_is():
-    flipped = dialogue.for_persona("Be.", [dialogue.Said("persona", "a")])
+    flipped = dialogue.persona_messages("Be.", [dialogue.Utterance("persona", "a")])
     assert [message.role for message in flipped] == ["system", "user", "assistant"]
 
 
 def test_lines_go_with_their_run(cast: Cast, holding: Holding):
     run = holding.hold()
     run.delete()
-    assert not Line.objects.filter(run_id=run.pk).exists()
+    assert not SmokeLine.objects.filter(run_id=run.pk).exists()

@@ -6,7 +6,7 @@ import pytest
 
 from smoke import tasks
 from smoke.execution import run_lifecycle
-from smoke.models import Line, Run
+from smoke.models import SmokeLine, SmokeRun
 from tasks.models import Task
 from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import Cast, with_test
@@ -24,8 +24,8 @@ def scheduled(cast: Cast, configure) -> None:
     configure(with_test(FIELDS))
 
 
-def close(launched: list[Run]) -> None:
-    run_lifecycle.cancel([run.pk for run in launched])
+def close(launched: list[SmokeRun]) -> None:
+    run_lifecycle.cancel_runs([run.pk for run in launched])
 
 
 def test_it_is_launched_when_its_time_has_come(scheduled: None):
@@ -62,7 +62,7 @@ def test_it_is_launched_once_however_many_look(
 
 
 def test_a_time_that_was_missed_is_left_out(scheduled: None):
-    late = FOUR + timedelta(days=3) + run_lifecycle.GRACE
+    late = FOUR + timedelta(days=3) + run_lifecycle.SCHEDULE_GRACE
     assert run_lifecycle.launch_due(now=late) == []
 
 
@@ -87,8 +87,8 @@ def test_the_clock_is_that_of_its_zone(cast: Cast, configure):
 
 def test_the_sweep_looks_at_the_clock(cast: Cast, configure):
     configure(with_test('schedule: "* * * * *"'))
-    tasks.sweep()
-    launched = Run.objects.filter(test="mine", origin="schedule", state="queued")
+    tasks.close_and_launch()
+    launched = SmokeRun.objects.filter(test="mine", origin="schedule", state="queued")
     assert launched.exists()
     close(list(launched))
 
@@ -100,26 +100,28 @@ def test_runs_are_deleted_when_they_are_old_enough(cast: Cast, holding: Holding)
     old, new = holding.hold(), holding.hold()
     waiting, *_ = queued("judged")
     past = datetime.now(UTC) - timedelta(days=31)
-    Run.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=past)
-    run_lifecycle.cancel([waiting.pk])
-    Run.objects.filter(pk=waiting.pk).update(state="queued")
+    SmokeRun.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=past)
+    run_lifecycle.cancel_runs([waiting.pk])
+    SmokeRun.objects.filter(pk=waiting.pk).update(state="queued")
 
-    assert run_lifecycle.prune() >= 1
+    assert run_lifecycle.delete_expired() >= 1
 
-    kept = Run.objects.filter(pk__in=[old.pk, new.pk, waiting.pk])
+    kept = SmokeRun.objects.filter(pk__in=[old.pk, new.pk, waiting.pk])
     assert {run.pk for run in kept} == {new.pk, waiting.pk}
-    assert not Line.objects.filter(run_id=old.pk).exists()
+    assert not SmokeLine.objects.filter(run_id=old.pk).exists()
     assert new.lines.exists()
-    Run.objects.filter(pk=waiting.pk).update(state="cancelled")
+    SmokeRun.objects.filter(pk=waiting.pk).update(state="cancelled")
 
 
 def test_a_test_may_keep_its_runs_longer(cast: Cast, holding: Holding, configure):
     configure(with_test("max_turns: 1\nkeep_days: null"))
     old = holding.hold("mine")
-    Run.objects.filter(pk=old.pk).update(created_at=datetime(2020, 1, 1, tzinfo=UTC))
-    tasks.prune()
-    assert Run.objects.filter(pk=old.pk).exists()
+    SmokeRun.objects.filter(pk=old.pk).update(
+        created_at=datetime(2020, 1, 1, tzinfo=UTC)
+    )
+    tasks.delete_expired()
+    assert SmokeRun.objects.filter(pk=old.pk).exists()
 
     configure(with_test("max_turns: 1\nkeep_days: 1"))
-    tasks.prune()
-    assert not Run.objects.filter(pk=old.pk).exists()
+    tasks.delete_expired()
+    assert not SmokeRun.objects.filter(pk=old.pk).exists()

@@ -8,12 +8,12 @@ from judges.models import Score
 from judges.runs import judge_queue
 from smoke.config import Expectations
 from smoke.evaluation import expectations, tool_call_log, verdicts
-from smoke.evaluation.expectations import Mean, Seen
+from smoke.evaluation.expectations import RunResult, ScoreMean
 from smoke.execution import run_lifecycle
 from smoke.reports import terminal
 from tasks.queue import lifecycle
-from tasks.queue.lifecycle import Draft
-from testing.wires import Answer
+from tasks.queue.lifecycle import TaskSpec
+from testing.wires import ScriptedAnswer
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import Cast, with_test
@@ -22,18 +22,18 @@ from tests.tasks.conftest import wait_until
 database = pytest.mark.database
 
 
-def seen(**fields: object) -> Seen:
+def seen(**fields: object) -> RunResult:
     """What a run might have come to."""
     given = {
         "replies": ["Plums are 2 euros.", "Goodbye."],
         "tools": {"search", "pricer"},
         "stopped_because": "persona_marker",
         "cost_micro_usd": 1_500,
-        "scores": {"quality.accuracy": Mean(7.5, 2)},
+        "scores": {"quality.accuracy": ScoreMean(7.5, 2)},
         "unscored": {},
         **fields,
     }
-    return Seen(**given)
+    return RunResult(**given)
 
 
 @pytest.mark.parametrize(
@@ -66,25 +66,27 @@ def seen(**fields: object) -> Seen:
     ],
 )
 def test_each_expectation_is_met_or_says_why_not(expected, sentence):
-    unmet = expectations.unmet(Expectations.model_validate(expected), seen())
+    unmet = expectations.list_unmet(Expectations.model_validate(expected), seen())
     assert unmet == ([] if sentence is None else [sentence])
 
 
 def test_who_never_ends_has_not_ended_in_time():
-    unmet = expectations.unmet(
+    unmet = expectations.list_unmet(
         Expectations(max_turns=2), seen(stopped_because="max_turns")
     )
     assert unmet == ["nobody had said the stop marker after 2 turns (at most 2)"]
 
 
 def test_a_cost_that_is_not_known_is_not_low():
-    unmet = expectations.unmet(Expectations(max_cost_usd=1), seen(cost_micro_usd=None))
+    unmet = expectations.list_unmet(
+        Expectations(max_cost_usd=1), seen(cost_micro_usd=None)
+    )
     assert unmet[0].startswith("what the replies cost is not known")
 
 
 def test_all_that_is_wrong_is_said():
     expected = Expectations(tools_called=("a", "b"), contains=("pears",), max_turns=1)
-    assert len(expectations.unmet(expected, seen())) == 4
+    assert len(expectations.list_unmet(expected, seen())) == 4
 
 
 # With judges
@@ -150,13 +152,13 @@ def test_a_judge_that_fails_is_told_of_where_nothing_is_expected(
     run = holding.hold("mine")
 
     assert (run.verdict, run.failures, run.scores) == ("passed", [], {})
-    *_, line = terminal.ending(run)
+    *_, line = terminal.ending_lines(run)
     assert line.startswith("    judge 'quality' has not scored all: ")
 
 
 @database
 def test_scores_are_waited_for_and_not_for_ever(cast: Cast, holding: Holding):
-    cast.judge = Answer(hang="headers")
+    cast.judge = ScriptedAnswer(hang="headers")
     (run,) = holding.launch("judged")
     holding.kick()
 
@@ -165,9 +167,9 @@ def test_scores_are_waited_for_and_not_for_ever(cast: Cast, holding: Holding):
         return run.state == "judging"
 
     wait_until(is_judging)
-    assert not verdicts.settle(run.pk)
+    assert not verdicts.close_if_judged(run.pk)
     late = datetime.now(UTC) + timedelta(seconds=verdicts.SCORES_SECONDS + 1)
-    assert verdicts.settle(run.pk, now=late)
+    assert verdicts.close_if_judged(run.pk, now=late)
     run.refresh_from_db()
     assert (run.state, run.verdict) == ("done", "failed")
     assert run.failures == [
@@ -182,7 +184,7 @@ def test_the_sweep_closes_what_is_judged(cast: Cast, holding: Holding):
     holding.kick()
 
     def is_closed() -> bool:
-        run_lifecycle.sweep()
+        run_lifecycle.close_finished_runs()
         run.refresh_from_db()
         return run.verdict == "passed"
 
@@ -203,7 +205,7 @@ expect:
             target="boss",
         )
     )
-    ask = Answer((), tool_calls=[("tuned", {"message": "Plums?"})])
+    ask = ScriptedAnswer((), tool_calls=[("tuned", {"message": "Plums?"})])
     cast.agent = [ask, "None left.", "We have none."]
 
     run = holding.hold("mine")
@@ -214,14 +216,14 @@ expect:
 @database
 def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast):
     (run,) = queued()
-    draft = Draft(judge_queue.KIND, run.user_id, "assistant", delay_seconds=3600)
-    (task,) = lifecycle.add([draft])
-    begun = run_lifecycle.begin(run.pk, 1)
-    run_lifecycle.ended(begun, "max_turns")
-    assert not verdicts.settle(run.pk)
+    draft = TaskSpec(judge_queue.KIND, run.user_id, "assistant", delay_seconds=3600)
+    (task,) = lifecycle.enqueue([draft])
+    begun = run_lifecycle.begin_run(run.pk, 1)
+    run_lifecycle.end_dialogue(begun, "max_turns")
+    assert not verdicts.close_if_judged(run.pk)
     lifecycle.cancel(task.pk)
-    assert verdicts.settle(run.pk)
-    run_lifecycle.cancel([run.pk])
+    assert verdicts.close_if_judged(run.pk)
+    run_lifecycle.cancel_runs([run.pk])
 
 
 def test_a_tool_is_found_at_every_depth_and_an_agent_by_its_name():
@@ -233,6 +235,6 @@ def test_a_tool_is_found_at_every_depth_and_an_agent_by_its_name():
         "target": "Ask it!",
         "calls": [{"object": "model_call"}, inner],
     }
-    assert tool_call_log.tools([{"object": "model_call"}, outer]) == {
+    assert tool_call_log.tool_names([{"object": "model_call"}, outer]) == {
         *("ask_it", "Ask it!", "search")
     }

@@ -67,7 +67,7 @@ def browser(server):
 def viewer(running, configure):
     """A script whose person may only look."""
     configure(TWO_PEOPLE)
-    roles.give(accounts.staff("vera"), roles.Role.VIEWER)
+    roles.set_role(accounts.get_or_create_user("vera"), roles.Role.VIEWER)
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, auth=("vera", "only-views-it")
     ) as http:

@@ -15,12 +15,12 @@ from core.messages import Message
 from judges.runs import judge_queue
 from mcp_bridge.models import McpToken
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from processes.sidecar_control import sidecar_records
 from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision.pidfile import PidFile
 from processes.supervision.state_directory import StateDir
-from smoke.models import Run
+from smoke.models import SmokeRun
 from studio.security import accounts
 from tasks.models import Task
 from tasks.queue import lifecycle
@@ -106,8 +106,8 @@ class Cast:
     def __enter__(self) -> Self:
         self._lock.acquire()
         record = SidecarRecord("bridge", "running", 1, "", 4321, time.time(), 0)
-        sidecar_records.write(self.files.sidecars, os.getpid(), [record])
-        accounts.staff("paula")
+        sidecar_records.write_record(self.files.sidecars, os.getpid(), [record])
+        accounts.get_or_create_user("paula")
         self.fact = self._made(f"users/{self.user}/facts", content=SAID)
         self.token = self._made("tokens", label="x", principal="p")
         self.waiting, self.failed = self._task("queued"), self._task("errored")
@@ -129,7 +129,7 @@ class Cast:
     def __exit__(self, *exc: object) -> None:
         self._lock.release()
         McpToken.objects.filter(user_id=self.user).delete()
-        Run.objects.all().delete()
+        SmokeRun.objects.all().delete()
         Task.objects.exclude(pk__in=self._before).delete()
 
     def _made(self, place: str, **body: object) -> str:
@@ -152,20 +152,20 @@ class Cast:
         return str(made.pk)
 
     def _reply(self) -> None:
-        said = [Entry(Message("user", SAID), 5)]
+        said = [NewMessage(Message("user", SAID), 5)]
         said.append(
-            Entry(
+            NewMessage(
                 Message("assistant", SAID), 5, agent="assistant", finish_reason="stop"
             )
         )
-        message_store.append(self.user, "", new_turn_id(), said)
+        message_store.append_turn(self.user, "", new_turn_id(), said)
 
     def _fall(self) -> None:
         """Have a judge fail at a reply."""
-        draft = judge_queue.draft(
+        draft = judge_queue.build_task(
             *("quality", "assistant"), turn_id=new_turn_id(), user_id=self.user
         )
-        (task,) = lifecycle.add([draft])
+        (task,) = lifecycle.enqueue([draft])
         Task.objects.filter(pk=task.pk).update(state="errored", finished_at=AT)
 
     def told(self, path: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import jsonschema
 from django.conf import settings
 from drf_spectacular.generators import SchemaGenerator
 
-from studio.openapi.document import operations
+from studio.openapi.document import iterate_operations
 
 
 @cache
@@ -24,7 +24,7 @@ def _places() -> list[tuple[str, re.Pattern[str], dict[str, Any]]]:
     """Return every operation's method, address and self, the narrowest first."""
     found = [
         (method, re.compile(re.sub(r"\\\{\w+\\\}", ".+", re.escape(path))), operation)
-        for path, method, operation in operations(whole())
+        for path, method, operation in iterate_operations(whole())
     ]
     # A name may have slashes, and `{name}/reset` is not a name.
     return sorted(found, key=lambda place: -len(place[1].pattern.replace(".+", "")))

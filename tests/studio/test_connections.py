@@ -45,5 +45,7 @@ def test_requests_open_no_connections_of_their_own(server, client, user, opened)
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(ask, calls * 8))
     assert set(answers) == {200}
-    threads = settings.COULISSE_DATABASE_THREADS + asgi_handler._threads._max_workers
+    threads = (
+        settings.COULISSE_DATABASE_THREADS + asgi_handler._thread_pool._max_workers
+    )
     assert len(opened) < 2 * threads  # Others may open one of theirs, too.

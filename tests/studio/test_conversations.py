@@ -11,10 +11,10 @@ from core.ids import new_turn_id
 from core.messages import Message, ToolCall
 from judges.models import Feedback
 from judges.ratings import scores
-from judges.ratings.scores import Judged
-from judges.scoring.verdict_parser import Verdict
+from judges.ratings.scores import JudgedReply
+from judges.scoring.verdict_parser import JudgeResult
 from memory.transcript import conversation_queries, message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from studio.user_pages import conversation_serializers
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
@@ -31,15 +31,15 @@ MARKUP = "<script>alert(1)</script> & <b>bold</b>"
 
 @pytest.fixture
 def alice(server, user):
-    return identity.derive(user)
+    return identity.derive_user_id(user)
 
 
 def say(user_id, *messages, thread="", finish_reason="stop", turn_id=None):
     """Store the messages of a turn and return its id; the last one is the reply."""
     turn_id = turn_id or new_turn_id()
-    *before, reply = [Entry(message, 5, agent="assistant") for message in messages]
-    last = Entry(reply.message, 7, agent="assistant", finish_reason=finish_reason)
-    message_store.append(user_id, thread, turn_id, [*before, last])
+    *before, reply = [NewMessage(message, 5, agent="assistant") for message in messages]
+    last = NewMessage(reply.message, 7, agent="assistant", finish_reason=finish_reason)
+    message_store.append_turn(user_id, thread, turn_id, [*before, last])
     return turn_id
 
 
@@ -245,8 +245,8 @@ def test_scores_feedback_and_what_was_learnt_stand_with_the_reply(
 ):
     turn_id = say(alice, Message("user", "I like plums"), Message("assistant", "Ok"))
     put(turn_id=turn_id, user_id=alice)
-    judged = Judged(turn_id, alice, "quality", "assistant")
-    scores.write(judged, {"tone": Verdict(8, "It is kind.")})
+    judged = JudgedReply(turn_id, alice, "quality", "assistant")
+    scores.store_scores(judged, {"tone": JudgeResult(8, "It is kind.")})
     now = datetime.now(UTC)
     Feedback.objects.create(
         user_id=alice,
@@ -315,9 +315,9 @@ def test_it_asks_as_often_whatever_was_said(alice):
             turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
             put(*deep(), turn_id=turn_id, user_id=alice)
             lives.appraise(alice, turn_id, "plums")
-        thread = conversation_queries.thread(alice, "")
+        thread = conversation_queries.get_thread(alice, "")
         with CaptureQueriesContext(connection) as queries:
-            told = conversation_serializers.page(alice, thread)
+            told = conversation_serializers.conversation_page(alice, thread)
         assert len(told.data) == 2 * sum(range(number + 1)) or number == 12
         counts.append(len(queries))
     assert counts == [7, 7]

@@ -18,8 +18,8 @@ def test_who_takes_too_long_is_given_up_and_told_so(running):
         finally:
             ended.set()
 
-    with pytest.raises(event_loop_bridge.TookTooLong, match="took too long"):
-        event_loop_bridge.wait(never(), seconds=0.2)
+    with pytest.raises(event_loop_bridge.BridgeTimeout, match="took too long"):
+        event_loop_bridge.run_on_loop(never(), seconds=0.2)
     if begun.is_set():  # A busy loop has not even begun it.
         assert ended.wait(60)
 
@@ -28,6 +28,6 @@ def test_what_it_returns_and_raises_comes_back(running):
     async def answer(value: int) -> float:
         return 1 / value
 
-    assert event_loop_bridge.wait(answer(2)) == 0.5
+    assert event_loop_bridge.run_on_loop(answer(2)) == 0.5
     with pytest.raises(ZeroDivisionError):
-        event_loop_bridge.wait(answer(0))
+        event_loop_bridge.run_on_loop(answer(0))

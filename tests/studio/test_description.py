@@ -16,7 +16,7 @@ from drf_spectacular.generators import SchemaGenerator
 from openapi_spec_validator import validate
 
 from studio.base.navigation import GROUPS
-from studio.openapi.document import operations
+from studio.openapi.document import iterate_operations
 
 pytestmark = pytest.mark.database
 
@@ -89,7 +89,7 @@ def test_nothing_had_to_be_guessed(described: dict) -> None:
 
 
 def test_every_operation_says_what_it_does(described: dict) -> None:
-    for path, method, operation in operations(described):
+    for path, method, operation in iterate_operations(described):
         place = f"{method} {path}"
         assert operation.get("summary"), place
         assert operation["tags"][0] in {*GROUPS, "Home"}, place
@@ -105,13 +105,17 @@ def test_every_operation_says_what_it_does(described: dict) -> None:
 
 
 def test_operations_have_names_of_their_own(described: dict) -> None:
-    names = Counter(operation["operationId"] for *_, operation in operations(described))
+    names = Counter(
+        operation["operationId"] for *_, operation in iterate_operations(described)
+    )
     assert [name for name, count in names.items() if count > 1] == []
     assert [name for name in names if name[-1].isdigit()] == []
 
 
 def test_operations_are_called_by_what_they_do(described: dict) -> None:
-    names = {operation["operationId"] for *_, operation in operations(described)}
+    names = {
+        operation["operationId"] for *_, operation in iterate_operations(described)
+    }
     assert {
         *("agents_list", "agents_create", "agents_retrieve", "agents_reset"),
         *("tasks_cancel", "tasks_again", "tokens_revoke", "triggers_fire"),
@@ -128,7 +132,7 @@ def test_what_is_told_has_a_shape(described: dict) -> None:
         for name, shape in described["components"]["schemas"].items()
         for where in _free(shape, name)
     }
-    for path, method, operation in operations(described):
+    for path, method, operation in iterate_operations(described):
         for told in (
             operation.get("requestBody", {}),
             *operation["responses"].values(),
@@ -158,7 +162,7 @@ def _free(shape: dict, where: str) -> Iterator[str]:
 
 
 def test_every_refusal_is_described(described: dict) -> None:
-    for path, method, operation in operations(described):
+    for path, method, operation in iterate_operations(described):
         place, told = f"{method} {path}", operation["responses"].keys()
         assert {"401", "403", "406", "503"} <= told, place
         assert "{" not in path or "404" in told, place
@@ -173,7 +177,7 @@ def test_conflicts_are_described_where_there_can_be_any(described: dict) -> None
     refused = {
         status: {
             (method, path)
-            for path, method, operation in operations(described)
+            for path, method, operation in iterate_operations(described)
             if status in operation["responses"]
         }
         for status in ("409", "422")
@@ -194,7 +198,7 @@ def test_conflicts_are_described_where_there_can_be_any(described: dict) -> None
     for method, path in refused["422"] - changes:
         assert method in ("put", "delete"), path
         assert path.split("/")[2] not in ("people", "tokens", "users"), path
-    for path, method, operation in operations(described):
+    for path, method, operation in iterate_operations(described):
         if method == "put" and "/people/" not in path:
             assert "422" in operation["responses"], path
 
@@ -213,7 +217,7 @@ def test_what_is_told_is_as_described(described: dict, script, client, user) -> 
     )
     told = {
         path: script.get(path)
-        for path, method, _ in operations(described)
+        for path, method, _ in iterate_operations(described)
         if method == "get" and "{" not in path and path != NOT_YET
     }
     wrong = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from access.users.identity import derive
+from access.users.identity import derive_user_id
 from mcp_bridge.models import McpToken
 from processes.supervision import state_directory
 from tests.conftest import CONFIG
@@ -65,7 +65,7 @@ def documented() -> list:
 @pytest.fixture
 def cast(script, configure, tmp_path, settings) -> Iterator[Cast]:
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
-    files = state_directory.current()
+    files = state_directory.current_state()
     files.prepare()
     configure(TEXT)
     with Cast(script, files) as cast:
@@ -89,7 +89,7 @@ def names(cast: Cast) -> dict[str, str]:
         resource="http://127.0.0.1:9/github",
         key_id="key",
         access_token=b"a",
-        user_id=derive("alice"),
+        user_id=derive_user_id("alice"),
         created_at=AT,
         updated_at=AT,
     )
@@ -100,7 +100,7 @@ def names(cast: Cast) -> dict[str, str]:
         "chatcmpl-0190…": turns[0]["completion_id"],
         "4f3c91d2": cast.token[:8],
         "$RUN": cast.run,
-        "$USER_ID": str(derive("alice")),
+        "$USER_ID": str(derive_user_id("alice")),
         "$ID/cancel": f"{cast.waiting}/cancel",
         "$ID/again": f"{cast.failed}/again",
     }

@@ -17,11 +17,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from access.authentication import oidc_tokens
-from access.authentication.oidc_login import Backend
+from access.authentication.oidc_login import OidcBackend
 from access.tokens import api_tokens
-from gateway.auth.browser_session import Session
+from gateway.auth.browser_session import ApiSession
 from studio.live import websocket
-from studio.operations.studio_accounts import Terms, change
+from studio.operations.studio_accounts import AccountChanges, update_account
 from studio.security import accounts, local_requests, roles
 from studio.security.roles import Role
 from studio.security.sessions import SessionStore
@@ -169,7 +169,7 @@ def test_a_credential_of_one_scope_is_none_in_the_other(configure, http, databas
         CONFIG
         + "auth: {admin: {basic: {password: open-the-studio}}, proxy: {tokens: {}}}\n"
     )
-    _, secret = api_tokens.mint("test", "somebody", by=ADA)
+    _, secret = api_tokens.create_token("test", "somebody", by=ADA)
     token = {"Authorization": f"Bearer {secret}"}
     assert http.get("/v1/models", headers=token).status_code == 200
     assert http.get("/admin/", headers=token).status_code == 401
@@ -190,7 +190,7 @@ def test_the_api_does_not_ask_for_the_studio_s_password(configure, http):
 def idp():
     with IdentityProvider() as idp:
         yield idp
-    oidc_tokens.provider.cache_clear()
+    oidc_tokens.get_provider.cache_clear()
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_who_logs_in_at_the_provider_is_an_administrator(browser, idp, user):
     row = User.objects.get(username=f"oidc:{user}")
     assert (row.email, row.first_name) == ("ada@example.com", "Ada L.")
     assert row.is_staff
-    assert roles.of(row) is Role.OPERATOR
+    assert roles.role_of(row) is Role.OPERATOR
     assert not row.has_usable_password()
     hits = len(idp.hits)
     assert browser.get("/admin/").status_code == 200
@@ -244,7 +244,9 @@ def test_a_cookie_of_the_api_s_login_does_not_open_it(browser, idp, user):
     assert browser.get("/admin/").status_code == 200
 
 
-@pytest.mark.parametrize(("sealed_by", "status"), [(SessionStore, 200), (Session, 302)])
+@pytest.mark.parametrize(
+    ("sealed_by", "status"), [(SessionStore, 200), (ApiSession, 302)]
+)
 def test_what_is_sealed_for_the_api_does_not_open_it(
     browser, idp, user, sealed_by, status
 ):
@@ -285,7 +287,7 @@ def test_a_session_does_not_outlast_its_provider(
     assert browser.get("/admin/").status_code == 302
     configure(text)
     assert browser.get("/admin/").status_code == 200
-    monkeypatch.setattr(access_middleware, "WHOLE_SECONDS", -1)
+    monkeypatch.setattr(access_middleware, "MAX_AGE_SECONDS", -1)
     assert browser.get("/admin/").status_code == 302
 
 
@@ -313,7 +315,7 @@ def test_without_a_database_a_session_is_not_lost(browser, idp, user, monkeypatc
     def gone(*given: object) -> User:
         raise OperationalError
 
-    monkeypatch.setattr(Backend, "get_user", gone)
+    monkeypatch.setattr(OidcBackend, "get_user", gone)
     page = browser.get("/admin/")
     assert page.status_code == 503
     assert "The database is not available" in page.text
@@ -333,9 +335,12 @@ def test_a_provider_that_is_down_says_so(browser, idp):
 
 @pytest.mark.usefixtures("database")
 def test_one_person_is_one_row(user):
-    one = accounts.staff(user)
-    assert accounts.staff(user, email="a@example.com").pk == one.pk
-    assert accounts.staff("x" * 300).pk == accounts.staff("x" * 300).pk
+    one = accounts.get_or_create_user(user)
+    assert accounts.get_or_create_user(user, email="a@example.com").pk == one.pk
+    assert (
+        accounts.get_or_create_user("x" * 300).pk
+        == accounts.get_or_create_user("x" * 300).pk
+    )
     assert User.objects.get(pk=one.pk).email == "a@example.com"
 
 
@@ -346,7 +351,7 @@ def test_whoever_is_new_has_a_role_in_each_of_their_first_requests(user):
     def enter() -> Role | None:
         together.wait()
         try:
-            return roles.of(accounts.staff(user, role=Role.VIEWER))
+            return roles.role_of(accounts.get_or_create_user(user, role=Role.VIEWER))
         finally:
             connection.close()
 
@@ -360,11 +365,11 @@ def test_who_could_be_given_no_role_is_not_made(user, monkeypatch):
     def fail(*given: object) -> None:
         raise DatabaseError
 
-    monkeypatch.setattr(roles, "give", fail)
+    monkeypatch.setattr(roles, "set_role", fail)
     with pytest.raises(DatabaseError):
-        accounts.staff(user)
+        accounts.get_or_create_user(user)
     monkeypatch.undo()
-    assert roles.of(accounts.staff(user)) is Role.OPERATOR
+    assert roles.role_of(accounts.get_or_create_user(user)) is Role.OPERATOR
 
 
 # What becomes of a session.
@@ -440,7 +445,7 @@ def test_a_session_of_who_was_kept_out_stays_ended(browser, idp, user):
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     for is_active in (False, True):
-        change(f"oidc:{user}", Terms(is_active=is_active))
+        update_account(f"oidc:{user}", AccountChanges(is_active=is_active))
     assert browser.get("/admin/").status_code == 302
 
 
@@ -474,7 +479,7 @@ def log_out(browser: Any, page: httpx2.Response) -> None:
 def test_who_loses_their_role_is_shown_no_more(
     browser, idp, user, running, monkeypatch
 ):
-    monkeypatch.setattr(websocket, "LOOK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(websocket, "RECHECK_SECONDS", 0.05)
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     cookie = {"Cookie": f"coulisse_studio={browser.http.cookies['coulisse_studio']}"}
@@ -484,7 +489,7 @@ def test_who_loses_their_role_is_shown_no_more(
         User.objects.get(username=f"oidc:{user}").groups.clear()
         with pytest.raises(ConnectionClosed) as closed:
             list(iter(lambda: ws.recv(timeout=60), None))
-    assert closed.value.rcvd.code == websocket.LEFT_OUT
+    assert closed.value.rcvd.code == websocket.CLOSE_FORBIDDEN
 
 
 @pytest.mark.parametrize(

@@ -446,7 +446,7 @@ def test_what_is_broken_says_why(browser, script, configure):
     post(script, "agents", text)
     smaller = FULL.replace("  anthropic:\n", "  other:\n    kind: anthropic\n")
     configure(smaller.replace("provider: anthropic", "provider: other"))
-    live.adopt()
+    live.apply_overrides()
     entry = script.get("/admin/agents/bob").json()
     assert (entry["is_broken"], entry["is_in_force"]) == (True, False)
     assert "uses provider 'anthropic', which is not" in entry["why"]
@@ -504,14 +504,14 @@ def test_each_change_is_in_the_audit_without_its_text(script):
 
 
 def test_who_refers_to_an_agent_is_listed(server):
-    found = agent_references.of_agent(live.current(), "tuned")
+    found = agent_references.find_references(live.current(), "tuned")
     assert [tuple(each) for each in found] == [
         ("agent", "team", "calls it"),
         ("experiment", "trial", "a variant"),
         ("smoke test", "greeting", "talks to it"),
     ]
     assert (
-        agent_references.of_agent(live.current(), "forgetful")[0].relation
+        agent_references.find_references(live.current(), "forgetful")[0].relation
         == "falls back to it"
     )
 
@@ -537,13 +537,13 @@ def queries(function):
 
 def test_pages_ask_as_often_however_much_there_is(script):
     few = (
-        queries(agent_details.overview),
-        queries(lambda: agent_details.details("tuned", None)),
+        queries(agent_details.load_overview),
+        queries(lambda: agent_details.load_details("tuned", None)),
     )
     for number in range(3):
         post(script, "agents", BOB.replace("bob", f"bob-{number}"))
     assert (
-        queries(agent_details.overview),
-        queries(lambda: agent_details.details("tuned", None)),
+        queries(agent_details.load_overview),
+        queries(lambda: agent_details.load_details("tuned", None)),
     ) == few
     assert few == (1, 1)

@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver
 from drf_spectacular.generators import SchemaGenerator
 from ruamel.yaml import YAML
 
-from studio.base.views import Face
+from studio.base.views import StudioView
 from studio.templatetags import live
 from studio.urls import urlpatterns
 
@@ -25,13 +25,13 @@ ANYBODY = "/admin/users/somewhat"
 """Every name may be a user's."""
 
 
-def faces() -> Iterator[tuple[str, type[Face], set[str]]]:
+def faces() -> Iterator[tuple[str, type[StudioView], set[str]]]:
     """Yield every face with an address of it and its methods."""
     for pattern in urlpatterns:
         if isinstance(pattern, URLResolver):
             continue
         face = getattr(pattern.callback, "cls", None)
-        if face is None or not issubclass(face, Face):
+        if face is None or not issubclass(face, StudioView):
             continue
         offered = {name.upper() for name in face.http_method_names}
         has = {method for method in METHODS if hasattr(face, method.lower())}
@@ -113,7 +113,7 @@ def test_links_hold_names_whole() -> None:
         if re.search(r'\|urlencode(?!:"")', template.read_text())
     }
     assert wrong == set()
-    assert 'href="/admin/triggers/a%2F..%2Fb"' in live.asked_by("trigger:a/../b")
+    assert 'href="/admin/triggers/a%2F..%2Fb"' in live.task_origin("trigger:a/../b")
 
 
 def test_nothing_is_told_as_a_picture(script) -> None:

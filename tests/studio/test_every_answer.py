@@ -13,17 +13,17 @@ from ruamel.yaml import YAML
 
 from config import starter
 from demo import sample_users
-from demo.generator import Month, Size
+from demo.generator import DemoGenerator, DemoSize
 from demo.management.commands import demo
 from studio.base import formats
-from studio.openapi.document import operations
+from studio.openapi.document import iterate_operations
 from tests.studio import described
 from tests.studio.deeds import KINDS
 
 pytestmark = pytest.mark.database
 
 JSON = {"Accept": "application/json"}
-SIZE = Size(users=6, turns=90, days=6)
+SIZE = DemoSize(users=6, turns=90, days=6)
 MORE = """
 mcp:
   notes: {url: "http://127.0.0.1:9/notes", headers: {A: "Bearer ${NOTES:-none}"}}
@@ -64,7 +64,7 @@ ENOUGH = 12
 def month(database: None, django_db_blocker) -> Iterator[None]:
     with django_db_blocker.unblock():
         with transaction.atomic():
-            Month(demo.theatre(), SIZE, datetime.now(UTC)).fill()
+            DemoGenerator(demo.load_demo_config(), SIZE, datetime.now(UTC)).fill()
         yield
         call_command("demo", "--clear", stdout=StringIO())
 
@@ -93,16 +93,16 @@ def names(studio: httpx2.Client) -> dict[str, list[str]]:
         found[place] = found[place][:ENOUGH]
     for place in ("mcp", "providers"):
         found[place] = list(studio.get(f"/admin/{place}").json())
-    found["users"] = [str(person.user_id) for person in sample_users.some(SIZE.users)][
-        :3
-    ]
+    found["users"] = [
+        str(person.user_id) for person in sample_users.list_users(SIZE.users)
+    ][:3]
     return found
 
 
 def addresses(studio: httpx2.Client) -> Iterator[str]:
     """Yield every address that is described as to be read, with what there is."""
     known = names(studio)
-    for path, method, _ in operations(described.whole()):
+    for path, method, _ in iterate_operations(described.whole()):
         if method != "get":
             continue
         place, brace, rest = path.partition("/{")
@@ -136,7 +136,7 @@ def test_yaml_says_the_same(studio) -> None:
         said = studio.get(address).json()
         read = YAML(typ="safe").load(answer.text)
         # Of a section that is not there, YAML has nothing to say.
-        if formats.plain(read) != said and (read or said):
+        if formats.to_plain_data(read) != said and (read or said):
             wrong.append(address)
     assert wrong == []
     assert len(tried) > 40

@@ -12,7 +12,7 @@ from django.conf import settings as django_settings
 from access.audit import formatting
 from access.models import AuditEntry
 from processes.supervision import state_directory
-from studio.base.views import Face
+from studio.base.views import StudioView
 from studio.urls import urlpatterns
 from tests.studio import described
 from tests.studio.deeds import KINDS, SECRETS, STAGE, Cast, Write, changes
@@ -38,7 +38,7 @@ DOCS = Path(django_settings.BASE_DIR) / "docs" / "audit.md"
 @pytest.fixture
 def stage(operator, configure, tmp_path, settings):
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
-    files = state_directory.current()
+    files = state_directory.current_state()
     files.prepare()
     configure(STAGE)
     with Cast(operator, files) as cast:
@@ -147,7 +147,7 @@ def test_there_are_no_other_addresses() -> None:
     known = {
         str(it.pattern)
         for it in urlpatterns
-        if issubclass(getattr(it.callback, "cls", object), Face)
+        if issubclass(getattr(it.callback, "cls", object), StudioView)
     }
     assert {str(it.pattern) for it in urlpatterns} - known == NO_FACES
 

@@ -234,7 +234,7 @@ def test_the_list_takes_two_queries(script, trials):
         trials.serve("split", "cool", number)
         trials.serve("bandit", "warm", number)
         with CaptureQueriesContext(connection) as queries:
-            told = experiment_results.overview()
+            told = experiment_results.load_overview()
         counts.append(len(queries))
     assert counts == [2, 2]
     assert told[trials.name("split")]["turns"] == 6
@@ -251,13 +251,13 @@ def test_results_take_as_many_queries_for_many_turns(trials):
         trials.serve("bandit", "warm", number)
         trials.score("bandit", "warm", *range(number))
         with CaptureQueriesContext(connection) as queries:
-            experiment_results.results(experiment)
+            experiment_results.load_results(experiment)
         counts.append(len(queries))
     assert counts == [4, 4]
 
 
 def test_intervals_share_a_scale():
-    found = evaluate.intervals(
+    found = evaluate.scale_intervals(
         {
             "estimates": [
                 {"agent": "a", "low": 4.0, "mean": 5.0, "high": 6.0},
@@ -274,7 +274,7 @@ def test_intervals_share_a_scale():
     assert second["high_at"] == "1.0000"
     assert third["at"] is None
     narrow = {"low": 5.0, "mean": 5.1, "high": 5.2, "agent": "a"}
-    found = evaluate.intervals({"estimates": [narrow]})
+    found = evaluate.scale_intervals({"estimates": [narrow]})
     assert found["high"] - found["low"] == pytest.approx(1)
 
 
@@ -283,4 +283,4 @@ def test_intervals_share_a_scale():
     [(604_800, "7 days"), (86_400, "1 day"), (5_400, "90 minutes"), (61, "61 seconds")],
 )
 def test_lengths_of_time_are_told_in_whole_units(seconds, told):
-    assert evaluate.span(seconds) == told
+    assert evaluate.time_span(seconds) == told

@@ -31,7 +31,7 @@ PAGE = {"Accept": "text/html"}
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(login_throttle.STUDIO, "clock", clock)
+    monkeypatch.setattr(login_throttle.STUDIO_THROTTLE, "clock", clock)
     return clock
 
 
@@ -114,7 +114,7 @@ def test_the_pool_is_shared_with_the_api(at, http, hashing, configure):
             threads.submit(guess, at(f"127.0.1.{number}"), f"name-{number}")
             for number in range(16)
         ]
-        until(lambda: len(passwords._hashing) == 16)
+        until(lambda: len(passwords._hash_pool) == 16)
         refused = http.get("/v1/models", headers=basic("ada", "x"))
         assert error(refused, 503)["code"] == "password_checks_busy"
         hashing.may_end.set()
@@ -208,5 +208,7 @@ def test_a_request_nobody_has_checked_is_refused(configure):
     configure(YAML)
     request = RequestFactory().get("/admin/", headers=RIGHT)
     request.urlconf = "coulisse_site.studio_urls"
-    answer = access_middleware.Door(lambda _: pytest.fail("it was let in"))(request)
+    answer = access_middleware.AccessMiddleware(lambda _: pytest.fail("it was let in"))(
+        request
+    )
     assert answer.status_code == 401

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
 
-from studio.monitoring.home import Home
+from studio.monitoring.home import HomeView
 from studio.security import accounts
 
 pytestmark = pytest.mark.database
@@ -15,13 +15,13 @@ pytestmark = pytest.mark.database
 def test_a_fault_is_logged_and_told_in_the_face_that_was_asked_for(
     script, monkeypatch, caplog
 ):
-    monkeypatch.setattr(Home, "template", "studio/no-such-template.html")
+    monkeypatch.setattr(HomeView, "template", "studio/no-such-template.html")
     with caplog.at_level(logging.ERROR):
         page = script.get("/admin/", headers={"Accept": "text/html"})
     assert page.status_code == 500
     assert "That failed" in page.text
     assert "TemplateDoesNotExist" in caplog.text
-    monkeypatch.setattr(Home, "get", lambda self, request: 1 / 0)
+    monkeypatch.setattr(HomeView, "get", lambda self, request: 1 / 0)
     told = script.get("/admin/")
     assert told.status_code == 500
     assert told.json()["error"]["code"] == "internal_error"
@@ -29,7 +29,7 @@ def test_a_fault_is_logged_and_told_in_the_face_that_was_asked_for(
 
 @pytest.mark.parametrize("path", ["/admin/", "/admin/agents", "/admin/nowhere"])
 def test_without_a_database_pages_say_so_too(script, monkeypatch, caplog, path):
-    monkeypatch.setattr(accounts, "staff", gone)
+    monkeypatch.setattr(accounts, "get_or_create_user", gone)
     page = script.get(path, headers={"Accept": "text/html"})
     assert page.status_code == 503
     assert "The database is not available" in page.text

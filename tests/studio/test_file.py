@@ -85,7 +85,7 @@ def test_json_changes_what_differs(script, yaml, text):
     answer = script.put("/admin/telemetry", json={"fmt": {"enabled": False}})
     assert answer.status_code == 200
     assert yaml.read_text() == text.replace("{enabled: true}", "{enabled: false}")
-    loader.load(yaml)
+    loader.load_file(yaml)
 
 
 def test_a_section_that_was_not_there_is_added(script, yaml, text):
@@ -349,10 +349,10 @@ def test_writes_are_in_the_audit_and_refusals_are_not(script, yaml):
 
 def test_a_write_is_not_told_of_as_somebody_elses_edit_too(script, yaml):
     script.post("/admin/providers", json={"kind": "groq", "api_key": "gsk-secret-1"})
-    taken = loader.load(yaml)
-    config_reloads.write_down(taken, ["providers"])
+    taken = loader.load_file(yaml)
+    config_reloads.record_reload(taken, ["providers"])
     told = AuditEntry.objects.filter(details__digest=taken.digest)
-    assert [entry.action for entry in told] == [config_reloads.WRITTEN]
+    assert [entry.action for entry in told] == [config_reloads.WRITE_ACTION]
 
 
 # Pages.
@@ -385,7 +385,7 @@ def test_a_form_saves_a_section(browser, yaml, text):
         "/admin/telemetry",
         {
             "_method": "PUT",
-            "version": loader.digest(text.encode()),
+            "version": loader.content_digest(text.encode()),
             "yaml": "fmt:\r\n  enabled: false # quiet\r\n",
         },
     )
@@ -447,7 +447,7 @@ def test_who_was_slower_sees_what_is_there_now(browser, script, yaml, text, wher
     wants = {"/admin/config/edit": "/admin/config"}.get(address, address)
     shown = script.get(wants, headers=WANTS_YAML).text
     typed = {"_method": "PUT", "yaml": f"{shown.rstrip()}\n# mine\n"}
-    old = loader.digest(text.encode())
+    old = loader.content_digest(text.encode())
     yaml.write_text(f"{text}# theirs\n")
     page = browser.submit(address, {**typed, "version": old})
     assert page.status_code == 409
@@ -455,7 +455,7 @@ def test_who_was_slower_sees_what_is_there_now(browser, script, yaml, text, wher
     assert '<span class="add">+# mine</span>' in page.text
     assert ("# theirs" in page.text) == (where == "config/edit")
     assert "env-secret" not in page.text
-    now = loader.digest(yaml.read_bytes())
+    now = loader.content_digest(yaml.read_bytes())
     assert f'name="version" value="{now}"' in page.text
     page = browser.submit(address, {**typed, "version": now})
     assert page.status_code == 200
@@ -463,7 +463,7 @@ def test_who_was_slower_sees_what_is_there_now(browser, script, yaml, text, wher
 
 
 def test_a_file_that_was_broken_meanwhile_keeps_what_was_typed(browser, yaml, text):
-    last_valid_copy.write(text.encode())
+    last_valid_copy.write_copy(text.encode())
     yaml.write_text("agents: {\n")
     typed = {"_method": "PUT", "yaml": "fmt: {}\n", "version": "older"}
     page = browser.submit("/admin/telemetry", typed)
@@ -473,7 +473,7 @@ def test_a_file_that_was_broken_meanwhile_keeps_what_was_typed(browser, yaml, te
 
 
 def test_forms_add_and_remove_entries(browser, yaml, text):
-    version = loader.digest(text.encode())
+    version = loader.content_digest(text.encode())
     new = {"name": "more", "url": "http://127.0.0.1:8/mcp", "version": version}
     page = browser.submit("/admin/mcp", new)
     assert "Added mcp server &#x27;more&#x27;" in page.text
@@ -493,7 +493,7 @@ def test_a_new_entry_that_is_refused_is_kept_as_it_was_typed(browser, yaml, text
     assert "there is a &#x27;web&#x27; under mcp: already" in form
     assert 'value="web"' in form
     assert f'value="{address}"' in form
-    assert loader.digest(text.encode()) in form
+    assert loader.content_digest(text.encode()) in form
     page = browser.submit("/admin/providers", {"kind": "groq", "base_url": "x"})
     assert page.status_code == 422
     form = page.text.partition("Add a provider")[2].partition("</form>")[0]
@@ -516,7 +516,7 @@ def test_the_whole_file_is_edited(browser, script, yaml, text):
 
 
 def test_a_file_that_cannot_be_read_is_told_of(browser, yaml, text):
-    last_valid_copy.write(text.encode())
+    last_valid_copy.write_copy(text.encode())
     yaml.write_text("agents: {\n")
     page = browser.get("/admin/config/edit").text
     assert "cannot be read" in page
@@ -525,7 +525,7 @@ def test_a_file_that_cannot_be_read_is_told_of(browser, yaml, text):
 
 
 def test_a_file_that_is_not_valid_is_told_of(browser, yaml, text):
-    watcher = live.Watcher()
+    watcher = live.ConfigWatcher()
     yaml.write_text("prompt: x\n" + text)
     for _ in range(2):  # When it is first seen it may be half written.
         watcher.poll()

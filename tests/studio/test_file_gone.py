@@ -21,7 +21,7 @@ def yaml(configure, tmp_path, settings):
     settings.COULISSE_STATE_DIR.mkdir()
     configure(CONFIG.lstrip() + "# the end\n")
     path = tmp_path / "coulisse.yaml"
-    last_valid_copy.write(path.read_bytes())
+    last_valid_copy.write_copy(path.read_bytes())
     path.unlink()
     return path
 
@@ -29,7 +29,7 @@ def yaml(configure, tmp_path, settings):
 @pytest.fixture
 def text(yaml):
     """What was valid last."""
-    return last_valid_copy.read().decode()
+    return last_valid_copy.read_copy().decode()
 
 
 def test_a_browser_is_offered_what_was_valid_last(browser, yaml, text):
@@ -90,7 +90,7 @@ def test_one_that_came_back_meanwhile_is_not_written_over(script, yaml, text):
 
 
 def test_one_that_nobody_keeps_is_told_of(script, yaml, settings):
-    (settings.COULISSE_STATE_DIR / last_valid_copy.NAME).unlink()
+    (settings.COULISSE_STATE_DIR / last_valid_copy.FILE_NAME).unlink()
     wants_json = {"Accept": "application/json"}
     answer = script.get("/admin/config", headers=wants_json)
     assert answer.status_code == 422

@@ -12,9 +12,9 @@ from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
 from config import live
-from config.sections import Problem, SetAside
+from config.sections import Problem, RejectedOverride
 from core.events import Usage
-from memory.models import Lesson, Thread
+from memory.models import ExtractionJob, Thread
 from studio.monitoring import alerts, home
 from studio.templatetags import studio as words
 from tasks.models import Task
@@ -45,12 +45,15 @@ def turn(**fields):
 
 
 def day():
-    return home.day(recent_activity.since(SINCE, NOW))
+    return home.serialize_day(recent_activity.summarize_since(SINCE, NOW))
 
 
 def concerns():
     return [
-        each.said for each in alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
+        each.said
+        for each in alerts.list_alerts(
+            recent_activity.summarize_since(SINCE, NOW), SINCE
+        )
     ]
 
 
@@ -91,7 +94,7 @@ def test_prices_nobody_knows_are_told_once():
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(None, words.NOTHING), (999, "999"), (1_645, "1\u202f645"), (12_300, "12.3k")],
+    [(None, words.NO_VALUE), (999, "999"), (1_645, "1\u202f645"), (12_300, "12.3k")],
 )
 def test_figures_are_short(number, told):
     assert words.short(number) == told
@@ -125,7 +128,7 @@ def test_as_many_queries_whatever_there_is(configure):
 
     def count() -> int:
         with CaptureQueriesContext(connection) as queries:
-            home.shown(recent_activity.since(SINCE, NOW))
+            home.page_context(recent_activity.summarize_since(SINCE, NOW))
             day()
         return len(queries)
 
@@ -141,7 +144,7 @@ def test_as_many_queries_whatever_there_is(configure):
 def test_where_nothing_was_asked_it_says_what_to_do(configure, rf):
     configure(CONFIG)
     Turn.objects.all()._raw_delete("default")
-    shown = home.shown(recent_activity.since(SINCE, NOW))
+    shown = home.page_context(recent_activity.summarize_since(SINCE, NOW))
     assert shown["is_fresh"]
     assert shown["first_agent"] == "assistant"
     request = rf.get("/admin/", HTTP_HOST="localhost:8421")
@@ -149,7 +152,9 @@ def test_where_nothing_was_asked_it_says_what_to_do(configure, rf):
     assert "curl http://localhost:8421/v1/chat/completions" in told
     assert "/admin/playground?agent=assistant" in told
     turn()
-    assert not home.shown(recent_activity.since(SINCE, NOW))["is_fresh"]
+    assert not home.page_context(recent_activity.summarize_since(SINCE, NOW))[
+        "is_fresh"
+    ]
 
 
 # What needs attention.
@@ -183,7 +188,7 @@ def test_failed_sign_ins_do(configure):
         "7 failed sign-ins from 192.0.2.40 for name '<ada>' in the last hour",
         "2 more bursts of failed sign-ins in the last hour",
     ]
-    first = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)[0]
+    first = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)[0]
     assert first.more.startswith("For the studio. Further ones are delayed. If nobody")
 
 
@@ -201,7 +206,7 @@ def test_work_that_failed_does(configure):
             due_at=NOW,
         )
     thread = Thread.objects.create(user_id=uuid.uuid4(), created_at=NOW, updated_at=NOW)
-    Lesson.objects.create(
+    ExtractionJob.objects.create(
         user_id=thread.user_id,
         thread=thread,
         turn_id=uuid.uuid4(),
@@ -224,7 +229,7 @@ def test_work_that_failed_does(configure):
 def test_unknown_prices_do(configure):
     configure(CONFIG)
     turn(cost_micro_usd=None)
-    [concern] = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
+    [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
     assert concern.said == "1 turn costs more than is known"
     assert "openai/gpt-test" in concern.more
 
@@ -238,11 +243,11 @@ def test_a_record_that_is_off_does(configure):
 @pytest.mark.usefixtures("alone")
 def test_what_is_set_aside_does(configure):
     configure(CONFIG)
-    aside = SetAside(
+    aside = RejectedOverride(
         "agents", "bob", (Problem(("agents",), "no provider 'x'", "coulisse.E1"),)
     )
-    live.replace(replace(live.current(), rejected_overrides=(aside,)))
-    [concern] = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
+    live.set_current(replace(live.current(), rejected_overrides=(aside,)))
+    [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
     assert concern.level == "bad"
     assert "bob" in concern.said
     assert concern.address == "/admin/agents/bob"
@@ -254,12 +259,12 @@ def test_a_file_that_an_edit_broke_does(configure):
     configure(CONFIG)
     path = live.current().path
     good = path.read_text()
-    watcher = live.Watcher()
+    watcher = live.ConfigWatcher()
     path.write_text(good + "prompt: x\n")
     watcher.poll()
     assert concerns() == []  # It may be half written.
     watcher.poll()
-    [concern] = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
+    [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
     assert concern.said == "coulisse.yaml is not valid: what it said before runs"
     assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in concern.more
     assert concern.address == "/admin/config/edit"
@@ -272,7 +277,7 @@ def test_a_file_that_an_edit_broke_does(configure):
 def test_an_edit_that_takes_a_restart_does(configure):
     configure(CONFIG)
     path = live.current().path
-    watcher = live.Watcher()
+    watcher = live.ConfigWatcher()
     path.write_text(path.read_text() + "server: {port: 9999}\n")
     watcher.poll()
     assert concerns() == ["Restart to apply what changed in server"]

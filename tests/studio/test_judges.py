@@ -15,13 +15,13 @@ from core.ids import TurnId, UserId, new_turn_id
 from judges.config import JUDGES
 from judges.models import Feedback, Score
 from judges.runs import judge_queue
-from smoke.models import Run
+from smoke.models import SmokeRun
 from studio.evaluation import judge_details, judge_views
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.config import TELEMETRY
 from telemetry.storage import costs
-from telemetry.storage.costs import Paid
+from telemetry.storage.costs import JudgeExpense
 from tests.judges.test_judge_command import Past
 from tests.studio.fitting import fits
 
@@ -55,9 +55,9 @@ def give(
 
 def fall(past, state="done", result=None, error=""):
     """Have a reply fall to the judge, and the task come to that."""
-    (task,) = lifecycle.add(
+    (task,) = lifecycle.enqueue(
         [
-            judge_queue.draft(
+            judge_queue.build_task(
                 *(past.judge, past.agent),
                 turn_id=TurnId(new_turn_id()),
                 user_id=UserId(uuid.uuid4()),
@@ -146,8 +146,10 @@ def test_what_failed_is_tried_again(script, browser, past):
 def test_what_it_cost_is_told(script, past):
     settings = live.current().get(TELEMETRY)
     for cost in (1_500, None):
-        paid = Paid(past.judge, past.agent, "openai", "j", 1, Usage(10, 5), cost)
-        costs.add(paid, settings)
+        paid = JudgeExpense(
+            past.judge, past.agent, "openai", "j", 1, Usage(10, 5), cost
+        )
+        costs.record_expense(paid, settings)
     spent = beside(script, past)["spent"]
     assert spent["24h"] == {"judgements": 2, "micro_usd": 1_500, "unpriced": 1}
     assert spent["30d"] == spent["24h"]
@@ -172,10 +174,10 @@ def test_what_people_say_stands_beside(script, past):
 
 
 def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch):
-    monkeypatch.setattr("studio.evaluation.judge_views.PAGE", 2)
+    monkeypatch.setattr("studio.evaluation.judge_views.PAGE_SIZE", 2)
     # Three of one instant, two of another: pages end among them.
     given = [give(past, value, days=value // 3) for value in range(5)]
-    run = Run.objects.create(
+    run = SmokeRun.objects.create(
         batch=uuid.uuid4(),
         repetition=1,
         test="t",
@@ -189,7 +191,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
     address, found, after = f"/admin/judges/{past.judge}/scores", [], ""
     for _ in range(9):
         page = script.get(address, params={"after": after}).json()
-        fits(judge_views.GivenScores, page)
+        fits(judge_views.JudgeScoreList, page)
         found += page["data"]
         if not page["has_more"]:
             break
@@ -208,7 +210,7 @@ def test_past_replies_are_reckoned_and_then_scored(script, browser, past):
     address = f"/admin/judges/{past.judge}/past"
     told = script.get(address, params={"limit": 2, "since": "300d"}).json()
     assert (told["to_judge"], told["judged"], told["added"]) == (2, 0, 0)
-    fits(judge_views.Reckoned, told)
+    fits(judge_views.BackfillEstimate, told)
     assert told["tokens"] > 0
     assert told["cost_usd"] > 0
     assert not Task.objects.filter(user_id=past.user_id, kind="judge").exists()
@@ -240,7 +242,7 @@ def test_many_scores_take_as_many_queries_as_few(past):
             fall(past, "errored")
         judge = live.current().get(JUDGES)[past.judge]
         with CaptureQueriesContext(connection) as queries:
-            judge_details.details(past.judge, judge)
-            judge_details.overview()
+            judge_details.load_details(past.judge, judge)
+            judge_details.load_overview()
         counts.append(len(queries))
     assert counts == [counts[0]] * 2

@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from access.users.identity import derive
+from access.users.identity import derive_user_id
 from judges.models import Score
 from memory.models import Fact
 from studio.operations import table_browser
@@ -18,7 +18,7 @@ SECRET = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"
 @pytest.fixture
 def alice(server, user):
     """A user whose every text has the secret."""
-    user_id = derive(user)
+    user_id = derive_user_id(user)
     lives.live(user_id, SECRET)
     # Of judges nothing is stored with it, and of tasks this is what came of one.
     Score.objects.filter(user_id=user_id).update(reasoning="")
@@ -54,7 +54,7 @@ def test_what_was_said_to_tasks_and_of_replies(script, browser, alice):
 
 
 @pytest.mark.parametrize(
-    "model", table_browser.SHOWN, ids=lambda model: model._meta.label
+    "model", table_browser.LIST_COLUMNS, ids=lambda model: model._meta.label
 )
 def test_no_row_of_a_table(browser, alice, model):
     place = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"

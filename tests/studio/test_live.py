@@ -18,7 +18,7 @@ from studio.live import broadcaster, recent_activity, websocket
 from studio.live import views as face
 from telemetry.live_turns import live_publisher
 from telemetry.live_turns import running_turn_serializer as told_of
-from telemetry.live_turns.active_turns import BOARD, Board
+from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurns
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import basic
 from tests.telemetry.test_board import a_turn
@@ -33,7 +33,7 @@ JSON = {"Accept": "application/json"}
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr(broadcaster, "FLUSH_SECONDS", 0.01)
-    monkeypatch.setattr(broadcaster, "ROWS_SECONDS", 0.01)
+    monkeypatch.setattr(broadcaster, "ROWS_INTERVAL_SECONDS", 0.01)
     monkeypatch.setattr(live_publisher, "FLUSH_SECONDS", 0.01)
 
 
@@ -44,7 +44,7 @@ def http(running):
 
 
 def socket(running, **more):
-    address = running.replace("http://", "ws://") + websocket.PATH
+    address = running.replace("http://", "ws://") + websocket.SOCKET_PATH
     return connect(address, open_timeout=60, close_timeout=2, **more)
 
 
@@ -82,18 +82,18 @@ def beside(function, *args):
 @pytest.fixture(autouse=True)
 def _nothing_runs():
     """What other tests left in the middle is over, and put away."""
-    wait(lambda: BOARD.count() == 0)
+    wait(lambda: ACTIVE_TURNS.count() == 0)
 
 
 def test_it_is_told_as_json(server, http, client, user):
     said = ask(client, user)
-    wait(lambda: BOARD.count() == 0)
+    wait(lambda: ACTIVE_TURNS.count() == 0)
     told = http.get("/admin/live", headers=JSON).json()
     assert told["object"] == "live"
     assert told["finished"][0]["completion_id"] == said.id
     assert told["tasks"].keys() == {"counts", "more", "open", "ended"}
     assert (told["turns"], told["count"], told["processes"]) == ([], 0, 1)
-    face.Board.model_validate(told)
+    face.LiveState.model_validate(told)
 
 
 def test_a_watcher_is_told_the_whole_board_and_then_what_changes(
@@ -131,7 +131,7 @@ def test_who_comes_later_is_shown_what_runs(server, running, client, fake, user)
 
 
 def test_a_plain_request_is_told_where_it_is(server, http):
-    answer = http.get(websocket.PATH)
+    answer = http.get(websocket.SOCKET_PATH)
     assert answer.status_code == 426
     assert answer.headers["Upgrade"] == "websocket"
     assert "/admin/live" in answer.text
@@ -170,14 +170,14 @@ def test_there_is_no_other_websocket(server, running):
 
 
 def test_who_may_not_enter_any_more_is_shown_no_more(configure, running, monkeypatch):
-    monkeypatch.setattr(websocket, "LOOK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(websocket, "RECHECK_SECONDS", 0.02)
     configure(CONFIG)
     with socket(running) as ws:
         ws.recv(timeout=60)
         configure(BASIC)
         with pytest.raises(ConnectionClosed) as closed:
             Seen(ws).until(lambda: False)
-        assert closed.value.rcvd.code == websocket.LEFT_OUT
+        assert closed.value.rcvd.code == websocket.CLOSE_FORBIDDEN
 
 
 def test_who_leaves_is_forgotten(server, running):
@@ -191,7 +191,7 @@ def test_who_leaves_is_forgotten(server, running):
 
 
 async def test_who_leaves_while_being_told_is_no_fault(server, caplog):
-    scope = {"type": "websocket", "path": websocket.PATH, "query_string": b""}
+    scope = {"type": "websocket", "path": websocket.SOCKET_PATH, "query_string": b""}
     scope |= {"client": ["127.0.0.1", 1], "headers": [(b"host", b"127.0.0.1")]}
     told = []
     heard = asyncio.Queue()
@@ -224,12 +224,12 @@ async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
             return f"whole {self.count}"
 
     told = Told()
-    watcher = broadcaster.Watcher(told)
+    watcher = broadcaster.LiveWatcher(told)
     messages = watcher.messages()
     assert await anext(messages) == "whole 1"
     watcher.enqueue("first")
     assert await anext(messages) == "first"
-    for number in range(broadcaster.MAX_BEHIND + 100):
+    for number in range(broadcaster.MAX_QUEUED_MESSAGES + 100):
         watcher.enqueue(str(number))
     assert await anext(messages) == "whole 2"
     watcher.enqueue("later")
@@ -240,9 +240,11 @@ async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
 async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
     told = running_turn()
     gone = {told["id"]: None}
-    frame = live_publisher.Frame("worker", True, {told["id"]: told}, 1, False, False)
-    watching = broadcaster.Watchers(
-        live_publisher.Reporter(Board(), layer=lambda: None)
+    frame = live_publisher.ProcessUpdate(
+        "worker", True, {told["id"]: told}, 1, False, False
+    )
+    watching = broadcaster.LiveBroadcaster(
+        live_publisher.LivePublisher(ActiveTurns(), layer=lambda: None)
     )
     watching.start()
     try:
@@ -253,7 +255,7 @@ async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
                 watching._apply_update(frame)
                 while json.loads(await anext(messages))["turns"] != {told["id"]: told}:
                     pass
-                monkeypatch.setattr(broadcaster, "SILENT_SECONDS", 0.0)
+                monkeypatch.setattr(broadcaster, "PROCESS_TIMEOUT_SECONDS", 0.0)
                 while (change := json.loads(await anext(messages)))["turns"] != gone:
                     pass
                 assert change["count"] == 0
@@ -262,7 +264,7 @@ async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
 
 
 def running_turn():
-    return told_of.told(a_turn())
+    return told_of.serialize_turn(a_turn())
 
 
 def test_a_stop_of_the_server_ends_it_at_once(database):
@@ -306,7 +308,7 @@ def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, use
         return [turn["agent"] for turn in told["turns"]]
 
     wait(lambda: agents() == ["assistant"])
-    face.Board.model_validate(http.get("/admin/live", headers=JSON).json())
+    face.LiveState.model_validate(http.get("/admin/live", headers=JSON).json())
     # From now on others are listened to, for a while.
     wait(lambda: broadcaster.current()._heard)
     wait(lambda: agents() == ["assistant"])
@@ -317,7 +319,7 @@ def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, use
 def test_the_rows_take_four_queries_however_many_there_are(client, user):
     def count():
         with CaptureQueriesContext(connection) as queries:
-            recent_activity.latest()
+            recent_activity.load_latest()
         return len(queries)
 
     ask(client, user)

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
 from config import live
-from mcp_bridge.client.target import Address
+from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.config import MCP
 from mcp_bridge.errors import ServerGone
 from mcp_bridge.models import McpToken
@@ -98,7 +98,7 @@ def test_what_a_server_printed_before_it_ended_is_shown(configure, script, brows
 
 async def call(name, tool):
     config = live.current()
-    address = Address(name, config.get(MCP)[name], config.path.parent)
+    address = ServerTarget(name, config.get(MCP)[name], config.path.parent)
     with suppress(ServerGone):
         async with POOL.session(address) as session:
             await session.call(tool, {})
@@ -106,7 +106,7 @@ async def call(name, tool):
 
 def test_what_a_server_printed_that_ended_later_is_shown(script, browser):
     assert script.post("/admin/mcp/child/tools").json()["state"] == "open"
-    event_loop_bridge.ask(call("child", "die"))
+    event_loop_bridge.run_external(call("child", "die"))
     told = script.get("/admin/mcp/child/tools").json()
     assert told["state"] == "failed"
     assert told["error"].endswith("ended with exit code 3")
@@ -130,7 +130,7 @@ def test_servers_that_hang_leave_the_studio_its_threads(configure, script):
     with ExitStack() as stack:
         silent = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            for _ in range(event_loop_bridge.MOST_ASKED)
+            for _ in range(event_loop_bridge.MAX_WAITING_THREADS)
         ]
         at = [each.getsockname()[1] for each in silent]
         servers = [
@@ -190,10 +190,10 @@ def test_pages_of_them_follow_each_other_in_one_query(script):
     after, seen = None, []
     for _ in range(3):
         with CaptureQueriesContext(connection) as queries:
-            page = mcp_servers.connected("notes", after=after, limit=2)
+            page = mcp_servers.list_connections("notes", after=after, limit=2)
         assert len(queries) == 1
         seen += [str(user["user_id"]) for user in page["data"]]
-        after = mcp_servers.place(page["last_id"], int)
+        after = mcp_servers.parse_cursor(page["last_id"], int)
     assert seen == users[::-1]
     assert not page["has_more"]
 

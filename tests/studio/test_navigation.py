@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from studio.base.navigation import place_of
+from studio.base.navigation import find_menu_item
 
 MARKED = re.compile(r'<a href="([^"]+)"[^>]* aria-current="(page|true)"')
 
@@ -28,7 +28,7 @@ MARKED = re.compile(r'<a href="([^"]+)"[^>]* aria-current="(page|true)"')
     ],
 )
 def test_a_page_is_under_one_entry(path, title):
-    place = place_of(path)
+    place = find_menu_item(path)
     assert (place and place[1].title) == title
 
 

@@ -120,7 +120,7 @@ def test_options_are_the_methods_there_are(script) -> None:
 
 
 def test_a_browser_likes_pages() -> None:
-    assert content_negotiation.likes_pages(BROWSERS)
-    assert not content_negotiation.likes_pages("*/*")
-    assert not content_negotiation.likes_pages("application/json, text/html;q=0.1")
-    assert not content_negotiation.likes_pages("text/html;q=0")
+    assert content_negotiation.prefers_html(BROWSERS)
+    assert not content_negotiation.prefers_html("*/*")
+    assert not content_negotiation.prefers_html("application/json, text/html;q=0.1")
+    assert not content_negotiation.prefers_html("text/html;q=0")

@@ -41,7 +41,7 @@ def test_a_turn_is_streamed_as_that_user_and_recorded(script, fake):
     words = [c["choices"][0]["delta"].get("content") for c in told if c["choices"]]
     assert "".join(filter(None, words)) == "Hello, Ada."
     assert told[-1]["usage"]["completion_tokens"] > 0
-    turn = turn_store.tree(turn_ids.read(told[0]["id"]))
+    turn = turn_store.load_record(turn_ids.parse_turn_id(told[0]["id"]))
     assert turn.user_message == "Hello?"
     assert turn.outcome == "ok"
 
@@ -75,7 +75,7 @@ def test_a_mistake_is_told_before_anything_runs(script, fake, change, status, sa
 def test_incognito_leaves_no_row(script, fake):
     fake.reply("Who?")
     told = frames(script.post(PATH, json={**SAID, "incognito": True}).text)
-    assert turn_store.tree(turn_ids.read(told[0]["id"])) is None
+    assert turn_store.load_record(turn_ids.parse_turn_id(told[0]["id"])) is None
 
 
 def test_a_viewer_talks_to_nobody(viewer, fake):

@@ -76,7 +76,7 @@ def test_viewers_change_nothing_at_any_address(viewer):
 
 
 def test_who_has_no_role_sees_nothing_at_any_address(viewer):
-    accounts.staff("vera").groups.clear()
+    accounts.get_or_create_user("vera").groups.clear()
     for address in ADDRESSES:
         for method in ("GET", "OPTIONS", "POST"):
             refused = viewer.request(method, address, json={})

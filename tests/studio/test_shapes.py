@@ -23,7 +23,7 @@ pytestmark = pytest.mark.database
 @pytest.fixture
 def alice(configure, running, user):
     configure(CONFIG_WITH_MEMORY)
-    user_id = identity.derive(user)
+    user_id = identity.derive_user_id(user)
     lives.live(user_id)
     put(user_id=user_id, outcome="error", error="It broke", origin="shadow")
     turn = put(*deep(), user_id=user_id)
@@ -35,13 +35,13 @@ def alice(configure, running, user):
 @pytest.mark.parametrize(
     ("path", "shape"),
     [
-        ("", shapes.User),
-        ("/erase", shapes.Erasable),
+        ("", shapes.UserSummary),
+        ("/erase", shapes.ErasurePreview),
         ("/facts?status=all", fact_list.FactList),
-        ("/messages?thread=", shapes.MessageList),
+        ("/messages?thread=", shapes.ThreadMessageList),
         ("/scores", shapes.ScoreList),
-        ("/threads", shapes.ThreadList),
-        ("/turns", turn_views.TurnList),
+        ("/threads", shapes.UserThreadList),
+        ("/turns", turn_views.StudioTurnList),
     ],
 )
 def test_of_one_user(script, alice, path, shape):
@@ -52,22 +52,24 @@ def test_of_one_user(script, alice, path, shape):
 
 def test_of_all(script, alice):
     fits(shapes.UserList, ok(script.get("/admin/users")))
-    fits(turn_views.TurnList, ok(script.get("/admin/turns")))
+    fits(turn_views.StudioTurnList, ok(script.get("/admin/turns")))
 
 
 @pytest.mark.parametrize(
     ("path", "shape"),
     [
-        ("", home.Day),
-        ("live", views.Board),
+        ("", home.HomeDay),
+        ("live", views.LiveState),
         ("spend?since=2020-01-01", spend.Spending),
-        ("tasks", background_tasks.TaskList),
-        ("tokens", api_tokens.TokenList),
+        ("tasks", background_tasks.StudioTaskList),
+        ("tokens", api_tokens.StudioTokenList),
         ("triggers", trigger_views.TriggerList),
     ],
 )
 def test_of_the_server(script, alice, path, shape):
-    minting.mint(f"{alice}", f"{alice}", by=ADA, budget="total", limit_micro_usd=5)
+    minting.create_token(
+        f"{alice}", f"{alice}", by=ADA, budget="total", limit_micro_usd=5
+    )
     fits(shape, ok(script.get(f"/admin/{path}")))
 
 
@@ -80,4 +82,4 @@ def test_of_a_turn_and_a_fact(script, alice):
     fits(SavedMemory, ok(script.post(path, json={"content": "Likes pears"}), 201))
     found = ok(script.get(path, params={"q": "figs and plums", "in": "all"}))
     fact_list.FactsOrFound.model_validate(found)
-    fits(shapes.Erased, ok(script.delete(f"/admin/users/{alice}")))
+    fits(shapes.ErasedUser, ok(script.delete(f"/admin/users/{alice}")))

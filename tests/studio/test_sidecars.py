@@ -9,7 +9,7 @@ from access.models import AuditEntry
 from processes.sidecar_control import restart_requests, sidecar_records
 from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision import state_directory
-from processes.supervision.log_pipe import Line
+from processes.supervision.log_pipe import OutputLine
 from processes.supervision.pidfile import PidFile
 from processes.supervision.state_directory import StateDir
 from tests.conftest import CONFIG
@@ -28,7 +28,7 @@ def files(server, configure, tmp_path, settings):
     """Where a process says what it knows of two sidecars, which it runs."""
     configure(CONFIG + SIDECARS)
     settings.COULISSE_STATE_DIR = tmp_path / "state"
-    files = state_directory.current()
+    files = state_directory.current_state()
     files.prepare()
     return files
 
@@ -42,8 +42,8 @@ def known(files: StateDir):
         SidecarRecord("bridge", "running", 1, "ended with exit code 3", 4321, now, 0),
         SidecarRecord("a/b ü", "failed", 0, "cannot be started: <no>", None, 0, 0),
     ]
-    sidecar_records.write(files.sidecars, os.getpid(), records)
-    lines = {"bridge": [Line(now, "stderr", "<b>listening</b>")]}
+    sidecar_records.write_record(files.sidecars, os.getpid(), records)
+    lines = {"bridge": [OutputLine(now, "stderr", "<b>listening</b>")]}
     sidecar_records.write_lines(files.sidecar_lines, lines)
     yield
     lock.release()
@@ -70,7 +70,7 @@ def test_the_page_shows_what_they_print_as_text(known, browser):
 
 def test_what_a_killed_process_wrote_is_no_news(files, script):
     record = SidecarRecord("bridge", "running", 0, "", 4321, 1.0, 0)
-    sidecar_records.write(files.sidecars, 999_999, [record])
+    sidecar_records.write_record(files.sidecars, 999_999, [record])
     states = [each["state"] for each in script.get("/admin/sidecars").json()["data"]]
     assert states == ["unknown", "unknown"]
     answer = script.post("/admin/sidecars/bridge/restart")
@@ -83,19 +83,19 @@ def test_one_is_asked_to_start_again_and_that_is_written_down(
 ):
     answer = script.post("/admin/sidecars/a%2Fb%20%C3%BC/restart")
     assert answer.status_code == 202
-    assert restart_requests.taken(files) == ["a/b ü"]
+    assert restart_requests.take_requests(files) == ["a/b ü"]
     entry = AuditEntry.objects.filter(action="sidecar.restart").latest("at")
     assert (entry.target, entry.actor) == ("a/b ü", "studio: local")
     page = browser.submit("/admin/sidecars/bridge/restart", {}, of="/admin/sidecars")
     assert "starts again" in page.text
-    assert restart_requests.taken(files) == ["bridge"]
-    assert restart_requests.taken(files) == []
+    assert restart_requests.take_requests(files) == ["bridge"]
+    assert restart_requests.take_requests(files) == []
 
 
 def test_there_is_no_other(known, files, script):
     answer = script.post("/admin/sidecars/none/restart")
     assert answer.status_code == 404
-    assert restart_requests.taken(files) == []
+    assert restart_requests.take_requests(files) == []
 
 
 def test_viewers_start_nothing_again(viewer):

@@ -8,7 +8,7 @@ from access.models import AuditEntry
 from config import live
 from smoke.config import SMOKE_TESTS
 from smoke.execution import run_lifecycle
-from smoke.models import Run
+from smoke.models import SmokeRun
 from studio.evaluation import smoke_details, smoke_schemas
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding, cast, holding  # noqa: F401  fixtures
@@ -24,7 +24,7 @@ PAGE = {"Accept": "text/html"}
 @pytest.fixture(autouse=True)
 def _no_runs(database):
     yield
-    Run.objects.all().delete()
+    SmokeRun.objects.all().delete()
 
 
 def launch(script, name="plums", **body):
@@ -35,7 +35,7 @@ def launch(script, name="plums", **body):
 
 def of(told):
     """The first run of what was launched."""
-    return Run.objects.get(pk=told.json()["runs"][0]["id"])
+    return SmokeRun.objects.get(pk=told.json()["runs"][0]["id"])
 
 
 def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding):  # noqa: F811
@@ -55,8 +55,8 @@ def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding)
         *("persona", "assistant", "persona"),
     ]
     assert (run["outcome"], run["stopped_because"]) == ("passed", "persona_marker")
-    fits(smoke_schemas.SmokeRun, run)
-    fits(smoke_schemas.Batch, batch)
+    fits(smoke_schemas.SmokeRunDetail, run)
+    fits(smoke_schemas.SmokeBatch, batch)
     since = script.get(f"{told.headers['Location']}?from=2").json()
     assert [line["position"] for line in since["lines"]] == [2]
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
@@ -81,7 +81,7 @@ def test_what_is_watched_is_closed_as_soon_as_it_is_judged(script, cast, holding
     ]
     replies = [line for line in told["lines"] if line["speaker"] == "assistant"]
     assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
-    fits(smoke_schemas.SmokeRun, told)
+    fits(smoke_schemas.SmokeRunDetail, told)
     page = script.get(address, headers=PAGE).text
     assert "not as expected" in page
     assert "Because of accuracy." in page
@@ -92,15 +92,15 @@ def test_a_run_and_its_batch_are_cancelled(script, cast):  # noqa: F811
     first = told.json()["runs"][0]["id"]
     cancelled = script.post(f"/admin/smoke/runs/{first}/cancel").json()
     assert cancelled["state"] == "cancelled"
-    assert Run.objects.filter(state="cancelled").count() == 1
+    assert SmokeRun.objects.filter(state="cancelled").count() == 1
     script.post(f"/admin/smoke/runs/{first}/cancel", json={"batch": True})
-    assert Run.objects.filter(state="cancelled").count() == 3
+    assert SmokeRun.objects.filter(state="cancelled").count() == 3
 
 
 def test_a_browser_runs_a_test_and_sees_it_wait(browser, cast):  # noqa: F811
     page = browser.submit("/admin/smoke/plums/runs", {}, of="/admin/smoke/plums")
     assert page.status_code == 200
-    run = Run.objects.get()
+    run = SmokeRun.objects.get()
     assert str(page.url).endswith(f"/admin/smoke/runs/{run.pk}")
     assert "waits for a worker" in page.text
     assert "smoke_run.js" in page.text
@@ -134,22 +134,22 @@ def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
     assert by["quality.tone"]["is_better"] is None
     assert [batch["passed"] for batch in told["batches"]] == [1, 0]
     run = script.get(f"/admin/smoke/runs/{run.pk}").json()
-    fits(smoke_schemas.SmokeRun, run)
+    fits(smoke_schemas.SmokeRunDetail, run)
     assert run["compared"] == told["compared"]
 
 
 def test_pages_of_runs_go_on(script, cast, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("studio.evaluation.smoke_runs.BATCHES", 2)
+    monkeypatch.setattr("studio.evaluation.smoke_runs.PAGE_SIZE", 2)
     ids = [launch(script).json()["id"] for _ in range(5)]
     # Of one instant, as if several had launched at once.
-    at = Run.objects.latest("created_at").created_at
-    Run.objects.filter(batch__in=ids[2:]).update(created_at=at)
+    at = SmokeRun.objects.latest("created_at").created_at
+    SmokeRun.objects.filter(batch__in=ids[2:]).update(created_at=at)
     ids = [*sorted(ids[2:]), ids[1], ids[0]]
     for address in ("/admin/smoke/plums/runs", "/admin/smoke/runs"):
         found, after = [], ""
         for _ in range(9):
             page = script.get(address, params={"after": after}).json()
-            fits(smoke_schemas.BatchList, page)
+            fits(smoke_schemas.SmokeBatchList, page)
             found += [batch["id"] for batch in page["data"]]
             if not page["has_more"]:
                 break
@@ -163,9 +163,9 @@ def test_the_list_takes_as_many_queries_for_many(script, configure, cast):  # no
     counts = []
     for repetitions in (1, 9):
         for test in live.current().get(SMOKE_TESTS).values():
-            run_lifecycle.launch(test, origin="command", repetitions=repetitions)
+            run_lifecycle.launch_test(test, origin="command", repetitions=repetitions)
         with CaptureQueriesContext(connection) as queries:
-            told = smoke_details.overview()
+            told = smoke_details.load_overview()
         counts.append(len(queries))
         assert told["mine"]["next_at"].hour == 6
         assert len(told["mine"]["last"]["runs"]) == repetitions

@@ -58,7 +58,7 @@ def table(answer):
 
 
 def test_it_is_added_up_by_agent_day_user_model_and_token(script, agent):
-    token, _ = api_tokens.mint(agent, "ada", by=ADA)
+    token, _ = api_tokens.create_token(agent, "ada", by=ADA)
     turn = paid(agent=agent, token_id=token.id)
     paid(None, agent=agent)
     told = ok(script.get(SPEND))
@@ -77,7 +77,7 @@ def test_it_is_added_up_by_agent_day_user_model_and_token(script, agent):
 
 @pytest.mark.parametrize("by", ["agent", "day", "model", "token", "user"])
 def test_each_is_a_page(browser, by, agent):
-    token, _ = api_tokens.mint(agent, "ada", by=ADA)
+    token, _ = api_tokens.create_token(agent, "ada", by=ADA)
     paid(9_000_000_000, agent=agent, token_id=token.id)
     answer = browser.get(f"{SPEND}?by={by}&since=7d")
     assert answer.status_code == 200
@@ -88,7 +88,7 @@ def test_each_is_a_page(browser, by, agent):
 
 
 def test_a_spreadsheet_gets_csv(script, agent):
-    token, _ = api_tokens.mint(f"=cmd {agent}", "ada", by=ADA)
+    token, _ = api_tokens.create_token(f"=cmd {agent}", "ada", by=ADA)
     paid(agent=agent, token_id=token.id)
     paid(None, agent=agent)
     by_address = script.get(SPEND, params={"format": "csv"})
@@ -134,14 +134,14 @@ def test_the_viewer_may_look(viewer):
 
 @pytest.mark.usefixtures("alone")
 def test_a_page_shows_the_dearest(server):
-    for number in range(spend.SHOWN + 5):
+    for number in range(spend.ROWS_SHOWN + 5):
         paid(number, started_at=NOW, user_id=uuid.uuid4())
-    shown = spend.page("user", NOW - timedelta(days=1), {}, NOW)
+    shown = spend.page_context("user", NOW - timedelta(days=1), {}, NOW)
     assert shown["has_more"]
-    assert len(shown["rows"]) == spend.SHOWN
+    assert len(shown["rows"]) == spend.ROWS_SHOWN
     costs = [row["micro_usd"] for row in shown["rows"]]
     assert costs == sorted(costs, reverse=True)
-    assert shown["total"].turns == spend.SHOWN + 5
+    assert shown["total"].turns == spend.ROWS_SHOWN + 5
 
 
 @pytest.mark.usefixtures("alone")
@@ -149,7 +149,7 @@ def test_a_page_shows_the_dearest(server):
 def test_as_many_queries_whatever_there_is(server, by):
     def count() -> int:
         with CaptureQueriesContext(connection) as queries:
-            spend.page(by, NOW - timedelta(days=30), {}, NOW)
+            spend.page_context(by, NOW - timedelta(days=30), {}, NOW)
         return len(queries)
 
     paid(started_at=NOW, token_id=uuid.uuid4())
@@ -164,14 +164,14 @@ def test_as_many_queries_whatever_there_is(server, by):
 def test_every_day_has_its_bar():
     paid(started_at=NOW - timedelta(days=3))
     paid(None, started_at=NOW - timedelta(days=1))
-    days = cost_totals.by("day", NOW - timedelta(days=6))
-    chart = spend.chart(days, NOW - timedelta(days=6), NOW)
+    days = cost_totals.totals_by("day", NOW - timedelta(days=6))
+    chart = spend.build_chart(days, NOW - timedelta(days=6), NOW)
     assert [bar.share for bar in chart.bars] == [0, 0, 0, 1, 0, 0, 0]
     assert chart.bars[3].label == "2100-07-28: $1.25"
     assert chart.bars[5].label == "2100-07-30: unknown, 1 of unknown price"
 
 
-@pytest.mark.parametrize("sign", [*csv_export.FORMULAS])
+@pytest.mark.parametrize("sign", [*csv_export.FORMULA_PREFIXES])
 def test_a_spreadsheet_reckons_nothing(sign):
-    assert csv_export.cell(f"{sign}1+1") == f"'{sign}1+1"
-    assert csv_export.cell(-1) == -1
+    assert csv_export.escape_cell(f"{sign}1+1") == f"'{sign}1+1"
+    assert csv_export.escape_cell(-1) == -1

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.database
 
 
 @pytest.mark.parametrize(
-    "model", table_browser.SHOWN, ids=lambda model: model._meta.label
+    "model", table_browser.LIST_COLUMNS, ids=lambda model: model._meta.label
 )
 def test_each_is_listed(browser, model):
     path = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
@@ -23,7 +23,7 @@ def test_each_is_listed(browser, model):
 
 
 def test_a_row_is_shown_without_what_stands_for_a_secret(browser):
-    row, _ = api_tokens.mint("shown", "alice", by=ADA)
+    row, _ = api_tokens.create_token("shown", "alice", by=ADA)
     path = f"/admin/tables/access/token/{row.pk}/change/"
     page = browser.get(path)
     assert page.status_code == 200
@@ -63,7 +63,7 @@ def test_what_the_admin_has_beside_tables_leads_to_where_it_is_done(browser):
 
 
 def test_instants_are_written_as_in_the_rest_of_the_studio(browser):
-    api_tokens.mint("dated", "alice", by=ADA)
+    api_tokens.create_token("dated", "alice", by=ADA)
     page = browser.get("/admin/tables/access/auditentry/").text
     year = datetime.now(UTC).year
     assert re.search(rf">{year}-\d\d-\d\d \d\d:\d\d:\d\d<", page)

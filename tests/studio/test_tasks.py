@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
-from access.users.identity import derive
+from access.users.identity import derive_user_id
 from tasks.models import Task
 from tasks.reports import operator_view, queue_snapshot, task_queries
 
@@ -35,11 +35,11 @@ def of(user):
             "finished_at": AT + timedelta(minutes=1) if is_over else None,
         }
         return Task.objects.create(
-            user_id=derive(user), state=state, **{**given, **more}
+            user_id=derive_user_id(user), state=state, **{**given, **more}
         )
 
     yield make
-    Task.objects.filter(user_id=derive(user)).delete()
+    Task.objects.filter(user_id=derive_user_id(user)).delete()
 
 
 def test_they_are_found_by_state_agent_kind_and_user(script, of, user):
@@ -56,7 +56,7 @@ def test_they_are_found_by_state_agent_kind_and_user(script, of, user):
     assert found(state="queued") == [str(queued.pk)]
     assert found(agent="claude") == [str(failed.pk)]
     assert found(kind="judge") == [str(judged.pk)]
-    assert found(user=str(derive(user)), state="done") == [str(judged.pk)]
+    assert found(user=str(derive_user_id(user)), state="done") == [str(judged.pk)]
 
 
 def test_pages_follow_each_other(script, of, user):
@@ -93,7 +93,7 @@ def test_the_page_of_one_that_is_not_over_looks_again(browser, of):
 def test_one_is_shown_with_all_there_is(script, browser, of, user):
     task = of("errored", error="no <luck>", prompt="Say <b>hello</b>", attempts=2)
     told = script.get(f"/admin/tasks/{task.pk}").json()
-    assert told["user_id"] == str(derive(user))
+    assert told["user_id"] == str(derive_user_id(user))
     assert (told["error"], told["attempts"]) == ("no <luck>", 2)
     page = browser.get(f"/admin/tasks/{task.pk}").text
     assert "Say &lt;b&gt;hello&lt;/b&gt;" in page
@@ -172,8 +172,10 @@ def test_many_take_as_many_queries_as_few(of, user):
         with CaptureQueriesContext(
             connection,
         ) as seen:
-            rows, _ = task_queries.page(user_id=derive(user), is_all=True, limit=limit)
-            operator_view.listed(rows)
+            rows, _ = task_queries.page_tasks(
+                user_id=derive_user_id(user), is_all=True, limit=limit
+            )
+            operator_view.serialize_list(rows)
         return len(seen)
 
     for _ in range(4):
@@ -199,7 +201,7 @@ def test_the_queue_is_told_as_it_stands(of):
     running = of("running", started_at=AT, priority=8)
     failed = of("errored", error="no luck")
     done = of("done", finished_at=AT + timedelta(minutes=2))
-    told = queue_snapshot.told()
+    told = queue_snapshot.snapshot()
     assert [task["id"] for task in told["open"]] == [str(running.pk), str(queued.pk)]
     assert [task["id"] for task in told["ended"]] == [str(done.pk), str(failed.pk)]
     mine = {task["id"]: task for task in [*told["open"], *told["ended"]]}
@@ -212,12 +214,12 @@ def test_the_queue_is_told_as_it_stands(of):
 
 @pytest.mark.usefixtures("alone")
 def test_of_a_long_queue_a_part_is_looked_at(of, monkeypatch):
-    monkeypatch.setattr(queue_snapshot, "LOOKED_AT", 3)
-    monkeypatch.setattr(queue_snapshot, "SHOWN", 2)
+    monkeypatch.setattr(queue_snapshot, "MAX_COUNTED", 3)
+    monkeypatch.setattr(queue_snapshot, "MAX_SHOWN", 2)
     for _ in range(4):
         of()
     with CaptureQueriesContext(connection) as seen:
-        told = queue_snapshot.told()
+        told = queue_snapshot.snapshot()
     assert len(seen) == 3
     assert sum(told["counts"].values()) == 3
     assert told["more"]

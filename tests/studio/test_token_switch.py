@@ -42,7 +42,7 @@ def test_a_button_has_tokens_asked_for(browser, yaml, who):
     assert "Tokens open nothing yet" not in page.text
     assert who not in path.read_text()
     assert "# the end\n" in path.read_text()
-    live.replace(loader.load(path))
+    live.set_current(loader.load_file(path))
     assert "open nothing" not in browser.get("/admin/tokens").text
 
 
@@ -69,7 +69,7 @@ def test_what_a_starter_says_of_users_goes_with_them(script, yaml, kind):
 
 
 def test_what_somebody_else_says_of_users_stays(script, yaml):
-    (theirs,) = [it for it in starter.comments("users") if "share one conv" in it]
+    (theirs,) = [it for it in starter.comments_above("users") if "share one conv" in it]
     text = f"\n# We are three.\n{theirs}users: shared\n"
     path = yaml(text)
     script.post("/admin/tokens/enable")

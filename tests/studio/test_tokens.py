@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from access.limits import time_windows
-from access.models import Meter
+from access.models import UsageCounter
 from access.tokens import api_tokens
 from tests.access.authors import ADA
 from tests.gateway.calls import error
@@ -18,13 +18,13 @@ TOKENS = "/admin/tokens"
 
 
 def mint(user, label, **terms):
-    return api_tokens.mint(label, user, by=ADA, **terms)[0]
+    return api_tokens.create_token(label, user, by=ADA, **terms)[0]
 
 
 def use(row, length, micro_usd):
     now = int(datetime.now(UTC).timestamp())
-    window = time_windows.at(length, now)
-    Meter.objects.create(
+    window = time_windows.window_at(length, now)
+    UsageCounter.objects.create(
         subject=f"token:{row.id.hex}",
         window=window.length,
         start=window.start,

@@ -60,7 +60,7 @@ def test_they_are_listed_in_the_yamls_order_and_tell_no_secret(names, script):
 
 
 def test_each_has_its_newest_runs(names, script, monkeypatch):
-    monkeypatch.setattr(faces, "FEW", 2)
+    monkeypatch.setattr(faces, "LIST_RUNS_SHOWN", 2)
     TriggerState.objects.create(name=names[0], fired=3, missed=1, fired_at=AT)
     first, second, third = (
         a_run(names[0], number, "errored", error="no luck") for number in range(3)
@@ -78,7 +78,7 @@ def test_each_has_its_newest_runs(names, script, monkeypatch):
 def test_many_take_as_many_queries_as_few(names):
     def count():
         with CaptureQueriesContext(connection) as seen:
-            faces.tell(live.current().get(TRIGGERS), 10)
+            faces.serialize_triggers(live.current().get(TRIGGERS), 10)
         return len(seen)
 
     a_run(names[0], 0)
@@ -90,16 +90,16 @@ def test_many_take_as_many_queries_as_few(names):
 
 
 def test_more_than_a_hundred_are_asked_for_in_parts(names, monkeypatch):
-    monkeypatch.setattr(recent_runs, "AT_ONCE", 2)
+    monkeypatch.setattr(recent_runs, "BATCH_SIZE", 2)
     made = [a_run(name, 1) for name in names]
-    newest = recent_runs.newest(names, 5)
+    newest = recent_runs.newest_runs(names, 5)
     assert [newest[name][0]["id"] for name in names] == [str(run.pk) for run in made]
 
 
 def test_one_is_shown_with_its_prompt_and_the_times_to_come(names, script, browser):
     told = script.get(f"/admin/triggers/{names[0]}").json()
     assert told["prompt"] == "It is time."
-    assert len(told["next_times"]) == faces.TIMES
+    assert len(told["next_times"]) == faces.NEXT_TIMES_SHOWN
     for path in ("", *(f"/{name}" for name in names)):
         assert browser.get(f"/admin/triggers{path}").status_code == 200
     assert script.get("/admin/triggers/none").status_code == 404

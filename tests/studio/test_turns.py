@@ -7,10 +7,10 @@ import pytest
 from core.ids import UserId
 from core.trace import Attempt
 from judges.ratings import scores
-from judges.ratings.scores import Judged
-from judges.scoring.verdict_parser import Verdict
+from judges.ratings.scores import JudgedReply
+from judges.scoring.verdict_parser import JudgeResult
 from memory.facts import fact_store, public_ids
-from memory.types import Draft
+from memory.types import FactDraft
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
@@ -22,8 +22,8 @@ UNKNOWN_TURN = "5f8b1c3e-7a52-4d0e-9b64-2c1f3e8a9d07"
 
 def test_a_script_gets_the_tree_and_the_scores(script):
     turn = put(*deep(), cost_micro_usd=1500)
-    judged = Judged(turn.turn_id, turn.user_id, "quality", "assistant")
-    scores.write(judged, {"tone": Verdict(3, "It is curt.")})
+    judged = JudgedReply(turn.turn_id, turn.user_id, "quality", "assistant")
+    scores.store_scores(judged, {"tone": JudgeResult(3, "It is curt.")})
     told = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert (told["id"], told["cost_usd"]) == (str(turn.turn_id), 0.0015)
     assert [call.get("name") for call in told["calls"]] == [
@@ -63,9 +63,9 @@ def test_it_shows_what_was_recalled(script, browser):
     user_id, stranger = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     tea, cake = known(user_id, "likes tea", "bakes cakes")
     (secret,) = known(stranger, "owes money")
-    told = [public_ids.write(each) for each in (cake, secret, tea)]
+    told = [public_ids.format_fact_id(each) for each in (cake, secret, tea)]
     turn = put(user_id=user_id, recalled=told)
-    fact_store.forget(user_id, cake, by="operator")
+    fact_store.soft_delete_fact(user_id, cake, by="operator")
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert shown["recalled"] == told
     assert [(each["content"], each["status"]) for each in shown["recalled_facts"]] == [
@@ -73,7 +73,9 @@ def test_it_shows_what_was_recalled(script, browser):
     ]
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
     assert "3 facts of the user" in page
-    assert f'href="/admin/users/{user_id}/facts/{public_ids.write(tea)}"' in page
+    assert (
+        f'href="/admin/users/{user_id}/facts/{public_ids.format_fact_id(tea)}"' in page
+    )
     assert "deleted since" in page
     assert "What is erased since is not shown." in page
     assert "owes money" not in page
@@ -83,14 +85,16 @@ def test_it_shows_what_was_recalled(script, browser):
 def test_what_was_recalled_stands_as_it_was_told(script, is_reversed):
     user_id = UserId(uuid.uuid4())
     ids = sorted(known(user_id, *"abcdef"), reverse=is_reversed)
-    turn = put(user_id=user_id, recalled=[public_ids.write(each) for each in ids])
+    turn = put(
+        user_id=user_id, recalled=[public_ids.format_fact_id(each) for each in ids]
+    )
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert [each["id"] for each in shown["recalled_facts"]] == shown["recalled"]
 
 
 def known(user_id: UserId, *contents: str) -> list[uuid.UUID]:
-    drafts = [Draft(content) for content in contents]
-    saved = fact_store.save(user_id, drafts, [None] * len(drafts), by="user")
+    drafts = [FactDraft(content) for content in contents]
+    saved = fact_store.save_drafts(user_id, drafts, [None] * len(drafts), by="user")
     return [each.fact_id for each in saved]
 
 

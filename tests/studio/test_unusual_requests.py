@@ -211,9 +211,9 @@ def test_numbers_as_wide_as_the_database_has_them_are_taken(script) -> None:
 
 def test_large_answers_are_json_which_is_yaml_too() -> None:
     small, large = {"a": ["b\nc"] * 10}, {"a": [{"b": "c"}] * 20_000}
-    told = formats.Yaml().serialize(small, {})
+    told = formats.YamlRenderer().serialize(small, {})
     assert told.startswith("a:\n- |")
-    told = formats.Yaml().serialize(large, {})
+    told = formats.YamlRenderer().serialize(large, {})
     assert json.loads(told) == large
 
 

@@ -11,11 +11,11 @@ from core.messages import Message
 from memory.context import sync_search
 from memory.facts import fact_store, public_ids
 from memory.models import Fact
-from memory.models import Message as Row
+from memory.models import StoredMessage as Row
 from memory.recall import passages
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
-from memory.types import Draft
+from memory.transcript.message_rows import NewMessage
+from memory.types import FactDraft
 from tests.gateway.calls import error
 from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory.saving import save
@@ -27,7 +27,7 @@ SECRET = "plums-and-nothing-else"
 
 @pytest.fixture
 def alice(server, user):
-    return identity.derive(user)
+    return identity.derive_user_id(user)
 
 
 def at(user_id, fact_id=None):
@@ -56,7 +56,9 @@ def contents(script, user_id, **query):
 def test_facts_are_listed_newest_first_and_narrowed(script, alice):
     for number in range(60):
         kind = "event" if number % 2 else "fact"
-        fact_store.save(alice, [Draft(word(number), category=kind)], [None], by="user")
+        fact_store.save_drafts(
+            alice, [FactDraft(word(number), category=kind)], [None], by="user"
+        )
     first = ok(script.get(at(alice)))
     assert [fact["content"] for fact in first["data"]][:2] == [word(59), word(58)]
     assert first["has_more"]
@@ -175,7 +177,7 @@ def test_others_facts_are_not_found(script, alice):
 
 
 def test_viewers_change_nothing(viewer, user):
-    alice = identity.derive(user)
+    alice = identity.derive_user_id(user)
     fact_id = save(alice, "Likes plums").fact_id
     assert viewer.get(at(alice)).status_code == 200
     for answer in (
@@ -197,10 +199,10 @@ def remembering(configure):
 def known(user_id, *contents):
     """Save facts with vectors, as a turn would."""
     for content in contents:
-        fact_store.save(
+        fact_store.save_drafts(
             user_id,
-            [Draft(content)],
-            [sync_search.embed(content).embedded],
+            [FactDraft(content)],
+            [sync_search.embed_fact(content).embedded],
             by="extraction",
         )
 
@@ -217,11 +219,11 @@ def test_search_tells_by_what_each_was_found(script, remembering, alice):
 
 
 def test_past_messages_are_found_as_well(script, remembering, alice):
-    message_store.append(
-        alice, "", new_turn_id(), [Entry(Message("user", "I bought plums"), 5)]
+    message_store.append_turn(
+        alice, "", new_turn_id(), [NewMessage(Message("user", "I bought plums"), 5)]
     )
     row = Row.objects.get(thread__user_id=alice)
-    passages.put_messages(alice, row.thread_id, [(row.pk, 0, row.text, None, "")])
+    passages.index_messages(alice, row.thread_id, [(row.pk, 0, row.text, None, "")])
     found = ok(script.get(at(alice), params={"q": "plums", "in": "messages"}))["data"]
     assert [each["content"] for each in found] == ["I bought plums"]
     assert ok(script.get(at(alice), params={"q": "plums"}))["data"] == []
@@ -248,7 +250,9 @@ def test_without_memory_words_are_searched_and_the_page_says_so(browser, alice):
 @pytest.fixture
 def seen(alice):
     """A user who has said something."""
-    message_store.append(alice, "", new_turn_id(), [Entry(Message("user", "Hi"), 5)])
+    message_store.append_turn(
+        alice, "", new_turn_id(), [NewMessage(Message("user", "Hi"), 5)]
+    )
     return alice
 
 
@@ -304,7 +308,7 @@ def test_a_form_that_is_refused_keeps_what_was_typed(browser, seen):
 
 
 def test_what_supersedes_still_does_when_it_was_refused_once(browser, seen):
-    fact_id = public_ids.write(save(seen, "Has a cat").fact_id)
+    fact_id = public_ids.format_fact_id(save(seen, "Has a cat").fact_id)
     fields = {"supersedes": fact_id, "content": "Has a dog", "importance": "x"}
     page = browser.submit(at(seen), fields)
     form = page.text.partition("Add a fact")[2]

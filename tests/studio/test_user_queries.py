@@ -12,13 +12,13 @@ from access.users import identity
 from core.ids import UserId
 from memory.models import Thread
 from memory.user_data import user_queries
-from studio.monitoring.turn_views import OneTurn, Turns, UserTurns
+from studio.monitoring.turn_views import TurnListView, TurnView, UserTurnListView
 from studio.security import accounts as staff
-from studio.user_pages.conversations import Threads
-from studio.user_pages.fact_detail import OneFact
-from studio.user_pages.fact_list import Facts
-from studio.user_pages.score_list import UserScores
-from studio.user_pages.user_views import OneUser, Users
+from studio.user_pages.conversations import ThreadListView
+from studio.user_pages.fact_detail import FactView
+from studio.user_pages.fact_list import FactListView
+from studio.user_pages.score_list import UserScoresView
+from studio.user_pages.user_views import UserDetailView, UserListView
 from tests.memory import lives
 from tests.memory.saving import save
 from tests.telemetry.turns import deep, put
@@ -30,7 +30,7 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture
 def alice(server, user):
-    user_id = identity.derive(user)
+    user_id = identity.derive_user_id(user)
     lives.live(user_id)
     return user_id
 
@@ -38,7 +38,7 @@ def alice(server, user):
 def queries(face, **kwargs):
     """Return how many queries a page takes, in this very thread."""
     request = RequestFactory().get("/admin/users", headers={"Accept": "text/html"})
-    request.user = staff.staff("olga")
+    request.user = staff.get_or_create_user("olga")
     with (
         override_settings(ROOT_URLCONF="coulisse_site.studio_urls"),
         CaptureQueriesContext(connection) as seen,
@@ -60,7 +60,10 @@ def more(user_id):
         save(user_id, f"Likes {chr(97 + number) * 5}")
 
 
-@pytest.mark.parametrize("face", [OneUser, Threads, Facts, UserScores, UserTurns])
+@pytest.mark.parametrize(
+    "face",
+    [UserDetailView, ThreadListView, FactListView, UserScoresView, UserTurnListView],
+)
 def test_a_page_about_a_user(alice, face):
     queries(face, user=str(alice))
     few = queries(face, user=str(alice))
@@ -68,7 +71,7 @@ def test_a_page_about_a_user(alice, face):
     assert queries(face, user=str(alice)) == few <= 20
 
 
-@pytest.mark.parametrize("face", [Users, Turns])
+@pytest.mark.parametrize("face", [UserListView, TurnListView])
 def test_a_page_about_all(alice, face):
     few = queries(face)
     for _ in range(4):
@@ -80,18 +83,18 @@ def test_a_page_about_all(alice, face):
 
 def test_a_page_about_a_turn_or_a_fact(alice):
     shallow, tree = put(user_id=alice), put(*deep(), user_id=alice)
-    assert queries(OneTurn, id=str(shallow.turn_id)) == queries(
-        OneTurn, id=str(tree.turn_id)
+    assert queries(TurnView, id=str(shallow.turn_id)) == queries(
+        TurnView, id=str(tree.turn_id)
     )
     name = f"mem_{lives.remember(alice, 'Likes figs').id.hex}"
-    few = queries(OneFact, user=str(alice), id=name)
+    few = queries(FactView, user=str(alice), id=name)
     more(alice)
-    assert queries(OneFact, user=str(alice), id=name) == few
+    assert queries(FactView, user=str(alice), id=name) == few
 
 
 def test_users_are_read_in_three_queries(alice):
     with CaptureQueriesContext(connection) as seen:
-        user_queries.page(limit=5)
+        user_queries.page_users(limit=5)
     assert len(seen) == 3
 
 
@@ -99,5 +102,5 @@ def test_what_was_said_later_counts_for_the_place(alice):
     Thread.objects.filter(user_id=alice, name="").update(
         updated_at=NOW + timedelta(days=80_000)
     )
-    (first, *_), _ = user_queries.page(limit=5)
+    (first, *_), _ = user_queries.page_users(limit=5)
     assert first.user_id == alice

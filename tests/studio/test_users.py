@@ -31,7 +31,7 @@ FAR = datetime(2199, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def alice(server, user):
     """A user of whom there is something of everything."""
-    user_id = identity.derive(user)
+    user_id = identity.derive_user_id(user)
     lives.live(user_id)
     yield user_id
     Turn.objects.filter(user_id=user_id).delete()  # One is of the next hour.
@@ -76,9 +76,9 @@ def test_one_is_listed_with_what_there_is_of_them(script, alice, user):
 
 def test_parts_of_names_that_tokens_have_are_found(script, user):
     made = ok(script.post("/admin/tokens", json={"label": "x", "principal": user}), 201)
-    lives.talk(identity.derive(user), "plums")
+    lives.talk(identity.derive_user_id(user), "plums")
     (found,) = find(script, user[8:30].upper())
-    assert (found["id"], found["name"]) == (str(identity.derive(user)), user)
+    assert (found["id"], found["name"]) == (str(identity.derive_user_id(user)), user)
     assert made["principal"] == user
 
 
@@ -194,7 +194,7 @@ def test_everything_can_be_taken_along(script, alice):
 
 
 def test_viewers_take_nothing_along_and_erase_nobody(viewer, user):
-    user_id = identity.derive(user)
+    user_id = identity.derive_user_id(user)
     lives.live(user_id)
     assert viewer.get(at(user_id)).status_code == 200
     assert viewer.get(f"{at(user_id)}/export").status_code == 403

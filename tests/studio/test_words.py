@@ -2,7 +2,7 @@
 
 import pytest
 
-from studio.templatetags.studio import NOTHING, in_words
+from studio.templatetags.studio import NO_VALUE, readable_value
 
 
 @pytest.mark.parametrize(
@@ -12,11 +12,11 @@ from studio.templatetags.studio import NOTHING, in_words
         ([[1, 407]], "1, 407"),
         ([], "none"),
         (True, "yes"),
-        (None, NOTHING),
+        (None, NO_VALUE),
         (12_000, "12\u202f000"),
         ({"facts": 3, "threads": 0}, "facts: 3; threads: 0"),
         ("<b>", "<b>"),
     ],
 )
 def test_details_are_told_in_words(value, told):
-    assert in_words(value) == told
+    assert readable_value(value) == told

@@ -10,8 +10,8 @@ from core.ids import UserId
 from providers import sync_bridge
 from tasks.models import Task
 from tasks.queue import lifecycle
-from tasks.queue.lifecycle import Draft
-from tasks.worker.runner import Runner
+from tasks.queue.lifecycle import TaskSpec
+from tasks.worker.runner import TaskRunner
 
 PATIENCE_SECONDS = 60
 """What happens at once where nothing else runs may take long on a busy machine."""
@@ -20,11 +20,11 @@ PATIENCE_SECONDS = 60
 class Working:
     """A runner, and what it did."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: TaskRunner) -> None:
         self._runner = runner
 
     def kick(self) -> None:
-        sync_bridge.wait(self._kick(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.run_sync(self._kick(), timeout_seconds=PATIENCE_SECONDS)
 
     async def _kick(self) -> None:
         self._runner.kick()
@@ -33,9 +33,9 @@ class Working:
     def is_idle(self) -> bool:
         return not self._runner._in_hand
 
-    def do(self, draft: Draft) -> Task:
+    def do(self, draft: TaskSpec) -> Task:
         """Add a task and return its row once it is closed."""
-        (task,) = lifecycle.add([draft])
+        (task,) = lifecycle.enqueue([draft])
         self.kick()
         return self.closed(task)
 
@@ -66,13 +66,13 @@ def working(
     Its parameter, if it has one, is how many tasks it does at a time.
     """
     slots = getattr(request, "param", 4)
-    runner = Runner(lambda: slots, users=[user_id])
-    running = sync_bridge.begin(runner.run())
+    runner = TaskRunner(lambda: slots, users=[user_id])
+    running = sync_bridge.start(runner.run())
     yield Working(runner)
-    sync_bridge.wait(runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
+    sync_bridge.run_sync(runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
     running.result(PATIENCE_SECONDS)
 
 
 @pytest.fixture
 def user_id(user: str) -> UserId:
-    return identity.derive(user)
+    return identity.derive_user_id(user)

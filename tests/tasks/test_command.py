@@ -10,7 +10,7 @@ from access.models import AuditEntry
 from core.ids import UserId
 from tasks.models import Task
 from tasks.queue import lifecycle
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -23,7 +23,9 @@ def run(*arguments: str, remark: str = "") -> str:
 
 
 def put(user_id: UserId, state: str = "queued", /, **fields) -> Task:
-    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "Find  out.\nNow.")])
+    (task,) = lifecycle.enqueue(
+        [TaskSpec("agent", user_id, "assistant", "Find  out.\nNow.")]
+    )
     if state != "queued":
         fields |= {"finished_at": task.created_at}
     Task.objects.filter(pk=task.pk).update(state=state, **fields)
@@ -42,7 +44,7 @@ def test_tasks_are_listed_the_newest_first(user, user_id):
 
 
 def test_what_is_not_the_users_to_see_is_listed_here(user, user_id):
-    lifecycle.add([Draft("judge", user_id, "assistant")])
+    lifecycle.enqueue([TaskSpec("judge", user_id, "assistant")])
     [line] = run("list", "--user", user, "--kind", "judge").splitlines()
     assert "judge" in line
     told = json.loads(run("list", "--user", user, "--json"))
@@ -74,7 +76,7 @@ def test_what_failed_is_put_back(user_id):
 
 
 def test_all_of_a_kind_that_failed_are_put_back(user_id):
-    (task,) = lifecycle.add([Draft("smoke", user_id, "assistant")])
+    (task,) = lifecycle.enqueue([TaskSpec("smoke", user_id, "assistant")])
     Task.objects.filter(pk=task.pk).update(state="errored")
     run("retry", "--kind", "smoke")
     task.refresh_from_db()

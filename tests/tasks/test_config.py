@@ -17,7 +17,7 @@ agents:
 
 def load(tmp_path, block: str = "", agent: str = ""):
     text = AGENT % (f", {agent}" if agent else "").encode() + block.encode()
-    return loader.parse(text, tmp_path / "coulisse.yaml")
+    return loader.parse_config(text, tmp_path / "coulisse.yaml")
 
 
 def test_defaults_are_as_the_table_says():

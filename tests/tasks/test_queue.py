@@ -28,7 +28,7 @@ from tasks.queue import (
     retention,
     worker_identity,
 )
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from tasks.reports import task_queries
 from tests.conftest import CONFIG
 
@@ -38,12 +38,14 @@ NOW = datetime.now(UTC)
 LATER = NOW + timedelta(seconds=lifecycle.LEASE_SECONDS + 1)
 
 
-def add(user_id: UserId, *drafts: Draft) -> list[Task]:
-    return lifecycle.add(drafts or [Draft("agent", user_id, "assistant", "x")], now=NOW)
+def add(user_id: UserId, *drafts: TaskSpec) -> list[Task]:
+    return lifecycle.enqueue(
+        drafts or [TaskSpec("agent", user_id, "assistant", "x")], now=NOW
+    )
 
 
 def take(user_id: UserId, limit: int = 10, **more):
-    return claim.take(limit, ["agent"], users=[user_id], **{"now": NOW, **more})
+    return claim.claim_tasks(limit, ["agent"], users=[user_id], **{"now": NOW, **more})
 
 
 def state(task: Task) -> tuple[str, str]:
@@ -51,15 +53,15 @@ def state(task: Task) -> tuple[str, str]:
     return task.state, task.error
 
 
-def draft(user_id: UserId, prompt: str, **fields) -> Draft:
-    return Draft("agent", user_id, "assistant", prompt, **fields)
+def draft(user_id: UserId, prompt: str, **fields) -> TaskSpec:
+    return TaskSpec("agent", user_id, "assistant", prompt, **fields)
 
 
 # Taken.
 
 
 def test_the_highest_priority_is_first_then_the_oldest(user_id):
-    lifecycle.add([draft(user_id, "old")], now=NOW - timedelta(seconds=9))
+    lifecycle.enqueue([draft(user_id, "old")], now=NOW - timedelta(seconds=9))
     add(user_id, draft(user_id, "new"), draft(user_id, "urgent", priority=1))
     add(user_id, draft(user_id, "later", priority=9, seconds=60))
     taken = [work.prompt for limit in (1, 9) for work in take(user_id, limit)]
@@ -82,17 +84,17 @@ class TestTurns:
         return UserId(uuid.uuid4())
 
     def prompts(self, limit: int, *users: UserId, **more) -> list[str]:
-        taken = claim.take(limit, ["agent"], users=users, **{"now": NOW, **more})
+        taken = claim.claim_tasks(limit, ["agent"], users=users, **{"now": NOW, **more})
         return [work.prompt for work in taken]
 
     def many(self, user_id: UserId, count: int = 9, name: str = "a", **more) -> None:
         more = {"priority": self.priority, **more}
         wanted = [draft(user_id, f"{name}{n}", **more) for n in range(count)]
         self.at += timedelta(milliseconds=1)
-        lifecycle.add(wanted, now=self.at)
+        lifecycle.enqueue(wanted, now=self.at)
 
     def one(self, user_id: UserId, prompt: str, now: datetime) -> None:
-        lifecycle.add([draft(user_id, prompt, priority=self.priority)], now=now)
+        lifecycle.enqueue([draft(user_id, prompt, priority=self.priority)], now=now)
 
     def test_who_asks_for_many_keeps_nobody_waiting(self, user_id, other):
         self.many(user_id)
@@ -137,8 +139,8 @@ class TestTurns:
     def test_one_that_is_tried_again_takes_its_turn(self, user_id, other):
         self.many(user_id, 4, max_failures=2)
         for work in take(user_id):
-            lifecycle.failed(work, OSError())
-        later = datetime.now(UTC) + timedelta(seconds=lifecycle.FIRST_PAUSE_SECONDS)
+            lifecycle.record_failure(work, OSError())
+        later = datetime.now(UTC) + timedelta(seconds=lifecycle.MIN_BACKOFF_SECONDS)
         self.one(other, "b", later)
         taken = self.prompts(9, user_id, other, now=later)
         assert taken == ["a0", "a1", "b", "a2", "a3"]
@@ -146,9 +148,9 @@ class TestTurns:
     def test_what_is_put_back_by_hand_takes_its_turn(self, user_id, other):
         self.many(user_id, 4)
         for work in take(user_id):
-            lifecycle.failed(work, OSError())
+            lifecycle.record_failure(work, OSError())
         own = Task.objects.filter(user_id=user_id)
-        assert lifecycle.replay(own.values_list("pk", flat=True)) == 4
+        assert lifecycle.requeue(own.values_list("pk", flat=True)) == 4
         later = datetime.now(UTC)
         self.one(other, "b", later)
         taken = self.prompts(9, user_id, other, now=later)
@@ -191,7 +193,7 @@ def test_a_lost_task_is_begun_three_times_more(user_id):
         assert take(user_id, now=now) == []
     now += LATER - NOW
     assert take(user_id, now=now) == []
-    lifecycle.reap(now=now)
+    lifecycle.close_abandoned(now=now)
     assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
@@ -199,9 +201,9 @@ def test_one_that_runs_once_is_not_begun_again(user_id):
     (task,) = add(user_id)
     take(user_id)
     assert take(user_id, now=LATER, once=["agent"]) == []
-    lifecycle.reap(now=LATER)
+    lifecycle.close_abandoned(now=LATER)
     assert state(task)[0] == "running"
-    lifecycle.reap(now=LATER, once=["agent"])
+    lifecycle.close_abandoned(now=LATER, once=["agent"])
     assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
@@ -210,7 +212,7 @@ def test_one_that_was_cancelled_and_lost_is_cancelled(user_id):
     take(user_id)
     lifecycle.cancel(task.pk)
     assert take(user_id, now=LATER) == []
-    lifecycle.reap(now=LATER)
+    lifecycle.close_abandoned(now=LATER)
     assert state(task)[0] == "cancelled"
 
 
@@ -218,13 +220,13 @@ def test_who_lost_a_task_closes_nothing(user_id):
     (task,) = add(user_id)
     (before,) = take(user_id)
     (work,) = take(user_id, now=LATER)
-    with pytest.raises(lifecycle.Gone):
-        lifecycle.close(before, "old")
-    lifecycle.failed(before, ValueError())
-    lifecycle.put_back([before])
-    assert lifecycle.unwanted([before]) == {task.pk}
-    assert lifecycle.unwanted([work]) == set()
-    lifecycle.close(work, "new")
+    with pytest.raises(lifecycle.LeaseLost):
+        lifecycle.complete_with(before, "old")
+    lifecycle.record_failure(before, ValueError())
+    lifecycle.release_leases([before])
+    assert lifecycle.cancelled_ids([before]) == {task.pk}
+    assert lifecycle.cancelled_ids([work]) == set()
+    lifecycle.complete_with(work, "new")
     task.refresh_from_db()
     assert (task.state, task.result) == ("done", "new")
 
@@ -232,7 +234,7 @@ def test_who_lost_a_task_closes_nothing(user_id):
 def test_a_lease_that_is_kept_does_not_run_out(user_id):
     add(user_id)
     (work,) = take(user_id)
-    lifecycle.extend([work], now=LATER)
+    lifecycle.extend_leases([work], now=LATER)
     assert take(user_id, now=LATER) == []
 
 
@@ -241,7 +243,7 @@ def dead() -> str:
     """The name of a worker that was killed."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     started = psutil.Process(process.pid).create_time()
-    host = worker_identity.own().split(":")[0]
+    host = worker_identity.own_name().split(":")[0]
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     return f"{host}:{process.pid}:{started:.0f}"
@@ -251,7 +253,7 @@ def test_the_tasks_of_a_worker_that_died_here_are_taken_at_once(user_id, dead):
     (task,) = add(user_id)
     take(user_id)
     Task.objects.filter(pk=task.pk).update(worker=dead)
-    assert lifecycle.disown(now=NOW) >= 1
+    assert lifecycle.expire_dead_leases(now=NOW) >= 1
     (work,) = take(user_id)
     assert (work.id, work.attempts) == (task.pk, 2)
 
@@ -261,19 +263,19 @@ def test_where_they_run_once_they_are_errored_at_once(user_id, dead, configure):
     (task,) = add(user_id)
     take(user_id)
     Task.objects.filter(pk=task.pk).update(worker=dead)
-    lease_recovery.sweep()
+    lease_recovery.recover_leases()
     assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
 def test_of_other_workers_nobody_here_can_tell(dead):
     pid, started = dead.split(":")[1:]
-    host = worker_identity.own().split(":")[0]
-    assert worker_identity.gone([dead]) == [dead]
+    host = worker_identity.own_name().split(":")[0]
+    assert worker_identity.ended_workers([dead]) == [dead]
     # As after a restart: the number is another process's now.
-    assert worker_identity.gone([f"{host}:{os.getpid()}:{int(started) - 999}"])
+    assert worker_identity.ended_workers([f"{host}:{os.getpid()}:{int(started) - 999}"])
     assert (
-        worker_identity.gone(
-            [worker_identity.own(), f"elsewhere:{pid}:{started}", "", "x:y:z"]
+        worker_identity.ended_workers(
+            [worker_identity.own_name(), f"elsewhere:{pid}:{started}", "", "x:y:z"]
         )
         == []
     )
@@ -300,7 +302,7 @@ def once_written(do: Callable[[], None]) -> Iterator[None]:
 def test_one_that_is_put_back_meanwhile_is_cancelled_all_the_same(user_id):
     (task,) = add(user_id)
     (work,) = take(user_id)
-    with once_written(lambda: lifecycle.put_back([work])):
+    with once_written(lambda: lifecycle.release_leases([work])):
         lifecycle.cancel(task.pk)
     assert state(task)[0] == "cancelled"
 
@@ -308,8 +310,10 @@ def test_one_that_is_put_back_meanwhile_is_cancelled_all_the_same(user_id):
 @pytest.mark.parametrize(
     "let_go",
     [
-        pytest.param(lambda work: lifecycle.put_back([work]), id="put back"),
-        pytest.param(lambda work: lifecycle.failed(work, OSError()), id="tried again"),
+        pytest.param(lambda work: lifecycle.release_leases([work]), id="put back"),
+        pytest.param(
+            lambda work: lifecycle.record_failure(work, OSError()), id="tried again"
+        ),
     ],
 )
 def test_one_that_is_cancelled_meanwhile_is_not_begun_again(user_id, let_go):
@@ -324,7 +328,7 @@ def test_one_that_was_cancelled_and_failed_is_cancelled(user_id):
     (task,) = add(user_id)
     (work,) = take(user_id)
     lifecycle.cancel(task.pk)
-    lifecycle.failed(work, OSError())
+    lifecycle.record_failure(work, OSError())
     assert state(task) == ("cancelled", "")
 
 
@@ -358,12 +362,12 @@ def plans(seen: list[tuple[str, Any]]) -> Iterator[str]:
 def test_what_has_ended_is_not_looked_at(user_id):
     """SQLite uses an index on a condition only for a query in the same words."""
     with asked() as seen:
-        claim.take(9, ["other"])
-        lifecycle.reap(now=NOW)
-        lifecycle.disown(now=NOW)
+        claim.claim_tasks(9, ["other"])
+        lifecycle.close_abandoned(now=NOW)
+        lifecycle.expire_dead_leases(now=NOW)
         lifecycle.count_open(user_id, ["agent"], 5)
         for delay in (-1, 1):
-            fair_scheduling.draw(
+            fair_scheduling.assign_rounds(
                 [Task(user_id=user_id, due_at=NOW + timedelta(delay))], NOW
             )
     assert len(seen) == 7
@@ -375,14 +379,16 @@ def test_of_the_few_that_failed_the_many_that_were_done_are_not_looked_at(user_i
     failed = ["errored", "cancelled"]
     with asked() as seen:
         for states in ([failed[0]], [failed[1]], failed):
-            task_queries.page(states=states)
-            task_queries.page(user_id=user_id, states=states)
-            task_queries.page(user_id=user_id, states=states, after=(NOW, user_id))
-        task_queries.reasons()
+            task_queries.page_tasks(states=states)
+            task_queries.page_tasks(user_id=user_id, states=states)
+            task_queries.page_tasks(
+                user_id=user_id, states=states, after=(NOW, user_id)
+            )
+        task_queries.count_errors()
     assert len(seen) == 10
     assert ["tasks_task_failed" in plan for plan in plans(seen)] == [True] * 10
     with asked() as seen:
-        task_queries.page(states=["errored", "done"])
+        task_queries.page_tasks(states=["errored", "done"])
     assert "tasks_task_failed" not in next(plans(seen))
 
 
@@ -396,7 +402,7 @@ def test_old_tasks_are_deleted_once_they_ended(user_id, configure):
     Task.objects.filter(pk__in=[old.pk, open_.pk]).update(created_at=long_ago)
     Task.objects.filter(pk=old.pk).update(state="done", finished_at=long_ago)
     Task.objects.filter(pk=young.pk).update(state="done", finished_at=NOW)
-    assert retention.run(NOW) >= 1
+    assert retention.delete_expired(NOW) >= 1
     left = Task.objects.filter(user_id=user_id).values_list("pk", flat=True)
     assert set(left) == {open_.pk, young.pk}
 
@@ -404,4 +410,4 @@ def test_old_tasks_are_deleted_once_they_ended(user_id, configure):
 def test_they_may_be_kept_for_ever(user_id, configure):
     configure(CONFIG + "\ntasks: {keep_days: null}\n")
     assert live.current()
-    assert retention.run(NOW + timedelta(days=9_999)) == 0
+    assert retention.delete_expired(NOW + timedelta(days=9_999)) == 0

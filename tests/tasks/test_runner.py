@@ -10,15 +10,15 @@ from core import messages
 from core.ids import UserId, new_turn_id
 from judges.runs import judge_queue
 from judges.scoring import judge_context
-from memory.models import Message
+from memory.models import StoredMessage
 from tasks.models import Task
 from tasks.queue import lifecycle
-from tasks.queue.claimed_task import Work
-from tasks.queue.lifecycle import Draft
+from tasks.queue.claimed_task import ClaimedTask
+from tasks.queue.lifecycle import TaskSpec
 from tasks.worker import runner
 from telemetry.models import Turn
 from testing.scripted_provider import FakeProvider
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.judges.stage import STAGE, answer
 from tests.tasks.conftest import Working, wait_for, wait_until
 
@@ -30,16 +30,16 @@ def test_a_task_takes_a_turn_like_a_request(
 ):
     fake.reply("All is well.")
 
-    task = working.do(Draft("agent", user_id, "assistant", "How is it?"))
+    task = working.do(TaskSpec("agent", user_id, "assistant", "How is it?"))
 
     assert (task.state, task.result, task.error) == ("done", "All is well.", "")
-    said = Message.objects.filter(thread__user_id=user_id).order_by("position")
+    said = StoredMessage.objects.filter(thread__user_id=user_id).order_by("position")
     assert [row.text for row in said] == ["How is it?", "All is well."]
     assert Turn.objects.get(pk=task.turn_id).user_id == user_id
 
 
 def test_an_unknown_agent_is_an_error_that_names_it(working: Working, user_id: UserId):
-    task = working.do(Draft("agent", user_id, "nobody", "How is it?"))
+    task = working.do(TaskSpec("agent", user_id, "nobody", "How is it?"))
 
     assert task.state == "errored"
     assert "'nobody'" in task.error
@@ -49,7 +49,7 @@ def test_a_task_whose_lease_was_lost_stores_nothing(
     working: Working, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
-    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "How is it?")])
+    (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
     working.kick()
     fake.wait(lambda: bool(fake.requests))
 
@@ -59,7 +59,7 @@ def test_a_task_whose_lease_was_lost_stores_nothing(
     wait_until(lambda: working.is_idle)
 
     assert Task.objects.get(pk=task.pk).state == "running"
-    assert not Message.objects.filter(thread__user_id=user_id).exists()
+    assert not StoredMessage.objects.filter(thread__user_id=user_id).exists()
 
 
 def is_judged(request: Any) -> bool:
@@ -76,29 +76,33 @@ def test_judges_that_hang_keep_no_task_waiting(
 ):
     configure(STAGE)
     fake.default = lambda each: (
-        Answer(hang="headers") if is_judged(each) else Answer(["Paris."])
+        ScriptedAnswer(hang="headers")
+        if is_judged(each)
+        else ScriptedAnswer(["Paris."])
     )
     agent = AgentConfig(
         name="judged", provider="openai", model="m", judges=("quality",)
     )
-    paris = judge_context.of((), [messages.Message("user", "The capital?")], "Paris.")
+    paris = judge_context.build_context(
+        (), [messages.Message("user", "The capital?")], "Paris."
+    )
     drafts = [
-        judge_queue.drafts(
+        judge_queue.draw_tasks(
             agent, turn_id=new_turn_id(), user_id=user_id, material=paris
         )
         for _ in range(4)
     ]
-    lifecycle.add([draft for each in drafts for draft in each])
+    lifecycle.enqueue([draft for each in drafts for draft in each])
     working.kick()
     slots = request.node.callspec.params["working"]
     most = max(slots - 1, 1)
     fake.wait(lambda: sum(map(is_judged, fake.requests)) == most)
 
     if slots > 1:
-        done = working.do(Draft("agent", user_id, "judged", "The capital?"))
+        done = working.do(TaskSpec("agent", user_id, "judged", "The capital?"))
         assert (done.state, done.result) == ("done", "Paris.")
     assert sum(map(is_judged, fake.requests)) == most
-    fake.default = Answer([answer(accuracy=9, tone=7)])
+    fake.default = ScriptedAnswer([answer(accuracy=9, tone=7)])
     fake.release()
     rows = Task.objects.filter(user_id=user_id)
     wait_until(lambda: not rows.filter(finished_at=None).exists())
@@ -113,7 +117,7 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def noted(name: str) -> None:
         do = getattr(lifecycle, name)
 
-        def note(tasks: Collection[Work]) -> object:
+        def note(tasks: Collection[ClaimedTask]) -> object:
             seen.append(name)
             return do(tasks)
 
@@ -129,13 +133,13 @@ def test_leases_are_extended_now_and_then_and_what_is_cancelled_is_seen_at_once(
     beats: list[str], working: Working, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
-    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "How is it?")])
+    (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
     working.kick()
     taken = wait_for(task, lambda row: row.state == "running")
     kept = wait_for(task, lambda row: row.due_at > taken.due_at)
     wait_until(lambda: beats.count("extend") >= 3)
     first, second = [n for n, name in enumerate(beats) if name == "extend"][:2]
-    assert second - first == 1 + runner.BEATS_A_LEASE
+    assert second - first == 1 + runner.HEARTBEATS_PER_LEASE
     assert (kept.state, kept.attempts) == ("running", 1)
 
     lifecycle.cancel(task.pk)

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.models import Task
 from tasks.queue import lease_recovery, lifecycle
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from tasks.worker import service
 from tests.conftest import CONFIG
 from tests.tasks.conftest import Working, wait_for, wait_until
@@ -13,11 +13,11 @@ pytestmark = pytest.mark.database
 
 
 def test_an_edit_says_how_many_are_done_at_a_time(server, configure):
-    assert service.slots() == 4
+    assert service.configured_slots() == 4
     configure(CONFIG + "\ntasks: {workers: 9}\n")
-    assert service.slots() == 9
+    assert service.configured_slots() == 9
     configure(CONFIG + "\ntasks: {workers: 9, enabled: false}\n")
-    assert service.slots() == 0
+    assert service.configured_slots() == 0
 
 
 # From its very first look, which may be under way yet.
@@ -31,7 +31,7 @@ def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
         return room
 
     working._runner._slots = slots
-    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "x")])
+    (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
     for _ in range(2):  # The second look says that the first took nothing.
         before = looks
         working.kick()
@@ -47,7 +47,9 @@ def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
 def test_no_more_run_than_there_is_room_for(working: Working, fake, user_id):
     for _ in range(3):
         fake.hang("headers")
-    tasks = lifecycle.add([Draft("agent", user_id, "assistant", "x") for _ in range(3)])
+    tasks = lifecycle.enqueue(
+        [TaskSpec("agent", user_id, "assistant", "x") for _ in range(3)]
+    )
     working.kick()
     wait_until(lambda: len(fake.requests) == 2)
     states = Task.objects.filter(user_id=user_id).values_list("state", flat=True)
@@ -62,9 +64,9 @@ def test_a_sweep_that_fails_at_the_start_keeps_nothing_waiting(
     def fail() -> None:
         raise PermissionError("not for you to see")
 
-    monkeypatch.setattr(lease_recovery, "sweep", fail)
-    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "x")])
-    working = service.Service(users=[user_id])
+    monkeypatch.setattr(lease_recovery, "recover_leases", fail)
+    (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
+    working = service.WorkerService(users=[user_id])
     working.start()
     try:
         assert wait_for(task, lambda row: row.finished_at is not None).state == "done"

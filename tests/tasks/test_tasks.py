@@ -13,11 +13,11 @@ from tasks.queue import lease_recovery
 def test_who_is_told_twice_to_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
     stopped: list[bool] = []
     ending = threading.Thread(target=lambda: stopped.append(True))
-    monkeypatch.setattr(tasks, "_ending", ending)
-    tasks.end()
-    tasks.end()
-    tasks.wait()
-    tasks.end()
+    monkeypatch.setattr(tasks, "_stop_thread", ending)
+    tasks.stop_service()
+    tasks.stop_service()
+    tasks.wait_for_stop()
+    tasks.stop_service()
     assert stopped == [True]
 
 
@@ -34,7 +34,7 @@ def test_a_database_that_is_away_is_told_in_a_line(
     def fail() -> bool:
         raise fault
 
-    monkeypatch.setattr(lease_recovery, "sweep", fail)
+    monkeypatch.setattr(lease_recovery, "recover_leases", fail)
     app.tasks["tasks.tasks.sweep"].apply()
     told = [record for record in caplog.records if record.levelname != "INFO"]
     assert [bool(record.exc_info) for record in told] == [is_told_at_length]

@@ -4,15 +4,15 @@ import uuid
 from datetime import UTC, datetime
 
 from core.ids import TurnId, UserId
-from core.trace import ModelCall, ToolCall
+from core.trace import ModelCall, TracedToolCall
 from telemetry.live_turns import active_turns, running_turn_serializer
-from telemetry.live_turns.active_turns import Board, News, Running
+from telemetry.live_turns.active_turns import ActiveTurn, ActiveTurns, ChangeFlags
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def a_turn(turn_id=None, *, calls=(), said="What is new?"):
-    return Running(
+    return ActiveTurn(
         turn_id=TurnId(turn_id or uuid.uuid4()),
         user_id=UserId(uuid.UUID(int=7)),
         thread="",
@@ -27,7 +27,7 @@ def a_turn(turn_id=None, *, calls=(), said="What is new?"):
 
 
 def test_it_shows_a_turn_until_it_is_taken_down():
-    shown = Board()
+    shown = ActiveTurns()
     turn = a_turn()
     shown.register(turn.turn_id, lambda: turn)
     assert shown.list_turns() == [turn]
@@ -36,7 +36,7 @@ def test_it_shows_a_turn_until_it_is_taken_down():
 
 
 def test_it_reads_no_turn_before_somebody_asks():
-    shown = Board()
+    shown = ActiveTurns()
 
     def look():
         raise AssertionError("nobody asked")
@@ -46,26 +46,34 @@ def test_it_reads_no_turn_before_somebody_asks():
 
 
 def test_it_says_once_that_there_is_news():
-    shown = Board()
+    shown = ActiveTurns()
     turn = a_turn()
-    assert shown.take_changes() == News(has_ended_turns=False, has_changed_tasks=False)
+    assert shown.take_changes() == ChangeFlags(
+        has_ended_turns=False, has_changed_tasks=False
+    )
     shown.register(turn.turn_id, lambda: turn)
     shown.unregister(turn.turn_id)
-    assert shown.take_changes() == News(has_ended_turns=True, has_changed_tasks=False)
+    assert shown.take_changes() == ChangeFlags(
+        has_ended_turns=True, has_changed_tasks=False
+    )
     shown.mark_tasks_changed()
-    assert shown.take_changes() == News(has_ended_turns=False, has_changed_tasks=True)
-    assert shown.take_changes() == News(has_ended_turns=False, has_changed_tasks=False)
+    assert shown.take_changes() == ChangeFlags(
+        has_ended_turns=False, has_changed_tasks=True
+    )
+    assert shown.take_changes() == ChangeFlags(
+        has_ended_turns=False, has_changed_tasks=False
+    )
 
 
 def test_what_was_never_up_is_no_news():
-    shown = Board()
+    shown = ActiveTurns()
     shown.unregister(TurnId(uuid.uuid4()))
     assert not shown.take_changes().has_ended_turns
 
 
 def test_it_is_watched_for_a_while():
     now = [0.0]
-    shown = Board(clock=lambda: now[0])
+    shown = ActiveTurns(clock=lambda: now[0])
     assert not shown.is_watched()
     shown.watch(5)
     shown.watch(3)
@@ -76,8 +84,8 @@ def test_it_is_watched_for_a_while():
 
 
 def test_of_very_many_turns_it_shows_the_newest():
-    shown = Board()
-    turns = [a_turn() for _ in range(active_turns.MAX_TOLD + 5)]
+    shown = ActiveTurns()
+    turns = [a_turn() for _ in range(active_turns.MAX_LISTED + 5)]
     for turn in turns:
         shown.register(turn.turn_id, lambda turn=turn: turn)
     assert shown.list_turns() == turns[5:]
@@ -91,7 +99,7 @@ def test_a_turn_tells_what_it_waits_for():
     turn = a_turn()
 
     def what():
-        told = running_turn_serializer.told(turn)["doing"]
+        told = running_turn_serializer.serialize_turn(turn)["doing"]
         return told["what"], told["names"]
 
     assert what() == ("start", [])
@@ -99,7 +107,7 @@ def test_a_turn_tells_what_it_waits_for():
     turn.calls.append(model)
     assert what() == ("model", ["gpt-test"])
     model.end()
-    first, second = (ToolCall(name, "mcp", "{}") for name in ("search", "read"))
+    first, second = (TracedToolCall(name, "mcp", "{}") for name in ("search", "read"))
     turn.calls.extend([first, second])
     assert what() == ("tools", ["search", "read"])
     first.end(result="found")
@@ -109,12 +117,12 @@ def test_a_turn_tells_what_it_waits_for():
 
 
 def test_its_calls_are_told_with_those_within_them():
-    outer = ToolCall("helper", "subagent", "{}", target="bob")
-    inner = ToolCall("search", "mcp", '{"for": "secrets"}', target="web")
+    outer = TracedToolCall("helper", "subagent", "{}", target="bob")
+    inner = TracedToolCall("search", "mcp", '{"for": "secrets"}', target="web")
     inner.end(error="it\nis down")
     model = ModelCall("bob", "openai", "gpt-small")
     outer.calls += [inner, model]
-    told = running_turn_serializer.told(a_turn(calls=[outer]))
+    told = running_turn_serializer.serialize_turn(a_turn(calls=[outer]))
     (call,) = told["calls"]
     assert (call["name"], call["kind"], call["target"]) == ("helper", "subagent", "bob")
     assert call["state"] == "running"
@@ -126,8 +134,8 @@ def test_its_calls_are_told_with_those_within_them():
 
 
 def test_a_clients_tool_is_waited_for_by_nobody():
-    told = running_turn_serializer.told(
-        a_turn(calls=[ToolCall("ask", "client", "{}", id="call_1")])
+    told = running_turn_serializer.serialize_turn(
+        a_turn(calls=[TracedToolCall("ask", "client", "{}", id="call_1")])
     )
     assert told["calls"][0]["state"] == "ok"
     assert told["doing"]["what"] == "end"
@@ -135,18 +143,18 @@ def test_a_clients_tool_is_waited_for_by_nobody():
 
 def test_what_was_said_is_one_short_line_without_secrets():
     said = f"my key is sk-{'a' * 40}\nand more " + "x" * 1000
-    told = running_turn_serializer.told(a_turn(said=said))["user_message"]
+    told = running_turn_serializer.serialize_turn(a_turn(said=said))["user_message"]
     assert "sk-a" not in told
     assert "\n" not in told
-    assert len(told) == running_turn_serializer.MAX_SAID
+    assert len(told) == running_turn_serializer.MAX_MESSAGE_LENGTH
     assert told.endswith("…")
 
 
 def test_of_very_many_calls_the_newest_are_told():
     calls = [
-        ToolCall(f"tool{n}", "mcp", "{}")
+        TracedToolCall(f"tool{n}", "mcp", "{}")
         for n in range(running_turn_serializer.MAX_CALLS + 3)
     ]
-    told = running_turn_serializer.told(a_turn(calls=calls))
+    told = running_turn_serializer.serialize_turn(a_turn(calls=calls))
     assert told["tool_calls"] == len(calls)
     assert [call["name"] for call in told["calls"]] == [c.name for c in calls[3:]]

@@ -34,18 +34,18 @@ def ask(owner, *calls, before: timedelta = timedelta(), **fields):
 
 
 def answer(owner, results, **fields) -> None:
-    client_tool_results.answered(owner, results, settings(**fields))
+    client_tool_results.store_results(owner, results, settings(**fields))
 
 
 def told(turn) -> list[str | None]:
-    return [call.result for call in turn_store.tree(turn.turn_id).calls]
+    return [call.result for call in turn_store.load_record(turn.turn_id).calls]
 
 
 def test_results_are_put_down_with_the_time_they_took(owner):
     turn = ask(owner, asked("a"), asked("b"), asked("c"))
     answer(owner, {"a": "blue", "b": "", "other": "no"})
     assert told(turn) == ["blue", "", None]
-    first, _, third = turn_store.tree(turn.turn_id).calls
+    first, _, third = turn_store.load_record(turn.turn_id).calls
     assert 1 <= first.seconds < 60
     assert third.seconds is None
 
@@ -64,7 +64,7 @@ def test_the_first_answer_counts_of_two_at_once(owner, monkeypatch):
         ToolCall.objects.filter(turn=turn.turn_id).update(result="the other's")
         return said
 
-    monkeypatch.setattr(stored_text, "payload", payload)
+    monkeypatch.setattr(stored_text, "truncate_payload", payload)
     answer(owner, {"call_1": "mine"})
     assert told(turn) == ["the other's"]
 
@@ -83,9 +83,15 @@ def test_of_calls_with_one_id_the_newest_is_answered(owner):
 
 
 def test_an_answer_is_for_one_of_the_latest_turns(owner):
-    late = ask(owner, asked("late"), before=client_tool_results.RECENT * SECOND)
-    kept = ask(owner, asked("kept"), before=(client_tool_results.RECENT - 1) * SECOND)
-    for number in range(client_tool_results.RECENT - 1):
+    late = ask(
+        owner, asked("late"), before=client_tool_results.MAX_TURNS_SEARCHED * SECOND
+    )
+    kept = ask(
+        owner,
+        asked("kept"),
+        before=(client_tool_results.MAX_TURNS_SEARCHED - 1) * SECOND,
+    )
+    for number in range(client_tool_results.MAX_TURNS_SEARCHED - 1):
         ask(owner, tool_call(), before=number * SECOND)
     answer(owner, {"late": "blue", "kept": "blue"})
     assert (told(late), told(kept)) == ([None], ["blue"])
@@ -120,4 +126,4 @@ def test_a_long_id_is_found_as_it_was_stored(owner):
 def test_a_clock_that_was_put_back_makes_no_negative_time(owner):
     turn = ask(owner, asked(started_at=NOW + timedelta(hours=1)))
     answer(owner, {"call_1": "blue"})
-    assert turn_store.tree(turn.turn_id).calls[0].seconds == 0
+    assert turn_store.load_record(turn.turn_id).calls[0].seconds == 0

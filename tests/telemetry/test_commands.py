@@ -26,7 +26,7 @@ def name() -> str:
 
 @pytest.fixture
 def owner(name: str) -> UserId:
-    return identity.derive(name)
+    return identity.derive_user_id(name)
 
 
 def run(*arguments: str, remark: str = "", **options: object) -> list[str]:
@@ -84,7 +84,7 @@ def test_it_says_what_to_do_without_tables(monkeypatch):
     def fail(**_):
         raise OperationalError("no such table: telemetry_turn")
 
-    monkeypatch.setattr(turn_store, "page", fail)
+    monkeypatch.setattr(turn_store, "page_turns", fail)
     with pytest.raises(CommandError, match=r"manage\.py migrate"):
         run("turns")
 
@@ -174,7 +174,7 @@ def test_texts_are_cut_to_a_line_and_cannot_steer_the_terminal():
 def test_all_of_it_can_be_had_as_json():
     turn = put(tool_call(result="x" * 1000), model_call(usage=Usage(1, 2)))
     printed = "\n".join(run("turn", str(turn.turn_id), "--json"))
-    assert json.loads(printed) == turn_serializers.turn(turn)
+    assert json.loads(printed) == turn_serializers.serialize_turn(turn)
 
 
 def test_what_is_no_id_is_refused():

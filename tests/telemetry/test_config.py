@@ -23,7 +23,7 @@ def read(tmp_path) -> Callable[[str], TelemetryConfig]:
     def read(text: str) -> TelemetryConfig:
         base = (BASE / "examples/local.yaml").read_text()
         content = f"{base}\ntelemetry: {text}\n"
-        return loader.parse(content.encode(), tmp_path / "c.yaml").get(TELEMETRY)
+        return loader.parse_config(content.encode(), tmp_path / "c.yaml").get(TELEMETRY)
 
     return read
 

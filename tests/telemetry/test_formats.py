@@ -19,7 +19,7 @@ from django.conf import settings
 from core.runtime import request_ids
 from core.text import redaction
 from coulisse_site.celery import app as celery_app
-from gateway.asgi.access_log import Discreet
+from gateway.asgi.access_log import QueryStringFilter
 from telemetry.log_output import formatters, logs
 
 SECRET = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
@@ -29,16 +29,16 @@ BOTH = pytest.mark.parametrize("name", ["text", "json"])
 
 @pytest.fixture(autouse=True)
 def _knows(monkeypatch):
-    monkeypatch.setattr(redaction, "_known", {})
-    monkeypatch.setattr(redaction, "_in_order", ())
-    redaction.know([SECRET])
+    monkeypatch.setattr(redaction, "_known_secrets", {})
+    monkeypatch.setattr(redaction, "_longest_first", ())
+    redaction.register_secrets([SECRET])
 
 
 def formatter(name: str) -> logging.Formatter:
     """One of those in the settings."""
     configured = DictConfigurator(settings.LOGGING)
     made = configured.configure_formatter(configured.config["formatters"][name])
-    assert isinstance(made, formatters.Text | formatters.Json)
+    assert isinstance(made, formatters.TextFormatter | formatters.JsonFormatter)
     return made
 
 
@@ -78,7 +78,7 @@ def test_a_line_of_text():
 
 
 def test_a_line_of_json(monkeypatch):
-    monkeypatch.setenv(formatters.PROCESS, "web-1")
+    monkeypatch.setenv(formatters.PROCESS_VARIABLE, "web-1")
     told = read("said %s", 1, fields={"seconds": 1.5, "agent": "a", "level": "mine"})
     assert told.pop("pid") > 0
     assert told == {
@@ -94,7 +94,7 @@ def test_a_line_of_json(monkeypatch):
 
 def test_it_names_the_request():
     def say() -> tuple[str, dict[str, Any]]:
-        request_ids.begin(b"checkout-7")
+        request_ids.assign_request_id(b"checkout-7")
         return text("said"), read("said")
 
     line, told = contextvars.Context().run(say)
@@ -115,7 +115,7 @@ def test_it_names_the_request():
     ],
 )
 def test_a_process_without_a_name_is_called_by_its_command(monkeypatch, argv, name):
-    monkeypatch.delenv(formatters.PROCESS, raising=False)
+    monkeypatch.delenv(formatters.PROCESS_VARIABLE, raising=False)
     monkeypatch.setattr(sys, "argv", argv)
     assert formatters.process_name() == name
 
@@ -214,8 +214,8 @@ def test_every_handler_has_such_a_formatter():
         assert handler["formatter"] in settings.LOGGING["formatters"]
     for made in settings.LOGGING["formatters"].values():
         assert made["()"] in (
-            "telemetry.log_output.formatters.Text",
-            "telemetry.log_output.formatters.Json",
+            "telemetry.log_output.formatters.TextFormatter",
+            "telemetry.log_output.formatters.JsonFormatter",
         )
 
 
@@ -225,7 +225,7 @@ def test_every_handler_has_such_a_formatter():
 def test_queries_are_not_told():
     path = "/mcp/github/oauth/callback?code=abc"
     made = record('%s - "%s %s HTTP/%s" %d', "127.0.0.1:1", "GET", path, "1.1", 200)
-    assert Discreet().filter(made)
+    assert QueryStringFilter().filter(made)
     assert made.getMessage().endswith('"GET /mcp/github/oauth/callback?… HTTP/1.1" 200')
     told = json.loads(formatter("json").format(made))
     assert told["path"] == "/mcp/github/oauth/callback?…"
@@ -234,7 +234,7 @@ def test_queries_are_not_told():
 
 def test_a_path_without_a_query_stays():
     made = record('%s - "%s %s HTTP/%s" %d', "1:1", "GET", "/v1/models", "1.1", 200)
-    Discreet().filter(made)
+    QueryStringFilter().filter(made)
     assert "/v1/models HTTP" in made.getMessage()
 
 
@@ -254,7 +254,7 @@ def taken_over(monkeypatch) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     handler.setFormatter(formatter("json"))
     root = logging.getLogger()
     root.addHandler(handler)
-    logs.take_over()
+    logs.capture_python_output()
     yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
     logging.captureWarnings(False)
     root.removeHandler(handler)

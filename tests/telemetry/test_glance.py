@@ -14,7 +14,7 @@ from telemetry.config import TelemetryConfig
 from telemetry.models import Expense, Turn
 from telemetry.statistics import recent_activity
 from telemetry.storage import costs
-from telemetry.storage.costs import Paid
+from telemetry.storage.costs import JudgeExpense
 from tests.telemetry.turns import put
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -39,8 +39,8 @@ def asked(minutes_ago: float = 1, **fields) -> None:
     put(started_at=NOW - timedelta(minutes=minutes_ago), **given)
 
 
-def seen() -> recent_activity.Glance:
-    return recent_activity.since(SINCE, NOW)
+def seen() -> recent_activity.ActivitySummary:
+    return recent_activity.summarize_since(SINCE, NOW)
 
 
 def test_it_counts_turns_users_tokens_and_errors():
@@ -108,8 +108,8 @@ def test_trials_are_in_no_other_figure():
 
 def test_what_judges_cost_is_told_besides():
     for cost in (900, None):
-        paid = Paid("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
-        costs.add(paid, TelemetryConfig())
+        paid = JudgeExpense("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
+        costs.record_expense(paid, TelemetryConfig())
         Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=NOW)
     found = seen()
     assert (found.judges_micro_usd, found.judges_unpriced) == (900, 1)

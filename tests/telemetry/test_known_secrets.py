@@ -53,49 +53,51 @@ for name, key in zip(NAMES, KEYS, strict=True):
 
 @pytest.fixture(autouse=True)
 def _knows_nothing(monkeypatch):
-    monkeypatch.setattr(redaction, "_known", {})
-    monkeypatch.setattr(redaction, "_in_order", ())
+    monkeypatch.setattr(redaction, "_known_secrets", {})
+    monkeypatch.setattr(redaction, "_longest_first", ())
 
 
 def test_all_secrets_are_found_and_nothing_else(tmp_path):
-    config = loader.parse(YAML.encode(), tmp_path / "c.yaml")
-    assert set(secret_values.within(config.values)) == SECRETS
+    config = loader.parse_config(YAML.encode(), tmp_path / "c.yaml")
+    assert set(secret_values.find_secrets(config.values)) == SECRETS
 
 
 def test_they_are_found_while_others_read_the_configuration(tmp_path):
-    server = loader.parse(YAML.encode(), tmp_path / "c.yaml").values["mcp"]["local"]
-    found = secret_values.within(server)
+    server = loader.parse_config(YAML.encode(), tmp_path / "c.yaml").values["mcp"][
+        "local"
+    ]
+    found = secret_values.find_secrets(server)
     assert next(found) == "of-a-child-3"
     assert server.digest  # It is written down in the server's own map.
     assert list(found) == []
 
 
 def test_reading_a_configuration_makes_its_random_keys_known(tmp_path):
-    loader.parse(RANDOM.encode(), tmp_path / "c.yaml")
+    loader.parse_config(RANDOM.encode(), tmp_path / "c.yaml")
     for secret in KEYS:
-        assert secret not in redaction.own(f"it is {secret}")
-    assert redaction.own("Acme Limited") == "Acme Limited"
+        assert secret not in redaction.redact_own(f"it is {secret}")
+    assert redaction.redact_own("Acme Limited") == "Acme Limited"
 
 
 def test_reading_a_configuration_makes_no_guessable_secret_known(tmp_path):
-    loader.parse(YAML.encode(), tmp_path / "c.yaml")
-    assert redaction._known == {}
-    loader.part(YAML.encode(), (SERVER,))
-    assert redaction._known == {}
+    loader.parse_config(YAML.encode(), tmp_path / "c.yaml")
+    assert redaction._known_secrets == {}
+    loader.parse_sections(YAML.encode(), (SERVER,))
+    assert redaction._known_secrets == {}
 
 
 def test_reading_a_part_of_it_makes_all_known() -> None:
-    config = loader.part(RANDOM.encode(), (SERVER,))
+    config = loader.parse_sections(RANDOM.encode(), (SERVER,))
     assert config.get(SERVER).port == 8421
     assert config.values.keys() <= {"server", "vars"}
     for secret in KEYS:
-        assert secret not in redaction.own(f"it is {secret}")
+        assert secret not in redaction.redact_own(f"it is {secret}")
     for word in ("Acme Limited", "warning-and-more", "/a/rather/long/path/20"):
-        assert redaction.own(word) == word
+        assert redaction.redact_own(word) == word
 
 
 def test_those_of_a_file_with_a_mistake_are_known_too(tmp_path):
     broken = RANDOM.replace("model: gpt", "modell: gpt").encode()
     with pytest.raises(ConfigInvalid):
-        loader.parse(broken, tmp_path / "c.yaml")
-    assert redaction.own(KEYS[0]) == "[redacted]"
+        loader.parse_config(broken, tmp_path / "c.yaml")
+    assert redaction.redact_own(KEYS[0]) == "[redacted]"

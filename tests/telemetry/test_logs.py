@@ -42,8 +42,8 @@ def written() -> Iterator[StringIO]:
 def put() -> Iterator[Callable[[Config | None], None]]:
     """Put a configuration in force, for a while."""
     before = live._current
-    yield live.replace
-    live.replace(before)
+    yield live.set_current
+    live.set_current(before)
 
 
 def config(*, enabled: bool) -> Config:
@@ -86,17 +86,17 @@ def state(tmp_path, settings, put) -> Path:
 
 @pytest.mark.usefixtures("state")
 def test_who_reads_no_yaml_goes_by_what_is_in_force_for_the_server(written):
-    last_valid_copy.write(OFF)
+    last_valid_copy.write_copy(OFF)
     say()
     assert written.getvalue() == ""
-    last_valid_copy.write(b"telemetry: {fmt: {enabled: true}}")
+    last_valid_copy.write_copy(b"telemetry: {fmt: {enabled: true}}")
     say()
     assert written.getvalue() == "said\n"
 
 
 @pytest.mark.usefixtures("state")
 def test_an_error_before_anything_is_in_force_may_be_why_it_ends(written):
-    last_valid_copy.write(OFF)
+    last_valid_copy.write_copy(OFF)
     say(logging.ERROR)
     assert written.getvalue() == "said\n"
 
@@ -105,7 +105,7 @@ def test_an_error_before_anything_is_in_force_may_be_why_it_ends(written):
 @pytest.mark.parametrize("content", [None, b"", b"{", b"agents: []\nvars: {a: b}"])
 def test_it_is_on_where_nothing_is_known(written, content):
     if content is not None:
-        last_valid_copy.write(content)
+        last_valid_copy.write_copy(content)
     say()
     assert written.getvalue() == "said\n"
 
@@ -113,7 +113,7 @@ def test_it_is_on_where_nothing_is_known(written, content):
 @pytest.mark.usefixtures("state")
 def test_the_switch_may_be_a_variable(written, monkeypatch):
     monkeypatch.setenv("LOG", "false")
-    last_valid_copy.write(b"telemetry: {fmt: {enabled: '${LOG:-true}'}}")
+    last_valid_copy.write_copy(b"telemetry: {fmt: {enabled: '${LOG:-true}'}}")
     say()
     assert written.getvalue() == ""
 
@@ -131,7 +131,7 @@ logging.getLogger("processes.beat").critical("ends")
 def test_a_process_of_its_own_is_silent(tmp_path):
     state = tmp_path / ".coulisse"
     state.mkdir()
-    (state / last_valid_copy.NAME).write_bytes(OFF)
+    (state / last_valid_copy.FILE_NAME).write_bytes(OFF)
     environment = {
         **os.environ,
         "COULISSE_CONFIG": str(tmp_path / "coulisse.yaml"),

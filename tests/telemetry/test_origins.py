@@ -21,9 +21,9 @@ def test_both_are_read_back_as_they_were(owner):
     kept = put(model_call(), user_id=owner, experiment="helper", origin="task")
     plain = put(model_call(), user_id=owner)
     for each in (kept, plain):
-        found = turn_store.tree(each.turn_id)
+        found = turn_store.load_record(each.turn_id)
         assert (found.experiment, found.origin) == (each.experiment, each.origin)
-    listed, _ = turn_store.page(user_id=owner, experiment="helper")
+    listed, _ = turn_store.page_turns(user_id=owner, experiment="helper")
     assert [turn.turn_id for turn in listed] == [kept.turn_id]
 
 
@@ -32,19 +32,19 @@ def test_users_see_what_they_began_and_no_trial(owner):
         origin: put(user_id=owner, origin=origin).turn_id
         for origin in ("chat", "task", "smoke", "shadow")
     }
-    seen = {origin for origin in made if turn_store.tree(made[origin], owner)}
+    seen = {origin for origin in made if turn_store.load_record(made[origin], owner)}
     assert seen == {"chat", "task"}
-    listed, _ = turn_store.page(user_id=owner, origins=turn_store.USERS_OWN)
+    listed, _ = turn_store.page_turns(user_id=owner, origins=turn_store.USER_ORIGINS)
     assert {turn.turn_id for turn in listed} == {made["chat"], made["task"]}
-    assert turn_store.tree(made["shadow"]) is not None
+    assert turn_store.load_record(made["shadow"]) is not None
 
 
 def test_a_variant_is_told_where_an_experiment_chose_it():
-    told = turn_serializers.outline(record(experiment="helper"))
+    told = turn_serializers.serialize_summary(record(experiment="helper"))
     assert (told["agent"], told["experiment"], told["variant"]) == (
         *("assistant", "helper", "assistant"),
     )
-    assert turn_serializers.outline(record())["variant"] is None
-    line = next(terminal.tree(record(experiment="helper", origin="shadow")))
+    assert turn_serializers.serialize_summary(record())["variant"] is None
+    line = next(terminal.turn_tree(record(experiment="helper", origin="shadow")))
     assert "assistant of helper [shadow]" in line
-    assert "  assistant  ok" in next(terminal.tree(record()))
+    assert "  assistant  ok" in next(terminal.turn_tree(record()))

@@ -10,13 +10,13 @@ from django.test.utils import CaptureQueriesContext
 
 from core.events import Usage
 from core.ids import UserId, new_turn_id
-from core.trace import Call, ModelCall, ToolCall
+from core.trace import Call, ModelCall, TracedToolCall
 from telemetry import user_data
 from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
 from telemetry.storage import turn_store
-from telemetry.types import Outline, Record
+from telemetry.types import TurnRecord, TurnSummary
 from tests.telemetry.turns import (
     NOON,
     SECOND,
@@ -35,18 +35,18 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 def told(call: Call) -> dict:
     """All of a call but what only matters while it runs."""
     values = {f.name: getattr(call, f.name) for f in fields(call) if f.repr}
-    if isinstance(call, ToolCall):
+    if isinstance(call, TracedToolCall):
         values["calls"] = [told(each) for each in call.calls]
     return values
 
 
-def whole(turn: Record) -> tuple:
+def whole(turn: TurnRecord) -> tuple:
     outline = [getattr(turn, f.name) for f in fields(turn)[:-1]]
     return outline, [told(call) for call in turn.calls]
 
 
-def read(turn: Record) -> Record:
-    found = turn_store.tree(turn.turn_id)
+def read(turn: TurnRecord) -> TurnRecord:
+    found = turn_store.load_record(turn.turn_id)
     assert found is not None
     return found
 
@@ -96,12 +96,12 @@ def test_zero_is_not_null():
     turn = put(model_call(usage=Usage()), tool_call(result=""))
     model, tool = read(turn).calls
     assert isinstance(model, ModelCall)
-    assert isinstance(tool, ToolCall)
+    assert isinstance(tool, TracedToolCall)
     assert (model.usage, tool.result) == (Usage(), "")
 
 
 def test_a_turn_of_thousands_of_calls_is_kept(monkeypatch):
-    monkeypatch.setattr(turn_store, "BATCH", 7)
+    monkeypatch.setattr(turn_store, "BATCH_SIZE", 7)
     turn = put(*(tool_call(str(number)) for number in range(50)))
     assert [call.name for call in read(turn).calls] == [str(n) for n in range(50)]
 
@@ -110,7 +110,7 @@ def test_a_turn_of_thousands_of_calls_is_kept(monkeypatch):
 def test_a_batch_is_less_than_a_statement_may_hold():
     connection.ensure_connection()
     most = connection.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
-    assert min(most, 32_766) >= turn_store.BATCH * 20
+    assert min(most, 32_766) >= turn_store.BATCH_SIZE * 20
 
 
 def test_a_turn_costs_an_insert_for_each_table():
@@ -128,13 +128,13 @@ def test_it_is_in_the_callers_transaction():
     with transaction.atomic():
         turn_store.insert(turn, SETTINGS)
         transaction.set_rollback(True)
-    assert turn_store.tree(turn.turn_id) is None
+    assert turn_store.load_record(turn.turn_id) is None
 
 
 def test_nothing_is_recorded_where_it_is_switched_off():
     turn = record(*deep())
     turn_store.insert(turn, settings(enabled=False))
-    assert turn_store.tree(turn.turn_id) is None
+    assert turn_store.load_record(turn.turn_id) is None
 
 
 # What comes from outside fits.
@@ -155,7 +155,7 @@ def test_any_text_can_be_kept(text):
     kept = {"\ud83d\ude00": "😀", "🙂é": "🙂é"}.get(text)
     kept = kept or text.translate(dict.fromkeys([0, 0xD800, 0xDC80], "\ufffd"))
     call = found.calls[0]
-    assert isinstance(call, ToolCall)
+    assert isinstance(call, TracedToolCall)
     assert {call.name, call.arguments, call.result, call.error, call.target} == {kept}
     assert {found.user_message, found.error, found.agent, found.thread} == {kept}
     assert {found.finish_reason, found.calls[1].finish_reason} == {kept}
@@ -166,7 +166,7 @@ def test_long_texts_are_cut_where_a_character_ends(unit):
     turn = record(tool_call(result=unit * 1000, arguments="short"))
     turn_store.insert(turn, settings(max_payload_bytes=300))
     call = read(turn).calls[0]
-    assert isinstance(call, ToolCall)
+    assert isinstance(call, TracedToolCall)
     assert call.result is not None
     size = len(call.result.encode())
     assert 296 <= size <= 300
@@ -183,7 +183,7 @@ def test_a_text_that_just_fits_is_whole(unit):
         turn = record(tool_call(result=text))
         turn_store.insert(turn, settings(max_payload_bytes=most))
         call = read(turn).calls[0]
-        assert isinstance(call, ToolCall)
+        assert isinstance(call, TracedToolCall)
         assert (call.result == text) is is_whole
 
 
@@ -198,7 +198,7 @@ def test_everything_of_the_users_is_cut():
     turn_store.insert(turn, settings(max_payload_bytes=256))
     found = read(turn)
     tool, model = found.calls
-    assert isinstance(tool, ToolCall)
+    assert isinstance(tool, TracedToolCall)
     for text in (tool.arguments, tool.result, tool.error, model.error):
         assert len(text.encode()) <= 256
     assert max(len(found.user_message), len(found.error)) <= 256
@@ -207,7 +207,7 @@ def test_everything_of_the_users_is_cut():
 def test_names_that_are_too_long_are_cut():
     turn = put(tool_call("n" * 3000, id="i" * 3000), model_call(finish_reason="f" * 99))
     tool, model = read(turn).calls
-    assert isinstance(tool, ToolCall)
+    assert isinstance(tool, TracedToolCall)
     assert isinstance(model, ModelCall)
     assert (len(tool.name), len(tool.id), len(model.finish_reason)) == (255, 255, 32)
 
@@ -252,13 +252,13 @@ def test_the_database_refuses_what_makes_no_tree(table, wrong):
 
 def test_a_turn_of_another_is_not_found():
     turn = put(*deep())
-    assert turn_store.tree(turn.turn_id, turn.user_id) is not None
+    assert turn_store.load_record(turn.turn_id, turn.user_id) is not None
     stranger = UserId(uuid.UUID(int=turn.user_id.int ^ 1))
-    assert turn_store.tree(turn.turn_id, stranger) is None
+    assert turn_store.load_record(turn.turn_id, stranger) is None
 
 
 def test_what_does_not_exist_is_not_found():
-    assert turn_store.tree(new_turn_id()) is None
+    assert turn_store.load_record(new_turn_id()) is None
 
 
 def test_owned_are_the_rows_of_one_user():
@@ -268,7 +268,7 @@ def test_owned_are_the_rows_of_one_user():
     assert counts == {"model_calls": 5, "tool_calls": 5, "turns": 1}
     for name in ("model_calls", "tool_calls", "turns"):
         owned[name]._raw_delete(owned[name].db)
-    assert turn_store.tree(one.turn_id) is None
+    assert turn_store.load_record(one.turn_id) is None
     assert len(read(other).calls) == 5
 
 
@@ -286,15 +286,15 @@ def ids(page: tuple) -> list[uuid.UUID]:
 
 def test_the_newest_come_first(owner):
     turns = [put(user_id=owner, started_at=NOON + n * SECOND) for n in range(3)]
-    page, has_more = turn_store.page(user_id=owner)
+    page, has_more = turn_store.page_turns(user_id=owner)
     assert [t.turn_id for t in page] == [t.turn_id for t in reversed(turns)]
     assert not has_more
 
 
 def test_a_listed_turn_is_told_without_its_calls(owner):
     turn = put(*deep(), user_id=owner)
-    [listed], _ = turn_store.page(user_id=owner)
-    for field in fields(Outline):
+    [listed], _ = turn_store.page_turns(user_id=owner)
+    for field in fields(TurnSummary):
         assert getattr(listed, field.name) == getattr(turn, field.name)
     assert (listed.model_calls, listed.tool_calls) == (5, 5)
 
@@ -305,7 +305,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(owner):
     seen: list[uuid.UUID] = []
     after, has_more = None, True
     while has_more:
-        page, has_more = turn_store.page(user_id=owner, after=after, limit=3)
+        page, has_more = turn_store.page_turns(user_id=owner, after=after, limit=3)
         seen += [turn.turn_id for turn in page]
         after = page[-1].started_at, page[-1].turn_id
     assert seen == [
@@ -319,18 +319,20 @@ def test_pages_can_be_narrowed(owner):
     failed = put(user_id=owner, outcome="error")
     writer = put(user_id=owner, agent="writer", started_at=NOON + SECOND)
     put()
-    assert ids(turn_store.page(user_id=owner, outcome="error")) == [failed.turn_id]
-    assert ids(turn_store.page(user_id=owner, agent="writer")) == [writer.turn_id]
+    assert ids(turn_store.page_turns(user_id=owner, outcome="error")) == [
+        failed.turn_id
+    ]
+    assert ids(turn_store.page_turns(user_id=owner, agent="writer")) == [writer.turn_id]
     since = NOON + SECOND / 2
-    assert ids(turn_store.page(user_id=owner, since=since)) == [writer.turn_id]
-    everyone, _ = turn_store.page(since=NOON, limit=100_000)
+    assert ids(turn_store.page_turns(user_id=owner, since=since)) == [writer.turn_id]
+    everyone, _ = turn_store.page_turns(since=NOON, limit=100_000)
     assert {ok.turn_id, failed.turn_id} <= {turn.turn_id for turn in everyone}
 
 
 def plan_of(**asked) -> str:
     """How SQLite reads a page."""
     with CaptureQueriesContext(connection) as queries:
-        turn_store.page(**asked)
+        turn_store.page_turns(**asked)
     with connection.cursor() as cursor:
         cursor.execute("EXPLAIN QUERY PLAN " + queries[0]["sql"])
         return "\n".join(row[-1] for row in cursor.fetchall())

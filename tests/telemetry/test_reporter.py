@@ -9,8 +9,8 @@ from channels.layers import InMemoryChannelLayer
 
 from core.ids import TurnId
 from telemetry.live_turns import live_publisher as reporters
-from telemetry.live_turns.active_turns import Board
-from telemetry.live_turns.live_publisher import Reporter
+from telemetry.live_turns.active_turns import ActiveTurns
+from telemetry.live_turns.live_publisher import LivePublisher
 from tests.telemetry.test_board import a_turn
 
 
@@ -18,10 +18,10 @@ from tests.telemetry.test_board import a_turn
 def _quick(monkeypatch):
     monkeypatch.setattr(reporters, "FLUSH_SECONDS", 0.005)
     monkeypatch.setattr(reporters, "ANNOUNCE_SECONDS", 0.02)
-    monkeypatch.setattr(reporters, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(reporters, "MIN_BACKOFF_SECONDS", 0.01)
     # Nobody is forgotten because this machine was busy.
     monkeypatch.setattr(reporters, "WATCH_SECONDS", 600)
-    monkeypatch.setattr(reporters, "PATIENCE_SECONDS", 60)
+    monkeypatch.setattr(reporters, "BROKER_TIMEOUT_SECONDS", 60)
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ class Process:
     """A board, its reporter, and what was heard in it."""
 
     def __init__(self, broker):
-        self.board = Board()
-        self.reporter = Reporter(self.board, layer=lambda: broker)
+        self.board = ActiveTurns()
+        self.reporter = LivePublisher(self.board, layer=lambda: broker)
         self.frames = []
 
     def watch(self):

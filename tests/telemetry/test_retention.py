@@ -21,7 +21,7 @@ from telemetry import tasks
 from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
 from telemetry.storage import costs, retention, turn_store
-from telemetry.storage.costs import Paid
+from telemetry.storage.costs import JudgeExpense
 from tests.telemetry.turns import NOON, deep, model_call, put, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -38,12 +38,12 @@ def keep() -> Iterator[Callable[..., None]]:
 
     def keep(**fields) -> None:
         telemetry = TelemetryConfig(sqlite=SqliteConfig(**fields))
-        live.replace(Config(Path("coulisse.yaml"), {"telemetry": telemetry}))
+        live.set_current(Config(Path("coulisse.yaml"), {"telemetry": telemetry}))
 
     before = live._current
     keep()
     yield keep
-    live.replace(before)
+    live.set_current(before)
 
 
 def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
@@ -57,8 +57,8 @@ def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
 @pytest.mark.usefixtures("keep")
 def test_old_turns_go_with_all_they_called():
     turn = put(*deep(), started_at=LONG_AGO - DAY)
-    assert retention.run(NOW) == 1
-    assert turn_store.tree(turn.turn_id) is None
+    assert retention.delete_expired(NOW) == 1
+    assert turn_store.load_record(turn.turn_id) is None
     for table in (ModelCall, ToolCall):
         assert not table.objects.filter(turn=turn.turn_id).exists()
 
@@ -66,35 +66,35 @@ def test_old_turns_go_with_all_they_called():
 @pytest.mark.usefixtures("keep")
 def test_a_turn_is_kept_to_the_last_moment():
     turn = put(started_at=LONG_AGO)
-    assert retention.run(NOW) == 0
-    assert turn_store.tree(turn.turn_id) is not None
-    assert retention.run(NOW + timedelta(microseconds=1)) == 1
-    assert turn_store.tree(turn.turn_id) is None
+    assert retention.delete_expired(NOW) == 0
+    assert turn_store.load_record(turn.turn_id) is not None
+    assert retention.delete_expired(NOW + timedelta(microseconds=1)) == 1
+    assert turn_store.load_record(turn.turn_id) is None
 
 
 def test_it_is_kept_for_as_long_as_is_configured(keep):
     [turn_id] = put_old(1)
     for days in (None, 32):
         keep(keep_days=days)
-        assert retention.run(NOW) == 0
+        assert retention.delete_expired(NOW) == 0
     assert Turn.objects.filter(pk=turn_id).exists()
     keep(keep_days=31)
-    assert retention.run(NOW + DAY) == 1
+    assert retention.delete_expired(NOW + DAY) == 1
 
 
 def test_what_was_recorded_before_it_was_switched_off_goes_too(keep):
     put_old(1)
     keep(enabled=False)
-    assert retention.run(NOW) == 1
+    assert retention.delete_expired(NOW) == 1
 
 
 @pytest.mark.usefixtures("keep")
 def test_many_go_in_short_transactions(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(retention, "BATCH", 10)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 10)
     put_old(25)
     with CaptureQueriesContext(connection) as queries:
-        assert retention.run(NOW) == 25
+        assert retention.delete_expired(NOW) == 25
     deletes = [q["sql"] for q in queries if q["sql"].startswith("DELETE")]
     assert len(deletes) == 9
     assert sum(q["sql"].startswith("BEGIN") for q in queries) == 3
@@ -103,37 +103,37 @@ def test_many_go_in_short_transactions(monkeypatch, caplog):
 
 @pytest.mark.usefixtures("keep")
 def test_what_judges_took_is_kept_as_long(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     for _ in range(4):
-        paid = Paid("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
-        costs.add(paid, TelemetryConfig())
+        paid = JudgeExpense("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
+        costs.record_expense(paid, TelemetryConfig())
     ids = list(Expense.objects.order_by("-pk").values_list("pk", flat=True)[:4])
     rows = Expense.objects.filter(pk__in=ids)
     rows.update(spent_at=LONG_AGO - DAY)
     rows.filter(pk=ids[0]).update(spent_at=LONG_AGO)
-    retention.run(NOW)
+    retention.delete_expired(NOW)
     assert list(rows.values_list("pk", flat=True)) == [ids[0]]
-    retention.run(NOW + timedelta(microseconds=1))
+    retention.delete_expired(NOW + timedelta(microseconds=1))
     assert not rows.exists()
 
 
 @pytest.mark.usefixtures("keep")
 def test_a_run_ends_when_it_took_long_and_the_next_goes_on(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 10)
-    monkeypatch.setattr(retention, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 10)
+    monkeypatch.setattr(retention, "MAX_SECONDS", 0.0)
     put_old(15)
-    assert [retention.run(NOW) for _ in range(3)] == [10, 5, 0]
+    assert [retention.delete_expired(NOW) for _ in range(3)] == [10, 5, 0]
 
 
 @pytest.mark.usefixtures("keep")
 def test_two_runs_at_once_delete_each_turn_once(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 5)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 5)
     put_old(40)
     barrier, counts = threading.Barrier(2), []
 
     def prune() -> None:
         barrier.wait()
-        counts.append(retention.run(NOW))
+        counts.append(retention.delete_expired(NOW))
         connection.close()
 
     runs = [threading.Thread(target=prune) for _ in range(2)]
@@ -141,12 +141,12 @@ def test_two_runs_at_once_delete_each_turn_once(monkeypatch):
         run.start()
     for run in runs:
         run.join()
-    assert sum(counts) + retention.run(NOW) == 40
+    assert sum(counts) + retention.delete_expired(NOW) == 40
 
 
 @pytest.mark.usefixtures("keep")
 def test_turns_can_be_kept_meanwhile(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     put_old(40)
     owner, done = UserId(uuid.uuid4()), threading.Event()
     kept: list[uuid.UUID] = []
@@ -158,7 +158,7 @@ def test_turns_can_be_kept_meanwhile(monkeypatch):
 
     speaker = threading.Thread(target=speak)
     speaker.start()
-    assert retention.run(NOW) == 40
+    assert retention.delete_expired(NOW) == 40
     done.set()
     speaker.join()
     assert Turn.objects.filter(user_id=owner).count() == len(kept)
@@ -169,7 +169,7 @@ def test_turns_can_be_kept_meanwhile(monkeypatch):
 def test_no_table_is_read_whole():
     put_old(1)
     with CaptureQueriesContext(connection) as queries:
-        retention.run(NOW)
+        retention.delete_expired(NOW)
     with connection.cursor() as cursor:
         for query in queries:
             if query["sql"].startswith(("SELECT", "DELETE")):

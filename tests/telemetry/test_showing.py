@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from telemetry.live_turns import running_turn_serializer
-from telemetry.live_turns.active_turns import BOARD
+from telemetry.live_turns.active_turns import ACTIVE_TURNS
 
 pytestmark = pytest.mark.database
 
@@ -25,7 +25,12 @@ def shown(fake):
     answer = fake.default
 
     def look(request):
-        seen.append([running_turn_serializer.told(turn) for turn in BOARD.list_turns()])
+        seen.append(
+            [
+                running_turn_serializer.serialize_turn(turn)
+                for turn in ACTIVE_TURNS.list_turns()
+            ]
+        )
         return answer
 
     fake.default = look
@@ -34,23 +39,23 @@ def shown(fake):
 
 def test_a_turn_is_shown_while_its_model_is_asked(client, fake, user):
     seen = shown(fake)
-    BOARD.take_changes()
+    ACTIVE_TURNS.take_changes()
     said = ask(client, user)
     ((turn,),) = seen
     assert (turn["agent"], turn["user_message"]) == ("assistant", "What is new?")
     assert turn["doing"]["what"] == "model"
     assert turn["doing"]["names"] == ["gpt-test"]
     assert said.id == f"chatcmpl-{uuid.UUID(turn['id']).hex}"
-    assert BOARD.count() == 0
-    assert BOARD.take_changes().has_ended_turns
+    assert ACTIVE_TURNS.count() == 0
+    assert ACTIVE_TURNS.take_changes().has_ended_turns
 
 
 def test_one_that_leaves_no_trace_is_not(client, fake, user):
     seen = shown(fake)
-    BOARD.take_changes()
+    ACTIVE_TURNS.take_changes()
     ask(client, user, metadata={"memory": "incognito"})
     assert seen == [[]]
-    assert not BOARD.take_changes().has_ended_turns
+    assert not ACTIVE_TURNS.take_changes().has_ended_turns
 
 
 def test_one_that_fails_is_taken_down(client, fake, user):
@@ -59,4 +64,4 @@ def test_one_that_fails_is_taken_down(client, fake, user):
     with pytest.raises(Exception, match="400"):
         ask(client, user)
     assert seen == []
-    assert BOARD.count() == 0
+    assert ACTIVE_TURNS.count() == 0

@@ -25,9 +25,9 @@ from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.models import Expense, Turn
 from telemetry.presentation import spend_table
 from telemetry.statistics import cost_totals
-from telemetry.statistics.cost_totals import Spent
+from telemetry.statistics.cost_totals import CostTotal
 from telemetry.storage import costs
-from telemetry.storage.costs import Paid
+from telemetry.storage.costs import JudgeExpense
 from tests.access import authors
 from tests.telemetry import turns
 from tests.telemetry.turns import model_call, tool_call
@@ -63,8 +63,8 @@ def asked(model: str, cost: int | None, prompt: int = 10, reply: int = 1):
 def put(*calls: Call, **fields: Any) -> None:
     """Keep a turn that used and cost what its calls did."""
     made = [*calls]
-    sums = {"usage": trace.usage(made), "cost_micro_usd": trace.cost(made)}
-    for call in trace.model_calls(made):
+    sums = {"usage": trace.total_usage(made), "cost_micro_usd": trace.total_cost(made)}
+    for call in trace.iter_model_calls(made):
         call.started_at = fields["started_at"]
     turns.put(*calls, **sums, **fields)
 
@@ -81,19 +81,19 @@ def three_turns() -> None:
 
 def test_a_turn_counts_for_the_agent_that_was_asked():
     three_turns()
-    assert cost_totals.by("agent", THEN) == [
-        Spent("assistant", 1, 0, 60, 6, 1_300),
-        Spent("writer", 2, 1, 20, 2, 7),
+    assert cost_totals.totals_by("agent", THEN) == [
+        CostTotal("assistant", 1, 0, 60, 6, 1_300),
+        CostTotal("writer", 2, 1, 20, 2, 7),
     ]
 
 
 def test_it_counts_for_its_user_and_its_day():
     three_turns()
-    assert cost_totals.by("user", THEN) == [
-        Spent(str(ADA), 1, 0, 60, 6, 1_300),
-        Spent(str(BOB), 2, 1, 20, 2, 7),
+    assert cost_totals.totals_by("user", THEN) == [
+        CostTotal(str(ADA), 1, 0, 60, 6, 1_300),
+        CostTotal(str(BOB), 2, 1, 20, 2, 7),
     ]
-    assert [(s.key, s.micro_usd) for s in cost_totals.by("day", THEN)] == [
+    assert [(s.key, s.micro_usd) for s in cost_totals.totals_by("day", THEN)] == [
         ("2100-01-01", 1_300),
         ("2100-01-02", 7),
     ]
@@ -101,49 +101,49 @@ def test_it_counts_for_its_user_and_its_day():
 
 def test_each_call_counts_for_its_model():
     three_turns()
-    assert cost_totals.by("model", THEN) == [
-        Spent("openai/large", 1, 0, 50, 5, 1_000),
-        Spent("openai/small", 2, 0, 20, 2, 307),
-        Spent("openai/gpt-test", 1, 0, 0, 0, 0),
-        Spent("openai/secret", 1, 1, 10, 1, 0),
+    assert cost_totals.totals_by("model", THEN) == [
+        CostTotal("openai/large", 1, 0, 50, 5, 1_000),
+        CostTotal("openai/small", 2, 0, 20, 2, 307),
+        CostTotal("openai/gpt-test", 1, 0, 0, 0, 0),
+        CostTotal("openai/secret", 1, 1, 10, 1, 0),
     ]
-    [provider] = cost_totals.by("provider", THEN)
-    assert provider == Spent("openai", 5, 1, 80, 8, 1_307)
+    [provider] = cost_totals.totals_by("provider", THEN)
+    assert provider == CostTotal("openai", 5, 1, 80, 8, 1_307)
 
 
 def test_tokens_are_told_apart_from_none():
     token = uuid.uuid4()
     put(asked("small", 5), started_at=THEN, token_id=token)
     put(asked("small", 9), started_at=THEN)
-    found = [(s.key, s.micro_usd) for s in cost_totals.by("token", THEN)]
+    found = [(s.key, s.micro_usd) for s in cost_totals.totals_by("token", THEN)]
     assert found == [(None, 9), (str(token), 5)]
 
 
 def test_all_of_it_is_the_sum():
     three_turns()
-    assert cost_totals.total(THEN) == Spent(None, 3, 1, 80, 8, 1_307)
-    assert cost_totals.total(THEN + DAY) == Spent(None, 2, 1, 20, 2, 7)
-    assert cost_totals.total(THEN + 2 * DAY) == Spent(None, 0, 0, 0, 0, 0)
-    assert cost_totals.by("agent", THEN + 2 * DAY) == []
+    assert cost_totals.grand_total(THEN) == CostTotal(None, 3, 1, 80, 8, 1_307)
+    assert cost_totals.grand_total(THEN + DAY) == CostTotal(None, 2, 1, 20, 2, 7)
+    assert cost_totals.grand_total(THEN + 2 * DAY) == CostTotal(None, 0, 0, 0, 0, 0)
+    assert cost_totals.totals_by("agent", THEN + 2 * DAY) == []
 
 
 def test_days_are_those_of_utc():
     late = datetime(2100, 1, 1, 23, 59, 59, 999_999, tzinfo=UTC)
     put(asked("small", 5), started_at=late)
-    assert [s.key for s in cost_totals.by("day", THEN)] == ["2100-01-01"]
+    assert [s.key for s in cost_totals.totals_by("day", THEN)] == ["2100-01-01"]
 
 
 def test_sums_beyond_a_float_are_exact():
     for _ in range(3):
         put(asked("small", 2**53 + 1), started_at=THEN)
-    assert cost_totals.total(THEN).micro_usd == 3 * (2**53 + 1)
+    assert cost_totals.grand_total(THEN).micro_usd == 3 * (2**53 + 1)
 
 
 def paid(cost: int | None, prompt: int = 100, model: str = "small") -> None:
     """Keep what a judge took on the second day."""
     usage = Usage(prompt, 10)
-    told = Paid("quality", "writer", "openai", model, 1, usage, cost)
-    costs.add(told, TelemetryConfig())
+    told = JudgeExpense("quality", "writer", "openai", model, 1, usage, cost)
+    costs.record_expense(told, TelemetryConfig())
     at = THEN + DAY
     Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=at)
 
@@ -152,37 +152,39 @@ def test_judges_are_counted_apart_from_turns():
     three_turns()
     paid(900)
     paid(None, 200)
-    judges = Spent("writer", 0, 0, 300, 20, 900, 2, 1)
-    assert cost_totals.by("agent", THEN) == [
-        Spent("assistant", 1, 0, 60, 6, 1_300),
+    judges = CostTotal("writer", 0, 0, 300, 20, 900, 2, 1)
+    assert cost_totals.totals_by("agent", THEN) == [
+        CostTotal("assistant", 1, 0, 60, 6, 1_300),
         judges,
-        Spent("writer", 2, 1, 20, 2, 7),
+        CostTotal("writer", 2, 1, 20, 2, 7),
     ]
-    assert cost_totals.by("model", THEN)[1] == replace(judges, key="openai/small")
-    assert cost_totals.by("provider", THEN)[1] == replace(judges, key="openai")
-    assert cost_totals.by("day", THEN)[2] == replace(judges, key="2100-01-02")
+    assert cost_totals.totals_by("model", THEN)[1] == replace(
+        judges, key="openai/small"
+    )
+    assert cost_totals.totals_by("provider", THEN)[1] == replace(judges, key="openai")
+    assert cost_totals.totals_by("day", THEN)[2] == replace(judges, key="2100-01-02")
     # Whoever was answered, it is not they who pay.
     for what in ("user", "token"):
-        assert replace(judges, key=None) in cost_totals.by(what, THEN)
-    assert cost_totals.total(THEN) == Spent(None, 3, 1, 380, 28, 2_207, 2, 1)
-    assert cost_totals.total(THEN + 2 * DAY) == Spent(None, 0, 0, 0, 0, 0)
+        assert replace(judges, key=None) in cost_totals.totals_by(what, THEN)
+    assert cost_totals.grand_total(THEN) == CostTotal(None, 3, 1, 380, 28, 2_207, 2, 1)
+    assert cost_totals.grand_total(THEN + 2 * DAY) == CostTotal(None, 0, 0, 0, 0, 0)
 
 
 def test_nothing_is_kept_of_judges_who_did_not_answer_or_where_nothing_is_recorded():
     before = Expense.objects.count()
-    told = Paid("quality", "writer", "openai", "m", 0, Usage(), 0)
-    costs.add(told, TelemetryConfig())
+    told = JudgeExpense("quality", "writer", "openai", "m", 0, Usage(), 0)
+    costs.record_expense(told, TelemetryConfig())
     off = TelemetryConfig(sqlite=SqliteConfig(enabled=False))
-    costs.add(replace(told, calls=1), off)
+    costs.record_expense(replace(told, calls=1), off)
     assert Expense.objects.count() == before
 
 
-@pytest.mark.parametrize("what", cost_totals.OF)
+@pytest.mark.parametrize("what", cost_totals.DIMENSIONS)
 def test_it_is_read_from_indexes_alone(what):
     three_turns()
     paid(900)
     with CaptureQueriesContext(connection) as seen:
-        cost_totals.by(what, THEN)
+        cost_totals.totals_by(what, THEN)
     # Of days more, which find the first and the last.
     assert len(seen) == (6 if what == "day" else 2)
     if connection.vendor == "sqlite":
@@ -197,18 +199,18 @@ def test_it_is_read_from_indexes_alone(what):
 def test_as_many_queries_whatever_there_is():
     three_turns()
     with CaptureQueriesContext(connection) as few:
-        cost_totals.by("day", THEN)
+        cost_totals.totals_by("day", THEN)
     for number in range(20):
         put(asked("small", 1), started_at=THEN + number * DAY)
     with CaptureQueriesContext(connection) as many:
-        cost_totals.by("day", THEN)
+        cost_totals.totals_by("day", THEN)
     assert len(many) == len(few)
 
 
 def test_of_years_each_day_is_told():
     put(asked("small", 5), started_at=THEN)
     put(asked("small", 6), started_at=THEN + 700 * DAY)
-    told = [(s.key, s.micro_usd) for s in cost_totals.by("day", THEN)]
+    told = [(s.key, s.micro_usd) for s in cost_totals.totals_by("day", THEN)]
     assert told == [("2100-01-01", 5), ("2101-12-02", 6)]
 
 
@@ -277,7 +279,7 @@ def test_judges_have_rows_of_their_own(file):
 
 
 def test_tokens_are_named(file):
-    row, _ = api_tokens.mint("laptop", "ada", by=authors.ADA)
+    row, _ = api_tokens.create_token("laptop", "ada", by=authors.ADA)
     put(asked("small", 5), started_at=THEN, token_id=row.id)
     put(asked("small", 1), started_at=THEN)
     (_, first, second, _), _ = run(file, "--by", "token")
@@ -356,16 +358,16 @@ def test_it_says_that_nothing_is_recorded():
 def test_turns_recorded_before_get_what_is_known_of_their_costs():
     three_turns()
     put(asked("small", 5), started_at=THEN + 2 * DAY, agent="writer")
-    before = cost_totals.by("agent", THEN)
-    Turn.objects.filter(started_at__gte=THEN).update(known_micro_usd=0)
-    assert cost_totals.total(THEN).micro_usd == 0
+    before = cost_totals.totals_by("agent", THEN)
+    Turn.objects.filter(started_at__gte=THEN).update(known_cost_micro_usd=0)
+    assert cost_totals.grand_total(THEN).micro_usd == 0
     migration = import_module("telemetry.migrations.0007_known_costs")
     migration.add_up(apps, None)
-    assert cost_totals.by("agent", THEN) == before
+    assert cost_totals.totals_by("agent", THEN) == before
 
 
 def test_of_the_first_day_only_what_came_since_counts():
     put(asked("small", 5), started_at=THEN)
     put(asked("small", 6), started_at=THEN + DAY / 8)
-    [day] = cost_totals.by("day", THEN + DAY / 8)
+    [day] = cost_totals.totals_by("day", THEN + DAY / 8)
     assert (day.key, day.turns, day.micro_usd) == ("2100-01-01", 1, 6)

@@ -15,7 +15,7 @@ def lines(caplog):
 def test_a_turn_is_a_line_in_the_log(caplog):
     caplog.set_level(logging.INFO)
     turn = record(*deep(), user_message="secret")
-    logs.turn_ended(turn)
+    logs.log_turn(turn)
     [line] = lines(caplog)
     assert line.getMessage() == (
         f"turn {turn.turn_id} of assistant: ok in 1.25 s, 200 + 40 tokens, "
@@ -25,7 +25,7 @@ def test_a_turn_is_a_line_in_the_log(caplog):
 
 def test_its_token_is_told_and_a_cost_nobody_knows_is_not(caplog):
     caplog.set_level(logging.INFO)
-    logs.turn_ended(record(token_id=uuid.uuid4(), cost_micro_usd=None))
+    logs.log_turn(record(token_id=uuid.uuid4(), cost_micro_usd=None))
     [told] = lines(caplog)
     assert told.getMessage().endswith(
         f"0 tool calls, token {told.fields['token_id'][:8]}"
@@ -36,7 +36,7 @@ def test_its_token_is_told_and_a_cost_nobody_knows_is_not(caplog):
 def test_what_json_has_of_a_turn(caplog):
     caplog.set_level(logging.INFO)
     turn = record(*deep())
-    logs.turn_ended(turn)
+    logs.log_turn(turn)
     [told] = lines(caplog)
     assert told.fields == {
         "turn_id": str(turn.turn_id),
@@ -56,7 +56,7 @@ def test_nothing_that_was_said_is_in_the_log(caplog):
         tool_call("n", arguments="secret", result="secret", error="secret"),
         model_call(error="secret"),
     ]
-    logs.turn_ended(
+    logs.log_turn(
         record(*calls, user_message="secret", error="secret", thread="secret")
     )
     assert "secret" not in caplog.text

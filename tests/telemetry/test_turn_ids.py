@@ -13,7 +13,7 @@ ID = uuid.UUID("5f0cb7a4-27b6-4e0a-9a55-0ab6c9d0b3e1")
     "text", [str(ID), ID.hex, f"chatcmpl-{ID.hex}", f"chatcmpl-{ID}", ID.hex.upper()]
 )
 def test_an_id_is_read(text):
-    assert turn_ids.read(text) == ID
+    assert turn_ids.parse_turn_id(text) == ID
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ def test_an_id_is_read(text):
     ],
 )
 def test_what_is_none_is_not(text):
-    assert turn_ids.read(text) is None
+    assert turn_ids.parse_turn_id(text) is None

@@ -6,10 +6,10 @@ from typing import Any
 
 from core.events import Usage
 from core.ids import UserId, new_turn_id
-from core.trace import Call, ModelCall, ToolCall
+from core.trace import Call, ModelCall, TracedToolCall
 from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.storage import turn_store
-from telemetry.types import Record
+from telemetry.types import TurnRecord
 
 NOON = datetime(2026, 5, 6, 12, 0, 0, 123456, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -29,7 +29,7 @@ def model_call(agent: str = "assistant", **fields: Any) -> ModelCall:
     return ModelCall(agent, "openai", "gpt-test", **given)
 
 
-def tool_call(name: str = "add", *calls: Call, **fields: Any) -> ToolCall:
+def tool_call(name: str = "add", *calls: Call, **fields: Any) -> TracedToolCall:
     """A call of a tool that went well, with what was called within it."""
     given = {
         "kind": "mcp",
@@ -41,10 +41,10 @@ def tool_call(name: str = "add", *calls: Call, **fields: Any) -> ToolCall:
         "result": "2",
         **fields,
     }
-    return ToolCall(name, calls=list(calls), **given)
+    return TracedToolCall(name, calls=list(calls), **given)
 
 
-def record(*calls: Call, **fields: Any) -> Record:
+def record(*calls: Call, **fields: Any) -> TurnRecord:
     """A turn that called these."""
     given = {
         "turn_id": new_turn_id(),
@@ -67,10 +67,10 @@ def record(*calls: Call, **fields: Any) -> Record:
         "recalled": ["mem_1", "mem_2"],
         **fields,
     }
-    return Record(**given, calls=calls)
+    return TurnRecord(**given, calls=calls)
 
 
-def put(*calls: Call, **fields: Any) -> Record:
+def put(*calls: Call, **fields: Any) -> TurnRecord:
     """Keep a turn."""
     made = record(*calls, **fields)
     turn_store.insert(made, SETTINGS)

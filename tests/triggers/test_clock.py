@@ -13,7 +13,7 @@ from database.errors import DatabaseDown
 from providers import sync_bridge
 from tasks.models import Task
 from tasks.queue import lease_recovery, lifecycle
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from tests.tasks.conftest import PATIENCE_SECONDS, Working, wait_until
 from tests.triggers.triggers import (
     NOON,
@@ -26,9 +26,9 @@ from tests.triggers.triggers import (
     unique,
     yaml,
 )
-from triggers.models import Start
+from triggers.models import ServerStart
 from triggers.scheduling import boot_triggers, cron_triggers, server_start_id
-from triggers.scheduling.scheduler import Clock
+from triggers.scheduling.scheduler import TriggerScheduler
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
 
@@ -40,7 +40,7 @@ def name() -> str:
 
 @pytest.fixture(autouse=True)
 def _of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(server_start_id.ID, uuid.uuid4().hex)
+    monkeypatch.setenv(server_start_id.VARIABLE, uuid.uuid4().hex)
 
 
 class Hands:
@@ -49,14 +49,14 @@ class Hands:
     def __init__(self) -> None:
         self.now = NOON
         self.kicks = 0
-        self.clock = Clock(self._kick, now=lambda: self.now)
+        self.clock = TriggerScheduler(self._kick, now=lambda: self.now)
 
     def _kick(self) -> None:
         self.kicks += 1
 
     def look(self, now: datetime | None = None, *, seconds: float = 0) -> None:
         self.now = (now or self.now) + timedelta(seconds=seconds)
-        sync_bridge.wait(self.clock.run_once(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.run_sync(self.clock.run_once(), timeout_seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -143,8 +143,8 @@ def test_a_cron_of_every_second_runs_as_the_seconds_pass(
     configure: Configure, name: str, working: Working, user_id: UserId
 ):
     configure(yaml(cron(name, "* * * * * *", f"user: {user_id}")))
-    clock = Clock(working._runner.kick)
-    watching = sync_bridge.begin(clock.run())
+    clock = TriggerScheduler(working._runner.kick)
+    watching = sync_bridge.start(clock.run())
 
     def have_two_run_in_time() -> bool:
         return any(
@@ -173,7 +173,7 @@ class Fired:
 
 
 def test_it_takes_up_what_was_lost_without_a_message(hands: Hands, user_id: UserId):
-    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "x")])
+    (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
     hands.look()
     ago = datetime.now(UTC) - timedelta(seconds=1)
     row = Task.objects.filter(pk=task.pk)
@@ -196,7 +196,7 @@ def test_a_sweep_that_fails_keeps_no_trigger_from_firing(
         raise PermissionError("not for you to see")
 
     configure(yaml(cron(name, "* * * * *")))
-    monkeypatch.setattr(lease_recovery, "sweep", fail)
+    monkeypatch.setattr(lease_recovery, "recover_leases", fail)
     hands.look()
     with pytest.raises(PermissionError):
         hands.look(seconds=60)
@@ -219,7 +219,7 @@ def test_it_fires_once_at_each_start(
     Hands().look(seconds=60)
     assert len(runs(name)) == 1
 
-    monkeypatch.setenv(server_start_id.ID, uuid.uuid4().hex)
+    monkeypatch.setenv(server_start_id.VARIABLE, uuid.uuid4().hex)
     Hands().look(seconds=120)
     assert len(runs(name)) == 2
 
@@ -233,10 +233,10 @@ def test_one_that_is_new_waits_for_the_next_start(configure: Configure, name: st
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv(server_start_id.ID)
-    Start.objects.filter(is_apart=True).delete()
+    monkeypatch.delenv(server_start_id.VARIABLE)
+    ServerStart.objects.filter(is_separate=True).delete()
     yield
-    Start.objects.filter(is_apart=True).delete()
+    ServerStart.objects.filter(is_separate=True).delete()
 
 
 @pytest.mark.usefixtures("apart")
@@ -249,7 +249,7 @@ def test_of_workers_apart_the_first_is_the_start(configure: Configure, name: str
 
     # One stops and comes again, while the other is there.
     first.look(NOON, seconds=20)
-    boot_triggers.leave()
+    boot_triggers.deregister_worker()
     Hands().look(NOON, seconds=25)
     assert len(runs(name)) == 1
 
@@ -261,8 +261,8 @@ def test_when_all_workers_have_stopped_the_next_is_a_start(
     configure(yaml(boot(name)))
     Hands().look()
     Hands().look(seconds=1)
-    boot_triggers.leave()
-    boot_triggers.leave()
+    boot_triggers.deregister_worker()
+    boot_triggers.deregister_worker()
     Hands().look(seconds=2)
     assert len(runs(name)) == 2
 
@@ -292,14 +292,14 @@ def test_what_is_due_while_the_database_is_away_fires_when_it_is_back(
     hands.look(NOON)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cron_triggers, "fire_due", away)
+        patch.setattr(cron_triggers, "fire_due_triggers", away)
         with pytest.raises(DatabaseDown):
             hands.look(NOON, seconds=60)
     hands.look(NOON, seconds=90)
     assert ticks(name) == ["2026-03-02T12:01:00Z"]
 
     with monkeypatch.context() as patch:
-        patch.setattr(cron_triggers, "arm", away)
+        patch.setattr(cron_triggers, "arm_triggers", away)
         with pytest.raises(DatabaseDown):
             hands.look(NOON, seconds=-3600)
     hands.look(NOON, seconds=-3599)

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
 
 @pytest.fixture(autouse=True)
 def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_notifier, "soon", lambda: None)
+    monkeypatch.setattr(worker_notifier, "notify", lambda: None)
     monkeypatch.setattr(worker_notifier, "flush", lambda: None)
 
 
@@ -61,11 +61,11 @@ def test_it_says_what_each_is_and_what_came_of_it(configure: Configure, name: st
         )
     )
     config = live.current()
-    cron_triggers.arm(config, NOON - timedelta(hours=1))
+    cron_triggers.arm_triggers(config, NOON - timedelta(hours=1))
     for minutes in (0, 10):
-        cron_triggers.fire_due(config, NOON + timedelta(minutes=minutes))
+        cron_triggers.fire_due_triggers(config, NOON + timedelta(minutes=minutes))
     Task.objects.filter(origin=f"trigger:{name}").update(state="errored")
-    cron_triggers.fire_due(config, NOON + timedelta(minutes=20))
+    cron_triggers.fire_due_triggers(config, NOON + timedelta(minutes=20))
 
     lines = run().splitlines()
 
@@ -165,7 +165,7 @@ def test_a_run_that_waits_to_be_tried_again_is_not_over(
 ):
     configure(yaml(boot(name) + ", skip_if_running: yes"))
     (trigger,) = live.current().get(TRIGGERS)
-    fired = trigger_runs.fire(trigger_runs.occasion(live.current(), trigger))
+    fired = trigger_runs.run_trigger(trigger_runs.build_event(live.current(), trigger))
     for state in lifecycle.OPEN:
         Task.objects.filter(pk=fired.task_id).update(state=state)
         assert trigger_runs.is_running(name)

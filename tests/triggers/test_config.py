@@ -19,7 +19,7 @@ agents: [{name: pm, provider: openai, model: gpt-test}]
 def read(*entries: str, more: str = ""):
     listed = "".join(f"  - {{{entry}}}\n" for entry in entries)
     text = f"{YAML}{more}\ntriggers:\n{listed}"
-    return loader.parse(text.encode(), Path("c.yaml"))
+    return loader.parse_config(text.encode(), Path("c.yaml"))
 
 
 def refused(*entries: str, more: str = "") -> list[tuple[str, str]]:

@@ -33,12 +33,12 @@ def name() -> str:
 
 
 def arm(at: datetime = NOON) -> None:
-    cron_triggers.arm(live.current(), at)
+    cron_triggers.arm_triggers(live.current(), at)
 
 
 def look(seconds: float) -> None:
     """Fire what is due so many seconds after noon."""
-    cron_triggers.fire_due(live.current(), NOON + timedelta(seconds=seconds))
+    cron_triggers.fire_due_triggers(live.current(), NOON + timedelta(seconds=seconds))
 
 
 def test_a_tick_becomes_a_task_of_the_agent(configure: Configure, name: str):
@@ -179,7 +179,7 @@ def test_of_years_that_were_missed_not_every_second_is_counted(
     arm(NOON - timedelta(days=3650))
     look(0)
     assert len(runs(name)) == 60
-    assert state(name).missed == cron_triggers.MOST_COUNTED
+    assert state(name).missed == cron_triggers.MAX_COUNTED
 
 
 def test_an_edit_of_the_schedule_begins_anew(configure: Configure, name: str):
@@ -213,7 +213,7 @@ def test_a_process_with_an_older_yaml_leaves_it_alone(configure: Configure, name
     older = live.current()
     configure(yaml(cron(name, "*/30 * * * *")))
     arm()
-    cron_triggers.fire_due(older, NOON + timedelta(seconds=60))
+    cron_triggers.fire_due_triggers(older, NOON + timedelta(seconds=60))
     assert runs(name) == []
 
 
@@ -225,7 +225,7 @@ def test_it_waits_for_its_run_to_be_over_if_told_so(
     caplog.set_level("INFO", "triggers.runs.run_log")
     for seconds in (60, 120, 180):
         look(seconds)
-    Task.objects.filter(origin=trigger_runs.origin_of(name)).update(state="done")
+    Task.objects.filter(origin=trigger_runs.task_origin(name)).update(state="done")
     look(240)
     assert ticks(name) == ["2026-03-02T12:01:00Z", "2026-03-02T12:04:00Z"]
     assert (state(name).fired, state(name).skipped) == (2, 2)
@@ -259,7 +259,7 @@ def test_it_works_for_a_user(
     arm()
     look(60)
     (task,) = runs(name)
-    assert UserId(task.user_id) == identity.derive(expected)
+    assert UserId(task.user_id) == identity.derive_user_id(expected)
 
 
 def test_it_may_speak_in_a_thread_of_its_own(configure: Configure, name: str):

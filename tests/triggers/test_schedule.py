@@ -6,13 +6,15 @@ from itertools import islice
 import pytest
 
 from triggers.scheduling import cron_schedule
-from triggers.scheduling.cron_schedule import Schedule
+from triggers.scheduling.cron_schedule import CronSchedule
 
 
 def after(expression: str, since: str, count: int = 3, zone: str = "UTC") -> list[str]:
     """Return the next times it fires."""
     moment = datetime.fromisoformat(since).replace(tzinfo=UTC)
-    times = Schedule(cron_schedule.check(expression), zone).after(moment)
+    times = CronSchedule(cron_schedule.validate_expression(expression), zone).after(
+        moment
+    )
     return [f"{tick:%m-%d %H:%M:%S}" for tick in islice(times, count)]
 
 
@@ -54,7 +56,7 @@ def test_it_fires_when_its_fields_say(expression: str, expected: list[str]):
 )
 def test_what_is_no_expression_is_told_where(expression: str, names: str):
     with pytest.raises(ValueError, match=names):
-        cron_schedule.check(expression)
+        cron_schedule.validate_expression(expression)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,10 @@ def test_what_is_no_expression_is_told_where(expression: str, names: str):
     ],
 )
 def test_it_knows_what_can_never_be(expression: str, is_possible: bool):
-    assert Schedule(cron_schedule.check(expression), "UTC").is_possible is is_possible
+    assert (
+        CronSchedule(cron_schedule.validate_expression(expression), "UTC").is_possible
+        is is_possible
+    )
 
 
 # In Berlin it is 02:00 never on 2026-03-29, and twice on 2026-10-25.
@@ -114,7 +119,7 @@ def test_what_fires_every_hour_goes_by_the_time_that_passes():
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Sao_Paulo"])
 @pytest.mark.parametrize("expression", ["30 2 * * *", "*/7 * * * *", "0 0 9 * * MON"])
 def test_backwards_it_names_the_same_times(expression: str, zone: str):
-    times = Schedule(expression, zone)
+    times = CronSchedule(expression, zone)
     since = datetime(2026, 10, 20, tzinfo=UTC)
     forth = list(islice(times.after(since), 9))
     back = list(islice(times.before(forth[-1]), 9))

@@ -3,7 +3,7 @@
 import pytest
 
 from triggers.webhooks import prompt_templates
-from triggers.webhooks.prompt_templates import Missing
+from triggers.webhooks.prompt_templates import PathMissing
 
 PAYLOAD = {
     "sender": {"name": "Ada", "id": 7},
@@ -34,16 +34,16 @@ PAYLOAD = {
     ],
 )
 def test_places_are_filled(template: str, filled: str):
-    assert prompt_templates.fill(template, PAYLOAD) == filled
+    assert prompt_templates.render(template, PAYLOAD) == filled
 
 
 @pytest.mark.parametrize("template", ["{{sender.age}}", "to {{none}}", "{{items.9}}"])
 def test_where_all_must_be_there_it_says_what_is_not(template: str):
-    with pytest.raises(Missing) as missing:
-        prompt_templates.fill_whole(template, PAYLOAD)
+    with pytest.raises(PathMissing) as missing:
+        prompt_templates.render_strict(template, PAYLOAD)
     assert missing.value.path in template
 
 
 def test_a_payload_need_not_be_a_map():
-    assert prompt_templates.fill("{{0}} {{a}}", ["x"]) == "x {{ a }}"
-    assert prompt_templates.fill("{{a}}", "text") == "{{ a }}"
+    assert prompt_templates.render("{{0}} {{a}}", ["x"]) == "x {{ a }}"
+    assert prompt_templates.render("{{a}}", "text") == "{{ a }}"

@@ -5,19 +5,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from access.models import Meter
+from access.models import UsageCounter
 from access.tokens import api_tokens
 from access.users import identity
-from core.errors import public
+from core.errors import public_text
 from core.events import Event, TextDelta
 from core.ids import UserId
 from core.reply import Reply
-from memory.models import Message, Thread
+from memory.models import StoredMessage, Thread
 from memory.user_data import erasure
 from providers import sync_bridge
 from tasks.models import Task
 from tasks.queue import lifecycle
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from tasks.worker import runner
 from telemetry.models import Turn
 from testing.scripted_provider import FakeProvider
@@ -32,7 +32,7 @@ PRICES = "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(lifecycle, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(lifecycle, "MIN_BACKOFF_SECONDS", 0.0)
     monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.1)
 
 
@@ -50,12 +50,12 @@ def heard(monkeypatch) -> threading.Event:
     return heard
 
 
-def draft(user_id: UserId, **fields) -> Draft:
-    return Draft("agent", user_id, "assistant", "How is it?", **fields)
+def draft(user_id: UserId, **fields) -> TaskSpec:
+    return TaskSpec("agent", user_id, "assistant", "How is it?", **fields)
 
 
 def said(user_id: UserId) -> list[tuple[str, str]]:
-    rows = Message.objects.filter(thread__user_id=user_id).order_by("position")
+    rows = StoredMessage.objects.filter(thread__user_id=user_id).order_by("position")
     return [(row.text, row.finish_reason) for row in rows]
 
 
@@ -65,7 +65,7 @@ def speaking(
 ) -> Task:
     """A task whose agent has said something, and says no more."""
     fake.hang("mid_stream", "All is", " well.")
-    (task,) = lifecycle.add([draft(user_id)])
+    (task,) = lifecycle.enqueue([draft(user_id)])
     working.kick()
     assert heard.wait(PATIENCE_SECONDS)
     task.refresh_from_db()
@@ -116,11 +116,11 @@ def test_it_can_be_replayed(working, fake, user_id):
     fake.fail(500)
     task = working.do(draft(user_id))
     assert task.state == "errored"
-    assert lifecycle.replay([task.pk]) == 1
+    assert lifecycle.requeue([task.pk]) == 1
     working.kick()
     task = wait_for(task, lambda row: row.state == "done")
     assert (task.error, task.attempts, task.failures) == ("", 2, 0)
-    assert lifecycle.replay([task.pk]) == 0
+    assert lifecycle.requeue([task.pk]) == 0
 
 
 # Ended early.
@@ -138,7 +138,7 @@ def test_a_running_task_is_cancelled_and_what_it_said_is_kept(
 
 
 def test_a_queued_task_is_cancelled_at_once(working, fake, user_id):
-    (task,) = lifecycle.add([draft(user_id, seconds=60)])
+    (task,) = lifecycle.enqueue([draft(user_id, seconds=60)])
     assert lifecycle.cancel(task.pk).state == "cancelled"
     assert lifecycle.cancel(task.pk).finished_at is not None
 
@@ -148,13 +148,13 @@ def test_what_takes_too_long_is_ended(configure, working, fake, user_id):
     fake.hang("headers")
     task = working.do(draft(user_id, max_failures=3))
     assert (task.state, task.attempts) == ("errored", 1)
-    assert public(task.error) == "timed out after 0.05 seconds"
+    assert public_text(task.error) == "timed out after 0.05 seconds"
     # It may have been too late for it to ask anything.
     fake.wait(lambda: all(request.aborted for request in fake.requests))
 
 
 def test_a_worker_that_stops_puts_back_what_runs(working, speaking, user_id):
-    sync_bridge.wait(working._runner.stop(0.01), timeout_seconds=PATIENCE_SECONDS)
+    sync_bridge.run_sync(working._runner.stop(0.01), timeout_seconds=PATIENCE_SECONDS)
     speaking.refresh_from_db()
     assert (speaking.state, speaking.interruptions) == ("queued", 0)
     assert working.is_idle
@@ -167,7 +167,7 @@ def test_a_worker_that_stops_puts_back_what_runs(working, speaking, user_id):
 def test_a_user_who_is_erased_meanwhile_leaves_nothing(
     working, speaking, fake, user_id
 ):
-    erasure.erase(user_id)
+    erasure.erase_user(user_id)
     wait_until(lambda: working.is_idle)
     fake.wait(lambda: fake.requests[0].aborted)
     assert not Task.objects.filter(pk=speaking.pk).exists()
@@ -177,10 +177,10 @@ def test_a_user_who_is_erased_meanwhile_leaves_nothing(
 
 def test_a_reply_that_comes_after_the_erasure_is_not_stored(working, fake, user_id):
     fake.hang("headers")
-    lifecycle.add([draft(user_id)])
+    lifecycle.enqueue([draft(user_id)])
     working.kick()
     fake.wait(lambda: bool(fake.requests))
-    erasure.erase(user_id)
+    erasure.erase_user(user_id)
     fake.release()
     wait_until(lambda: working.is_idle)
     assert not Thread.objects.filter(user_id=user_id).exists()
@@ -188,10 +188,10 @@ def test_a_reply_that_comes_after_the_erasure_is_not_stored(working, fake, user_
 
 
 def test_a_token_that_was_revoked_pays_for_nothing(working, fake, user, user_id):
-    row, _ = api_tokens.mint("ci", user, by=ADA)
+    row, _ = api_tokens.create_token("ci", user, by=ADA)
     # Before it is queued: a worker may take it at once.
     api_tokens.revoke(str(row.pk), by=ADA)
-    (task,) = lifecycle.add([draft(user_id, token_id=row.pk)])
+    (task,) = lifecycle.enqueue([draft(user_id, token_id=row.pk)])
     working.kick()
     task = working.closed(task)
     assert task.state == "errored"
@@ -201,11 +201,11 @@ def test_a_token_that_was_revoked_pays_for_nothing(working, fake, user, user_id)
 
 def test_it_is_charged_to_the_token_that_asked(configure, working, fake, user, user_id):
     configure(CONFIG + PRICES)
-    row, _ = api_tokens.mint("ci", user, agents=["assistant"], by=ADA)
+    row, _ = api_tokens.create_token("ci", user, agents=["assistant"], by=ADA)
     assert working.do(draft(user_id, token_id=row.pk)).state == "done"
     assert Turn.objects.get(user_id=user_id).token_id == row.pk
-    assert identity.derive(user) == user_id
-    other = working.do(Draft("agent", user_id, "tuned", "x", token_id=row.pk))
+    assert identity.derive_user_id(user) == user_id
+    other = working.do(TaskSpec("agent", user_id, "tuned", "x", token_id=row.pk))
     assert "The model 'tuned' does not exist" in other.error
     assert datetime.now(UTC) > other.finished_at
 
@@ -219,14 +219,14 @@ def _replies_come_first(monkeypatch):
 @pytest.mark.usefixtures("_replies_come_first")
 def test_what_nobody_may_store_is_charged(configure, working, fake, user, user_id):
     configure(CONFIG + PRICES)
-    row, _ = api_tokens.mint("ci", user, by=ADA)
+    row, _ = api_tokens.create_token("ci", user, by=ADA)
     fake.hang("headers")
-    lifecycle.add([draft(user_id, token_id=row.pk)])
+    lifecycle.enqueue([draft(user_id, token_id=row.pk)])
     working.kick()
     fake.wait(lambda: bool(fake.requests))
-    erasure.erase(user_id)
+    erasure.erase_user(user_id)
     fake.release()
     wait_until(lambda: working.is_idle)
-    meters = Meter.objects.filter(subject__contains=row.pk.hex)
+    meters = UsageCounter.objects.filter(subject__contains=row.pk.hex)
     assert {meter.micro_usd for meter in meters} == {1_000_000}
-    assert {meter.turns_now for meter in meters} == {0}
+    assert {meter.turns_reserved_now for meter in meters} == {0}

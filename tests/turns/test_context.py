@@ -62,30 +62,30 @@ def test_answered_calls_stay():
 
 def test_a_call_nobody_answered_is_left_out():
     spoken = [user("a"), assistant("looking", CALL), user("never mind")]
-    assert prompt.well_formed(spoken) == [
+    assert prompt.drop_malformed(spoken) == [
         *(user("a"), assistant("looking"), user("never mind"))
     ]
 
 
 def test_a_silent_call_nobody_answered_disappears():
     spoken = [user("a"), assistant(None, CALL), user("b")]
-    assert prompt.well_formed(spoken) == [user("a"), user("b")]
+    assert prompt.drop_malformed(spoken) == [user("a"), user("b")]
 
 
 def test_thinking_goes_with_the_call_it_led_to():
     thought = Message(
         "assistant", "hm", tool_calls=(CALL,), reasoning=(Reasoning("x", "sig"),)
     )
-    assert prompt.well_formed([user("a"), thought])[-1].reasoning == ()
+    assert prompt.drop_malformed([user("a"), thought])[-1].reasoning == ()
 
 
 def test_of_two_calls_only_the_answered_one_stays():
     spoken = [user("a"), assistant(None, CALL, OTHER), result("call_1"), user("b")]
-    assert prompt.well_formed(spoken)[1].tool_calls == (CALL,)
+    assert prompt.drop_malformed(spoken)[1].tool_calls == (CALL,)
 
 
 def test_a_result_without_its_call_is_left_out_of_history():
-    assert prompt.well_formed([user("a"), result("gone"), user("b")]) == [
+    assert prompt.drop_malformed([user("a"), result("gone"), user("b")]) == [
         *(user("a"), user("b"))
     ]
 
@@ -142,4 +142,4 @@ def test_the_same_question_asked_again_is_asked_once():
 
 def test_the_same_question_later_on_is_another_question():
     spoken = [user("a"), assistant("b"), user("a")]
-    assert prompt.well_formed(spoken) == spoken
+    assert prompt.drop_malformed(spoken) == spoken

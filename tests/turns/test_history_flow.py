@@ -9,8 +9,8 @@ import pytest
 from django.apps import apps
 
 from core.events import Usage
-from memory.models import Message, Thread
-from testing.wires import Answer
+from memory.models import StoredMessage, Thread
+from testing.wires import ScriptedAnswer
 from tests.gateway.calls import (
     ask,
     body,
@@ -78,13 +78,13 @@ def test_agents_share_a_users_conversation(client, fake, user):
     ask(client, user, "to one")
     ask(client, user, "to the other", agent="claude")
     assert spoken(fake.requests[-1])[0] == "to one"
-    spoke = Message.objects.filter(role="assistant").order_by("-id")[:2]
+    spoke = StoredMessage.objects.filter(role="assistant").order_by("-id")[:2]
     assert [row.agent for row in spoke] == ["claude", "assistant"]
 
 
 def test_what_a_turn_adds_bears_its_id(client, user):
     completion = ask(client, user)
-    rows = Message.objects.order_by("-id")[:2]
+    rows = StoredMessage.objects.order_by("-id")[:2]
     assert {f"chatcmpl-{row.turn_id.hex}" for row in rows} == {completion.id}
 
 
@@ -114,7 +114,7 @@ def test_one_thread_name_of_two_users_is_two_threads(client, fake, user):
 
 
 def test_users_at_once_see_only_their_own(server, fake, user):
-    fake.default = lambda request: Answer([f"re: {spoken(request)[-1]}"])
+    fake.default = lambda request: ScriptedAnswer([f"re: {spoken(request)[-1]}"])
 
     def talk(number: int) -> None:
         for turn in range(4):
@@ -136,7 +136,7 @@ def test_users_at_once_see_only_their_own(server, fake, user):
 @EITHER
 def test_requests_of_one_user_at_once_keep_their_pairs(server, fake, user, stream):
     barrier = threading.Barrier(8)
-    fake.default = lambda request: Answer([f"re: {spoken(request)[-1]}"])
+    fake.default = lambda request: ScriptedAnswer([f"re: {spoken(request)[-1]}"])
 
     def talk(number: int) -> None:
         barrier.wait(60)

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import OperationalError, connection
 
 from database import database_executor
-from database.errors import DatabaseDown, Unwanted
+from database.errors import DatabaseDown, TurnDiscarded
 from tests.gateway.calls import ask, body, calling, refused, stored, until
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -92,7 +92,7 @@ async def test_a_write_is_never_repeated():
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (Unwanted(), []),
+        (TurnDiscarded(), []),
         (DatabaseDown(), []),
         (ValueError(), ["a write whose caller had gone failed"]),
     ],
@@ -114,7 +114,7 @@ async def test_a_write_whose_caller_left_tells_only_faults_of_ours(fault, told, 
     with pytest.raises(asyncio.CancelledError):
         await caller
     is_left.set()
-    await database_executor.drain()
+    await database_executor.wait_for_writes()
     await asyncio.sleep(0)
     gc.collect()
     ours = [
@@ -139,7 +139,7 @@ async def test_what_another_loop_waits_for_is_not_waited_for():
     other.start()
     await asyncio.to_thread(has_begun.wait, 60)
     async with asyncio.timeout(60):
-        await database_executor.drain()
+        await database_executor.wait_for_writes()
     assert not is_over.is_set()
     is_over.set()
     await asyncio.to_thread(other.join, 60)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from memory.config import MemoryConfig, UserState
-from memory.memory_settings import Plan
+from memory.memory_settings import UserMemory
 from memory.recall import query_embedding
 from providers.embeddings import embedders, openai
 from providers.embeddings.api_client import OPENAI_LIMITS
-from providers.embeddings.base import Embedder, Service
+from providers.embeddings.base import Embedder, EmbeddingApi
 from providers.errors import ProviderFailed, RequestRefused
-from providers.resilience.error_mapping import Source
+from providers.resilience.error_mapping import ProviderSource
 
 
 class Remote:
@@ -36,21 +36,21 @@ class Remote:
 @pytest.fixture
 def remote(monkeypatch) -> Remote:
     remote = Remote()
-    monkeypatch.setattr(embedders, "embed", remote.embed)
-    monkeypatch.setattr(query_embedding, "_away_until", {})
+    monkeypatch.setattr(embedders, "embed_texts", remote.embed)
+    monkeypatch.setattr(query_embedding, "_unavailable_until", {})
     return remote
 
 
 @pytest.fixture
-def remembering(fake) -> Plan:
-    source = Source("openai", fake.provider(), openai.DEFAULT_MODEL)
-    service = Service(source, 3, OPENAI_LIMITS, {})
+def remembering(fake) -> UserMemory:
+    source = ProviderSource("openai", fake.provider(), openai.DEFAULT_MODEL)
+    service = EmbeddingApi(source, 3, OPENAI_LIMITS, {})
     embedder = Embedder("ours", 3, 0.2, api=service)
-    return Plan(embedder, None, UserState(), MemoryConfig())
+    return UserMemory(embedder, None, UserState(), MemoryConfig())
 
 
-async def has_vector(remembering: Plan) -> bool:
-    query = await query_embedding.query(remembering, "Lisbon?")
+async def has_vector(remembering: UserMemory) -> bool:
+    query = await query_embedding.build_query(remembering, "Lisbon?")
     return query.embedded is not None
 
 
@@ -65,7 +65,7 @@ async def test_one_that_hangs_keeps_the_next_turns_waiting_no_more(
 
 
 async def test_it_is_asked_again_after_a_while(remote, remembering, monkeypatch):
-    monkeypatch.setattr(query_embedding, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(query_embedding, "RETRY_SECONDS", 0.0)
     remote.error = ProviderFailed("it is down")
     assert not await has_vector(remembering)
     remote.error = None

@@ -12,6 +12,6 @@ def test_what_cannot_be_made_ready_is_said_and_stops_nothing(monkeypatch, caplog
     def fail(config):
         raise EmbedderMisconfigured("embed_with.model: there is none")
 
-    monkeypatch.setattr(memory_settings, "of_users", fail)
+    monkeypatch.setattr(memory_settings, "resolve_for_users", fail)
     query_preparation.warm()
     assert "embed_with.model: there is none" in caplog.text

@@ -16,9 +16,13 @@ from turns.structured_output import (
     schema_worker,
     schema_workers,
 )
-from turns.structured_output.reply_schema import Compiled, ReplySchema, _Remembered
-from turns.structured_output.schema_cost import Weight
-from turns.structured_output.schema_workers import _Children
+from turns.structured_output.reply_schema import (
+    CompiledSchema,
+    ReplySchema,
+    _SchemaCache,
+)
+from turns.structured_output.schema_cost import SchemaWeight
+from turns.structured_output.schema_workers import _WorkerPool
 
 database = pytest.mark.database
 CHEAP = {"type": "integer"}
@@ -26,10 +30,10 @@ COSTLY = {"type": "string", "pattern": "^[a-z]+$"}
 
 
 @pytest.fixture
-def remembered(monkeypatch) -> _Remembered:
+def remembered(monkeypatch) -> _SchemaCache:
     """What is remembered of schemas: nothing yet."""
-    found = _Remembered()
-    monkeypatch.setattr(reply_schema, "_remembered", found)
+    found = _SchemaCache()
+    monkeypatch.setattr(reply_schema, "_cache", found)
     return found
 
 
@@ -68,7 +72,7 @@ def format_of(schema: Any) -> dict[str, Any]:
 
 async def check(schema: Any, reply: Any) -> str | None:
     text = orjson.dumps(reply).decode()
-    return await reply_schema.of(schema).first_error(text, reply)
+    return await reply_schema.from_client(schema).first_error(text, reply)
 
 
 async def test_cheap_schema_is_compiled_once_and_here(work):
@@ -102,7 +106,9 @@ async def test_costly_mismatch_is_explained_in_a_child(work, closed):
 
 async def test_order_of_properties_makes_another_schema(remembered, closed):
     one, other = {"minimum": 1, "maximum": 2}, {"maximum": 2, "minimum": 1}
-    assert reply_schema.of(one).digest != reply_schema.of(other).digest
+    assert (
+        reply_schema.from_client(one).digest != reply_schema.from_client(other).digest
+    )
 
 
 @pytest.mark.parametrize("more", [{}, {"pattern": "a"}])
@@ -110,7 +116,7 @@ async def test_error_quotes_little_of_an_invalid_schema(remembered, closed, more
     """Here and in a child."""
     schema = {"type": "\x1b" + "x" * 1000, **more}
     with pytest.raises(SchemaInvalid) as refused:
-        await reply_schema.of(schema).compile()
+        await reply_schema.from_client(schema).compile()
     _, _, quoted = str(refused.value).partition("JSON Schema: ")
     assert 10 < len(quoted) <= MAX_QUOTED
     assert quoted.isprintable()
@@ -119,7 +125,7 @@ async def test_error_quotes_little_of_an_invalid_schema(remembered, closed, more
 async def test_invalid_schema_is_not_remembered(work):
     for _ in range(2):
         with pytest.raises(SchemaInvalid, match="is not a valid JSON Schema"):
-            await reply_schema.of({"type": "strange"}).compile()
+            await reply_schema.from_client({"type": "strange"}).compile()
     assert work == ["compile here"] * 2
 
 
@@ -130,32 +136,32 @@ async def test_reply_nested_too_deeply_is_a_mismatch(remembered):
     for schema in ({"type": "string"}, {"uniqueItems": True, "maxItems": 0}):
         assert await check(schema, [reply, reply])
     deep = orjson.loads("[" * 1000 + "]" * 1000)
-    found = await reply_schema.of({"type": "string"}).first_error("[]", deep)
+    found = await reply_schema.from_client({"type": "string"}).first_error("[]", deep)
     assert found is not None
     assert "nested too deeply" in found
 
 
-@pytest.mark.parametrize("weight", [None, Weight(32)])
+@pytest.mark.parametrize("weight", [None, SchemaWeight(32)])
 def test_remembered_schemas_are_bounded(weight):
-    kept = _Remembered()
+    kept = _SchemaCache()
     for number in range(5000):
-        kept.put(b"%d" % number, Compiled(weight), 10_000)
-    assert kept._size <= reply_schema.MAX_REMEMBERED_BYTES
+        kept.put(b"%d" % number, CompiledSchema(weight), 10_000)
+    assert kept._size <= reply_schema.MAX_CACHE_BYTES
     assert len(kept._entries) <= 1024
     assert kept.get(b"4999") is not None
     assert kept.get(b"0") is None
 
 
 def test_remembered_schema_that_is_used_stays():
-    kept = _Remembered()
+    kept = _SchemaCache()
     for number in range(5000):
-        kept.put(b"%d" % number, Compiled(None), 0)
+        kept.put(b"%d" % number, CompiledSchema(None), 0)
         assert kept.get(b"0") is not None
 
 
 def test_half_a_character_in_a_schema_is_refused():
     with pytest.raises(SchemaInvalid):
-        reply_schema.of({"title": "\ud800"})
+        reply_schema.from_client({"title": "\ud800"})
 
 
 @database
@@ -196,7 +202,7 @@ def test_client_that_leaves_leaves_nothing_set_aside(
 ):
     server = limited("per: principal, requests_per_hour: 9")
 
-    async def left(self: ReplySchema) -> Compiled:
+    async def left(self: ReplySchema) -> CompiledSchema:
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
@@ -213,8 +219,8 @@ def test_client_that_leaves_leaves_nothing_set_aside(
 def test_too_many_new_schemas_are_told_to_wait(
     server, fake, user, monkeypatch, remembered, stream
 ):
-    crowded = _Children(slots=asyncio.Semaphore(0), waiting=99)
-    monkeypatch.setattr(schema_workers, "_mine", lambda: crowded)
+    crowded = _WorkerPool(slots=asyncio.Semaphore(0), waiting=99)
+    monkeypatch.setattr(schema_workers, "_current_pool", lambda: crowded)
     request = body(user, stream=stream, response_format=format_of(COSTLY))
     answer = post(server, request)
     assert error(answer, 503)["code"] == "schema_checks_busy"
@@ -226,8 +232,8 @@ def test_too_many_new_schemas_are_told_to_wait(
 def test_known_schemas_are_answered_while_children_are_busy(
     client, fake, user, monkeypatch, remembered
 ):
-    crowded = _Children(slots=asyncio.Semaphore(0), waiting=99)
-    monkeypatch.setattr(schema_workers, "_mine", lambda: crowded)
+    crowded = _WorkerPool(slots=asyncio.Semaphore(0), waiting=99)
+    monkeypatch.setattr(schema_workers, "_current_pool", lambda: crowded)
     fake.reply("5")
     completion = ask(client, user, response_format=format_of(CHEAP))
     assert completion.choices[0].message.content == "5"

@@ -13,7 +13,7 @@ import pytest
 
 from turns.errors import SchemaChecksBusy
 from turns.structured_output import schema_workers
-from turns.structured_output.schema_workers import TooCostly
+from turns.structured_output.schema_workers import CheckTooCostly
 
 GOOD = b'{"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}'
 
@@ -49,7 +49,7 @@ async def closed():
 
 
 def mine() -> list[int]:
-    return [child.pid for child in schema_workers._mine().idle]
+    return [child.pid for child in schema_workers._current_pool().idle]
 
 
 async def test_value_is_checked(closed):
@@ -76,7 +76,7 @@ async def test_child_answers_more_than_once(closed):
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
 async def test_child_that_takes_too_much_is_replaced(closed, keyword):
     value = b"5" if keyword == "allOf" else b'"x"'
-    with pytest.raises(TooCostly):
+    with pytest.raises(CheckTooCostly):
         await schema_workers.first_error(doubling(keyword), value)
     assert mine() == []
     assert await schema_workers.first_error(GOOD, b"5") is None
@@ -86,7 +86,7 @@ async def test_child_that_takes_too_much_is_replaced(closed, keyword):
 def endings(monkeypatch) -> list[int | None]:
     """The return codes of children before anything here killed them."""
     found: list[int | None] = []
-    end = schema_workers._end
+    end = schema_workers._end_worker
 
     async def watched(child: Process) -> None:
         with contextlib.suppress(TimeoutError):
@@ -94,14 +94,14 @@ def endings(monkeypatch) -> list[int | None]:
         found.append(child.returncode)
         await end(child)
 
-    monkeypatch.setattr(schema_workers, "_end", watched)
+    monkeypatch.setattr(schema_workers, "_end_worker", watched)
     monkeypatch.setattr(schema_workers, "CHECK_SECONDS", 60)
     return found
 
 
 async def test_memory_of_a_child_is_limited(closed, endings):
     huge = b'"' + b"x" * 300_000_000 + b'"'
-    with pytest.raises(TooCostly, match="memory"):
+    with pytest.raises(CheckTooCostly, match="memory"):
         await schema_workers.first_error(GOOD, huge)
     assert None not in endings
 
@@ -109,7 +109,7 @@ async def test_memory_of_a_child_is_limited(closed, endings):
 async def test_cpu_time_of_a_child_is_limited(closed, endings):
     options = [{"a": number} for number in range(4000)]
     slow = orjson.dumps({"items": {"enum": options}})
-    with pytest.raises(TooCostly, match="time"):
+    with pytest.raises(CheckTooCostly, match="time"):
         await schema_workers.first_error(slow, orjson.dumps([options[-1]] * 100_000))
     assert endings == [-signal.SIGXCPU]
 
@@ -161,7 +161,7 @@ async def test_children_are_few(closed):
 
 async def test_new_schemas_are_refused_while_too_many_wait(closed, monkeypatch):
     monkeypatch.setattr(schema_workers, "MAX_WAITING", 2)
-    slots = schema_workers._mine().slots
+    slots = schema_workers._current_pool().slots
     for _ in range(schema_workers.MAX_CHILDREN):
         await slots.acquire()
     waiting = [
@@ -179,12 +179,12 @@ async def test_new_schemas_are_refused_while_too_many_wait(closed, monkeypatch):
 
 async def test_wait_for_a_child_ends(closed, monkeypatch):
     monkeypatch.setattr(schema_workers, "MAX_WAIT_SECONDS", 0.01)
-    slots = schema_workers._mine().slots
+    slots = schema_workers._current_pool().slots
     for _ in range(schema_workers.MAX_CHILDREN):
         await slots.acquire()
     with pytest.raises(SchemaChecksBusy):
         await schema_workers.first_error(GOOD, b"5")
-    assert schema_workers._mine().waiting == 0
+    assert schema_workers._current_pool().waiting == 0
 
 
 async def test_child_that_does_not_start_is_a_503(closed, monkeypatch, caplog):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests import growth
 from turns.structured_output import schema_cost, schema_worker
-from turns.structured_output.schema_cost import Weight
+from turns.structured_output.schema_cost import SchemaWeight
 
 MAX_ERRORS = 9_000
 """Of one explanation; each takes 5 to 20 microseconds, by how deep it is nested."""
@@ -69,7 +69,7 @@ REPLIES = st.recursive(
 DIALECT = st.sampled_from([None, *sorted(schema_cost.DIALECTS)])
 
 
-def weight_of(schema: Any) -> Weight | None:
+def weight_of(schema: Any) -> SchemaWeight | None:
     return schema_cost.weight(schema, len(orjson.dumps(schema)))
 
 
@@ -278,12 +278,12 @@ def test_anything_else_is_left_to_a_child(schema):
 @pytest.mark.parametrize(
     ("schema", "weight"),
     [
-        (True, Weight(32)),
-        ({}, Weight(32)),
-        ({"enum": list(range(50))}, Weight(51)),
-        ({"allOf": [{"minimum": 1}] * 20}, Weight(81)),
-        ({"anyOf": [{"const": 1}, {"items": {"type": "null"}}]}, Weight(32, 5)),
-        ({"items": {"oneOf": [True] * 40}, "enum": [1, 2]}, Weight(44, 40)),
+        (True, SchemaWeight(32)),
+        ({}, SchemaWeight(32)),
+        ({"enum": list(range(50))}, SchemaWeight(51)),
+        ({"allOf": [{"minimum": 1}] * 20}, SchemaWeight(81)),
+        ({"anyOf": [{"const": 1}, {"items": {"type": "null"}}]}, SchemaWeight(32, 5)),
+        ({"items": {"oneOf": [True] * 40}, "enum": [1, 2]}, SchemaWeight(44, 40)),
     ],
 )
 def test_weight_counts_values(schema, weight):
@@ -292,4 +292,4 @@ def test_weight_counts_values(schema, weight):
 
 def test_annotations_weigh_nothing():
     schema = {"title": "A", "examples": [{"a": list(range(500))}], "default": {}}
-    assert schema_cost.weight(schema, 2000) == Weight(schema_cost.MIN_WEIGHT)
+    assert schema_cost.weight(schema, 2000) == SchemaWeight(schema_cost.MIN_WEIGHT)

@@ -6,19 +6,19 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp.types import ToolAnnotations
 
-from access.models import Meter
+from access.models import UsageCounter
 from access.users import identity
 from core.events import TextDelta
 from core.ids import new_turn_id
 from core.messages import Message
 from judges.models import Score
-from memory.models import Message as MessageRow
+from memory.models import StoredMessage as MessageRow
 from providers import sync_bridge
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.models import Turn
 from telemetry.storage import turn_store
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import ask
 from tests.judges.stage import JUDGES, answer, is_judging
@@ -60,10 +60,10 @@ def staged(*, rate: float = 1, more: str = "") -> str:
     return STAGE.replace("RATE", str(rate)).replace("MORE", more or "seed: 7")
 
 
-def scripted(request) -> Answer:
+def scripted(request) -> ScriptedAnswer:
     if is_judging(request):
-        return Answer([answer(accuracy=9, tone=7)])
-    return Answer([f"{request.body['model']} says so."])
+        return ScriptedAnswer([answer(accuracy=9, tone=7)])
+    return ScriptedAnswer([f"{request.body['model']} says so."])
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def stage(working, configure, fake):
 
 
 def shadows_of(user: str) -> list[Task]:
-    rows = Task.objects.filter(user_id=identity.derive(user), kind="shadow")
+    rows = Task.objects.filter(user_id=identity.derive_user_id(user), kind="shadow")
     return list(rows.order_by("created_at"))
 
 
@@ -86,18 +86,20 @@ def tried(stage, user: str) -> Task:
 
 
 def turns_of(user: str, **fields) -> list[Turn]:
-    rows = Turn.objects.filter(user_id=identity.derive(user), **fields)
+    rows = Turn.objects.filter(user_id=identity.derive_user_id(user), **fields)
     return list(rows.order_by("started_at"))
 
 
 def said_by(user: str) -> list[tuple[str, str]]:
-    rows = MessageRow.objects.filter(thread__user_id=identity.derive(user))
+    rows = MessageRow.objects.filter(thread__user_id=identity.derive_user_id(user))
     return list(rows.order_by("position").values_list("role", "text"))
 
 
 def spent(user: str) -> int:
-    subject = f"user:{identity.derive(user).hex}"
-    return sum(Meter.objects.filter(subject=subject).values_list("tokens", flat=True))
+    subject = f"user:{identity.derive_user_id(user).hex}"
+    return sum(
+        UsageCounter.objects.filter(subject=subject).values_list("tokens", flat=True)
+    )
 
 
 def test_the_others_are_asked_the_same_with_their_own_preamble(
@@ -152,10 +154,10 @@ def test_it_leaves_a_record_and_nothing_else(stage, client, user):
 def test_it_is_judged_by_what_it_said_itself(stage, client, fake, user):
     ask(client, user, "First?", agent="trial")
     tried(stage, user)
-    [judging] = Task.objects.filter(user_id=identity.derive(user), kind="judge")
+    [judging] = Task.objects.filter(user_id=identity.derive_user_id(user), kind="judge")
     stage.closed(judging)
     [shadow] = turns_of(user, origin="shadow")
-    found = Score.objects.filter(user_id=identity.derive(user))
+    found = Score.objects.filter(user_id=identity.derive_user_id(user))
     assert set(found.values_list("turn_id", "agent", "experiment", "origin")) == {
         (shadow.pk, "keen", "trial", "shadow")
     }
@@ -195,9 +197,9 @@ def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
     request = TurnRequest(
         turn_id=new_turn_id(),
         agent="trial",
-        user_id=identity.derive(user),
+        user_id=identity.derive_user_id(user),
         messages=[Message("user", "First?")],
-        options=options.read({"memory": "incognito"}),
+        options=options.read_options({"memory": "incognito"}),
         parameters={},
         origin="smoke",
         on_end=lambda reply, calls: None,
@@ -208,7 +210,7 @@ def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
             return "".join([e.text async for e in events if isinstance(e, TextDelta)])
 
     assert (
-        sync_bridge.wait(take(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.run_sync(take(), timeout_seconds=PATIENCE_SECONDS)
         == "gpt-calm says so."
     )
     assert shadows_of(user) == []
@@ -248,7 +250,7 @@ def test_one_that_fails_is_seen(stage, client, fake, user):
     assert task.payload == {"experiment": "trial"}
     assert said_by(user)[-1] == ("assistant", "gpt-calm says so.")
     # No copy of what was asked is kept, so there is nothing to do again.
-    assert lifecycle.replay([task.pk]) == 1
+    assert lifecycle.requeue([task.pk]) == 1
     stage.kick()
     assert stage.closed(task).result == "what was asked is no longer kept"
 
@@ -258,10 +260,10 @@ def test_nothing_is_written_of_a_user_erased_meanwhile(
     stage, client, fake, user, status
 ):
     ask(client, user, "First?", agent="trial")
-    fake.answer(Answer(["Late."], status=status, hang="headers"))
+    fake.answer(ScriptedAnswer(["Late."], status=status, hang="headers"))
     stage.kick()
     fake.wait(lambda: len(fake.requests) == 2)
-    Task.objects.filter(user_id=identity.derive(user)).delete()
+    Task.objects.filter(user_id=identity.derive_user_id(user)).delete()
     fake.release()
     wait_until(lambda: stage.is_idle)
     assert turns_of(user, origin="shadow") == []
@@ -280,11 +282,11 @@ def test_users_do_not_see_trials_among_their_turns(
 ):
     ask(client, user, "First?", agent="trial")
     tried(stage, user)
-    owner = identity.derive(user)
-    listed, _ = turn_store.page(user_id=owner, origins=turn_store.USERS_OWN)
+    owner = identity.derive_user_id(user)
+    listed, _ = turn_store.page_turns(user_id=owner, origins=turn_store.USER_ORIGINS)
     assert [turn.agent for turn in listed] == ["calm"]
     [shadow] = turns_of(user, origin="shadow")
-    assert turn_store.tree(shadow.pk, owner) is None
+    assert turn_store.load_record(shadow.pk, owner) is None
 
 
 class Shop:
@@ -338,7 +340,7 @@ def test_a_prompt_too_large_is_not_copied(stage, client, user, monkeypatch):
 
 
 def test_what_is_written_down_is_read_back():
-    trial = turn_snapshot.Trial(
+    trial = turn_snapshot.TurnSnapshot(
         experiment="e",
         messages=[turn_snapshot.Message("user", [{"type": "text", "text": "hi"}])],
         options={"thread": "t"},
@@ -346,4 +348,4 @@ def test_what_is_written_down_is_read_back():
         tools=[{"type": "function"}],
         response_format={"type": "json_object"},
     )
-    assert turn_snapshot.Trial.from_json(trial.to_json()) == trial
+    assert turn_snapshot.TurnSnapshot.from_json(trial.to_json()) == trial

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from core.events import Usage
-from testing.wires import Answer
+from testing.wires import ScriptedAnswer
 from tests import growth
 from tests.gateway.calls import (
     DONE,
@@ -167,7 +167,7 @@ def test_the_model_is_shown_its_reply_and_the_error(client, fake, user, agent):
 
 @BOTH
 def test_it_is_asked_at_most_twice_more(server, fake, user, agent):
-    fake.default = Answer([NO_AGE])
+    fake.default = ScriptedAnswer([NO_AGE])
     said = refused(server, body(user, agent=agent, response_format=schema()), 502)
     assert said["type"] == "upstream_error"
     assert said["message"] == MISMATCH
@@ -188,7 +188,7 @@ def test_the_third_attempt_may_be_right(client, fake, user):
 
 
 def test_an_object_is_an_object(server, fake, user):
-    fake.default = Answer(["[1]"])
+    fake.default = ScriptedAnswer(["[1]"])
     said = refused(server, body(user, response_format=OBJECT), 502)
     assert "not an object" in said["message"]
 
@@ -265,7 +265,7 @@ def test_a_tool_call_is_no_reply_yet(server, client, fake, user, agent, stream):
 @BOTH
 @EITHER
 def test_a_model_may_refuse(server, client, fake, user, agent, stream):
-    fake.answer(Answer((), refusal="I will not.", finish="content_filter"))
+    fake.answer(ScriptedAnswer((), refusal="I will not.", finish="content_filter"))
     asked = {"agent": agent, "response_format": schema()}
     if stream:
         read = frames(server, body(user, **asked))
@@ -392,7 +392,7 @@ def test_a_schema_may_say_which_draft_it_is(client, fake, user, draft):
 )
 def test_a_pattern_that_never_ends_ends(server, fake, user, stream, pattern):
     hostile = {"type": "string", "pattern": pattern}
-    fake.default = Answer([json.dumps("a" * 2000 + "!")])
+    fake.default = ScriptedAnswer([json.dumps("a" * 2000 + "!")])
     started = time.monotonic()
     request = body(user, stream=stream, response_format=schema(hostile))
     if stream:
@@ -406,7 +406,7 @@ def test_a_pattern_that_never_ends_ends(server, fake, user, stream, pattern):
 def test_a_reply_however_deep_is_no_fault_of_ours(
     server, client, fake, user, depth, good
 ):
-    fake.default = Answer(["[" * depth + "]" * depth])
+    fake.default = ScriptedAnswer(["[" * depth + "]" * depth])
     asked = {"response_format": schema({})}
     if good:
         assert len(content(ask(client, user, **asked))) == 2 * depth
@@ -468,7 +468,7 @@ def test_a_schema_with_references_is_checked_all_the_same(server, fake, user):
 def test_a_fence_of_blanks_is_read_in_no_time():
     def parse(text: str) -> None:
         with pytest.raises(reply_format.Mismatch):
-            reply_format.parse(text)
+            reply_format.parse_json(text)
 
     assert growth.is_linear(parse, "```", " ", "x")
 
@@ -477,4 +477,4 @@ def test_a_fence_of_blanks_is_read_in_no_time():
     "text", ['Sure! {"a": 1} Anything else?', '{"a": 1}\n\nDone.', 'So:\n{"a": 1}']
 )
 def test_prose_around_the_json_is_left_out(text):
-    assert reply_format.parse(text) == ('{"a": 1}', {"a": 1})
+    assert reply_format.parse_json(text) == ('{"a": 1}', {"a": 1})

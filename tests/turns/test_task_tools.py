@@ -9,10 +9,10 @@ import pytest
 from access.tokens import api_tokens
 from access.users import identity
 from core.ids import UserId
-from memory.models import Lesson, Message
+from memory.models import ExtractionJob, StoredMessage
 from tasks.models import Task
 from tasks.queue import lifecycle
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from telemetry.models import ToolCall
 from testing.scripted_provider import FakeProvider
 from tests.access.authors import ADA
@@ -37,7 +37,7 @@ def answer(body: Any) -> Any:
 
 
 def tasks_of(user: str) -> list[Task]:
-    rows = Task.objects.filter(user_id=identity.derive(user))
+    rows = Task.objects.filter(user_id=identity.derive_user_id(user))
     return list(rows.order_by("created_at"))
 
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_done_is_told_to_the_model(
 def test_dispatch_hides_agents_the_token_may_not_call(
     chat, fake, user, configure, name
 ):
-    secret = api_tokens.mint("test", user, agents=["tuned"], by=ADA)[1]
+    secret = api_tokens.create_token("test", user, agents=["tuned"], by=ADA)[1]
     told = []
     for text in (WITH_TASKS, WITH_TASKS.replace("name: claude", "name: other")):
         configure(text + "\nauth: {proxy: {tokens: {}}}\n")
@@ -153,10 +153,10 @@ def test_dispatch_hides_agents_the_token_may_not_call(
 
 
 def test_an_agent_sees_the_tasks_of_its_user_alone(chat, fake, user):
-    mine, others = identity.derive(user), identity.derive(f"{user}-b")
+    mine, others = identity.derive_user_id(user), identity.derive_user_id(f"{user}-b")
     for owner, prompt in ((others, "theirs"), (mine, "first"), (mine, "p" * 300)):
-        lifecycle.add([Draft("agent", owner, "tuned", prompt)])
-    lifecycle.add([Draft("judge", mine, "tuned", "not theirs to see")])
+        lifecycle.enqueue([TaskSpec("agent", owner, "tuned", prompt)])
+    lifecycle.enqueue([TaskSpec("judge", mine, "tuned", "not theirs to see")])
     Task.objects.filter(user_id=mine, prompt="first").update(
         state="done", result="Found."
     )
@@ -184,11 +184,11 @@ def test_what_an_agent_asks_for_is_kept_apart_from_the_conversation(
     fake.reply("Found.")
     working.kick()
     assert working.closed(task).result == "Found."
-    said = Message.objects.filter(thread__user_id=identity.derive(user))
+    said = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
     apart = said.exclude(thread__name="").order_by("position")
     assert [row.text for row in apart] == ["Find out.", "Found."]
     assert apart[0].thread.name == f"task-{task.pk}"
-    learnt = Lesson.objects.filter(user_id=identity.derive(user))
+    learnt = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
     assert [lesson.thread.name for lesson in learnt] == [""]
 
 
@@ -198,13 +198,13 @@ def test_tasks_that_ask_for_tasks_come_to_an_end(
     configure(WITH_TASKS)
     fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Again."})
     payload = {"generation": MAX_GENERATION - 1}
-    working.do(Draft("agent", user_id, "tuned", "Go on.", payload=payload))
+    working.do(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
     last = Task.objects.get(user_id=user_id, prompt="Again.")
     assert last.payload["generation"] == MAX_GENERATION
 
     working.closed(last)
     fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Once more."})
     payload = {"generation": MAX_GENERATION}
-    working.do(Draft("agent", user_id, "tuned", "Go on.", payload=payload))
+    working.do(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
     assert "8 tasks" in answer(fake.bodies[-1])
     assert not Task.objects.filter(user_id=user_id, prompt="Once more.").exists()

@@ -13,7 +13,7 @@ from mcp_bridge import toolset
 from tests.mcp_bridge.conftest import HERE
 from turns.preparation import options
 from turns.tools import mcp_sessions
-from turns.tools.toolbox import Toolbox, distinct
+from turns.tools.toolbox import Toolbox, make_names_unique
 from turns.turn import TurnRequest
 
 TWINS = """
@@ -33,16 +33,16 @@ class Tool:
 
 def test_tools_of_one_name_are_told_apart_one_by_one():
     tools = [Tool("add", target) for target in ("", "maths", "maths", "maths", "")]
-    assert [tool.name for tool in distinct(tools)] == [
+    assert [tool.name for tool in make_names_unique(tools)] == [
         *("add", "maths_add", "maths_add_2", "maths_add_3", "mcp_add")
     ]
 
 
 async def test_agents_know_how_many_stand_above_them(tmp_path):
-    config = loader.parse(TWINS.encode(), tmp_path / "coulisse.yaml")
+    config = loader.parse_config(TWINS.encode(), tmp_path / "coulisse.yaml")
     user_id = UserId(uuid.uuid4())
     agent = config.get(AGENTS)["one"]
-    [tool] = await Toolbox(config, user_id, options.read({})).open(agent)
+    [tool] = await Toolbox(config, user_id, options.read_options({})).open(agent)
     seen = []
     for _ in range(3):
         seen.append((tool.name, tool.depth, tool.user))
@@ -64,18 +64,24 @@ agents:
 
 
 async def test_a_turn_nobody_waits_for_waits_for_its_servers(tmp_path, monkeypatch):
-    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 0.01)
     args = ["-I", "-S", str(HERE / "raw_child.py"), "sleepy"]
     text = SLEEPY.format(
         python=json.dumps(sys.executable), args=json.dumps(args), go=tmp_path / "go"
     )
-    config = loader.parse(text.encode(), tmp_path / "coulisse.yaml")
+    config = loader.parse_config(text.encode(), tmp_path / "coulisse.yaml")
     agent = config.get(AGENTS)["one"]
 
     async def names(origin) -> list[str]:
         user_id = UserId(uuid.uuid4())
         request = TurnRequest(
-            new_turn_id(), "one", user_id, [], options.read({}), {}, origin=origin
+            new_turn_id(),
+            "one",
+            user_id,
+            [],
+            options.read_options({}),
+            {},
+            origin=origin,
         )
         box = Toolbox(config, user_id, request.options, request=request)
         return [tool.name for tool in await box.open(agent) if tool.kind == "mcp"]

@@ -9,51 +9,51 @@ from django.db import connection
 from django.db.models.functions import Left
 
 from tasks.models import Task
-from telemetry.presentation.turn_serializers import instant
+from telemetry.presentation.turn_serializers import format_time
 from triggers.runs import trigger_runs
 
-OF_ONE = """
+NEWEST_IDS_SQL = """
     SELECT id FROM (
         SELECT id FROM tasks_task WHERE origin = %s
         ORDER BY created_at DESC LIMIT %s
     ) AS newest
 """
 """Plain SQL: SQLite's limits stand in a subquery of their own."""
-AT_ONCE = 100
+BATCH_SIZE = 100
 """Triggers of one statement."""
-MOST_ERROR = 300
+MAX_ERROR_LENGTH = 300
 COLUMNS = ("id", "origin", "state", "created_at", "started_at", "finished_at")
 
 
-def newest(names: Sequence[str], count: int) -> dict[str, list[dict[str, Any]]]:
+def newest_runs(names: Sequence[str], count: int) -> dict[str, list[dict[str, Any]]]:
     """Tell the newest runs of triggers, by their names; the newest first.
 
     Two statements for a hundred triggers.
     """
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    by_origin = {trigger_runs.origin_of(name): name for name in names}
-    rows = Task.objects.filter(pk__in=list(_ids(list(by_origin), count)))
-    told = rows.values(*COLUMNS, failed=Left("error", MOST_ERROR))
+    by_origin = {trigger_runs.task_origin(name): name for name in names}
+    rows = Task.objects.filter(pk__in=list(_newest_ids(list(by_origin), count)))
+    told = rows.values(*COLUMNS, failed=Left("error", MAX_ERROR_LENGTH))
     for row in told.order_by("-created_at", "id"):
-        found[by_origin[row["origin"]]].append(_told(row))
+        found[by_origin[row["origin"]]].append(_serialize_run(row))
     return found
 
 
-def _ids(origins: Sequence[str], count: int) -> Iterator[uuid.UUID]:
-    for start in range(0, len(origins), AT_ONCE):
-        some = origins[start : start + AT_ONCE]
+def _newest_ids(origins: Sequence[str], count: int) -> Iterator[uuid.UUID]:
+    for start in range(0, len(origins), BATCH_SIZE):
+        some = origins[start : start + BATCH_SIZE]
         with connection.cursor() as cursor:
             cursor.execute(
-                " UNION ALL ".join([OF_ONE] * len(some)),
+                " UNION ALL ".join([NEWEST_IDS_SQL] * len(some)),
                 [value for origin in some for value in (origin, count)],
             )
             for (task_id,) in cursor.fetchall():
                 yield task_id if isinstance(task_id, uuid.UUID) else uuid.UUID(task_id)
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
+def _serialize_run(row: dict[str, Any]) -> dict[str, Any]:
     at = {
-        name: None if row[name] is None else instant(row[name])
+        name: None if row[name] is None else format_time(row[name])
         for name in ("created_at", "started_at", "finished_at")
     }
     error = row["failed"] or None

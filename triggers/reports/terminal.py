@@ -5,22 +5,27 @@ from datetime import datetime
 from typing import Any
 
 from triggers.config import CronTrigger, WebhookTrigger
-from triggers.reports.trigger_status import Page
+from triggers.reports.trigger_status import TriggerStatus
 
 STATES = ("queued", "running", "done", "errored", "cancelled")
 
 
-def lines(page: Page) -> Iterator[str]:
+def describe_trigger(page: TriggerStatus) -> Iterator[str]:
     """Yield what is said of a trigger: what it is, and below that what came of it."""
     trigger = page.trigger
     off = "" if trigger.enabled else "  (off)"
     yield "  ".join(
-        (trigger.name, trigger.type, *_when(page), f"agent {trigger.agent}{off}")
+        (
+            trigger.name,
+            trigger.type,
+            *_describe_schedule(page),
+            f"agent {trigger.agent}{off}",
+        )
     )
-    yield "    " + "  ".join(_came(page))
+    yield "    " + "  ".join(_describe_runs(page))
 
 
-def _when(page: Page) -> Iterator[str]:
+def _describe_schedule(page: TriggerStatus) -> Iterator[str]:
     trigger = page.trigger
     if isinstance(trigger, CronTrigger):
         yield str(trigger.times)
@@ -30,11 +35,15 @@ def _when(page: Page) -> Iterator[str]:
             yield "no secret"
 
 
-def _came(page: Page) -> Iterator[str]:
+def _describe_runs(page: TriggerStatus) -> Iterator[str]:
     state = page.state
     if page.next_at is not None:
-        yield f"next {_moment(page.next_at)}"
-    yield "never fired" if state.fired_at is None else f"last {_moment(state.fired_at)}"
+        yield f"next {_format_time(page.next_at)}"
+    yield (
+        "never fired"
+        if state.fired_at is None
+        else f"last {_format_time(state.fired_at)}"
+    )
     yield f"fired {state.fired}"
     yield from (f"{name} {page.runs[name]}" for name in STATES if name in page.runs)
     if state.skipped:
@@ -42,17 +51,19 @@ def _came(page: Page) -> Iterator[str]:
     if state.repeated:
         yield f"repeated {state.repeated}"
     if state.missed:
-        last = "" if state.missed_at is None else f", last {_moment(state.missed_at)}"
+        last = (
+            "" if state.missed_at is None else f", last {_format_time(state.missed_at)}"
+        )
         yield f"missed {state.missed}{last}"
 
 
-def as_json(page: Page) -> dict[str, Any]:
+def as_json(page: TriggerStatus) -> dict[str, Any]:
     """Return a trigger and what came of it, for programs."""
     runs = {name: page.runs.get(name, 0) for name in STATES}
-    return {**without_runs(page), "runs": runs}
+    return {**as_json_without_runs(page), "runs": runs}
 
 
-def without_runs(page: Page) -> dict[str, Any]:
+def as_json_without_runs(page: TriggerStatus) -> dict[str, Any]:
     """Return the same of one whose runs were not counted."""
     trigger, state = page.trigger, page.state
     told = trigger.model_dump(mode="json", exclude={"prompt", "secret"})
@@ -68,5 +79,5 @@ def without_runs(page: Page) -> dict[str, Any]:
     }
 
 
-def _moment(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"

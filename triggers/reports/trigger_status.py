@@ -16,7 +16,7 @@ from turns.agent_tasks import task_requests
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TriggerStatus:
     """A trigger and what came of it."""
 
     trigger: AnyTrigger
@@ -27,21 +27,23 @@ class Page:
     """Its tasks, as far as they are kept, by how they stand."""
 
 
-def every(config: Config, now: datetime) -> list[Page]:
+def list_triggers(config: Config, now: datetime) -> list[TriggerStatus]:
     """Return all triggers of the YAML, in its order; two statements however many."""
     listed = config.get(TRIGGERS)
-    runs = _runs(listed)
+    runs = _count_runs(listed)
     return [
-        replace(page, runs=runs[trigger_runs.origin_of(page.trigger.name)])
-        for page in uncounted(listed, now)
+        replace(page, runs=runs[trigger_runs.task_origin(page.trigger.name)])
+        for page in list_without_runs(listed, now)
     ]
 
 
-def uncounted(listed: Sequence[AnyTrigger], now: datetime) -> list[Page]:
+def list_without_runs(
+    listed: Sequence[AnyTrigger], now: datetime
+) -> list[TriggerStatus]:
     """Return triggers whose runs are not counted, in one statement."""
     states = TriggerState.objects.in_bulk([trigger.name for trigger in listed])
     return [
-        Page(
+        TriggerStatus(
             trigger,
             states.get(trigger.name) or TriggerState(name=trigger.name),
             _next_at(trigger, now),
@@ -51,8 +53,8 @@ def uncounted(listed: Sequence[AnyTrigger], now: datetime) -> list[Page]:
     ]
 
 
-def _runs(listed: list[AnyTrigger]) -> dict[str, dict[str, int]]:
-    origins = [trigger_runs.origin_of(trigger.name) for trigger in listed]
+def _count_runs(listed: list[AnyTrigger]) -> dict[str, dict[str, int]]:
+    origins = [trigger_runs.task_origin(trigger.name) for trigger in listed]
     counted = (
         Task.objects.filter(kind=task_requests.KIND, origin__in=origins)
         .values_list("origin", "state")

@@ -7,9 +7,9 @@ from config.validation.suggestions import did_you_mean
 from core.errors import Conflict, NotFound
 from triggers.config import TRIGGERS, AnyTrigger, WebhookTrigger
 from triggers.runs import trigger_runs
-from triggers.runs.trigger_runs import Firing, Occasion
+from triggers.runs.trigger_runs import TriggerEvent, TriggerRun
 from triggers.webhooks import deliveries
-from triggers.webhooks.deliveries import Delivery
+from triggers.webhooks.deliveries import WebhookDelivery
 
 
 class TriggerUnknown(NotFound):
@@ -18,13 +18,13 @@ class TriggerUnknown(NotFound):
     code = "trigger_not_found"
 
 
-class StillRunning(Conflict):
+class TriggerRunning(Conflict):
     """This trigger has a run that is not over, and skips others meanwhile."""
 
     code = "trigger_running"
 
 
-def named(config: Config, name: str) -> AnyTrigger:
+def find_trigger(config: Config, name: str) -> AnyTrigger:
     """Return the trigger of that name; raises `TriggerUnknown`."""
     known = {trigger.name: trigger for trigger in config.get(TRIGGERS)}
     if name not in known:
@@ -34,24 +34,26 @@ def named(config: Config, name: str) -> AnyTrigger:
     return known[name]
 
 
-def occasion(config: Config, name: str, payload: Any) -> Occasion:
+def build_event(config: Config, name: str, payload: Any) -> TriggerEvent:
     """Return what a trigger is to do now; `payload` is what a webhook has been sent.
 
     Raises `TriggerUnknown`, and what `triggers.occasion` and `deliveries.occasion` do.
     """
-    trigger = named(config, name)
+    trigger = find_trigger(config, name)
     if isinstance(trigger, WebhookTrigger):
-        return deliveries.occasion(config, trigger, Delivery(payload, id=None))
-    return trigger_runs.occasion(config, trigger)
+        return deliveries.build_event(
+            config, trigger, WebhookDelivery(payload, id=None)
+        )
+    return trigger_runs.build_event(config, trigger)
 
 
-def fire(occasion: Occasion) -> Firing:
+def run_trigger(occasion: TriggerEvent) -> TriggerRun:
     """Add its task, in the caller's transaction if there is one.
 
     Whoever calls wakes a worker after the commit. Raises `StillRunning`.
     """
-    firing = trigger_runs.fire(occasion)
+    firing = trigger_runs.run_trigger(occasion)
     if firing.task_id is None:
         name = occasion.trigger.name
-        raise StillRunning(f"trigger '{name}' has a run that is not over")
+        raise TriggerRunning(f"trigger '{name}' has a run that is not over")
     return firing

@@ -6,31 +6,36 @@ from datetime import datetime
 
 from core.errors import CoulisseError
 from triggers.config import CronTrigger, WebhookTrigger
-from triggers.runs.trigger_runs import Firing
+from triggers.runs.trigger_runs import TriggerRun
 
 logger = logging.getLogger(__name__)
 
-_skipping: set[str] = set()
+_skipping_triggers: set[str] = set()
 """Triggers whose last occasion was left out, for a run was not over."""
 
 
-def armed(trigger: CronTrigger, next_at: datetime | None) -> None:
+def log_armed(trigger: CronTrigger, next_at: datetime | None) -> None:
     """Say that a cron is watched from now on."""
-    _say("cron trigger armed", trigger.name, agent=trigger.agent, next=_iso(next_at))
+    _log(
+        "cron trigger armed",
+        trigger.name,
+        agent=trigger.agent,
+        next=_format_time(next_at),
+    )
 
 
-def came_of(firings: Iterable[Firing]) -> None:
+def log_runs(firings: Iterable[TriggerRun]) -> None:
     """Say what came of occasions; of those that are left out in a row, the first."""
     for firing in firings:
         trigger = firing.event.trigger
-        was_skipped = trigger.name in _skipping
+        was_skipped = trigger.name in _skipping_triggers
         if firing.outcome == "fired":
-            _skipping.discard(trigger.name)
+            _skipping_triggers.discard(trigger.name)
         elif firing.outcome == "skipped":
-            _skipping.add(trigger.name)
+            _skipping_triggers.add(trigger.name)
             if was_skipped:
                 continue
-        _say(
+        _log(
             f"{trigger.type} trigger {firing.outcome}",
             trigger.name,
             agent=firing.event.agent,
@@ -38,37 +43,37 @@ def came_of(firings: Iterable[Firing]) -> None:
         )
 
 
-def missed(trigger: CronTrigger, count: int, last: datetime | None) -> None:
+def log_missed_ticks(trigger: CronTrigger, count: int, last: datetime | None) -> None:
     """Say that a cron's ticks came while nothing ran, and are not caught up."""
-    _say(
+    _log(
         "cron trigger missed",
         trigger.name,
         level=logging.WARNING,
         ticks=count,
-        last=_iso(last),
+        last=_format_time(last),
     )
 
 
-def refused(trigger: WebhookTrigger, error: CoulisseError) -> None:
+def log_refusal(trigger: WebhookTrigger, error: CoulisseError) -> None:
     """Say that what was posted to a webhook begins nothing."""
-    _say("webhook trigger refused", trigger.name, reason=str(error))
+    _log("webhook trigger refused", trigger.name, reason=str(error))
 
 
-def set_back(trigger: CronTrigger, until: datetime) -> None:
+def log_clock_set_back(trigger: CronTrigger, until: datetime) -> None:
     """Say that the machine's clock was ahead, as it seems now."""
-    _say(
+    _log(
         "cron trigger set back, for the clock was",
         trigger.name,
         level=logging.WARNING,
-        was_at=_iso(until),
+        was_at=_format_time(until),
     )
 
 
-def _iso(moment: datetime | None) -> str | None:
+def _format_time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _say(
+def _log(
     what: str, name: str, *, level: int = logging.INFO, **about: str | int | None
 ) -> None:
     fields = {"trigger": name, **about}

@@ -12,84 +12,90 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from config.sections import Config
-from triggers.config import boots
-from triggers.models import Start
+from triggers.config import boot_triggers
+from triggers.models import ServerStart
 from triggers.runs import run_log, trigger_runs
-from triggers.runs.trigger_runs import Firing
+from triggers.runs.trigger_runs import TriggerRun
 from triggers.scheduling import server_start_id
 
-SILENT = timedelta(seconds=30)
+WORKER_TIMEOUT = timedelta(seconds=30)
 """A worker that has said nothing for so long is gone."""
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 NAMESPACE = uuid.UUID("0d6f4f38-4b0a-5d59-8f35-6a4b7a3a4b0e")
 
 
-def begin(config: Config, now: datetime) -> list[Firing]:
+def fire_boot_triggers(config: Config, now: datetime) -> list[TriggerRun]:
     """Fire what fires at the start, if this process is the first to see this one."""
     with transaction.atomic():
-        start = _together(now) if server_start_id.given() else _apart(now)
+        start = (
+            _register_shared_start(now)
+            if server_start_id.read_id()
+            else _register_separate_start(now)
+        )
         if start is None:
             return []
-        Start.objects.filter(began_at__lt=now - KEPT).exclude(pk=start.pk).delete()
+        ServerStart.objects.filter(started_at__lt=now - RETENTION).exclude(
+            pk=start.pk
+        ).delete()
         firings = [
-            trigger_runs.fire(
-                trigger_runs.occasion(
+            trigger_runs.run_trigger(
+                trigger_runs.build_event(
                     config, trigger, key=f"boot:{trigger.name}:{start.pk.hex}"
                 ),
                 now=now,
             )
-            for trigger in boots(config)
+            for trigger in boot_triggers(config)
         ]
-    run_log.came_of(firings)
+    run_log.log_runs(firings)
     return firings
 
 
-def _together(now: datetime) -> Start | None:
+def _register_shared_start(now: datetime) -> ServerStart | None:
     """Return the start this process is of, if it is the first of its processes."""
-    start, is_new = Start.objects.get_or_create(
-        pk=uuid.uuid5(NAMESPACE, server_start_id.given()), defaults={"began_at": now}
+    start, is_new = ServerStart.objects.get_or_create(
+        pk=uuid.uuid5(NAMESPACE, server_start_id.read_id()), defaults={"started_at": now}
     )
     return start if is_new else None
 
 
-def _apart(now: datetime) -> Start | None:
+def _register_separate_start(now: datetime) -> ServerStart | None:
     """Return a new start, if no worker is there; else this one joins them."""
-    last = _latest().select_for_update().first()
-    if last is None or last.seen_at is None or last.seen_at < now - SILENT:
+    last = _newest_separate_start().select_for_update().first()
+    if last is None or last.heartbeat_at is None or last.heartbeat_at < now - WORKER_TIMEOUT:
         # Two that come up at once name it alike.
         after = "apart" if last is None else last.pk.hex
-        last, is_new = Start.objects.get_or_create(
+        last, is_new = ServerStart.objects.get_or_create(
             pk=uuid.uuid5(NAMESPACE, after),
-            defaults={"began_at": now, "is_apart": True, "seen_at": now},
+            defaults={"started_at": now, "is_separate": True, "heartbeat_at": now},
         )
         if is_new:
             return last
-    Start.objects.filter(pk=last.pk).update(workers=F("workers") + 1, seen_at=now)
+    ServerStart.objects.filter(pk=last.pk).update(worker_count=F("worker_count") + 1, heartbeat_at=now)
     return None
 
 
-def _latest() -> QuerySet[Start]:
-    return Start.objects.filter(is_apart=True).order_by("-began_at")
+def _newest_separate_start() -> QuerySet[ServerStart]:
+    return ServerStart.objects.filter(is_separate=True).order_by("-started_at")
 
 
-def stay(now: datetime) -> None:
+def record_heartbeat(now: datetime) -> None:
     """Say that this worker is still there, if it runs apart."""
-    if server_start_id.given():
+    if server_start_id.read_id():
         return
-    last = _latest().first()
+    last = _newest_separate_start().first()
     if last is not None:
-        Start.objects.filter(pk=last.pk).update(seen_at=now)
+        ServerStart.objects.filter(pk=last.pk).update(heartbeat_at=now)
 
 
-def leave() -> None:
+def deregister_worker() -> None:
     """Say that this worker stops, if it runs apart: with the last of them all are."""
-    if server_start_id.given():
+    if server_start_id.read_id():
         return
     with transaction.atomic():
-        last = _latest().select_for_update().first()
+        last = _newest_separate_start().select_for_update().first()
         if last is None:
             return
-        last.workers -= 1
-        if last.workers <= 0:
-            last.seen_at = None
-        last.save(update_fields=["workers", "seen_at"])
+        last.worker_count -= 1
+        if last.worker_count <= 0:
+            last.heartbeat_at = None
+        last.save(update_fields=["worker_count", "heartbeat_at"])

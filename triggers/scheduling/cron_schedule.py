@@ -13,46 +13,48 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-FORM = (
+EXPECTED_FORMAT = (
     "must be 'minute hour day-of-month month day-of-week' such as '0 9 * * 1-5', or "
     "these after a second"
 )
 FIELDS = 5
 WITH_SECONDS = 6
-SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+EXAMPLE_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def check(expression: str) -> str:
+def validate_expression(expression: str) -> str:
     """Return a cron expression that is well formed; raises ValueError.
 
     It may still name days that no year has (`is_possible`).
     """
     fields = expression.split()
     if len(fields) not in (FIELDS, WITH_SECONDS):
-        raise ValueError(f"{FORM}; this has {len(fields)} fields")
+        raise ValueError(f"{EXPECTED_FORMAT}; this has {len(fields)} fields")
     # In any month, for of a month without such a day it says the day were wrong.
-    fields[-2] = _any_month(fields[-2])
+    fields[-2] = _wildcard_if_valid(fields[-2])
     try:
-        CronSim(" ".join(fields), SOME_DAY)
+        CronSim(" ".join(fields), EXAMPLE_DAY)
     except CronSimError as exc:
-        raise ValueError(f"{FORM}; of this the {_field(exc)} is not right") from None
+        raise ValueError(
+            f"{EXPECTED_FORMAT}; of this the {_failed_field(exc)} is not right"
+        ) from None
     return " ".join(expression.split())
 
 
-def _any_month(month: str) -> str:
+def _wildcard_if_valid(month: str) -> str:
     try:
-        CronSim(f"0 0 1 {month} *", SOME_DAY)
+        CronSim(f"0 0 1 {month} *", EXAMPLE_DAY)
     except CronSimError:
         return month
     return "*"
 
 
-def _field(error: CronSimError) -> str:
+def _failed_field(error: CronSimError) -> str:
     return str(error).removeprefix("Bad ")
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class CronSchedule:
     """A cron expression that is well formed, and the zone its times are of."""
 
     expression: str
@@ -65,7 +67,7 @@ class Schedule:
     def is_possible(self) -> bool:
         """Whether it ever fires."""
         try:
-            return next(self.after(SOME_DAY), None) is not None
+            return next(self.after(EXAMPLE_DAY), None) is not None
         except CronSimError:
             return False
 

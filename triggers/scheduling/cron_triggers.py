@@ -13,54 +13,56 @@ from django.db import transaction
 from django.db.models import F
 
 from config.sections import Config
-from triggers.config import CronTrigger, crons
+from triggers.config import CronTrigger, cron_triggers
 from triggers.models import TriggerState
 from triggers.runs import run_log, trigger_runs
-from triggers.runs.trigger_runs import Firing
-from triggers.scheduling.cron_schedule import Schedule
+from triggers.runs.trigger_runs import TriggerRun
+from triggers.scheduling.cron_schedule import CronSchedule
 
 GRACE = timedelta(seconds=60)
 """A tick that is younger fires late: a worker that dies is back by then."""
-AHEAD = timedelta(seconds=60)
+CLOCK_SKEW = timedelta(seconds=60)
 """How far clocks may differ."""
-MOST_COUNTED = 10_000
+MAX_COUNTED = 10_000
 """Missed ticks; of more than that nobody counts the rest."""
-MOST_CAUGHT_UP = 100
+MAX_CAUGHT_UP = 100
 
 
-def arm(config: Config, now: datetime) -> None:
+def arm_triggers(config: Config, now: datetime) -> None:
     """Have the ticks from now on count, of crons that are new or changed.
 
     Those that were armed before go on where they were, whatever was missed since.
     """
-    wanted = {trigger.name: trigger for trigger in crons(config)}
+    wanted = {trigger.name: trigger for trigger in cron_triggers(config)}
     with transaction.atomic():
         # What is switched off misses nothing.
         TriggerState.objects.exclude(schedule="").exclude(name__in=wanted).update(
             schedule=""
         )
         for name in sorted(wanted):
-            _arm(wanted[name], now)
+            _arm_trigger(wanted[name], now)
 
 
-def _arm(trigger: CronTrigger, now: datetime) -> None:
-    state = trigger_runs.locked(trigger.name)
+def _arm_trigger(trigger: CronTrigger, now: datetime) -> None:
+    state = trigger_runs.lock_state(trigger.name)
     schedule = str(trigger.times)
-    is_ahead = state.until is not None and state.until > now + AHEAD
+    is_ahead = state.until is not None and state.until > now + CLOCK_SKEW
     if state.schedule == schedule and not is_ahead:
         return
     if state.schedule == schedule and state.until is not None:
-        run_log.set_back(trigger, state.until)
+        run_log.log_clock_set_back(trigger, state.until)
     state.schedule, state.until = schedule, now
     state.save(update_fields=["schedule", "until"])
 
 
-def fire_due(
+def fire_due_triggers(
     config: Config, now: datetime, names: Collection[str] | None = None
-) -> list[Firing]:
+) -> list[TriggerRun]:
     """Fire what is due, and report what was missed; of these crons, or of all."""
     wanted = [
-        trigger for trigger in crons(config) if names is None or trigger.name in names
+        trigger
+        for trigger in cron_triggers(config)
+        if names is None or trigger.name in names
     ]
     states = TriggerState.objects.in_bulk([trigger.name for trigger in wanted])
     firings = []
@@ -68,15 +70,15 @@ def fire_due(
         state = states.get(trigger.name)
         # Of another schedule it is where another process has read a newer YAML.
         if state is not None and state.schedule == str(trigger.times):
-            firings += _deal(config, trigger, state, now)
+            firings += _fire_due_ticks(config, trigger, state, now)
     return firings
 
 
-def _deal(
+def _fire_due_ticks(
     config: Config, trigger: CronTrigger, state: TriggerState, now: datetime
-) -> list[Firing]:
+) -> list[TriggerRun]:
     """Move on a cron to now and fire what is due, if no other process did."""
-    due = None if state.until is None else _due(trigger, state.until, now)
+    due = None if state.until is None else _due_ticks(trigger, state.until, now)
     if due is None:
         return []
     with transaction.atomic():
@@ -89,15 +91,15 @@ def _deal(
             TriggerState.objects.filter(name=state.name).update(
                 missed=F("missed") + due.missed, missed_at=due.missed_at
             )
-        firings = [_fire(config, trigger, tick, now) for tick in due.ticks]
+        firings = [_fire_tick(config, trigger, tick, now) for tick in due.ticks]
     if due.missed:
-        run_log.missed(trigger, due.missed, due.missed_at)
-    run_log.came_of(firings)
+        run_log.log_missed_ticks(trigger, due.missed, due.missed_at)
+    run_log.log_runs(firings)
     return firings
 
 
 @dataclass(frozen=True, slots=True)
-class _Due:
+class _DueTicks:
     """What has ticked since a cron was last looked at."""
 
     ticks: Sequence[datetime]
@@ -109,23 +111,27 @@ class _Due:
     """The last of them."""
 
 
-def _due(trigger: CronTrigger, until: datetime, now: datetime) -> _Due | None:
+def _due_ticks(
+    trigger: CronTrigger, until: datetime, now: datetime
+) -> _DueTicks | None:
     edge = max(until, now - GRACE)
     fresh = list(takewhile(lambda tick: tick <= now, trigger.times.after(edge)))
-    late = _newest(trigger.times, until, edge)
+    late = _newest_ticks(trigger.times, until, edge)
     if not late:
-        return _Due(fresh, fresh[-1]) if fresh else None
-    caught = _caught_up(trigger, late, is_superseded=bool(fresh))
+        return _DueTicks(fresh, fresh[-1]) if fresh else None
+    caught = _select_catch_up(trigger, late, is_superseded=bool(fresh))
     left = late[: len(late) - len(caught)]
-    return _Due(
+    return _DueTicks(
         ticks=[*caught, *fresh],
         until=fresh[-1] if fresh else edge,
-        missed=_count(trigger.times, until, edge) - len(caught),
+        missed=_count_ticks(trigger.times, until, edge) - len(caught),
         missed_at=left[-1] if left else None,
     )
 
 
-def _newest(times: Schedule, since: datetime, until: datetime) -> list[datetime]:
+def _newest_ticks(
+    times: CronSchedule, since: datetime, until: datetime
+) -> list[datetime]:
     """Return the last ticks of a span in which there were any, the latest last.
 
     They are one more than are ever caught up.
@@ -133,27 +139,27 @@ def _newest(times: Schedule, since: datetime, until: datetime) -> list[datetime]
     if since >= until:
         return []
     backwards = takewhile(lambda tick: tick > since, times.before(until))
-    return list(islice(backwards, MOST_CAUGHT_UP + 1))[::-1]
+    return list(islice(backwards, MAX_CAUGHT_UP + 1))[::-1]
 
 
-def _caught_up(
+def _select_catch_up(
     trigger: CronTrigger, late: Sequence[datetime], *, is_superseded: bool
 ) -> Sequence[datetime]:
     if trigger.catch_up == "last":
         return () if is_superseded else late[-1:]
-    return late[-MOST_CAUGHT_UP:] if trigger.catch_up else ()
+    return late[-MAX_CAUGHT_UP:] if trigger.catch_up else ()
 
 
-def _count(times: Schedule, since: datetime, until: datetime) -> int:
+def _count_ticks(times: CronSchedule, since: datetime, until: datetime) -> int:
     ticks = takewhile(lambda tick: tick <= until, times.after(since))
-    return sum(1 for _ in islice(ticks, MOST_COUNTED))
+    return sum(1 for _ in islice(ticks, MAX_COUNTED))
 
 
-def _fire(
+def _fire_tick(
     config: Config, trigger: CronTrigger, tick: datetime, now: datetime
-) -> Firing:
+) -> TriggerRun:
     at = f"{tick:%Y-%m-%dT%H:%M:%SZ}"
-    occasion = trigger_runs.occasion(
+    occasion = trigger_runs.build_event(
         config, trigger, key=f"cron:{trigger.name}:{at}", tick=at
     )
-    return trigger_runs.fire(occasion, now=now)
+    return trigger_runs.run_trigger(occasion, now=now)

@@ -17,23 +17,23 @@ from database import database_executor
 from database.errors import DatabaseDown
 from tasks.queue import lease_recovery
 from triggers.config import CronTrigger
-from triggers.config import crons as crons_of
+from triggers.config import cron_triggers as crons_of
 from triggers.runs import run_log
-from triggers.runs.trigger_runs import Firing
+from triggers.runs.trigger_runs import TriggerRun
 from triggers.scheduling import boot_triggers, cron_triggers
 
-LOOK_SECONDS = 1.0
+MAX_SLEEP_SECONDS = 1.0
 """The longest sleep: an edit of the YAML and a clock that was set are seen then."""
-STAY = timedelta(seconds=10)
-SWEEP = timedelta(seconds=30)
+HEARTBEAT_INTERVAL = timedelta(seconds=10)
+SWEEP_INTERVAL = timedelta(seconds=30)
 """How long work whose worker died may stay unnoticed, beyond its lease."""
-JUMP = timedelta(seconds=60)
+CLOCK_JUMP = timedelta(seconds=60)
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 logger = logging.getLogger(__name__)
 
 
-class Clock:
+class TriggerScheduler:
     """Fires crons when they are due, and once at its start what fires then."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Clock:
     async def run(self) -> None:
         """Watch until it is cancelled."""
         while True:
-            pause = LOOK_SECONDS
+            pause = MAX_SLEEP_SECONDS
             try:
                 await self.run_once()
                 pause = self._pause_seconds()
@@ -73,11 +73,13 @@ class Clock:
         config, now = live.current(), self._now()
         if not self._has_begun:
             self._kick_if_fired(
-                await database_executor.run_to_end(boot_triggers.begin, config, now)
+                await database_executor.run_to_end(
+                    boot_triggers.fire_boot_triggers, config, now
+                )
             )
             self._has_begun, self._stayed_at = True, now
-        if now - self._stayed_at >= STAY:
-            await database_executor.run_to_end(boot_triggers.stay, now)
+        if now - self._stayed_at >= HEARTBEAT_INTERVAL:
+            await database_executor.run_to_end(boot_triggers.record_heartbeat, now)
             self._stayed_at = now
         if self._needs_arming(config, now):
             await self._arm(config, now)
@@ -85,34 +87,34 @@ class Clock:
         if due:
             self._kick_if_fired(
                 await database_executor.run_to_end(
-                    cron_triggers.fire_due, config, now, due
+                    cron_triggers.fire_due_triggers, config, now, due
                 )
             )
             self._schedule_next(due, now)
         # Last, so that nothing else waits for it if it fails.
-        if not now - SWEEP < self._swept_at <= now:
+        if not now - SWEEP_INTERVAL < self._swept_at <= now:
             self._swept_at = now
-            if await database_executor.run_to_end(lease_recovery.sweep):
+            if await database_executor.run_to_end(lease_recovery.recover_leases):
                 self._kick()
 
     def _needs_arming(self, config: Config, now: datetime) -> bool:
         """Return whether crons were edited, or the machine's clock was set back."""
         before, self._looked_at = self._looked_at, now
-        if before is not None and now < before - JUMP:
+        if before is not None and now < before - CLOCK_JUMP:
             self._is_set_back = True
         if config is not self._config and self._armed == _by_name(config):
             self._config = config
         return self._is_set_back or config is not self._config
 
     async def _arm(self, config: Config, now: datetime) -> None:
-        await database_executor.run_to_end(cron_triggers.arm, config, now)
+        await database_executor.run_to_end(cron_triggers.arm_triggers, config, now)
         known, self._armed = self._armed or {}, _by_name(config)
         self._config, self._is_set_back = config, False
         # Each is due at first, for what came while nobody looked.
         self._ticks = dict.fromkeys(self._armed, now)
         for name, trigger in self._armed.items():
             if known.get(name) != trigger:
-                run_log.armed(trigger, next(trigger.times.after(now), None))
+                run_log.log_armed(trigger, next(trigger.times.after(now), None))
 
     def _schedule_next(self, names: Iterable[str], now: datetime) -> None:
         for name in names:
@@ -122,9 +124,9 @@ class Clock:
     def _pause_seconds(self) -> float:
         next_at = min(self._ticks.values(), default=NEVER)
         seconds = (next_at - self._now()).total_seconds()
-        return min(max(seconds, 0.0), LOOK_SECONDS)
+        return min(max(seconds, 0.0), MAX_SLEEP_SECONDS)
 
-    def _kick_if_fired(self, firings: list[Firing]) -> None:
+    def _kick_if_fired(self, firings: list[TriggerRun]) -> None:
         if any(firing.outcome == "fired" for firing in firings):
             self._kick()
 
@@ -132,13 +134,13 @@ class Clock:
 @contextlib.asynccontextmanager
 async def running(kick: Callable[[], None]) -> AsyncIterator[None]:
     """Fire triggers from this worker until the block is left."""
-    watching = asyncio.create_task(Clock(kick).run())
+    watching = asyncio.create_task(TriggerScheduler(kick).run())
     try:
         yield
     finally:
         watching.cancel()
         with contextlib.suppress(DatabaseDown):
-            await database_executor.run_to_end(boot_triggers.leave)
+            await database_executor.run_to_end(boot_triggers.deregister_worker)
 
 
 def _by_name(config: Config) -> dict[str, CronTrigger]:

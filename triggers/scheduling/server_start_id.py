@@ -2,10 +2,10 @@
 
 import os
 
-ID = "COULISSE_START"
+VARIABLE = "COULISSE_START"
 """The variable in which `start` tells its processes. Workers run apart have none."""
 
 
-def given() -> str:
+def read_id() -> str:
     """Return the name of this process's start; empty where it is of none."""
-    return os.environ.get(ID, "")
+    return os.environ.get(VARIABLE, "")

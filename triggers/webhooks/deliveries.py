@@ -18,12 +18,12 @@ from config.sections import Config
 from core.errors import Invalid, Unauthenticated
 from triggers.config import DEFAULT_HEADER, WebhookTrigger
 from triggers.runs import trigger_runs
-from triggers.runs.trigger_runs import Occasion
+from triggers.runs.trigger_runs import TriggerEvent
 from triggers.webhooks import prompt_templates
-from triggers.webhooks.prompt_templates import Missing, TooDeep
+from triggers.webhooks.prompt_templates import NestingTooDeep, PathMissing
 from turns.preparation import options
 
-OLDEST_SECONDS = 300
+MAX_AGE_SECONDS = 300
 """A signed time further from now is of a request that was kept, and sent again."""
 MAX_AGENT_CHARS = 255
 DELIVERY_HEADERS = ("Idempotency-Key", "X-GitHub-Delivery", "X-Gitlab-Event-UUID")
@@ -43,7 +43,7 @@ class PayloadInvalid(Invalid):
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class WebhookRequest:
     """What was posted."""
 
     headers: Mapping[str, str]
@@ -52,7 +52,7 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class WebhookDelivery:
     """What a post says, once it is known to be from who should."""
 
     payload: Any
@@ -62,7 +62,9 @@ class Delivery:
     """The answer to one by which a sender tries the address, and no more."""
 
 
-def read(trigger: WebhookTrigger, post: Post, now: datetime) -> Delivery:
+def read_delivery(
+    trigger: WebhookTrigger, post: WebhookRequest, now: datetime
+) -> WebhookDelivery:
     """Return what was posted.
 
     Raises `SignatureRefused` for who does not know the secret and for what is too old,
@@ -75,14 +77,14 @@ def read(trigger: WebhookTrigger, post: Post, now: datetime) -> Delivery:
         raise PayloadInvalid(
             f"The body is not JSON: {exc}; have the sender send application/json"
         ) from exc
-    return Delivery(
+    return WebhookDelivery(
         payload,
-        _id(trigger, post, payload, signature),
-        _greeting(trigger, post, payload),
+        _delivery_id(trigger, post, payload, signature),
+        _challenge_reply(trigger, post, payload),
     )
 
 
-def _check_sender(trigger: WebhookTrigger, post: Post, now: datetime) -> str:
+def _check_sender(trigger: WebhookTrigger, post: WebhookRequest, now: datetime) -> str:
     """Return the signature, if it is right; empty where nothing was signed."""
     if trigger.secret is None:
         return ""
@@ -96,7 +98,7 @@ def _check_sender(trigger: WebhookTrigger, post: Post, now: datetime) -> str:
             return ""
 
 
-def _check_header(secret: SecretStr, header: str, post: Post) -> None:
+def _check_header(secret: SecretStr, header: str, post: WebhookRequest) -> None:
     given = post.headers.get(header, "").strip()
     if header.lower() == DEFAULT_HEADER.lower():
         scheme, _, given = given.partition(" ")
@@ -110,7 +112,7 @@ def _check_header(secret: SecretStr, header: str, post: Post) -> None:
         )
 
 
-def _check_github(secret: SecretStr, post: Post) -> str:
+def _check_github(secret: SecretStr, post: WebhookRequest) -> str:
     given = post.headers.get("X-Hub-Signature-256", "").strip()
     if not _is_equal(given, f"sha256={_hmac(secret, post.body)}"):
         raise SignatureRefused(
@@ -119,7 +121,7 @@ def _check_github(secret: SecretStr, post: Post) -> str:
     return given
 
 
-def _check_slack(secret: SecretStr, post: Post, now: datetime) -> str:
+def _check_slack(secret: SecretStr, post: WebhookRequest, now: datetime) -> str:
     stamp = post.headers.get("X-Slack-Request-Timestamp", "").strip()
     given = post.headers.get("X-Slack-Signature", "").strip()
     signed = b"v0:%s:%s" % (stamp.encode("latin-1", "replace"), post.body)
@@ -130,7 +132,7 @@ def _check_slack(secret: SecretStr, post: Post, now: datetime) -> str:
         )
     if not _is_recent(stamp, now):
         raise SignatureRefused(
-            f"X-Slack-Request-Timestamp is more than {OLDEST_SECONDS} seconds from now"
+            f"X-Slack-Request-Timestamp is more than {MAX_AGE_SECONDS} seconds from now"
         )
     return given
 
@@ -148,11 +150,11 @@ def _is_equal(given: str, wanted: str) -> bool:
 def _is_recent(stamp: str, now: datetime) -> bool:
     if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= 12):
         return False
-    return abs(int(stamp) - now.timestamp()) <= OLDEST_SECONDS
+    return abs(int(stamp) - now.timestamp()) <= MAX_AGE_SECONDS
 
 
-def _id(
-    trigger: WebhookTrigger, post: Post, payload: Any, signature: str
+def _delivery_id(
+    trigger: WebhookTrigger, post: WebhookRequest, payload: Any, signature: str
 ) -> str | None:
     """Return what tells a delivery from others.
 
@@ -169,8 +171,8 @@ def _id(
     return next(filter(None, given), signature or None)
 
 
-def _greeting(
-    trigger: WebhookTrigger, post: Post, payload: Any
+def _challenge_reply(
+    trigger: WebhookTrigger, post: WebhookRequest, payload: Any
 ) -> Mapping[str, Any] | None:
     if trigger.signature == "github" and post.headers.get("X-GitHub-Event") == "ping":
         return {"ok": True, "task_id": None}
@@ -183,7 +185,9 @@ def _greeting(
     return None
 
 
-def occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Occasion:
+def build_event(
+    config: Config, trigger: WebhookTrigger, delivery: WebhookDelivery
+) -> TriggerEvent:
     """Return what a delivery has the trigger do.
 
     Raises `PayloadInvalid` where it does not say which agent, for whom or in which
@@ -191,40 +195,44 @@ def occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Occ
     nothing is taken on.
     """
     try:
-        return _occasion(config, trigger, delivery)
-    except TooDeep as exc:
+        return _render_event(config, trigger, delivery)
+    except NestingTooDeep as exc:
         raise PayloadInvalid(
             "The body is nested too deeply for what is asked of it to be written"
         ) from exc
 
 
-def _occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Occasion:
+def _render_event(
+    config: Config, trigger: WebhookTrigger, delivery: WebhookDelivery
+) -> TriggerEvent:
     payload = delivery.payload
-    agent = _whole(trigger.agent, payload, field="agent", most=MAX_AGENT_CHARS)
+    agent = _render_field(trigger.agent, payload, field="agent", most=MAX_AGENT_CHARS)
     named = thread = None
     if trigger.user is not None:
-        named = _whole(trigger.user, payload, field="user", most=identity.MAX_LENGTH)
+        named = _render_field(
+            trigger.user, payload, field="user", most=identity.MAX_LENGTH
+        )
     if trigger.thread is not None:
         most = options.MAX_THREAD_LENGTH
-        thread = _whole(trigger.thread, payload, field="thread", most=most)
-    prompt = prompt_templates.fill(trigger.prompt, payload)
+        thread = _render_field(trigger.thread, payload, field="thread", most=most)
+    prompt = prompt_templates.render(trigger.prompt, payload)
     if not prompt.strip():
         raise PayloadInvalid("The body leaves the prompt empty: there is nothing to do")
-    return Occasion(
+    return TriggerEvent(
         trigger,
-        trigger_runs.user_of(config, trigger, named),
+        trigger_runs.resolve_user(config, trigger, named),
         agent,
         prompt,
         thread,
-        key=_key(trigger, delivery.id),
-        max_failures=trigger_runs.attempts(config),
+        key=_idempotency_key(trigger, delivery.id),
+        max_failures=trigger_runs.max_attempts(config),
     )
 
 
-def _whole(template: str, payload: Any, *, field: str, most: int) -> str:
+def _render_field(template: str, payload: Any, *, field: str, most: int) -> str:
     try:
-        text = prompt_templates.fill_whole(template, payload).strip()
-    except Missing as exc:
+        text = prompt_templates.render_strict(template, payload).strip()
+    except PathMissing as exc:
         raise PayloadInvalid(
             f"The body has nothing at '{exc.path}', which says the {field}"
         ) from exc
@@ -238,7 +246,7 @@ def _whole(template: str, payload: Any, *, field: str, most: int) -> str:
     return text
 
 
-def _key(trigger: WebhookTrigger, delivery_id: str | None) -> str | None:
+def _idempotency_key(trigger: WebhookTrigger, delivery_id: str | None) -> str | None:
     if delivery_id is None:
         return None
     # They may be of any length.

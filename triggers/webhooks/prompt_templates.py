@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-PLACE = re.compile(r"\{\{([^{}]+)\}\}")
+PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
 
 
-class Missing(LookupError):
+class PathMissing(LookupError):
     """The payload has nothing at a path."""
 
     def __init__(self, path: str) -> None:
@@ -19,48 +19,48 @@ class Missing(LookupError):
         self.path = path
 
 
-class TooDeep(ValueError):
+class NestingTooDeep(ValueError):
     """What is at a path is nested so deeply that it cannot be written."""
 
 
 def is_template(text: str) -> bool:
     """Return whether a text has places."""
-    return PLACE.search(text) is not None
+    return PLACEHOLDER.search(text) is not None
 
 
-def fill(template: str, payload: Any) -> str:
+def render(template: str, payload: Any) -> str:
     """Return the text; a place whose path is missing stays, as `{{ a.b.c }}`.
 
-    Raises `TooDeep`.
+    Raises `NestingTooDeep`.
     """
 
     def filled(place: re.Match[str]) -> str:
         path = place[1].strip()
         try:
-            return _text(_at(payload, path))
-        except Missing:
+            return _to_text(_value_at(payload, path))
+        except PathMissing:
             return f"{{{{ {path} }}}}"
 
-    return PLACE.sub(filled, template)
+    return PLACEHOLDER.sub(filled, template)
 
 
-def fill_whole(template: str, payload: Any) -> str:
+def render_strict(template: str, payload: Any) -> str:
     """Return the text; raises `Missing` for a path that leads nowhere, or to null.
 
-    Raises `TooDeep` as well.
+    Raises `NestingTooDeep` as well.
     """
 
     def filled(place: re.Match[str]) -> str:
         path = place[1].strip()
-        value = _at(payload, path)
+        value = _value_at(payload, path)
         if value is None:
-            raise Missing(path)
-        return _text(value)
+            raise PathMissing(path)
+        return _to_text(value)
 
-    return PLACE.sub(filled, template)
+    return PLACEHOLDER.sub(filled, template)
 
 
-def _at(payload: Any, path: str) -> Any:
+def _value_at(payload: Any, path: str) -> Any:
     """Return what is at a path; a number counts a list's entries from 0."""
     value = payload
     for step in path.split("."):
@@ -69,7 +69,7 @@ def _at(payload: Any, path: str) -> Any:
         elif isinstance(value, list) and _is_index(step) and int(step) < len(value):
             value = value[int(step)]
         else:
-            raise Missing(path)
+            raise PathMissing(path)
     return value
 
 
@@ -77,11 +77,11 @@ def _is_index(step: str) -> bool:
     return step.isascii() and step.isdecimal() and len(step) <= 6
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError as exc:
         # It reads what is deeper than what it writes.
-        raise TooDeep from exc
+        raise NestingTooDeep from exc

@@ -4,19 +4,19 @@ import uuid
 from contextlib import aclosing
 from functools import partial
 
-from access.users.caller import OPEN, Caller
+from access.users.caller import ANONYMOUS, Caller
 from core.messages import Message
 from database import database_executor
 from tasks.queue import attempt_ids
-from tasks.queue.claimed_task import Work
-from tasks.queue.task_kinds import Ending, Kind
+from tasks.queue.claimed_task import ClaimedTask
+from tasks.queue.task_kinds import TaskKind, TaskOutcome
 from turns import flow
 from turns.agent_tasks import storage, task_requests
 from turns.preparation import options
 from turns.turn import TurnRequest
 
 
-async def run(task: Work) -> Ending:
+async def run(task: ClaimedTask) -> TaskOutcome:
     """Take a turn of a task's agent, as a request would, and close the task with it."""
     turn_id = attempt_ids.turn_id(task.id, task.attempts)
     request = TurnRequest(
@@ -24,9 +24,9 @@ async def run(task: Work) -> Ending:
         agent=task.agent,
         user_id=task.user_id,
         messages=[Message("user", task.prompt)],
-        options=options.read(task.payload.get("metadata", {})),
+        options=options.read_options(task.payload.get("metadata", {})),
         parameters={},
-        caller=await _caller(task.token_id),
+        caller=await _load_caller(task.token_id),
         request_id=task.request_id,
         stream=True,  # So that what was said is kept when it is cancelled.
         origin="task",
@@ -38,15 +38,17 @@ async def run(task: Work) -> Ending:
     async with aclosing(flow.run(request)) as events:
         async for _ in events:
             pass
-    return Ending(is_closed=True)
+    return TaskOutcome(is_closed=True)
 
 
-async def _caller(token_id: uuid.UUID | None) -> Caller:
+async def _load_caller(token_id: uuid.UUID | None) -> Caller:
     return (
-        OPEN
+        ANONYMOUS
         if token_id is None
-        else await database_executor.run(storage.caller_of, token_id)
+        else await database_executor.run(storage.load_caller, token_id)
     )
 
 
-KIND = Kind(task_requests.KIND, run, is_listed=True, is_turn=True, is_repeatable=True)
+KIND = TaskKind(
+    task_requests.KIND, run, is_listed=True, is_turn=True, is_repeatable=True
+)

@@ -13,7 +13,7 @@ from config.sections import Config
 from core.ids import UserId
 from tasks.config import MAX_RETRIES, TASKS
 from tasks.errors import TaskInvalid, TasksDisabled
-from tasks.queue.lifecycle import Draft
+from tasks.queue.lifecycle import TaskSpec
 from turns.preparation import options, routing
 
 KIND = "agent"
@@ -27,7 +27,7 @@ MAX_DELAY_SECONDS = 366 * 24 * 3_600
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TaskRequest:
     """A task that somebody asks for."""
 
     agent: str
@@ -50,7 +50,9 @@ class Wish:
     """What is done once only, under this name."""
 
 
-def draft(config: Config, caller: Caller, user_id: UserId, wish: Wish) -> Draft:
+def build_task(
+    config: Config, caller: Caller, user_id: UserId, wish: TaskRequest
+) -> TaskSpec:
     """Return the task for the queue.
 
     Raises `TasksDisabled`, `AgentUnknown`, and `TaskInvalid` or another
@@ -59,11 +61,11 @@ def draft(config: Config, caller: Caller, user_id: UserId, wish: Wish) -> Draft:
     settings = config.get(TASKS)
     if not settings.enabled:
         raise TasksDisabled
-    check(config, caller, wish)
+    check_request(config, caller, wish)
     retries = settings.retries if wish.retries is None else wish.retries
     task_id = uuid.uuid4()
     own = {"thread_id": f"task-{task_id}"} if wish.has_own_thread else {}
-    return Draft(
+    return TaskSpec(
         KIND,
         user_id,
         wish.agent,
@@ -83,10 +85,10 @@ def draft(config: Config, caller: Caller, user_id: UserId, wish: Wish) -> Draft:
     )
 
 
-def check(config: Config, caller: Caller, wish: Wish) -> None:
+def check_request(config: Config, caller: Caller, wish: TaskRequest) -> None:
     """Raise what a turn would end with at once, or what its record could not hold."""
     try:
-        routing.check(config, wish.agent, offered=caller.agents)
+        routing.check_name(config, wish.agent, offered=caller.agents)
     except AgentUnknown as exc:
         raise AgentUnknown(exc.message, param="agent", detail=exc.detail) from exc
     _check_prompt(wish.prompt)
@@ -95,7 +97,7 @@ def check(config: Config, caller: Caller, wish: Wish) -> None:
             raise TaskInvalid(
                 "metadata must not contain NUL characters", param="metadata"
             )
-    if options.read(wish.metadata).is_incognito:
+    if options.read_options(wish.metadata).is_incognito:
         raise TaskInvalid(
             "a task is kept until it is old, with its prompt and its result, so it "
             "cannot be incognito: send 'memory': 'off', or leave it out",

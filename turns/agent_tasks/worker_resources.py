@@ -13,11 +13,11 @@ from turns.tools import mcp_sessions
 @asynccontextmanager
 async def opened() -> AsyncIterator[None]:
     """Keep skills fresh, and close what agents have opened when the block is left."""
-    skills = skill_registry.Watcher(live.current())
+    skills = skill_registry.SkillWatcher(live.current())
     await asyncio.to_thread(skills.start)
     try:
         yield
     finally:
-        await mcp_sessions.close()
+        await mcp_sessions.close_sessions()
         await schema_workers.close()
         await asyncio.to_thread(skills.stop)

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from access.limits.usage_counters import NOTHING, Charge
+from access.limits.usage_counters import NO_CHARGE, Charge
 from database import database_executor
 from database.errors import DatabaseDown
 from memory.context import turn_context
-from memory.context.turn_context import Gathered, Wanted
+from memory.context.turn_context import Context, ContextQuery
 from turns.budget import reservations
-from turns.budget.reservations import Allowance, Wish
+from turns.budget.reservations import TurnUsageRequest, UsageGrant
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,7 +19,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-async def grant(query: Wanted, usage: Wish) -> tuple[Gathered, Allowance]:
+async def load_context_and_reserve(
+    query: ContextQuery, usage: TurnUsageRequest
+) -> tuple[Context, UsageGrant]:
     """Read a turn's context and reserve its usage, in one trip to the database.
 
     Without limits nothing is reserved, and without anything to read there is no trip.
@@ -27,15 +29,21 @@ async def grant(query: Wanted, usage: Wish) -> tuple[Gathered, Allowance]:
     stays reserved.
     """
     if usage.is_limited:
-        return await reserved(reservations.grant, query, usage)
-    context = Gathered(())
+        return await call_with_release(
+            reservations.load_context_and_reserve, query, usage
+        )
+    context = Context(())
     if query.needs_reading:
-        context = await database_executor.run(turn_context.gather, usage.user_id, query)
-    return context, Allowance(usage.counter_keys())
+        context = await database_executor.run(
+            turn_context.load_context, usage.user_id, query
+        )
+    return context, UsageGrant(usage.counter_keys())
 
 
-async def reserved(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that returns an `Allowance`, alone or second in a pair.
+async def call_with_release(
+    function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a function that returns an `UsageGrant`, alone or second in a pair.
 
     It runs on a database thread. Its reservation is released if the client leaves
     meanwhile.
@@ -45,27 +53,27 @@ async def reserved(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
         async with asyncio.timeout(database_executor.MAX_WAIT_SECONDS):
             return await asyncio.shield(trip)
     except TimeoutError as exc:
-        trip.add_done_callback(_undo)
+        trip.add_done_callback(_release_result)
         raise DatabaseDown from exc
     except asyncio.CancelledError:
-        trip.add_done_callback(_undo)
+        trip.add_done_callback(_release_result)
         raise
 
 
-def _undo(trip: "asyncio.Task[Any]") -> None:
+def _release_result(trip: "asyncio.Task[Any]") -> None:
     """Undo what was set aside for somebody who has left."""
     if trip.cancelled() or trip.exception() is not None:
         return
     granted = trip.result()
-    give_back(granted if isinstance(granted, Allowance) else granted[1])
+    release_later(granted if isinstance(granted, UsageGrant) else granted[1])
 
 
-def give_back(allowance: Allowance, charge: Charge = NOTHING) -> None:
+def release_later(allowance: UsageGrant, charge: Charge = NO_CHARGE) -> None:
     """Undo what was set aside for a turn that does not begin.
 
     A turn that has cost something already is charged for it, and counts as a request.
     """
-    if charge != NOTHING:
+    if charge != NO_CHARGE:
         undoing = database_executor.run_to_end(reservations.settle, allowance, charge)
     elif allowance.reservation is not None:
         undoing = database_executor.run_to_end(
@@ -73,14 +81,14 @@ def give_back(allowance: Allowance, charge: Charge = NOTHING) -> None:
         )
     else:
         return
-    _undoing.add(task := asyncio.create_task(undoing))
-    task.add_done_callback(_undone)
+    _pending_releases.add(task := asyncio.create_task(undoing))
+    task.add_done_callback(_finish_release)
 
 
-_undoing: set[asyncio.Task[None]] = set()
+_pending_releases: set[asyncio.Task[None]] = set()
 
 
-def _undone(task: asyncio.Task[None]) -> None:
-    _undoing.discard(task)
+def _finish_release(task: asyncio.Task[None]) -> None:
+    _pending_releases.discard(task)
     if not task.cancelled() and task.exception() is not None:
         logger.error("what was set aside is given back late: %s", task.exception())

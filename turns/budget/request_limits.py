@@ -21,7 +21,7 @@ from providers.embeddings.usage_collector import EmbeddingCall
 from providers.pricing import call_costs
 from turns.budget import async_reservations, request_usage, reservations
 from turns.budget.request_usage import UsageRequest
-from turns.budget.reservations import Allowance
+from turns.budget.reservations import UsageGrant
 
 T = TypeVar("T")
 
@@ -29,13 +29,13 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Admitted:
+class AdmittedRequest:
     """A request that is being answered."""
 
     headers: Mapping[str, str]
     """`x-ratelimit-*`: what is left of the tightest limit."""
     request: UsageRequest
-    allowance: Allowance
+    allowance: UsageGrant
     calls: Sequence[EmbeddingCall] = ()
     is_streamed: bool = False
 
@@ -54,11 +54,12 @@ class Admitted:
     async def settle(self) -> None:
         """Charge the embeddings, and release the reservation."""
         settling = replace(
-            self.allowance, counter_keys=self.allowance.counter_keys if self.calls else ()
+            self.allowance,
+            counter_keys=self.allowance.counter_keys if self.calls else (),
         )
         if not settling.is_charged:
             return
-        charge = charge_of(self.request.config, self.calls)
+        charge = embedding_charge(self.request.config, self.calls)
         try:
             await database_executor.run_to_end(reservations.settle, settling, charge)
         except DatabaseDown:
@@ -66,19 +67,19 @@ class Admitted:
             logger.error(
                 "%d tokens of embeddings, %s, are not charged: the database was away",
                 charge.tokens,
-                dollars.short(charge.micro_usd),
+                dollars.format_usd(charge.micro_usd),
             )
 
 
 @asynccontextmanager
-async def admitted(request: UsageRequest) -> AsyncGenerator[Admitted]:
+async def admit(request: UsageRequest) -> AsyncGenerator[AdmittedRequest]:
     """Reserve what a request may use, and settle what its embeddings cost.
 
-    Raises `LimitReached`, `BudgetSpent`, `PriceUnknown` and `CredentialRefused`.
+    Raises `LimitReached`, `BudgetExceeded`, `PriceUnknown` and `CredentialRefused`.
     """
     allowance = await _reserve(request)
-    with usage_collector.collected() as calls:
-        admitted = Admitted(allowance.headers, request, allowance, calls)
+    with usage_collector.collect_calls() as calls:
+        admitted = AdmittedRequest(allowance.headers, request, allowance, calls)
         try:
             yield admitted
         finally:
@@ -86,15 +87,17 @@ async def admitted(request: UsageRequest) -> AsyncGenerator[Admitted]:
                 await admitted.settle()
 
 
-async def _reserve(request: UsageRequest) -> Allowance:
+async def _reserve(request: UsageRequest) -> UsageGrant:
     if request.limits():
-        return await async_reservations.reserved(request_usage.grant, request)
+        return await async_reservations.call_with_release(
+            request_usage.reserve_usage, request
+        )
     # Authentication has just asked the database whether its token is valid.
     has_token = request.caller.token is not None
-    return Allowance(request.counter_keys() if has_token else ())
+    return UsageGrant(request.counter_keys() if has_token else ())
 
 
-def charge_of(config: Config, calls: Sequence[EmbeddingCall]) -> Charge:
+def embedding_charge(config: Config, calls: Sequence[EmbeddingCall]) -> Charge:
     """Return what calls of embedding APIs are charged."""
     costs = [
         call_costs.embedding_cost(config, call.source, call.tokens) for call in calls

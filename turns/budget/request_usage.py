@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 
 from access.errors import CredentialRefused, PriceUnknown
 from access.limits import usage_limits
-from access.limits.usage_counters import Key
-from access.limits.usage_limits import Cap
+from access.limits.usage_counters import CounterKey
+from access.limits.usage_limits import ActiveLimit
 from access.users.caller import Caller
 from config.sections import Config
 from core.ids import UserId
 from memory import memory_settings
 from providers.pricing import call_costs
-from providers.resilience.error_mapping import Source
+from providers.resilience.error_mapping import ProviderSource
 from turns.budget import reservations
-from turns.budget.reservations import Allowance
+from turns.budget.reservations import UsageGrant
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class UsageRequest:
     now: int = field(default_factory=lambda: int(time.time()))
     """Seconds since 1970."""
 
-    def paid_embedder(self) -> Source | None:
+    def paid_embedder(self) -> ProviderSource | None:
         """Return the API that makes its vectors; None where none is called."""
         if not self.embedding_tokens:
             return None
-        users = memory_settings.of_users(self.config)
+        users = memory_settings.resolve_for_users(self.config)
         service = None if users is None else users.embedder.api
         return None if service is None else service.source
 
-    def limits(self) -> list[Cap]:
+    def limits(self) -> list[ActiveLimit]:
         """Return the limits that apply: tokens and money only if it may use any."""
-        holding = usage_limits.of(
+        holding = usage_limits.find_limits(
             self.config, self.caller, self.user_id, None, asked={}, now=self.now
         )
         is_paid = self.paid_embedder() is not None
@@ -57,7 +57,7 @@ class UsageRequest:
             or (cap.is_budget and self.needs_budget)
         ]
 
-    def counter_keys(self) -> list[Key]:
+    def counter_keys(self) -> list[CounterKey]:
         """Return the meters that are charged for its embeddings."""
         keys = usage_limits.user_keys(self.user_id, now=self.now)
         if self.caller.token is not None:
@@ -65,33 +65,37 @@ class UsageRequest:
         return keys
 
 
-def grant(request: UsageRequest) -> Allowance:
+def reserve_usage(request: UsageRequest) -> UsageGrant:
     """Set aside what a request may use.
 
-    Raises `LimitReached`, `BudgetSpent`, `PriceUnknown` and `CredentialRefused`.
+    Raises `LimitReached`, `BudgetExceeded`, `PriceUnknown` and `CredentialRefused`.
     """
-    allowance = _granted(request)
+    allowance = _try_reserve(request)
     if allowance is None:
-        caller = reservations.renewed(request.config, request.caller, request.user_id)
-        allowance = _granted(replace(request, caller=caller))
+        caller = reservations.reload_caller(
+            request.config, request.caller, request.user_id
+        )
+        allowance = _try_reserve(replace(request, caller=caller))
     if allowance is None:
         raise CredentialRefused
     return allowance
 
 
-def _granted(request: UsageRequest) -> Allowance | None:
+def _try_reserve(request: UsageRequest) -> UsageGrant | None:
     caps, source = request.limits(), request.paid_embedder()
     return reservations.reserve(
         caps,
         request.counter_keys(),
         request.caller.token,
         tokens=0 if source is None else request.embedding_tokens,
-        micro_usd=_priced(request, source) if usage_limits.needs_price(caps) else 0,
+        micro_usd=_estimate_cost(request, source)
+        if usage_limits.needs_price(caps)
+        else 0,
         now=request.now,
     )
 
 
-def _priced(request: UsageRequest, source: Source | None) -> int:
+def _estimate_cost(request: UsageRequest, source: ProviderSource | None) -> int:
     if source is None:
         return 0
     known = call_costs.embedding_cost(request.config, source, request.embedding_tokens)

@@ -15,31 +15,31 @@ from django.db import transaction
 from access.errors import CredentialRefused, PriceUnknown
 from access.limits import usage_counters, usage_limits
 from access.limits.config import LIMITS
-from access.limits.usage_counters import Charge, Key, Reservation
-from access.limits.usage_limits import Cap
+from access.limits.usage_counters import Charge, CounterKey, Reservation
+from access.limits.usage_limits import ActiveLimit
 from access.tokens import api_tokens
 from access.users import identity
-from access.users.caller import Caller, Token, by_token
+from access.users.caller import Caller, VerifiedToken, from_token
 from agents import fallback_chain
 from agents.config import AgentConfig
 from agents.fallback_chain import Model
 from config.sections import Config
 from core.ids import UserId
 from memory.context import turn_context
-from memory.context.turn_context import Gathered, Wanted
+from memory.context.turn_context import Context, ContextQuery
 from providers.pricing import call_costs
 from turns.preparation import routing
 
-MOST_REPLY_TOKENS = 128_000
+MAX_REPLY_TOKENS = 128_000
 """What no model says more than in one reply, whatever it is asked for: else a single
 request could set aside all that a limit leaves to everyone."""
 
-REPLY_TOKENS = 1_000
+DEFAULT_REPLY_TOKENS = 1_000
 """What a reply is taken to have where the request does not limit it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TurnUsageRequest:
     """What a request asks to use."""
 
     config: Config
@@ -50,7 +50,7 @@ class Wish:
     """What was asked for, where the agent is a variant of it; else ""."""
     token_limits: Mapping[str, int]
     """The request's own limits on its user's tokens, by period."""
-    count_prompt: Callable[[Gathered], int]
+    count_prompt: Callable[[Context], int]
     """Returns about how many tokens it sends, with what is read of the past."""
     parameters: Mapping[str, Any]
     """The request's, by OpenAI's names; each model has its own besides."""
@@ -61,11 +61,11 @@ class Wish:
     is_exempt: bool = False
     """Whether it is a trial of ours, which counts towards no limit."""
 
-    def limits(self) -> list[Cap]:
+    def limits(self) -> list[ActiveLimit]:
         """Return what holds for it."""
         if self.is_exempt:
             return []
-        return usage_limits.of(
+        return usage_limits.find_limits(
             self.config,
             self.caller,
             self.user_id,
@@ -84,9 +84,9 @@ class Wish:
             or bool(self.config.get(LIMITS))
         )
 
-    def counter_keys(self) -> list[Key]:
+    def counter_keys(self) -> list[CounterKey]:
         """Return the meters it is charged to, whatever holds."""
-        keys: list[Key] = []
+        keys: list[CounterKey] = []
         if self.is_exempt:
             return keys
         if not self.is_incognito:
@@ -97,10 +97,10 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class UsageGrant:
     """What a turn was granted, and where it is charged."""
 
-    counter_keys: Sequence[Key]
+    counter_keys: Sequence[CounterKey]
     reservation: Reservation | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """What the client is told of what is left."""
@@ -111,70 +111,72 @@ class Allowance:
         return bool(self.counter_keys) or self.reservation is not None
 
 
-def reply_tokens(parameters: Mapping[str, Any]) -> int:
+def estimate_reply_tokens(parameters: Mapping[str, Any]) -> int:
     """Return how long a reply is taken to be, in tokens, from its parameters."""
     most = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
-    return REPLY_TOKENS if most is None else min(int(most), MOST_REPLY_TOKENS)
+    return DEFAULT_REPLY_TOKENS if most is None else min(int(most), MAX_REPLY_TOKENS)
 
 
-def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
+def load_context_and_reserve(
+    wanted: ContextQuery, wish: TurnUsageRequest
+) -> tuple[Context, UsageGrant]:
     """Read what a turn wants of the past and set aside what it may use.
 
-    Raises `LimitReached`, `BudgetSpent` and `PriceUnknown`; `CredentialRefused` for a
+    Raises `LimitReached`, `BudgetExceeded` and `PriceUnknown`; `CredentialRefused` for a
     token that is no longer valid, `AgentUnknown` and `IdentityRefused` for one that has
     changed and no longer is for this turn's agent or user.
     """
     past = (
-        turn_context.gather(wish.user_id, wanted)
+        turn_context.load_context(wish.user_id, wanted)
         if wanted.needs_reading
-        else Gathered(())
+        else Context(())
     )
-    allowance = _reserved(wish, past)
+    allowance = _try_reserve(wish, past)
     if allowance is None:
-        allowance = _reserved(_renewed(wish), past)
+        allowance = _try_reserve(_with_current_token(wish), past)
     if allowance is None:
         raise CredentialRefused
     return past, allowance
 
 
-def check(wish: Wish) -> None:
+def check_limits(wish: TurnUsageRequest) -> None:
     """Raise as `grant` does where no turn at all would be granted; reserve nothing."""
     with transaction.atomic():
-        _reserved(replace(wish, count_prompt=lambda _: 0), Gathered(()))
+        _try_reserve(replace(wish, count_prompt=lambda _: 0), Context(()))
         transaction.set_rollback(True)
 
 
-def _reserved(wish: Wish, past: Gathered) -> Allowance | None:
+def _try_reserve(wish: TurnUsageRequest, past: Context) -> UsageGrant | None:
     """Set aside what a turn may use; None where its token is not as remembered."""
     caps, charged, token = wish.limits(), wish.counter_keys(), wish.caller.token
     if not caps:
         is_valid = token is None or usage_counters.is_valid(token, now=wish.now)
-        return Allowance(charged) if is_valid else None
-    models = fallback_chain.of(wish.config, wish.agent)
+        return UsageGrant(charged) if is_valid else None
+    models = fallback_chain.models_for(wish.config, wish.agent)
     prompt_tokens = wish.count_prompt(past)
     # Whichever of them answers.
-    longest = max(_reply_tokens(wish, model) for model in models)
+    longest = max(_model_reply_tokens(wish, model) for model in models)
     guess = prompt_tokens + longest
     micro_usd = 0
     if usage_limits.needs_price(caps):
-        micro_usd = max(_priced(wish, prompt_tokens, model) for model in models)
+        micro_usd = max(_estimate_cost(wish, prompt_tokens, model) for model in models)
     return reserve(
         caps, charged, token, tokens=guess, micro_usd=micro_usd, now=wish.now
     )
 
 
 def reserve(
-    caps: Sequence[Cap],
-    charged: Sequence[Key],
-    token: Token | None,
+    caps: Sequence[ActiveLimit],
+    charged: Sequence[CounterKey],
+    token: VerifiedToken | None,
     *,
     tokens: int,
     micro_usd: int,
     now: int,
-) -> Allowance | None:
+) -> UsageGrant | None:
     """Set an estimate aside; None where the token is not as remembered.
 
-    `charged` are the meters to charge besides. Raises `LimitReached` and `BudgetSpent`.
+    `charged` are the meters to charge besides. Raises `LimitReached` and `BudgetExceeded`.
     """
     with transaction.atomic():
         used = usage_counters.reserve(
@@ -186,27 +188,27 @@ def reserve(
         )
         if not used:
             return None
-        states = usage_limits.states(
+        states = usage_limits.limit_states(
             caps, used, tokens=tokens, micro_usd=micro_usd, now=now
         )
-        usage_limits.check(states)
+        usage_limits.check_states(states)
     epochs = {key: each.epoch for key, each in used.items()}
     reservation = Reservation(epochs, tokens, micro_usd)
-    return Allowance(charged, reservation, usage_limits.headers(states))
+    return UsageGrant(charged, reservation, usage_limits.rate_limit_headers(states))
 
 
-def _reply_tokens(wish: Wish, model: Model) -> int:
-    return reply_tokens(model.parameters(wish.parameters))
+def _model_reply_tokens(wish: TurnUsageRequest, model: Model) -> int:
+    return estimate_reply_tokens(model.parameters(wish.parameters))
 
 
-def _priced(wish: Wish, prompt_tokens: int, model: Model) -> int:
+def _estimate_cost(wish: TurnUsageRequest, prompt_tokens: int, model: Model) -> int:
     """Return the most a call of this model may cost."""
-    known = call_costs.estimate(
+    known = call_costs.estimate_cost(
         wish.config,
         model.provider_name,
         model.name,
         prompt_tokens,
-        _reply_tokens(wish, model),
+        _model_reply_tokens(wish, model),
     )
     if known is None:
         raise PriceUnknown(
@@ -217,31 +219,31 @@ def _priced(wish: Wish, prompt_tokens: int, model: Model) -> int:
     return known
 
 
-def _renewed(wish: Wish) -> Wish:
+def _with_current_token(wish: TurnUsageRequest) -> TurnUsageRequest:
     """Return the wish of a caller whose token is as it is now, or raise as `grant`."""
-    caller = renewed(wish.config, wish.caller, wish.user_id)
+    caller = reload_caller(wish.config, wish.caller, wish.user_id)
     # The turn came this far by what was remembered.
     name = wish.experiment or wish.agent.name
-    routing.check(wish.config, name, offered=caller.agents)
+    routing.check_name(wish.config, name, offered=caller.agents)
     return replace(wish, caller=caller)
 
 
-def renewed(config: Config, caller: Caller, user_id: UserId) -> Caller:
+def reload_caller(config: Config, caller: Caller, user_id: UserId) -> Caller:
     """Return a caller with their token as it is now in the database.
 
     Raises `CredentialRefused` where it is no longer valid, and `IdentityRefused` where
     it is no longer this user's.
     """
     known = caller.token
-    token = None if known is None else api_tokens.again(known, datetime.now(UTC))
+    token = None if known is None else api_tokens.reload(known, datetime.now(UTC))
     if token is None:
         raise CredentialRefused
-    caller = by_token(token)
+    caller = from_token(token)
     identity.check_user(caller, user_id)
     return caller
 
 
-def settle(allowance: Allowance, charge: Charge) -> None:
+def settle(allowance: UsageGrant, charge: Charge) -> None:
     """Charge a turn that ended and give back what was set aside for it."""
     usage_counters.settle(
         allowance.counter_keys, allowance.reservation, charge, now=int(time.time())

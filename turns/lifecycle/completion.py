@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from core.errors import recorded
+from core.errors import recorded_text
 from core.reply import Reply
 from database import database_executor
 from database.errors import DatabaseDown
@@ -17,7 +17,7 @@ from turns.lifecycle import (
     turn_record,
     turn_transaction,
 )
-from turns.lifecycle.deferred_charges import Debt
+from turns.lifecycle.deferred_charges import DeferredCharge
 from turns.turn import EndedTurn, Turn
 
 
@@ -32,15 +32,15 @@ async def save(
 
     An incognito turn leaves only its charge. A turn that failed without a reply adds
     no messages, nor does a failed turn of a task, because the task may be retried. The
-    usage is charged whatever the outcome. Raises `Unwanted` if the task of the turn
+    usage is charged whatever the outcome. Raises `TurnDiscarded` if the task of the turn
     was erased or reassigned.
     """
-    charge = turn_record.charge(turn)
+    charge = turn_record.charge_calls(turn)
     if turn.embeddings:
-        charge += request_limits.charge_of(turn.config, turn.embeddings)
-    record = turn_record.record(turn, reply, outcome, error)
+        charge += request_limits.embedding_charge(turn.config, turn.embeddings)
+    record = turn_record.build_record(turn, reply, outcome, error)
     settle = partial(reservations.settle, turn.usage_grant, charge)
-    also = partial(post_turn_hooks.write, EndedTurn(turn, reply, record, outcome))
+    also = partial(post_turn_hooks.run_hooks, EndedTurn(turn, reply, record, outcome))
     is_incognito = turn.request.options.is_incognito
     is_void = outcome == "error" and (
         turn.request.origin == "task" or not reply.has_output
@@ -50,28 +50,30 @@ async def save(
         if is_incognito:
             if turn.usage_grant.is_charged or turn.request.on_end is not None:
                 await database_executor.run_to_end(
-                    turn_transaction.keep_nothing, settle=settle, also=also
+                    turn_transaction.store_charge, settle=settle, also=also
                 )
             return
         await database_executor.run_to_end(
-            turn_transaction.keep,
+            turn_transaction.store_turn,
             record,
-            () if is_void else turn_record.entries(turn, reply, outcome),
+            () if is_void else turn_record.transcript_entries(turn, reply, outcome),
             study=study,
             cap=turn.memory.working_memory_cap,
-            results=turn_record.results(turn.new),
+            results=turn_record.client_tool_results(turn.new),
             telemetry=turn.telemetry,
             settle=settle,
             also=also,
         )
     except DatabaseDown as exc:
         if charge.tokens or turn.usage_grant.reservation is not None:
-            lost = replace(record, outcome="error", error=recorded(error or exc))
-            debt = Debt(lost, charge, settle)
-            deferred_charges.owe(debt, turn.telemetry, is_recorded=not is_incognito)
+            lost = replace(record, outcome="error", error=recorded_text(error or exc))
+            debt = DeferredCharge(lost, charge, settle)
+            deferred_charges.defer_charge(
+                debt, turn.telemetry, is_recorded=not is_incognito
+            )
         raise
     # Not on the database thread, which would make the event loop wait for the log.
     if turn.telemetry.fmt.enabled:
-        logs.turn_ended(record)
+        logs.log_turn(record)
     if study is not None:
-        notifier.soon()
+        notifier.notify()

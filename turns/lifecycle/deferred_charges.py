@@ -14,27 +14,27 @@ from access.limits.usage_counters import Charge
 from database import database_executor
 from database.errors import DatabaseDown
 from telemetry.config import TelemetryConfig
-from telemetry.types import Record
+from telemetry.types import TurnRecord
 from turns.lifecycle import turn_transaction
 
-PAUSES_SECONDS = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0)
+RETRY_DELAYS_SECONDS = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0)
 """Before each try. What the turn set aside stands in for its charge as long."""
 
 logger = logging.getLogger(__name__)
 
-_owing: set[asyncio.Task[None]] = set()
+_pending_charges: set[asyncio.Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Debt:
+class DeferredCharge:
     """A turn that ended and is not charged."""
 
-    record: Record
+    record: TurnRecord
     charge: Charge
     settle: Callable[[], None]
 
     def __str__(self) -> str:
-        cost = dollars.short(self.charge.micro_usd)
+        cost = dollars.format_usd(self.charge.micro_usd)
         if not self.charge.is_priced:
             cost += " and what has no known price"
         whose = self.record.token_id
@@ -45,7 +45,9 @@ class Debt:
         )
 
 
-def owe(debt: Debt, telemetry: TelemetryConfig, *, is_recorded: bool) -> None:
+def defer_charge(
+    debt: DeferredCharge, telemetry: TelemetryConfig, *, is_recorded: bool
+) -> None:
     """Have a turn be charged later, with its record, whose key keeps it from twice.
 
     One that leaves no record is told of in the log alone: where a connection is lost
@@ -55,17 +57,17 @@ def owe(debt: Debt, telemetry: TelemetryConfig, *, is_recorded: bool) -> None:
         logger.error("%s are not charged: the database was away", debt)
         return
     logger.error("%s are not charged yet: the database is away", debt)
-    _owing.add(task := asyncio.create_task(_pay(debt, telemetry)))
-    task.add_done_callback(_owing.discard)
+    _pending_charges.add(task := asyncio.create_task(_retry_charge(debt, telemetry)))
+    task.add_done_callback(_pending_charges.discard)
 
 
-async def _pay(debt: Debt, telemetry: TelemetryConfig) -> None:
+async def _retry_charge(debt: DeferredCharge, telemetry: TelemetryConfig) -> None:
     try:
-        for pause in PAUSES_SECONDS:
+        for pause in RETRY_DELAYS_SECONDS:
             await asyncio.sleep(pause)
             try:
                 is_new = await database_executor.run_to_end(
-                    turn_transaction.keep_record,
+                    turn_transaction.store_record,
                     debt.record,
                     telemetry,
                     settle=debt.settle,

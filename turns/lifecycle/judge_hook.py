@@ -15,22 +15,24 @@ def due(ended: EndedTurn) -> None:
     client has yet to call, and of incognito turns, but those of synthetic users.
     """
     turn = ended.turn
-    if not turn.agent.judges or not _is_judged(turn, ended.reply):
+    if not turn.agent.judges or not _has_judges(turn, ended.reply):
         return
     is_stored = not turn.request.options.is_incognito
-    wanted = judge_queue.drafts(
+    wanted = judge_queue.draw_tasks(
         turn.agent,
         turn_id=turn.request.turn_id,
         user_id=turn.user_id,
         experiment=turn.experiment,
         origin=turn.request.origin,
-        material=None if is_stored else judge_queue.of_turn(turn.prompt, ended.reply),
+        material=None
+        if is_stored
+        else judge_queue.context_of_turn(turn.prompt, ended.reply),
     )
     if wanted:
-        lifecycle.add(wanted)
-        transaction.on_commit(worker_notifier.soon)
+        lifecycle.enqueue(wanted)
+        transaction.on_commit(worker_notifier.notify)
 
 
-def _is_judged(turn: Turn, reply: Reply) -> bool:
+def _has_judges(turn: Turn, reply: Reply) -> bool:
     is_hidden = turn.request.options.is_incognito and turn.request.origin != "smoke"
-    return judge_queue.is_whole(reply) and not is_hidden
+    return judge_queue.is_complete_reply(reply) and not is_hidden

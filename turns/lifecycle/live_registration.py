@@ -7,27 +7,27 @@ from functools import partial
 from typing import Any
 
 from memory.recall import query_embedding
-from telemetry.live_turns.active_turns import BOARD, Running
+from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurn
 from turns.turn import Turn
 
 
-def begin(turn: Turn) -> None:
+def register(turn: Turn) -> None:
     """Show a turn from now on, unless it is incognito."""
     if not turn.request.options.is_incognito:
-        BOARD.register(turn.request.turn_id, partial(_look, turn))
+        ACTIVE_TURNS.register(turn.request.turn_id, partial(_active_turn, turn))
 
 
-def end(turn: Turn) -> None:
+def unregister(turn: Turn) -> None:
     """Show it no more."""
-    BOARD.unregister(turn.request.turn_id)
+    ACTIVE_TURNS.unregister(turn.request.turn_id)
 
 
-def _look(turn: Turn) -> Running:
-    return Running(**beginning(turn), calls=turn.record)
+def _active_turn(turn: Turn) -> ActiveTurn:
+    return ActiveTurn(**initial_fields(turn), calls=turn.record)
 
 
-def beginning(turn: Turn) -> dict[str, Any]:
-    """Return what is known of a turn from its beginning, by the fields of `Started`."""
+def initial_fields(turn: Turn) -> dict[str, Any]:
+    """Return what is known of a turn from its beginning, by the fields of `TurnHeader`."""
     request = turn.request
     return {
         "turn_id": request.turn_id,
@@ -36,7 +36,7 @@ def beginning(turn: Turn) -> dict[str, Any]:
         "agent": turn.agent.name,
         "experiment": turn.experiment,
         "origin": request.origin,
-        "user_message": query_embedding.last_said(request.messages),
+        "user_message": query_embedding.last_user_text(request.messages),
         "is_streamed": request.stream,
         "started_at": turn.started.at,
     }

@@ -29,12 +29,12 @@ class Hook:
 HOOKS = (
     # Replies to synthetic users are judged, and their turns are incognito.
     Hook(judge_hook.due, is_for_incognito=True),
-    Hook(shadow_queue.due),
+    Hook(shadow_queue.enqueue_for_turn),
 )
 """In the order in which they run."""
 
 
-def write(ended: EndedTurn) -> None:
+def run_hooks(ended: EndedTurn) -> None:
     """Write all that follows from a turn: what its request asks for, then the hooks."""
     request = ended.turn.request
     if ended.outcome == "ok" and request.on_end is not None:

@@ -5,32 +5,32 @@ from collections.abc import Sequence
 
 from access.limits.usage_counters import Charge
 from core import token_estimates, trace
-from core.errors import CoulisseError, recorded
-from core.events import Serving
+from core.errors import CoulisseError, recorded_text
+from core.events import ServedBy
 from core.messages import Message
 from core.reply import Reply
 from memory.facts import public_ids
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from providers.pricing import call_costs
-from telemetry.types import Outcome, Record
+from telemetry.types import Outcome, TurnRecord
 from turns.lifecycle import live_registration
 from turns.turn import Turn
 
 
-def entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
+def transcript_entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[NewMessage]:
     """Return what the turn adds to the transcript: the new messages and the reply."""
     importance = turn.memory.importance
 
     own = frozenset(
         call.id
         for call in turn.record
-        if isinstance(call, trace.ToolCall) and call.kind != "client"
+        if isinstance(call, trace.TracedToolCall) and call.kind != "client"
     )
 
-    def entry(message: Message, count: int | None = None, **more: str) -> Entry:
+    def entry(message: Message, count: int | None = None, **more: str) -> NewMessage:
         if message.role == "assistant":
             more["agent"] = turn.agent.name
-        return Entry(
+        return NewMessage(
             message,
             token_estimates.estimate_message(message) if count is None else count,
             importance=getattr(importance, message.role),
@@ -52,15 +52,15 @@ def entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
     return added
 
 
-def charge(turn: Turn) -> Charge:
+def charge_calls(turn: Turn) -> Charge:
     """Put down what each call of a model cost; return what the turn is charged."""
     total, is_priced, used = 0, True, 0
-    for call in trace.model_calls(turn.record):
+    for call in trace.iter_model_calls(turn.record):
         if call.usage is None:
             continue
         used += call.usage.input_tokens + call.usage.output_tokens
         if call.cost_micro_usd is None:
-            call.cost_micro_usd = call_costs.cost(
+            call.cost_micro_usd = call_costs.call_cost(
                 *(turn.config, call.provider, call.model, call.usage),
                 at=call.started_at,
             )
@@ -71,49 +71,51 @@ def charge(turn: Turn) -> Charge:
     return Charge(used, total, is_priced)
 
 
-def serving(turn: Turn) -> Serving:
+def served_by(turn: Turn) -> ServedBy:
     """Return who answers a turn, what it took and what it has cost until now."""
-    charged = charge(turn)
-    last = _last_call(turn)
-    return Serving(
+    charged = charge_calls(turn)
+    last = _latest_model_call(turn)
+    return ServedBy(
         last.provider,
         last.model,
-        trace.attempts(turn.record),
+        trace.count_attempts(turn.record),
         charged.micro_usd if charged.is_priced else None,
     )
 
 
-def sign(error: CoulisseError, turn: Turn) -> None:
+def annotate_error(error: CoulisseError, turn: Turn) -> None:
     """Put into an error that ends a turn whose it is, and what was tried until then."""
-    error.provider = error.provider or _last_call(turn).provider
-    error.attempts = trace.attempts(turn.record)
+    error.provider = error.provider or _latest_model_call(turn).provider
+    error.attempts = trace.count_attempts(turn.record)
 
 
-def _last_call(turn: Turn) -> trace.ModelCall:
+def _latest_model_call(turn: Turn) -> trace.ModelCall:
     """Return the newest of the agent's own calls; there is one as soon as it runs."""
     return next(c for c in reversed(turn.record) if isinstance(c, trace.ModelCall))
 
 
-def record(
+def build_record(
     turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None
-) -> Record:
+) -> TurnRecord:
     """Return what is put down of the turn."""
-    return Record(
-        **live_registration.beginning(turn),
+    return TurnRecord(
+        **live_registration.initial_fields(turn),
         seconds=time.perf_counter() - turn.started.clock,
         outcome=outcome,
         finish_reason=reply.finish_reason or "",
-        error=None if error is None else recorded(error),
+        error=None if error is None else recorded_text(error),
         request_id=turn.request.request_id,
         token_id=turn.request.caller.token_id,
-        cost_micro_usd=trace.cost(turn.record),
-        usage=trace.usage(turn.record),
-        recalled_fact_ids=[public_ids.write(fact_id) for fact_id in turn.recalled_fact_ids],
+        cost_micro_usd=trace.total_cost(turn.record),
+        usage=trace.total_usage(turn.record),
+        recalled_fact_ids=[
+            public_ids.format_fact_id(fact_id) for fact_id in turn.recalled_fact_ids
+        ],
         calls=turn.record,
     )
 
 
-def results(new: Sequence[Message]) -> dict[str, str]:
+def client_tool_results(new: Sequence[Message]) -> dict[str, str]:
     """Return what the client's tools answered, by the ids of the calls."""
     return {
         message.tool_call_id: message.text

@@ -7,24 +7,24 @@ from functools import partial
 from django.db import transaction
 from django.db.utils import DataError, IntegrityError
 
-from database.errors import Unwanted
-from memory.extraction.job_queue import Study
+from database.errors import TurnDiscarded
+from memory.extraction.job_queue import ExtractionRequest
 from memory.transcript import message_store
-from memory.transcript.message_rows import Entry
+from memory.transcript.message_rows import NewMessage
 from telemetry.config import TelemetryConfig
 from telemetry.storage import client_tool_results, turn_store
-from telemetry.types import Record
+from telemetry.types import TurnRecord
 
 UNRECORDED = "the record of turn %s was not stored"
 
 logger = logging.getLogger(__name__)
 
 
-def keep(
-    record: Record,
-    entries: Sequence[Entry],
+def store_turn(
+    record: TurnRecord,
+    entries: Sequence[NewMessage],
     *,
-    study: Study | None,
+    study: ExtractionRequest | None,
     cap: int,
     results: Mapping[str, str],
     telemetry: TelemetryConfig,
@@ -37,11 +37,11 @@ def keep(
     ids of the calls they answer. What a user said is worth more than how it was
     answered: where the database takes the messages but not the record, they are stored
     without. Where it does not take the messages either, what the turn cost is charged
-    all the same, and its error is raised; so is `Unwanted`, which `also` may raise.
+    all the same, and its error is raised; so is `TurnDiscarded`, which `also` may raise.
     """
 
     append = partial(
-        message_store.append,
+        message_store.append_turn,
         *(record.user_id, record.thread, record.turn_id, entries),
         study=study,
         cap=cap,
@@ -50,13 +50,13 @@ def keep(
         with transaction.atomic():
             # First the thread is locked, as by those who erase a user.
             append()
-            client_tool_results.answered(record.user_id, results, telemetry)
+            client_tool_results.store_results(record.user_id, results, telemetry)
             turn_store.insert(record, telemetry)
             also()
             # Last, because others wait for the meters it holds.
             settle()
         return
-    except Unwanted:
+    except TurnDiscarded:
         settle()
         raise
     except (DataError, IntegrityError):
@@ -71,22 +71,22 @@ def keep(
         raise
 
 
-def keep_nothing(*, settle: Callable[[], None], also: Callable[[], None]) -> None:
+def store_charge(*, settle: Callable[[], None], also: Callable[[], None]) -> None:
     """Charge a turn that leaves no trace, and write what was asked for with it.
 
-    Raises `Unwanted` if `also` does; it is charged all the same.
+    Raises `TurnDiscarded` if `also` does; it is charged all the same.
     """
     try:
         with transaction.atomic():
             also()
             settle()
-    except Unwanted:
+    except TurnDiscarded:
         settle()
         raise
 
 
-def keep_record(
-    record: Record, telemetry: TelemetryConfig, *, settle: Callable[[], None]
+def store_record(
+    record: TurnRecord, telemetry: TelemetryConfig, *, settle: Callable[[], None]
 ) -> bool:
     """Store the record and the charge of a turn alone, unless its record is there.
 
@@ -98,7 +98,7 @@ def keep_record(
             turn_store.insert(record, telemetry)
             settle()
     except (DataError, IntegrityError):
-        if turn_store.is_there(record.turn_id):
+        if turn_store.is_recorded(record.turn_id):
             return False
         logger.exception(UNRECORDED, record.turn_id)
         settle()

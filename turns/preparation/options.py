@@ -7,7 +7,7 @@ from functools import cache
 
 from config.validation.suggestions import did_you_mean
 from core.errors import Invalid
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from turns.preparation import reply_language
 
 MAX_THREAD_LENGTH = 512
@@ -15,12 +15,12 @@ MAX_THREAD_LENGTH = 512
 PERIODS = ("hour", "day", "month")
 """Of which a request may limit its user's tokens."""
 
-MOST_TOKENS = 10**18
+MAX_TOKENS = 10**18
 """A limit above is none, and would not fit where tokens are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TurnOptions:
     """The recognised metadata keys, checked."""
 
     thread: str = ""
@@ -38,52 +38,53 @@ class Options:
     """Most tokens the user may use in an `hour`, a `day`, a `month`."""
 
 
-def read(metadata: Mapping[str, str]) -> Options:
+def read_options(metadata: Mapping[str, str]) -> TurnOptions:
     """Return the options in a request's metadata; other keys are the client's own.
 
     Raises `Invalid`, naming the key, for a value that is not understood.
     """
     if not metadata:
-        return Options()
-    memory = _choice(metadata, "memory", "incognito", "off")
+        return TurnOptions()
+    memory = _read_choice(metadata, "memory", "incognito", "off")
     incognito = memory == "incognito"
-    return Options(
-        thread=_thread(metadata),
+    return TurnOptions(
+        thread=_read_thread(metadata),
         language_instruction=(
             reply_language.instruction(metadata["language"])
             if "language" in metadata
             else ""
         ),
-        uses_client_history=bool(_choice(metadata, "history", "client")) or incognito,
+        uses_client_history=bool(_read_choice(metadata, "history", "client"))
+        or incognito,
         is_incognito=incognito,
         is_memory_off=memory is not None,
-        time_zone=_time_zone(metadata),
+        time_zone=_read_time_zone(metadata),
         token_limits={
-            period: _limit(metadata, f"tokens_per_{period}")
+            period: _read_limit(metadata, f"tokens_per_{period}")
             for period in PERIODS
             if f"tokens_per_{period}" in metadata
         },
     )
 
 
-def _limit(metadata: Mapping[str, str], key: str) -> int:
+def _read_limit(metadata: Mapping[str, str], key: str) -> int:
     value = metadata[key]
     if not (value.isascii() and value.isdecimal()):
         raise Invalid(
             f"metadata key '{key}' must be a non-negative integer, "
-            f"got '{shortened(value)}'",
+            f"got '{escape_and_truncate(value)}'",
             param=f"metadata.{key}",
         )
-    return min(int(value), MOST_TOKENS)
+    return min(int(value), MAX_TOKENS)
 
 
-def _choice(metadata: Mapping[str, str], key: str, *values: str) -> str | None:
+def _read_choice(metadata: Mapping[str, str], key: str, *values: str) -> str | None:
     given = metadata.get(key)
     if given is not None and given not in values:
         wanted = " or ".join(f"'{value}'" for value in values)
         raise Invalid(
             f"metadata key '{key}' must be {wanted} or left out, "
-            f"got '{shortened(given)}'",
+            f"got '{escape_and_truncate(given)}'",
             param=f"metadata.{key}",
         )
     return given
@@ -94,19 +95,19 @@ def _time_zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
-def _time_zone(metadata: Mapping[str, str]) -> str:
+def _read_time_zone(metadata: Mapping[str, str]) -> str:
     name = metadata.get("timezone", "")
     if "timezone" in metadata and name not in _time_zones():
         raise Invalid(
             "metadata key 'timezone' must be the name of a time zone such as "
-            f"'Europe/Lisbon', got '{shortened(name)}'"
+            f"'Europe/Lisbon', got '{escape_and_truncate(name)}'"
             f"{did_you_mean(name, _time_zones())}",
             param="metadata.timezone",
         )
     return name
 
 
-def _thread(metadata: Mapping[str, str]) -> str:
+def _read_thread(metadata: Mapping[str, str]) -> str:
     thread = metadata.get("thread_id", "")
     if "thread_id" in metadata and not thread.strip():
         raise Invalid(

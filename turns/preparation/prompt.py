@@ -42,7 +42,7 @@ def system_messages(
     return [Message("system", own), *client] if own else client
 
 
-def told(block: str) -> list[Message]:
+def memory_messages(block: str) -> list[Message]:
     """Return what is remembered as a system message, or nothing."""
     return [Message("system", block)] if block else []
 
@@ -52,7 +52,7 @@ def is_mid_exchange(new: Sequence[Message]) -> bool:
     return new[0].role == "tool"
 
 
-def with_its_calls(
+def with_answered_calls(
     history: Sequence[Message], new: Sequence[Message], sent: Sequence[Message]
 ) -> Sequence[Message]:
     """Return the new messages, after the calls they answer if history lacks those.
@@ -60,7 +60,7 @@ def with_its_calls(
     A tool loop that began elsewhere (in an incognito turn, in another thread) goes on
     here: the client has sent the whole of it.
     """
-    known = _calls(history)
+    known = _call_ids(history)
     if all(message.tool_call_id in known for message in new if message.role == "tool"):
         return new
     spoken = conversation(sent)
@@ -70,7 +70,7 @@ def with_its_calls(
     return spoken[start:]
 
 
-def _calls(messages: Iterable[Message]) -> set[str]:
+def _call_ids(messages: Iterable[Message]) -> set[str]:
     return {call.id for message in messages for call in message.tool_calls}
 
 
@@ -81,7 +81,7 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
     `MessagesInvalid` for one whose call is nowhere.
     """
     joined = [*history, *new]
-    known = _calls(joined)
+    known = _call_ids(joined)
     for message in new:
         if message.role == "tool" and message.tool_call_id not in known:
             raise MessagesInvalid(
@@ -89,10 +89,12 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
                 "conversation does not have: send the assistant message with its "
                 "tool_calls before it, in the thread it was asked in"
             )
-    return well_formed([*_reopened(history, new), *new])
+    return drop_malformed([*_with_calls_last(history, new), *new])
 
 
-def _reopened(history: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
+def _with_calls_last(
+    history: Sequence[Message], new: Sequence[Message]
+) -> Sequence[Message]:
     """Return a history that ends with the calls which new results answer.
 
     A client that never heard the reply sends its results again; others send them one
@@ -103,11 +105,11 @@ def _reopened(history: Sequence[Message], new: Sequence[Message]) -> Sequence[Me
         return history
     answered = {message.tool_call_id for message in new if message.role == "tool"}
     start = len(history)
-    while start and not answered & _calls(history[start - 1 : start]):
+    while start and not answered & _call_ids(history[start - 1 : start]):
         start -= 1
     if not start:
         return history
-    end = start + len(_results(history, start))
+    end = start + len(_results_after(history, start))
     exchange, since = history[start - 1 : end], history[end:]
     if all(message.role != "user" for message in since):
         since = ()
@@ -121,20 +123,22 @@ def without_audio(messages: Iterable[Message]) -> list[Message]:
     thread for ever.
     """
     return [
-        replace(message, content=[_silent(part) for part in message.content])
+        replace(
+            message, content=[_without_audio_part(part) for part in message.content]
+        )
         if message.content is not None and not isinstance(message.content, str)
         else message
         for message in messages
     ]
 
 
-def _silent(part: dict[str, Any]) -> dict[str, Any]:
+def _without_audio_part(part: dict[str, Any]) -> dict[str, Any]:
     if part.get("type") != "input_audio":
         return part
     return {"type": "text", "text": "(audio)"}
 
 
-def well_formed(messages: Sequence[Message]) -> list[Message]:
+def drop_malformed(messages: Sequence[Message]) -> list[Message]:
     """Return the messages without what providers refuse.
 
     A call nobody answered (the client gave up) is left out, as is a result that
@@ -147,9 +151,9 @@ def well_formed(messages: Sequence[Message]) -> list[Message]:
         message = messages[position]
         position += 1
         if message.tool_calls:
-            results = _results(messages, position)
+            results = _results_after(messages, position)
             position += len(results)
-            kept += _exchange(message, results)
+            kept += _complete_exchange(message, results)
         elif message.role == "user":
             if not kept or kept[-1] != message:
                 kept.append(message)
@@ -158,12 +162,12 @@ def well_formed(messages: Sequence[Message]) -> list[Message]:
     return kept
 
 
-def _results(messages: Sequence[Message], start: int) -> list[Message]:
+def _results_after(messages: Sequence[Message], start: int) -> list[Message]:
     following = islice(messages, start, None)
     return list(takewhile(lambda message: message.role == "tool", following))
 
 
-def _exchange(message: Message, results: Sequence[Message]) -> list[Message]:
+def _complete_exchange(message: Message, results: Sequence[Message]) -> list[Message]:
     answers = {result.tool_call_id: result for result in results}
     calls = tuple(call for call in message.tool_calls if call.id in answers)
     if not calls:

@@ -5,7 +5,7 @@ import re
 from langcodes import Language
 from langcodes.tag_parser import LanguageTagError
 
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from turns.errors import LanguageInvalid
 
 NAMES = {
@@ -27,7 +27,7 @@ NAMES = {
     "zh": "Chinese",
 }
 
-WELL_FORMED = re.compile(r"[A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*")
+TAG_PATTERN = re.compile(r"[A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*")
 """langcodes also takes "123" for a language."""
 
 MAX_LENGTH = 35
@@ -40,11 +40,11 @@ def instruction(tag: str) -> str:
     Common languages go by their English name, others by the tag itself, which models
     read. `en_US` counts as `en-US`. Raises `LanguageInvalid` for a malformed tag.
     """
-    language = _language(tag) if _is_well_formed(tag) else None
+    language = _find_language(tag) if _is_well_formed(tag) else None
     if language is None:
         raise LanguageInvalid(
             "invalid `metadata.language`: invalid language tag: "
-            f"'{shortened(tag, 40)}' is not a BCP 47 tag such as 'fr' or 'pt-BR'"
+            f"'{escape_and_truncate(tag, 40)}' is not a BCP 47 tag such as 'fr' or 'pt-BR'"
         )
     name = NAMES.get(language.language or "", language.to_tag())
     if name in NAMES.values() and (language.territory or language.script):
@@ -56,10 +56,10 @@ def instruction(tag: str) -> str:
 
 
 def _is_well_formed(tag: str) -> bool:
-    return len(tag) <= MAX_LENGTH and WELL_FORMED.fullmatch(tag) is not None
+    return len(tag) <= MAX_LENGTH and TAG_PATTERN.fullmatch(tag) is not None
 
 
-def _language(tag: str) -> Language | None:
+def _find_language(tag: str) -> Language | None:
     try:
         return Language.get(tag)
     except LanguageTagError:

@@ -12,7 +12,7 @@ from agents.errors import AgentUnknown
 from config.sections import Config
 from config.validation.suggestions import did_you_mean
 from core.ids import UserId
-from core.text.sanitization import shortened
+from core.text.sanitization import escape_and_truncate
 from experiments import assignment, bandits
 from experiments.config import EXPERIMENTS
 
@@ -26,7 +26,7 @@ class Route:
     """The experiment it is a variant of; "" where it was asked for itself."""
 
 
-def names(config: Config) -> list[str]:
+def list_names(config: Config) -> list[str]:
     """Return all that can be asked for: agents first, then experiments."""
     return [*config.get(AGENTS), *config.get(EXPERIMENTS)]
 
@@ -36,7 +36,9 @@ def exists(config: Config, name: str) -> bool:
     return name in config.get(AGENTS) or name in config.get(EXPERIMENTS)
 
 
-def check(config: Config, name: str, *, offered: Collection[str] | None = None) -> None:
+def check_name(
+    config: Config, name: str, *, offered: Collection[str] | None = None
+) -> None:
     """Raise `AgentUnknown` for a name that no agent or experiment has.
 
     `offered` are the names a caller may use: to them the others do not exist, and
@@ -44,21 +46,21 @@ def check(config: Config, name: str, *, offered: Collection[str] | None = None) 
     """
     if exists(config, name) and (offered is None or name in offered):
         return
-    known = [each for each in names(config) if offered is None or each in offered]
+    known = [each for each in list_names(config) if offered is None or each in offered]
     raise AgentUnknown(
-        f"The model '{shortened(name)}' does not exist: no agent has that name"
+        f"The model '{escape_and_truncate(name)}' does not exist: no agent has that name"
         f"{did_you_mean(name, known)}",
         param="model",
     )
 
 
-def purpose(config: Config, name: str) -> str | None:
+def purpose_of(config: Config, name: str) -> str | None:
     """Return what others are told of an agent or an experiment, if anything."""
     found = config.get(AGENTS).get(name) or config.get(EXPERIMENTS).get(name)
     return None if found is None else found.purpose
 
 
-async def find(config: Config, name: str, user_id: UserId) -> Route:
+async def choose_agent(config: Config, name: str, user_id: UserId) -> Route:
     """Return who answers a user who asks for `name`; raises `AgentUnknown`.
 
     An agent is found at once. A bandit asks the database for its variants' scores, now
@@ -67,10 +69,10 @@ async def find(config: Config, name: str, user_id: UserId) -> Route:
     agent = config.get(AGENTS).get(name)
     if agent is not None:
         return Route(agent)
-    check(config, name)
+    check_name(config, name)
     experiment = config.get(EXPERIMENTS)[name]
     if experiment.strategy == "bandit":
-        chosen = await bandits.choose(config, experiment, user_id)
+        chosen = await bandits.choose_variant(config, experiment, user_id)
     else:
-        chosen = assignment.choose(experiment, user_id)
+        chosen = assignment.choose_variant(experiment, user_id)
     return Route(config.get(AGENTS)[chosen], name)

@@ -6,7 +6,7 @@ from functools import partial
 from access.users import identity
 from agents import fallback_chain, loop
 from agents.config import AgentConfig
-from agents.loop import Offer
+from agents.loop import ToolSet
 from config import live
 from config.sections import Config
 from core import token_usage
@@ -15,19 +15,19 @@ from core.messages import Message
 from core.tools import Tool
 from database import database_executor
 from memory import memory_settings
-from memory.context.turn_context import Gathered, Wanted
-from memory.extraction.job_queue import Study
-from memory.memory_settings import Memory
+from memory.context.turn_context import Context, ContextQuery
+from memory.extraction.job_queue import ExtractionRequest
+from memory.memory_settings import ResolvedMemory
 from memory.recall import query_embedding
 from providers.embeddings import usage_collector
 from telemetry.config import TELEMETRY
 from turns.budget import async_reservations, request_limits, reservations
-from turns.budget.reservations import Allowance, Wish
+from turns.budget.reservations import TurnUsageRequest, UsageGrant
 from turns.preparation import prompt, routing
 from turns.preparation.routing import Route
 from turns.tools import toolbox
 from turns.tools.toolbox import Toolbox
-from turns.turn import Moment, Turn, TurnRequest
+from turns.turn import StartTime, Turn, TurnRequest
 
 
 async def prepare(request: TurnRequest) -> Turn:
@@ -36,50 +36,54 @@ async def prepare(request: TurnRequest) -> Turn:
     Reads what the turn needs from the database in one trip. If it raises, nothing
     stays reserved.
     """
-    began = Moment()
-    embeddings = usage_collector.start()
+    began = StartTime()
+    embeddings = usage_collector.start_collecting()
     config = live.current()
     user_id = request.user_id
     _check_caller(config, request)
-    route = await routing.find(config, request.agent, user_id)
+    route = await routing.choose_agent(config, request.agent, user_id)
     agent = route.agent
     memory = _memory(config, request, agent)
     new: Sequence[Message] = prompt.new_messages(request.messages)
     tools = await _tools(config, request, user_id, agent)
     system = _system(request, agent)
-    offer = loop.offer(request.tools, tools, request.parameters)
-    count = _counter(config, request, agent, offer)
+    offer = loop.build_tool_set(request.tools, tools, request.parameters)
+    count = _prompt_counter(config, request, agent, offer)
     left_tokens = agent.context_tokens - count([*system, *new])
 
-    def count_prompt(context: Gathered) -> int:
-        _, spoken = _conversation(request, context, new)
-        return count([*system, *prompt.told(context.memory_prompt), *spoken])
+    def count_prompt(context: Context) -> int:
+        _, spoken = _join_conversation(request, context, new)
+        return count([*system, *prompt.memory_messages(context.memory_prompt), *spoken])
 
     usage = _usage(request, config, route, user_id, count_prompt, began)
     if usage.is_limited and memory.has_paid_embedder:
         # Recall calls its API before anything is reserved, and the call is billed.
-        await database_executor.run(reservations.check, usage)
-    allowance: Allowance | None = None
+        await database_executor.run(reservations.check_limits, usage)
+    allowance: UsageGrant | None = None
     try:
         query = await _query(request, memory, new, left_tokens)
-        context, allowance = await async_reservations.grant(query, usage)
+        context, allowance = await async_reservations.load_context_and_reserve(
+            query, usage
+        )
         if request.format is not None:
             # Not before the limits allow the turn: a schema can be costly to compile.
             await request.format.compile()
-        new, spoken = _conversation(request, context, new)
+        new, spoken = _join_conversation(request, context, new)
     except BaseException:
         # Embeddings for recall are billed even if the turn does not begin.
-        charge = request_limits.charge_of(config, embeddings)
-        async_reservations.give_back(allowance or Allowance(usage.counter_keys()), charge)
+        charge = request_limits.embedding_charge(config, embeddings)
+        async_reservations.release_later(
+            allowance or UsageGrant(usage.counter_keys()), charge
+        )
         raise
     return Turn(
         request=request,
         agent=agent,
         user_id=user_id,
         new=new,
-        prompt=[*system, *prompt.told(context.memory_prompt), *spoken],
+        prompt=[*system, *prompt.memory_messages(context.memory_prompt), *spoken],
         memory=memory.settings,
-        extraction_request=_study(request, memory, agent),
+        extraction_request=_extraction_request(request, memory, agent),
         telemetry=config.get(TELEMETRY),
         started=began,
         config=config,
@@ -94,14 +98,18 @@ async def prepare(request: TurnRequest) -> Turn:
 
 def _check_caller(config: Config, request: TurnRequest) -> None:
     """Raise `AgentUnknown` or `IdentityRefused` if the caller may not use the agent."""
-    routing.check(config, request.agent, offered=request.caller.agents)
+    routing.check_name(config, request.agent, offered=request.caller.agents)
     identity.check_user(request.caller, request.user_id)
 
 
-def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> Memory:
+def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> ResolvedMemory:
     """Return the agent's memory settings, without a plan if memory is off."""
-    memory = memory_settings.of_agent(config, agent.name)
-    return Memory(memory.settings, None) if request.options.is_memory_off else memory
+    memory = memory_settings.resolve_for_agent(config, agent.name)
+    return (
+        ResolvedMemory(memory.settings, None)
+        if request.options.is_memory_off
+        else memory
+    )
 
 
 async def _tools(
@@ -122,30 +130,33 @@ def _system(request: TurnRequest, agent: AgentConfig) -> list[Message]:
     return prompt.system_messages(agent.preamble, instructions, request.messages)
 
 
-def _counter(
-    config: Config, request: TurnRequest, agent: AgentConfig, offer: Offer
+def _prompt_counter(
+    config: Config, request: TurnRequest, agent: AgentConfig, offer: ToolSet
 ) -> Callable[[Sequence[Message]], int]:
     """Return a function that counts the tokens of a model call with given messages."""
     is_sent = request.response_format is not None and any(
-        model.has_native_format for model in fallback_chain.of(config, agent)
+        model.has_native_format for model in fallback_chain.models_for(config, agent)
     )
     return partial(
-        token_usage.count_sent,
+        token_usage.estimate_sent,
         tool_tokens=offer.tool_tokens,
         response_format=request.response_format if is_sent else None,
     )
 
 
 async def _query(
-    request: TurnRequest, memory: Memory, new: Sequence[Message], max_tokens: int
-) -> Wanted:
+    request: TurnRequest,
+    memory: ResolvedMemory,
+    new: Sequence[Message],
+    max_tokens: int,
+) -> ContextQuery:
     """Return what to read for the turn, within `max_tokens`."""
     options = request.options
     recall = None
     if memory.user_memory is not None:
-        said = query_embedding.last_said(request.messages)
-        recall = await query_embedding.query(memory.user_memory, said)
-    return Wanted(
+        said = query_embedding.last_user_text(request.messages)
+        recall = await query_embedding.build_query(memory.user_memory, said)
+    return ContextQuery(
         options.thread,
         max_tokens,
         memory.settings,
@@ -161,11 +172,11 @@ def _usage(
     config: Config,
     route: Route,
     user_id: UserId,
-    count_prompt: Callable[[Gathered], int],
-    began: Moment,
-) -> Wish:
+    count_prompt: Callable[[Context], int],
+    began: StartTime,
+) -> TurnUsageRequest:
     """Return what to reserve for the turn."""
-    return Wish(
+    return TurnUsageRequest(
         config=config,
         caller=request.caller,
         user_id=user_id,
@@ -180,19 +191,21 @@ def _usage(
     )
 
 
-def _study(request: TurnRequest, memory: Memory, agent: AgentConfig) -> Study | None:
+def _extraction_request(
+    request: TurnRequest, memory: ResolvedMemory, agent: AgentConfig
+) -> ExtractionRequest | None:
     """Return the request to extract facts from the turn, if they may be extracted."""
     if memory.user_memory is None or not request.learns:
         return None
-    return Study(agent.name, request.options.time_zone)
+    return ExtractionRequest(agent.name, request.options.time_zone)
 
 
-def _conversation(
-    request: TurnRequest, context: Gathered, new: Sequence[Message]
+def _join_conversation(
+    request: TurnRequest, context: Context, new: Sequence[Message]
 ) -> tuple[Sequence[Message], list[Message]]:
     """Return the messages the turn adds to the transcript, and all those it sends."""
     if request.options.uses_client_history:
         return new, prompt.join([], prompt.conversation(request.messages))
     stored = prompt.without_audio(context.messages)
-    new = prompt.with_its_calls(stored, new, request.messages)
+    new = prompt.with_answered_calls(stored, new, request.messages)
     return new, prompt.join(stored, new)

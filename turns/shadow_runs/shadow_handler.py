@@ -15,69 +15,73 @@ from core.reply import Reply
 from database import database_executor
 from memory import memory_settings
 from tasks.queue import attempt_ids
-from tasks.queue.claimed_task import Work
-from tasks.queue.task_kinds import Ending, Kind
+from tasks.queue.claimed_task import ClaimedTask
+from tasks.queue.task_kinds import TaskKind, TaskOutcome
 from telemetry.config import TELEMETRY
 from turns import flow
-from turns.budget.reservations import Allowance
+from turns.budget.reservations import UsageGrant
 from turns.lifecycle import live_registration, turn_record
 from turns.preparation import prompt
 from turns.shadow_runs import shadow_queue, turn_snapshot
-from turns.shadow_runs.turn_snapshot import Trial
+from turns.shadow_runs.turn_snapshot import TurnSnapshot
 from turns.tools.toolbox import Toolbox
-from turns.turn import Moment, Turn
+from turns.turn import StartTime, Turn
 
 logger = logging.getLogger(__name__)
 
 NOT_CONFIGURED = "the variant is no longer configured"
-NOT_KEPT = "what was asked is no longer kept"
+PAYLOAD_DELETED = "what was asked is no longer kept"
 """Of one that failed, and is tried again by hand."""
 
 
-async def run(task: Work) -> Ending:
+async def run(task: ClaimedTask) -> TaskOutcome:
     """Have a variant answer what another one answered, and put down how it did."""
     config = live.current()
     agent = config.get(AGENTS).get(task.agent)
     if agent is None:
-        return Ending(NOT_CONFIGURED, partial(shadow_queue.forget, task))
-    if not turn_snapshot.is_kept(task.payload):
-        return Ending(NOT_KEPT)
+        return TaskOutcome(NOT_CONFIGURED, partial(shadow_queue.delete_payload, task))
+    if not turn_snapshot.has_messages(task.payload):
+        return TaskOutcome(PAYLOAD_DELETED)
     turn = await _prepare(task, config, agent)
     reply = Reply()
-    live_registration.begin(turn)
+    live_registration.register(turn)
     try:
         async with aclosing(flow.answer(turn)) as events:
             async for event in events:
                 reply.add(event)
     except Exception as exc:
-        turn_record.charge(turn)
-        record = turn_record.record(turn, reply, "error", exc)
-        await database_executor.run_to_end(shadow_queue.failed, task, exc, turn, record)
+        turn_record.charge_calls(turn)
+        record = turn_record.build_record(turn, reply, "error", exc)
+        await database_executor.run_to_end(
+            shadow_queue.store_failure, task, exc, turn, record
+        )
         told = exc if isinstance(exc, CoulisseError) else type(exc).__name__
         logger.warning(
             "trial of turn %s on %s failed: %s", *(task.turn_id, agent.name), told
         )
-        return Ending(is_closed=True)
+        return TaskOutcome(is_closed=True)
     finally:
-        live_registration.end(turn)
-    turn_record.charge(turn)
-    record = turn_record.record(turn, reply, "ok", None)
-    return Ending(
+        live_registration.unregister(turn)
+    turn_record.charge_calls(turn)
+    record = turn_record.build_record(turn, reply, "ok", None)
+    return TaskOutcome(
         f"turn {turn.request.turn_id}",
-        partial(shadow_queue.keep, task, turn, reply, record),
+        partial(shadow_queue.store_run, task, turn, reply, record),
     )
 
 
-async def _prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
+async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Turn:
     """Compose the turn a variant takes: the prompt of the other, its own preamble."""
-    began = Moment()
-    trial = Trial.from_json(task.payload)
+    began = StartTime()
+    trial = TurnSnapshot.from_json(task.payload)
     request = trial.to_turn_request(task, attempt_ids.turn_id(task.id, task.attempts))
     system = prompt.system_messages(
         agent.preamble, turn_snapshot.instructions(request), request.messages
     )
-    box = Toolbox(config, task.user_id, request.options, request=request, is_shadow_run=True)
-    settings, _ = memory_settings.of_agent(config, agent.name)
+    box = Toolbox(
+        config, task.user_id, request.options, request=request, is_shadow_run=True
+    )
+    settings, _ = memory_settings.resolve_for_agent(config, agent.name)
     return Turn(
         request=request,
         agent=agent,
@@ -89,10 +93,10 @@ async def _prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
         telemetry=config.get(TELEMETRY),
         started=began,
         config=config,
-        usage_grant=Allowance(()),
+        usage_grant=UsageGrant(()),
         tools=await box.open(agent),
         experiment=trial.experiment,
     )
 
 
-KIND = Kind(shadow_queue.KIND, run, is_background=True)
+KIND = TaskKind(shadow_queue.KIND, run, is_background=True)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from core import token_usage
-from core.events import Event, Finished, Usage
+from core.events import Event, TurnFinished, Usage
 from core.messages import Message
 from core.reply import Reply
 from core.text import lenient_json
-from core.text.sanitization import quoted_ends
+from core.text.sanitization import escape_and_truncate_middle
 from turns.errors import ReplyInvalid
 from turns.structured_output import reply_schema
 from turns.structured_output.reply_schema import ReplySchema
@@ -30,7 +30,7 @@ class Mismatch(Exception):
 
 
 @dataclass(frozen=True)
-class Format:
+class ReplyFormat:
     """The shape a reply must have."""
 
     instruction: str
@@ -48,7 +48,7 @@ class Format:
 
         As the model wrote it: to write it anew would round its long numbers.
         """
-        found, value = parse(text)
+        found, value = parse_json(text)
         error = await self._first_error(found, value)
         if error is not None:
             raise Mismatch(error)
@@ -61,31 +61,31 @@ class Format:
         return None if is_object else "the reply is JSON but not an object"
 
 
-def parse(text: str) -> tuple[str, Any]:
+def parse_json(text: str) -> tuple[str, Any]:
     """Return the JSON in a reply, and its value: bare, fenced or amid prose."""
     try:
-        return lenient_json.first(text)
+        return lenient_json.parse_first(text)
     except ValueError as exc:
         raise Mismatch(str(exc)) from exc
 
 
-def json_object() -> Format:
+def json_object() -> ReplyFormat:
     """Return the format of `{"type": "json_object"}`."""
-    return Format(
+    return ReplyFormat(
         "Reply with a single valid JSON object and nothing else: no Markdown fences, "
         "no text before or after it."
     )
 
 
-def json_schema(name: str, schema: Any, description: str | None) -> Format:
+def json_schema(name: str, schema: Any, description: str | None) -> ReplyFormat:
     """Return the format of `{"type": "json_schema"}`.
 
     Raises `SchemaInvalid` for a schema beyond the limits; one that is malformed, or
     refers to another document, is refused when it is compiled.
     """
-    known = reply_schema.of(schema)
+    known = reply_schema.from_client(schema)
     about = f" ({description.strip()})" if description else ""
-    return Format(
+    return ReplyFormat(
         f"Reply with a single JSON value called '{name}'{about} that conforms to the "
         "JSON Schema below, and nothing else: no Markdown fences, no text before or "
         f"after it.\n\n{known.written.decode()}",
@@ -93,7 +93,9 @@ def json_schema(name: str, schema: Any, description: str | None) -> Format:
     )
 
 
-def of(response_format: Mapping[str, Any] | None) -> Format | None:
+def from_response_format(
+    response_format: Mapping[str, Any] | None,
+) -> ReplyFormat | None:
     """Return the format of OpenAI's `response_format`; None for free text."""
     if response_format is None:
         return None
@@ -103,8 +105,8 @@ def of(response_format: Mapping[str, Any] | None) -> Format | None:
     return json_schema(asked["name"], asked["schema"], asked.get("description"))
 
 
-async def checked(
-    events: AsyncGenerator[Event], format: Format
+async def check_stream(
+    events: AsyncGenerator[Event], format: ReplyFormat
 ) -> AsyncGenerator[Event]:
     """Pass a stream on as it comes and check the whole reply at its end.
 
@@ -115,16 +117,16 @@ async def checked(
     async with aclosing(events):
         async for event in events:
             reply.add(event)
-            if isinstance(event, Finished) and _must_match(reply):
+            if isinstance(event, TurnFinished) and _needs_check(reply):
                 try:
                     await format.extract_json(reply.text)
                 except Mismatch as exc:
-                    raise _failed(exc, reply) from exc
+                    raise _invalid_reply(exc, reply) from exc
             yield event
 
 
-async def repaired(
-    ask: Ask, messages: Sequence[Message], format: Format
+async def repair_reply(
+    ask: Ask, messages: Sequence[Message], format: ReplyFormat
 ) -> AsyncGenerator[Event]:
     """Ask until the reply matches, showing the model its error, at most twice more.
 
@@ -138,28 +140,32 @@ async def repaired(
         async with aclosing(ask(messages)) as events:
             async for event in events:
                 reply.add(event)
-        spent += token_usage.of(messages, reply)
+        spent += token_usage.count_usage(messages, reply)
         try:
-            text = await format.extract_json(reply.text) if _must_match(reply) else reply.text
+            text = (
+                await format.extract_json(reply.text)
+                if _needs_check(reply)
+                else reply.text
+            )
         except Mismatch as exc:
             if repairs == MAX_REPAIRS or reply.finish_reason == "length":
-                raise _failed(exc, reply) from exc
+                raise _invalid_reply(exc, reply) from exc
             repairs += 1
-            messages = [*messages, *_correction(reply.text, exc)]
+            messages = [*messages, *_correction_messages(reply.text, exc)]
             continue
         for event in reply.replay_events(text=text, usage=spent):
             yield event
         return
 
 
-def _must_match(reply: Reply) -> bool:
+def _needs_check(reply: Reply) -> bool:
     """Whether a reply is held to the format: not a tool call, not a refusal."""
     return not (
         reply.tool_calls or reply.refusal or reply.finish_reason == "content_filter"
     )
 
 
-def _correction(text: str, mismatch: Mismatch) -> list[Message]:
+def _correction_messages(text: str, mismatch: Mismatch) -> list[Message]:
     return [
         Message("assistant", text),
         Message(
@@ -170,12 +176,12 @@ def _correction(text: str, mismatch: Mismatch) -> list[Message]:
     ]
 
 
-def _failed(mismatch: Mismatch, reply: Reply) -> ReplyInvalid:
+def _invalid_reply(mismatch: Mismatch, reply: Reply) -> ReplyInvalid:
     if reply.finish_reason == "length":
         return ReplyInvalid(
             "response did not match the schema: it was cut off by the token limit; "
             "raise max_tokens"
         )
     # It quotes the client's schema and the reply; the model was sent more of it.
-    reason = quoted_ends(str(mismatch))
+    reason = escape_and_truncate_middle(str(mismatch))
     return ReplyInvalid(f"response did not match the schema: {reason}")

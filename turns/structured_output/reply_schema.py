@@ -13,11 +13,11 @@ from core.validation import schema_limits
 from core.validation.schema_limits import SchemaTooLarge
 from turns.errors import SchemaInvalid
 from turns.structured_output import schema_cost, schema_worker, schema_workers
-from turns.structured_output.schema_cost import Weight
+from turns.structured_output.schema_cost import SchemaWeight
 
 PARAMETER = "response_format.json_schema.schema"
 
-MAX_REMEMBERED_BYTES = 256 * 1024
+MAX_CACHE_BYTES = 256 * 1024
 """Of the schemas whose validators are kept; a validator takes up to 70 times more."""
 MIN_ENTRY_BYTES = 256
 
@@ -25,10 +25,10 @@ TOO_MUCH = {"memory": "too much memory", "time": "too long"}
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledSchema:
     """A valid schema."""
 
-    weight: Weight | None
+    weight: SchemaWeight | None
     """None for one that a child checks."""
     validator: Any = None
 
@@ -45,32 +45,32 @@ class ReplySchema:
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha256(self.written).digest())
 
-    async def compile(self) -> Compiled:
+    async def compile(self) -> CompiledSchema:
         """Compile it, or have a child do so; raises `SchemaInvalid`.
 
         Raises `SchemaChecksBusy` where too many others wait for a child.
         """
-        known = _remembered.get(self.digest)
+        known = _cache.get(self.digest)
         if known is None:
             known = await self._compile()
-            _remembered.put(self.digest, known, len(self.written))
+            _cache.put(self.digest, known, len(self.written))
         return known
 
-    async def _compile(self) -> Compiled:
+    async def _compile(self) -> CompiledSchema:
         weight = schema_cost.weight(self.value, len(self.written))
         if weight is not None:
             try:
                 validator = schema_worker.compile_schema(self.value)
             except ValueError as exc:
-                raise _invalid(str(exc)) from exc
-            return Compiled(weight, validator)
+                raise _schema_invalid(str(exc)) from exc
+            return CompiledSchema(weight, validator)
         try:
             error = await schema_workers.compile_error(self.written)
-        except schema_workers.TooCostly as exc:
-            raise _costly(exc, "compile") from exc
+        except schema_workers.CheckTooCostly as exc:
+            raise _schema_too_costly(exc, "compile") from exc
         if error is not None:
-            raise _invalid(error)
-        return Compiled(None)
+            raise _schema_invalid(error)
+        return CompiledSchema(None)
 
     async def first_error(self, text: str, value: Any) -> str | None:
         """Return what is wrong with a reply and where, or None.
@@ -88,52 +88,54 @@ class ReplySchema:
                 return schema_worker.first_error(compiled.validator, value)
         try:
             return await schema_workers.first_error(self.written, reply)
-        except schema_workers.TooCostly as exc:
-            raise _costly(exc, "check a reply against") from exc
+        except schema_workers.CheckTooCostly as exc:
+            raise _schema_too_costly(exc, "check a reply against") from exc
 
 
-def of(schema: Any) -> ReplySchema:
+def from_client(schema: Any) -> ReplySchema:
     """Return a client's schema; raises `SchemaInvalid` for one beyond the limits."""
     try:
-        return ReplySchema(schema, schema_limits.check(schema))
+        return ReplySchema(schema, schema_limits.check_schema(schema))
     except SchemaTooLarge as exc:
         raise SchemaInvalid(f"{PARAMETER} {exc}") from exc
 
 
-def _invalid(error: str) -> SchemaInvalid:
+def _schema_invalid(error: str) -> SchemaInvalid:
     return SchemaInvalid(f"{PARAMETER} is not a valid JSON Schema: {error}")
 
 
-def _costly(error: schema_workers.TooCostly, work: str) -> SchemaInvalid:
+def _schema_too_costly(
+    error: schema_workers.CheckTooCostly, work: str
+) -> SchemaInvalid:
     return SchemaInvalid(
         f"{PARAMETER} takes {TOO_MUCH[str(error)]} to {work}: use fewer or simpler "
         "patterns, references and alternatives"
     )
 
 
-class _Remembered:
+class _SchemaCache:
     """The schemas that were compiled last, as many as fit."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[bytes, tuple[Compiled, int]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[CompiledSchema, int]] = OrderedDict()
         self._size = 0
 
-    def get(self, digest: bytes) -> Compiled | None:
+    def get(self, digest: bytes) -> CompiledSchema | None:
         found = self._entries.pop(digest, None)
         if found is None:
             return None
         self._entries[digest] = found
         return found[0]
 
-    def put(self, digest: bytes, compiled: Compiled, size: int) -> None:
+    def put(self, digest: bytes, compiled: CompiledSchema, size: int) -> None:
         # For a schema that a child checks, only the fact that it is valid is stored.
         size = MIN_ENTRY_BYTES + (0 if compiled.weight is None else size)
         _, before = self._entries.pop(digest, (compiled, 0))
         self._entries[digest] = compiled, size
         self._size += size - before
-        while self._size > MAX_REMEMBERED_BYTES:
+        while self._size > MAX_CACHE_BYTES:
             _, (_, oldest) = self._entries.popitem(last=False)
             self._size -= oldest
 
 
-_remembered = _Remembered()
+_cache = _SchemaCache()

@@ -67,7 +67,7 @@ BOUNDS = {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"}
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class SchemaWeight:
     """How many values a schema of the subset has, without annotations."""
 
     total: int
@@ -87,7 +87,7 @@ class _NotCheap(Exception):
     """The schema is not of the subset."""
 
 
-def weight(schema: Any, size_bytes: int) -> Weight | None:
+def weight(schema: Any, size_bytes: int) -> SchemaWeight | None:
     """Return the weight of a schema of the subset; None for any other schema.
 
     `size_bytes` is its length as JSON.
@@ -99,18 +99,20 @@ def weight(schema: Any, size_bytes: int) -> Weight | None:
         for _ in range(MAX_DEPTH):
             inner: list[tuple[Any, bool]] = []
             for each, is_alternative in level:
-                count = 1 + _read(each, inner, is_alternative)
+                count = 1 + _count_values(each, inner, is_alternative)
                 total += count
                 alternatives += count if is_alternative else 0
             if not inner:
-                return Weight(max(total, MIN_WEIGHT), alternatives)
+                return SchemaWeight(max(total, MIN_WEIGHT), alternatives)
             level = inner
     except _NotCheap:
         pass
     return None
 
 
-def _read(schema: Any, inner: list[tuple[Any, bool]], is_alternative: bool) -> int:
+def _count_values(
+    schema: Any, inner: list[tuple[Any, bool]], is_alternative: bool
+) -> int:
     """Return how many plain values a schema has; add its subschemas to `inner`."""
     if isinstance(schema, bool):
         return 0
@@ -122,7 +124,7 @@ def _read(schema: Any, inner: list[tuple[Any, bool]], is_alternative: bool) -> i
             within = is_alternative or keyword in ALTERNATIVES
             inner += ((each, within) for each in schemas)
         else:
-            count += _count(keyword, value)
+            count += _count_keyword(keyword, value)
     return count
 
 
@@ -135,7 +137,7 @@ def _subschemas(keyword: str, value: Any) -> list[Any] | None:
     return None
 
 
-def _count(keyword: str, value: Any) -> int:
+def _count_keyword(keyword: str, value: Any) -> int:
     """Return how many values a keyword without schemas has."""
     if keyword in SCALAR_LISTS and isinstance(value, list):
         return _count_scalars(value)

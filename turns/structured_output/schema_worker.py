@@ -22,7 +22,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from core.text.sanitization import quoted_ends, without_middle
+from core.text.sanitization import escape_and_truncate_middle, truncate_middle
 
 MAX_MEMORY_BYTES = 256 * 1024 * 1024
 """Beyond what the process has when it starts."""
@@ -53,9 +53,11 @@ def compile_schema(schema: Any) -> Any:
             schema, offline=True, pattern_options=PATTERNS
         )
     except jsonschema_rs.ValidationError as exc:
-        raise ValueError(quoted_ends(exc.message) + _hint(exc)) from exc
+        raise ValueError(
+            escape_and_truncate_middle(exc.message) + _pattern_hint(exc)
+        ) from exc
     except (ValueError, TypeError) as exc:
-        raise ValueError(quoted_ends(str(exc))) from exc
+        raise ValueError(escape_and_truncate_middle(str(exc))) from exc
 
 
 def is_valid(validator: Any, value: Any) -> bool:
@@ -72,10 +74,10 @@ def first_error(validator: Any, value: Any) -> str | None:
         # All errors at once could be millions, each with a copy of its value.
         validator.validate(value)
     except jsonschema_rs.ValidationError as exc:
-        message = without_middle(exc.message, MAX_ERROR_LENGTH)
+        message = truncate_middle(exc.message, MAX_ERROR_LENGTH)
         path = "/".join(str(step) for step in exc.instance_path)
         return (
-            f"{message} at '{without_middle(path, MAX_ERROR_LENGTH)}'"
+            f"{message} at '{truncate_middle(path, MAX_ERROR_LENGTH)}'"
             if path
             else message
         )
@@ -84,7 +86,7 @@ def first_error(validator: Any, value: Any) -> str | None:
     return None
 
 
-def _hint(exc: jsonschema_rs.ValidationError) -> str:
+def _pattern_hint(exc: jsonschema_rs.ValidationError) -> str:
     """Return what to do about a pattern that cannot be compiled."""
     if getattr(exc.kind, "format", "") != "regex":
         return ""
@@ -92,14 +94,14 @@ def _hint(exc: jsonschema_rs.ValidationError) -> str:
 
 
 @lru_cache(MAX_VALIDATORS)
-def _validator(schema: bytes) -> Any:
+def _build_validator(schema: bytes) -> Any:
     return compile_schema(orjson.loads(schema))
 
 
-def answer(schema: bytes, value: bytes) -> tuple[str | None, str | None]:
+def check_request(schema: bytes, value: bytes) -> tuple[str | None, str | None]:
     """Return what is wrong with a schema, and with a value if there is one."""
     try:
-        validator = _validator(schema)
+        validator = _build_validator(schema)
     except ValueError as exc:
         return str(exc), None
     return None, first_error(validator, orjson.loads(value)) if value else None
@@ -142,7 +144,7 @@ def main() -> None:
             return
         limit_cpu_time()
         schema, value = (received.read(int(length)) for length in line.split())
-        written = answer(schema, value)
+        written = check_request(schema, value)
 
 
 if __name__ == "__main__":

@@ -35,22 +35,22 @@ MAX_WAITING = 32
 """Schemas of new requests that wait for a child; more are refused with 503."""
 MAX_LINE_BYTES = 64 * 1024
 
-Answer = tuple[str | None, str | None]
+CheckResult = tuple[str | None, str | None]
 """What is wrong with the schema, and with the value."""
 
 logger = logging.getLogger(__name__)
 
 
-class TooCostly(Exception):
+class CheckTooCostly(Exception):
     """Compiling or checking takes too much; the message says what: time or memory."""
 
 
-class _Broken(Exception):
+class _WorkerBroken(Exception):
     """A child ended or answered nonsense."""
 
 
 @dataclass(eq=False, slots=True)
-class _Children:
+class _WorkerPool:
     """The children of one event loop."""
 
     slots: asyncio.Semaphore = field(
@@ -60,18 +60,18 @@ class _Children:
     waiting: int = 0
 
 
-_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Children] = WeakKeyDictionary()
+_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _WorkerPool] = WeakKeyDictionary()
 
 
 async def compile_error(schema: bytes) -> str | None:
     """Return what is wrong with a schema, or None.
 
-    Raises `TooCostly`; `SchemaChecksBusy` where too many others wait.
+    Raises `CheckTooCostly`; `SchemaChecksBusy` where too many others wait.
     """
-    children = _mine()
+    children = _current_pool()
     if children.slots.locked() and children.waiting >= MAX_WAITING:
         raise SchemaChecksBusy
-    error, _ = await _answer(children, schema, b"")
+    error, _ = await _check(children, schema, b"")
     return error
 
 
@@ -81,36 +81,36 @@ async def first_error(schema: bytes, value: bytes) -> str | None:
     Raises as `compile_error` does, but waits however many others do: the value is the
     reply of a model that was paid.
     """
-    error, mismatch = await _answer(_mine(), schema, value)
+    error, mismatch = await _check(_current_pool(), schema, value)
     return error or mismatch
 
 
 async def close() -> None:
     """End the children that wait for work."""
-    idle = _mine().idle
+    idle = _current_pool().idle
     while idle:
-        await _end(idle.pop())
+        await _end_worker(idle.pop())
 
 
-def _mine() -> _Children:
-    return _of_loops.setdefault(asyncio.get_running_loop(), _Children())
+def _current_pool() -> _WorkerPool:
+    return _pools.setdefault(asyncio.get_running_loop(), _WorkerPool())
 
 
-async def _answer(children: _Children, schema: bytes, value: bytes) -> Answer:
+async def _check(children: _WorkerPool, schema: bytes, value: bytes) -> CheckResult:
     request = b"%d %d\n%b%b" % (len(schema), len(value), schema, value)
-    async with _slot(children):
+    async with _acquire_slot(children):
         if children.idle:
             # What it did before may have filled its memory: then a new one is asked.
-            with contextlib.suppress(_Broken):
-                return await _ask(children, children.idle.pop(), request)
+            with contextlib.suppress(_WorkerBroken):
+                return await _ask_worker(children, children.idle.pop(), request)
         try:
-            return await _ask(children, await _start(), request)
-        except _Broken as exc:
-            raise TooCostly("memory") from exc
+            return await _ask_worker(children, await _start_worker(), request)
+        except _WorkerBroken as exc:
+            raise CheckTooCostly("memory") from exc
 
 
 @asynccontextmanager
-async def _slot(children: _Children) -> AsyncGenerator[None]:
+async def _acquire_slot(children: _WorkerPool) -> AsyncGenerator[None]:
     """Wait until a child may work, and let the next one work at the end."""
     if children.slots.locked():
         await _wait_for_slot(children)
@@ -122,7 +122,7 @@ async def _slot(children: _Children) -> AsyncGenerator[None]:
         children.slots.release()
 
 
-async def _wait_for_slot(children: _Children) -> None:
+async def _wait_for_slot(children: _WorkerPool) -> None:
     children.waiting += 1
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):
@@ -133,39 +133,41 @@ async def _wait_for_slot(children: _Children) -> None:
         children.waiting -= 1
 
 
-async def _ask(children: _Children, child: Process, request: bytes) -> Answer:
+async def _ask_worker(
+    children: _WorkerPool, child: Process, request: bytes
+) -> CheckResult:
     """Return a child's answer; whatever goes wrong, the child is ended."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             answer = await _exchange(child, request)
     except (ConnectionError, ValueError) as exc:
-        await _end(child)
+        await _end_worker(child)
         if child.returncode == -signal.SIGXCPU:
-            raise TooCostly("time") from exc
-        raise _Broken from exc
+            raise CheckTooCostly("time") from exc
+        raise _WorkerBroken from exc
     except TimeoutError as exc:
-        await _end(child)
-        raise TooCostly("time") from exc
+        await _end_worker(child)
+        raise CheckTooCostly("time") from exc
     except BaseException:
-        await _end(child)
+        await _end_worker(child)
         raise
     if len(children.idle) < MAX_IDLE:
         children.idle.append(child)
     else:
-        await _end(child)
+        await _end_worker(child)
     return answer
 
 
-async def _start() -> Process:
+async def _start_worker() -> Process:
     """Return a new child that is ready; raises `SchemaChecksBusy`."""
     try:
-        return await _started()
+        return await _spawn()
     except (OSError, TimeoutError, ValueError) as exc:
         logger.exception("a process that checks schemas did not start")
         raise SchemaChecksBusy from exc
 
 
-async def _started() -> Process:
+async def _spawn() -> Process:
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "turns.structured_output.schema_worker"),
         stdin=PIPE,
@@ -177,9 +179,9 @@ async def _started() -> Process:
     )
     try:
         async with asyncio.timeout(START_SECONDS):
-            unlimited = await _line(child)
+            unlimited = await _read_line(child)
     except BaseException:
-        await _end(child)
+        await _end_worker(child)
         raise
     if unlimited is not None:
         _warn_unlimited(unlimited)
@@ -193,23 +195,23 @@ def _warn_unlimited(reason: str) -> None:
     )
 
 
-async def _exchange(child: Process, request: bytes) -> Answer:
+async def _exchange(child: Process, request: bytes) -> CheckResult:
     if child.stdin is None:
         raise ConnectionError
     child.stdin.write(request)
     await child.stdin.drain()
-    error, mismatch = await _line(child)
+    error, mismatch = await _read_line(child)
     return error, mismatch
 
 
-async def _line(child: Process) -> Any:
+async def _read_line(child: Process) -> Any:
     if child.stdout is None:
         raise ConnectionError
     # An empty line is the end of a child that broke.
     return orjson.loads(await child.stdout.readline())
 
 
-async def _end(child: Process) -> None:
+async def _end_worker(child: Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         child.kill()
     await child.wait()

@@ -3,19 +3,19 @@
 from config import live
 from database import database_executor
 from mcp_bridge import toolset
-from mcp_bridge.client.session_pool import Pool
-from mcp_bridge.oauth.token_manager import SignIns
+from mcp_bridge.client.session_pool import SessionPool
+from mcp_bridge.oauth.token_manager import TokenManager
 
-POOL = Pool()
-SIGN_INS = SignIns(database_executor.run, database_executor.run_to_end)
+POOL = SessionPool()
+TOKEN_MANAGER = TokenManager(database_executor.run, database_executor.run_to_end)
 
 
-async def discover() -> None:
+async def discover_tools() -> None:
     """Look at the configured servers and log their tools; never raises."""
-    await toolset.discover(live.current(), pool=POOL)
+    await toolset.discover_tools(live.current(), pool=POOL)
 
 
-async def close() -> None:
+async def close_sessions() -> None:
     """End the sessions; called when the server stops."""
     await POOL.close()
-    await SIGN_INS.close()
+    await TOKEN_MANAGER.close()

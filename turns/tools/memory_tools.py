@@ -15,41 +15,47 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import Invalid
 from core.ids import UserId
-from core.text.sanitization import shortened
-from core.trace import ToolCall
+from core.text.sanitization import escape_and_truncate
+from core.trace import TracedToolCall
 from database import database_executor
 from memory.config import UserState
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_store, public_ids
-from memory.memory_settings import Plan
+from memory.memory_settings import UserMemory
 from memory.recall import query_embedding, search
-from memory.types import MAX_CONTENT_LENGTH, Category, Draft, FoundMessage, KnownFact
+from memory.types import (
+    MAX_CONTENT_LENGTH,
+    Category,
+    FactDraft,
+    FoundMessage,
+    KnownFact,
+)
 
 MAX_FOUND = 20
 MAX_TEXT_LENGTH = 1000
 """Characters of a message the model is shown."""
-MAX_COMPLAINTS = 10
+MAX_ERRORS = 10
 """Faults of one call's arguments that are named."""
 
 
-class Arguments(BaseModel):
+class ToolArguments(BaseModel):
     """What a tool is called with; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-Shape = TypeVar("Shape", bound=Arguments)
+ArgumentsType = TypeVar("ArgumentsType", bound=ToolArguments)
 
 
-class SearchArguments(Arguments):
+class SearchArguments(ToolArguments):
     query: str = Field(
         min_length=1, max_length=4000, description="What to look for, in a few words."
     )
     limit: int = Field(5, ge=1, le=MAX_FOUND, description="Most of each to return.")
 
 
-class SaveArguments(Arguments):
+class SaveArguments(ToolArguments):
     content: str = Field(
         min_length=1,
         max_length=MAX_CONTENT_LENGTH,
@@ -68,7 +74,7 @@ class SaveArguments(Arguments):
     )
 
 
-class UpdateArguments(Arguments):
+class UpdateArguments(ToolArguments):
     id: str = Field(description="The fact's id, from search_memory.")
     content: str = Field(
         min_length=1,
@@ -77,7 +83,7 @@ class UpdateArguments(Arguments):
     )
 
 
-class ForgetArguments(Arguments):
+class ForgetArguments(ToolArguments):
     id: str = Field(description="The fact's id, from search_memory.")
 
 
@@ -87,7 +93,7 @@ class MemoryTool:
 
     name: str
     description: str
-    shape: type[Arguments]
+    shape: type[ToolArguments]
     handler: Callable[[Any], Awaitable[Any]]
     kind: Literal["memory"] = "memory"
     target: str = ""
@@ -96,39 +102,43 @@ class MemoryTool:
     def parameters(self) -> Mapping[str, Any]:
         return _schema(self.shape)
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
-        return orjson.dumps(await self.handler(checked(self.shape, arguments))).decode()
+    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
+        return orjson.dumps(
+            await self.handler(parse_arguments(self.shape, arguments))
+        ).decode()
 
 
-def checked(shape: type[Shape], arguments: Mapping[str, Any]) -> Shape:
+def parse_arguments(
+    shape: type[ArgumentsType], arguments: Mapping[str, Any]
+) -> ArgumentsType:
     """Return what a tool is called with; raises `Invalid`, naming each fault."""
     try:
         return shape.model_validate(arguments)
     except ValidationError as exc:
-        raise Invalid(_complaint(exc)) from exc
+        raise Invalid(_error_message(exc)) from exc
 
 
 @cache
-def _schema(shape: type[Arguments]) -> Mapping[str, Any]:
+def _schema(shape: type[ToolArguments]) -> Mapping[str, Any]:
     return shape.model_json_schema()
 
 
-def _complaint(exc: ValidationError) -> str:
+def _error_message(exc: ValidationError) -> str:
     errors = exc.errors(include_url=False, include_input=False)
     return "; ".join(
-        f"{shortened('.'.join(map(str, error['loc'])))}: {shortened(error['msg'])}"
-        for error in errors[:MAX_COMPLAINTS]
+        f"{escape_and_truncate('.'.join(map(str, error['loc'])))}: {escape_and_truncate(error['msg'])}"
+        for error in errors[:MAX_ERRORS]
     )
 
 
-def make(
-    user_id: UserId, agent: str, plan: Plan | None, *, by: str = ""
+def make_tools(
+    user_id: UserId, agent: str, plan: UserMemory | None, *, by: str = ""
 ) -> Sequence[MemoryTool]:
     """Return the four tools for one user; without a plan they go by words alone.
 
     `by` is whose changes they are in a memory's history, where it is not the agent.
     """
-    tools = _Tools(user_id, by or f"agent:{agent}", agent, plan)
+    tools = _MemoryToolHandlers(user_id, by or f"agent:{agent}", agent, plan)
     return [
         MemoryTool(
             "search_memory",
@@ -162,11 +172,11 @@ def make(
 
 
 @dataclass(frozen=True, slots=True)
-class _Tools:
+class _MemoryToolHandlers:
     user_id: UserId
     by: str
     agent: str
-    plan: Plan | None
+    plan: UserMemory | None
 
     @property
     def _threshold(self) -> float:
@@ -174,21 +184,21 @@ class _Tools:
         return state.dedup_threshold
 
     async def search(self, arguments: SearchArguments) -> Any:
-        query = await query_embedding.query(self.plan, arguments.query)
+        query = await query_embedding.build_query(self.plan, arguments.query)
         found, said = await database_executor.run(
-            search.both,
+            search.search_facts_and_messages,
             self.user_id,
             query,
             facts=arguments.limit,
             messages=arguments.limit,
         )
         return {
-            "facts": [_fact(each.fact) for each in found],
-            "messages": list(map(_message, said)),
+            "facts": [_serialize_fact(each.fact) for each in found],
+            "messages": list(map(_serialize_message, said)),
         }
 
     async def save(self, arguments: SaveArguments) -> Any:
-        draft = Draft(
+        draft = FactDraft(
             arguments.content,
             category=arguments.category,
             importance=arguments.importance,
@@ -196,11 +206,11 @@ class _Tools:
             source="agent",
             agent=self.agent,
             # A model that was talked round would save orders for itself.
-            review_reason=injection_filter.why_held(arguments.content, ""),
+            review_reason=injection_filter.find_injection(arguments.content, ""),
         )
-        vector = await query_embedding.vector(self.plan, arguments.content)
+        vector = await query_embedding.embed_fact(self.plan, arguments.content)
         (saved,) = await database_executor.run_to_end(
-            fact_store.save,
+            fact_store.save_drafts,
             self.user_id,
             [draft],
             [vector.embedded],
@@ -208,43 +218,46 @@ class _Tools:
             threshold=self._threshold,
             errors=[vector.error],
         )
-        return {"id": public_ids.write(saved.fact_id), "outcome": saved.outcome}
+        return {
+            "id": public_ids.format_fact_id(saved.fact_id),
+            "outcome": saved.outcome,
+        }
 
     async def update(self, arguments: UpdateArguments) -> Any:
-        if injection_filter.why_held(arguments.content, ""):
+        if injection_filter.find_injection(arguments.content, ""):
             raise Invalid("content reads like an instruction, not like a fact")
-        vector = await query_embedding.vector(self.plan, arguments.content)
+        vector = await query_embedding.embed_fact(self.plan, arguments.content)
         fact = await database_executor.run_to_end(
-            fact_store.edit,
+            fact_store.edit_fact,
             self.user_id,
-            _id(arguments.id),
+            _parse_fact_id(arguments.id),
             {"content": arguments.content},
             by=self.by,
             embedded=vector.embedded,
             error=vector.error,
         )
-        return _fact(fact)
+        return _serialize_fact(fact)
 
     async def forget(self, arguments: ForgetArguments) -> Any:
-        fact_id = _id(arguments.id)
+        fact_id = _parse_fact_id(arguments.id)
         await database_executor.run_to_end(
-            fact_store.forget, self.user_id, fact_id, by=self.by
+            fact_store.soft_delete_fact, self.user_id, fact_id, by=self.by
         )
         return {"id": arguments.id, "forgotten": True}
 
 
-def _id(name: str) -> uuid.UUID:
-    fact_id = public_ids.read(name)
+def _parse_fact_id(name: str) -> uuid.UUID:
+    fact_id = public_ids.parse_fact_id(name)
     if fact_id is None:
         raise FactUnknown(
-            f"'{shortened(name)}' is not a fact's id: use one from search_memory"
+            f"'{escape_and_truncate(name)}' is not a fact's id: use one from search_memory"
         )
     return fact_id
 
 
-def _fact(fact: KnownFact) -> Any:
+def _serialize_fact(fact: KnownFact) -> Any:
     return {
-        "id": public_ids.write(fact.id),
+        "id": public_ids.format_fact_id(fact.id),
         "content": fact.content,
         "category": fact.category,
         "importance": fact.importance,
@@ -252,7 +265,7 @@ def _fact(fact: KnownFact) -> Any:
     }
 
 
-def _message(message: FoundMessage) -> Any:
+def _serialize_message(message: FoundMessage) -> Any:
     return {
         "said_at": message.created_at,
         "role": message.role,

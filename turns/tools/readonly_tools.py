@@ -8,42 +8,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.tools import Result, Tool
-from core.trace import ToolCall, ToolKind
+from core.tools import Tool, ToolResult
+from core.trace import ToolKind, TracedToolCall
 from mcp_bridge.toolset import ServerTool
 
-READS = frozenset({"search_memory"})
+READ_ONLY_MEMORY_TOOLS = frozenset({"search_memory"})
 """The memory tools that change nothing."""
-SAYS = (
+UNAVAILABLE = (
     "Not available in a trial: this tool may change something, so it was not called. "
     "Answer without it, and do not say that it was done."
 )
 
 
-def harmless(tool: Tool) -> Tool:
+def make_read_only(tool: Tool) -> Tool:
     """Return the tool, or what stands for it where it may change something."""
-    if _is_harmless(tool):
+    if _is_read_only(tool):
         return tool
-    return Withheld(
+    return WithheldTool(
         tool.kind, tool.name, tool.target, tool.description, tool.parameters
     )
 
 
-def _is_harmless(tool: Tool) -> bool:
+def _is_read_only(tool: Tool) -> bool:
     match tool.kind:
         case "skill":
             return True
         case "subagent":
             return True  # It is given a trial's tools itself.
         case "memory":
-            return tool.name in READS
+            return tool.name in READ_ONLY_MEMORY_TOOLS
         case "mcp":
             return isinstance(tool, ServerTool) and tool.is_read_only
     return False
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class WithheldTool:
     """Stands for a tool that may change something, and looks like it."""
 
     kind: ToolKind
@@ -52,6 +52,8 @@ class Withheld:
     description: str
     parameters: Mapping[str, Any]
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+    async def call(
+        self, arguments: Mapping[str, Any], record: TracedToolCall
+    ) -> ToolResult:
         """Say that it was not called."""
-        return SAYS
+        return UNAVAILABLE

@@ -15,36 +15,36 @@ from agents.config import AgentConfig
 from config.sections import Config
 from core.ids import UserId
 from core.tools import Tool
-from core.trace import ToolCall
+from core.trace import TracedToolCall
 from database import database_executor
 from tasks.config import TASKS
 from tasks.queue import worker_notifier
 from tasks.reports import task_queries
 from tasks.submission import admission
 from turns.agent_tasks import task_requests
-from turns.agent_tasks.task_requests import Wish
+from turns.agent_tasks.task_requests import TaskRequest
 from turns.preparation import routing
-from turns.tools.memory_tools import Arguments, checked
+from turns.tools.memory_tools import ToolArguments, parse_arguments
 from turns.turn import TurnRequest
 
 DISPATCH, STATUS = "dispatch_task", "tasks_status"
-LISTED = 20
+DEFAULT_LIMIT = 20
 """Tasks that are reported where the model does not say how many."""
-MAX_NAMED = 50
+MAX_AGENTS_LISTED = 50
 """Agents that a description names."""
 
 
-class DispatchArguments(Arguments):
+class DispatchArguments(ToolArguments):
     """What dispatch_task is called with."""
 
     agent: str
     prompt: str
 
 
-class StatusArguments(Arguments):
+class StatusArguments(ToolArguments):
     """What tasks_status is called with."""
 
-    limit: int = Field(LISTED, ge=1, le=100)
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=100)
     state: Literal["queued", "running", "done", "errored"] | None = None
 
 
@@ -74,11 +74,11 @@ class TaskTool:
     kind: Literal["task"] = "task"
     target: str = ""
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
+    async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
         return orjson.dumps(await self.handler(arguments)).decode()
 
 
-def make(
+def make_tools(
     config: Config, user_id: UserId, request: TurnRequest, agent: AgentConfig
 ) -> Iterable[Tool]:
     """Return those of the tools that the YAML gives an agent, bound to a turn.
@@ -88,12 +88,12 @@ def make(
     settings = config.get(TASKS)
     if not settings.enabled or request.options.is_incognito:
         return ()
-    granted = _granted(agent.task_tools, by_default=settings.tools)
-    tools = _Tools(config, user_id, request)
-    return [tool for tool in _both(tools) if tool.name in granted]
+    granted = _granted_tools(agent.task_tools, by_default=settings.tools)
+    tools = _TaskToolHandlers(config, user_id, request)
+    return [tool for tool in _all_tools(tools) if tool.name in granted]
 
 
-def _granted(
+def _granted_tools(
     asked: bool | tuple[str, ...] | None, *, by_default: bool
 ) -> tuple[str, ...]:
     if isinstance(asked, tuple):
@@ -102,7 +102,7 @@ def _granted(
     return (DISPATCH, STATUS) if has_all else ()
 
 
-def _both(tools: "_Tools") -> Iterable[TaskTool]:
+def _all_tools(tools: "_TaskToolHandlers") -> Iterable[TaskTool]:
     yield TaskTool(
         DISPATCH,
         "Enqueue a fire-and-forget background task: the agent you name is told your "
@@ -123,20 +123,24 @@ def _both(tools: "_Tools") -> Iterable[TaskTool]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tools:
+class _TaskToolHandlers:
     config: Config
     user_id: UserId
     request: TurnRequest
 
     def agent_descriptions(self) -> str:
         may_call = self.request.caller.may_call
-        names = [name for name in routing.names(self.config) if may_call(name)]
-        more = [f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
-        return ", ".join([*names[:MAX_NAMED], *more])
+        names = [name for name in routing.list_names(self.config) if may_call(name)]
+        more = (
+            [f"and {len(names) - MAX_AGENTS_LISTED} more"]
+            if len(names) > MAX_AGENTS_LISTED
+            else []
+        )
+        return ", ".join([*names[:MAX_AGENTS_LISTED], *more])
 
     async def dispatch(self, given: Mapping[str, Any]) -> Any:
-        asked = checked(DispatchArguments, given)
-        wish = Wish(
+        asked = parse_arguments(DispatchArguments, given)
+        wish = TaskRequest(
             asked.agent,
             asked.prompt,
             f"turn:{self.request.turn_id}",
@@ -145,20 +149,20 @@ class _Tools:
             learns=False,
             has_own_thread=True,
         )
-        draft = task_requests.draft(
+        draft = task_requests.build_task(
             self.config, self.request.caller, self.user_id, wish
         )
         most = self.config.get(TASKS).max_open
         task_id, _ = await database_executor.run_to_end(
-            admission.accept, draft, max_open=most
+            admission.admit_task, draft, max_open=most
         )
-        worker_notifier.soon()
+        worker_notifier.notify()
         return {"task_id": str(task_id)}
 
     async def status(self, given: Mapping[str, Any]) -> Any:
-        asked = checked(StatusArguments, given)
+        asked = parse_arguments(StatusArguments, given)
         told = await database_executor.run(
-            task_queries.reported,
+            task_queries.list_for_agent,
             self.user_id,
             state=asked.state,
             limit=asked.limit,

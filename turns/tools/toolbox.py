@@ -12,19 +12,19 @@ from typing import Any
 from agents import fallback_chain
 from agents.config import AgentConfig
 from agents.skills import skill_registry
-from agents.subagents import Answering, Subagent
+from agents.subagents import ResolvedAgent, Subagent
 from config.sections import Config
 from core.errors import Invalid
 from core.ids import UserId
-from core.text.sanitization import shortened
-from core.tools import Result, Tool
-from core.trace import ToolCall, ToolKind
+from core.text.sanitization import escape_and_truncate
+from core.tools import Tool, ToolResult
+from core.trace import ToolKind, TracedToolCall
 from core.validation import tool_names
 from mcp_bridge import toolset
-from mcp_bridge.toolset import Grant
+from mcp_bridge.toolset import ServerGrant
 from memory import memory_settings
 from turns.preparation import routing
-from turns.preparation.options import Options
+from turns.preparation.options import TurnOptions
 from turns.tools import mcp_sessions, memory_tools, readonly_tools, task_tools
 from turns.turn import TurnRequest
 
@@ -35,7 +35,7 @@ class Toolbox:
 
     config: Config
     user_id: UserId
-    options: Options
+    options: TurnOptions
     depth: int = 0
     """How many agents stand above those it opens for."""
     request: TurnRequest | None = None
@@ -55,13 +55,15 @@ class Toolbox:
             *self._tasks(agent),
             *await self._servers(agent),
         ]
-        return distinct(map(readonly_tools.harmless, own) if self.is_shadow_run else own)
+        return make_names_unique(
+            map(readonly_tools.make_read_only, own) if self.is_shadow_run else own
+        )
 
     def _memory(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.memory_tools or self.options.is_memory_off:
             return ()
-        _, remembering = memory_settings.of_agent(self.config, agent.name)
-        return memory_tools.make(self.user_id, agent.name, remembering)
+        _, remembering = memory_settings.resolve_for_agent(self.config, agent.name)
+        return memory_tools.make_tools(self.user_id, agent.name, remembering)
 
     def _subagents(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.subagents:
@@ -70,40 +72,44 @@ class Toolbox:
         for name in agent.subagents:
             yield Subagent(
                 name,
-                routing.purpose(self.config, name),
+                routing.purpose_of(self.config, name),
                 partial(self._fallback_chain, name),
                 below.open,
                 depth=below.depth,
                 user=self.user_id.hex,
             )
 
-    async def _fallback_chain(self, name: str) -> Answering:
-        route = await routing.find(self.config, name, self.user_id)
-        return Answering(route.agent, fallback_chain.of(self.config, route.agent))
+    async def _fallback_chain(self, name: str) -> ResolvedAgent:
+        route = await routing.choose_agent(self.config, name, self.user_id)
+        return ResolvedAgent(
+            route.agent, fallback_chain.models_for(self.config, route.agent)
+        )
 
     def _skills(self, agent: AgentConfig) -> Iterable[Tool]:
-        return skill_registry.tools(self.config, agent.skills) if agent.skills else ()
+        return (
+            skill_registry.make_tools(self.config, agent.skills) if agent.skills else ()
+        )
 
     def _tasks(self, agent: AgentConfig) -> Iterable[Tool]:
         if self.request is None:
             return ()
-        return task_tools.make(self.config, self.user_id, self.request, agent)
+        return task_tools.make_tools(self.config, self.user_id, self.request, agent)
 
     async def _servers(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.mcp_tools:
             return ()
         return await toolset.open_tools(
             self.config,
-            [Grant(granted.server, granted.only) for granted in agent.mcp_tools],
+            [ServerGrant(granted.server, granted.only) for granted in agent.mcp_tools],
             self.user_id,
             pool=mcp_sessions.POOL,
-            credentials=mcp_sessions.SIGN_INS,
+            credentials=mcp_sessions.TOKEN_MANAGER,
             is_awaited=self.request is None or self.request.origin == "chat",
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Renamed:
+class RenamedTool:
     """A tool under another name."""
 
     tool: Tool
@@ -125,11 +131,13 @@ class Renamed:
     def parameters(self) -> Mapping[str, Any]:
         return self.tool.parameters
 
-    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+    async def call(
+        self, arguments: Mapping[str, Any], record: TracedToolCall
+    ) -> ToolResult:
         return await self.tool.call(arguments, record)
 
 
-def distinct(tools: Iterable[Tool]) -> list[Tool]:
+def make_names_unique(tools: Iterable[Tool]) -> list[Tool]:
     """Return the tools with every name there once: the first keeps it.
 
     The later ones are told apart by what they belong to, or by a number.
@@ -139,16 +147,16 @@ def distinct(tools: Iterable[Tool]) -> list[Tool]:
         name = tool.name
         if name in named:
             name = _free_name(tool, named)
-            tool = Renamed(tool, name)
+            tool = RenamedTool(tool, name)
         named[name] = tool
     return list(named.values())
 
 
 def _free_name(tool: Tool, taken: Mapping[str, Tool]) -> str:
-    wish = tool_names.safe(f"{tool.target or tool.kind}_{tool.name}")
+    wish = tool_names.to_safe_name(f"{tool.target or tool.kind}_{tool.name}")
     number, name = 2, wish
     while name in taken:
-        name = tool_names.safe(f"{wish}_{number}")
+        name = tool_names.to_safe_name(f"{wish}_{number}")
         number += 1
     return name
 
@@ -164,7 +172,7 @@ def check_names(
         name = tool["function"]["name"]
         if name in own:
             raise Invalid(
-                f"the tool '{shortened(name)}' has the name of one that agent "
+                f"the tool '{escape_and_truncate(name)}' has the name of one that agent "
                 f"'{agent.name}' has itself; rename yours",
                 param="tools",
             )

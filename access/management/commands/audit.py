@@ -9,7 +9,7 @@ from access.audit import audit_log, formatting
 from config.management.database_command import DatabaseCommand
 from core.text import time_parsing
 
-SHOWN = 50
+DEFAULT_LIMIT = 50
 
 
 class Command(DatabaseCommand):
@@ -28,7 +28,10 @@ class Command(DatabaseCommand):
         parser.add_argument("--actor", help="A part of who did it.")
         parser.add_argument("--target", help="A part of what it was done to.")
         parser.add_argument(
-            "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
+            "--limit",
+            type=int,
+            default=DEFAULT_LIMIT,
+            help=f"How many; {DEFAULT_LIMIT} by default.",
         )
         parser.add_argument("--json", action="store_true", help="Print JSON.")
 
@@ -36,18 +39,20 @@ class Command(DatabaseCommand):
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
         since = options["since"]
-        page, has_more = audit_log.page(
+        page, has_more = audit_log.page_entries(
             action=options["action"],
             actor=options["actor"],
             target=options["target"],
-            since=None if since is None else time_parsing.ago(since, datetime.now(UTC)),
+            since=None
+            if since is None
+            else time_parsing.parse_past(since, datetime.now(UTC)),
             limit=options["limit"],
         )
         if options["json"]:
             self.write_json([formatting.as_json(entry) for entry in page])
             return
         for entry in page:
-            self.stdout.write(formatting.line(entry))
+            self.stdout.write(formatting.entry_line(entry))
         if not page:
             self.say("no such change is recorded")
         elif has_more:

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from access.audit import audit_events
 from access.authentication.config import AUTH
 from access.limits import dollars
-from access.models import Budget
+from access.models import BudgetPeriod
 from access.tokens import api_tokens, formatting, token_queries, token_scope
 from config import live
 from config.errors import ConfigInvalid
@@ -26,7 +26,7 @@ class Command(DatabaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        add = config_option.commands(parser)
+        add = config_option.add_subcommands(parser)
         _declare_create(add("create", "Make a token and print its secret, once."))
         _declare_list(add("list", "List tokens and what they spent, the newest first."))
         _declare_revoke(add("revoke", "Have a token be refused from now on."))
@@ -45,19 +45,19 @@ class Command(DatabaseCommand):
         config = self._config(options)
         agents = options["agent"] or None
         if config is not None:
-            token_scope.check(agents or (), config)
-        row, secret = api_tokens.mint(
+            token_scope.check_agents(agents or (), config)
+        row, secret = api_tokens.create_token(
             options["label"],
             options["principal"],
             budget=options["budget"],
-            limit_micro_usd=_limit(options["limit"]),
-            expires_at=_end(options["expires"], now),
+            limit_micro_usd=_parse_limit(options["limit"]),
+            expires_at=_parse_expiry(options["expires"], now),
             agents=agents,
-            by=audit_events.at_the_terminal(),
+            by=audit_events.terminal_actor(),
             now=now,
         )
-        self.say(f"created token {formatting.told(row)}")
-        if config is not None and not is_on(config):
+        self.say(f"created token {formatting.describe_token(row)}")
+        if config is not None and not are_tokens_required(config):
             self.say(
                 "It opens nothing yet, for /v1 asks for no token: set "
                 "'auth: {proxy: {tokens: {}}}' in the YAML"
@@ -66,31 +66,31 @@ class Command(DatabaseCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         now = datetime.now(UTC)
-        found = token_queries.every(now=now, is_all=options["all"])
+        found = token_queries.iterate_tokens(now=now, is_all=options["all"])
         if options["json"]:
             self.write_json([formatting.as_json(each) for each in found])
             return
         is_empty = True
         for each in found:
-            self.stdout.write(formatting.line(each))
+            self.stdout.write(formatting.token_line(each))
             is_empty = False
         if is_empty:
             self.say("there is no token" if options["all"] else "no token is active")
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        row, is_new = api_tokens.revoke(
-            options["id"], by=audit_events.at_the_terminal()
-        )
+        row, is_new = api_tokens.revoke(options["id"], by=audit_events.terminal_actor())
         if is_new:
-            self.stdout.write(f"revoked {formatting.name(row)}")
+            self.stdout.write(f"revoked {formatting.token_name(row)}")
         else:
             since = f"{row.revoked_at:%Y-%m-%d %H:%M:%S}"
-            self.stdout.write(f"{formatting.name(row)} was revoked on {since} already")
+            self.stdout.write(
+                f"{formatting.token_name(row)} was revoked on {since} already"
+            )
 
     def _config(self, options: dict[str, Any]) -> Config | None:
         """Return the configuration; without one tokens can be made all the same."""
         try:
-            return live.read(self.config_path(options))
+            return live.read_effective(self.config_path(options))
         except ConfigInvalid as exc:
             self.say(f"the YAML cannot be read, so nothing is compared with it: {exc}")
             return None
@@ -108,8 +108,8 @@ def _declare_create(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--budget",
-        choices=Budget.values,
-        default=Budget.UNLIMITED.value,
+        choices=BudgetPeriod.values,
+        default=BudgetPeriod.UNLIMITED.value,
         help="What it may spend: all it likes (the default), --limit in all, or "
         "--limit in each calendar month (UTC).",
     )
@@ -141,15 +141,15 @@ def _declare_revoke(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="Its id, or how that alone begins.")
 
 
-def is_on(config: Config) -> bool:
+def are_tokens_required(config: Config) -> bool:
     """Return whether tokens are asked for."""
     proxy = config.get(AUTH).proxy
     return proxy is not None and proxy.tokens is not None
 
 
-def _limit(text: str | None) -> int | None:
-    return None if text is None else dollars.read(text)
+def _parse_limit(text: str | None) -> int | None:
+    return None if text is None else dollars.parse_usd(text)
 
 
-def _end(text: str, now: datetime) -> datetime | None:
-    return None if text == "never" else time_parsing.ahead(text, now)
+def _parse_expiry(text: str, now: datetime) -> datetime | None:
+    return None if text == "never" else time_parsing.parse_future(text, now)

@@ -9,7 +9,7 @@ from typing import Any
 
 from config.editing.round_trip import serializer, text_edits, text_lines
 from config.editing.round_trip.document import MERGE
-from config.editing.round_trip.source_map import Entry, Layout
+from config.editing.round_trip.source_map import SourceEntry, SourceMap
 from config.editing.round_trip.text_edits import Edit, Fragment
 from config.loading import placeholders
 
@@ -17,7 +17,7 @@ IDENTITIES = ("name", "username")
 """What an entry of a list is known by."""
 
 
-def identity(item: Any) -> str | None:
+def identity_of(item: Any) -> str | None:
     """Return what an entry of a list is known by; None when it has no name."""
     if isinstance(item, dict):
         for field in IDENTITIES:
@@ -26,44 +26,46 @@ def identity(item: Any) -> str | None:
     return None
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Tell whether two values say the same: 1 and 1.0 do, 1 and true do not."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+        return one.keys() == other.keys() and all(
+            is_same(one[k], other[k]) for k in one
+        )
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return bool(one == other)
 
 
-def gist(value: Any) -> Hashable:
+def canonical_key(value: Any) -> Hashable:
     """Return what two values have in common if, and only if, they say the same."""
     if isinstance(value, dict):
-        return ("map", frozenset((key, gist(it)) for key, it in value.items()))
+        return ("map", frozenset((key, canonical_key(it)) for key, it in value.items()))
     if isinstance(value, list):
-        return ("list", tuple(map(gist, value)))
+        return ("list", tuple(map(canonical_key, value)))
     # 1 is 1.0, and true is neither.
     said: Hashable = ("switch", value) if isinstance(value, bool) else value
     return said
 
 
-def known_by(item: Any) -> Hashable:
+def matching_key(item: Any) -> Hashable:
     """Return what an entry of a list is found by among others: its name, or all."""
-    name = identity(item)
-    return gist(item) if name is None else ("named", name)
+    name = identity_of(item)
+    return canonical_key(item) if name is None else ("named", name)
 
 
-def fragment(data: Any, *, is_flow: bool = False) -> Fragment:
+def build_fragment(data: Any, *, is_flow: bool = False) -> Fragment:
     """Return data as a value to be put somewhere."""
-    return text_edits.fragment(
-        serializer.flow(data) if is_flow else serializer.block(data)
+    return text_edits.parse_fragment(
+        serializer.dump_flow(data) if is_flow else serializer.dump_block(data)
     )
 
 
-def merge(found: Layout, entry: Entry, old: Any, new: Any) -> list[Edit]:
+def merge_edits(found: SourceMap, entry: SourceEntry, old: Any, new: Any) -> list[Edit]:
     """Return the edits after which a place that says `old` says `new`."""
-    if same(old, new):
+    if is_same(old, new):
         return []
     value = entry.value
     edits = None
@@ -73,21 +75,25 @@ def merge(found: Layout, entry: Entry, old: Any, new: Any) -> list[Edit]:
         edits = _merge_list(found, entry, old, new)
     if edits is not None:
         return edits
-    return text_edits.put(found, entry, fragment(new, is_flow=entry.is_in_flow))
+    return text_edits.replace_value(
+        found, entry, build_fragment(new, is_flow=entry.is_in_flow)
+    )
 
 
 def _merge_map(
-    found: Layout, entry: Entry, old: dict[str, Any], new: dict[str, Any]
+    found: SourceMap, entry: SourceEntry, old: dict[str, Any], new: dict[str, Any]
 ) -> list[Edit] | None:
     """Return the edits, or None where the whole map must be written anew."""
     own = {
-        placeholders.show(child.name): child
+        placeholders.reveal(child.name): child
         for child in entry.value.entries
         if child.name != MERGE
     }
     inherited = old.keys() - own.keys()
     added = [
-        key for key in new if key not in own and not same(old.get(key, ...), new[key])
+        key
+        for key in new
+        if key not in own and not is_same(old.get(key, ...), new[key])
     ]
     dropped = [child for key, child in own.items() if key not in new]
     kept = [child for child in entry.value.entries if child not in dropped]
@@ -97,25 +103,27 @@ def _merge_map(
         return None
     if not all(text_lines.is_indent(found.text, child.start) for child in dropped):
         return None
-    edits = [edit for child in dropped for edit in text_edits.drop(found, child)]
+    edits = [
+        edit for child in dropped for edit in text_edits.remove_entry(found, child)
+    ]
     for key, child in own.items():
         if key in new:
-            edits += merge(found, child, old[key], new[key])
+            edits += merge_edits(found, child, old[key], new[key])
     for key in added:
-        piece = fragment(new[key])
+        piece = build_fragment(new[key])
         behind = kept[-1] if entry.parent or dropped else None
-        edits += text_edits.add(found, entry, key, piece, behind=behind)
+        edits += text_edits.insert_entry(found, entry, key, piece, behind=behind)
     return edits
 
 
 def _merge_list(
-    found: Layout, entry: Entry, old: list[Any], new: list[Any]
+    found: SourceMap, entry: SourceEntry, old: list[Any], new: list[Any]
 ) -> list[Edit] | None:
     """Return the edits, or None where the whole list must be written anew."""
     items = entry.value.entries
     if not new or not items:
         return None
-    pairs = _paired(old, new)
+    pairs = _match_entries(old, new)
     if entry.value.is_flow:
         if pairs != list(range(len(old))):
             return None
@@ -126,17 +134,17 @@ def _merge_list(
     if kept and kept == sorted(kept) and pairs[: len(kept)] == kept:
         edits = _merge_items(found, items, old, new, pairs)
         for index in sorted(set(range(len(old))) - set(kept)):
-            edits += text_edits.drop(found, items[index])
+            edits += text_edits.remove_entry(found, items[index])
         for data in new[len(kept) :]:
-            piece, behind = fragment(data), items[kept[-1]]
-            edits += text_edits.add(found, entry, None, piece, behind=behind)
+            piece, behind = build_fragment(data), items[kept[-1]]
+            edits += text_edits.insert_entry(found, entry, None, piece, behind=behind)
         return edits
-    return [_rebuilt(found, entry, old, new, pairs)]
+    return [_reorder_edit(found, entry, old, new, pairs)]
 
 
 def _merge_items(
-    found: Layout,
-    items: Sequence[Entry],
+    found: SourceMap,
+    items: Sequence[SourceEntry],
     old: list[Any],
     new: list[Any],
     pairs: Sequence[int | None],
@@ -145,34 +153,34 @@ def _merge_items(
         edit
         for data, index in zip(new, pairs, strict=True)
         if index is not None
-        for edit in merge(found, items[index], old[index], data)
+        for edit in merge_edits(found, items[index], old[index], data)
     ]
 
 
-def _paired(old: list[Any], new: list[Any]) -> list[int | None]:
+def _match_entries(old: list[Any], new: list[Any]) -> list[int | None]:
     """Return which old entry each new one was: by name, by content, by place."""
     waiting: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(old))):
-        waiting.setdefault(known_by(old[index]), []).append(index)
+        waiting.setdefault(matching_key(old[index]), []).append(index)
     pairs: list[int | None] = []
     for item in new:
-        found = waiting.get(known_by(item))
+        found = waiting.get(matching_key(item))
         pairs.append(found.pop() if found else None)
     left = set(range(len(old))).difference(pairs)
     if len(old) == len(new):
         # What changed in place is nobody else's.
         pairs = [
             index
-            if found is None and index in left and identity(new[index]) is None
+            if found is None and index in left and identity_of(new[index]) is None
             else found
             for index, found in enumerate(pairs)
         ]
     return pairs
 
 
-def _rebuilt(
-    found: Layout,
-    entry: Entry,
+def _reorder_edit(
+    found: SourceMap,
+    entry: SourceEntry,
     old: list[Any],
     new: list[Any],
     pairs: Sequence[int | None],
@@ -184,44 +192,50 @@ def _rebuilt(
     """
     text, items = found.text, entry.value.entries
     column = text_lines.column(text, items[0].start)
-    first = _first(found, entry)
+    first = _first_entry_start(found, entry)
     above: dict[int, str] = {}
     orphaned, at = "", first
     for index, item in enumerate(items):
-        lead = orphaned + text_lines.plain(
-            text[at : text_lines.start(text, item.start)]
+        lead = orphaned + text_lines.normalize_line_breaks(
+            text[at : text_lines.line_start(text, item.start)]
         )
         orphaned = "" if index in pairs else lead
         above[index] = lead
-        at = text_lines.after(text, text_edits.extent(found, item))
+        at = text_lines.next_line_start(text, text_edits.entry_end(found, item))
     pieces = [
-        text_lines.indented(text_edits.rendered(None, fragment(data)), column)
+        text_lines.indent(text_edits.render_entry(None, build_fragment(data)), column)
         if pair is None
-        else above[pair].lstrip("\n") + _edited(found, items[pair], old[pair], data)
+        else above[pair].lstrip("\n")
+        + _edited_lines(found, items[pair], old[pair], data)
         for data, pair in zip(new, pairs, strict=True)
     ]
     if orphaned.strip():
         pieces.append(orphaned.strip("\n"))
-    gap = "\n\n" if text_edits.is_spaced(found, items) else "\n"
-    return (first, text_edits.extent(found, items[-1]), gap.join(pieces))
+    gap = "\n\n" if text_edits.has_blank_lines_between(found, items) else "\n"
+    return (first, text_edits.entry_end(found, items[-1]), gap.join(pieces))
 
 
-def _first(found: Layout, entry: Entry) -> int:
+def _first_entry_start(found: SourceMap, entry: SourceEntry) -> int:
     """Return where the first entry of a list begins, with the comments just above."""
     text, dash = found.text, entry.value.entries[0].start
-    top, first = text_lines.after(text, entry.mark), text_lines.start(text, dash)
+    top, first = (
+        text_lines.next_line_start(text, entry.mark),
+        text_lines.line_start(text, dash),
+    )
     while first > top:
-        above = text_lines.start(text, text_lines.end_before(text, first))
+        above = text_lines.line_start(text, text_lines.previous_line_end(text, first))
         if not text[above:first].strip().startswith("#"):
             break
         first = above
     return first
 
 
-def _edited(found: Layout, item: Entry, old: Any, new: Any) -> str:
+def _edited_lines(found: SourceMap, item: SourceEntry, old: Any, new: Any) -> str:
     """Return an entry's own lines, with edits made."""
-    start = text_lines.start(found.text, item.start)
-    end = text_edits.extent(found, item)
-    edits = merge(found, item, old, new)
+    start = text_lines.line_start(found.text, item.start)
+    end = text_edits.entry_end(found, item)
+    edits = merge_edits(found, item, old, new)
     moved = [(a - start, b - start, piece) for a, b, piece in edits]
-    return text_lines.plain(text_edits.apply(found.text[start:end], moved))
+    return text_lines.normalize_line_breaks(
+        text_edits.apply_edits(found.text[start:end], moved)
+    )

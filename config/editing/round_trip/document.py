@@ -6,24 +6,24 @@ from functools import lru_cache
 from typing import Any
 
 from config.editing.round_trip import source_map
-from config.editing.round_trip.source_map import Entry, Layout
+from config.editing.round_trip.source_map import SourceEntry, SourceMap
 from config.loading import placeholders, reader
-from config.loading.constructor import Tree
+from config.loading.constructor import ValueTree
 from config.loading.placeholders import Expander
 from config.sections import Location
 
 BOM = "\ufeff"
 MERGE = source_map.MERGE
 
-Anchored = dict[str, list[Entry]]
-Step = tuple[str | int, Entry]
+AnchoredEntries = dict[str, list[SourceEntry]]
+Step = tuple[str | int, SourceEntry]
 
 
-class _AsWritten(Expander):
+class _VerbatimExpander(Expander):
     """Leaves placeholders as they are written."""
 
     def expand(self, text: str) -> str:
-        return placeholders.show(text)
+        return placeholders.reveal(text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,20 +35,20 @@ class Document:
     """Without a byte order mark."""
     file: str
     """What messages call it."""
-    source_map: Layout
+    source_map: SourceMap
     data: dict[str, Any]
     """What it says, in plain values; placeholders as they are written."""
     bom: str = ""
     """The byte order mark, if it has one."""
-    entries: dict[Location, Entry] = field(default_factory=dict)
+    entries: dict[Location, SourceEntry] = field(default_factory=dict)
     """Every value's place, by its location: through aliases, and what `<<` merges."""
-    anchored: "Anchored" = field(default_factory=dict)
+    anchored: "AnchoredEntries" = field(default_factory=dict)
 
-    def resolve_alias(self, entry: Entry) -> Entry:
+    def resolve_alias(self, entry: SourceEntry) -> SourceEntry:
         """Return the place an alias stands for, and any other as it is."""
         if entry.value.kind != "alias":
             return entry
-        return _meant(entry, self.anchored) or entry
+        return _resolve_alias(entry, self.anchored) or entry
 
     def encode_text(self, text: str) -> bytes:
         """Return the content of a file that has another text."""
@@ -56,39 +56,41 @@ class Document:
 
 
 @lru_cache(maxsize=4)
-def of(content: bytes, file: str = "") -> Document:
+def parse_document(content: bytes, file: str = "") -> Document:
     """Return a content that holds a map; raises `ConfigInvalid` when it does not."""
-    source, scan = reader.scanned(content, file)
-    data = Tree(source, _AsWritten({})).value(source.root, ())
-    found = source_map.of_scan(source.text, scan)
-    anchored = _anchored(found)
-    entries = _located(found, anchored)
+    source, scan = reader.parse_with_scan(content, file)
+    data = ValueTree(source, _VerbatimExpander({})).value(source.root, ())
+    found = source_map.from_scan(source.text, scan)
+    anchored = _collect_anchored(found)
+    entries = _locate_entries(found, anchored)
     text = content.decode("utf-8-sig")
     mark = BOM if content.decode().startswith(BOM) else ""
     return Document(content, text, file, found, data, mark, entries, anchored)
 
 
-def _anchored(found: Layout) -> Anchored:
-    anchored: Anchored = defaultdict(list)
+def _collect_anchored(found: SourceMap) -> AnchoredEntries:
+    anchored: AnchoredEntries = defaultdict(list)
     for entry in found.walk():
         if entry.value.anchor:
             anchored[entry.value.anchor].append(entry)
     return anchored
 
 
-def _meant(alias: Entry, anchored: Anchored) -> Entry | None:
+def _resolve_alias(alias: SourceEntry, anchored: AnchoredEntries) -> SourceEntry | None:
     """Return what an alias stands for: its name may be given anew further down."""
     named = anchored.get(alias.value.text, [])
     before = [entry for entry in named if entry.start < alias.start]
     return before[-1] if before else None
 
 
-def _located(found: Layout, anchored: Anchored) -> dict[Location, Entry]:
-    located: dict[Location, Entry] = {(): found.root}
-    waiting: list[tuple[Location, Entry]] = [((), found.root)]
+def _locate_entries(
+    found: SourceMap, anchored: AnchoredEntries
+) -> dict[Location, SourceEntry]:
+    located: dict[Location, SourceEntry] = {(): found.root}
+    waiting: list[tuple[Location, SourceEntry]] = [((), found.root)]
     while waiting:
         location, entry = waiting.pop()
-        for step, child in _below(entry, anchored):
+        for step, child in _child_steps(entry, anchored):
             place = (*location, step)
             if place not in located:
                 located[place] = child
@@ -96,16 +98,16 @@ def _located(found: Layout, anchored: Anchored) -> dict[Location, Entry]:
     return located
 
 
-def _below(entry: Entry, anchored: Anchored) -> list[Step]:
+def _child_steps(entry: SourceEntry, anchored: AnchoredEntries) -> list[Step]:
     """Return what is in a value, its own before what is merged in."""
     value = entry.value
     if value.kind == "alias":
-        target = _meant(entry, anchored)
-        return _below(target, anchored) if target else []
+        target = _resolve_alias(entry, anchored)
+        return _child_steps(target, anchored) if target else []
     if value.kind == "list":
         return list(enumerate(value.entries))
     own = [
-        (placeholders.show(child.name), child)
+        (placeholders.reveal(child.name), child)
         for child in value.entries
         if child.name != MERGE
     ]
@@ -113,13 +115,15 @@ def _below(entry: Entry, anchored: Anchored) -> list[Step]:
         found
         for child in value.entries
         if child.name == MERGE
-        for found in _merged(child, anchored)
+        for found in _merged_steps(child, anchored)
     ]
     return [*own, *merged]
 
 
-def _merged(entry: Entry, anchored: Anchored) -> list[Step]:
+def _merged_steps(entry: SourceEntry, anchored: AnchoredEntries) -> list[Step]:
     value = entry.value
     if value.kind == "list":
-        return [found for item in value.entries for found in _merged(item, anchored)]
-    return _below(entry, anchored)
+        return [
+            found for item in value.entries for found in _merged_steps(item, anchored)
+        ]
+    return _child_steps(entry, anchored)

@@ -10,7 +10,7 @@ from ruamel.yaml.representer import SafeRepresenter
 
 from config.loading import placeholders
 
-ENDLESS = 2**20
+UNLIMITED_WIDTH = 2**20
 """Characters of a line: none is folded."""
 
 
@@ -49,50 +49,50 @@ def _fits_a_block(text: str) -> bool:
     )
 
 
-def block(data: Any) -> str:
+def dump_block(data: Any) -> str:
     """Return data as lines, without the last line end; placeholders stay as written."""
-    return _dumped(data, is_flow=False)
+    return _dump(data, is_flow=False)
 
 
-def flow(data: Any) -> str:
+def dump_flow(data: Any) -> str:
     """Return data on one line, as it stands within brackets."""
     if isinstance(data, dict | list):
-        return _dumped(data, is_flow=True)
+        return _dump(data, is_flow=True)
     # Alone it might be said in a way that would end it between commas.
-    return _dumped([data], is_flow=True)[1:-1]
+    return _dump([data], is_flow=True)[1:-1]
 
 
-def key(name: str) -> str:
+def dump_key(name: str) -> str:
     """Return a name as a key."""
-    return _dumped({name: None}, is_flow=False).removesuffix(": null")
+    return _dump({name: None}, is_flow=False).removesuffix(": null")
 
 
-def _dumped(data: Any, *, is_flow: bool) -> str:
+def _dump(data: Any, *, is_flow: bool) -> str:
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _FlowRepresenter if is_flow else _Representer
     yaml.default_flow_style = is_flow
-    yaml.width = ENDLESS
+    yaml.width = UNLIMITED_WIDTH
     yaml.indent(mapping=2, sequence=4, offset=2)
     # Made on first sight, by what is set before.
     yaml.representer.sort_base_mapping_type_on_output = False
     yaml.representer.ignore_aliases = lambda data: True
     out = StringIO()
-    yaml.dump(_each_text(data, placeholders.hide), out)
+    yaml.dump(_map_texts(data, placeholders.hide), out)
     text = out.getvalue().removesuffix("\n").removesuffix("\n...")
-    return placeholders.show(_dedented(text))
+    return placeholders.reveal(_dedent_list(text))
 
 
-def _dedented(text: str) -> str:
+def _dedent_list(text: str) -> str:
     """Return a list's lines from the first column: the emitter begins at the third."""
     return text.removeprefix("  ").replace("\n  ", "\n") if text[:3] == "  -" else text
 
 
-def _each_text(data: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(data: Any, change: Callable[[str], str]) -> Any:
     if isinstance(data, dict):
         return {
-            _each_text(name, change): _each_text(entry, change)
+            _map_texts(name, change): _map_texts(entry, change)
             for name, entry in data.items()
         }
     if isinstance(data, list):
-        return [_each_text(entry, change) for entry in data]
+        return [_map_texts(entry, change) for entry in data]
     return change(data) if isinstance(data, str) else data

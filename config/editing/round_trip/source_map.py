@@ -30,19 +30,19 @@ from config.editing.round_trip import text_lines
 from config.loading import scanner
 from config.loading.scanner import Scan
 
-Kind = Literal["alias", "list", "map", "scalar"]
+NodeKind = Literal["alias", "list", "map", "scalar"]
 MERGE = "<<"
 
 
-class Unplaceable(Exception):
+class PatchError(Exception):
     """A text is not one value that could stand somewhere."""
 
 
 @dataclass(eq=False)
-class Node:
+class SourceNode:
     """A value: what it is, and its first and last characters."""
 
-    kind: Kind
+    kind: NodeKind
     start: int
     """Where it begins, behind its anchor and tag."""
     end: int
@@ -55,7 +55,7 @@ class Node:
     is_flow: bool = False
     style: str | None = None
     """Of a scalar: its quote, `|` or `>`."""
-    entries: list["Entry"] = field(default_factory=list)
+    entries: list["SourceEntry"] = field(default_factory=list)
 
     @property
     def is_block(self) -> bool:
@@ -66,7 +66,8 @@ class Node:
     def canonical_value(self) -> tuple[Any, ...]:
         """What it says, however it is laid out; to be compared."""
         below = tuple(
-            (entry.name, entry.value.anchor, entry.value.canonical_value) for entry in self.entries
+            (entry.name, entry.value.anchor, entry.value.canonical_value)
+            for entry in self.entries
         )
         return (self.kind, self.text.rstrip("\n"), below)
 
@@ -77,16 +78,16 @@ class Node:
 
 
 @dataclass(eq=False)
-class Entry:
+class SourceEntry:
     """A value in its place: behind a key, or behind the `-` of a list."""
 
-    key: Node | None
+    key: SourceNode | None
     start: int
     """Where its key or its `-` is."""
     mark: int
     """Behind the `:` or `-`."""
-    value: Node
-    parent: "Entry | None" = None
+    value: SourceNode
+    parent: "SourceEntry | None" = None
 
     @property
     def name(self) -> str:
@@ -100,13 +101,13 @@ class Entry:
 
 
 @dataclass(eq=False)
-class Layout:
+class SourceMap:
     """A text and the one value it holds."""
 
     text: str
-    root: Entry
+    root: SourceEntry
 
-    def walk(self) -> Iterator[Entry]:
+    def walk(self) -> Iterator[SourceEntry]:
         """Yield every entry, from top to bottom."""
         waiting = [self.root]
         while waiting:
@@ -115,24 +116,24 @@ class Layout:
             waiting += reversed(entry.value.entries)
 
 
-def of(text: str) -> Layout:
+def parse_source_map(text: str) -> SourceMap:
     """Return where things stand in a text whose placeholders are hidden.
 
-    Raises `Unplaceable` when it is not one YAML value, `MarkedYAMLError` when it is no
+    Raises `PatchError` when it is not one YAML value, `MarkedYAMLError` when it is no
     YAML. Aliases may lead out of the text.
     """
-    return of_scan(text, scanner.scan(text))
+    return from_scan(text, scanner.scan(text))
 
 
-def of_scan(text: str, scan: Scan) -> Layout:
+def from_scan(text: str, scan: Scan) -> SourceMap:
     """Return where things stand in a text that was scanned already."""
-    return Layout(text, _Reading(text, scan).root())
+    return SourceMap(text, _SourceMapBuilder(text, scan).root())
 
 
-class _Reading:
+class _SourceMapBuilder:
     def __init__(self, text: str, scan: Scan) -> None:
         self.text = text
-        self._events = _of_one_document(scan.events)
+        self._events = _single_document_events(scan.events)
         self._dashes: list[int] = []
         self._colons: list[int] = []
         self._contents: list[int] = []
@@ -151,26 +152,28 @@ class _Reading:
             self._colons.append(start)
         self._contents.append(start)
 
-    def root(self) -> Entry:
+    def root(self) -> SourceEntry:
         event = next(self._events, None)
         if event is None:
-            empty = Node("scalar", 0, 0, 0)
-            return Entry(None, 0, 0, empty)
-        entry = Entry(None, 0, 0, self._node(event, 0))
+            empty = SourceNode("scalar", 0, 0, 0)
+            return SourceEntry(None, 0, 0, empty)
+        entry = SourceEntry(None, 0, 0, self._node(event, 0))
         for _ in self._events:  # What is wrong behind it shows now.
             pass
-        _adopt(entry)
+        _set_parents(entry)
         return entry
 
-    def _node(self, event: Any, mark: int) -> Node:
+    def _node(self, event: Any, mark: int) -> SourceNode:
         outset = event.start_mark.index
         if isinstance(event, AliasEvent):
-            return Node("alias", outset, event.end_mark.index, outset, event.anchor)
+            return SourceNode(
+                "alias", outset, event.end_mark.index, outset, event.anchor
+            )
         if isinstance(event, ScalarEvent):
             return self._scalar(event, mark)
         start = self._contents[bisect_left(self._contents, outset)]
-        kind: Kind = "map" if isinstance(event, MappingStartEvent) else "list"
-        node = Node(kind, start, start, outset, anchor=event.anchor)
+        kind: NodeKind = "map" if isinstance(event, MappingStartEvent) else "list"
+        node = SourceNode(kind, start, start, outset, anchor=event.anchor)
         node.is_flow = bool(event.flow_style)
         fill = self._map if kind == "map" else self._list
         last = fill(node)
@@ -180,7 +183,7 @@ class _Reading:
             node.end = node.entries[-1].value.end
         return node
 
-    def _scalar(self, event: ScalarEvent, mark: int) -> Node:
+    def _scalar(self, event: ScalarEvent, mark: int) -> SourceNode:
         start, end = event.start_mark.index, event.end_mark.index
         own = [p for p in self._properties_from(start) if p[1] <= end]
         outset = start
@@ -192,12 +195,12 @@ class _Reading:
         elif event.value == "" and not event.style:
             # The mark of what is not there is that of whatever comes next.
             outset = start = end = mark
-        node = Node("scalar", start, end, outset, event.value, event.anchor)
+        node = SourceNode("scalar", start, end, outset, event.value, event.anchor)
         node.style = event.style
         if event.style in ("|", ">"):
             # The parser counts the empty lines below it, too.
             written = self.text[start:end].rstrip()
-            node.end = text_lines.end(self.text, start + len(written))
+            node.end = text_lines.line_end(self.text, start + len(written))
         return node
 
     def _properties_from(self, start: int) -> list[tuple[int, int]]:
@@ -209,7 +212,7 @@ class _Reading:
         between = self.text[found[0][1] : found[-1][0]] if len(found) == 2 else "?"
         return found if not between.strip() else found[:1]
 
-    def _map(self, node: Node) -> Any:
+    def _map(self, node: SourceNode) -> Any:
         while True:
             event = next(self._events)
             if isinstance(event, MappingEndEvent):
@@ -218,16 +221,16 @@ class _Reading:
             value_event = next(self._events)
             mark = self._colon_end(key, value_event)
             value = self._node(value_event, mark)
-            node.entries.append(Entry(key, key.properties_start, mark, value))
+            node.entries.append(SourceEntry(key, key.properties_start, mark, value))
 
-    def _colon_end(self, key: Node, value: Any) -> int:
+    def _colon_end(self, key: SourceNode, value: Any) -> int:
         index = bisect_left(self._colons, key.end)
         has = index < len(self._colons)
         if has and self._colons[index] <= value.start_mark.index:
             return self._colons[index] + 1
         return key.end  # `{a}` has none
 
-    def _list(self, node: Node) -> Any:
+    def _list(self, node: SourceNode) -> Any:
         while True:
             event = next(self._events)
             if isinstance(event, SequenceEndEvent):
@@ -235,16 +238,20 @@ class _Reading:
             at = event.start_mark.index
             if node.is_flow:
                 value = self._node(event, at)
-                node.entries.append(Entry(None, value.properties_start, value.properties_start, value))
+                node.entries.append(
+                    SourceEntry(
+                        None, value.properties_start, value.properties_start, value
+                    )
+                )
                 continue
             # An empty item's mark is that of the next one's dash.
             dash = self._dashes[bisect_left(self._dashes, at) - 1]
             node.entries.append(
-                Entry(None, dash, dash + 1, self._node(event, dash + 1))
+                SourceEntry(None, dash, dash + 1, self._node(event, dash + 1))
             )
 
 
-def _adopt(entry: Entry) -> None:
+def _set_parents(entry: SourceEntry) -> None:
     waiting = [entry]
     while waiting:
         parent = waiting.pop()
@@ -253,12 +260,12 @@ def _adopt(entry: Entry) -> None:
         waiting += parent.value.entries
 
 
-def _of_one_document(events: Iterable[Any]) -> Iterator[Any]:
+def _single_document_events(events: Iterable[Any]) -> Iterator[Any]:
     begun = False
     for event in events:
         if isinstance(event, DocumentStartEvent):
             if begun:
-                raise Unplaceable("but found another document")
+                raise PatchError("but found another document")
             begun = True
         elif isinstance(event, NodeEvent | MappingEndEvent | SequenceEndEvent):
             yield event

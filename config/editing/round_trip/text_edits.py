@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.editing.round_trip import document, serializer, source_map, text_lines
-from config.editing.round_trip.source_map import Entry, Layout, Node, Unplaceable
+from config.editing.round_trip.source_map import (
+    PatchError,
+    SourceEntry,
+    SourceMap,
+    SourceNode,
+)
 from config.loading import placeholders
 
 Edit = tuple[int, int, str]
@@ -22,15 +27,15 @@ PROPERTIES = re.compile(r"(?:[ \t]+[&!][^\s]+)*")
 DOCUMENT_END = re.compile(r"^\.\.\.", re.MULTILINE)
 
 
-def apply(text: str, edits: Iterable[Edit]) -> str:
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Return a text with edits made; their new lines end as the text's do."""
-    line_end = text_lines.style(text)
+    line_end = text_lines.line_break_style(text)
     pieces, at = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         if start < at:
-            raise Unplaceable("two edits of the same characters")
+            raise PatchError("two edits of the same characters")
         # What was moved may have placeholders out of the parser's sight.
-        shown = placeholders.show(new)
+        shown = placeholders.reveal(new)
         pieces += [text[at:start], shown.replace("\n", line_end)]
         at = end
     return "".join([*pieces, text[at:]])
@@ -39,7 +44,9 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 # What is there.
 
 
-def written(found: Layout, entry: Entry, text: str, edits: Iterable[Edit] = ()) -> str:
+def entry_text(
+    found: SourceMap, entry: SourceEntry, text: str, edits: Iterable[Edit] = ()
+) -> str:
     """Return a value's own text, from its first column, with the comments in it.
 
     Of edits of the whole text, those within it are made.
@@ -50,39 +57,39 @@ def written(found: Layout, entry: Entry, text: str, edits: Iterable[Edit] = ()) 
     own = [
         (a - start, b - start, new) for a, b, new in edits if start <= a and b <= end
     ]
-    whole = text_lines.plain(apply(text[start:end], own))
-    return text_lines.dedented(whole, _edge(found, entry))
+    whole = text_lines.normalize_line_breaks(apply_edits(text[start:end], own))
+    return text_lines.dedent(whole, _left_edge(found, entry))
 
 
-def first_line(found: Layout, entry: Entry) -> tuple[int, int]:
+def entry_text_start(found: SourceMap, entry: SourceEntry) -> tuple[int, int]:
     """Return where `written` begins: its line from 1, and the columns left out."""
     start, _ = _lines(found, entry)
-    line = len(text_lines.BREAK.findall(found.text, 0, start)) + 1
-    return line, _edge(found, entry)
+    line = len(text_lines.LINE_BREAK.findall(found.text, 0, start)) + 1
+    return line, _left_edge(found, entry)
 
 
-def _lines(found: Layout, entry: Entry) -> tuple[int, int]:
+def _lines(found: SourceMap, entry: SourceEntry) -> tuple[int, int]:
     """Return the place of a value, with the comments in it."""
     text, value = found.text, entry.value
     if not value.is_block:
         return value.start, value.end
-    end = text_lines.extent(text, value.end, _column(found, entry))
+    end = text_lines.trailing_lines_end(text, value.end, _column(found, entry))
     if _is_below(found, entry):
-        return text_lines.after(text, entry.mark), end
+        return text_lines.next_line_start(text, entry.mark), end
     return value.start, end
 
 
-def _is_below(found: Layout, entry: Entry) -> bool:
+def _is_below(found: SourceMap, entry: SourceEntry) -> bool:
     """Tell whether a value begins on a line below its key."""
-    return bool(text_lines.BREAK.search(found.text, entry.mark, entry.value.start))
+    return bool(text_lines.LINE_BREAK.search(found.text, entry.mark, entry.value.start))
 
 
-def _column(found: Layout, entry: Entry) -> int:
+def _column(found: SourceMap, entry: SourceEntry) -> int:
     """Return the column of a value's key or dash; -1 for that of the whole text."""
     return text_lines.column(found.text, entry.start) if entry.parent else -1
 
 
-def _edge(found: Layout, entry: Entry) -> int:
+def _left_edge(found: SourceMap, entry: SourceEntry) -> int:
     """Return the column at which a value's lines begin."""
     if entry.value.is_block:
         return text_lines.column(found.text, entry.value.start)
@@ -97,7 +104,7 @@ class Fragment:
     """A text that is to be a value."""
 
     text: str
-    value: Node
+    value: SourceNode
 
     @property
     def is_inline(self) -> bool:
@@ -114,75 +121,75 @@ class Fragment:
         return self.value.style in ("|", ">") and self.value.properties_start == 0
 
 
-def fragment(text: str) -> Fragment:
-    """Return a text as a value; raises `Unplaceable` or `YAMLError`."""
-    trimmed = _trimmed(text_lines.plain(text))
-    found = source_map.of(placeholders.hide(trimmed))
+def parse_fragment(text: str) -> Fragment:
+    """Return a text as a value; raises `PatchError` or `YAMLError`."""
+    trimmed = _trim(text_lines.normalize_line_breaks(text))
+    found = source_map.parse_source_map(placeholders.hide(trimmed))
     if MARKER.search(trimmed):
-        raise Unplaceable("one value holds no '---', no '...' and no '%' line")
+        raise PatchError("one value holds no '---', no '...' and no '%' line")
     return Fragment(trimmed, found.root.value)
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     """Return a text from its first column, without empty lines around it."""
     rows = text.removeprefix("\ufeff").rstrip().split("\n")
     while len(rows) > 1 and not rows[0].strip():
         rows = rows[1:]
     edges = [len(row) - len(row.lstrip(" ")) for row in rows if row.strip()]
-    return text_lines.dedented("\n".join(rows), min(edges, default=0))
+    return text_lines.dedent("\n".join(rows), min(edges, default=0))
 
 
-def put(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
+def replace_value(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
     """Return the edits that give a place another value."""
     if entry.is_in_flow:
-        return [_replaced(entry, _in_flow(new))]
+        return [_replacement(entry, _as_flow(new))]
     if entry.value.is_block or _is_below(found, entry):
-        return _put_over_lines(found, entry, new)
-    return _put_over_word(found, entry, new)
+        return _replace_lines(found, entry, new)
+    return _replace_inline(found, entry, new)
 
 
-def _replaced(entry: Entry, text: str) -> Edit:
+def _replacement(entry: SourceEntry, text: str) -> Edit:
     value = entry.value
-    space = " " if text and value.start == entry.mark and not _is_bare(entry) else ""
+    space = (
+        " " if text and value.start == entry.mark and not _has_no_marker(entry) else ""
+    )
     return (value.start, value.end, space + text)
 
 
-def _is_bare(entry: Entry) -> bool:
+def _has_no_marker(entry: SourceEntry) -> bool:
     """Tell whether nothing, no key and no dash, stands before a value."""
     return entry.key is None and entry.start == entry.mark
 
 
-def _in_flow(new: Fragment) -> str:
+def _as_flow(new: Fragment) -> str:
     if new.is_inline:
         return new.text
     if _has_aliases(new.value):
-        raise Unplaceable("an alias does not fit between these brackets")
-    return serializer.flow(_read(new.text))
+        raise PatchError("an alias does not fit between these brackets")
+    return serializer.dump_flow(_read(new.text))
 
 
 def _read(text: str) -> Any:
-    return document.of(f"value:\n{text_lines.indented(text, 2)}\n".encode()).data[
-        "value"
-    ]
+    return document.parse_document(
+        f"value:\n{text_lines.indent(text, 2)}\n".encode()
+    ).data["value"]
 
 
-def _has_aliases(value: Node) -> bool:
+def _has_aliases(value: SourceNode) -> bool:
     return value.kind == "alias" or any(_has_aliases(e.value) for e in value.entries)
 
 
-def _put_over_word(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
+def _replace_inline(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
     """Replace what stands behind its key, on the same line."""
     text, value = found.text, entry.value
     if new.is_inline or new.is_literal:
-        return [_replaced(entry, _hung(found, entry, new))]
+        return [_replacement(entry, _indent_hanging(found, entry, new))]
     if entry.key is None:
-        body = text_lines.indented(
-            new.text, _column(found, entry) + INDENT, hanging=True
-        )
+        body = text_lines.indent(new.text, _column(found, entry) + INDENT, hanging=True)
         space = " " if value.start == entry.mark else ""
         return [(value.start, value.end, space + body)]
-    behind = text_lines.end(text, value.end)
-    body = text_lines.indented(new.text, _column(found, entry) + INDENT)
+    behind = text_lines.line_end(text, value.end)
+    body = text_lines.indent(new.text, _column(found, entry) + INDENT)
     start = value.start
     if not text[value.end : behind].strip():
         behind = value.end
@@ -190,11 +197,11 @@ def _put_over_word(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
     return [(start, value.end, ""), (behind, behind, f"\n{body}")]
 
 
-def _hung(found: Layout, entry: Entry, new: Fragment) -> str:
+def _indent_hanging(found: SourceMap, entry: SourceEntry, new: Fragment) -> str:
     columns = max(_column(found, entry), 0)
     if new.is_literal and not _is_indented(new.text):
         columns += INDENT
-    return text_lines.indented(new.text, columns, hanging=True)
+    return text_lines.indent(new.text, columns, hanging=True)
 
 
 def _is_indented(text: str) -> bool:
@@ -203,87 +210,87 @@ def _is_indented(text: str) -> bool:
     return bool(rows) and all(row.startswith(" ") for row in rows)
 
 
-def _put_over_lines(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
+def _replace_lines(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
     """Replace what stands on lines of its own, or begins at a dash."""
     text, value = found.text, entry.value
     column = _column(found, entry)
-    edge = _edge(found, entry) if value.is_block else column + INDENT
+    edge = _left_edge(found, entry) if value.is_block else column + INDENT
     if edge <= column and not _is_block_list(new.value):
         edge = column + INDENT
-    end = text_lines.extent(text, value.end, column)
+    end = text_lines.trailing_lines_end(text, value.end, column)
     if not _is_below(found, entry):
-        return [(value.start, end, text_lines.indented(new.text, edge, hanging=True))]
-    below = text_lines.after(text, entry.mark)
+        return [(value.start, end, text_lines.indent(new.text, edge, hanging=True))]
+    below = text_lines.next_line_start(text, entry.mark)
     if not (new.is_inline or new.is_literal):
-        return [(below, end, text_lines.indented(new.text, edge))]
-    head = text_lines.end(text, entry.mark)
+        return [(below, end, text_lines.indent(new.text, edge))]
+    head = text_lines.line_end(text, entry.mark)
     behind = entry.mark
     if value.properties_start < head:  # An anchor stays where it is.
         found_properties = PROPERTIES.match(text, behind)
         behind = found_properties.end() if found_properties else behind
     if new.is_literal:
-        return [(behind, end, f" {_hung(found, entry, new)}")]
+        return [(behind, end, f" {_indent_hanging(found, entry, new)}")]
     return [(behind, behind, f" {new.text}".rstrip()), (head, end, "")]
 
 
-def _is_block_list(value: Node) -> bool:
+def _is_block_list(value: SourceNode) -> bool:
     return value.is_block and value.kind == "list"
 
 
-def drop(found: Layout, entry: Entry) -> list[Edit]:
+def remove_entry(found: SourceMap, entry: SourceEntry) -> list[Edit]:
     """Return the edits that take an entry away, and leave what is around it."""
     parent = entry.parent
     if parent is None:
-        raise Unplaceable("the whole text cannot be taken away")
+        raise PatchError("the whole text cannot be taken away")
     siblings = parent.value.entries
     if len(siblings) == 1 and parent.parent is None:
-        raise Unplaceable("the file would be empty")
+        raise PatchError("the file would be empty")
     if len(siblings) == 1:
         empty = "{}" if parent.value.kind == "map" else "[]"
-        return put(found, parent, fragment(empty))
+        return replace_value(found, parent, parse_fragment(empty))
     index = siblings.index(entry)
     if entry.is_in_flow:
         if index + 1 < len(siblings):
             return [(entry.start, siblings[index + 1].start, "")]
         return [(siblings[index - 1].value.end, entry.value.end, "")]
     text = found.text
-    mark = text[text_lines.start(text, entry.start) : entry.start].strip(" ")
+    mark = text[text_lines.line_start(text, entry.start) : entry.start].strip(" ")
     if mark not in ("", "?"):
         return [(entry.start, siblings[index + 1].start, "")]
-    start, end = text_lines.start(text, entry.start), extent(found, entry)
+    start, end = text_lines.line_start(text, entry.start), entry_end(found, entry)
     if start == 0:
-        return [(0, text_lines.after(text, end), "")]
+        return [(0, text_lines.next_line_start(text, end), "")]
     # With the line end before it: something may be added right behind it.
-    first = text_lines.end_before(text, start)
-    if _keeps_breaks(text, siblings[:index]):
-        end = _behind_gap(text, end)
-    elif _is_between_gaps(text, first, end):
-        first = text_lines.end_before(text, text_lines.start(text, first))
+    first = text_lines.previous_line_end(text, start)
+    if _owns_trailing_breaks(text, siblings[:index]):
+        end = _end_of_blank_lines(text, end)
+    elif _is_between_blank_lines(text, first, end):
+        first = text_lines.previous_line_end(text, text_lines.line_start(text, first))
     return [(first, end, "")]
 
 
-def _is_between_gaps(text: str, first: int, end: int) -> bool:
+def _is_between_blank_lines(text: str, first: int, end: int) -> bool:
     """Tell whether there is an empty line above and below some lines."""
-    above = text_lines.start(text, first)
-    is_last = text_lines.after(text, end) == len(text)
+    above = text_lines.line_start(text, first)
+    is_last = text_lines.next_line_start(text, end) == len(text)
     return (
         above > 0
         and not text[above:first].strip()
-        and (is_last or _behind_gap(text, end) > end)
+        and (is_last or _end_of_blank_lines(text, end) > end)
     )
 
 
-def _behind_gap(text: str, end: int) -> int:
+def _end_of_blank_lines(text: str, end: int) -> int:
     """Return where the empty lines below a line end."""
-    while (below := text_lines.after(text, end)) < len(text):
-        stop = text_lines.end(text, below)
+    while (below := text_lines.next_line_start(text, end)) < len(text):
+        stop = text_lines.line_end(text, below)
         if text[below:stop].strip():
             break
         end = stop
     return end
 
 
-def _keeps_breaks(text: str, entries: Sequence[Entry]) -> bool:
+def _owns_trailing_breaks(text: str, entries: Sequence[SourceEntry]) -> bool:
     """Tell whether the empty lines below the last of some entries belong to it."""
     while entries and entries[-1].value.entries:
         entries = entries[-1].value.entries
@@ -293,18 +300,20 @@ def _keeps_breaks(text: str, entries: Sequence[Entry]) -> bool:
     return "+" in text[value.start : value.start + 3]
 
 
-def extent(found: Layout, entry: Entry) -> int:
+def entry_end(found: SourceMap, entry: SourceEntry) -> int:
     """Return where the last line of an entry ends, of the comments in it, too."""
-    return text_lines.extent(found.text, entry.value.end, _column(found, entry))
+    return text_lines.trailing_lines_end(
+        found.text, entry.value.end, _column(found, entry)
+    )
 
 
-def add(
-    found: Layout,
-    parent: Entry,
+def insert_entry(
+    found: SourceMap,
+    parent: SourceEntry,
     name: str | None,
     new: Fragment,
     *,
-    behind: Entry | None = None,
+    behind: SourceEntry | None = None,
 ) -> list[Edit]:
     """Return the edits that add an entry to a map, or without a name to a list.
 
@@ -313,45 +322,48 @@ def add(
     value = parent.value
     if value.is_flow and value.entries:
         last = value.entries[-1].value.end
-        key = f"{serializer.key(name)}: " if name is not None else ""
-        return [(last, last, f", {key}{_in_flow(new)}")]
-    entry = rendered(name, new)
+        key = f"{serializer.dump_key(name)}: " if name is not None else ""
+        return [(last, last, f", {key}{_as_flow(new)}")]
+    entry = render_entry(name, new)
     if not value.is_block:
-        return put(found, parent, fragment(entry))
+        return replace_value(found, parent, parse_fragment(entry))
     last_entry = behind or value.entries[-1]
     column = text_lines.column(found.text, value.entries[0].start)
-    body = text_lines.indented(entry, column)
+    body = text_lines.indent(entry, column)
     if parent.parent is None and behind is None:
-        return [_at_the_end(found, last_entry, body)]
-    gap = "\n" if is_spaced(found, value.entries) else ""
-    end = extent(found, last_entry)
+        return [_append_edit(found, last_entry, body)]
+    gap = "\n" if has_blank_lines_between(found, value.entries) else ""
+    end = entry_end(found, last_entry)
     return [(end, end, f"\n{gap}{body}")]
 
 
-def rendered(name: str | None, new: Fragment) -> str:
+def render_entry(name: str | None, new: Fragment) -> str:
     """Return an entry's own text: a key and its value, or a dash and one."""
     if name is None:
-        return f"- {text_lines.indented(new.text, INDENT, hanging=True)}"
-    key = f"{serializer.key(name)}:"
+        return f"- {text_lines.indent(new.text, INDENT, hanging=True)}"
+    key = f"{serializer.dump_key(name)}:"
     if new.is_inline:
         return f"{key} {new.text}" if new.text else key
     if new.is_literal:
         columns = 0 if _is_indented(new.text) else INDENT
-        return f"{key} {text_lines.indented(new.text, columns, hanging=True)}"
-    return f"{key}\n{text_lines.indented(new.text, INDENT)}"
+        return f"{key} {text_lines.indent(new.text, columns, hanging=True)}"
+    return f"{key}\n{text_lines.indent(new.text, INDENT)}"
 
 
-def is_spaced(found: Layout, entries: Sequence[Entry]) -> bool:
+def has_blank_lines_between(found: SourceMap, entries: Sequence[SourceEntry]) -> bool:
     """Tell whether there are empty lines between entries."""
     if len(entries) < 2:
         return False
     between = found.text[entries[-2].value.end : entries[-1].start]
-    return any(not row.strip() for row in text_lines.plain(between).split("\n")[1:-1])
+    return any(
+        not row.strip()
+        for row in text_lines.normalize_line_breaks(between).split("\n")[1:-1]
+    )
 
 
-def _at_the_end(found: Layout, last: Entry, body: str) -> Edit:
+def _append_edit(found: SourceMap, last: SourceEntry, body: str) -> Edit:
     text = found.text
-    end = extent(found, last)
-    if not DOCUMENT_END.search(text_lines.plain(text[end:])):
-        end = text_lines.end(text, len(text.rstrip()))
+    end = entry_end(found, last)
+    if not DOCUMENT_END.search(text_lines.normalize_line_breaks(text[end:])):
+        end = text_lines.line_end(text, len(text.rstrip()))
     return (end, end, f"\n\n{body}")

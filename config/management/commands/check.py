@@ -10,11 +10,11 @@ from config.loading import reader, resolution
 from config.management.base import ConfigCommand
 from config.sections import Config, Problem
 
-COUNTED = ("agents", "judges", "experiments", "providers")
+COUNTED_SECTIONS = ("agents", "judges", "experiments", "providers")
 """Source: the line of the reference."""
-COUNTED_TOO = ("mcp", "triggers", "sidecars", "smoke_tests")
+OPTIONAL_SECTIONS = ("mcp", "triggers", "sidecars", "smoke_tests")
 """Where there are any."""
-SAID_AS = {"mcp": "MCP servers", "smoke_tests": "smoke tests"}
+SECTION_LABELS = {"mcp": "MCP servers", "smoke_tests": "smoke tests"}
 
 
 class Command(ConfigCommand, DjangoCheck):
@@ -26,18 +26,18 @@ class Command(ConfigCommand, DjangoCheck):
             return
         path = self.config_path(options)
         try:
-            config = live.read(path)
+            config = live.read_effective(path)
         except ConfigInvalid as exc:
             # Django would print them in the order of the alphabet.
-            raise SystemCheckError("\n".join(map(_line, exc.problems))) from exc
+            raise SystemCheckError("\n".join(map(_problem_line, exc.problems))) from exc
         super().handle(*app_labels, **options)
-        shown = options.get("config") or reader.label(path)
-        line = f"ok — {shown} ({_counts(config, COUNTED)})"
-        others = [key for key in COUNTED_TOO if config.values.get(key)]
+        shown = options.get("config") or reader.display_path(path)
+        line = f"ok — {shown} ({_count_entries(config, COUNTED_SECTIONS)})"
+        others = [key for key in OPTIONAL_SECTIONS if config.values.get(key)]
         if others:
-            line += f", {_counts(config, others)}"
+            line += f", {_count_entries(config, others)}"
         self.stdout.write(line)
-        for told in _of_the_studio(config):
+        for told in _override_lines(config):
             self.stdout.write(told)
 
     def check(self, *args: Any, **kwargs: Any) -> None:
@@ -45,21 +45,22 @@ class Command(ConfigCommand, DjangoCheck):
         super().check(*args, **{**kwargs, "display_num_errors": False})
 
 
-def _line(problem: Problem) -> str:
+def _problem_line(problem: Problem) -> str:
     place = f"{problem.position}: " if problem.position else ""
     return f"{place}({problem.code}) {problem.message}"
 
 
-def _of_the_studio(config: Config) -> Iterator[str]:
+def _override_lines(config: Config) -> Iterator[str]:
     """Return what is told of overrides, where the database has any."""
     count = len(config.overlays.entries)
     if count:
         yield f"with {count} override{'' if count == 1 else 's'} of the studio"
     for each in config.rejected_overrides:
-        yield f"warning: {resolution.label(each)} is set aside: {each.why}"
+        yield f"warning: {resolution.rejected_label(each)} is set aside: {each.why}"
 
 
-def _counts(config: Config, keys: Iterable[str]) -> str:
+def _count_entries(config: Config, keys: Iterable[str]) -> str:
     return ", ".join(
-        f"{len(config.values.get(key, ()))} {SAID_AS.get(key, key)}" for key in keys
+        f"{len(config.values.get(key, ()))} {SECTION_LABELS.get(key, key)}"
+        for key in keys
     )

@@ -36,12 +36,14 @@ class Command(ConfigCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = self.config_path(options)
-        chosen = "tour" if options["from_example"] else starter.suited_to(os.environ)
+        chosen = (
+            "tour" if options["from_example"] else starter.choose_starter(os.environ)
+        )
         try:
-            starter.write(chosen, path, force=options["force"])
+            starter.write_starter(chosen, path, force=options["force"])
         except StarterRefused as exc:
             raise CommandError(str(exc)) from exc
-        shown = options.get("config") or reader.label(path)
+        shown = options.get("config") or reader.display_path(path)
         self.stdout.write(f"wrote {shown}: {WROTE[chosen]}")
         if chosen == "local":
             self.stdout.write(KEY_HINT)

@@ -28,7 +28,7 @@ class Command(DatabaseCommand):
             made: ArgumentParser = commands.add_parser(
                 name, help=what, description=what, allow_abbrev=False
             )
-            config_option.add_to(made)
+            config_option.add_option(made)
             return made
 
         listing = add("list", "List all there is of the studio (the default).")
@@ -48,7 +48,7 @@ class Command(DatabaseCommand):
 
     def _run_action(self, options: dict[str, Any]) -> None:
         # What opposes the file must be undone here, though the file is refused for it.
-        live.replace(live.read(self.config_path(options), insists=False))
+        live.set_current(live.read_effective(self.config_path(options), insists=False))
         match options["what"]:
             case "show":
                 self._show(options["section"], options["name"])
@@ -60,31 +60,33 @@ class Command(DatabaseCommand):
     def _list(self, *, is_json: bool) -> None:
         found = [
             entry
-            for section in resolution.overridable().values()
-            for entry in override_editor.listed(section)
+            for section in resolution.overridable_sections().values()
+            for entry in override_editor.list_entries(section)
             if entry.label != "yaml"
         ]
         if is_json:
             self.write_json([formatting.as_json(entry) for entry in found])
             return
         for entry in found:
-            for line in formatting.listed(entry):
+            for line in formatting.entry_lines(entry):
                 self.stdout.write(line)
         if not found:
             self.say("the studio changes nothing: all is as the YAML says")
 
     def _show(self, key: str, name: str) -> None:
-        section = override_editor.section_of(key)
-        for line in formatting.whole(override_editor.find(section, name)):
+        section = override_editor.get_section(key)
+        for line in formatting.detail_lines(override_editor.get_entry(section, name)):
             self.stdout.write(line)
 
     def _reset(self, key: str, name: str) -> None:
-        section = override_editor.section_of(key)
-        entry = override_editor.find(section, name)
+        section = override_editor.get_section(key)
+        entry = override_editor.get_entry(section, name)
         is_own = entry.label == "dynamic"
-        change = override_editor.tombstone if is_own else override_editor.reset
+        change = (
+            override_editor.disable_entry if is_own else override_editor.reset_entry
+        )
         import_string(settings.COULISSE_COMMAND_AUDIT)(
-            override_editor.deed(section, "delete" if is_own else "reset"),
+            override_editor.audit_action(section, "delete" if is_own else "reset"),
             name,
             lambda actor: change(section, name, by=actor),
         )

@@ -10,5 +10,5 @@ class Command(ConfigCommand):
     help = "Prints the JSON Schema of coulisse.yaml, for editors."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        document = json_schema.of(sections.registered().values())
+        document = json_schema.build_schema(sections.registered_sections().values())
         self.stdout.write(json.dumps(document, indent=2, ensure_ascii=False))

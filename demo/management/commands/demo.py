@@ -13,9 +13,9 @@ from config.loading import loader, reader
 from config.management.database_command import DatabaseCommand
 from config.sections import Config
 from demo import removal, sample_users
-from demo.generator import Month, Size
+from demo.generator import DemoGenerator, DemoSize
 
-SIZE = Size()
+SIZE = DemoSize()
 
 
 class Command(DatabaseCommand):
@@ -51,18 +51,20 @@ class Command(DatabaseCommand):
     def handle(self, **options: Any) -> None:
         if options["init"]:
             path = self.config_path(options)
-            starter.write("demo", path, force=options["force"])
-            self.stdout.write(f"wrote {reader.label(path)}: a small theatre's agents")
+            starter.write_starter("demo", path, force=options["force"])
+            self.stdout.write(
+                f"wrote {reader.display_path(path)}: a small theatre's agents"
+            )
         elif options["clear"]:
-            self.stdout.write(f"deleted {removal.run():,} rows")
+            self.stdout.write(f"deleted {removal.delete_demo():,} rows")
         else:
             self._fill(options)
 
     def _fill(self, options: dict[str, Any]) -> None:
-        size = Size(**{name: options[name] for name in TOLD})
+        size = DemoSize(**{name: options[name] for name in TOLD})
         check(size)
         with transaction.atomic():
-            if removal.made():
+            if removal.count_users():
                 raise CommandError("a demo is there already: --clear deletes it first")
             if not options["force"] and removal.is_used_by_others():
                 raise CommandError(
@@ -70,7 +72,7 @@ class Command(DatabaseCommand):
                     "--force to put the demo beside them"
                 )
             begun = time.monotonic()
-            month = Month(theatre(), size, datetime.now(UTC))
+            month = DemoGenerator(load_demo_config(), size, datetime.now(UTC))
             month.fill(self._tell)
         self.stdout.write(
             f"{size.users:,} users, {month.turns:,} turns and {month.messages:,} "
@@ -91,7 +93,7 @@ TOLD = {
 }
 
 
-def check(size: Size) -> None:
+def check(size: DemoSize) -> None:
     """Refuse what cannot be made."""
     if not 1 <= size.users <= sample_users.MOST:
         raise CommandError(f"--users must be from 1 to {sample_users.MOST:,}")
@@ -99,6 +101,6 @@ def check(size: Size) -> None:
         raise CommandError("--turns and --messages must be from 0, --days 1 to 365")
 
 
-def theatre() -> Config:
+def load_demo_config() -> Config:
     """Return the configuration of the demo's agents, whatever file is in force."""
-    return loader.load(Path(starter.TEMPLATES) / "demo.yaml")
+    return loader.load_file(Path(starter.TEMPLATES) / "demo.yaml")

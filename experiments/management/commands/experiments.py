@@ -31,21 +31,23 @@ class Command(DatabaseCommand):
         parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
     def handle(self, **options: Any) -> None:
-        config = live.read(self.config_path(options))
+        config = live.read_effective(self.config_path(options))
         found, name = config.get(EXPERIMENTS), options["name"]
         if name is not None and name not in found:
             raise CommandError(
                 f"no experiment is called '{name}'{did_you_mean(name, found)}"
             )
         since = options["since"]
-        begin = None if since is None else time_parsing.ago(since, datetime.now(UTC))
+        begin = (
+            None if since is None else time_parsing.parse_past(since, datetime.now(UTC))
+        )
         reports = [
-            comparison_report.of(config, experiment, begin)
+            comparison_report.build_report(config, experiment, begin)
             for experiment in found.values()
             if name in (None, experiment.name)
         ]
         if options["json"]:
-            told = [comparison_formats.document(report) for report in reports]
+            told = [comparison_formats.as_json(report) for report in reports]
             self.write_json(
                 {"object": "list", "data": told} if name is None else told[0]
             )
@@ -54,9 +56,9 @@ class Command(DatabaseCommand):
             self.say("there are no experiments: write them under experiments:")
             return
         shown = (
-            comparison_formats.overview(reports)
+            comparison_formats.overview_lines(reports)
             if name is None
-            else comparison_formats.whole(reports[0])
+            else comparison_formats.detail_lines(reports[0])
         )
         for line in shown:
             self.stdout.write(line)

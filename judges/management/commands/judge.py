@@ -12,9 +12,9 @@ from config import live
 from config.management.database_command import (
     INTERRUPTED,
     DatabaseCommand,
-    is_confirmed,
+    ask_confirmation,
 )
-from config.management.progress_bar import Bar
+from config.management.progress_bar import ProgressBar
 from config.sections import Config
 from config.validation.suggestions import did_you_mean
 from core import money
@@ -22,16 +22,16 @@ from core.runtime import sigint
 from core.text import time_parsing
 from judges.config import JUDGES, JudgeConfig
 from judges.runs import judge_queue, past_replies, run_results
-from judges.runs.past_replies import Backlog, Reply
+from judges.runs.past_replies import JudgingBacklog, PastReply
 from tasks.models import Task
 from tasks.queue import lifecycle
-from tasks.worker.service import Service
+from tasks.worker.service import WorkerService
 
 SINCE = "30d"
 WINDOW = 100
 """Tasks that are open at a time: what is left of them when this is broken off is done
 by the next worker."""
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 class Command(DatabaseCommand):
@@ -78,9 +78,9 @@ class Command(DatabaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        check(options)
+        check_options(options)
         config = live.current()
-        judge = _judge_of(config, options["judge"])
+        judge = _find_judge(config, options["judge"])
         backlog = self._find(config, judge, options)
         if not options["retry"]:
             again = 0
@@ -88,31 +88,35 @@ class Command(DatabaseCommand):
             again = len(backlog.failed)
         else:
             again = options["limit"] - len(backlog.pending)
-        work = Judging(judge.name, backlog, again=again)
+        work = JudgingProgress(judge.name, backlog, again=again)
         self._tell(config, judge, backlog, work)
         if options["dry_run"] or work.is_finished:
             return
-        if not options["yes"] and not is_confirmed("judge"):
+        if not options["yes"] and not ask_confirmation("judge"):
             self.stdout.write("nothing was judged")
             return
         self._judge(work)
 
     def _find(
         self, config: Config, judge: JudgeConfig, options: dict[str, Any]
-    ) -> Backlog:
+    ) -> JudgingBacklog:
         now = datetime.now(UTC)
         until = options["until"]
-        return past_replies.find(
+        return past_replies.find_backlog(
             judge.name,
-            _agents_of(config, judge, options["agent"]),
-            since=time_parsing.ago(options["since"], now),
-            until=None if until is None else time_parsing.ago(until, now),
+            _find_agents(config, judge, options["agent"]),
+            since=time_parsing.parse_past(options["since"], now),
+            until=None if until is None else time_parsing.parse_past(until, now),
             share=options["sample"],
             limit=options["limit"],
         )
 
     def _tell(
-        self, config: Config, judge: JudgeConfig, backlog: Backlog, work: "Judging"
+        self,
+        config: Config,
+        judge: JudgeConfig,
+        backlog: JudgingBacklog,
+        work: "JudgingProgress",
     ) -> None:
         self.stdout.write(
             f"{backlog.found:,} replies, {backlog.judged:,} judged already, "
@@ -123,28 +127,28 @@ class Command(DatabaseCommand):
             again = "; --retry tries those again that failed" if backlog.failed else ""
             self.stdout.write(f"nothing to judge{again}")
             return
-        asked = past_replies.estimate(config, judge, work.replies)
+        asked = past_replies.estimate_cost(config, judge, work.replies)
         cost = (
             "at an unknown price: give it under prices:"
             if asked.micro_usd is None
-            else f"about ${money.usd(asked.micro_usd)}"
+            else f"about ${money.format_usd(asked.micro_usd)}"
         )
         self.stdout.write(
             f"{work.total:,} to judge by '{judge.name}' ({judge.provider}/"
             f"{judge.model}): about {asked.tokens:,} tokens, {cost}"
         )
 
-    def _judge(self, work: "Judging") -> None:
-        service = Service(only=[judge_queue.KIND])
-        bar = Bar(self.stderr, work.total)
-        with sigint.held() as heed:
+    def _judge(self, work: "JudgingProgress") -> None:
+        service = WorkerService(only=[judge_queue.KIND])
+        bar = ProgressBar(self.stderr, work.total)
+        with sigint.defer_sigint() as heed:
             service.start()
             try:
                 while not work.is_finished:
                     heed()
                     if work.add():
                         service.kick()
-                    time.sleep(LOOK_SECONDS)
+                    time.sleep(POLL_SECONDS)
                     work.refresh()
                     bar.show(work.finished)
                 bar.end()
@@ -161,14 +165,14 @@ class Command(DatabaseCommand):
             )
 
 
-Put = Callable[[str, Sequence[Reply]], list[Task]]
+EnqueueReplies = Callable[[str, Sequence[PastReply]], list[Task]]
 """Has replies be in the queue, and returns their rows."""
 
 
-class Judging:
+class JudgingProgress:
     """Replies on their way through the queue, so many at a time."""
 
-    def __init__(self, judge: str, backlog: Backlog, *, again: int) -> None:
+    def __init__(self, judge: str, backlog: JudgingBacklog, *, again: int) -> None:
         """With the newest `again` of those, too, that failed before."""
         self.done = 0
         self.failed = 0
@@ -176,16 +180,16 @@ class Judging:
         self.unpriced = 0
         """Tasks whose cost nobody knows."""
         self._judge = judge
-        self._waiting: list[tuple[Reply, Put]] = [
-            *((reply, past_replies.waiting) for reply in backlog.in_progress),
-            *((reply, past_replies.add) for reply in backlog.pending),
-            *((reply, past_replies.retry) for reply in backlog.failed[:again]),
+        self._waiting: list[tuple[PastReply, EnqueueReplies]] = [
+            *((reply, past_replies.unfinished_tasks) for reply in backlog.in_progress),
+            *((reply, past_replies.enqueue) for reply in backlog.pending),
+            *((reply, past_replies.retry_failed) for reply in backlog.failed[:again]),
         ]
         self._open: list[Task] = []
         self.total = len(self._waiting)
 
     @property
-    def replies(self) -> list[Reply]:
+    def replies(self) -> list[PastReply]:
         """Those that are not in the queue by this."""
         return [reply for reply, _ in self._waiting]
 
@@ -204,20 +208,20 @@ class Judging:
         if not self._waiting or room < WINDOW // 2:
             return False
         batch, self._waiting = self._waiting[:room], self._waiting[room:]
-        by_put: dict[Put, list[Reply]] = {}
+        by_put: dict[EnqueueReplies, list[PastReply]] = {}
         for reply, put in batch:
             by_put.setdefault(put, []).append(reply)
         for put, replies in by_put.items():
             rows = put(self._judge, replies)
             self._open += rows
             # What was paid before this is not told of this.
-            paid = (run_results.read(row).cost_micro_usd for row in rows)
+            paid = (run_results.read_result(row).cost_micro_usd for row in rows)
             self.micro_usd -= sum(filter(None, paid))
         return True
 
     def refresh(self) -> None:
         """See which have ended."""
-        now = past_replies.current(self._open)
+        now = past_replies.reload_tasks(self._open)
         self._open = [task for task in now if task.state in lifecycle.OPEN]
         for task in now:
             if task.state == Task.State.ERRORED:
@@ -225,7 +229,7 @@ class Judging:
             elif task.state == Task.State.DONE:
                 self.done += 1
             if task.state in lifecycle.CLOSED:
-                cost = run_results.read(task).cost_micro_usd
+                cost = run_results.read_result(task).cost_micro_usd
                 self.micro_usd += cost or 0
                 self.unpriced += cost is None
 
@@ -233,10 +237,10 @@ class Judging:
         """Return what came of it until now."""
         if self.unpriced:
             return f"{self.done:,} judged, at an unknown cost"
-        return f"{self.done:,} judged, for ${money.usd(self.micro_usd)}"
+        return f"{self.done:,} judged, for ${money.format_usd(self.micro_usd)}"
 
 
-def check(options: dict[str, Any]) -> None:
+def check_options(options: dict[str, Any]) -> None:
     """Raise CommandError for numbers that make no sense."""
     if options["limit"] is not None and options["limit"] < 1:
         raise CommandError("--limit must be at least 1")
@@ -244,7 +248,7 @@ def check(options: dict[str, Any]) -> None:
         raise CommandError("--sample must be above 0, and 1 at most")
 
 
-def _judge_of(config: Config, name: str) -> JudgeConfig:
+def _find_judge(config: Config, name: str) -> JudgeConfig:
     """Return a judge by its name; raises CommandError."""
     judges = config.get(JUDGES)
     if name not in judges:
@@ -254,7 +258,7 @@ def _judge_of(config: Config, name: str) -> JudgeConfig:
     return judges[name]
 
 
-def _agents_of(config: Config, judge: JudgeConfig, name: str | None) -> list[str]:
+def _find_agents(config: Config, judge: JudgeConfig, name: str | None) -> list[str]:
     """Return whose replies are judged; raises CommandError where nobody's are."""
     agents = config.get(AGENTS)
     if name is not None:

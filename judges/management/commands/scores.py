@@ -33,21 +33,27 @@ class Command(DatabaseCommand):
 
     def handle(self, **options: Any) -> None:
         since = options["since"]
-        since = None if since is None else time_parsing.ago(since, datetime.now(UTC))
+        since = (
+            None if since is None else time_parsing.parse_past(since, datetime.now(UTC))
+        )
         agent, judge = options["agent"], options["judge"]
         experiment = options["experiment"]
-        report = score_report.Report(
-            scores.lines(agent=agent, judge=judge, experiment=experiment, since=since),
+        report = score_report.ScoreReport(
+            scores.summarize_scores(
+                agent=agent, judge=judge, experiment=experiment, since=since
+            ),
             []
             if judge is not None
-            else feedback.opinions(agent=agent, experiment=experiment, since=since),
+            else feedback.summarize_feedback(
+                agent=agent, experiment=experiment, since=since
+            ),
             # The queue does not know experiments.
             []
             if experiment is not None
-            else run_results.tallies(agent=agent, judge=judge, since=since),
+            else run_results.list_tallies(agent=agent, judge=judge, since=since),
         )
         if options["json"]:
-            self.write_json(score_report.document(report))
+            self.write_json(score_report.as_json(report))
             return
-        for line in score_report.lines(report):
+        for line in score_report.report_lines(report):
             self.stdout.write(line)

@@ -18,17 +18,23 @@ from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 from pydantic import ValidationError
 
-from mcp_bridge.oauth.authorization_server.http_requests import Answer, Web, check_place
-from mcp_bridge.oauth.errors import ProviderBroken
-from mcp_bridge.oauth.types import Provider
+from mcp_bridge.oauth.authorization_server.http_requests import (
+    OAuthHttpClient,
+    OAuthResponse,
+    check_secret_url,
+)
+from mcp_bridge.oauth.errors import AuthServerReplyInvalid
+from mcp_bridge.oauth.types import AuthorizationServer
 
-GRANTS = ["authorization_code", "refresh_token"]
-MAX_ISSUER = 512
+SUPPORTED_GRANTS = ["authorization_code", "refresh_token"]
+MAX_ISSUER_LENGTH = 512
 CHALLENGE = re.compile(r'(?<![\w-])(resource_metadata|scope)=(?:"([^"]*)"|([^\s,"]+))')
 """A parameter of `WWW-Authenticate`."""
 
 
-async def discover(web: Web, server: str, url: str, *, method: str) -> Provider:
+async def discover(
+    web: OAuthHttpClient, server: str, url: str, *, method: str
+) -> AuthorizationServer:
     """Return where users of the server at `url` sign in.
 
     `method` is what the server is asked with: POST, or GET for SSE. Raises
@@ -36,16 +42,20 @@ async def discover(web: Web, server: str, url: str, *, method: str) -> Provider:
     """
     refusal = await web.probe(server, url, method=method)
     asked = _challenge(refusal)
-    resource = await _resource(web, server, url, asked.get("resource_metadata"))
+    resource = await _resource_metadata(
+        web, server, url, asked.get("resource_metadata")
+    )
     if resource is None:
         issuers = [_origin(url)]
     else:
         issuers = [str(issuer) for issuer in resource.authorization_servers]
     for issuer in issuers:
-        metadata = await _metadata(web, server, url, issuer)
+        metadata = await _issuer_metadata(web, server, url, issuer)
         if metadata is not None:
-            return _provider(server, url, resource, metadata, asked.get("scope"))
-    raise ProviderBroken(
+            return _build_authorization_server(
+                server, url, resource, metadata, asked.get("scope")
+            )
+    raise AuthServerReplyInvalid(
         f"mcp server '{server}': its sign-in cannot be discovered, for "
         f"{', '.join(issuers)} publishes no OAuth metadata; set oauth with mode: "
         "static, or oauth: false if it has no sign-in",
@@ -53,7 +63,7 @@ async def discover(web: Web, server: str, url: str, *, method: str) -> Provider:
     )
 
 
-def _challenge(refusal: Answer) -> dict[str, str]:
+def _challenge(refusal: OAuthResponse) -> dict[str, str]:
     """Return `resource_metadata` and `scope` of a 401 that has them."""
     if refusal.status != 401:
         return {}
@@ -62,21 +72,23 @@ def _challenge(refusal: Answer) -> dict[str, str]:
     return {name: quoted or plain for name, quoted, plain in found if quoted or plain}
 
 
-async def _resource(
-    web: Web, server: str, url: str, named: str | None
+async def _resource_metadata(
+    web: OAuthHttpClient, server: str, url: str, named: str | None
 ) -> ProtectedResourceMetadata | None:
     """Return the server's metadata (RFC 9728), or None if it publishes none."""
     for place in resource_documents(named, url):
-        check_place(server, place, near=url)
+        check_secret_url(server, place, near=url)
         answer = await web.get(server, place)
         try:
-            found = ProtectedResourceMetadata.model_validate(_document(server, answer))
+            found = ProtectedResourceMetadata.model_validate(
+                _parse_document(server, answer)
+            )
         except ValidationError:
             continue
         if not check_resource_allowed(
             resource_url_from_server_url(url), str(found.resource)
         ):
-            raise ProviderBroken(
+            raise AuthServerReplyInvalid(
                 f"mcp server '{server}': {place} is about {found.resource}, not "
                 f"about {url}; is the url the server's own?",
                 provider=server,
@@ -85,20 +97,20 @@ async def _resource(
     return None
 
 
-async def _metadata(
-    web: Web, server: str, url: str, issuer: str
+async def _issuer_metadata(
+    web: OAuthHttpClient, server: str, url: str, issuer: str
 ) -> OAuthMetadata | None:
     """Return an issuer's metadata (RFC 8414), or None if it publishes none."""
     for place in issuer_documents(issuer, url):
-        check_place(server, place, near=url)
+        check_secret_url(server, place, near=url)
         answer = await web.get(server, place)
         try:
-            found = OAuthMetadata.model_validate(_document(server, answer))
+            found = OAuthMetadata.model_validate(_parse_document(server, answer))
         except ValidationError:
             continue
         # One who may publish under a name must not speak for another (RFC 8414 §3.3).
         if not issuers_match(str(found.issuer), issuer):
-            raise ProviderBroken(
+            raise AuthServerReplyInvalid(
                 f"mcp server '{server}': {place} speaks for {found.issuer}, not for "
                 f"{issuer}",
                 provider=server,
@@ -107,39 +119,41 @@ async def _metadata(
     return None
 
 
-def _document(server: str, answer: Answer) -> dict[str, object]:
+def _parse_document(server: str, answer: OAuthResponse) -> dict[str, object]:
     """Return a document, empty if it is not there; raises if the place is broken."""
     if answer.status >= 500:
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{server}': {answer.url} answers with {answer.status}",
             provider=server,
         )
     return (answer.json() or {}) if answer.status == 200 else {}
 
 
-def _provider(
+def _build_authorization_server(
     server: str,
     url: str,
     resource: ProtectedResourceMetadata | None,
     metadata: OAuthMetadata,
     asked_scope: str | None,
-) -> Provider:
+) -> AuthorizationServer:
     challenges = metadata.code_challenge_methods_supported
     if challenges is not None and "S256" not in challenges:
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{server}': {metadata.issuer} does not take PKCE with S256",
             provider=server,
         )
     endpoints = _endpoints(metadata)
     for place in (str(metadata.issuer), *filter(None, endpoints.values())):
-        check_place(server, place, near=url)
-    if len(str(metadata.issuer)) > MAX_ISSUER:
-        raise ProviderBroken(
+        check_secret_url(server, place, near=url)
+    if len(str(metadata.issuer)) > MAX_ISSUER_LENGTH:
+        raise AuthServerReplyInvalid(
             f"mcp server '{server}': its issuer's name is too long", provider=server
         )
-    scopes = get_client_metadata_scopes(asked_scope, resource, metadata, GRANTS)
+    scopes = get_client_metadata_scopes(
+        asked_scope, resource, metadata, SUPPORTED_GRANTS
+    )
     methods = metadata.token_endpoint_auth_methods_supported
-    return Provider.model_validate(
+    return AuthorizationServer.model_validate(
         {
             **endpoints,
             "issuer": str(metadata.issuer),

@@ -7,48 +7,53 @@ from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import ValidationError
 
 from core.network.loopback import is_loopback
-from mcp_bridge.oauth.authorization_server.http_requests import Web
-from mcp_bridge.oauth.authorization_server.token_endpoint import told
-from mcp_bridge.oauth.errors import ProviderBroken, ProviderRefused
-from mcp_bridge.oauth.types import App, Provider
+from mcp_bridge.oauth.authorization_server.http_requests import OAuthHttpClient
+from mcp_bridge.oauth.authorization_server.token_endpoint import parse_error
+from mcp_bridge.oauth.errors import AuthServerRefused, AuthServerReplyInvalid
+from mcp_bridge.oauth.types import AuthorizationServer, RegisteredClient
 
 METHODS = ("client_secret_post", "client_secret_basic", "none")
 """How we can say who we are, the preferred first."""
 
 
-async def register(
-    web: Web, server: str, provider: Provider, redirect_uri: str, *, now: datetime
-) -> App:
+async def register_client(
+    web: OAuthHttpClient,
+    server: str,
+    provider: AuthorizationServer,
+    redirect_uri: str,
+    *,
+    now: datetime,
+) -> RegisteredClient:
     """Register this server with a provider; raises `SignInFailed`."""
     if provider.registration_endpoint is None:
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{server}': {provider.issuer} lets nobody register by "
             "itself; register an app there and set oauth with mode: static",
             provider=server,
         )
-    method = _method(server, provider)
-    request = _request(provider, redirect_uri, method)
+    method = _choose_auth_method(server, provider)
+    request = _registration_request(provider, redirect_uri, method)
     url = provider.registration_endpoint
-    made = await _registered(web, server, provider, url, request)
+    made = await _post_registration(web, server, provider, url, request)
     ends = made.client_secret_expires_at
-    return App(
+    return RegisteredClient(
         server=server,
         provider=provider,
         client_id=made.client_id,
         client_secret=made.client_secret,
-        auth_method=_assigned(server, provider, made, method),
+        auth_method=_assigned_auth_method(server, provider, made, method),
         redirect_uri=redirect_uri,
         discovered_at=now,
-        proven_at=now,
+        verified_at=now,
         secret_expires_at=datetime.fromtimestamp(ends, UTC) if ends else None,
     )
 
 
-def _method(server: str, provider: Provider) -> str:
+def _choose_auth_method(server: str, provider: AuthorizationServer) -> str:
     """Return how we ask to say who we are."""
     method = next((m for m in METHODS if m in provider.auth_methods), None)
     if method is None:
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{server}': {provider.issuer} takes none of "
             f"{', '.join(METHODS)}; register an app there and set oauth with mode: "
             "static",
@@ -57,15 +62,18 @@ def _method(server: str, provider: Provider) -> str:
     return method
 
 
-def _assigned(
-    server: str, provider: Provider, made: OAuthClientInformationFull, asked: str
+def _assigned_auth_method(
+    server: str,
+    provider: AuthorizationServer,
+    made: OAuthClientInformationFull,
+    asked: str,
 ) -> str:
     """Return how the provider wants us to say who we are."""
     if made.client_secret is None:
         return "none"
     assigned = made.token_endpoint_auth_method or asked
     if assigned not in METHODS:
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{server}': {provider.issuer} wants '{assigned}' at its token "
             "endpoint, which is not supported",
             provider=server,
@@ -73,14 +81,18 @@ def _assigned(
     return assigned
 
 
-async def _registered(
-    web: Web, server: str, provider: Provider, url: str, request: dict[str, object]
+async def _post_registration(
+    web: OAuthHttpClient,
+    server: str,
+    provider: AuthorizationServer,
+    url: str,
+    request: dict[str, object],
 ) -> OAuthClientInformationFull:
     """Send the request; return what the provider made of it."""
     answer = await web.post(server, url, json=request)
     if answer.status not in (200, 201):
-        error, description = told(answer)
-        raise ProviderRefused(
+        error, description = parse_error(answer)
+        raise AuthServerRefused(
             f"mcp server '{server}': {provider.issuer} refuses to register this "
             f"server with {answer.status}: {description}",
             error=error,
@@ -90,14 +102,16 @@ async def _registered(
     try:
         return OAuthClientInformationFull.model_validate(answer.json())
     except ValidationError as exc:
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{server}': {provider.issuer} answers a registration with "
             "what is none",
             provider=server,
         ) from exc
 
 
-def _request(provider: Provider, redirect_uri: str, method: str) -> dict[str, object]:
+def _registration_request(
+    provider: AuthorizationServer, redirect_uri: str, method: str
+) -> dict[str, object]:
     is_here = is_loopback(urlsplit(redirect_uri).hostname or "")
     request: dict[str, object] = {
         "client_name": "Coulisse",

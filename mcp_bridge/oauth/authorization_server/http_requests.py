@@ -11,7 +11,11 @@ import aiohttp
 import orjson
 
 from core.network.loopback import is_loopback
-from mcp_bridge.oauth.errors import ProviderBroken, ProviderDown, ProviderSlow
+from mcp_bridge.oauth.errors import (
+    AuthServerReplyInvalid,
+    AuthServerTimedOut,
+    AuthServerUnreachable,
+)
 
 SECONDS = 10.0
 MAX_BYTES = 1024 * 1024
@@ -19,7 +23,7 @@ MAX_REDIRECTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OAuthResponse:
     """What came back."""
 
     url: str
@@ -36,14 +40,14 @@ class Answer:
         return content if isinstance(content, dict) else None
 
 
-class Web:
+class OAuthHttpClient:
     """Makes requests; `server` names the MCP server they are for in errors."""
 
     def __init__(self, *, seconds: float = SECONDS, max_bytes: int = MAX_BYTES) -> None:
         self._seconds = seconds
         self._max_bytes = max_bytes
 
-    async def get(self, server: str, url: str) -> Answer:
+    async def get(self, server: str, url: str) -> OAuthResponse:
         """Read a document, past a few redirects that do not leave https."""
         for _ in range(MAX_REDIRECTS):
             headers = {"Accept": "application/json"}
@@ -53,14 +57,14 @@ class Web:
                 return answer
             target = urljoin(url, target)
             if urlsplit(target).scheme != urlsplit(url).scheme:
-                raise ProviderBroken(
+                raise AuthServerReplyInvalid(
                     f"mcp server '{server}': {url} redirects from one scheme to "
                     "another, which is not followed",
                     provider=server,
                 )
-            check_place(server, target, near=url)
+            check_secret_url(server, target, near=url)
             url = target
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{server}': {url} redirects too often", provider=server
         )
 
@@ -72,13 +76,13 @@ class Web:
         form: Mapping[str, str] | None = None,
         json: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> OAuthResponse:
         """Post a form or JSON. No redirect is followed: secrets may be in it."""
         content = {"data": form} if json is None else {"json": json}
         given = {"Accept": "application/json", **(headers or {})}
         return await self._send(server, "POST", url, headers=given, **content)
 
-    async def probe(self, server: str, url: str, *, method: str) -> Answer:
+    async def probe(self, server: str, url: str, *, method: str) -> OAuthResponse:
         """Ask a tool server for something without a token; only the head is read."""
         headers = {
             "Accept": "application/json, text/event-stream",
@@ -97,27 +101,27 @@ class Web:
         *,
         is_head: bool = False,
         **content: Any,
-    ) -> Answer:
+    ) -> OAuthResponse:
         try:
             async with (
                 asyncio.timeout(self._seconds),
                 _session() as session,
                 session.request(
-                    method, url, allow_redirects=False, proxy=_proxy(url), **content
+                    method, url, allow_redirects=False, proxy=_proxy_url(url), **content
                 ) as response,
             ):
                 body = b"" if is_head else await self._read(server, response)
-                return Answer(url, response.status, response.headers, body)
+                return OAuthResponse(url, response.status, response.headers, body)
         except TimeoutError as exc:
-            raise ProviderSlow(
-                f"mcp server '{server}': {_place(url)} did not answer within "
+            raise AuthServerTimedOut(
+                f"mcp server '{server}': {_without_query(url)} did not answer within "
                 f"{self._seconds:g} seconds",
                 provider=server,
             ) from exc
         # ValueError: an address or a header that cannot be written.
         except (aiohttp.ClientError, OSError, ValueError) as exc:
-            raise ProviderDown(
-                f"mcp server '{server}': {_place(url)} cannot be reached "
+            raise AuthServerUnreachable(
+                f"mcp server '{server}': {_without_query(url)} cannot be reached "
                 f"({type(exc).__name__})",
                 provider=server,
             ) from exc
@@ -127,8 +131,8 @@ class Web:
         async for piece in response.content.iter_any():
             body += piece
             if len(body) > self._max_bytes:
-                raise ProviderBroken(
-                    f"mcp server '{server}': {_place(str(response.url))} answers with "
+                raise AuthServerReplyInvalid(
+                    f"mcp server '{server}': {_without_query(str(response.url))} answers with "
                     f"more than {self._max_bytes} bytes",
                     provider=server,
                 )
@@ -143,7 +147,7 @@ def _session() -> aiohttp.ClientSession:
     )
 
 
-def _proxy(url: str) -> str | None:
+def _proxy_url(url: str) -> str | None:
     """Return the proxy the environment wants; aiohttp itself would read .netrc, too."""
     parts = urlsplit(url)
     # What goes to this machine over plain http must not leave it on the way.
@@ -152,13 +156,13 @@ def _proxy(url: str) -> str | None:
     return urllib.request.getproxies().get(parts.scheme)
 
 
-def _place(url: str) -> str:
+def _without_query(url: str) -> str:
     """Return an address without its query, which may hold what nobody should see."""
     return url.partition("?")[0]
 
 
-def check_place(server: str, url: str, *, near: str) -> None:
-    """Raise `ProviderBroken` unless a secret may go there.
+def check_secret_url(server: str, url: str, *, near: str) -> None:
+    """Raise `AuthServerReplyInvalid` unless a secret may go there.
 
     That is https; plain http only on this machine, and only for a server that is on
     it too: one elsewhere has no business with what listens here.
@@ -175,8 +179,8 @@ def check_place(server: str, url: str, *, near: str) -> None:
     except ValueError:
         pass
     if not is_safe:
-        raise ProviderBroken(
-            f"mcp server '{server}': its sign-in leads to {_place(url)!r}, which is "
+        raise AuthServerReplyInvalid(
+            f"mcp server '{server}': its sign-in leads to {_without_query(url)!r}, which is "
             "neither https nor on this machine like the server itself",
             provider=server,
         )

@@ -7,15 +7,18 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, ValidationError
 
-from mcp_bridge.oauth.authorization_server.http_requests import Answer, Web
-from mcp_bridge.oauth.errors import ProviderBroken, ProviderRefused
-from mcp_bridge.oauth.types import App, Fresh
+from mcp_bridge.oauth.authorization_server.http_requests import (
+    OAuthHttpClient,
+    OAuthResponse,
+)
+from mcp_bridge.oauth.errors import AuthServerRefused, AuthServerReplyInvalid
+from mcp_bridge.oauth.types import NewTokens, RegisteredClient
 
 MAX_LIFETIME_SECONDS = 10 * 365 * 86_400
-MAX_TOLD = 300
+MAX_ERROR_LENGTH = 300
 
 
-class TokenAnswer(BaseModel):
+class TokenResponse(BaseModel):
     """What a token endpoint says when it gives tokens (RFC 6749 §5.1)."""
 
     access_token: str = Field(pattern=r"^[\x21-\x7e]+$", max_length=16_384)
@@ -25,9 +28,14 @@ class TokenAnswer(BaseModel):
     refresh_token: str | None = Field(default=None, max_length=16_384)
 
 
-async def redeem(
-    web: Web, app: App, *, code: str, verifier: str, now: datetime
-) -> Fresh:
+async def redeem_code(
+    web: OAuthHttpClient,
+    app: RegisteredClient,
+    *,
+    code: str,
+    verifier: str,
+    now: datetime,
+) -> NewTokens:
     """Exchange what a user came back with for tokens; raises `SignInFailed`."""
     form = {
         "grant_type": "authorization_code",
@@ -35,16 +43,18 @@ async def redeem(
         "code_verifier": verifier,
         "redirect_uri": app.redirect_uri,
     }
-    return _tokens(app, await _post(web, app, form), now)
+    return _parse_tokens(app, await _post(web, app, form), now)
 
 
-async def refresh(web: Web, app: App, refresh_token: str, *, now: datetime) -> Fresh:
+async def refresh_tokens(
+    web: OAuthHttpClient, app: RegisteredClient, refresh_token: str, *, now: datetime
+) -> NewTokens:
     """Exchange a refresh token for new tokens; raises `SignInFailed`."""
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    return _tokens(app, await _post(web, app, form), now)
+    return _parse_tokens(app, await _post(web, app, form), now)
 
 
-async def is_known(web: Web, app: App) -> bool:
+async def is_client_known(web: OAuthHttpClient, app: RegisteredClient) -> bool:
     """Return whether the provider still knows this server.
 
     It is asked to refresh what is no token: first of all it looks who asks (RFC 6749
@@ -52,10 +62,10 @@ async def is_known(web: Web, app: App) -> bool:
     """
     form = {"grant_type": "refresh_token", "refresh_token": "none"}
     answer = await _post(web, app, form)
-    return told(answer)[0] != "invalid_client"
+    return parse_error(answer)[0] != "invalid_client"
 
 
-async def revoke(web: Web, app: App, token: str) -> None:
+async def revoke_token(web: OAuthHttpClient, app: RegisteredClient, token: str) -> None:
     """Have a provider forget a token (RFC 7009); raises `SignInFailed`."""
     place = app.provider.revocation_endpoint
     if place is not None:
@@ -63,55 +73,57 @@ async def revoke(web: Web, app: App, token: str) -> None:
         await _post(web, app, form, place=place, with_resource=False)
 
 
-def told(answer: Answer) -> tuple[str, str]:
+def parse_error(answer: OAuthResponse) -> tuple[str, str]:
     """Return the error a provider tells, and its words for people to read."""
     content = answer.json() or {}
-    error = line(content.get("error")) or f"status {answer.status}"
-    return error, line(content.get("error_description")) or error
+    error = to_single_line(content.get("error")) or f"status {answer.status}"
+    return error, to_single_line(content.get("error_description")) or error
 
 
-def line(text: object) -> str:
+def to_single_line(text: object) -> str:
     """Return what others wrote as one short line; nothing for what is no text."""
     if not isinstance(text, str):
         return ""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[
-        :MAX_TOLD
+        :MAX_ERROR_LENGTH
     ]
 
 
 async def _post(
-    web: Web,
-    app: App,
+    web: OAuthHttpClient,
+    app: RegisteredClient,
     form: Mapping[str, str],
     *,
     place: str | None = None,
     with_resource: bool = True,
-) -> Answer:
+) -> OAuthResponse:
     fields = {**form, "client_id": app.client_id}
     if with_resource and app.provider.resource is not None:
         fields["resource"] = app.provider.resource
     headers: dict[str, str] = {}
     secret = app.client_secret
     if secret is not None and app.auth_method == "client_secret_basic":
-        headers["Authorization"] = _basic(app.client_id, secret)
+        headers["Authorization"] = _basic_auth(app.client_id, secret)
     elif secret is not None and app.auth_method == "client_secret_post":
         fields["client_secret"] = secret
     where = place or app.provider.token_endpoint
     return await web.post(app.server, where, form=fields, headers=headers)
 
 
-def _basic(client_id: str, secret: str) -> str:
+def _basic_auth(client_id: str, secret: str) -> str:
     # Each is encoded as in a form before they are joined (RFC 6749 §2.3.1).
     pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def _tokens(app: App, answer: Answer, now: datetime) -> Fresh:
+def _parse_tokens(
+    app: RegisteredClient, answer: OAuthResponse, now: datetime
+) -> NewTokens:
     content = answer.json()
     # Some (GitHub) tell errors with the status 200.
     if answer.status != 200 or (content is not None and "error" in content):
-        error, description = told(answer)
-        raise ProviderRefused(
+        error, description = parse_error(answer)
+        raise AuthServerRefused(
             f"mcp server '{app.server}': its sign-in's provider gives no token: "
             f"{description}",
             error=error,
@@ -119,29 +131,29 @@ def _tokens(app: App, answer: Answer, now: datetime) -> Fresh:
             provider=app.server,
         )
     try:
-        given = TokenAnswer.model_validate(content)
+        given = TokenResponse.model_validate(content)
     except ValidationError as exc:
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{app.server}': its sign-in's provider answers with what is "
             f"no token",
             provider=app.server,
             # Not `from exc`: its words show what was sent.
         ) from ValueError(f"{exc.error_count()} faults")
     if given.token_type.lower() != "bearer":
-        raise ProviderBroken(
+        raise AuthServerReplyInvalid(
             f"mcp server '{app.server}': its sign-in's provider gives a token that is "
             "no bearer token",
             provider=app.server,
         )
-    return Fresh(
+    return NewTokens(
         given.access_token,
         given.refresh_token or None,
         given.scope,
-        _ends(given.expires_in, now),
+        _expires_at(given.expires_in, now),
     )
 
 
-def _ends(seconds: float | None, now: datetime) -> datetime | None:
+def _expires_at(seconds: float | None, now: datetime) -> datetime | None:
     if seconds is None or not 0 <= seconds <= MAX_LIFETIME_SECONDS:
         return None
     return now + timedelta(seconds=seconds)

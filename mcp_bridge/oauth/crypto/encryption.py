@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 NONCE_BYTES = 12
 
 
-class Unreadable(Exception):
+class DecryptionFailed(Exception):
     """Encrypted with another key, for another place, or altered."""
 
 
-class Vault:
+class TokenCipher:
     """Encrypts texts with one key; each can be read in its own place only."""
 
     def __init__(self, key: bytes) -> None:
@@ -24,21 +24,23 @@ class Vault:
     def encrypt(self, text: str, *place: str) -> bytes:
         """Return a text encrypted, its nonce before it."""
         nonce = os.urandom(NONCE_BYTES)
-        return nonce + self._cipher.encrypt(nonce, text.encode(), _named(place))
+        return nonce + self._cipher.encrypt(
+            nonce, text.encode(), _associated_data(place)
+        )
 
     def decrypt(self, box: bytes, *place: str) -> str:
         """Return the text; raises `Unreadable`."""
         box = bytes(box)
         try:
             text = self._cipher.decrypt(
-                box[:NONCE_BYTES], box[NONCE_BYTES:], _named(place)
+                box[:NONCE_BYTES], box[NONCE_BYTES:], _associated_data(place)
             )
         # A box that is too short is a ValueError.
         except (InvalidTag, ValueError) as exc:
-            raise Unreadable from exc
+            raise DecryptionFailed from exc
         return text.decode()
 
 
-def _named(place: tuple[str, ...]) -> bytes:
+def _associated_data(place: tuple[str, ...]) -> bytes:
     # Lengths, so that no two places are written alike whatever is in their names.
     return b":".join(b"%d:%s" % (len(raw), raw) for raw in (p.encode() for p in place))

@@ -17,18 +17,18 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from mcp_bridge.oauth.errors import TokenExpired, TokenInvalid
+from mcp_bridge.oauth.errors import LinkExpired, LinkInvalid
 
 NONCE_BYTES = 12
 MAX_CHARACTERS = 4096
 
 
-class Seals:
+class OpaqueTokens:
     """Makes and reads tokens, with a key of its own for each purpose."""
 
     def __init__(self, key: bytes) -> None:
         self._ciphers = {
-            purpose: AESGCM(_derived(key, purpose)) for purpose in ("link", "state")
+            purpose: AESGCM(_derive_key(key, purpose)) for purpose in ("link", "state")
         }
 
     def write(
@@ -38,33 +38,33 @@ class Seals:
         body = orjson.dumps({**content, "exp": int(expires_at.timestamp())})
         nonce = os.urandom(NONCE_BYTES)
         box = nonce + self._ciphers[purpose].encrypt(nonce, body, purpose.encode())
-        return _spelt(box)
+        return _encode(box)
 
     def read(self, purpose: str, token: str, *, now: datetime) -> dict[str, Any]:
-        """Return the content; raises `TokenInvalid` and `TokenExpired`."""
+        """Return the content; raises `TokenInvalid` and `LinkExpired`."""
         if len(token) > MAX_CHARACTERS:
-            raise TokenInvalid
+            raise LinkInvalid
         try:
             padded = token.encode("ascii") + b"=" * (-len(token) % 4)
             box = base64.b64decode(padded, altchars=b"-_", validate=True)
             # Base64 has several spellings of some bytes; a token has one.
-            if _spelt(box) != token:
-                raise TokenInvalid
+            if _encode(box) != token:
+                raise LinkInvalid
             body = self._ciphers[purpose].decrypt(
                 box[:NONCE_BYTES], box[NONCE_BYTES:], purpose.encode()
             )
         except (InvalidTag, UnicodeEncodeError, ValueError, binascii.Error) as exc:
-            raise TokenInvalid from exc
+            raise LinkInvalid from exc
         content: dict[str, Any] = orjson.loads(body)
         if content.pop("exp") <= now.timestamp():
-            raise TokenExpired
+            raise LinkExpired
         return content
 
 
-def _spelt(box: bytes) -> str:
+def _encode(box: bytes) -> str:
     return base64.urlsafe_b64encode(box).decode().rstrip("=")
 
 
-def _derived(key: bytes, purpose: str) -> bytes:
+def _derive_key(key: bytes, purpose: str) -> bytes:
     info = b"coulisse mcp sign-in: " + purpose.encode()
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key)

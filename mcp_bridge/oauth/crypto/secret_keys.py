@@ -11,58 +11,58 @@ from pathlib import Path
 from config.errors import SecretsInvalid
 from config.loading import secrets_file
 from config.loading.secrets_file import HMAC_KEY, KEY_BYTES, KEYS, VAULT_KEY
-from mcp_bridge.oauth.crypto.encryption import Vault
-from mcp_bridge.oauth.crypto.opaque_tokens import Seals
+from mcp_bridge.oauth.crypto.encryption import TokenCipher
+from mcp_bridge.oauth.crypto.opaque_tokens import OpaqueTokens
 
 
 @dataclass(frozen=True)
-class Secrets:
+class SecretKeys:
     """What the keys are for; the keys themselves stay inside."""
 
-    cipher: Vault = field(repr=False)
+    cipher: TokenCipher = field(repr=False)
     """Encrypts what is stored."""
-    opaque_tokens: Seals = field(repr=False)
+    opaque_tokens: OpaqueTokens = field(repr=False)
     """Makes links that only this server can read."""
     sessions: str = field(repr=False)
     """Django's `SECRET_KEY`, which signs and encrypts sessions."""
 
 
-def load() -> Secrets:
+def load_keys() -> SecretKeys:
     """Return the keys, made now if there are none; raises `SecretsInvalid`."""
-    given = {name: secrets_file.given(name) for name in KEYS}
-    return _load(secrets_file.path(), given[VAULT_KEY], given[HMAC_KEY])
+    given = {name: secrets_file.from_environment(name) for name in KEYS}
+    return _build_keys(secrets_file.secrets_path(), given[VAULT_KEY], given[HMAC_KEY])
 
 
-def check() -> None:
+def check_keys() -> None:
     """Raise `SecretsInvalid` for keys that are there and no good; make none."""
     missing = False
     for name in KEYS:
-        text = secrets_file.given(name)
+        text = secrets_file.from_environment(name)
         missing = missing or not text
         if text:
             _decode(name, text)
-    file = secrets_file.path()
+    file = secrets_file.secrets_path()
     if missing and file.exists():
-        _read(file)
+        _read_file(file)
 
 
 # Kept for the life of the process: it serves on though the file is lost.
 @lru_cache(maxsize=8)
-def _load(file: Path, vault_text: str, hmac_text: str) -> Secrets:
-    stored = {} if vault_text and hmac_text else _stored(file)
-    vault_key = _key(VAULT_KEY, vault_text, stored, file)
-    hmac_key = _key(HMAC_KEY, hmac_text, stored, file)
+def _build_keys(file: Path, vault_text: str, hmac_text: str) -> SecretKeys:
+    stored = {} if vault_text and hmac_text else _load_or_create_file(file)
+    vault_key = _resolve_key(VAULT_KEY, vault_text, stored, file)
+    hmac_key = _resolve_key(HMAC_KEY, hmac_text, stored, file)
     # From a key that every process of a server has already, whatever gave it that.
     sessions = hmac.digest(hmac_key, b"coulisse sessions", "sha256").hex()
-    return Secrets(Vault(vault_key), Seals(hmac_key), sessions)
+    return SecretKeys(TokenCipher(vault_key), OpaqueTokens(hmac_key), sessions)
 
 
 def session_key() -> str:
     """Return what `SECRET_KEY` is; raises `SecretsInvalid`."""
-    return load().sessions
+    return load_keys().sessions
 
 
-def _key(name: str, given: str, stored: Mapping[str, str], file: Path) -> bytes:
+def _resolve_key(name: str, given: str, stored: Mapping[str, str], file: Path) -> bytes:
     if given:
         return _decode(name, given)
     if name not in stored:
@@ -92,14 +92,14 @@ def _decode(name: str, text: str) -> bytes:
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
-def _stored(file: Path) -> dict[str, str]:
+def _load_or_create_file(file: Path) -> dict[str, str]:
     if not file.exists():
-        secrets_file.create(file)
-    return _read(file)
+        secrets_file.create_file(file)
+    return _read_file(file)
 
 
-def _read(file: Path) -> dict[str, str]:
-    stored = secrets_file.read(file)
+def _read_file(file: Path) -> dict[str, str]:
+    stored = secrets_file.read_keys(file)
     for name in KEYS:
         if name in stored:
             _decode(name, stored[name])

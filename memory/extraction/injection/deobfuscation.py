@@ -21,27 +21,27 @@ SPACED = re.compile(r"(?<![^\W_])(?:[^\W\d_][\W_]{1,3}){3,}[^\W\d_](?![^\W_])")
 """Four letters or more, each alone."""
 BETWEEN = re.compile(r"[\W_]+")
 WORD = re.compile(r"[^\W\d_]+")
-WIDTHLESS = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff]")
+ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff]")
 """A model may read them as spaces: they part words, or hide within them."""
 MARKS = dict.fromkeys([*range(0x300, 0x370), *range(0x20D0, 0x20F1)])
 """Set above, below and across letters."""
 
 
-def readings(text: str) -> tuple[str, ...]:
+def possible_readings(text: str) -> tuple[str, ...]:
     """Return what a text may be read as: as it is, in Latin letters, letters joined.
 
     Line ends are kept. Readings that are the same are left out.
     """
-    seen = visible(text)
-    latin = _latin(seen)
-    found = [seen, latin, _joined(seen), _joined(latin)]
+    seen = strip_formatting(text)
+    latin = _replace_lookalikes(seen)
+    found = [seen, latin, _join_spaced_letters(seen), _join_spaced_letters(latin)]
     if not text.isascii():
-        found.append(_latin(visible(WIDTHLESS.sub(" ", text))))
+        found.append(_replace_lookalikes(strip_formatting(ZERO_WIDTH.sub(" ", text))))
     return tuple(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=4)  # One text is read in several ways.
-def visible(text: str) -> str:
+def strip_formatting(text: str) -> str:
     """Return a text without format characters, width and other forms of letters."""
     text = GAP.sub(r"\1", text)[:MAX_LENGTH].replace("\u2019", "'")
     if text.isascii():
@@ -52,21 +52,21 @@ def visible(text: str) -> str:
     return "".join(c for c in normal if unicodedata.category(c) not in ("Cf", "Cs"))
 
 
-def spaced_out(text: str) -> list[str]:
+def find_spaced_letters(text: str) -> list[str]:
     """Return the letters of each run that has something between every two of them."""
-    runs = SPACED.findall(_latin(visible(text)).casefold())
+    runs = SPACED.findall(_replace_lookalikes(strip_formatting(text)).casefold())
     return [BETWEEN.sub("", run) for run in runs]
 
 
-def without_accents(text: str) -> Iterator[str]:
+def strip_accents(text: str) -> Iterator[str]:
     """Yield a text in Latin letters without marks above, below or across them."""
     if text.isascii():
         return
-    apart = unicodedata.normalize("NFKD", visible(text))
-    yield _latin(apart.translate(MARKS))
+    apart = unicodedata.normalize("NFKD", strip_formatting(text))
+    yield _replace_lookalikes(apart.translate(MARKS))
 
 
-def _latin(text: str) -> str:
+def _replace_lookalikes(text: str) -> str:
     """Return a text whose words of lookalikes are written in Latin letters.
 
     Words with a letter that looks like no Latin one stay as they are: they are what
@@ -74,10 +74,10 @@ def _latin(text: str) -> str:
     """
     if text.isascii():
         return text
-    return WORD.sub(_latin_word, text.translate(MARKS))
+    return WORD.sub(_replace_word, text.translate(MARKS))
 
 
-def _latin_word(found: re.Match[str]) -> str:
+def _replace_word(found: re.Match[str]) -> str:
     word = found[0]
     latin = word.translate(_lookalikes())
     return latin if latin.isascii() else word
@@ -120,12 +120,12 @@ def _letter(character: str, lookalike: str) -> str:
     return "I" if lookalike == "l" and character.isupper() else lookalike
 
 
-def _joined(text: str) -> str:
+def _join_spaced_letters(text: str) -> str:
     """Return a text whose spaced-out letters are joined to words."""
-    return SPACED.sub(_words, text)
+    return SPACED.sub(_join_run, text)
 
 
-def _words(run: re.Match[str]) -> str:
+def _join_run(run: re.Match[str]) -> str:
     """Join the letters of a run; what is seldom between them parts words."""
     between = BETWEEN.findall(run[0])
     usual = Counter(between).most_common(1)[0][0]

@@ -22,11 +22,11 @@ SENTENCE_END = re.compile(r"(?<=[.!?。！？]\s)|(?<=[。！？\n])")  # noqa: 
 
 def is_about_assistant(content: str) -> bool:
     """Whether a fact speaks of the assistant and not of the user."""
-    texts = deobfuscation.readings(content)
-    return any(patterns.ABOUT_ASSISTANT.search(_plain(text)) for text in texts)
+    texts = deobfuscation.possible_readings(content)
+    return any(patterns.ABOUT_ASSISTANT.search(_normalize(text)) for text in texts)
 
 
-def why_held(content: str, quote: str) -> str:
+def find_injection(content: str, quote: str) -> str:
     """Return why a fact may be an instruction in disguise, or "" if it seems none.
 
     The user's own words, which may order anything of anyone, are suspect only where
@@ -34,52 +34,56 @@ def why_held(content: str, quote: str) -> str:
     """
     if INVISIBLE.search(content) or INVISIBLE.search(quote):
         return "has characters that cannot be seen"
-    if found := _first(_order, _sentences(content)) or _hidden(content):
+    if found := _first_match(
+        _find_instruction, _iter_readings(content)
+    ) or _find_hidden_instruction(content):
         return f"reads like an instruction: '{found.strip()[:80]}'"
-    if found := _override(quote):
+    if found := _find_override(quote):
         return f"comes from what reads like an instruction: '{found.strip()[:80]}'"
     return ""
 
 
-def without_orders(text: str) -> str:
+def remove_instructions(text: str) -> str:
     """Return a text without the sentences that tell an assistant what to do.
 
     For texts that report what others said, as summaries do.
     """
     sentences = SENTENCE_END.split(INVISIBLE.sub("", text))
-    return "".join(s for s in sentences if not _is_order(s))
+    return "".join(s for s in sentences if not _is_instruction(s))
 
 
-def _is_order(sentence: str) -> bool:
+def _is_instruction(sentence: str) -> bool:
     if len(sentence) > deobfuscation.MAX_LENGTH:
         return True  # More than is read, and no sentence.
-    readings = map(_plain, deobfuscation.readings(sentence))
-    return bool(_first(_order, readings) or _hidden(sentence))
-
-
-def _first(find: Callable[[str], str], texts: Iterable[str]) -> str:
-    return next(filter(None, map(find, texts)), "")
-
-
-def _sentences(content: str) -> Iterator[str]:
-    """Yield a text as it may be read: whole, and each line and sentence."""
-    for text in deobfuscation.readings(content):
-        yield _plain(text)
-        parts = [s for line in text.splitlines() for s in SENTENCE_END.split(line)]
-        if len(parts) > 1:
-            yield from map(_plain, parts)
-
-
-def _order(text: str) -> str:
-    """Return what of a plain text is an order, or ""."""
-    return (
-        _found(patterns.OVERRIDES, text)
-        or _found(patterns.COMMANDS, text)
-        or _ordered_form(text)
+    readings = map(_normalize, deobfuscation.possible_readings(sentence))
+    return bool(
+        _first_match(_find_instruction, readings) or _find_hidden_instruction(sentence)
     )
 
 
-def _ordered_form(text: str) -> str:
+def _first_match(find: Callable[[str], str], texts: Iterable[str]) -> str:
+    return next(filter(None, map(find, texts)), "")
+
+
+def _iter_readings(content: str) -> Iterator[str]:
+    """Yield a text as it may be read: whole, and each line and sentence."""
+    for text in deobfuscation.possible_readings(content):
+        yield _normalize(text)
+        parts = [s for line in text.splitlines() for s in SENTENCE_END.split(line)]
+        if len(parts) > 1:
+            yield from map(_normalize, parts)
+
+
+def _find_instruction(text: str) -> str:
+    """Return what of a plain text is an order, or ""."""
+    return (
+        _match_text(patterns.OVERRIDES, text)
+        or _match_text(patterns.COMMANDS, text)
+        or _find_format_request(text)
+    )
+
+
+def _find_format_request(text: str) -> str:
     """Return the preference in a text that says what replies are to hold, or ""."""
     found = patterns.PREFERENCES.search(text)
     if found is None:
@@ -89,25 +93,27 @@ def _ordered_form(text: str) -> str:
     return "" if is_harmless else found.group()
 
 
-def _override(text: str) -> str:
+def _find_override(text: str) -> str:
     """Return what of a text means to undo what the assistant was told, or ""."""
-    texts = map(_plain, deobfuscation.readings(text))
-    return _first(partial(_found, patterns.OVERRIDES), texts) or _hidden(text)
+    texts = map(_normalize, deobfuscation.possible_readings(text))
+    return _first_match(
+        partial(_match_text, patterns.OVERRIDES), texts
+    ) or _find_hidden_instruction(text)
 
 
-def _hidden(text: str) -> str:
+def _find_hidden_instruction(text: str) -> str:
     """Return the same where accents or spaces between letters hide it, or ""."""
-    bare = map(_plain, deobfuscation.without_accents(text))
-    return _first(partial(_found, patterns.OVERRIDES), bare) or _first(
-        partial(_found, patterns.UNSPACED), deobfuscation.spaced_out(text)
+    bare = map(_normalize, deobfuscation.strip_accents(text))
+    return _first_match(partial(_match_text, patterns.OVERRIDES), bare) or _first_match(
+        partial(_match_text, patterns.UNSPACED), deobfuscation.find_spaced_letters(text)
     )
 
 
-def _found(pattern: re2._Regexp, text: str) -> str:
+def _match_text(pattern: re2._Regexp, text: str) -> str:
     found = pattern.search(text)
     return str(found.group()) if found else ""
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     """Return a text in small letters, one space between words."""
     return " ".join(text.casefold().split())

@@ -12,9 +12,14 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from memory.facts.text_comparison import word_lists as lists
-from memory.facts.text_comparison.sentence_parser import Word, Wording, fold, read
+from memory.facts.text_comparison.sentence_parser import (
+    ParsedSentence,
+    Word,
+    normalize,
+    parse_sentence,
+)
 
-Verdict = Literal["same", "changed", "different"]
+Relation = Literal["same", "changed", "different"]
 
 MAX_WORDS = 200
 """Of a fact longer than that nobody can say that only one thing has changed."""
@@ -22,10 +27,10 @@ MAX_WORDS = 200
 
 def is_identical(old: str, new: str) -> bool:
     """Return whether two texts differ in nothing but case, width and punctuation."""
-    return fold(old) == fold(new)
+    return normalize(old) == normalize(new)
 
 
-def compare(old: str, new: str) -> Verdict:
+def compare_texts(old: str, new: str) -> Relation:
     """Return what a new fact is to an old one.
 
     `same`: its words mean the same, with the same numbers, dates, names and "not"s.
@@ -34,17 +39,17 @@ def compare(old: str, new: str) -> Verdict:
     """
     if is_identical(old, new):
         return "same"
-    a, b = read(old), read(new)
+    a, b = parse_sentence(old), parse_sentence(new)
     if not _are_comparable(a, b):
         return "different"
-    if Counter(_essence(a)) == Counter(_essence(b)):
+    if Counter(_content_keys(a)) == Counter(_content_keys(b)):
         return _compare_order(a, b)
     if a.negated or b.negated:
         return "different"
-    return "changed" if _gives_way(a, b) else "different"
+    return "changed" if _is_replaced(a, b) else "different"
 
 
-def _are_comparable(a: Wording, b: Wording) -> bool:
+def _are_comparable(a: ParsedSentence, b: ParsedSentence) -> bool:
     """Return whether both are clear, and tell of the same time."""
     if not (a.is_clear and b.is_clear and a.words and b.words):
         return False
@@ -54,7 +59,7 @@ def _are_comparable(a: Wording, b: Wording) -> bool:
     return all(past.get(word.key, word.is_past) == word.is_past for word in b.words)
 
 
-def _essence(wording: Wording) -> list[str]:
+def _content_keys(wording: ParsedSentence) -> list[str]:
     """Return the words without "works as" and "named", which only join others.
 
     A nurse is who works as one.
@@ -62,24 +67,29 @@ def _essence(wording: Wording) -> list[str]:
     return [key for key in wording.keys if key not in ("work_as", "name")]
 
 
-def _compare_order(a: Wording, b: Wording) -> Verdict:
+def _compare_order(a: ParsedSentence, b: ParsedSentence) -> Relation:
     """Compare two sentences of the same words."""
     if bool(a.negated) != bool(b.negated):
         return "changed"
-    if _essence(a) == _essence(b):
+    if _content_keys(a) == _content_keys(b):
         return "same" if a.negated == b.negated else "different"
     if "prefer" in a.keys:
         return "changed"
-    if a.negated or _has_order(a) or _has_order(b) or _marked(a) != _marked(b):
+    if (
+        a.negated
+        or _has_order(a)
+        or _has_order(b)
+        or _ordered_keys(a) != _ordered_keys(b)
+    ):
         return "different"
     return "same"
 
 
-def _has_order(wording: Wording) -> bool:
+def _has_order(wording: ParsedSentence) -> bool:
     return any(word.raw.lower() in lists.ORDERED for word in wording.words)
 
 
-def _marked(wording: Wording) -> list[str]:
+def _ordered_keys(wording: ParsedSentence) -> list[str]:
     """Return what must come in the same order: names, numbers, dates, characters."""
     return [
         word.key
@@ -89,7 +99,7 @@ def _marked(wording: Wording) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Difference:
     """Where two sentences differ."""
 
     start: int
@@ -98,9 +108,9 @@ class Slot:
     new: Sequence[Word]
 
 
-def _gives_way(a: Wording, b: Wording) -> bool:
+def _is_replaced(a: ParsedSentence, b: ParsedSentence) -> bool:
     """Return whether the new sentence puts the old one's truth to an end."""
-    slots = _slots(a, b)
+    slots = _find_differences(a, b)
     if not slots:
         return False
     changed = {slot.start + n for slot in slots for n in range(len(slot.old))}
@@ -112,7 +122,7 @@ def _gives_way(a: Wording, b: Wording) -> bool:
     return _is_single(a.words, frame, slots)
 
 
-def _slots(a: Wording, b: Wording) -> list[Slot]:
+def _find_differences(a: ParsedSentence, b: ParsedSentence) -> list[Difference]:
     """Return where the sentences differ; [] if one says more than the other."""
     matcher = SequenceMatcher(None, a.keys, b.keys, autojunk=False)
     slots = []
@@ -120,21 +130,23 @@ def _slots(a: Wording, b: Wording) -> list[Slot]:
         if action in ("insert", "delete"):
             return []
         if action == "replace":
-            slots.append(Slot(i, a.words[i:i_end], b.words[j:j_end]))
+            slots.append(Difference(i, a.words[i:i_end], b.words[j:j_end]))
     return slots
 
 
-def _is_exclusive(slot: Slot) -> bool:
+def _is_exclusive(slot: Difference) -> bool:
     old, new = slot.old[0].key, slot.new[0].key
     return any(old in line and new in line for line in lists.EXCLUSIVE)
 
 
-def _is_amount(slot: Slot) -> bool:
+def _is_amount(slot: Difference) -> bool:
     kinds = {word.kind for word in (*slot.old, *slot.new)}
     return kinds in ({"number"}, {"date"})
 
 
-def _is_single(words: Sequence[Word], frame: list[str], slots: list[Slot]) -> bool:
+def _is_single(
+    words: Sequence[Word], frame: list[str], slots: list[Difference]
+) -> bool:
     """Return whether what differs is something one has only one of at a time."""
     first = slots[0]
     head = words[first.start - 1].key if first.start else ""
@@ -150,7 +162,7 @@ def _is_single(words: Sequence[Word], frame: list[str], slots: list[Slot]) -> bo
     return _is_single_of_a_kind(frame, slots) or _is_single_unspaced(words, slots)
 
 
-def _says_more(slot: Slot) -> bool:
+def _says_more(slot: Difference) -> bool:
     """Return whether the old sentence goes on about something else."""
 
     def weight(words: Sequence[Word]) -> int:
@@ -160,13 +172,13 @@ def _says_more(slot: Slot) -> bool:
     return weight(slot.old) > weight(slot.new) + 1
 
 
-def _is_single_of_a_kind(frame: list[str], slots: list[Slot]) -> bool:
+def _is_single_of_a_kind(frame: list[str], slots: list[Difference]) -> bool:
     """Return whether it is the favourite of a kind: *colour*, this *seat* or that."""
     has_kind = len(frame) > 1 and len(slots) == 1 and slots[0].start > 0
     return has_kind and ("favorite" in frame or "prefer" in frame)
 
 
-def _is_single_unspaced(words: Sequence[Word], slots: list[Slot]) -> bool:
+def _is_single_unspaced(words: Sequence[Word], slots: list[Difference]) -> bool:
     """The same for Chinese and Japanese, whose words are characters here."""
     if len(slots) != 1:
         return False

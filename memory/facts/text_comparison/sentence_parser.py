@@ -13,7 +13,7 @@ import Stemmer  # type: ignore[import-not-found]
 
 from memory.facts.text_comparison import word_lists as lists
 
-Kind = Literal["word", "number", "date", "not"]
+WordKind = Literal["word", "number", "date", "not"]
 
 NOT = "NOT"
 CONTRACTIONS = (
@@ -72,7 +72,7 @@ class Word:
 
     key: str
     raw: str
-    kind: Kind = "word"
+    kind: WordKind = "word"
 
     @property
     def is_capital(self) -> bool:
@@ -88,7 +88,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class ParsedSentence:
     """A sentence without the words that say nothing."""
 
     words: tuple[Word, ...]
@@ -104,32 +104,32 @@ class Wording:
         return [word.key for word in self.words]
 
 
-def fold(text: str) -> str:
+def normalize(text: str) -> str:
     """Return a text without case, width and the punctuation of its sentences."""
     folded = unicodedata.normalize("NFKC", text.replace("\u2019", "'")).casefold()
     return " ".join(PUNCTUATION.sub(" ", folded).split())
 
 
 @lru_cache(maxsize=64)  # A draft is compared with several facts.
-def read(text: str) -> Wording:
+def parse_sentence(text: str) -> ParsedSentence:
     """Return what there is to compare of a sentence."""
     text = unicodedata.normalize("NFKC", text.replace("\u2019", "'")).strip(" .!?。")
-    pieces = list(PIECE.finditer(_spelled_out(text)))
+    pieces = list(PIECE.finditer(_expand_contractions(text)))
     words: list[Word] = []
     negated: list[int] = []
-    for word in _dated(_words(pieces)):
+    for word in _join_dates(_parse_words(pieces)):
         if word.kind == "not":
             negated.append(len(words))
         else:
             words.append(word)
     hates = sum(piece[0].lower() in lists.HATES for piece in pieces)
     is_clear = not hates or len(negated) == hates
-    return Wording(
+    return ParsedSentence(
         tuple(words), tuple(negated), is_clear, PAST.search(text) is not None
     )
 
 
-def _spelled_out(text: str) -> str:
+def _expand_contractions(text: str) -> str:
     if text.isupper() and text.isascii():
         text = text.lower()
     for pattern, plain in CONTRACTIONS:
@@ -140,7 +140,7 @@ def _spelled_out(text: str) -> str:
     return text
 
 
-def _words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
+def _parse_words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
     low = [piece[0].lower() for piece in pieces]
     is_negated = not lists.NEGATIONS.isdisjoint(low)
     for place, piece in enumerate(pieces):
@@ -148,7 +148,7 @@ def _words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
         after = low[place + 1] if place + 1 < len(low) else ""
         if _is_work(low[place]):
             yield Word(_work(after), piece[0])
-        elif _is_said_by(before, low[place]):
+        elif _is_attached(before, low[place]):
             continue
         elif piece.lastgroup == "word":
             # A sentence's first word is a capital that makes no name.
@@ -158,7 +158,7 @@ def _words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
             yield _read_sign(piece)
 
 
-def _is_said_by(before: str, low: str) -> bool:
+def _is_attached(before: str, low: str) -> bool:
     """Return whether a word only belongs to the one before it."""
     if _is_work(before):
         return _work(low) != "work"
@@ -180,7 +180,7 @@ def _read_sign(piece: re.Match[str]) -> Word:
     raw = piece[0]
     match piece.lastgroup:
         case "number":
-            return Word(_number(raw), raw, "number")
+            return Word(_normalize_number(raw), raw, "number")
         case "iso" | "time":
             return Word(raw, raw, "date")
         case "not":
@@ -201,18 +201,18 @@ def _read_word(raw: str, *, is_negated: bool) -> Iterator[Word]:
         yield from (Word(NOT, raw, "not"), Word("like", raw))
     elif low in lists.WITHOUT:
         yield from (Word(NOT, raw, "not"), Word("with", raw))
-    elif not _is_silent(raw, low):
-        yield _meant(raw, low)
+    elif not _is_ignored(raw, low):
+        yield _classify(raw, low)
 
 
-def _is_silent(raw: str, low: str) -> bool:
+def _is_ignored(raw: str, low: str) -> bool:
     if low in lists.USERS or low in lists.TITLES:
         return True
     # Al and Su are names.
     return low in lists.FUNCTION_WORDS and not raw[:1].isupper()
 
 
-def _meant(raw: str, low: str) -> Word:
+def _classify(raw: str, low: str) -> Word:
     if low in lists.NUMBERS:
         return Word(lists.NUMBERS[low], raw, "number")
     if low in lists.DAYS:
@@ -220,7 +220,7 @@ def _meant(raw: str, low: str) -> Word:
     return Word(lists.MEANINGS.get(low) or _stem(low), raw)
 
 
-def _dated(words: Iterable[Word]) -> Iterator[Word]:
+def _join_dates(words: Iterable[Word]) -> Iterator[Word]:
     """Join the parts of a date, so that it counts as one however it is written."""
     for may_be_date, run in groupby(words, _may_be_date):
         parts = list(run)
@@ -229,7 +229,7 @@ def _dated(words: Iterable[Word]) -> Iterator[Word]:
             has_number or all(word.kind == "date" for word in parts)
         )
         if may_be_date and is_date:
-            key = " ".join(sorted(part for word in parts for part in _parts(word)))
+            key = " ".join(sorted(part for word in parts for part in _date_parts(word)))
             yield Word(key, " ".join(word.raw for word in parts), "date")
         else:
             yield from parts
@@ -239,7 +239,7 @@ def _may_be_date(word: Word) -> bool:
     return word.kind in ("number", "date") or word.raw.lower() in lists.MONTHS
 
 
-def _parts(word: Word) -> list[str]:
+def _date_parts(word: Word) -> list[str]:
     if ":" in word.key:
         return [word.key.lstrip("0")]
     if "-" in word.key:
@@ -248,7 +248,7 @@ def _parts(word: Word) -> list[str]:
     return [lists.MONTHS.get(word.raw.lower()) or word.key]
 
 
-def _number(raw: str) -> str:
+def _normalize_number(raw: str) -> str:
     if THOUSANDS.fullmatch(raw):
         return raw.replace(",", "").replace(".", "")
     return raw.replace(",", ".").lstrip("0") or "0"

@@ -5,7 +5,7 @@ listed that mean the same in every one of the languages they appear in.
 """
 
 
-def table(text: str) -> dict[str, str]:
+def parse_table(text: str) -> dict[str, str]:
     """Return `word -> what it counts as` of lines `meaning: word word …`."""
     return {
         word: meaning.strip()
@@ -15,11 +15,11 @@ def table(text: str) -> dict[str, str]:
     }
 
 
-def words(text: str) -> frozenset[str]:
+def parse_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-MEANINGS = table(
+MEANINGS = parse_table(
     """
     allergic: allergic allergy allergies allergisch allergie allergique allergia
     allergic: allergico allergica alérgico alérgica alergia
@@ -60,37 +60,37 @@ MEANINGS = table(
     """
 )
 
-HATES = words(
+HATES = parse_words(
     """
     dislike dislikes disliking hate hates hating detest detests despise despises
     loathe loathes hasst déteste odia odeia detesta يكره تكره
     """
 )
 """What counts as not liking."""
-WITHOUT = words(
+WITHOUT = parse_words(
     """
     without ohne sans sin senza sem بدون
     """
 )
 """What counts as not with."""
 
-NEGATIONS = words(
+NEGATIONS = parse_words(
     """
     not never no nor neither quit stopped unable nicht nie niemals kein keine keinen
     keinem keiner keines ne non não nem لا لم لن ليس ليست
     """
 )
-WITH_NEGATION = words(
+WITH_NEGATION = parse_words(
     """
     anymore any longer more mehr pas plus jamais rien más ya nunca jamás più mai
     mais
     """
 )
 """Words that complete a negation and say nothing besides."""
-NEGATIVE_ALONE = words("nunca jamais jamás")
+NEGATIVE_ALONE = parse_words("nunca jamais jamás")
 """Those of them that negate where nothing else does."""
 
-FUNCTION_WORDS = words(
+FUNCTION_WORDS = parse_words(
     """
     a an the is are am be been being do does did has have owns of and that which who
     whom his her hers their its my your our he she they it i in on at to by as very
@@ -105,34 +105,34 @@ FUNCTION_WORDS = words(
     """
 )
 """Words that say nothing of what is so; prepositions that do (from, with) are not."""
-NOT_NEGATED = words(
+NOT_NEGATED = parse_words(
     """
     mora vive reside trabalha estuda
     """
 )
 """Portuguese words after which "no" is "in the"."""
-USERS = words(
+USERS = parse_words(
     """
     user nutzer nutzers nutzerin benutzer benutzers benutzerin utilisateur utilisatrice
     usuario usuaria usuário usuária utente utilizador utilizadora المستخدم المستخدمة
     """
 )
 """Whom all facts are about."""
-TITLES = words("mr mrs ms dr herr herrn señor señora monsieur madame")
+TITLES = parse_words("mr mrs ms dr herr herrn señor señora monsieur madame")
 
-AT = words(
+AT = parse_words(
     """
     at for by bei für chez pour à en para per presso em na no لدى
     """
 )
-AS = words(
+AS = parse_words(
     """
     as als comme como come
     """
 )
 """What follows "works": a place of work, or a trade."""
 
-ORDERED = words(
+ORDERED = parse_words(
     """
     than over rather instead before after from but versus until since between or als
     statt vor nach von aber lieber que plutôt avant après mais che piuttosto ma
@@ -142,24 +142,24 @@ ORDERED = words(
 )
 """Words that set what stands before them apart from what stands after."""
 
-SINGLE = words(
+SINGLE = parse_words(
     """
     live work_as work_at
     """
 )
 """What a person has one of at a time, named right after it."""
-SINGLE_NAMES = words(
+SINGLE_NAMES = parse_words(
     """
     married engaged dating name
     """
 )
 """The same, where a name must follow."""
-SINGLE_VALUES = words(
+SINGLE_VALUES = parse_words(
     """
     hometown employer nationality nickname surname timezone zone email password
     """
 )
-ONE_RELATIVE = words(
+ONE_RELATIVE = parse_words(
     """
     manager landlord dentist therapist jefe jefa chef wife husband partner spouse
     boyfriend girlfriend fiancé fiancée boss mother father frau mann mutter vater
@@ -184,7 +184,7 @@ EXCLUSIVE = tuple(
 )
 """Of each line only one can be so."""
 
-IRREGULAR_PAST = words(
+IRREGULAR_PAST = parse_words(
     """
     ate began bought broke brought built came caught chose cut did drank drove fell
     felt flew found gave got grew had heard held lost made met paid ran rode sang
@@ -199,7 +199,7 @@ PAST = (
     r"|\b\w{3,}(?:ó|aron|ieron|ou|eu|iu)\b"  # Spanish, Portuguese
     r"|过|[去买吃看见]了|ました|った"
 )
-STATES = words(
+STATES = parse_words(
     """
     married engaged based employed called named scheduled planned located allowed
     supposed retired divorced widowed limited registered interested
@@ -207,7 +207,7 @@ STATES = words(
 )
 """English words in -ed that tell no past."""
 
-NUMBERS = table(
+NUMBERS = parse_table(
     """
     1: one eins
     2: two zwei deux dos due dois duas
@@ -224,7 +224,7 @@ NUMBERS = table(
     """
 )
 
-MONTHS = table(
+MONTHS = parse_table(
     """
     m1: january jan januar janvier enero gennaio janeiro
     m2: february feb februar février febrero febbraio fevereiro
@@ -240,7 +240,7 @@ MONTHS = table(
     m12: december dec dezember décembre diciembre dicembre dezembro
     """
 )
-DAYS = table(
+DAYS = parse_table(
     """
     d1: monday montag lundi lunes lunedì segunda
     d2: tuesday dienstag mardi martes martedì terça

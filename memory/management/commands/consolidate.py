@@ -8,9 +8,9 @@ from django.core.management.base import CommandParser
 from access.users import identity
 from config.management.database_command import DatabaseCommand
 from memory.maintenance import consolidation
-from memory.models import Consolidation
+from memory.models import ConsolidationRun
 
-FIGURES = ("threads", "messages", "summaries", "failures", "tokens_before")
+RECEIPT_FIELDS = ("threads", "messages", "summaries", "failures", "tokens_before")
 
 
 class Command(DatabaseCommand):
@@ -29,20 +29,24 @@ class Command(DatabaseCommand):
 
     def handle(self, **options: Any) -> None:
         user = options["user"]
-        receipt = consolidation.run(
+        receipt = consolidation.consolidate(
             datetime.now(UTC),
             dry_run=options["dry_run"],
             force=True,
-            user_id=None if user is None else identity.derive(identity.checked(user)),
+            user_id=None
+            if user is None
+            else identity.derive_user_id(identity.check_identifier(user)),
         )
         if receipt is None:
             self.stdout.write("memory is off: nothing is summarised")
         else:
             self._print(receipt)
 
-    def _print(self, receipt: Consolidation) -> None:
+    def _print(self, receipt: ConsolidationRun) -> None:
         self.stdout.write("would be done:" if receipt.is_dry_run else "done:")
-        names = FIGURES if receipt.is_dry_run else (*FIGURES, "tokens_after")
+        names = (
+            RECEIPT_FIELDS if receipt.is_dry_run else (*RECEIPT_FIELDS, "tokens_after")
+        )
         for name in names:
             self.stdout.write(
                 f"  {name.replace('_', ' '):<14}{getattr(receipt, name):>9,}"

@@ -7,10 +7,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from access.audit import audit_events
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from access.management.user_command import UserCommand
 from access.tokens import token_queries
-from config.management.database_command import is_confirmed
+from config.management.database_command import ask_confirmation
 from core.ids import UserId
 from memory.user_data import erasure
 
@@ -28,16 +28,16 @@ class Command(UserCommand):
 
     def handle(self, **options: Any) -> None:
         user_id = self.user_id(options)
-        counts = erasure.count(user_id)
+        counts = erasure.count_rows(user_id)
         if any(counts.values()) and not options["yes"]:
             self.stdout.write(f"This erases all of user {options['user']}, for good:")
             self._list(counts)
-            if not is_confirmed("erase"):
+            if not ask_confirmation("erase"):
                 self.stdout.write("nothing was erased")
                 return
         # A wish that waits to be confirmed goes even where there is nothing else.
-        deed = Deed("user.erase", audit_events.at_the_terminal(), str(user_id))
-        deleted = erasure.erase(user_id, deed=deed)
+        deed = AuditEvent("user.erase", audit_events.terminal_actor(), str(user_id))
+        deleted = erasure.erase_user(user_id, deed=deed)
         self._warn_about_tokens(user_id, options["user"])
         if not any(deleted.values()):
             self.stdout.write(f"there is nothing of user {options['user']}")

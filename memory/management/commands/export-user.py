@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access.audit import audit_events, audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from access.management.user_command import UserCommand
 from memory.user_data import export
 
@@ -30,15 +30,15 @@ class Command(UserCommand):
 
     def handle(self, **options: Any) -> None:
         user_id = self.user_id(options)
-        pieces = export.pieces(user_id)
+        pieces = export.iter_chunks(user_id)
         if options["output"] is None:
             for piece in pieces:
                 self._print(piece)
             self._print(b"\n")
         else:
-            write(Path(options["output"]), pieces)
+            write_file(Path(options["output"]), pieces)
         audit_log.write(
-            Deed("user.export", audit_events.at_the_terminal(), str(user_id))
+            AuditEvent("user.export", audit_events.terminal_actor(), str(user_id))
         )
 
     def _print(self, piece: bytes) -> None:
@@ -50,7 +50,7 @@ class Command(UserCommand):
             buffer.write(piece)
 
 
-def write(path: Path, pieces: Iterable[bytes]) -> None:
+def write_file(path: Path, pieces: Iterable[bytes]) -> None:
     """Make a file of the pieces, all or none, that nobody else can read."""
     try:
         number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

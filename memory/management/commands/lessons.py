@@ -7,14 +7,14 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
 from access.audit import audit_events, audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from access.users import identity
 from config.management.database_command import DatabaseCommand
 from core.ids import UserId
 from memory.extraction import job_queue
-from memory.models import Lesson
+from memory.models import ExtractionJob
 
-SHOWN = 50
+DEFAULT_LIMIT = 50
 """Lessons that are listed, the newest."""
 
 
@@ -33,38 +33,42 @@ class Command(DatabaseCommand):
 
     def handle(self, **options: Any) -> None:
         user = options["user"]
-        user_id = None if user is None else identity.derive(identity.checked(user))
+        user_id = (
+            None
+            if user is None
+            else identity.derive_user_id(identity.check_identifier(user))
+        )
         if options["replay"] is not None:
             self._replay(options["replay"], user_id)
             return
         self._count(user_id)
-        rows = Lesson.objects.order_by("-pk")
+        rows = ExtractionJob.objects.order_by("-pk")
         if options["failed"]:
-            rows = rows.filter(state=Lesson.State.FAILED)
+            rows = rows.filter(state=ExtractionJob.State.FAILED)
         if user_id is not None:
             rows = rows.filter(user_id=user_id)
-        for lesson in rows[:SHOWN]:
+        for lesson in rows[:DEFAULT_LIMIT]:
             self._print(lesson)
 
     def _replay(self, which: str, user_id: UserId | None) -> None:
-        ids = None if which == "all" else [number(which)]
+        ids = None if which == "all" else [parse_job_id(which)]
         whose = {} if user_id is None else {"user": str(user_id)}
         with transaction.atomic():
-            count = job_queue.replay(ids, user_id=user_id)
+            count = job_queue.requeue(ids, user_id=user_id)
             if count:
                 details = {**whose, "put_back": count}
-                by = audit_events.at_the_terminal()
-                audit_log.write(Deed("lesson.replay", by, which, details))
+                by = audit_events.terminal_actor()
+                audit_log.write(AuditEvent("lesson.replay", by, which, details))
         if ids and not count:
             raise CommandError(f"there is no failed lesson {which}")
         self.stdout.write(f"{count} put back; the next sweep wakes a worker")
 
     def _count(self, user_id: UserId | None) -> None:
-        counts = job_queue.counts(datetime.now(UTC), user_id=user_id)
+        counts = job_queue.count_by_state(datetime.now(UTC), user_id=user_id)
         told = ", ".join(f"{count} {name}" for name, count in counts.items())
         self.stdout.write(f"lessons: {told}")
 
-    def _print(self, lesson: Lesson) -> None:
+    def _print(self, lesson: ExtractionJob) -> None:
         facts = f"{lesson.facts_saved}/{lesson.facts_found} facts"
         self.stdout.write(
             f"{lesson.pk}  {lesson.created_at:%Y-%m-%d %H:%M}  {lesson.state:<7}  "
@@ -76,7 +80,7 @@ class Command(DatabaseCommand):
                 self.stdout.write(f"    {name}: {said[:300]}")
 
 
-def number(text: str) -> int:
+def parse_job_id(text: str) -> int:
     """Return the id of a lesson; raises CommandError for what is none."""
     if not text.isdecimal():
         raise CommandError(f"--replay takes the id of a lesson or 'all', got '{text}'")

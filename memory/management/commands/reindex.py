@@ -6,20 +6,20 @@ import numpy as np
 from django.core.management.base import CommandError, CommandParser
 
 from access.audit import audit_events, audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from config import live
 from config.management.database_command import INTERRUPTED, DatabaseCommand
-from config.management.progress_bar import Bar
+from config.management.progress_bar import ProgressBar
 from core.errors import CoulisseError
 from memory import memory_settings
 from memory.recall import embedding, passages
 from memory.recall.index import hnsw_index
-from memory.recall.passages import Pending
+from memory.recall.passages import PendingPassage
 from memory.types import Embedded
 from providers.embeddings.base import Embedder
 
-BATCH = 64
-MOST_FAILURES = 3
+BATCH_SIZE = 64
+MAX_FAILURES = 3
 """Batches in a row with no vector at all, before the service is taken to be down."""
 
 
@@ -34,7 +34,7 @@ class Command(DatabaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--batch", type=int, default=BATCH, help="Texts embedded at a time."
+            "--batch", type=int, default=BATCH_SIZE, help="Texts embedded at a time."
         )
         parser.add_argument(
             "--dry-run", action="store_true", help="Say what would be done."
@@ -50,13 +50,15 @@ class Command(DatabaseCommand):
             return
         try:
             done = self._embed(embedder, total, options["batch"])
-            hnsw_index.ensure(embedder.id, embedder.dimensions)
+            hnsw_index.ensure_index(embedder.id, embedder.dimensions)
         except KeyboardInterrupt as exc:
             message = "interrupted: run it again to go on"
             raise CommandError(message, returncode=INTERRUPTED) from exc
         if done:
-            by = audit_events.at_the_terminal()
-            audit_log.write(Deed("memory.reindex", by, embedder.id, {"embedded": done}))
+            by = audit_events.terminal_actor()
+            audit_log.write(
+                AuditEvent("memory.reindex", by, embedder.id, {"embedded": done})
+            )
         self.stdout.write(f"{done:,} embedded")
         left = passages.count_pending(embedder.id)
         if left:
@@ -64,7 +66,9 @@ class Command(DatabaseCommand):
 
     def _embedder(self, options: dict[str, Any]) -> Embedder:
         try:
-            users = memory_settings.of_users(live.read(self.config_path(options)))
+            users = memory_settings.resolve_for_users(
+                live.read_effective(self.config_path(options))
+            )
         except CoulisseError as exc:
             raise CommandError(str(exc)) from exc
         if users is None:
@@ -73,32 +77,32 @@ class Command(DatabaseCommand):
 
     def _embed(self, embedder: Embedder, total: int, batch: int) -> int:
         """Embed what can be and return how many texts that were."""
-        bar = Bar(self.stderr, total)
+        bar = ProgressBar(self.stderr, total)
         after = done = failures = 0
         # Those that get a vector may get a higher id with it, but are not met again.
-        while waiting := passages.pending(embedder.id, after=after, limit=batch):
+        while waiting := passages.list_pending(embedder.id, after=after, limit=batch):
             after = waiting[-1].id
-            settled, error = _vectors(embedder, waiting)
+            settled, error = _embed_batch(embedder, waiting)
             passages.set_vectors(settled)
             done += len(settled)
             failures = 0 if settled else failures + 1
             if error:
                 self.stderr.write(error)
-            if failures == MOST_FAILURES:
+            if failures == MAX_FAILURES:
                 break
             bar.show(done)
         bar.end()
         return done
 
 
-def _vectors(
-    embedder: Embedder, waiting: list[Pending]
-) -> tuple[list[tuple[Pending, Embedded, str]], str]:
+def _embed_batch(
+    embedder: Embedder, waiting: list[PendingPassage]
+) -> tuple[list[tuple[PendingPassage, Embedded, str]], str]:
     """Return those that got a vector, and why the others did not.
 
     The others keep what they have: it may be another embedder's, who may come back.
     """
-    found, errors = embedding.vectors(embedder, [text.text for text in waiting])
+    found, errors = embedding.embed_texts(embedder, [text.text for text in waiting])
     # A text with nothing in it has been embedded too: it is like nothing.
     nothing = Embedded(embedder.id, np.zeros(embedder.dimensions, np.float32))
     settled = [

@@ -16,25 +16,25 @@ from django.db import connection
 
 from core.ids import UserId
 from memory.recall.index import large_corpus, small_corpus
-from memory.recall.index.large_corpus import THREAD, Corpus, Row
-from memory.recall.index.small_corpus import Few
+from memory.recall.index.large_corpus import THREAD_COLUMN, LargeCorpus, PassageRow
+from memory.recall.index.small_corpus import SmallCorpus
 
 MAX_BYTES = 256 * 1024 * 1024
 """Held by one process; the user who asked longest ago goes first."""
 
-STATE = """
+VERSION_SQL = """
     SELECT (SELECT max(id) FROM memory_passage WHERE user_id = %s),
         (SELECT id || '/' || version FROM memory_owner WHERE user_id = %s)
 """
-ROWS = """
+ROWS_SQL = """
     SELECT id, thread_id, position, is_question, terms, embedder, vector
     FROM memory_passage WHERE user_id = %s AND id > %s AND id <= %s ORDER BY id
 """
-IDS = "SELECT group_concat(id) FROM memory_passage WHERE user_id = %s AND id <= %s"
+IDS_SQL = "SELECT group_concat(id) FROM memory_passage WHERE user_id = %s AND id <= %s"
 """In one text, for a row each would take ten times as long."""
 
 
-class State(NamedTuple):
+class CorpusVersion(NamedTuple):
     """What changes when a user's passages do."""
 
     newest_id: int
@@ -44,113 +44,121 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class CachedCorpora:
     """One user's passages, as they were in one state."""
 
-    version: State
-    facts: Few | Corpus
-    messages: Few | Corpus
+    version: CorpusVersion
+    facts: SmallCorpus | LargeCorpus
+    messages: SmallCorpus | LargeCorpus
 
     @property
     def nbytes(self) -> int:
         return self.facts.nbytes + self.messages.nbytes
 
 
-EMPTY = Shelf(State(0, None), small_corpus.EMPTY, small_corpus.EMPTY)
+EMPTY = CachedCorpora(CorpusVersion(0, None), small_corpus.EMPTY, small_corpus.EMPTY)
 
-_shelves: OrderedDict[UserId, Shelf] = OrderedDict()
-_held = 0
+_cache: OrderedDict[UserId, CachedCorpora] = OrderedDict()
+_cached_bytes = 0
 _lock = threading.Lock()
 
 
-def of(user_id: UserId, *, anew: bool = False) -> Shelf:
+def get_corpora(user_id: UserId, *, anew: bool = False) -> CachedCorpora:
     """Return a user's passages as they are now; with `anew` read all of them again."""
-    state = _state(user_id)
-    held = None if anew else _shelves.get(user_id)
+    state = _current_version(user_id)
+    held = None if anew else _cache.get(user_id)
     if held is not None and held.version == state:
         with _lock:
-            if user_id in _shelves:
-                _shelves.move_to_end(user_id)
+            if user_id in _cache:
+                _cache.move_to_end(user_id)
         return held
-    shelf = _read(user_id, EMPTY if held is None else held, state)
+    shelf = _update(user_id, EMPTY if held is None else held, state)
     # What a transaction has written may never come to be.
     if not connection.in_atomic_block:
-        _keep(user_id, shelf)
+        _store(user_id, shelf)
     return shelf
 
 
-def forget(user_id: UserId) -> None:
+def drop_user(user_id: UserId) -> None:
     """Hold nothing of a user any more."""
-    global _held
+    global _cached_bytes
     with _lock:
-        _held -= _shelves.pop(user_id, EMPTY).nbytes
+        _cached_bytes -= _cache.pop(user_id, EMPTY).nbytes
 
 
-def clear() -> None:
+def clear_cache() -> None:
     """Forget everything held."""
-    global _held
+    global _cached_bytes
     with _lock:
-        _shelves.clear()
-        _held = 0
+        _cache.clear()
+        _cached_bytes = 0
 
 
-def _state(user_id: UserId) -> State:
+def _current_version(user_id: UserId) -> CorpusVersion:
     with connection.cursor() as cursor:
-        cursor.execute(STATE, [user_id.hex, user_id.hex])
+        cursor.execute(VERSION_SQL, [user_id.hex, user_id.hex])
         newest, owner = cursor.fetchone()
-    return State(newest or 0, owner)
+    return CorpusVersion(newest or 0, owner)
 
 
-def _read(user_id: UserId, held: Shelf, state: State) -> Shelf:
+def _update(
+    user_id: UserId, held: CachedCorpora, state: CorpusVersion
+) -> CachedCorpora:
     """Bring what is held up to date."""
     facts, messages = held.facts, held.messages
     if held.version.newest_id and held.version.owner_version != state.owner_version:
-        left = _ids(user_id, held.version.newest_id)
-        facts, messages = _without(facts, left), _without(messages, left)
-    rows = _rows(user_id, held.version.newest_id, state.newest_id)
-    new_facts = [row for row in rows if row[THREAD] is None]
-    new_messages = [row for row in rows if row[THREAD] is not None]
-    return Shelf(state, _with(facts, new_facts), _with(messages, new_messages))
+        left = _fetch_ids(user_id, held.version.newest_id)
+        facts, messages = _keep_only(facts, left), _keep_only(messages, left)
+    rows = _fetch_rows(user_id, held.version.newest_id, state.newest_id)
+    new_facts = [row for row in rows if row[THREAD_COLUMN] is None]
+    new_messages = [row for row in rows if row[THREAD_COLUMN] is not None]
+    return CachedCorpora(
+        state, _append(facts, new_facts), _append(messages, new_messages)
+    )
 
 
-def _with(held: Few | Corpus, rows: list[Row]) -> Few | Corpus:
+def _append(
+    held: SmallCorpus | LargeCorpus, rows: list[PassageRow]
+) -> SmallCorpus | LargeCorpus:
     if not rows:
         return held
-    if isinstance(held, Corpus):
-        return large_corpus.appended(held, rows)
-    if len(held.rows) + len(rows) <= small_corpus.MOST:
-        return small_corpus.appended(held, rows)
-    return large_corpus.build([*held.rows, *rows])
+    if isinstance(held, LargeCorpus):
+        return large_corpus.append_rows(held, rows)
+    if len(held.rows) + len(rows) <= small_corpus.MAX_PASSAGES:
+        return small_corpus.append_rows(held, rows)
+    return large_corpus.build_corpus([*held.rows, *rows])
 
 
-def _without(held: Few | Corpus, left: np.ndarray) -> Few | Corpus:
-    if isinstance(held, Corpus):
-        return large_corpus.without(held, left)
-    return small_corpus.without(held, left.tolist())
+def _keep_only(
+    held: SmallCorpus | LargeCorpus, left: np.ndarray
+) -> SmallCorpus | LargeCorpus:
+    if isinstance(held, LargeCorpus):
+        return large_corpus.keep_only(held, left)
+    return small_corpus.keep_only(held, left.tolist())
 
 
-def _rows(user_id: UserId, after: int, until: int) -> list[Row]:
+def _fetch_rows(user_id: UserId, after: int, until: int) -> list[PassageRow]:
     if until <= after:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(ROWS, [user_id.hex, after, until])
-        rows: list[Row] = cursor.fetchall()
+        cursor.execute(ROWS_SQL, [user_id.hex, after, until])
+        rows: list[PassageRow] = cursor.fetchall()
     return rows
 
 
-def _ids(user_id: UserId, until: int) -> np.ndarray:
+def _fetch_ids(user_id: UserId, until: int) -> np.ndarray:
     with connection.cursor() as cursor:
-        cursor.execute(IDS, [user_id.hex, until])
+        cursor.execute(IDS_SQL, [user_id.hex, until])
         (found,) = cursor.fetchone()
     return np.fromstring(found or "", np.int64, sep=",")
 
 
-def _keep(user_id: UserId, shelf: Shelf) -> None:
-    global _held
+def _store(user_id: UserId, shelf: CachedCorpora) -> None:
+    global _cached_bytes
     with _lock:
-        replaced = _shelves.pop(user_id, EMPTY)
-        _shelves[user_id] = shelf
-        _held += shelf.nbytes - replaced.nbytes
-        while _held > MAX_BYTES and len(_shelves) > 1:
-            _, dropped = _shelves.popitem(last=False)
-            _held -= dropped.nbytes
+        replaced = _cache.pop(user_id, EMPTY)
+        _cache[user_id] = shelf
+        _cached_bytes += shelf.nbytes - replaced.nbytes
+        while _cached_bytes > MAX_BYTES and len(_cache) > 1:
+            _, dropped = _cache.popitem(last=False)
+            _cached_bytes -= dropped.nbytes

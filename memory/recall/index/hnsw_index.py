@@ -11,21 +11,21 @@ from django.db import connection
 MAX_DIMENSIONS = 4_000
 """What an HNSW index of half precision takes."""
 
-WORTH = 60_000
+GRAPH_COST = 60_000
 """The graph costs as much as so many codes, and more the fewer of its vectors are the
 user's: a third of them, three times as much."""
 
-SIZE = """
+SIZE_SQL = """
     SELECT c.reltuples FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
     WHERE c.relname = %s AND c.relnamespace = current_schema()::regnamespace
         AND i.indisvalid
 """
-CREATE = """
+CREATE_SQL = """
     CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON memory_passage
     USING hnsw ((vector::halfvec({dimensions})) halfvec_cosine_ops)
     WHERE embedder = {embedder} AND dimensions = {dimensions}
 """
-NEAREST = """
+NEAREST_SQL = """
     SET LOCAL hnsw.iterative_scan = relaxed_order;
     SET LOCAL hnsw.ef_search = 120;
     SET LOCAL jit = off;
@@ -43,20 +43,20 @@ NEAREST = """
 """
 
 
-def nearest(dimensions: int) -> str:
-    """Return the query that walks the graph; see `index_postgres.NEAREST`."""
-    return NEAREST.replace("DIMENSIONS", str(int(dimensions)))
+def nearest_sql(dimensions: int) -> str:
+    """Return the query that walks the graph; see `index_postgres.NEAREST_SQL`."""
+    return NEAREST_SQL.replace("DIMENSIONS", str(int(dimensions)))
 
 
 def is_faster(embedder: str, count: int) -> bool:
     """Say whether the graph is faster than comparing so many codes of a user."""
-    if count < WORTH:
+    if count < GRAPH_COST:
         return False
-    rows = _size(name_of(embedder))
-    return rows is not None and count * count >= WORTH * rows
+    rows = _index_size(index_name(embedder))
+    return rows is not None and count * count >= GRAPH_COST * rows
 
 
-def ensure(embedder: str, dimensions: int) -> bool:
+def ensure_index(embedder: str, dimensions: int) -> bool:
     """Build an embedder's index where there is none, and return whether it did.
 
     Searches and writes go on meanwhile; it takes about a minute for a hundred thousand
@@ -65,11 +65,11 @@ def ensure(embedder: str, dimensions: int) -> bool:
     """
     if connection.vendor != "postgresql" or not 0 < dimensions <= MAX_DIMENSIONS:
         return False
-    name = name_of(embedder)
-    if _size(name) is not None:
+    name = index_name(embedder)
+    if _index_size(name) is not None:
         return False
-    create = CREATE.format(
-        name=name, dimensions=int(dimensions), embedder=_quoted(embedder)
+    create = CREATE_SQL.format(
+        name=name, dimensions=int(dimensions), embedder=_quote_literal(embedder)
     )
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(hashtext(%s))", [name])
@@ -84,19 +84,19 @@ def ensure(embedder: str, dimensions: int) -> bool:
     return True
 
 
-def name_of(embedder: str) -> str:
+def index_name(embedder: str) -> str:
     """Return the name of an embedder's index."""
     digest = hashlib.blake2b(embedder.encode(), digest_size=8).hexdigest()
     return f"memory_passage_near_{digest}"
 
 
-def _size(name: str) -> float | None:
+def _index_size(name: str) -> float | None:
     """Return about how many vectors an index has; None is no index, or half of one."""
     with connection.cursor() as cursor:
-        cursor.execute(SIZE, [name])
+        cursor.execute(SIZE_SQL, [name])
         row = cursor.fetchone()
     return None if row is None else max(float(row[0]), 1.0)
 
 
-def _quoted(text: str) -> str:
+def _quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

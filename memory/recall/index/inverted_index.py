@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class TermHits:
     """Where some terms occur."""
 
     term: Ints
@@ -31,9 +31,9 @@ class Hits:
     count: Floats
     """How often it is there."""
 
-    def where(self, kept: NDArray[np.bool_]) -> "Hits":
+    def where(self, kept: NDArray[np.bool_]) -> "TermHits":
         """Return those of them."""
-        return Hits(self.term[kept], self.text[kept], self.count[kept])
+        return TermHits(self.term[kept], self.text[kept], self.count[kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +48,24 @@ class Postings:
     def nbytes(self) -> int:
         return self.pairs.nbytes + self.counts.nbytes
 
-    def find(self, hashes: NDArray[np.uint32]) -> Hits:
+    def find(self, hashes: NDArray[np.uint32]) -> TermHits:
         """Return where these terms occur."""
         terms = hashes.astype(np.uint64) << SHIFT
         first = self.pairs.searchsorted(terms)
         sizes = self.pairs.searchsorted(terms | LOW, side="right") - first
         ends = sizes.cumsum()
         places = np.repeat(first - ends + sizes, sizes) + np.arange(ends[-1])
-        return Hits(
+        return TermHits(
             np.repeat(np.arange(len(terms)), sizes),
             (self.pairs[places] & LOW).astype(np.int64),
             self.counts[places],
         )
 
 
-def build(texts: Sequence[bytes]) -> Postings:
+def build_postings(texts: Sequence[bytes]) -> Postings:
     """Index texts, each the hashes of its terms, numbering them from 0."""
     hashes = np.frombuffer(b"".join(texts), dtype=HASH32).astype(np.uint64)
-    sizes = lengths(texts)
+    sizes = count_terms(texts)
     numbers = np.arange(len(texts), dtype=np.uint64)
     pairs = np.sort(hashes << SHIFT | np.repeat(numbers, sizes))
     starts = np.flatnonzero(np.diff(pairs, prepend=pairs[:1] - np.uint64(1)))
@@ -73,26 +73,26 @@ def build(texts: Sequence[bytes]) -> Postings:
     return Postings(pairs[starts], counts)
 
 
-def together(one: Hits, other: Hits) -> Hits:
+def concatenate_hits(one: TermHits, other: TermHits) -> TermHits:
     """Return what either found, of different texts."""
-    return Hits(
+    return TermHits(
         np.concatenate([one.term, other.term]),
         np.concatenate([one.text, other.text]),
         np.concatenate([one.count, other.count]),
     )
 
 
-def shift(postings: Postings, by: int) -> Postings:
+def shift_numbers(postings: Postings, by: int) -> Postings:
     """Return the postings with all numbers higher by so many."""
     return Postings(postings.pairs + np.uint64(by), postings.counts)
 
 
-def lengths(texts: Sequence[bytes]) -> Ints:
+def count_terms(texts: Sequence[bytes]) -> Ints:
     """Return how many terms each text has."""
     return np.fromiter(map(len, texts), np.int64, len(texts)) // HASH32.itemsize
 
 
-def merge(one: Postings, other: Postings) -> Postings:
+def merge_postings(one: Postings, other: Postings) -> Postings:
     """Return the postings of both; their texts have different numbers."""
     pairs = np.concatenate([one.pairs, other.pairs])
     order = np.argsort(pairs, kind="stable")

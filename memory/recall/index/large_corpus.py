@@ -1,6 +1,6 @@
 """One user's passages of one kind, in arrays.
 
-A corpus never changes: `appended` and `without` return another, sharing what they can,
+A corpus never changes: `append_rows` and `without` return another, sharing what they can,
 so one thread reads it while another makes the next. What is new stays in a small part
 of its own until it is worth merging, so a new message costs no more than a few do.
 """
@@ -22,9 +22,9 @@ MERGED_SHARE = 16
 """and more than one part in so many of the old ones."""
 DEAD_SHARE = 4
 """So are removed ones, at one part in so many of all."""
-THREAD = 1
+THREAD_COLUMN = 1
 """Where a row has its thread."""
-NOWHERE = -1
+NO_PLACE = -1
 """The place of what is no message."""
 
 Bools = NDArray[np.bool_]
@@ -33,12 +33,12 @@ EMPTY_NUMBERS: Ints = np.empty(0, np.int64)
 EMPTY_FLOATS: Floats = np.empty(0, np.float32)
 
 
-Row = tuple[int, int | None, int | None, bool, bytes, str, bytes | None]
+PassageRow = tuple[int, int | None, int | None, bool, bytes, str, bytes | None]
 """A passage as it is read: id, thread, position, whether it only asks, terms, embedder
 and vector. A fact has neither thread nor position."""
 
 
-class Block(NamedTuple):
+class VectorBlock(NamedTuple):
     """Vectors of one embedder."""
 
     numbers: Ints
@@ -46,12 +46,12 @@ class Block(NamedTuple):
     matrix: Floats
 
 
-Space = tuple[str, int]
+VectorSpace = tuple[str, int]
 """An embedder and its dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class LargeCorpus:
     """Passages, numbered from 0 in the order of their ids."""
 
     ids: Ints
@@ -63,7 +63,7 @@ class Corpus:
     recent_postings: Postings
     merged: int
     """How many passages `old` is of."""
-    spaces: dict[Space, tuple[Block, ...]]
+    spaces: dict[VectorSpace, tuple[VectorBlock, ...]]
     """At most two blocks each: old and new."""
     # Worked out from the others:
     previous: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
@@ -80,7 +80,11 @@ class Corpus:
         parts = [self.ids, self.places, self.questions, self.lengths, self.alive]
         parts += [self.previous, self.following, self.norms, self.window_norms]
         parts += [a for space in self.spaces.values() for block in space for a in block]
-        return self.merged_postings.nbytes + self.recent_postings.nbytes + sum(part.nbytes for part in parts)
+        return (
+            self.merged_postings.nbytes
+            + self.recent_postings.nbytes
+            + sum(part.nbytes for part in parts)
+        )
 
 
 def place_of(thread_id: int, position: int) -> int:
@@ -88,37 +92,40 @@ def place_of(thread_id: int, position: int) -> int:
     return (thread_id << 32) + position
 
 
-def place_of_row(row: Row) -> int:
+def place_of_row(row: PassageRow) -> int:
     """Return where a row's message stands, or `NOWHERE` for a fact."""
     _, thread_id, position, *_ = row
     if thread_id is None or position is None:
-        return NOWHERE
+        return NO_PLACE
     return place_of(thread_id, position)
 
 
-def build(rows: Sequence[Row]) -> Corpus:
+def build_corpus(rows: Sequence[PassageRow]) -> LargeCorpus:
     """Return the corpus of passages, which must be in the order of their ids."""
     columns = zip(*rows, strict=True) if rows else [()] * 7
     ids, _, _, questions, texts, embedders, vectors = columns
-    return _finished(
-        Corpus(
+    return _with_derived_fields(
+        LargeCorpus(
             np.array(ids, np.int64),
             np.fromiter(map(place_of_row, rows), np.int64, len(rows)),
             np.array(questions, np.bool_),
-            inverted_index.lengths(texts).astype(np.float32),
+            inverted_index.count_terms(texts).astype(np.float32),
             np.ones(len(rows), np.bool_),
-            inverted_index.build(texts),
+            inverted_index.build_postings(texts),
             NO_POSTINGS,
             len(rows),
-            {space: (block,) for space, block in _blocks(embedders, vectors).items()},
+            {
+                space: (block,)
+                for space, block in _build_blocks(embedders, vectors).items()
+            },
         )
     )
 
 
-def appended(corpus: Corpus, rows: Sequence[Row]) -> Corpus:
+def append_rows(corpus: LargeCorpus, rows: Sequence[PassageRow]) -> LargeCorpus:
     """Return a corpus with these passages too; their ids must be the highest."""
     count = len(corpus.ids)
-    added = build(rows)
+    added = build_corpus(rows)
     grown = replace(
         corpus,
         ids=np.concatenate([corpus.ids, added.ids]),
@@ -126,19 +133,22 @@ def appended(corpus: Corpus, rows: Sequence[Row]) -> Corpus:
         questions=np.concatenate([corpus.questions, added.questions]),
         lengths=np.concatenate([corpus.lengths, added.lengths]),
         alive=np.concatenate([corpus.alive, added.alive]),
-        recent_postings=inverted_index.merge(corpus.recent_postings, inverted_index.shift(added.merged_postings, count)),
+        recent_postings=inverted_index.merge_postings(
+            corpus.recent_postings,
+            inverted_index.shift_numbers(added.merged_postings, count),
+        ),
         spaces=_with_blocks(corpus, added),
     )
-    return _finished(_compact(grown))
+    return _with_derived_fields(_compact(grown))
 
 
-def without(corpus: Corpus, ids: Ints) -> Corpus:
+def keep_only(corpus: LargeCorpus, ids: Ints) -> LargeCorpus:
     """Return a corpus in which only these passages are left."""
     alive = corpus.alive & np.isin(corpus.ids, ids)
-    return _finished(_compact(replace(corpus, alive=alive)))
+    return _with_derived_fields(_compact(replace(corpus, alive=alive)))
 
 
-def _finished(corpus: Corpus) -> Corpus:
+def _with_derived_fields(corpus: LargeCorpus) -> LargeCorpus:
     """Return it with what is worked out from the rest."""
     before, after = _neighbours(corpus)
     lengths = np.append(corpus.lengths, np.float32(0))
@@ -160,11 +170,11 @@ def _norms(lengths: Floats, alive: Bools) -> Floats:
     return norms
 
 
-def _neighbours(corpus: Corpus) -> tuple[Ints, Ints]:
+def _neighbours(corpus: LargeCorpus) -> tuple[Ints, Ints]:
     nobody = len(corpus.ids)
     before = np.full(nobody, nobody, np.int64)
     after = before.copy()
-    present = np.flatnonzero(corpus.alive & (corpus.places != NOWHERE))
+    present = np.flatnonzero(corpus.alive & (corpus.places != NO_PLACE))
     # Stable sorting is fast on what is almost in order.
     order = present[np.argsort(corpus.places[present], kind="stable")]
     adjacent = np.flatnonzero(np.diff(corpus.places[order]) == 1)
@@ -173,7 +183,7 @@ def _neighbours(corpus: Corpus) -> tuple[Ints, Ints]:
     return before, after
 
 
-def _compact(corpus: Corpus) -> Corpus:
+def _compact(corpus: LargeCorpus) -> LargeCorpus:
     """Return it with the new merged into the old and the dead gone, if it is time."""
     count = len(corpus.ids)
     fresh, dead = count - corpus.merged, count - int(corpus.alive.sum())
@@ -183,8 +193,10 @@ def _compact(corpus: Corpus) -> Corpus:
         return corpus
     kept = corpus.alive
     numbers = np.where(kept, np.cumsum(kept) - 1, -1)
-    whole = inverted_index.merge(corpus.merged_postings, corpus.recent_postings)
-    return Corpus(
+    whole = inverted_index.merge_postings(
+        corpus.merged_postings, corpus.recent_postings
+    )
+    return LargeCorpus(
         *(corpus.ids[kept], corpus.places[kept], corpus.questions[kept]),
         *(corpus.lengths[kept], corpus.alive[kept]),
         inverted_index.renumber(whole, numbers),
@@ -193,30 +205,30 @@ def _compact(corpus: Corpus) -> Corpus:
         {
             space: (merged,)
             for space, blocks in corpus.spaces.items()
-            if len((merged := _renumbered(_joined(blocks), numbers)).numbers)
+            if len((merged := _renumber_block(_join_blocks(blocks), numbers)).numbers)
         },
     )
 
 
-def _renumbered(block: Block, numbers: Ints) -> Block:
+def _renumber_block(block: VectorBlock, numbers: Ints) -> VectorBlock:
     new = numbers[block.numbers]
-    return Block(new[new >= 0], block.matrix[new >= 0])
+    return VectorBlock(new[new >= 0], block.matrix[new >= 0])
 
 
-def _joined(blocks: Sequence[Block]) -> Block:
+def _join_blocks(blocks: Sequence[VectorBlock]) -> VectorBlock:
     if len(blocks) == 1:
         return blocks[0]
-    return Block(
+    return VectorBlock(
         np.concatenate([block.numbers for block in blocks]),
         np.concatenate([block.matrix for block in blocks]),
     )
 
 
-def _blocks(
+def _build_blocks(
     embedders: Sequence[str], vectors: Sequence[bytes | None]
-) -> dict[Space, Block]:
+) -> dict[VectorSpace, VectorBlock]:
     """Return the vectors there are, of each embedder and length."""
-    found: dict[Space, tuple[list[int], list[bytes]]] = {}
+    found: dict[VectorSpace, tuple[list[int], list[bytes]]] = {}
     for number, vector in enumerate(vectors):
         if vector is not None:
             space = embedders[number], len(vector) // FLOAT32.itemsize
@@ -224,7 +236,7 @@ def _blocks(
             numbers.append(number)
             kept.append(vector)
     return {
-        space: Block(
+        space: VectorBlock(
             np.array(numbers, np.int64),
             np.frombuffer(b"".join(kept), FLOAT32).reshape(len(numbers), space[1]),
         )
@@ -232,16 +244,18 @@ def _blocks(
     }
 
 
-def _with_blocks(corpus: Corpus, added: Corpus) -> dict[Space, tuple[Block, ...]]:
+def _with_blocks(
+    corpus: LargeCorpus, added: LargeCorpus
+) -> dict[VectorSpace, tuple[VectorBlock, ...]]:
     grown = dict(corpus.spaces)
     for space, ((numbers, matrix),) in added.spaces.items():
         held = grown.get(space, ())
         old = [block for block in held if block.numbers[0] < corpus.merged]
         new = [block for block in held if block.numbers[0] >= corpus.merged]
-        block = Block(numbers + len(corpus.ids), matrix)
-        grown[space] = (*old, _joined([*new, block]))
+        block = VectorBlock(numbers + len(corpus.ids), matrix)
+        grown[space] = (*old, _join_blocks([*new, block]))
     return grown
 
 
-NO_POSTINGS = inverted_index.build([])
-EMPTY = build([])
+NO_POSTINGS = inverted_index.build_postings([])
+EMPTY = build_corpus([])

@@ -17,34 +17,40 @@ from django.db import connection
 from core.ids import UserId
 from memory.fields import write_vector
 from memory.recall.index import hnsw_index, term_encoding
-from memory.recall.index.retrieval_types import DEPTH, TINY, Among, Legs, Question
+from memory.recall.index.retrieval_types import (
+    MIN_SIMILARITY,
+    RETRIEVAL_DEPTH,
+    FactFilter,
+    ParsedQuery,
+    RetrieverScores,
+)
 from memory.types import Embedded
 
-COMPARED = 120
+RESCORED = 120
 """How many of the nearest codes have their vectors compared."""
-SPARSE = 8
+SPARSE_BIT_RATIO = 8
 """Where fewer than one bit in so many is set, as with words that are hashed, what two
 codes share says more than where they differ, and still not much:"""
-COMPARED_SPARSE = 500
-COUNTED = 200_000
+RESCORED_SPARSE = 500
+MAX_COUNTED = 200_000
 """More passages of a user are not counted."""
 MAX_WORDS = 16
 """Words of a question that are looked up, the longest, for they are the rarest."""
-MAX_READ = 300
+MAX_PASSAGES_PER_WORD = 300
 """Passages read by their words: of a frequent word not all, for it tells little."""
-PAIRED = 5
+MAX_PAIRED_WORDS = 5
 """Words of which any two in one passage are looked for too, if words are frequent."""
-HINT_SECONDS = 300.0
-HINTS = 10_000
-WORTH_A_HINT = 1_000
+COUNT_CACHE_SECONDS = 300.0
+MAX_CACHED_COUNTS = 10_000
+MIN_CACHED_COUNT = 1_000
 
-COUNT = """
+COUNT_SQL = """
     SELECT count(*) FROM (
         SELECT FROM memory_passage p WHERE p.user_id = %(user_id)s AND {kind}
         LIMIT %(many)s
     ) counted
 """
-NEAREST = """
+NEAREST_SQL = """
     WITH near AS MATERIALIZED (
         SELECT p.id FROM memory_passage p
         WHERE p.user_id = %(user_id)s AND p.embedder = %(embedder)s
@@ -59,7 +65,7 @@ NEAREST = """
     ) compared
     WHERE distance <= %(furthest)s ORDER BY distance LIMIT %(depth)s
 """
-WORDS = """
+BM25_SQL = """
     WITH words AS MATERIALIZED (
         SELECT word, query FROM unnest(%(words)s::tsquery[])
             WITH ORDINALITY AS asked (query, word)
@@ -93,62 +99,72 @@ WORDS = """
     WHERE total > 0 ORDER BY score DESC LIMIT %(depth)s
 """
 HAMMING, JACCARD = "<~>", "<%%>"
-OF_FACTS = {"kind": "p.fact_id IS NOT NULL", "plain_kind": "p.thread_id IS NULL"}
-OF_MESSAGES = {
+FACT_CONDITIONS = {"kind": "p.fact_id IS NOT NULL", "plain_kind": "p.thread_id IS NULL"}
+MESSAGE_CONDITIONS = {
     "kind": "p.message_id IS NOT NULL",
     "plain_kind": "p.thread_id IS NOT NULL",
 }
 """The kind, in the words of partial indexes, and by a column that has no index: where
 another one is to be used, the planner would read everybody's facts beside it."""
-AMONG = "AND p.fact_id IN (SELECT f.id FROM memory_fact f WHERE f.user_id = %(user_id)s"
-NOT_BEYOND = "AND NOT (p.thread_id = %(thread_id)s AND p.position >= %(end)s)"
+FACT_FILTER_SQL = (
+    "AND p.fact_id IN (SELECT f.id FROM memory_fact f WHERE f.user_id = %(user_id)s"
+)
+BEFORE_CUTOFF_SQL = "AND NOT (p.thread_id = %(thread_id)s AND p.position >= %(end)s)"
 
-_hints: dict[tuple[UserId, str], tuple[float, int]] = {}
+_cached_counts: dict[tuple[UserId, str], tuple[float, int]] = {}
 """About how many passages users have, and until when that is good enough."""
 
 
-class Index:
+class PostgresIndex:
     """One user's passages."""
 
     def __init__(self, user_id: UserId) -> None:
         self._user_id = user_id
 
-    def facts(self, question: Question, among: Among) -> Legs:
+    def facts(self, question: ParsedQuery, among: FactFilter) -> RetrieverScores:
         """Return the passages of facts that fit."""
         values = {"user_id": self._user_id, **among.column_values}
         only = ""
         # A fact that is not active has no passage.
-        if among != Among():
-            chosen = "".join(f" AND f.{name} = %({name})s" for name in among.column_values)
-            only = f"{AMONG}{chosen})"
-        found = _Found(values, {**OF_FACTS, "only": only})
+        if among != FactFilter():
+            chosen = "".join(
+                f" AND f.{name} = %({name})s" for name in among.column_values
+            )
+            only = f"{FACT_FILTER_SQL}{chosen})"
+        found = _ScoreCollector(values, {**FACT_CONDITIONS, "only": only})
         return found.collect_scores(question, ["terms"])
 
-    def messages(self, question: Question, beyond: tuple[int, int] | None) -> Legs:
+    def messages(
+        self, question: ParsedQuery, beyond: tuple[int, int] | None
+    ) -> RetrieverScores:
         """Return the passages of messages that fit, but of none from `beyond` on."""
         values: dict[str, Any] = {"user_id": self._user_id}
         only = ""
         if beyond is not None:
             values["thread_id"], values["end"] = beyond
-            only = NOT_BEYOND
-        found = _Found(values, {**OF_MESSAGES, "only": only})
+            only = BEFORE_CUTOFF_SQL
+        found = _ScoreCollector(values, {**MESSAGE_CONDITIONS, "only": only})
         return found.collect_scores(question, ["terms", "window_terms"])
 
 
-class _Found:
+class _ScoreCollector:
     """The scores of each way, by passage."""
 
     def __init__(self, values: dict[str, Any], parts: dict[str, str]) -> None:
-        self._values = {**values, "depth": DEPTH}
+        self._values = {**values, "depth": RETRIEVAL_DEPTH}
         self._parts = parts
         self._scores: dict[int, list[float]] = {}
         self._questions: set[int] = set()
 
-    def collect_scores(self, question: Question, columns: list[str]) -> Legs:
+    def collect_scores(
+        self, question: ParsedQuery, columns: list[str]
+    ) -> RetrieverScores:
         """Return what is found by meaning, and by the words of these columns."""
         count = self._count()
         if question.embedded is not None and count:
-            self._add_similarities(question.embedded, question.similarity_threshold, count)
+            self._add_similarities(
+                question.embedded, question.similarity_threshold, count
+            )
         if question.terms and count:
             for leg, column in enumerate(columns, start=1):
                 self._add_bm25(leg, column, question.terms, count)
@@ -157,60 +173,64 @@ class _Found:
     def _count(self) -> int:
         key = self._values["user_id"], self._parts["kind"]
         now = time.monotonic()
-        until, count = _hints.get(key, (0.0, 0))
+        until, count = _cached_counts.get(key, (0.0, 0))
         if until > now:
             return count
-        values = {**self._values, "many": COUNTED}
-        ((count,),) = _rows(COUNT.format(**self._parts), values)
+        values = {**self._values, "many": MAX_COUNTED}
+        ((count,),) = _fetch_rows(COUNT_SQL.format(**self._parts), values)
         # Few are counted soon, and soon are more.
-        if count >= WORTH_A_HINT:
-            if len(_hints) >= HINTS:
-                _hints.clear()
-            _hints[key] = now + HINT_SECONDS, count
+        if count >= MIN_CACHED_COUNT:
+            if len(_cached_counts) >= MAX_CACHED_COUNTS:
+                _cached_counts.clear()
+            _cached_counts[key] = now + COUNT_CACHE_SECONDS, count
         return int(count)
 
     def _add_similarities(self, asked: Embedded, floor: float, count: int) -> None:
         bits = asked.vector > 0
-        is_sparse = np.count_nonzero(bits) * SPARSE < len(bits)
+        is_sparse = np.count_nonzero(bits) * SPARSE_BIT_RATIO < len(bits)
         values = {
             "vector": write_vector(asked.vector, "postgresql"),
             "code": "".join(np.where(bits, "1", "0").tolist()),
             "embedder": asked.embedder,
             "dimensions": len(bits),
-            "furthest": 1 - max(floor, TINY),
-            "compared": COMPARED_SPARSE if is_sparse else COMPARED,
+            "furthest": 1 - max(floor, MIN_SIMILARITY),
+            "compared": RESCORED_SPARSE if is_sparse else RESCORED,
         }
-        query = NEAREST.replace("{unlike}", JACCARD if is_sparse else HAMMING)
+        query = NEAREST_SQL.replace("{unlike}", JACCARD if is_sparse else HAMMING)
         if hnsw_index.is_faster(asked.embedder, count):
-            query = hnsw_index.nearest(len(asked.vector))
+            query = hnsw_index.nearest_sql(len(asked.vector))
         self._add_scores(0, query, values)
 
     def _add_bm25(self, leg: int, column: str, terms: list[str], count: int) -> None:
         chosen = sorted(terms, key=len, reverse=True)[:MAX_WORDS]
-        words = term_encoding.lexemes(self._values["user_id"], chosen)
-        each = MAX_READ // len(words)
+        words = term_encoding.user_lexemes(self._values["user_id"], chosen)
+        each = MAX_PASSAGES_PER_WORD // len(words)
         values = {"single": len(words), "each": each, "passages": count}
         if count > each:
-            words += _pairs(words[:PAIRED])
-        query = WORDS.replace("{column}", column)
+            words += _pair_queries(words[:MAX_PAIRED_WORDS])
+        query = BM25_SQL.replace("{column}", column)
         self._add_scores(leg, query, {**values, "words": words})
 
     def _add_scores(self, leg: int, query: str, values: dict[str, Any]) -> None:
         query = query.format(**self._parts)
-        for number, score, is_question in _rows(query, {**self._values, **values}):
+        for number, score, is_question in _fetch_rows(
+            query, {**self._values, **values}
+        ):
             self._scores.setdefault(number, [0.0, 0.0, 0.0])[leg] = score
             if is_question:
                 self._questions.add(number)
 
-    def _to_arrays(self) -> Legs:
+    def _to_arrays(self) -> RetrieverScores:
         ids = sorted(self._scores)
         scores = np.array([self._scores[n] for n in ids], np.float64).reshape(-1, 3)
         similarity, terms, window = scores.T
         questions = np.array([n in self._questions for n in ids], np.bool_)
-        return Legs(np.array(ids, np.int64), similarity, terms, window, questions)
+        return RetrieverScores(
+            np.array(ids, np.int64), similarity, terms, window, questions
+        )
 
 
-def _pairs(words: list[str]) -> list[str]:
+def _pair_queries(words: list[str]) -> list[str]:
     """Return a query for passages with any two of the words, if there are two."""
     pairs = [
         f"({one} & {other})"
@@ -220,7 +240,7 @@ def _pairs(words: list[str]) -> list[str]:
     return [" | ".join(pairs)] if pairs else []
 
 
-def _rows(query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+def _fetch_rows(query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query, values)
         # Settings come before the query, each with a result of its own.

@@ -4,18 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.recall.index import inverted_index
-from memory.recall.index.inverted_index import K1, Floats, Hits
-from memory.recall.index.large_corpus import Corpus
+from memory.recall.index.inverted_index import K1, Floats, TermHits
+from memory.recall.index.large_corpus import LargeCorpus
 from memory.recall.index.retrieval_types import Scores
 from memory.types import Embedded
 
-MAX_WORDS = 64
+MAX_TERMS = 64
 """Terms of a question that count, the rarest; nobody asks with more of them."""
-CELLS = 1_000_000
+MAX_CELLS = 1_000_000
 """Of the table of terms by messages that is worked on at once: 4 MB."""
 
 
-def similarities(corpus: Corpus, asked: Embedded) -> Floats:
+def cosine_similarities(corpus: LargeCorpus, asked: Embedded) -> Floats:
     """Return each passage's cosine with the question; zero has no such vector."""
     blocks = corpus.spaces.get((asked.embedder, len(asked.vector)), ())
     if len(blocks) == 1 and len(blocks[0].numbers) == len(corpus.ids):
@@ -27,36 +27,38 @@ def similarities(corpus: Corpus, asked: Embedded) -> Floats:
     return found
 
 
-def find(corpus: Corpus, hashes: NDArray[np.uint32]) -> Hits:
+def find_terms(corpus: LargeCorpus, hashes: NDArray[np.uint32]) -> TermHits:
     """Return where different terms occur; of too many terms, where the rarest do."""
     found = corpus.merged_postings.find(hashes)
     if len(corpus.recent_postings.pairs):
-        found = inverted_index.together(found, corpus.recent_postings.find(hashes))
+        found = inverted_index.concatenate_hits(
+            found, corpus.recent_postings.find(hashes)
+        )
     if corpus.live_count < len(corpus.ids):
         found = found.where(corpus.alive[found.text])
-    if len(hashes) <= MAX_WORDS:
+    if len(hashes) <= MAX_TERMS:
         return found
     having = np.bincount(found.term, minlength=len(hashes))
     places = np.full(len(hashes), -1)
-    rarest = np.argsort(np.where(having, having, len(corpus.ids)))[:MAX_WORDS]
-    places[rarest] = np.arange(MAX_WORDS)
-    found = Hits(places[found.term], found.text, found.count)
+    rarest = np.argsort(np.where(having, having, len(corpus.ids)))[:MAX_TERMS]
+    places[rarest] = np.arange(MAX_TERMS)
+    found = TermHits(places[found.term], found.text, found.count)
     return found.where(found.term >= 0)
 
 
-def terms(corpus: Corpus, found: Hits) -> Scores:
+def bm25_scores(corpus: LargeCorpus, found: TermHits) -> Scores:
     """Return each passage's BM25 by its own text; zero has none of the terms."""
     idf = inverted_index.idf(corpus.live_count, np.bincount(found.term))
-    weights = idf[found.term] * _worth(found.count, corpus.norms[found.text])
+    weights = idf[found.term] * _saturated_counts(found.count, corpus.norms[found.text])
     scores = np.bincount(found.text, weights, minlength=len(corpus.ids))
     return scores.astype(np.float64, copy=False)
 
 
-def windows(corpus: Corpus, found: Hits) -> Scores:
+def window_bm25_scores(corpus: LargeCorpus, found: TermHits) -> Scores:
     """Return each message's BM25 by its text and its neighbours' as one."""
     words = int(found.term.max(initial=-1)) + 1
     total = np.zeros(len(corpus.ids), np.float32)
-    step = max(1, CELLS // (len(corpus.ids) + 1))
+    step = max(1, MAX_CELLS // (len(corpus.ids) + 1))
     for first in range(0, words, step):
         size = min(step, words - first)
         some = found
@@ -64,11 +66,13 @@ def windows(corpus: Corpus, found: Hits) -> Scores:
             some = found.where((found.term >= first) & (found.term < first + size))
         counts = _window_counts(corpus, some, first, size)
         idf = inverted_index.idf(corpus.live_count, np.count_nonzero(counts, axis=1))
-        total += idf.astype(np.float32) @ _worth(counts, corpus.window_norms)
+        total += idf.astype(np.float32) @ _saturated_counts(counts, corpus.window_norms)
     return total
 
 
-def _window_counts(corpus: Corpus, found: Hits, first: int, size: int) -> Floats:
+def _window_counts(
+    corpus: LargeCorpus, found: TermHits, first: int, size: int
+) -> Floats:
     # The last column takes what is nobody's.
     table = np.zeros((size, len(corpus.ids) + 1), np.float32)
     row = found.term - first
@@ -79,5 +83,5 @@ def _window_counts(corpus: Corpus, found: Hits, first: int, size: int) -> Floats
     return table[:, :-1]
 
 
-def _worth(counts: Floats, norms: Floats) -> Floats:
+def _saturated_counts(counts: Floats, norms: Floats) -> Floats:
     return counts * np.float32(K1 + 1) / (counts + norms)

@@ -10,14 +10,14 @@ from memory.types import Category, Embedded, Query, Status
 
 Scores = NDArray[np.float32] | NDArray[np.float64]
 
-TINY = 1e-9
+MIN_SIMILARITY = 1e-9
 """A cosine of zero is a text without a vector."""
-DEPTH = 100
+RETRIEVAL_DEPTH = 100
 """How many passages each way of looking may find."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ParsedQuery:
     """A query, taken apart once."""
 
     terms: list[str]
@@ -31,7 +31,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class FactFilter:
     """Which facts are meant; None is any."""
 
     category: Category | None = None
@@ -45,7 +45,7 @@ class Among:
 
 
 @dataclass(frozen=True, slots=True)
-class Legs:
+class RetrieverScores:
     """Passages, and their score by each way of looking; zero is not found by it."""
 
     ids: NDArray[np.int64]
@@ -58,7 +58,7 @@ class Legs:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SparseRetrieverScores:
     """Passages that fit, where they are few: scores by each way of looking, by id."""
 
     similarity: dict[int, float]
@@ -67,8 +67,10 @@ class Found:
     questions: set[int]
 
 
-def question_of(query: Query) -> Question:
+def parse_query(query: Query) -> ParsedQuery:
     """Return what to look for."""
-    return Question(
-        list(dict.fromkeys(tokenizer.terms(query.text))), query.embedded, query.similarity_threshold
+    return ParsedQuery(
+        list(dict.fromkeys(tokenizer.tokenize(query.text))),
+        query.embedded,
+        query.similarity_threshold,
     )

@@ -4,7 +4,7 @@ What `memory.recall.index.large_corpus` is for many. For a hundred passages nump
 small steps take longer than these loops, and each is code the processor has to fetch: a
 server that searched so had to work half as much again at everything else it did.
 
-Nothing here changes: `appended` and `without` return another.
+Nothing here changes: `append_rows` and `without` return another.
 """
 
 import heapq
@@ -20,20 +20,25 @@ from numpy.typing import NDArray
 from memory.fields import FLOAT32, HASH32
 from memory.recall.index import large_corpus
 from memory.recall.index.inverted_index import K1, B
-from memory.recall.index.large_corpus import NOWHERE, Row, Space
-from memory.recall.index.retrieval_types import DEPTH, TINY, Found, Question
-from memory.recall.index.term_encoding import hash_of
+from memory.recall.index.large_corpus import NO_PLACE, PassageRow, VectorSpace
+from memory.recall.index.retrieval_types import (
+    MIN_SIMILARITY,
+    RETRIEVAL_DEPTH,
+    ParsedQuery,
+    SparseRetrieverScores,
+)
+from memory.recall.index.term_encoding import hash_term
 
-MOST = 200
+MAX_PASSAGES = 200
 """Up to so many passages, these loops are faster."""
 
-Scores = dict[int, float]
+SparseScores = dict[int, float]
 """By a passage's number; one that was not found is not in it."""
-Counts = dict[int, int]
-NOBODY: Counts = {}
+TermCounts = dict[int, int]
+NO_COUNTS: TermCounts = {}
 
 
-class Vectors(NamedTuple):
+class EmbedderVectors(NamedTuple):
     """Those of one embedder."""
 
     numbers: list[int]
@@ -42,22 +47,22 @@ class Vectors(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TermIndex:
     """Which texts have which terms: an inverted index."""
 
     lengths: tuple[int, ...] = ()
     """How many terms each text has."""
-    postings: Mapping[int, Counts] = field(default_factory=dict)
+    postings: Mapping[int, TermCounts] = field(default_factory=dict)
     """By the hash of a term, which texts have it, and how often."""
 
-    def bm25(self, hashes: Sequence[int]) -> Scores:
+    def bm25(self, hashes: Sequence[int]) -> SparseScores:
         """Return the score of each text that has any of the terms."""
         texts = max(len(self.lengths), 1)
         usual = max(sum(self.lengths) / texts, 1.0)
         short, per_term = K1 * (1 - B), K1 * B / usual
-        scores: Scores = {}
+        scores: SparseScores = {}
         for term in hashes:
-            counts = self.postings.get(term, NOBODY)
+            counts = self.postings.get(term, NO_COUNTS)
             idf = math.log1p((texts - len(counts) + 0.5) / (len(counts) + 0.5))
             for number, count in counts.items():
                 norm = short + per_term * self.lengths[number]
@@ -66,10 +71,10 @@ class Words:
         return scores
 
 
-class _Growing:
+class _TermIndexBuilder:
     """Words that others are added to; those they were stay as they are."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: TermIndex) -> None:
         self._lengths = list(words.lengths)
         self._postings = dict(words.postings)
         self._own: set[int] = set()
@@ -78,31 +83,31 @@ class _Growing:
         """Add a text without terms."""
         self._lengths.append(0)
 
-    def add_terms(self, number: int, terms: Counts) -> None:
+    def add_terms(self, number: int, terms: TermCounts) -> None:
         """Add terms to a text."""
         self._lengths[number] += sum(terms.values())
         for term, count in terms.items():
             if term not in self._own:
                 self._own.add(term)
-                self._postings[term] = dict(self._postings.get(term, NOBODY))
+                self._postings[term] = dict(self._postings.get(term, NO_COUNTS))
             counts = self._postings[term]
             counts[number] = counts.get(number, 0) + count
 
-    def build(self) -> Words:
-        return Words(tuple(self._lengths), self._postings)
+    def build(self) -> TermIndex:
+        return TermIndex(tuple(self._lengths), self._postings)
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
+class SmallCorpus:
     """Passages, numbered from 0 in the order of their ids."""
 
-    rows: tuple[Row, ...] = ()
-    words: Words = field(default_factory=Words)
-    windows: Words = field(default_factory=Words)
+    rows: tuple[PassageRow, ...] = ()
+    words: TermIndex = field(default_factory=TermIndex)
+    windows: TermIndex = field(default_factory=TermIndex)
     """Of messages, each with its neighbours."""
     numbers: Mapping[int, int] = field(default_factory=dict)
     """Of messages, by their place: a neighbour's is one more or less."""
-    spaces: Mapping[Space, Vectors] = field(default_factory=dict)
+    spaces: Mapping[VectorSpace, EmbedderVectors] = field(default_factory=dict)
     """The vectors of each embedder."""
 
     @property
@@ -117,66 +122,72 @@ class Few:
         return vectors + 100 * terms + 500 * len(self.rows)
 
     def find(
-        self, question: Question, left_out: Callable[[Row], bool] | None = None
-    ) -> Found:
+        self,
+        question: ParsedQuery,
+        left_out: Callable[[PassageRow], bool] | None = None,
+    ) -> SparseRetrieverScores:
         """Return what fits, the best of each way, but nothing that is left out."""
-        hashes = list(map(hash_of, question.terms))
+        hashes = list(map(hash_term, question.terms))
         window = self.windows.bm25(hashes) if self.numbers else {}
-        legs = (_near(self, question), self.words.bm25(hashes), window)
+        legs = (_similarity_scores(self, question), self.words.bm25(hashes), window)
         out = {n for n, row in enumerate(self.rows) if left_out and left_out(row)}
         similarity, terms, window = (self._best_by_id(leg, out) for leg in legs)
         some = {*similarity, *terms, *window}
         asking = {row[0] for row in self.rows if row[3] and row[0] in some}
-        return Found(similarity, terms, window, asking)
+        return SparseRetrieverScores(similarity, terms, window, asking)
 
-    def _best_by_id(self, leg: Scores, out: set[int]) -> Scores:
+    def _best_by_id(self, leg: SparseScores, out: set[int]) -> SparseScores:
         """Return the best of a leg by their ids."""
         rows = self.rows
         kept = {rows[number][0]: s for number, s in leg.items() if number not in out}
-        if len(kept) <= DEPTH:
+        if len(kept) <= RETRIEVAL_DEPTH:
             return kept
-        return dict(heapq.nlargest(DEPTH, kept.items(), key=lambda pair: pair[1]))
+        return dict(
+            heapq.nlargest(RETRIEVAL_DEPTH, kept.items(), key=lambda pair: pair[1])
+        )
 
 
-def build(rows: Sequence[Row]) -> Few:
+def build_corpus(rows: Sequence[PassageRow]) -> SmallCorpus:
     """Return passages, which must be in the order of their ids."""
-    return appended(Few(), rows)
+    return append_rows(SmallCorpus(), rows)
 
 
-def appended(few: Few, rows: Sequence[Row]) -> Few:
+def append_rows(few: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
     """Return them with these too; their ids must be the highest."""
     every = [*few.rows, *rows]
     numbers = dict(few.numbers)
-    words, windows = _Growing(few.words), _Growing(few.windows)
+    words, windows = _TermIndexBuilder(few.words), _TermIndexBuilder(few.windows)
     for number, row in enumerate(rows, start=len(few.rows)):
-        terms = _terms(row)
+        terms = _count_terms(row)
         words.add_text()
         words.add_terms(number, terms)
         place = large_corpus.place_of_row(row)
-        if place != NOWHERE:
+        if place != NO_PLACE:
             windows.add_text()
             windows.add_terms(number, terms)
             for beside in (place - 1, place + 1):
                 if (neighbour := numbers.get(beside)) is not None:
                     windows.add_terms(neighbour, terms)
-                    windows.add_terms(number, _terms(every[neighbour]))
+                    windows.add_terms(number, _count_terms(every[neighbour]))
             numbers[place] = number
     spaces = _with_vectors(few, rows)
-    return Few(tuple(every), words.build(), windows.build(), numbers, spaces)
+    return SmallCorpus(tuple(every), words.build(), windows.build(), numbers, spaces)
 
 
-def without(few: Few, ids: Sequence[int]) -> Few:
+def keep_only(few: SmallCorpus, ids: Sequence[int]) -> SmallCorpus:
     """Return them with only those that have these ids."""
     kept = set(ids)
-    return build([row for row in few.rows if row[0] in kept])
+    return build_corpus([row for row in few.rows if row[0] in kept])
 
 
-def _terms(row: Row) -> Counts:
+def _count_terms(row: PassageRow) -> TermCounts:
     return Counter(np.frombuffer(row[4], HASH32).tolist())
 
 
-def _with_vectors(few: Few, rows: Sequence[Row]) -> dict[Space, Vectors]:
-    added: dict[Space, tuple[list[int], list[bytes]]] = {}
+def _with_vectors(
+    few: SmallCorpus, rows: Sequence[PassageRow]
+) -> dict[VectorSpace, EmbedderVectors]:
+    added: dict[VectorSpace, tuple[list[int], list[bytes]]] = {}
     for number, row in enumerate(rows, start=len(few.rows)):
         embedder, vector = row[5:]
         if vector is not None:
@@ -190,21 +201,21 @@ def _with_vectors(few: Few, rows: Sequence[Row]) -> dict[Space, Vectors]:
         if (held := spaces.get(space)) is not None:
             numbers = [*held.numbers, *numbers]
             matrix = np.concatenate([held.matrix, matrix])
-        spaces[space] = Vectors(numbers, matrix)
+        spaces[space] = EmbedderVectors(numbers, matrix)
     return spaces
 
 
-def _near(few: Few, question: Question) -> Scores:
+def _similarity_scores(few: SmallCorpus, question: ParsedQuery) -> SparseScores:
     asked = question.embedded
     if asked is None:
         return {}
     vectors = few.spaces.get((asked.embedder, len(asked.vector)))
     if vectors is None:
         return {}
-    floor = max(question.similarity_threshold, TINY)
+    floor = max(question.similarity_threshold, MIN_SIMILARITY)
     cosines = (vectors.matrix @ asked.vector).tolist()
     found = zip(vectors.numbers, cosines, strict=True)
     return {number: cosine for number, cosine in found if cosine >= floor}
 
 
-EMPTY = Few()
+EMPTY = SmallCorpus()

@@ -21,17 +21,17 @@ MAX_COUNT = 64
 """Of one term in one text: more of it tells nothing more."""
 
 
-def hashes(terms: Sequence[str]) -> np.ndarray:
+def hash_terms(terms: Sequence[str]) -> np.ndarray:
     """Return each term's hash: uint32, the same in every process and version."""
-    return np.array(list(map(hash_of, terms)), dtype=HASH32)
+    return np.array(list(map(hash_term, terms)), dtype=HASH32)
 
 
-def hash_of(term: str) -> int:
+def hash_term(term: str) -> int:
     """Return one term's hash."""
     return crc32(term.encode("utf-8", "surrogatepass"))
 
 
-def lexemes(user_id: UserId, terms: Iterable[str]) -> list[str]:
+def user_lexemes(user_id: UserId, terms: Iterable[str]) -> list[str]:
     """Return a user's lexemes of some terms: hexadecimal, so never to be quoted."""
     key = user_id.bytes
     return [
@@ -49,11 +49,13 @@ def write_terms(user_id: UserId, terms: Sequence[str], vendor: str) -> str | byt
     the text has the term; on SQLite the hashes in order.
     """
     if vendor != "postgresql":
-        return hashes(terms).tobytes()
+        return hash_terms(terms).tobytes()
     counts = Counter(terms)
     return " ".join(
         f"{lexeme}:{POSITIONS[min(count, MAX_COUNT)]}"
-        for lexeme, count in zip(lexemes(user_id, counts), counts.values(), strict=True)
+        for lexeme, count in zip(
+            user_lexemes(user_id, counts), counts.values(), strict=True
+        )
     )
 
 

@@ -34,7 +34,7 @@ PIECE = re.compile(
         )
     )
 )
-PLAIN = re.compile(r"(?P<number>\d+(?:[.,]\d+)*(?![a-z\d]))|[a-z\d]+")
+ASCII_WORD = re.compile(r"(?P<number>\d+(?:[.,]\d+)*(?![a-z\d]))|[a-z\d]+")
 """The same for ASCII, several times faster."""
 THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 ACCENTS = dict.fromkeys(
@@ -60,7 +60,7 @@ _stemmer = Stemmer.Stemmer("english", 0)
 _lock = threading.Lock()
 
 
-def terms(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """Return the words a text is found by, in order and with repetition.
 
     Folded (case, width, accents), English endings cut off, function words of six
@@ -68,7 +68,11 @@ def terms(text: str) -> list[str]:
     Korean, Thai and their neighbours give pairs of characters, for no spaces tell
     their words apart; an emoji is a word. At most `MAX_TERMS`.
     """
-    found = _plain(text.lower()) if text.isascii() else _any(_fold(text))
+    found = (
+        _tokenize_ascii(text.lower())
+        if text.isascii()
+        else _tokenize_unicode(_fold(text))
+    )
     return found[:MAX_TERMS]
 
 
@@ -77,29 +81,29 @@ def is_question(text: str) -> bool:
     return AFTER_QUESTION.sub("", text[-200:]).endswith(QUESTION_MARKS)
 
 
-def _plain(text: str) -> list[str]:
+def _tokenize_ascii(text: str) -> list[str]:
     found: list[str] = []
-    for piece in PLAIN.finditer(text):
+    for piece in ASCII_WORD.finditer(text):
         word = piece[0]
         if word in STOP_WORDS:
             continue
         if piece["number"]:
-            found += _number(word)
+            found += _number_terms(word)
         else:
             found.append(_stem(word[:MAX_LENGTH]))
     return found
 
 
-def _any(text: str) -> list[str]:
+def _tokenize_unicode(text: str) -> list[str]:
     found: list[str] = []
     for piece in PIECE.finditer(text):
         kind, word = piece.lastgroup, piece[0]
         if word in STOP_WORDS:
             continue
         if kind == "number":
-            found += _number(word)
+            found += _number_terms(word)
         elif kind == "run":
-            found += _pairs(word)
+            found += _character_bigrams(word)
         elif kind == "word":
             found.append(_stem(word[:MAX_LENGTH]))
         else:
@@ -114,20 +118,20 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", bare).translate(DIGITS)
 
 
-def _number(word: str) -> list[str]:
+def _number_terms(word: str) -> list[str]:
     if THOUSANDS.fullmatch(word):
         word = word.replace(",", "").replace(".", "")
     parts = re.split("[.,]", word)
     if len(parts) == 2:  # 3.5, or 3,5
-        return [f"{_bare(parts[0])}.{parts[1]}"[:MAX_LENGTH]]
-    return [_bare(part)[:MAX_LENGTH] for part in parts]
+        return [f"{_strip_leading_zeros(parts[0])}.{parts[1]}"[:MAX_LENGTH]]
+    return [_strip_leading_zeros(part)[:MAX_LENGTH] for part in parts]
 
 
-def _bare(digits: str) -> str:
+def _strip_leading_zeros(digits: str) -> str:
     return digits.lstrip("0") or "0"
 
 
-def _pairs(run: str) -> list[str]:
+def _character_bigrams(run: str) -> list[str]:
     found = [run[i : i + 2] for i in range(len(run) - 1)]
     if len(run) == 1 or re.search(f"[{HAN}]", run):
         # A character is often a word: 猫.

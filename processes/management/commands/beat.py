@@ -13,5 +13,5 @@ class Command(ProcessCommand):
     help = "Send scheduled jobs in the foreground until SIGTERM; one is enough."
 
     def handle(self, **options: Any) -> None:
-        state_directory.current().prepare()
+        state_directory.current_state().prepare()
         beat.run()

@@ -17,7 +17,7 @@ class Command(ProcessCommand, DjangoMigrate):
     """Django's, which needs a directory to create the database in."""
 
     def handle(self, *args: Any, **options: Any) -> None:
-        state_directory.current().prepare()
+        state_directory.current_state().prepare()
         _refuse_unknown_schema()
         super().handle(*args, **options)
 

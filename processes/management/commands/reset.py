@@ -33,11 +33,11 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = [*_database_files(), *_broker_files(state_directory.current())]
+        files = [*_database_files(), *_broker_files(state_directory.current_state())]
         if not files:
             self.stdout.write("nothing to delete")
             return
-        lock = pidfile.PidFile(state_directory.current().pid)
+        lock = pidfile.PidFile(state_directory.current_state().pid)
         try:
             # Held while we ask: no server may open what we are about to delete.
             lock.acquire()
@@ -63,7 +63,7 @@ class Command(ProcessCommand):
             else:
                 path.unlink(missing_ok=True)
         self.stdout.write("deleted")
-        note(state_directory.current().log)
+        log_reset(state_directory.current_state().log)
 
     def _is_confirmed(self) -> bool:
         if not sys.stdin.isatty():
@@ -71,11 +71,11 @@ class Command(ProcessCommand):
         return input("Type 'yes' to go on: ").strip().lower() in ("y", "yes")
 
 
-def note(log: Path) -> None:
+def log_reset(log: Path) -> None:
     """Say it in the server's log, if there is one: the audit itself is gone."""
     if not log.exists():
         return
-    by = audit_events.at_the_terminal()
+    by = audit_events.terminal_actor()
     handler = logging.FileHandler(log, encoding="utf-8")
     for other in logging.getLogger().handlers[:1]:
         handler.setFormatter(other.formatter)

@@ -10,7 +10,7 @@ from access.users import user_namespace
 from config.loading import loader
 from processes.management.commands import start
 from processes.server import server_plan
-from processes.server.base_command import refuse_another
+from processes.server.base_command import require_same_config
 from processes.supervision import state_directory
 
 
@@ -27,10 +27,12 @@ class Command(start.Command):
 
     def handle(self, **options: Any) -> None:
         # What `start` would refuse must not cost the server that still runs.
-        server_plan.make(loader.load(self.config_path(options)))
+        server_plan.plan_server(loader.load_file(self.config_path(options)))
         if problem := user_namespace.inspect().problem:
             raise NamespaceMismatch(detail=problem)
         if not options["force"]:
-            refuse_another(state_directory.current(), self.config_path(options))
+            require_same_config(
+                state_directory.current_state(), self.config_path(options)
+            )
         call_command("stop", force=options["force"], stdout=self.stdout)
         super().handle(**options)

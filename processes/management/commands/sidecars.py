@@ -14,10 +14,10 @@ class Command(ProcessCommand):
     help = "Run the YAML's sidecars in the foreground until SIGTERM."
 
     def handle(self, **options: Any) -> None:
-        state_directory.current().prepare()
-        live.start()
+        state_directory.current_state().prepare()
+        live.load_at_start()
         # There may be no web process here that keeps what it took.
-        watcher = live.Watcher()
+        watcher = live.ConfigWatcher()
         watcher.start()
         sidecars.run()
         watcher.stop()

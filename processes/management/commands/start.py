@@ -15,7 +15,11 @@ from processes.server import (
     server_plan,
     startup_banner,
 )
-from processes.server.base_command import ProcessCommand, running, serves
+from processes.server.base_command import (
+    ProcessCommand,
+    find_running,
+    is_serving_config,
+)
 from processes.supervision import state_directory
 from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir
@@ -26,7 +30,7 @@ DETACHED_LIMIT_SECONDS = 60.0
 logger = logging.getLogger(__name__)
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """Return the option's value, or say that it is none."""
     try:
         value = float(text)
@@ -55,19 +59,19 @@ class Command(ProcessCommand):
         )
         parser.add_argument(
             "--timeout",
-            type=seconds,
+            type=parse_seconds,
             metavar="SECONDS",
             help="How long the server may take until it answers (default: "
             f"{DETACHED_LIMIT_SECONDS:g}; in the foreground, as long as it takes).",
         )
 
     def handle(self, **options: Any) -> None:
-        config = loader.load(self.config_path(options))
-        planned = server_plan.make(config)
-        files = state_directory.current()
+        config = loader.load_file(self.config_path(options))
+        planned = server_plan.plan_server(config)
+        files = state_directory.current_state()
         files.prepare()
         if options["foreground"]:
-            server = foreground_server.Server(
+            server = foreground_server.ForegroundServer(
                 planned, files, announce=lambda run: self._print_serving(config, run)
             )
             server.serve(options["timeout"])
@@ -89,11 +93,11 @@ class Command(ProcessCommand):
         self.stdout.flush()
 
     def _is_running(self, config: Config, files: StateDir) -> bool:
-        found = running(files)
+        found = find_running(files)
         if found is None:
             return False
         pid, run = found
-        if run is not None and not serves(run, config.path):
+        if run is not None and not is_serving_config(run, config.path):
             raise AlreadyRunning(
                 pid, f" for {run.config}: stop it, or move one YAML elsewhere"
             )

@@ -14,7 +14,11 @@ from config.loading import loader
 from memory import memory_settings
 from memory.maintenance import alerts
 from processes.server import health_probe
-from processes.server.base_command import ProcessCommand, running, serves
+from processes.server.base_command import (
+    ProcessCommand,
+    find_running,
+    is_serving_config,
+)
 from processes.sidecar_control import sidecar_activation, sidecar_records
 from processes.sidecar_control.sidecar_records import SidecarRecord
 from processes.supervision import state_directory as files_of
@@ -45,8 +49,8 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = files_of.current()
-        found = running(files)
+        files = files_of.current_state()
+        found = find_running(files)
         if found is None:
             self.stdout.write("not running")
             sys.exit(NOT_RUNNING)
@@ -56,7 +60,7 @@ class Command(ProcessCommand):
         title = f"{word} (pid {pid})" + ("" if is_ready else ", not ready")
         details = [] if run is None else _describe_run(run, files)
         asked = self.config_path(options)
-        if run is not None and options["config"] and not serves(run, asked):
+        if run is not None and options["config"] and not is_serving_config(run, asked):
             details.insert(0, f"  serves another YAML than {describe_path(asked)}")
         # In one piece: a reader such as `head -1` may leave after the first line.
         self.stdout.write("\n".join([title, *details]))
@@ -65,7 +69,7 @@ class Command(ProcessCommand):
 
 
 def _is_ready(run: RunRecord | None) -> bool:
-    return run is not None and health_probe.answers(
+    return run is not None and health_probe.is_answering(
         f"{run.url}/health/ready", seconds=READY_SECONDS
     )
 
@@ -84,13 +88,13 @@ def _describe_run(run: RunRecord, files: StateDir) -> list[str]:
         *describe_sidecars(run, files),
         *(f"  {each.name:<{width}}  {_describe_waiting(each)}" for each in run.waiting),
         *([NO_BROKER] if run.lacks_broker else []),
-        *(f"  memory: {concern}" for concern in concerns(Path(run.config))),
+        *(f"  memory: {concern}" for concern in list_warnings(Path(run.config))),
     ]
 
 
 def describe_sidecars(run: RunRecord, files: StateDir) -> Iterator[str]:
     """Yield a line for each sidecar of a running server."""
-    known = sidecar_records.read(files.sidecars)
+    known = sidecar_records.read_record(files.sidecars)
     pids = {
         child.pid for child in run.children if child.name == sidecar_activation.NAME
     }
@@ -129,13 +133,13 @@ def _describe_restarts(count: int) -> str:
     return f"{count} restart{'' if count == 1 else 's'}"
 
 
-def concerns(config: Path) -> list[str]:
+def list_warnings(config: Path) -> list[str]:
     """Return what is wrong with what is remembered."""
     try:
-        users = memory_settings.of_users(loader.load(config))
+        users = memory_settings.resolve_for_users(loader.load_file(config))
     except ConfigInvalid:
         return []
-    found = alerts.concerns(users) if users is not None else ()
+    found = alerts.find_alerts(users) if users is not None else ()
     return [concern for _, concern in found]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from processes.server import shutdown
-from processes.server.base_command import ProcessCommand, refuse_another
+from processes.server.base_command import ProcessCommand, require_same_config
 from processes.supervision import state_directory
 
 
@@ -24,11 +24,11 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = state_directory.current()
+        files = state_directory.current_state()
         if options["config"] and not options["force"]:
-            refuse_another(files, self.config_path(options))
+            require_same_config(files, self.config_path(options))
         had_pid_file = files.pid.exists()
-        pid = shutdown.stop(files, force=options["force"])
+        pid = shutdown.stop_server(files, force=options["force"])
         if pid is not None:
             self.stdout.write(f"stopped (pid {pid})")
         elif had_pid_file:

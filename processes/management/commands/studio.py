@@ -3,7 +3,7 @@
 import webbrowser
 from typing import Any
 
-from processes.server.base_command import ProcessCommand, serving
+from processes.server.base_command import ProcessCommand, require_running
 from processes.supervision import state_directory
 
 
@@ -13,7 +13,7 @@ class Command(ProcessCommand):
     help = "Open the studio (/admin/) of the running server in the web browser."
 
     def handle(self, **options: Any) -> None:
-        url = f"{serving(state_directory.current()).url}/admin/"
+        url = f"{require_running(state_directory.current_state()).url}/admin/"
         self.stdout.write(f"opening {url}")
         if not webbrowser.open(url):
             self.stdout.write(

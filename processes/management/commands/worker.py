@@ -14,5 +14,5 @@ class Command(ProcessCommand):
     help = "Run background jobs in the foreground until SIGTERM."
 
     def handle(self, **options: Any) -> None:
-        state_directory.current().prepare()
+        state_directory.current_state().prepare()
         sys.exit(worker.run())

@@ -22,14 +22,14 @@ class Command(DatabaseCommand):
         parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
     def handle(self, **options: Any) -> None:
-        priced = price_table.of(live.read(self.config_path(options)))
+        priced = price_table.list_models(live.read_effective(self.config_path(options)))
         if options["json"]:
-            told = price_table.document(priced)
+            told = price_table.as_json(priced)
             self.write_json(told)
         else:
-            for line in price_table.table(priced):
+            for line in price_table.table_lines(priced):
                 self.stdout.write(line)
-        unknown = price_table.unknown(priced)
+        unknown = price_table.unpriced_models(priced)
         if unknown and options["check"]:
             raise CommandError(
                 f"nobody knows what {', '.join(unknown)} costs: give the price under "

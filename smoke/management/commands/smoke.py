@@ -14,15 +14,15 @@ from config.management.database_command import INTERRUPTED, DatabaseCommand
 from config.validation.suggestions import did_you_mean
 from core.ids import UserId
 from core.runtime import sigint
-from smoke.config import SMOKE_TESTS, SmokeTest
+from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.errors import SmokeTestUnknown
 from smoke.execution import local_runner, run_lifecycle
-from smoke.models import Line, Run
+from smoke.models import SmokeLine, SmokeRun
 from smoke.reports import junit, run_queries, serializers, terminal
 
-UNMET = 1
-BROKEN = 2
-SHOWN = 20
+EXIT_UNMET = 1
+EXIT_BROKEN = 2
+DEFAULT_LIMIT = 20
 
 
 class Command(DatabaseCommand):
@@ -35,7 +35,7 @@ class Command(DatabaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        add = config_option.commands(parser)
+        add = config_option.add_subcommands(parser)
         _declare_run(add("run", "Run tests and wait for what comes of them."))
         _declare_list(add("list", "List the tests, or the runs of one."))
         _declare_show(add("show", "Show a run with all that was said."))
@@ -46,7 +46,7 @@ class Command(DatabaseCommand):
         except CommandError as exc:
             # To whoever waits for a verdict, none is not a bad one.
             if options["what"] == "run" and not self._has_concluded:
-                exc.returncode = max(exc.returncode, BROKEN)
+                exc.returncode = max(exc.returncode, EXIT_BROKEN)
             raise
 
     def handle(self, **options: Any) -> None:
@@ -61,17 +61,17 @@ class Command(DatabaseCommand):
     # Running.
 
     def _run(self, options: dict[str, Any]) -> None:
-        tests = wanted(options["name"], is_all=options["all"])
+        tests = select_tests(options["name"], is_all=options["all"])
         if options["junit"]:
             # Now, and not when there is something to lose.
-            write(Path(options["junit"]), b"")
+            write_file(Path(options["junit"]), b"")
         # Known before they are launched: ^C at any moment leaves none of them behind.
         ids = [uuid.uuid4() for _ in tests]
-        with sigint.held() as heed:
+        with sigint.defer_sigint() as heed:
             try:
                 self._launch(zip(tests, ids, strict=True), heed, options)
                 if options["wait"]:
-                    self._watch_runs(run_queries.batches(ids), heed, options)
+                    self._watch_runs(run_queries.load_batches(ids), heed, options)
             except KeyboardInterrupt as exc:
                 told = self._cancel(ids)
                 raise CommandError(told, returncode=INTERRUPTED) from exc
@@ -79,62 +79,72 @@ class Command(DatabaseCommand):
                 self._cancel(ids)
                 raise
         if options["wait"]:
-            self._print_results(run_queries.batches(ids), options)
+            self._print_results(run_queries.load_batches(ids), options)
         else:
-            self._print_queued(run_queries.batches(ids), options)
+            self._print_queued(run_queries.load_batches(ids), options)
 
     def _launch(
         self,
-        tests: Iterable[tuple[SmokeTest, uuid.UUID]],
+        tests: Iterable[tuple[SmokeTestConfig, uuid.UUID]],
         heed: Callable[[], None],
         options: dict[str, Any],
     ) -> None:
         count = options["repetitions"]
         for test, id_ in tests:
             heed()
-            batch = run_lifecycle.launch(
+            batch = run_lifecycle.launch_test(
                 test, origin="command", repetitions=count, batch=id_
             )
-            self._write_progress(terminal.launched(batch), options)
+            self._write_progress(terminal.launch_line(batch), options)
         heed()
 
     def _watch_runs(
         self,
-        batches: list[list[Run]],
+        batches: list[list[SmokeRun]],
         heed: Callable[[], None],
         options: dict[str, Any],
     ) -> None:
         """Have the conversations here, until they and their scores are over."""
         ids = [run.pk for batch in batches for run in batch]
         users = [UserId(run.user_id) for batch in batches for run in batch]
-        with local_runner.at_work(users):
+        with local_runner.work_locally(users):
             try:
-                for each in local_runner.watch(ids, heed):
+                for each in local_runner.watch_runs(ids, heed):
                     self._print_progress(each, options)
             except BaseException:
                 # Before the work is waited for: so it is broken off at once.
-                run_lifecycle.cancel(ids)
+                run_lifecycle.cancel_runs(ids)
                 raise
 
     def _cancel(self, batches: Collection[uuid.UUID]) -> str:
         """End what is not over of these batches; return what that leaves."""
-        found = [run for batch in run_queries.batches(batches) for run in batch]
-        run_lifecycle.cancel([run.pk for run in found])
+        found = [run for batch in run_queries.load_batches(batches) for run in batch]
+        run_lifecycle.cancel_runs([run.pk for run in found])
         # Read anew: what was cancelled before is counted, too.
-        found = [run for batch in run_queries.batches(batches) for run in batch]
-        return terminal.interrupted(found)
+        found = [run for batch in run_queries.load_batches(batches) for run in batch]
+        return terminal.interruption_line(found)
 
-    def _print_queued(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
-        self._write_progress("a worker holds them; `smoke show RUN` tells how far", options)
+    def _print_queued(
+        self, batches: list[list[SmokeRun]], options: dict[str, Any]
+    ) -> None:
+        self._write_progress(
+            "a worker holds them; `smoke show RUN` tells how far", options
+        )
         if options["json"]:
-            self.write_json({"batches": [serializers.batch(each) for each in batches]})
+            self.write_json(
+                {"batches": [serializers.serialize_batch(each) for each in batches]}
+            )
 
-    def _print_progress(self, each: Line | Run, options: dict[str, Any]) -> None:
-        if isinstance(each, Line):
-            self._write_progress(f"{terminal.name(each.run)}  {terminal.said(each)}", options)
+    def _print_progress(
+        self, each: SmokeLine | SmokeRun, options: dict[str, Any]
+    ) -> None:
+        if isinstance(each, SmokeLine):
+            self._write_progress(
+                f"{terminal.short_id(each.run)}  {terminal.message_line(each)}", options
+            )
             return
-        for line in terminal.ending(each):
-            self._write_progress(f"{terminal.name(each)}  {line}", options)
+        for line in terminal.ending_lines(each):
+            self._write_progress(f"{terminal.short_id(each)}  {line}", options)
 
     def _write_progress(self, line: str, options: dict[str, Any]) -> None:
         """Tell of the progress: on stderr where a program reads the rest."""
@@ -144,27 +154,31 @@ class Command(DatabaseCommand):
             self.stdout.write(line)
             self.stdout.flush()
 
-    def _print_results(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
+    def _print_results(
+        self, batches: list[list[SmokeRun]], options: dict[str, Any]
+    ) -> None:
         if options["junit"]:
-            write(Path(options["junit"]), junit.document(batches))
+            write_file(Path(options["junit"]), junit.as_xml(batches))
         if options["json"]:
-            self.write_json({"batches": [serializers.batch(each) for each in batches]})
+            self.write_json(
+                {"batches": [serializers.serialize_batch(each) for each in batches]}
+            )
         else:
             for batch in batches:
-                for line in terminal.summary(batch):
+                for line in terminal.summary_lines(batch):
                     self.stdout.write(line)
-        outcomes = [serializers.outcome(run) for batch in batches for run in batch]
+        outcomes = [serializers.run_outcome(run) for batch in batches for run in batch]
         if (
             broken := len(outcomes)
             - outcomes.count("passed")
             - outcomes.count("failed")
         ):
             told = f"{broken} of {len(outcomes)} conversations did not come to an end"
-            raise CommandError(told, returncode=BROKEN)
+            raise CommandError(told, returncode=EXIT_BROKEN)
         if failed := outcomes.count("failed"):
             told = f"{failed} of {len(outcomes)} conversations are not as expected"
             self._has_concluded = True
-            raise CommandError(told, returncode=UNMET)
+            raise CommandError(told, returncode=EXIT_UNMET)
 
     # Looking.
 
@@ -175,12 +189,12 @@ class Command(DatabaseCommand):
         if name is None and not options["runs"]:
             self._list_tests(options)
             return
-        found = run_queries.newest(test=name, limit=options["limit"])
+        found = run_queries.newest_runs(test=name, limit=options["limit"])
         if options["json"]:
-            self.write_json({"runs": [serializers.run(run) for run in found]})
+            self.write_json({"runs": [serializers.serialize_run(run) for run in found]})
             return
         for run in found:
-            self.stdout.write(terminal.line(run))
+            self.stdout.write(terminal.run_line(run))
         if not found:
             self.stdout.write("there are no runs")
 
@@ -192,7 +206,9 @@ class Command(DatabaseCommand):
                 {
                     "name": name,
                     "target": test.target,
-                    "last": serializers.batch(last[name]) if last[name] else None,
+                    "last": serializers.serialize_batch(last[name])
+                    if last[name]
+                    else None,
                 }
                 for name, test in tests.items()
             ]
@@ -202,17 +218,17 @@ class Command(DatabaseCommand):
             count = test.repetitions
             times = "once" if count == 1 else f"{count} times"
             self.stdout.write(f"{name}  with {test.target}, {times}")
-            for line in terminal.summary(last[name]) if last[name] else ():
+            for line in terminal.summary_lines(last[name]) if last[name] else ():
                 self.stdout.write(f"{terminal.INDENT}{line}")
         if not tests:
             self.stdout.write("there are no smoke tests: `smoke_tests:` is empty")
 
     def _show(self, options: dict[str, Any]) -> None:
-        run = run_queries.find(options["run"])
+        run = run_queries.find_run(options["run"])
         if options["json"]:
-            self.write_json(serializers.transcript(run))
+            self.write_json(serializers.serialize_transcript(run))
             return
-        for line in terminal.transcript(run):
+        for line in terminal.transcript_lines(run):
             self.stdout.write(line)
 
 
@@ -222,7 +238,7 @@ def _declare_run(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="Run every test.")
     parser.add_argument(
         "--repetitions",
-        type=_positive,
+        type=_parse_positive,
         metavar="NUMBER",
         help="Conversations of each, in place of the test's own.",
     )
@@ -249,7 +265,10 @@ def _declare_list(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="The runs of a test.")
     parser.add_argument("--runs", action="store_true", help="The runs of all tests.")
     parser.add_argument(
-        "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
+        "--limit",
+        type=int,
+        default=DEFAULT_LIMIT,
+        help=f"How many; {DEFAULT_LIMIT} by default.",
     )
     parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
@@ -260,7 +279,7 @@ def _declare_show(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
 
-def _positive(text: str) -> int:
+def _parse_positive(text: str) -> int:
     """Return a number from 1; raises ValueError."""
     number = int(text)
     if number < 1:
@@ -268,7 +287,7 @@ def _positive(text: str) -> int:
     return number
 
 
-def wanted(names: Sequence[str], *, is_all: bool) -> list[SmokeTest]:
+def select_tests(names: Sequence[str], *, is_all: bool) -> list[SmokeTestConfig]:
     """Return the tests of these names; raises `SmokeTestUnknown`, CommandError."""
     tests = live.current().get(SMOKE_TESTS)
     if is_all == bool(names):
@@ -285,7 +304,7 @@ def wanted(names: Sequence[str], *, is_all: bool) -> list[SmokeTest]:
     return [tests[name] for name in chosen]
 
 
-def write(path: Path, document: bytes) -> None:
+def write_file(path: Path, document: bytes) -> None:
     """Write a file; raises CommandError."""
     try:
         path.write_bytes(document)

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
 from access.audit import audit_events, audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from access.users import identity
 from config.management import config_option
 from config.management.database_command import DatabaseCommand
@@ -16,7 +16,7 @@ from tasks.models import Task
 from tasks.queue import lifecycle, task_kinds
 from tasks.reports import operator_view, task_ids, task_queries, terminal
 
-SHOWN = 20
+DEFAULT_LIMIT = 20
 
 
 class Command(DatabaseCommand):
@@ -26,7 +26,7 @@ class Command(DatabaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        add_plain = config_option.commands(parser)
+        add_plain = config_option.add_subcommands(parser)
 
         def add(name: str, what: str) -> ArgumentParser:
             made = add_plain(name, what)
@@ -44,7 +44,7 @@ class Command(DatabaseCommand):
             case "list":
                 self._list(options)
             case "show":
-                self._show(task_queries.one(_id(options["id"])), options)
+                self._show(task_queries.get_task(_id(options["id"])), options)
             case "cancel":
                 self._cancel(_id(options["id"]), options)
             case "retry":
@@ -56,20 +56,22 @@ class Command(DatabaseCommand):
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
         user = options["user"]
-        found, has_more = task_queries.page(
-            user_id=None if user is None else identity.derive(identity.checked(user)),
+        found, has_more = task_queries.page_tasks(
+            user_id=None
+            if user is None
+            else identity.derive_user_id(identity.check_identifier(user)),
             is_all=True,
             states=[] if options["state"] is None else [options["state"]],
             agent=options["agent"],
             kind=options["kind"],
             limit=options["limit"],
         )
-        told = task_queries.tell(found)
+        told = task_queries.serialize_tasks(found)
         if options["json"]:
             self.write_json(told)
             return
         for task in told:
-            self.stdout.write(terminal.line(task))
+            self.stdout.write(terminal.task_line(task))
         if not told:
             self.say("there is no such task")
         elif has_more:
@@ -79,16 +81,16 @@ class Command(DatabaseCommand):
         if options["json"]:
             self.write_json(told)
             return
-        for line in terminal.whole(told):
+        for line in terminal.task_detail(told):
             self.stdout.write(line)
 
     def _cancel(self, task_id: uuid.UUID, options: dict[str, Any]) -> None:
-        task_queries.one(task_id)
-        deed = Deed("task.cancel", audit_events.at_the_terminal(), str(task_id))
-        audit_log.recorded(
-            lambda is_new: deed if is_new else None, operator_view.cancel, task_id
+        task_queries.get_task(task_id)
+        deed = AuditEvent("task.cancel", audit_events.terminal_actor(), str(task_id))
+        audit_log.run_recorded(
+            lambda is_new: deed if is_new else None, operator_view.cancel_task, task_id
         )
-        told = task_queries.one(task_id)
+        told = task_queries.get_task(task_id)
         if options["json"]:
             self.write_json(told)
         elif told["state"] == "running":
@@ -97,14 +99,16 @@ class Command(DatabaseCommand):
             self.stdout.write(f"task {task_id} is {told['state']}")
 
     def _retry(self, options: dict[str, Any]) -> None:
-        wanted = [_id(text) for text in options["ids"]] or _failed(options["kind"])
+        wanted = [_id(text) for text in options["ids"]] or _failed_task_ids(
+            options["kind"]
+        )
         with transaction.atomic():
-            count = lifecycle.replay(wanted)
+            count = lifecycle.requeue(wanted)
             if count:
                 details = {"put_back": count}
                 target = options["kind"] or ",".join(map(str, wanted))
-                by = audit_events.at_the_terminal()
-                audit_log.write(Deed("task.retry", by, target[:255], details))
+                by = audit_events.terminal_actor()
+                audit_log.write(AuditEvent("task.retry", by, target[:255], details))
         if options["ids"] and not count:
             raise CommandError("none of these has failed or was cancelled")
         if options["json"]:
@@ -113,11 +117,16 @@ class Command(DatabaseCommand):
             self.stdout.write(f"{count} put back; a worker looks every few seconds")
 
     def _count(self, options: dict[str, Any]) -> None:
-        counted, why = task_queries.counts(), task_queries.reasons()
+        counted, why = (
+            task_queries.count_by_kind_and_state(),
+            task_queries.count_errors(),
+        )
         if options["json"]:
-            self.write_json({"counts": _by_kind(counted), "errors": _errors(why)})
+            self.write_json(
+                {"counts": _counts_by_kind(counted), "errors": _error_counts(why)}
+            )
             return
-        for line in [*terminal.counts(counted), *terminal.reasons(why)]:
+        for line in [*terminal.count_lines(counted), *terminal.error_lines(why)]:
             self.stdout.write(line)
         if not counted:
             self.say("there is no task")
@@ -130,7 +139,10 @@ def _declare_list(parser: ArgumentParser) -> None:
     parser.add_argument("--state", choices=Task.State.values, help="Only these.")
     parser.add_argument("--kind", choices=task_kinds.names(), help="Only these.")
     parser.add_argument(
-        "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
+        "--limit",
+        type=int,
+        default=DEFAULT_LIMIT,
+        help=f"How many; {DEFAULT_LIMIT} by default.",
     )
 
 
@@ -149,25 +161,25 @@ def _declare_retry(parser: ArgumentParser) -> None:
 
 
 def _id(text: str) -> uuid.UUID:
-    task_id = task_ids.read(text)
+    task_id = task_ids.parse_task_id(text)
     if task_id is None:
         raise CommandError(f"'{text}' is no id of a task: give its UUID")
     return task_id
 
 
-def _failed(kind: str | None) -> list[uuid.UUID]:
+def _failed_task_ids(kind: str | None) -> list[uuid.UUID]:
     failed = Task.objects.filter(state=Task.State.ERRORED, kind=kind)
     return list(failed.values_list("pk", flat=True))
 
 
-def _by_kind(rows: list[tuple[str, str, int]]) -> dict[str, dict[str, int]]:
+def _counts_by_kind(rows: list[tuple[str, str, int]]) -> dict[str, dict[str, int]]:
     counted: dict[str, dict[str, int]] = {}
     for kind, state, count in rows:
         counted.setdefault(kind, {})[state] = count
     return counted
 
 
-def _errors(rows: list[tuple[str, str, int]]) -> list[dict[str, Any]]:
+def _error_counts(rows: list[tuple[str, str, int]]) -> list[dict[str, Any]]:
     return [
         {"kind": kind, "error": error, "count": count} for kind, error, count in rows
     ]

@@ -22,7 +22,7 @@ class Command(DatabaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--by", choices=cost_totals.OF, default="agent")
+        parser.add_argument("--by", choices=cost_totals.DIMENSIONS, default="agent")
         parser.add_argument(
             "--since",
             default=SINCE,
@@ -32,17 +32,19 @@ class Command(DatabaseCommand):
 
     def handle(self, **options: Any) -> None:
         now = datetime.now(UTC)
-        by, since = options["by"], time_parsing.ago(options["since"], now)
-        settings = loader.load(self.config_path(options)).get(TELEMETRY)
-        spent = cost_totals.by(by, since)
-        total = cost_totals.together(spent)
-        missing = [*spend_table.notes(since, cost_totals.oldest(), settings, now)]
+        by, since = options["by"], time_parsing.parse_past(options["since"], now)
+        settings = loader.load_file(self.config_path(options)).get(TELEMETRY)
+        spent = cost_totals.totals_by(by, since)
+        total = cost_totals.sum_totals(spent)
+        missing = [
+            *spend_table.notes(since, cost_totals.oldest_turn_at(), settings, now)
+        ]
         if options["json"]:
-            told = spend_table.document(by, since, spent, total, missing)
+            told = spend_table.as_json(by, since, spent, total, missing)
             self.write_json(told)
             return
-        names = spend_table.names(by, spent)
-        for line in spend_table.table(by, spent, total, names):
+        names = spend_table.token_names(by, spent)
+        for line in spend_table.table_lines(by, spent, total, names):
             self.stdout.write(line)
         for note in missing:
             self.stderr.write(note)

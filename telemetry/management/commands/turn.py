@@ -24,18 +24,18 @@ class Command(DatabaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        turn_id = turn_ids.read(options["id"])
+        turn_id = turn_ids.parse_turn_id(options["id"])
         if turn_id is None:
             raise CommandError(
                 f"'{options['id']}' is no id of a turn: give a UUID, or chatcmpl-… as "
                 "replies have it"
             )
-        record = turn_store.tree(turn_id)
+        record = turn_store.load_record(turn_id)
         if record is None:
             raise CommandError(f"turn {turn_id} is not recorded, or was deleted")
         if options["json"]:
-            told = turn_serializers.turn(record)
+            told = turn_serializers.serialize_turn(record)
             self.write_json(told)
             return
-        for line in terminal.tree(record):
+        for line in terminal.turn_tree(record):
             self.stdout.write(line)

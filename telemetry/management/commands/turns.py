@@ -9,7 +9,7 @@ from config.management.database_command import DatabaseCommand
 from telemetry.presentation import terminal
 from telemetry.storage import turn_store
 
-SHOWN = 20
+DEFAULT_LIMIT = 20
 
 
 class Command(DatabaseCommand):
@@ -29,15 +29,20 @@ class Command(DatabaseCommand):
             "--request", metavar="ID", help="Only those of this X-Request-Id."
         )
         parser.add_argument(
-            "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
+            "--limit",
+            type=int,
+            default=DEFAULT_LIMIT,
+            help=f"How many; {DEFAULT_LIMIT} by default.",
         )
 
     def handle(self, **options: Any) -> None:
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
         user = options["user"]
-        page, has_more = turn_store.page(
-            user_id=None if user is None else identity.derive(identity.checked(user)),
+        page, has_more = turn_store.page_turns(
+            user_id=None
+            if user is None
+            else identity.derive_user_id(identity.check_identifier(user)),
             agent=options["agent"],
             experiment=options["experiment"],
             outcome="error" if options["failed"] else None,
@@ -45,7 +50,7 @@ class Command(DatabaseCommand):
             limit=options["limit"],
         )
         for turn in page:
-            self.stdout.write(terminal.line(turn))
+            self.stdout.write(terminal.turn_line(turn))
         if not page:
             self.say("no such turn is recorded")
         elif has_more:

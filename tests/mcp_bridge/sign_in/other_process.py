@@ -25,7 +25,7 @@ def main() -> None:
     database, secrets, url, user = sys.argv[1:]
     connections.settings["default"]["NAME"] = database
     settings.COULISSE_SECRETS_FILE = Path(secrets)
-    token_manager.PATIENCE_SECONDS = PATIENCE_SECONDS
+    token_manager.TIMEOUT_SECONDS = PATIENCE_SECONDS
     stage = Stage(configured(notes={"url": url}))
     tell("ready")
     sys.stdin.readline()

@@ -33,7 +33,7 @@ async def heard(scripted, path, number=1):
 @pytest.fixture(autouse=True)
 def _others_are_waited_for(monkeypatch):
     """However long they take."""
-    monkeypatch.setattr(token_manager, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(token_manager, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -104,4 +104,4 @@ async def test_what_is_for_this_machine_goes_through_no_proxy(
 ):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     await stage.leave("notes", new_user())
-    assert http_requests._proxy("http://elsewhere.example/") == "http://127.0.0.1:9"
+    assert http_requests._proxy_url("http://elsewhere.example/") == "http://127.0.0.1:9"

@@ -102,7 +102,7 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
     stage.clock.forward(seconds=3550)
     scripted.hang("/token")
     assert await stage.token("notes", user) == "access-1"
-    assert (await stored(user)).refreshing_until is None  # Who tries next may.
+    assert (await stored(user)).refresh_lease_until is None  # Who tries next may.
     stage.clock.forward(seconds=60)
     ended = await stage.token("notes", user)
     assert isinstance(ended, SignInFailed)
@@ -114,14 +114,14 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
 async def test_a_turn_does_not_wait_for_a_token_while_it_has_one(
     scripted, database, monkeypatch
 ):
-    monkeypatch.setattr(token_manager, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(token_manager, "TIMEOUT_SECONDS", 0.02)
     stage = Stage(configured(notes={"url": scripted.url}))
     user = new_user()
     await stage.connect("notes", user)
     stage.clock.forward(seconds=3550)
     scripted.hang("/token")
     assert await stage.token("notes", user) == "access-1"
-    assert (await stored(user)).refreshing_until is not None  # It goes on.
+    assert (await stored(user)).refresh_lease_until is not None  # It goes on.
     scripted.released.set()
     await stage.sign_ins.close()
 
@@ -159,10 +159,12 @@ async def test_a_token_renewed_in_the_meantime_is_not_renewed_again(
 async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
     stage, scripted, user
 ):
-    found = token_store.read
+    found = token_store.read_tokens
     held = (await database_executor.run(found, user, {"notes": scripted.url}))["notes"]
     until = stage.clock() + timedelta(seconds=30)
-    await database_executor.run(token_store.claim, held, now=stage.clock(), until=until)
+    await database_executor.run(
+        token_store.claim_refresh, held, now=stage.clock(), until=until
+    )
     stage.clock.forward(seconds=31)
     assert await stage.token("notes", user) == "access-2"
 
@@ -170,7 +172,9 @@ async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
 async def test_who_disconnects_during_a_refresh_stays_disconnected(
     stage, scripted, user
 ):
-    found = await database_executor.run(token_store.read, user, {"notes": scripted.url})
+    found = await database_executor.run(
+        token_store.read_tokens, user, {"notes": scripted.url}
+    )
     await stage.sign_ins.disconnect(stage.config, "notes", user)
     got = await stage.sign_ins._exchange(stage.config, user, found["notes"])
     assert got is None
@@ -180,7 +184,9 @@ async def test_who_disconnects_during_a_refresh_stays_disconnected(
 async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
     stage, scripted, user
 ):
-    found = await database_executor.run(token_store.read, user, {"notes": scripted.url})
+    found = await database_executor.run(
+        token_store.read_tokens, user, {"notes": scripted.url}
+    )
     scripted.answer("/token", scripted.tokens(access_token="access-9"))
     await stage.connect("notes", user)
     scripted.answer("/token", scripted.tokens(access_token="access-2"))
@@ -194,7 +200,9 @@ async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
 async def test_a_token_does_not_follow_a_name_to_another_address(stage, scripted, user):
     moved = Stage(configured(notes={"url": f"{scripted.url}/elsewhere"}))
     assert await moved.token("notes", user) is None
-    assert await moved.sign_ins.connection_states(moved.config, user) == {"notes": False}
+    assert await moved.sign_ins.connection_states(moved.config, user) == {
+        "notes": False
+    }
     assert await moved.sign_ins.disconnect(moved.config, "notes", user)
     assert await stored(user) is None
 
@@ -269,11 +277,11 @@ async def test_all_servers_are_one_trip(scripted, database):
 async def test_used_links_are_deleted_once_they_would_have_expired(stage):
     now = stage.clock()
     rows = McpUsedLink.objects.filter(nonce="old")
-    await database_executor.run(used_links.spend, "old", now)
-    assert not await database_executor.run(used_links.spend, "old", now)
-    await database_executor.run(used_links.sweep, now - timedelta(seconds=1))
+    await database_executor.run(used_links.mark_used, "old", now)
+    assert not await database_executor.run(used_links.mark_used, "old", now)
+    await database_executor.run(used_links.delete_expired, now - timedelta(seconds=1))
     assert await database_executor.run(rows.exists)
-    await database_executor.run(used_links.sweep, now)
+    await database_executor.run(used_links.delete_expired, now)
     assert not await database_executor.run(rows.exists)
 
 
@@ -282,12 +290,14 @@ async def test_sign_ins_that_ended_are_deleted(stage, scripted):
     await stage.connect("notes", renewable)
     scripted.answer("/token", scripted.tokens(refresh_token=None))
     await stage.connect("notes", ended)
-    await database_executor.run(token_store.sweep, stage.clock() + timedelta(hours=2))
+    await database_executor.run(
+        token_store.delete_expired, stage.clock() + timedelta(hours=2)
+    )
     assert await stored(ended) is None
     assert await stored(renewable) is not None
 
 
 def test_the_clock_knows_the_job():
     sent = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
-    assert tasks.sweep.name in sent
-    tasks.sweep()
+    assert tasks.delete_expired.name in sent
+    tasks.delete_expired()

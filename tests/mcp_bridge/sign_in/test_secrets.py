@@ -13,7 +13,7 @@ import pytest
 from config.errors import SecretsInvalid
 from mcp_bridge import checks
 from mcp_bridge.oauth.crypto import secret_keys
-from mcp_bridge.oauth.crypto.encryption import Unreadable, Vault
+from mcp_bridge.oauth.crypto.encryption import DecryptionFailed, TokenCipher
 from tests.mcp_bridge.sign_in.users import keys_in
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -29,20 +29,20 @@ def file(tmp_path, monkeypatch):
 
 
 def test_they_are_made_once_for_their_owner_only(file):
-    made = secret_keys.load()
+    made = secret_keys.load_keys()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     text = file.read_text()
-    secret_keys._load.cache_clear()
-    assert secret_keys.load().cipher.key_id == made.cipher.key_id
+    secret_keys._build_keys.cache_clear()
+    assert secret_keys.load_keys().cipher.key_id == made.cipher.key_id
     assert file.read_text() == text
     assert os.listdir(file.parent) == ["secrets.env"]
 
 
 def test_of_many_who_are_first_one_makes_them(file):
     def load(_):
-        secret_keys._load.cache_clear()
-        return secret_keys.load().cipher.key_id
+        secret_keys._build_keys.cache_clear()
+        return secret_keys.load_keys().cipher.key_id
 
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(load, range(40)))) == 1
@@ -51,14 +51,14 @@ def test_of_many_who_are_first_one_makes_them(file):
 def test_the_environment_comes_first_and_then_no_file_is_made(file, monkeypatch):
     monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
     monkeypatch.setenv(secret_keys.HMAC_KEY, URL_SAFE)
-    assert secret_keys.load().cipher.key_id == Vault(bytes(range(32))).key_id
+    assert secret_keys.load_keys().cipher.key_id == TokenCipher(bytes(range(32))).key_id
     assert not file.exists()
 
 
 def test_one_may_come_from_each(file, monkeypatch):
-    ours = secret_keys.load().cipher.key_id
+    ours = secret_keys.load_keys().cipher.key_id
     monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
-    assert secret_keys.load().cipher.key_id == ours
+    assert secret_keys.load_keys().cipher.key_id == ours
 
 
 @pytest.mark.parametrize("name", [secret_keys.VAULT_KEY, secret_keys.HMAC_KEY])
@@ -75,9 +75,9 @@ def test_one_may_come_from_each(file, monkeypatch):
 def test_one_that_is_no_key_is_named_and_not_shown(file, monkeypatch, name, text, says):
     monkeypatch.setenv(name, text)
     with pytest.raises(SecretsInvalid, match=f"{name} {says}") as caught:
-        secret_keys.load()
+        secret_keys.load_keys()
     with pytest.raises(SecretsInvalid):
-        secret_keys.check()
+        secret_keys.check_keys()
     assert text not in str(caught.value)
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_is_none_is_named(file, content):
     file.parent.mkdir()
     file.write_bytes(content)
     with pytest.raises(SecretsInvalid, match=r"secrets\.env|COULISSE_VAULT_KEY"):
-        secret_keys.load()
+        secret_keys.load_keys()
     assert file.read_bytes() == content
 
 
@@ -94,28 +94,28 @@ def test_quotes_blanks_and_comments_are_read_over(file):
     file.parent.mkdir()
     file.write_text(f'# c\n\nCOULISSE_VAULT_KEY = "{KEY}"\r\nCOULISSE_HMAC_KEY={KEY}\n')
     file.chmod(0o600)
-    assert secret_keys.load().cipher.key_id == Vault(bytes(range(32))).key_id
+    assert secret_keys.load_keys().cipher.key_id == TokenCipher(bytes(range(32))).key_id
 
 
 def test_a_file_others_can_read_is_warned_of(file, caplog):
-    secret_keys.load()
+    secret_keys.load_keys()
     assert not [each for each in caplog.records if each.levelno > logging.INFO]
     file.chmod(0o644)
-    secret_keys._load.cache_clear()
-    secret_keys.load()
+    secret_keys._build_keys.cache_clear()
+    secret_keys.load_keys()
     assert "can be read by others: chmod 600" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_names_the_remedy(file, tmp_path):
     (tmp_path / ".coulisse").write_text("a file")
     with pytest.raises(SecretsInvalid, match="give COULISSE_VAULT_KEY, COULISSE"):
-        secret_keys.load()
+        secret_keys.load_keys()
 
 
 def test_no_key_is_in_a_repr(file, monkeypatch):
     monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
     monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
-    loaded = secret_keys.load()
+    loaded = secret_keys.load_keys()
     shown = repr((loaded, vars(loaded.cipher), vars(loaded.opaque_tokens)))
     assert KEY not in shown
     assert repr(bytes(range(32))) not in shown
@@ -133,37 +133,37 @@ def test_another_process_reads_what_the_first_made(file):
         for _ in range(2)
     ]
     said = {each.communicate()[0].decode().strip() for each in ran}
-    assert said == {secret_keys.load().cipher.key_id}
+    assert said == {secret_keys.load_keys().cipher.key_id}
 
 
 # The vault.
 
 
 def test_a_text_is_read_in_its_own_place_only():
-    vault = Vault(bytes(32))
+    vault = TokenCipher(bytes(32))
     box = vault.encrypt("secret", "table", "server", "ann", "field")
     assert vault.decrypt(box, "table", "server", "ann", "field") == "secret"
     for place in (("table", "server", "bob", "field"), ("tables", "erver", "ann")):
-        with pytest.raises(Unreadable):
+        with pytest.raises(DecryptionFailed):
             vault.decrypt(box, *place)
 
 
 def test_no_two_places_are_written_alike():
-    vault = Vault(bytes(32))
+    vault = TokenCipher(bytes(32))
     box = vault.encrypt("secret", "a:b", "c")
-    with pytest.raises(Unreadable):
+    with pytest.raises(DecryptionFailed):
         vault.decrypt(box, "a", "b:c")
 
 
 def test_the_same_text_is_never_the_same_twice():
-    vault = Vault(bytes(32))
+    vault = TokenCipher(bytes(32))
     assert vault.encrypt("secret", "x") != vault.encrypt("secret", "x")
 
 
 @pytest.mark.parametrize("box", [b"", b"short", bytes(12), bytes(40)])
 def test_what_is_no_box_is_unreadable(box):
-    with pytest.raises(Unreadable):
-        Vault(bytes(32)).decrypt(box, "x")
+    with pytest.raises(DecryptionFailed):
+        TokenCipher(bytes(32)).decrypt(box, "x")
 
 
 # The check.

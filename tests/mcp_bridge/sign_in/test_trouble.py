@@ -7,17 +7,17 @@ import pytest
 from database import database_executor
 from mcp_bridge.models import McpClient, McpToken
 from mcp_bridge.oauth.errors import (
-    OtherBrowser,
-    OtherUser,
-    ProviderBroken,
-    ProviderDown,
-    ProviderRefused,
-    ProviderSlow,
+    AuthServerRefused,
+    AuthServerReplyInvalid,
+    AuthServerTimedOut,
+    AuthServerUnreachable,
+    BrowserMismatch,
+    LinkExpired,
+    LinkInvalid,
+    LinkUsed,
     ServerUnknown,
     SignInFailed,
-    TokenExpired,
-    TokenInvalid,
-    TokenUsed,
+    UserMismatch,
 )
 from tests.mcp_bridge.sign_in.scripted import ISSUER, OPENID, RESOURCE
 from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user
@@ -36,7 +36,7 @@ def user():
 async def test_a_link_is_good_once(stage, user):
     token = stage.link_token("notes", user)
     await stage.connecting.open(stage.config, "notes", token, browser="b")
-    with pytest.raises(TokenUsed):
+    with pytest.raises(LinkUsed):
         await stage.connecting.open(stage.config, "notes", token, browser="b")
 
 
@@ -49,7 +49,7 @@ async def test_of_two_who_open_a_link_at_once_one_may(stage, user):
         ),
         return_exceptions=True,
     )
-    assert sum(isinstance(each, TokenUsed) for each in opened) == 3
+    assert sum(isinstance(each, LinkUsed) for each in opened) == 3
 
 
 async def test_to_look_at_a_link_does_not_use_it(stage, user):
@@ -63,7 +63,7 @@ async def test_a_link_expires(stage, user):
     stage.clock.forward(minutes=9, seconds=58)
     await stage.connecting.look(stage.config, "notes", token)
     stage.clock.forward(seconds=3)
-    with pytest.raises(TokenExpired):
+    with pytest.raises(LinkExpired):
         await stage.connecting.look(stage.config, "notes", token)
 
 
@@ -79,35 +79,35 @@ async def test_a_link_that_was_altered_is_none(stage, user, place):
     token = stage.link_token("notes", user)
     other = "A" if token[place] != "A" else "B"
     altered = token[:place] + other + (token[place + 1 :] if place >= 0 else "")
-    with pytest.raises(TokenInvalid):
+    with pytest.raises(LinkInvalid):
         await stage.connecting.look(stage.config, "notes", altered)
 
 
 @pytest.mark.parametrize("token", ["", "x", "é", "=" * 40, "A" * 5000, "AAAA\n" * 9])
 async def test_what_is_no_link_is_refused(stage, token):
-    with pytest.raises(TokenInvalid):
+    with pytest.raises(LinkInvalid):
         await stage.connecting.look(stage.config, "notes", token)
 
 
 async def test_a_link_is_for_its_own_server(scripted, database, user):
     stage = Stage(configured(a={"url": scripted.url}, b={"url": scripted.url}))
-    with pytest.raises(TokenInvalid):
+    with pytest.raises(LinkInvalid):
         await stage.connecting.read_link(stage.config, "b", stage.link_token("a", user))
 
 
 async def test_a_state_is_no_link_and_a_link_no_state(stage, user):
     departure = await stage.leave("notes", user)
-    with pytest.raises(TokenInvalid):
+    with pytest.raises(LinkInvalid):
         await stage.connecting.look(stage.config, "notes", asked(departure)["state"])
     token = stage.link_token("notes", user)
-    with pytest.raises(TokenInvalid):
+    with pytest.raises(LinkInvalid):
         await stage.come_back("notes", departure, state=token)
 
 
 async def test_a_link_of_another_user_is_refused_and_stays_good(stage, user):
     token = stage.link_token("notes", user)
     opening = {"token": token, "browser": "b"}
-    with pytest.raises(OtherUser):
+    with pytest.raises(UserMismatch):
         await stage.connecting.open(
             stage.config, "notes", **opening, named=[user, new_user()]
         )
@@ -147,7 +147,7 @@ async def test_a_user_comes_back_with_a_token(stage, scripted, user):
 
 async def test_a_state_is_good_once(stage, user):
     departure = await stage.connect("notes", user)
-    with pytest.raises(TokenUsed):
+    with pytest.raises(LinkUsed):
         await stage.come_back("notes", departure)
 
 
@@ -155,9 +155,9 @@ async def test_a_state_is_good_once(stage, user):
 async def test_who_did_not_leave_cannot_come_back(stage, user, cookies):
     """Somebody else is sent the provider's address, and consents there."""
     departure = await stage.leave("notes", user)
-    with pytest.raises(OtherBrowser):
+    with pytest.raises(BrowserMismatch):
         await stage.come_back("notes", departure, cookies=cookies)
-    with pytest.raises(OtherBrowser):
+    with pytest.raises(BrowserMismatch):
         await stage.come_back("notes", departure, cookies={departure.cookie: "x"})
     assert await stage.token("notes", user) is None
     await stage.come_back("notes", departure)  # Who did leave still can.
@@ -167,17 +167,17 @@ async def test_a_bad_state_is_refused(stage, user):
     departure = await stage.leave("notes", user)
     state = asked(departure)["state"]
     for bad in ("", state[:-1], state[::-1]):
-        with pytest.raises(TokenInvalid):
+        with pytest.raises(LinkInvalid):
             await stage.come_back("notes", departure, state=bad)
     stage.clock.forward(minutes=11)
-    with pytest.raises(TokenExpired):
+    with pytest.raises(LinkExpired):
         await stage.come_back("notes", departure)
 
 
 async def test_a_user_who_declines_is_not_connected(stage, scripted, user):
     departure = await stage.leave("notes", user)
     refusal = {"code": None, "error": "access_denied", "description": "No\n<b>way</b>"}
-    with pytest.raises(ProviderRefused) as caught:
+    with pytest.raises(AuthServerRefused) as caught:
         await stage.come_back("notes", departure, **refusal)
     assert caught.value.error == "access_denied"
     assert caught.value.description == "No <b>way</b>"
@@ -187,13 +187,13 @@ async def test_a_user_who_declines_is_not_connected(stage, scripted, user):
 
 async def test_an_answer_without_a_code_makes_no_sense(stage, user):
     departure = await stage.leave("notes", user)
-    with pytest.raises(ProviderBroken, match="without a code"):
+    with pytest.raises(AuthServerReplyInvalid, match="without a code"):
         await stage.come_back("notes", departure, code=None)
 
 
 async def test_another_issuers_answer_is_refused(stage, scripted, user):
     departure = await stage.leave("notes", user)
-    with pytest.raises(ProviderBroken, match="does not come from"):
+    with pytest.raises(AuthServerReplyInvalid, match="does not come from"):
         await stage.come_back("notes", departure, issuer="https://evil.example")
     assert scripted.heard("/token") == []
     departure = await stage.leave("notes", user)
@@ -204,7 +204,7 @@ async def test_an_issuer_that_names_itself_must(stage, scripted, user):
     named = {"authorization_response_iss_parameter_supported": True}
     scripted.answer(ISSUER, scripted.metadata(**named))
     departure = await stage.leave("notes", user)
-    with pytest.raises(ProviderBroken, match="does not come from"):
+    with pytest.raises(AuthServerReplyInvalid, match="does not come from"):
         await stage.come_back("notes", departure)
 
 
@@ -227,7 +227,7 @@ async def test_an_issuer_that_names_itself_must(stage, scripted, user):
 async def test_what_is_no_token_is_refused(stage, scripted, user, body):
     scripted.answer("/token", body)
     departure = await stage.leave("notes", user)
-    with pytest.raises(ProviderBroken) as caught:
+    with pytest.raises(AuthServerReplyInvalid) as caught:
         await stage.come_back("notes", departure)
     assert "x" * 100 not in str(caught.value)
     assert await stage.token("notes", user) is None
@@ -238,7 +238,7 @@ async def test_an_error_is_told_in_the_providers_words(stage, scripted, user, st
     error = {"error": "invalid_grant", "error_description": "that code is\x07 old"}
     scripted.answer("/token", error, status=status)
     departure = await stage.leave("notes", user)
-    with pytest.raises(ProviderRefused) as caught:
+    with pytest.raises(AuthServerRefused) as caught:
         await stage.come_back("notes", departure)
     assert caught.value.description == "that code is old"
 
@@ -263,7 +263,7 @@ async def test_a_code_for_a_forgotten_app_registers_anew_next_time(
 ):
     scripted.answer("/token", {"error": "invalid_client"}, status=401)
     departure = await stage.leave("notes", user)
-    with pytest.raises(ProviderRefused):
+    with pytest.raises(AuthServerRefused):
         await stage.come_back("notes", departure)
     scripted.answer("/register", {"client_id": "app-2"}, status=201)
     assert asked(await stage.leave("notes", user))["client_id"] == "app-2"
@@ -275,19 +275,21 @@ async def test_a_code_for_a_forgotten_app_registers_anew_next_time(
 async def test_a_provider_that_takes_too_long_is_given_up(scripted, database, user):
     stage = Stage(configured(notes={"url": scripted.url}), seconds=0.05)
     scripted.hang(ISSUER)
-    with pytest.raises(ProviderSlow, match=r"did not answer within 0\.05 seconds"):
+    with pytest.raises(
+        AuthServerTimedOut, match=r"did not answer within 0\.05 seconds"
+    ):
         await stage.leave("notes", user)
 
 
 async def test_a_provider_that_is_not_there_is_down(database, user):
     stage = Stage(configured(notes={"url": "http://127.0.0.1:9/mcp"}))
-    with pytest.raises(ProviderDown):
+    with pytest.raises(AuthServerUnreachable):
         await stage.leave("notes", user)
 
 
 async def test_a_provider_that_says_too_much_is_cut_off(stage, scripted, user):
     scripted.answer(ISSUER, b" " * (1024 * 1024 + 1))
-    with pytest.raises(ProviderBroken, match="more than 1048576 bytes"):
+    with pytest.raises(AuthServerReplyInvalid, match="more than 1048576 bytes"):
         await stage.leave("notes", user)
 
 
@@ -343,7 +345,7 @@ async def test_the_yamls_scopes_come_first(scripted, database, user):
 )
 async def test_metadata_that_will_not_do(stage, scripted, user, changes, says):
     scripted.answer(ISSUER, scripted.metadata(**changes))
-    with pytest.raises(ProviderBroken, match=says):
+    with pytest.raises(AuthServerReplyInvalid, match=says):
         await stage.leave("notes", user)
 
 
@@ -353,17 +355,19 @@ async def test_metadata_of_another_server_are_refused(stage, scripted, user):
         "authorization_servers": [scripted.origin],
     }
     scripted.answer(f"{RESOURCE}/mcp", other)
-    with pytest.raises(ProviderBroken, match=r"is about https://other\.example"):
+    with pytest.raises(
+        AuthServerReplyInvalid, match=r"is about https://other\.example"
+    ):
         await stage.leave("notes", user)
 
 
 @pytest.mark.parametrize(
     ("status", "body", "failure"),
     [
-        (400, {"error": "invalid_redirect_uri"}, ProviderRefused),
-        (403, b"<html>", ProviderRefused),
-        (201, b"not JSON", ProviderBroken),
-        (201, {"client_secret": "s"}, ProviderBroken),
+        (400, {"error": "invalid_redirect_uri"}, AuthServerRefused),
+        (403, b"<html>", AuthServerRefused),
+        (201, b"not JSON", AuthServerReplyInvalid),
+        (201, {"client_secret": "s"}, AuthServerReplyInvalid),
     ],
 )
 async def test_a_registration_that_fails(stage, scripted, user, status, body, failure):
@@ -440,5 +444,5 @@ async def test_an_app_in_the_yaml_needs_no_discovery(scripted, database, user):
 
 async def test_a_secret_does_not_go_where_others_listen(scripted, database, user):
     stage = static(scripted, token_url="http://auth.example/token")
-    with pytest.raises(ProviderBroken, match="neither https nor"):
+    with pytest.raises(AuthServerReplyInvalid, match="neither https nor"):
         await stage.leave("notes", user)

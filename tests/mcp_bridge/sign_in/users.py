@@ -13,10 +13,14 @@ from config.sections import Config
 from core.ids import UserId
 from database import database_executor
 from mcp_bridge.config import MCP
-from mcp_bridge.oauth.authorization_server.http_requests import Web
+from mcp_bridge.oauth.authorization_server.http_requests import OAuthHttpClient
 from mcp_bridge.oauth.errors import SignInFailed
-from mcp_bridge.oauth.flow import Connecting, Departure, Return
-from mcp_bridge.oauth.token_manager import SignIns
+from mcp_bridge.oauth.flow import (
+    AuthorizationFlow,
+    AuthorizationRedirect,
+    AuthorizationResponse,
+)
+from mcp_bridge.oauth.token_manager import TokenManager
 from tests.mcp_bridge.conftest import PATIENCE_SECONDS
 
 BASE = "http://localhost:8421"
@@ -58,14 +62,14 @@ class Stage:
     def __init__(self, config: Config, *, seconds: float = PATIENCE_SECONDS) -> None:
         self.config = config
         self.clock = Clock()
-        web = Web(seconds=seconds)
-        self.sign_ins = SignIns(
+        web = OAuthHttpClient(seconds=seconds)
+        self.sign_ins = TokenManager(
             database_executor.run,
             database_executor.run_to_end,
             web=web,
             clock=self.clock,
         )
-        self.connecting = Connecting(
+        self.connecting = AuthorizationFlow(
             database_executor.run,
             database_executor.run_to_end,
             web=web,
@@ -76,15 +80,17 @@ class Stage:
         link = self.sign_ins.link(self.config, server, user)
         return parse_qs(urlsplit(link).query)["token"][0]
 
-    async def leave(self, server: str, user: UserId) -> Departure:
+    async def leave(self, server: str, user: UserId) -> AuthorizationRedirect:
         """Open a new link."""
         token = self.link_token(server, user)
-        return await self.connecting.use_link(self.config, server, token, browser="browser")
+        return await self.connecting.use_link(
+            self.config, server, token, browser="browser"
+        )
 
     async def come_back(
         self,
         server: str,
-        departure: Departure,
+        departure: AuthorizationRedirect,
         *,
         cookies: dict[str, str] | None = None,
         **came: str | None,
@@ -94,11 +100,11 @@ class Stage:
         await self.connecting.finish(
             self.config,
             server,
-            Return(**given),
+            AuthorizationResponse(**given),
             cookies={departure.cookie: "browser"} if cookies is None else cookies,
         )
 
-    async def connect(self, server: str, user: UserId) -> Departure:
+    async def connect(self, server: str, user: UserId) -> AuthorizationRedirect:
         """Open a new link and come back with a code."""
         departure = await self.leave(server, user)
         await self.come_back(server, departure)
@@ -110,16 +116,16 @@ class Stage:
         return found.get(server)
 
 
-def asked(departure: Departure) -> dict[str, str]:
+def asked(departure: AuthorizationRedirect) -> dict[str, str]:
     """Return what a provider is asked for."""
     query = parse_qs(urlsplit(departure.url).query)
     return {name: value for name, (value,) in query.items()}
 
 
-def returned(url: str) -> Return:
+def returned(url: str) -> AuthorizationResponse:
     """Return what a provider sends a user back with."""
     query = {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
-    return Return(
+    return AuthorizationResponse(
         state=query["state"],
         code=query.get("code"),
         error=query.get("error"),

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.module_loading import import_string
 
 from access.audit import audit_events, audit_log
-from access.audit.audit_events import Deed
+from access.audit.audit_events import AuditEvent
 from config import live
 from config.management import config_option
 from config.management.database_command import DatabaseCommand
@@ -19,7 +19,7 @@ from config.sections import Config
 from tasks.queue import worker_notifier
 from triggers.reports import terminal, trigger_status
 from triggers.runs import manual_runs
-from triggers.runs.trigger_runs import Firing
+from triggers.runs.trigger_runs import TriggerRun
 
 
 class Command(DatabaseCommand):
@@ -37,7 +37,7 @@ class Command(DatabaseCommand):
             description="Have a trigger run now, also where it is off.",
             allow_abbrev=False,
         )
-        config_option.add_to(fire)
+        config_option.add_option(fire)
         fire.add_argument("name", metavar="NAME", help="The trigger's name.")
         fire.add_argument(
             "--payload",
@@ -47,19 +47,19 @@ class Command(DatabaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        config = live.read(self.config_path(options))
+        config = live.read_effective(self.config_path(options))
         if options["what"] == "fire":
             self._fire(config, options["name"], options["payload"])
         else:
             self._list(config, is_json=options["json"])
 
     def _list(self, config: Config, *, is_json: bool) -> None:
-        pages = trigger_status.every(config, datetime.now(UTC))
+        pages = trigger_status.list_triggers(config, datetime.now(UTC))
         if is_json:
             self.write_json([terminal.as_json(page) for page in pages])
             return
         for page in pages:
-            for line in terminal.lines(page):
+            for line in terminal.describe_trigger(page):
                 self.stdout.write(line)
         if not pages:
             self.stdout.write("there are no triggers in the YAML")
@@ -69,21 +69,21 @@ class Command(DatabaseCommand):
             said = orjson.loads(payload)
         except orjson.JSONDecodeError as exc:
             raise CommandError(f"--payload is not JSON: {exc}") from exc
-        deed = partial(_deed, name)
-        firing = audit_log.recorded(
-            deed, manual_runs.fire, manual_runs.occasion(config, name, said)
+        deed = partial(_audit_event, name)
+        firing = audit_log.run_recorded(
+            deed, manual_runs.run_trigger, manual_runs.build_event(config, name, said)
         )
-        _wake()
+        _notify_worker()
         self.stdout.write(str(firing.task_id))
 
 
-def _deed(name: str, firing: Firing) -> Deed:
-    by, details = audit_events.at_the_terminal(), {"task": str(firing.task_id)}
-    return Deed("trigger.fire", by, name, details)
+def _audit_event(name: str, firing: TriggerRun) -> AuditEvent:
+    by, details = audit_events.terminal_actor(), {"task": str(firing.task_id)}
+    return AuditEvent("trigger.fire", by, name, details)
 
 
-def _wake() -> None:
+def _notify_worker() -> None:
     """Have a worker look now; without the broker it does within seconds."""
     import_string(settings.COULISSE_CELERY_APP)  # Commands have none of themselves.
-    worker_notifier.soon()
+    worker_notifier.notify()
     worker_notifier.flush()
