@@ -39,7 +39,8 @@ class ApiToken(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(budget__in=BudgetPeriod.values), name="access_apitoken_budget"
+                condition=Q(budget__in=BudgetPeriod.values),
+                name="access_apitoken_budget",
             ),
             models.CheckConstraint(
                 condition=Q(budget="unlimited", limit_micro_usd=None)
@@ -102,7 +103,9 @@ class UsageCounter(models.Model):
     micro_usd_reserved_before = models.BigIntegerField(default=0)
 
     class Meta:
-        indexes = [models.Index(fields=["window", "start"], name="access_usagecounter_old")]
+        indexes = [
+            models.Index(fields=["window", "start"], name="access_usagecounter_old")
+        ]
 
     def __str__(self) -> str:
         return f"{self.subject} in {self.window} s from {self.start}"

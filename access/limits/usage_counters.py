@@ -230,7 +230,9 @@ def _reserve_sql(rows: int, is_guarded: bool) -> str:
         f"epoch = CASE WHEN {TABLE}.epoch > excluded.epoch "
         f"THEN {TABLE}.epoch ELSE excluded.epoch END "
         'RETURNING subject, "window", start, epoch, requests, tokens, micro_usd, '
-        + ", ".join(f"{name}_reserved_now + {name}_reserved_before" for name in RESERVED_COLUMNS)
+        + ", ".join(
+            f"{name}_reserved_now + {name}_reserved_before" for name in RESERVED_COLUMNS
+        )
     )
 
 
@@ -247,7 +249,7 @@ def _settle_sql(rows: int) -> str:
         f"WHEN {TABLE}.epoch - excluded.epoch = {age} "
         f"THEN excluded.{name}_reserved_now ELSE 0 END"
         for name in RESERVED_COLUMNS
-        for when, age in (("now", 0), ("before", 1))
+        for when, age in (("reserved_now", 0), ("reserved_before", 1))
     )
     added = ", ".join(
         f"{name} = {TABLE}.{name} + excluded.{name}"

@@ -61,7 +61,7 @@ class _Scanner(Scanner):
 class _Parser(Parser):
     def get_event(self) -> Any:
         event = super().get_event()
-        self.loader.scan_of.meet(event)
+        self.loader.scan_of.add_event(event)
         return event
 
 

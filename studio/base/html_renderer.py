@@ -43,7 +43,7 @@ class HtmlRenderer(DataRenderer):
         shell = {
             **site.each_context(request._request),
             "title": view.title or "Data",
-            "trail": view.trail,
+            "trail": view.breadcrumbs,
             "is_operator": site.is_operator(request._request),
         }
         own = {name: shown[name] for name in shown.keys() - RESERVED_CONTEXT_KEYS}
@@ -84,7 +84,7 @@ def _refused_page(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, 
 
 def _refused_form_context(view: Any) -> Mapping[str, Any] | None:
     try:
-        filled: Mapping[str, Any] | None = view.refill()
+        filled: Mapping[str, Any] | None = view.refused_form_context()
     except (APIException, SuspiciousOperation):
         return None  # What was typed cannot be read.
     return filled

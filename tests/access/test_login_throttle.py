@@ -157,7 +157,7 @@ def test_tables_are_bounded(throttle, clock, monkeypatch):
     for table in (throttle._by_address, throttle._by_name, throttle._known):
         assert 49 <= len(table) <= 50
     # The newest stay.
-    assert throttle.knows("2001:db8:0:12b::ffff", "own")
+    assert throttle.is_known_address("2001:db8:0:12b::ffff", "own")
 
 
 def test_what_succeeds_leaves_nothing_in_the_tables(throttle):
@@ -217,7 +217,7 @@ def test_one_name_from_many_addresses_is_one_burst(throttle, clock, bursts):
         clock.now += 60
         fail(throttle, f"198.51.100.{number}", "ada")
     [burst] = bursts
-    assert burst.is_from_many
+    assert burst.is_distributed
     assert str(burst) == "5 failed sign-ins from several addresses for name 'ada'"
 
 
@@ -225,7 +225,7 @@ def test_many_names_from_one_address_are_one_burst(throttle, clock, bursts):
     for number in range(9):
         fail_when_allowed(throttle, clock, A, f"name-{number}")
     [burst] = bursts
-    assert (burst.network, burst.name, burst.is_from_many) == (A, "name-4", False)
+    assert (burst.network, burst.name, burst.is_distributed) == (A, "name-4", False)
 
 
 def test_reports_are_bounded(throttle, clock, bursts, monkeypatch):

@@ -59,7 +59,11 @@ def test_what_is_set_aside_adds_up(subject):
     aside(key)
     used, _ = aside(key, tokens=7, micro_usd=3)
     assert (used.requests, used.tokens, used.micro_usd) == (2, 0, 0)
-    assert (used.turns_aside, used.tokens_aside, used.micro_usd_aside) == (2, 107, 13)
+    assert (used.turns_reserved, used.tokens_reserved, used.micro_usd_reserved) == (
+        2,
+        107,
+        13,
+    )
 
 
 def test_a_charge_takes_the_place_of_what_was_set_aside(subject):
@@ -95,7 +99,11 @@ def test_what_is_set_aside_counts_through_the_next_epoch(subject, later):
     key = hour(subject)
     aside(key)
     used, _ = aside(key, now=NOW + later)
-    assert (used.turns_aside, used.tokens_aside, used.micro_usd_aside) == (2, 200, 20)
+    assert (used.turns_reserved, used.tokens_reserved, used.micro_usd_reserved) == (
+        2,
+        200,
+        20,
+    )
 
 
 @pytest.mark.parametrize("epochs", [2, 3, 1000])
@@ -103,7 +111,11 @@ def test_what_a_killed_process_set_aside_is_void_after_that(subject, epochs):
     key = hour(subject)
     aside(key)
     used, _ = aside(key, now=NOW + epochs * EPOCH_SECONDS)
-    assert (used.turns_aside, used.tokens_aside, used.micro_usd_aside) == (1, 100, 10)
+    assert (used.turns_reserved, used.tokens_reserved, used.micro_usd_reserved) == (
+        1,
+        100,
+        10,
+    )
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 2, 5])
@@ -123,7 +135,7 @@ def test_a_clock_that_is_behind_voids_nothing(subject):
     key = hour(subject)
     aside(key, now=NOW + EPOCH_SECONDS)
     used, behind = aside(key, now=NOW)
-    assert used.turns_aside == 2
+    assert used.turns_reserved == 2
     usage_counters.settle([key], behind, usage_counters.NO_CHARGE, now=NOW)
     assert held(key) == (1, 100, 10)
 

@@ -499,7 +499,7 @@ async def test_a_subagent_begins_again_though_it_had_thought(stage, fake, spare)
     async def none(agent):
         return []
 
-    models = task.lineup._models
+    models = task.fallback_chain._models
     find = answering(task.agent, models)
     critic = Subagent(task.agent.name, None, find, none, depth=1)
     entry = trace.TracedToolCall("a", "subagent", "{}")

@@ -345,7 +345,11 @@ def charged(user: str) -> tuple[int, int]:
     """
     subject = usage_limits.user_subject(derive_user_id(user))
     meter = UsageCounter.objects.get(subject=subject, window=time_windows.DAY)
-    assert (meter.turns_reserved_now, meter.tokens_reserved_now, meter.micro_usd_reserved_now) == (0, 0, 0)
+    assert (
+        meter.turns_reserved_now,
+        meter.tokens_reserved_now,
+        meter.micro_usd_reserved_now,
+    ) == (0, 0, 0)
     assert (meter.turns_reserved_before, meter.tokens_reserved_before) == (0, 0)
     assert meter.unpriced == 0
     return meter.tokens, meter.micro_usd

@@ -56,8 +56,14 @@ def is_clear(user: str) -> bool:
     """Whether nothing is set aside for a user."""
     found = meters_of(user).values()
     return all(
-        (each.turns_reserved_now, each.tokens_reserved_now, each.micro_usd_reserved_now) == (0, 0, 0)
-        and (each.turns_reserved_before, each.tokens_reserved_before, each.micro_usd_reserved_before) == (0, 0, 0)
+        (each.turns_reserved_now, each.tokens_reserved_now, each.micro_usd_reserved_now)
+        == (0, 0, 0)
+        and (
+            each.turns_reserved_before,
+            each.tokens_reserved_before,
+            each.micro_usd_reserved_before,
+        )
+        == (0, 0, 0)
         for each in found
     )
 

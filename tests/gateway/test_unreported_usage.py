@@ -94,7 +94,9 @@ def meter(user: str) -> UsageCounter | None:
 
 def aside(user: str) -> int:
     found = meter(user)
-    return 0 if found is None else found.tokens_reserved_now + found.tokens_reserved_before
+    return (
+        0 if found is None else found.tokens_reserved_now + found.tokens_reserved_before
+    )
 
 
 def charged(user: str) -> int:

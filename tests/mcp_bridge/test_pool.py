@@ -249,12 +249,12 @@ async def test_why_a_child_ended_is_known_until_another_is_there(pool):
     async with pool.session(address) as session:
         with pytest.raises(ServerGone):
             await session.call("die", {})
-        sessions, error = pool.looked_at("it")
+        sessions, error = pool.open_sessions("it")
         assert (sessions, error.last_lines) == ([], ["I cannot go on"])
-    assert "ended with exit code 3" in pool.looked_at("it")[1].message
-    assert pool.looked_at("other") == ([], None)
+    assert "ended with exit code 3" in pool.open_sessions("it")[1].message
+    assert pool.open_sessions("other") == ([], None)
     await pid(pool, address)
-    assert pool.looked_at("it")[1] is None
+    assert pool.open_sessions("it")[1] is None
 
 
 async def test_what_ended_as_it_should_has_no_last_words(pool):
@@ -262,8 +262,8 @@ async def test_what_ended_as_it_should_has_no_last_words(pool):
     async with pool.session(address) as session:
         pass
     await pool.close()
-    assert session.fell is None
-    assert pool.looked_at("it") == ([], None)
+    assert session.exit_error is None
+    assert pool.open_sessions("it") == ([], None)
 
 
 async def test_last_words_of_what_left_the_yaml_are_forgotten(pool):
@@ -271,4 +271,4 @@ async def test_last_words_of_what_left_the_yaml_are_forgotten(pool):
         with pytest.raises(ServerGone):
             await session.call("die", {})
     pool.follow(configured())
-    assert pool.looked_at("it") == ([], None)
+    assert pool.open_sessions("it") == ([], None)

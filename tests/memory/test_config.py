@@ -55,7 +55,7 @@ def test_it_is_off_unless_asked_for(load, memory):
 @pytest.mark.parametrize("memory", ["{user_state: true}", "{user_state: {}}"])
 def test_true_chooses_for_you(load, memory):
     chosen = of_agent(load(memory)).plan
-    assert chosen.learner[0::2] == ("p", "gpt-4o-mini")
+    assert chosen.extraction_model[0::2] == ("p", "gpt-4o-mini")
     assert chosen.embedder.id == "openai:text-embedding-3-small:1536"
 
 
@@ -72,7 +72,7 @@ def test_true_chooses_for_you(load, memory):
 )
 def test_each_kind_has_a_cheap_model(load, kind, model, embedder):
     chosen = of_agent(load("{user_state: true}", kind=kind)).plan
-    assert (chosen.learner.model, chosen.embedder.id) == (model, embedder)
+    assert (chosen.extraction_model.model, chosen.embedder.id) == (model, embedder)
 
 
 def test_the_order_is_the_references(load):
@@ -84,14 +84,14 @@ def test_the_order_is_the_references(load):
     )
     for kind in reversed(kinds):
         chosen = of_agent(load("{user_state: true}", providers=providers)).plan
-        assert chosen.learner.name == kind
+        assert chosen.extraction_model.name == kind
         providers = providers.replace(f"  {kind}: {{api_key: k}}\n", "")
 
 
 def test_a_server_of_ones_own_learns_with_the_agents_model(load):
     providers = "providers:\n  p: {kind: openai, base_url: 'http://x/v1'}\n"
     chosen = of_agent(load("{user_state: true}", providers=providers)).plan
-    assert chosen.learner[0::2] == ("p", "m")
+    assert chosen.extraction_model[0::2] == ("p", "m")
     assert chosen.embedder.id.startswith("local:")
 
 
@@ -102,7 +102,7 @@ def test_what_is_chosen_can_be_named(load):
             "embed_with: {provider: hash, dims: 32}, recall_k: 0}}"
         )
     ).plan
-    assert chosen.learner.model == "tiny"
+    assert chosen.extraction_model.model == "tiny"
     assert chosen.embedder.id == "hash:32"
     assert chosen.user_state.recall_k == 0
 
@@ -158,7 +158,7 @@ def test_an_agent_overrides_what_it_names_and_no_more(load):
     assert mine.plan.user_state.recall_k == 9
     assert mine.plan.user_state.block_tokens == 77
     assert mine.settings.salience_limit == 0
-    assert mine.plan.learner.model == "t"
+    assert mine.plan.extraction_model.model == "t"
     assert (everyones.user_state.recall_k, everyones.salience_limit) == (3, 5)
 
 

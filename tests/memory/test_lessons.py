@@ -307,7 +307,9 @@ def test_claiming_reads_open_lessons_only(owner):
         with connection.cursor() as cursor:
             cursor.execute("EXPLAIN QUERY PLAN " + queries[0]["sql"])
             plan = "\n".join(str(row) for row in cursor.fetchall())
-        assert "SCAN memory_extractionjob USING INDEX memory_extractionjob_due" in plan, plan
+        assert (
+            "SCAN memory_extractionjob USING INDEX memory_extractionjob_due" in plan
+        ), plan
         assert plan.count("SCAN memory_extractionjob") == 1, plan
 
 

@@ -75,7 +75,7 @@ class Process:
         known = {}
         for frame in self.frames:
             of_process = known.setdefault(frame.process, {})
-            if frame.is_whole:
+            if frame.is_snapshot:
                 of_process.clear()
             of_process.update(frame.turns)
         return {
@@ -113,27 +113,27 @@ async def until(condition):
 async def test_a_process_is_told_what_runs_in_another():
     async with processes(Broker(), 2) as (web, worker):
         turn, later = a_turn(), a_turn()
-        worker.board.put_up(turn.turn_id, lambda: turn)
+        worker.board.register(turn.turn_id, lambda: turn)
         web.watch()
         await until(lambda: str(turn.turn_id) in web.heard())
-        worker.board.put_up(later.turn_id, lambda: later)
+        worker.board.register(later.turn_id, lambda: later)
         await until(lambda: str(later.turn_id) in web.heard())
-        worker.board.take_down(turn.turn_id)
+        worker.board.unregister(turn.turn_id)
         await until(lambda: str(turn.turn_id) not in web.heard())
         assert [frame.has_ended for frame in web.frames].count(True) == 1
-        assert not any(frame.has_tasks for frame in web.frames)
-        worker.board.note_tasks()
-        await until(lambda: any(frame.has_tasks for frame in web.frames))
+        assert not any(frame.has_changed_tasks for frame in web.frames)
+        worker.board.mark_tasks_changed()
+        await until(lambda: any(frame.has_changed_tasks for frame in web.frames))
 
 
 async def test_without_anybody_who_watches_nothing_is_sent(soon_forgotten):
     broker = Broker()
     async with processes(broker, 2) as (web, worker):
         turn = a_turn()
-        worker.board.put_up(turn.turn_id, lambda: turn)
+        worker.board.register(turn.turn_id, lambda: turn)
         web.watch()
         await until(lambda: web.heard())
-        web.reporter.stop_listening(web.reporter._sinks[0])
+        web.reporter.unsubscribe(web.reporter._sinks[0])
         await until(lambda: not worker.board.is_watched())
         await until(lambda: not web.board.is_watched())
         before, looked = len(broker.sent), []
@@ -142,8 +142,8 @@ async def test_without_anybody_who_watches_nothing_is_sent(soon_forgotten):
             looked.append(turn)
             return turn
 
-        worker.board.take_down(turn.turn_id)
-        worker.board.put_up(turn.turn_id, look)
+        worker.board.unregister(turn.turn_id)
+        worker.board.register(turn.turn_id, look)
         await asyncio.sleep(reporters.WATCH_SECONDS)
         assert len(broker.sent) == before
         assert looked == []
@@ -152,15 +152,15 @@ async def test_without_anybody_who_watches_nothing_is_sent(soon_forgotten):
 async def test_only_what_changed_is_sent_and_now_and_then_a_word():
     async with processes(Broker(), 2) as (web, worker):
         first, second = a_turn(), a_turn()
-        worker.board.put_up(first.turn_id, lambda: first)
+        worker.board.register(first.turn_id, lambda: first)
         web.watch()
         await until(lambda: web.heard())
         both = {frame.process for frame in web.frames}
-        worker.board.put_up(second.turn_id, lambda: second)
+        worker.board.register(second.turn_id, lambda: second)
         await until(lambda: len(web.heard()) == 2)
         last = next(frame for frame in reversed(web.frames) if frame.turns)
         assert list(last.turns) == [str(second.turn_id)]
-        assert not last.is_whole
+        assert not last.is_snapshot
         before = len(web.frames)
         await until(lambda: {f.process for f in web.frames[before:]} == both)
 
@@ -168,7 +168,7 @@ async def test_only_what_changed_is_sent_and_now_and_then_a_word():
 async def test_who_comes_later_is_told_all():
     async with processes(Broker(), 3) as (web, other, worker):
         turn = a_turn()
-        worker.board.put_up(turn.turn_id, lambda: turn)
+        worker.board.register(turn.turn_id, lambda: turn)
         web.watch()
         await until(lambda: web.heard())
         other.watch()
@@ -181,8 +181,8 @@ async def test_without_a_broker_a_process_hears_of_itself():
     broker.is_away = True
     async with processes(broker, 2) as (web, worker):
         mine, others = a_turn(), a_turn()
-        web.board.put_up(mine.turn_id, lambda: mine)
-        worker.board.put_up(others.turn_id, lambda: others)
+        web.board.register(mine.turn_id, lambda: mine)
+        worker.board.register(others.turn_id, lambda: others)
         web.watch()
         await until(lambda: web.heard())
         assert web.heard().keys() == {str(mine.turn_id)}
@@ -197,7 +197,7 @@ async def test_what_was_lost_with_the_broker_is_told_when_it_is_back():
         await until(lambda: len({frame.process for frame in web.frames}) == 2)
         broker.is_away = True
         turn = a_turn()
-        worker.board.put_up(turn.turn_id, lambda: turn)
+        worker.board.register(turn.turn_id, lambda: turn)
         await until(lambda: str(turn.turn_id) in worker.reporter._told)
         await until(lambda: web.reporter._is_down and worker.reporter._is_down)
         broker.is_away = False
@@ -241,9 +241,9 @@ async def test_a_fault_in_one_turn_does_not_end_it(caplog):
 
     async with processes(Broker(), 1) as (web,):
         turn_id, turn = TurnId(uuid.uuid4()), a_turn()
-        web.board.put_up(turn_id, broken)
+        web.board.register(turn_id, broken)
         web.watch()
         await until(lambda: "a fault of ours" in caplog.text)
-        web.board.take_down(turn_id)
-        web.board.put_up(turn.turn_id, lambda: turn)
+        web.board.unregister(turn_id)
+        web.board.register(turn.turn_id, lambda: turn)
         await until(lambda: web.heard())

@@ -53,7 +53,8 @@ def fire_boot_triggers(config: Config, now: datetime) -> list[TriggerRun]:
 def _register_shared_start(now: datetime) -> ServerStart | None:
     """Return the start this process is of, if it is the first of its processes."""
     start, is_new = ServerStart.objects.get_or_create(
-        pk=uuid.uuid5(NAMESPACE, server_start_id.read_id()), defaults={"started_at": now}
+        pk=uuid.uuid5(NAMESPACE, server_start_id.read_id()),
+        defaults={"started_at": now},
     )
     return start if is_new else None
 
@@ -61,7 +62,11 @@ def _register_shared_start(now: datetime) -> ServerStart | None:
 def _register_separate_start(now: datetime) -> ServerStart | None:
     """Return a new start, if no worker is there; else this one joins them."""
     last = _newest_separate_start().select_for_update().first()
-    if last is None or last.heartbeat_at is None or last.heartbeat_at < now - WORKER_TIMEOUT:
+    if (
+        last is None
+        or last.heartbeat_at is None
+        or last.heartbeat_at < now - WORKER_TIMEOUT
+    ):
         # Two that come up at once name it alike.
         after = "apart" if last is None else last.pk.hex
         last, is_new = ServerStart.objects.get_or_create(
@@ -70,7 +75,9 @@ def _register_separate_start(now: datetime) -> ServerStart | None:
         )
         if is_new:
             return last
-    ServerStart.objects.filter(pk=last.pk).update(worker_count=F("worker_count") + 1, heartbeat_at=now)
+    ServerStart.objects.filter(pk=last.pk).update(
+        worker_count=F("worker_count") + 1, heartbeat_at=now
+    )
     return None
 
 

@@ -48,7 +48,7 @@ async def test_each_user_has_a_token_of_their_own(real, protected):
     tokens = [await real.token("notes", user) for user in (ann, bob)]
     assert tokens[0] != tokens[1]
     assert [await whoami(protected, token) for token in tokens] == ["ann", "bob"]
-    assert await real.sign_ins.connected(real.config, ann) == {"notes": True}
+    assert await real.sign_ins.connection_states(real.config, ann) == {"notes": True}
 
 
 async def test_all_users_share_one_registration(real, protected):
@@ -121,7 +121,7 @@ async def test_disconnecting_revokes_what_the_provider_gave(real, protected):
     assert token in protected.provider.revoked
     assert await real.token("notes", user) is None
     assert not await real.sign_ins.disconnect(real.config, "notes", user)
-    assert await real.sign_ins.connected(real.config, user) == {"notes": False}
+    assert await real.sign_ins.connection_states(real.config, user) == {"notes": False}
 
 
 async def test_a_server_that_forgot_us_is_registered_with_anew(real, protected):

@@ -72,7 +72,9 @@ async def test_a_sign_in_taken_back_is_over(stage, scripted, user, error):
     scripted.answer("/token", {"error": error}, status=400)
     assert await stage.token("notes", user) is None
     assert await stored(user) is None
-    assert await stage.sign_ins.connected(stage.config, user) == {"notes": False}
+    assert await stage.sign_ins.connection_states(stage.config, user) == {
+        "notes": False
+    }
 
 
 async def test_an_app_that_was_forgotten_is_forgotten_here(stage, scripted, user):
@@ -232,7 +234,9 @@ async def test_with_another_vault_key_users_connect_again(
 ):
     with keys_in(tmp_path):
         assert await stage.token("notes", user) is None
-        assert await stage.sign_ins.connected(stage.config, user) == {"notes": False}
+        assert await stage.sign_ins.connection_states(stage.config, user) == {
+            "notes": False
+        }
         scripted.answer("/token", scripted.tokens(access_token="access-5"))
         await stage.connect("notes", user)
         assert await stage.token("notes", user) == "access-5"
@@ -251,7 +255,7 @@ async def test_servers_without_sign_in_cost_no_trip(stage, scripted):
     config = configured(open={"url": scripted.url, "oauth": False})
     stage.sign_ins._cross = never
     assert await stage.sign_ins.tokens(config, ["open", "gone"], new_user()) == {}
-    assert await stage.sign_ins.connected(config, new_user()) == {"open": None}
+    assert await stage.sign_ins.connection_states(config, new_user()) == {"open": None}
 
 
 async def test_all_servers_are_one_trip(scripted, database):
