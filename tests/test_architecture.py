@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import grimp
@@ -208,7 +209,9 @@ def test_nothing_is_imported_inside_a_function_to_dodge_a_circle():
 
 @pytest.mark.usefixtures("database")
 def test_every_model_has_its_migration():
-    call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+    output = StringIO()
+    call_command("makemigrations", "--check", "--dry-run", stdout=output)
+    assert output.getvalue() == "No changes detected\n"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -126,7 +126,9 @@ def test_it_is_offered_while_one_types(window: Window, stage: Theatre) -> None:
     page.keyboard.press("Enter")
     page.locator(".ace_content", has_text="enabled:").wait_for()
     page.keyboard.type("perhaps")
-    page.locator(".yaml-problems li", has_text="must be true or false").wait_for()
+    problem = page.locator(".yaml-problems li", has_text="must be true or false")
+    problem.wait_for()
+    assert problem.count() == 1
 
 
 def test_who_types_before_the_schema_is_there_is_offered_it_then(

@@ -104,3 +104,4 @@ def test_the_light_is_chosen_by_keys(window: Window) -> None:
     page.wait_for_function("looking.isDark()")
     page.keyboard.press("Escape")
     page.wait_for_function("document.activeElement.className === 'menu-who'")
+    assert looking.is_dark(page)

@@ -188,6 +188,7 @@ def test_who_leaves_is_forgotten(server, running):
     wait(lambda: not watching._watching)
     watching._polled_until = -1.0  # Another test asked.
     wait(lambda: not watching._reporter._sinks)
+    assert not watching._watching
 
 
 async def test_who_leaves_while_being_told_is_no_fault(server, caplog):
@@ -310,6 +311,7 @@ def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, use
     # From now on others are listened to, for a while.
     wait(lambda: broadcaster.current()._heard)
     wait(lambda: agents() == ["assistant"])
+    assert broadcaster.current()._heard
     fake.release()
     call.join(60)
 
