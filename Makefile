@@ -31,7 +31,7 @@ test: dev ## Run the quick tests on every core: no network, no key
 
 test-slow: dev ## Run the slow tests, those of the database on PostgreSQL, and a short fuzz
 	$(BIN)/pytest $(PARALLEL_SLOW) -m slow
-	$(BIN)/python -m tests.postgres $(PARALLEL) -m database
+	$(BIN)/python -m tests.postgres $(PARALLEL) -m "database and not sqlite_only"
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0) --seconds 120
 
 fuzz: dev ## Attack a running server, five minutes; SEED=7 sends other requests
