@@ -31,7 +31,13 @@ test: dev ## Run the quick tests on every core: no network, no key
 
 test-slow: dev ## Run the slow tests, those of the database on PostgreSQL, and a short fuzz
 	$(BIN)/pytest $(PARALLEL_SLOW) -m slow
+	@$(MAKE) --no-print-directory -j2 -Otarget test-postgres test-fuzz
+
+test-postgres:
 	$(BIN)/python -m tests.postgres $(PARALLEL) -m "database and not sqlite_only"
+
+# It uses one core: two minutes, beside the tests of the database.
+test-fuzz:
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0) --seconds 120
 
 fuzz: dev ## Attack a running server, five minutes; SEED=7 sends other requests
@@ -96,4 +102,4 @@ $(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
 	@touch $@
 
 .PHONY: help setup run worker local-model test test-slow fuzz pictures lint bench bench-memory format schema clean dev \
-	lint-style lint-types lint-layers lint-migrations
+	lint-style lint-types lint-layers lint-migrations test-postgres test-fuzz
