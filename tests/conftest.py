@@ -25,6 +25,7 @@ from django.test.utils import (
     teardown_databases,
 )
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from access.authentication import login_throttle
 from access.users import user_namespace
@@ -91,16 +92,38 @@ DEFAULT_LIMITS = ConnectionLimits()
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Mark what is in the slow tier, as `tests/tiers.py` lists it."""
+    """Mark and order the tests as `tests/tiers.py` lists them."""
     for item in items:
         if tiers.is_slow(item.nodeid):
             item.add_marker(pytest.mark.slow)
+        if tiers.is_sqlite_only(item.nodeid):
+            item.add_marker(pytest.mark.sqlite_only)
+    items.sort(key=lambda item: tiers.rank(item.nodeid))
+
+
+class ByScope(LoadFileScheduling):
+    """Give each worker whole files, and all of the browser's to one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return tiers.scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByScope | None:
+    """Distribute as above, where `--dist loadfile` asks for it."""
+    is_by_file = config.getvalue("dist") == "loadfile"
+    return ByScope(config, log) if is_by_file else None
+
+
+def pytest_sessionstart() -> None:
+    """Collect no garbage while modules are imported: there is none."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
     """Keep the garbage collector off ten thousand tests and all that is imported."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

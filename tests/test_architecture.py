@@ -1,10 +1,12 @@
 """The rules the code keeps about itself: layers, the async boundary, assets."""
 
 import ast
+import functools
 import os
 import re
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import grimp
@@ -50,19 +52,25 @@ def modules() -> dict[str, Path]:
     }
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Return all a file imports: modules, and names as if they were modules."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
-def touches_tables(imported: set[str]) -> set[str]:
+def touches_tables(imported: frozenset[str]) -> set[str]:
     return {
         name
         for name in imported
@@ -72,10 +80,10 @@ def touches_tables(imported: set[str]) -> set[str]:
     }
 
 
+@functools.cache
 def is_async(path: Path) -> bool:
     return any(
-        isinstance(node, ast.AsyncFunctionDef)
-        for node in ast.walk(ast.parse(path.read_text()))
+        isinstance(node, ast.AsyncFunctionDef) for node in ast.walk(tree_of(path))
     )
 
 
@@ -136,7 +144,7 @@ def test_table_code_is_called_through_the_lane_alone():
 
 def calls(path: Path) -> list[str]:
     """Return what a file calls, as it is written there."""
-    tree = ast.walk(ast.parse(path.read_text()))
+    tree = ast.walk(tree_of(path))
     return [ast.unparse(node.func) for node in tree if isinstance(node, ast.Call)]
 
 
@@ -161,7 +169,7 @@ def test_that_test_knows_the_table_modules():
 
 
 def test_the_one_async_function_beside_tables_goes_through_the_lane():
-    tree = ast.parse((ROOT / "gateway/health.py").read_text())
+    tree = tree_of(ROOT / "gateway/health.py")
     for node in tree.body:
         if isinstance(node, ast.AsyncFunctionDef):
             assert "connection" not in ast.unparse(node)
@@ -196,7 +204,7 @@ def test_nothing_is_imported_inside_a_function_to_dodge_a_circle():
     hidden = [
         f"{name}:{node.lineno}"
         for name, path in modules().items()
-        for function in ast.walk(ast.parse(path.read_text()))
+        for function in ast.walk(tree_of(path))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         # Where Django has what leads to models imported, and not before.
         and (path.name, function.name) != ("apps.py", "ready")
@@ -209,7 +217,9 @@ def test_nothing_is_imported_inside_a_function_to_dodge_a_circle():
 
 @pytest.mark.usefixtures("database")
 def test_every_model_has_its_migration():
-    call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+    output = StringIO()
+    call_command("makemigrations", "--check", "--dry-run", stdout=output)
+    assert output.getvalue() == "No changes detected\n"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

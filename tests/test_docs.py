@@ -105,7 +105,7 @@ def test_there_are_whole_configurations():
 
 @pytest.mark.parametrize("text", every("python"))
 def test_python_compiles(text):
-    compile(text, "example", "exec")
+    assert compile(text, "example", "exec")
 
 
 # Pages hold together.

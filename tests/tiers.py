@@ -1,4 +1,4 @@
-"""Which tests are slow: `make test` leaves them out, `make test-slow` runs them."""
+"""Which tests are slow, which begin first, and which run on SQLite alone."""
 
 SLOW = (
     # Processes, a browser, clients in other languages.
@@ -38,7 +38,85 @@ SLOW = (
 )
 """Beginnings of node ids: directories, files and tests."""
 
+LONGEST = (
+    "tests/browser/",
+    "tests/processes/test_user_namespace.py",
+    "tests/bench/test_bench.py",
+    "tests/processes/test_start.py",
+    "tests/processes/test_supervisor.py",
+    "tests/gateway/test_secret_oracle.py",
+    "tests/turns/test_schema_children.py",
+)
+"""Begun first, so that no worker is left alone with them at the end."""
+TOGETHER = "tests/browser/"
+"""What one worker runs: its server and its browser take longer to start than most of
+its tests."""
+
+SQLITE_ONLY = (
+    # Refusals, shapes and timings of requests: nothing of them is in a table.
+    "tests/gateway/test_admission.py",
+    "tests/gateway/test_authentication.py",
+    "tests/gateway/test_callers.py",
+    "tests/gateway/test_client_tools.py",
+    "tests/gateway/test_content_type.py",
+    "tests/gateway/test_disconnect.py",
+    "tests/gateway/test_faults.py",
+    "tests/gateway/test_health.py",
+    "tests/gateway/test_hooks.py",
+    "tests/gateway/test_hostile_schemas.py",
+    "tests/gateway/test_hostile_texts.py::test_chats_freeze_nothing",
+    "tests/gateway/test_hostile_texts.py::test_files_in_the_editor_freeze_nothing",
+    "tests/gateway/test_hostile_texts.py::test_heads_of_requests_freeze_nothing",
+    "tests/gateway/test_hosts.py",
+    "tests/gateway/test_house.py",
+    "tests/gateway/test_image_urls.py",
+    "tests/gateway/test_oidc.py",
+    "tests/gateway/test_parameters.py",
+    "tests/gateway/test_private_details.py",
+    "tests/gateway/test_request_ids.py",
+    "tests/gateway/test_request_user.py",
+    "tests/gateway/test_secret_oracle.py::test_answer_takes_as_many_steps",
+    "tests/gateway/test_secret_oracle.py::test_no_answer_tells_a_secret",
+    "tests/gateway/test_shutdown.py",
+    "tests/gateway/test_stream.py",
+    "tests/gateway/test_tool_servers.py",
+    "tests/gateway/test_unreported_usage.py",
+    "tests/turns/test_language.py",
+    "tests/turns/test_options.py",
+    "tests/turns/test_reply_schema.py",
+    "tests/turns/test_structured.py",
+    # Formats, roles and addresses of pages whose rows other tests read on both.
+    "tests/studio/test_description.py",
+    "tests/studio/test_every_address.py",
+    "tests/studio/test_faces.py",
+    "tests/studio/test_faults.py",
+    "tests/studio/test_file_gone.py",
+    "tests/studio/test_live.py",
+    "tests/studio/test_negotiation.py",
+    "tests/studio/test_no_section.py",
+    "tests/studio/test_playground.py",
+    "tests/studio/test_security.py",
+)
+"""Tests that touch tables, and need not do so on PostgreSQL as well: each of their
+statements is also sent by a test that runs on both."""
+
 
 def is_slow(node_id: str) -> bool:
     """Return whether a test is in the slow tier."""
     return node_id.startswith(SLOW)
+
+
+def is_sqlite_only(node_id: str) -> bool:
+    """Return whether a test stays away from PostgreSQL."""
+    return node_id.startswith(SQLITE_ONLY)
+
+
+def rank(node_id: str) -> int:
+    """Return when a test begins, among those of its tier."""
+    ranks = (rank for rank, start in enumerate(LONGEST) if node_id.startswith(start))
+    return next(ranks, len(LONGEST))
+
+
+def scope(node_id: str) -> str:
+    """Return what a worker is given at once: a file, or all that belongs together."""
+    return TOGETHER if node_id.startswith(TOGETHER) else node_id.partition("::")[0]

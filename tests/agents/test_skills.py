@@ -140,13 +140,13 @@ TOKENS = [
 @given(st.lists(st.sampled_from(TOKENS), max_size=12))
 def test_whatever_the_frontmatter_is_nothing_else_is_raised(tokens):
     with contextlib.suppress(SkillInvalid):
-        parser.parse(f"---\n{''.join(tokens)}\n---\nbody".encode())
+        assert parser.parse(f"---\n{''.join(tokens)}\n---\nbody".encode())
 
 
 @given(st.binary(max_size=80))
 def test_whatever_the_file_is_nothing_else_is_raised(content):
     with contextlib.suppress(SkillInvalid):
-        parser.parse(content)
+        assert parser.parse(content)
 
 
 def said(caplog, *, above: int = logging.NOTSET) -> list[str]:
@@ -576,6 +576,7 @@ def test_edits_are_followed_without_being_asked(watching, shelf):
     (shelf / "review/SKILL.md").unlink()
     soon(lambda: sorted(skill_registry.get_skills(watching)) == ["new", "pay"])
     soon(lambda: skill_registry.get_skills(watching)["pay"].body == "Ask twice.")
+    assert sorted(skill_registry.get_skills(watching)) == ["new", "pay"]
 
 
 def test_a_fault_does_not_stop_the_start(two, caplog, monkeypatch):
@@ -592,6 +593,7 @@ def test_a_fault_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
         soon(lambda: "could not look for skills" in caplog.text)
     put(shelf, "new/SKILL.md", "New.")
     soon(lambda: "new" in skill_registry.get_skills(watching))
+    assert skill_registry.get_skills(watching)["new"].body == "New."
 
 
 def test_the_log_tells_what_changed(two, shelf, caplog):

@@ -1,12 +1,12 @@
 """The harness works: with counts too small to mean anything."""
 
 import math
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from bench.__main__ import FIGURES, measure
-from bench.harness.fixtures import SMALL
+from bench.harness.fixtures import SMALL, Bench
 from bench.harness.result_table import Row, render
 from bench.turn_costs.plain_turns import quantile
 
@@ -23,9 +23,14 @@ def test_it_measures_every_figure_without_an_error():
     assert all(name in render(rows) for name in ("20,000 over 20", "memory after"))
 
 
-def test_it_refuses_to_measure_another_context_than_it_says():
+def test_it_refuses_to_measure_another_context_than_it_says(monkeypatch):
+    bench = Bench(SMALL)
+    bench.web = None
+    # The preamble, ten messages and the question.
+    bench.stage = SimpleNamespace(last_body=lambda: '"role":' * 12)
+    monkeypatch.setattr(bench, "sample", lambda process, bodies: None)
     with pytest.raises(RuntimeError, match="got 10 messages of history"):
-        measure([], replace(SMALL, stored=10))
+        bench._check_context()
 
 
 def test_a_missed_target_is_marked():

@@ -9,6 +9,7 @@ import pytest
 
 from testing.scripted_provider import FakeProvider
 from tests.browser import theatre
+from tests.browser.places import found
 from tests.browser.theatre import Theatre
 from tests.browser.window import Window
 from tests.processes.conftest import Project, end
@@ -75,6 +76,12 @@ def stage(
             stage.http.close()
             end(process)
             project.clean()
+
+
+@pytest.fixture(scope="module")
+def names(stage: Theatre) -> dict[str, str]:
+    """What stands for the names in addresses."""
+    return found(stage)
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from access.errors import CredentialRequired
 from gateway.auth import oidc_login
-from tests.browser.places import PLACES, Place, found
-from tests.browser.theatre import Theatre
+from tests.browser.places import PLACES, Place
 from tests.browser.window import Window
 
 ALL_RULES = {"resultTypes": ["violations"]}
@@ -26,11 +25,6 @@ LONG = {"audit", "tasks", "tokens", "users"}
 EMPTY = Place("empty", "/admin/tasks?agent=nobody", "Tasks")
 
 axe = Axe()
-
-
-@pytest.fixture(scope="module")
-def names(stage: Theatre) -> dict[str, str]:
-    return found(stage)
 
 
 def stumbles(page: Any, options: dict[str, Any] = ALL_RULES) -> list[str]:

@@ -104,6 +104,8 @@ def asked(window: Window, stage: Theatre):
 
 def begin(page: Any, text: str) -> None:
     """Have the editor hold a text, and the cursor stand at its end."""
+    # Before that the editor completes nothing.
+    page.wait_for_function(IS_YAML)
     page.locator(".ace_content").click()
     page.evaluate(WRITE, text)
 
@@ -126,7 +128,9 @@ def test_it_is_offered_while_one_types(window: Window, stage: Theatre) -> None:
     page.keyboard.press("Enter")
     page.locator(".ace_content", has_text="enabled:").wait_for()
     page.keyboard.type("perhaps")
-    page.locator(".yaml-problems li", has_text="must be true or false").wait_for()
+    problem = page.locator(".yaml-problems li", has_text="must be true or false")
+    problem.wait_for()
+    assert problem.count() == 1
 
 
 def test_who_types_before_the_schema_is_there_is_offered_it_then(
@@ -169,7 +173,6 @@ def test_leaving_an_unsaved_text_asks_first(window: Window, stage: Theatre) -> N
 
 def test_a_new_line_is_indented_as_yaml_is(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/agents/new")
-    page.wait_for_function(IS_YAML)
     begin(page, "")
     found = {}
     for text in NEXT_LINES:
@@ -181,7 +184,6 @@ def test_a_new_line_is_indented_as_yaml_is(window: Window, stage: Theatre) -> No
 
 def test_an_entry_is_typed_without_a_blank(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/config/edit")
-    page.wait_for_function(IS_YAML)
     begin(page, "")
     for line in ("telemetry:", "fmt:", "enabled: true"):
         page.keyboard.type(line)

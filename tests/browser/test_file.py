@@ -85,7 +85,9 @@ def test_the_text_is_two_steps_from_the_top(window: Window, stage: Theatre) -> N
     for key in ("Tab", "Enter", "Tab", "Enter", "Control+End"):
         page.keyboard.press(key)
     page.keyboard.insert_text(" # mine")
-    page.locator(".ace_comment", has_text="# mine").wait_for()
+    written = page.locator(".ace_comment", has_text="# mine")
+    written.wait_for()
+    assert written.count() == 1
 
 
 def test_what_takes_two_sections_leads_to_the_whole_file(

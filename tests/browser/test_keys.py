@@ -144,6 +144,7 @@ def test_the_focus_goes_with_what_goes_on(
     page.locator(f"[data-list=ended] {place}").wait_for()
     at = "document.activeElement.closest('[data-list=ended] [data-id]')?.dataset.id"
     page.wait_for_function(f"{at} === '{task}'")
+    assert page.evaluate(at) == task
 
 
 def test_the_focus_stays_in_what_is_made_anew(window: Window) -> None:

@@ -13,7 +13,7 @@ def test_a_task_is_watched(
 ) -> None:
     page = window.open("/admin/live")
     page.locator("#live-state", has_text="live").wait_for()
-    watch(window, client, cue)
+    assert_task_is_shown(window, client, cue)
     lately = page.locator("[data-list=finished] tr", has_text=CUE)
     lately.locator("a").first.click()
     page.locator("h1").wait_for()
@@ -26,10 +26,12 @@ def test_where_no_websocket_comes_through_the_page_asks(
     window.page.route_web_socket("**/admin/live/events", lambda socket: socket.close())
     page = window.open("/admin/live")
     page.locator("#live-state", has_text="every two seconds").wait_for()
-    watch(window, client, cue)
+    assert_task_is_shown(window, client, cue)
 
 
-def watch(window: Window, client: openai.OpenAI, cue: Callable[[], None]) -> None:
+def assert_task_is_shown(
+    window: Window, client: openai.OpenAI, cue: Callable[[], None]
+) -> None:
     """Have a task done, and see on the board that it begins and ends."""
     page = window.page
     task = asked(client, f"Stand by. {CUE}")

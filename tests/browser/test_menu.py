@@ -3,8 +3,7 @@
 import pytest
 
 from tests.browser import looking
-from tests.browser.places import OVERVIEW, PLACES, Place, found
-from tests.browser.theatre import Theatre
+from tests.browser.places import OVERVIEW, PLACES, Place
 from tests.browser.window import Window
 
 PHONE = {"width": 390, "height": 844}
@@ -15,18 +14,12 @@ LISTS = {
 FRAMES = "[...document.querySelectorAll('.frame')]"
 HIDDEN = f"{FRAMES}.map((frame) => frame.scrollWidth - frame.clientWidth)"
 
-every_page = pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
 
-
-def opened(window: Window, stage: Theatre, place: Place):
-    return window.open(place.path.format_map(found(stage)))
-
-
-@every_page
-def test_a_page_has_a_title_and_a_way_back(
-    window: Window, stage: Theatre, place: Place
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
+def test_page_has_title_contrast_and_keyboard_order(
+    window: Window, names: dict[str, str], place: Place
 ) -> None:
-    page = opened(window, stage, place)
+    page = window.open(place.path.format_map(names))
     title = page.title()
     assert title.startswith(place.title)
     assert title.endswith("Coulisse")
@@ -34,14 +27,12 @@ def test_a_page_has_a_title_and_a_way_back(
     trail = page.locator("nav.trail, #content-main, .breadcrumbs, main").first
     assert trail.get_by_role("link", name="Home").count() == (place.name != OVERVIEW)
 
-
-@every_page
-def test_a_page_is_read_by_day_and_by_night_and_on_a_phone(
-    window: Window, stage: Theatre, place: Place
-) -> None:
-    page = opened(window, stage, place)
     assert not looking.is_dark(page)
     assert looking.faint(page) == []
+    left_out, unseen = looking.walk(page)
+    assert left_out == []
+    assert unseen == []
+
     page.emulate_media(color_scheme="dark")
     page.reload()
     assert looking.is_dark(page)
@@ -56,21 +47,11 @@ def test_a_page_is_read_by_day_and_by_night_and_on_a_phone(
     ids=lambda place: place.name,
 )
 def test_a_list_shows_a_phone_what_matters(
-    window: Window, stage: Theatre, place: Place
+    window: Window, names: dict[str, str], place: Place
 ) -> None:
     window.page.set_viewport_size(PHONE)
-    page = opened(window, stage, place)
+    page = window.open(place.path.format_map(names))
     assert not any(page.evaluate(HIDDEN))
-
-
-@every_page
-def test_a_page_is_walked_through_by_keys(
-    window: Window, stage: Theatre, place: Place
-) -> None:
-    page = opened(window, stage, place)
-    left_out, unseen = looking.walk(page)
-    assert left_out == []
-    assert unseen == []
 
 
 def test_the_menu_is_passed_by_keys(window: Window) -> None:
@@ -104,3 +85,4 @@ def test_the_light_is_chosen_by_keys(window: Window) -> None:
     page.wait_for_function("looking.isDark()")
     page.keyboard.press("Escape")
     page.wait_for_function("document.activeElement.className === 'menu-who'")
+    assert looking.is_dark(page)

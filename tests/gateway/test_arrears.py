@@ -108,4 +108,4 @@ def test_one_that_leaves_no_record_is_told_of_in_the_log(url, fake, user, mint, 
 def test_it_gives_up_in_the_end(url, fake, user, mint, monkeypatch, caplog):
     monkeypatch.setattr(deferred_charges, "RETRY_DELAYS_SECONDS", ())
     ended_without_database(fake, url, mint(user))
-    until(lambda: "are never charged: the database stays away" in caplog.text)
+    assert until(lambda: "are never charged: the database stays away" in caplog.text)

@@ -45,7 +45,7 @@ def test_leaving_before_the_first_token_stops_the_provider(
 ):
     fake.hang(place)
     leave_when_asked(server, fake, body(user, agent=agent, stream=stream))
-    until(lambda: stored(user) == [("user", "hi", "")])
+    assert until(lambda: stored(user)) == [("user", "hi", "")]
 
 
 @BOTH
@@ -129,7 +129,7 @@ def test_leaving_a_whole_reply_while_it_is_being_said_keeps_the_question(
 ):
     fake.reply("too late", pause_seconds=30)
     leave_when_asked(server, fake, body(user))
-    until(lambda: stored(user) == [("user", "hi", "")])
+    assert until(lambda: stored(user)) == [("user", "hi", "")]
 
 
 def test_an_incognito_turn_left_early_leaves_no_row(server, fake, user, settled):
@@ -197,4 +197,4 @@ def test_the_connection_of_a_client_that_stops_reading_is_reset(
         calling(url, body(user, stream=True)) as caller,
     ):
         caller.hear("x")
-        until(lambda: caller.is_reset())
+        assert until(caller.is_reset)

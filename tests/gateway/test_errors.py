@@ -259,7 +259,8 @@ def test_a_value_too_deep_to_write_again_is_refused(server, fake, depth):
 
 
 def test_a_number_past_64_bits_is_no_fault_of_ours(server):
-    refused(server, body("someone", prediction={"n": 2**70}) | {"seed": 2**70})
+    request = body("someone", prediction={"n": 2**70}) | {"seed": 2**70}
+    assert refused(server, request)["type"] == "invalid_request_error"
 
 
 @BOTH

@@ -90,7 +90,7 @@ def test_nobody_speaks_of_anothers_message(hands, neighbour, reply):
 def test_nothing_is_kept_of_an_incognito_turn(client, hands):
     message = ask(client, hands.user, metadata={"memory": "incognito"}).id
     body = {"message_id": message, "thumb": "up"}
-    hands.refused("POST", PATH, 404, body=body)
+    assert hands.refused("POST", PATH, 404, body=body)["message"]
 
 
 @pytest.mark.parametrize(

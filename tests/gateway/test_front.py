@@ -22,4 +22,4 @@ def test_there_is_nothing_for_programs(server, accept):
 
 def test_nothing_is_taken_there(server):
     answer = httpx2.post(f"{server}/", headers={"Accept": BROWSER}, verify=False)
-    error(answer, 404)
+    assert error(answer, 404)["message"]

@@ -92,6 +92,7 @@ def test_a_long_silence_is_broken_by_heartbeats(server, fake, user, monkeypatch)
         caller.hear(": heartbeat\n\n")
         fake.release()
         caller.hear("[DONE]")
+    assert b"Late." in caller.heard
 
 
 def test_a_client_that_leaves_ends_the_subagent_too(server, fake, user):
@@ -101,6 +102,7 @@ def test_a_client_that_leaves_ends_the_subagent_too(server, fake, user):
         caller.hear("handoff_started")
         fake.wait(lambda: len(fake.requests) == 2)
     fake.wait(lambda: fake.requests[1].aborted)
+    assert len(fake.requests) == 2
 
 
 def test_a_subagent_works_for_the_same_user(server, client, fake, user):

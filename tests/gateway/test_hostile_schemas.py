@@ -11,6 +11,7 @@ import pytest
 
 from testing.wires import ScriptedAnswer
 from tests.gateway.calls import ask, body, post, refused, stored
+from turns.structured_output import schema_workers
 
 pytestmark = pytest.mark.database
 
@@ -129,8 +130,9 @@ def test_deep_schema_is_refused(server, fake, steady, depth, stream):
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_check_that_doubles_with_each_reference_is_ended(
-    server, fake, user, steady, keyword, stream
+    server, fake, user, steady, keyword, stream, monkeypatch
 ):
+    monkeypatch.setattr(schema_workers, "CHECK_SECONDS", 0.5)
     fake.reply("5" if keyword == "allOf" else '"x"')
     hostile = schema(doubling(40, keyword))
     answer = post(server, body(user, stream=stream, response_format=hostile))

@@ -136,7 +136,7 @@ def sent(http: httpx2.Client, method: str, path: str, **more) -> None:
     assert http.get("/health/live").status_code == 200
 
 
-def settled(watch: Watch) -> None:
+def assert_nothing_froze(watch: Watch) -> None:
     assert watch.frozen < MOST_FROZEN
     assert watch.longest_step < MOST_FROZEN
 
@@ -190,7 +190,7 @@ def test_heads_of_requests_freeze_nothing(server, http, watch, name):
             assert b" 500 " not in status
             assert time.process_time() - started < MOST_TAKEN
         assert http.get("/health/live").status_code == 200
-    settled(watch)
+    assert_nothing_froze(watch)
 
 
 def chats(text: str, user: str) -> Iterator[dict]:
@@ -236,7 +236,7 @@ def test_chats_freeze_nothing(http, path, user, fake, watch, name):
     sent(http, "POST", "/v1/chat/completions", json={**body, "user": user})
     fake.fail(400, body={"error": {"message": TEXTS[name]}})
     sent(http, "POST", "/v1/chat/completions", json={**body, "user": user})
-    settled(watch)
+    assert_nothing_froze(watch)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -260,7 +260,7 @@ def test_other_bodies_freeze_nothing(http, path, user, watch, name):
         sent(http, "POST", "/admin/tokens", json=form)
     asked = {"agent": "assistant", "message": text, "user": user}
     sent(http, "POST", "/admin/playground/turns", json=asked)
-    settled(watch)
+    assert_nothing_froze(watch)
 
 
 def files(text: str) -> Iterator[str]:
@@ -281,7 +281,7 @@ def test_files_in_the_editor_freeze_nothing(http, path, watch, name):
         sent(http, "POST", "/admin/config/check", json={"yaml": content})
     placed = {"yaml": FILES[name][: SIZE // 4], "at": "agents/assistant"}
     sent(http, "POST", "/admin/config/check", json=placed)
-    settled(watch)
+    assert_nothing_froze(watch)
 
 
 @pytest.fixture
@@ -312,4 +312,4 @@ def test_results_of_tools_freeze_nothing(http, tools, user, fake, watch):
         said = [{"role": "user", "content": "hi"}]
         body = {"model": "helper", "messages": said, "safety_identifier": user}
         sent(http, "POST", "/v1/chat/completions", json=body)
-    settled(watch)
+    assert_nothing_froze(watch)

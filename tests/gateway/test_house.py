@@ -408,7 +408,7 @@ def test_a_client_that_leaves_stops_the_provider(server, fake, user, token, sett
     with mcp_calls.calling(server, body, user):
         fake.wait(lambda: fake.requests)
     fake.wait(lambda: fake.requests[-1].aborted)
-    until(lambda: stored(user))
+    assert until(lambda: stored(user))
     settled()
 
 

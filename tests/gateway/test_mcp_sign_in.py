@@ -435,7 +435,7 @@ def test_a_link_to_what_needs_none(server, browser, user):
 
 @pytest.mark.parametrize("user_id", ["", "   ", "x" * 600])
 def test_a_name_that_is_none(server, browser, user_id):
-    error(ask_for(browser, user_id), 400)
+    assert error(ask_for(browser, user_id), 400)["message"]
 
 
 @pytest.mark.parametrize("by", ["header", "query", "twice"])

@@ -143,7 +143,7 @@ def test_a_date_without_a_zone_is_told_the_remedy(hands):
 
 @pytest.mark.parametrize("body", [[], "text", {}])
 def test_a_body_that_is_no_memory_is_refused(hands, body):
-    hands.refused("POST", "/v1/memories", body=body)
+    assert hands.refused("POST", "/v1/memories", body=body)["message"]
 
 
 def test_what_a_web_page_can_post_unasked_is_refused(http, hands):
@@ -405,7 +405,7 @@ def test_two_users_may_know_the_same(hands, neighbour):
 )
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_what_is_no_id_is_not_found(hands, method, name):
-    hands.refused(method, f"/v1/memories/{name}", 404)
+    assert hands.refused(method, f"/v1/memories/{name}", 404)["message"]
 
 
 def test_another_method_is_told_which_are_allowed(http):

@@ -138,4 +138,4 @@ def test_an_edit_applies_to_the_next_request(
         ask(client, user, agent="recruiter")
         return offered(fake.requests[-1])
 
-    until(lambda: seen() == ["gone", "skill_file"])
+    assert until(lambda: seen() == ["gone", "skill_file"])

@@ -228,7 +228,7 @@ def test_an_error_event_before_the_first_token_is_a_status(server, fake, user, a
     fake.answer(
         ScriptedAnswer((), error={"type": "overloaded_error", "message": "busy"})
     )
-    refused(server, body(user, agent=agent, stream=True), 503)
+    assert refused(server, body(user, agent=agent, stream=True), 503)["message"]
 
 
 # What breaks after it is one frame with an error, and never a finish reason.

@@ -98,6 +98,9 @@ def appraise(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
     )
 
 
+PERSONA = {"provider": "openai", "model": "gpt-test", "preamble": "Ask about plums."}
+
+
 def converse(user_id: UserId, secret: str) -> None:
     """Store a run of a smoke test whose synthetic user this is."""
     run = SmokeRun.objects.create(
@@ -107,7 +110,8 @@ def converse(user_id: UserId, secret: str) -> None:
         target="assistant",
         user_id=user_id,
         origin="command",
-        settings={},
+        # Other tests of this worker read the run through the studio.
+        settings={"name": "plums", "target": "assistant", "persona": PERSONA},
         state=SmokeRun.State.DONE,
         created_at=AT,
     )

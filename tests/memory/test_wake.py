@@ -63,6 +63,7 @@ def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
 def test_a_message_is_sent_soon(queue):
     Notifier(queue.send, pause_seconds=0, waiting="learning").notify()
     queue.wait()
+    assert queue.sent == 1
 
 
 def test_many_calls_make_one_message(queue):

@@ -119,6 +119,7 @@ def test_jobs_run_whatever_is_killed(served: Project) -> None:
 def test_none_outlives_the_supervisor(served: Project) -> None:
     served.attached[0].kill()
     until(lambda: served.processes() == [])
+    assert served.attached[0].wait() == -signal.SIGKILL
 
 
 def test_nothing_runs_for_which_there_is_no_broker(settings, monkeypatch) -> None:

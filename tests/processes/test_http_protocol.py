@@ -268,7 +268,9 @@ def test_a_malformed_request_is_refused_as_json(
     ],
 )
 def test_what_is_just_small_enough_is_served(serving, open_client, sent):
-    open_client(serving(), sent).hear(b"HTTP/1.1 200")
+    client = open_client(serving(), sent)
+    client.hear(b"\r\n")
+    assert client.heard.startswith(b"HTTP/1.1 200")
 
 
 def test_a_websocket_with_two_hosts_is_refused(serving, open_client):
@@ -358,6 +360,7 @@ def test_line_ends_do_not_keep_a_connection(serving, open_client):
     client.hear(b"}")
     while client.send(b"\r\n"):
         time.sleep(0.01)
+    assert not client.send(b"\r\n")
 
 
 def test_half_a_head_after_a_request_ends_in_time(serving, open_client):
@@ -382,6 +385,7 @@ def test_a_body_that_drips_in_ends_in_time(serving, open_client, limits):
     client = open_client(url, POST + b"Content-Length: 3000000\r\n\r\n")
     while client.send(b"x"):
         time.sleep(0.01)
+    assert not client.send(b"x")
 
 
 def test_a_body_that_comes_steadily_may_take_longer(serving, open_client):
@@ -416,6 +420,7 @@ def test_a_client_is_not_blamed_for_what_the_server_does_not_read(
     asking.hear(b'"size": 3')
     client.hear(b'"size": 4000000')
     sending.join()
+    assert asking.heard.count(b" 200 ") == client.heard.count(b" 200 ") == 1
 
 
 def test_an_answer_nobody_reads_ends_in_time(serving, open_client):

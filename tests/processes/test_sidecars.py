@@ -137,6 +137,7 @@ def test_none_outlives_who_runs_them(project: Project, running) -> None:
     guard = killed.guard
     killed.end(signal.SIGKILL)
     until(are_gone([*family_of_it, guard]))
+    assert not any(map(lives, [*family_of_it, guard]))
 
 
 def test_the_kernel_ends_those_whose_guard_is_killed_as_well(
@@ -171,6 +172,7 @@ def test_a_killed_guard_is_replaced(project: Project, running) -> None:
     until(lambda: killed.guards() not in ([], [first]))
     killed.end(signal.SIGKILL)
     until(are_gone(family_of_it))
+    assert not any(map(lives, family_of_it))
 
 
 def test_they_end_gently_when_the_supervisor_is_gone(project: Project, running) -> None:
@@ -345,6 +347,7 @@ def test_none_outlives_the_supervisor(project: Project) -> None:
     server.kill()
     until(are_gone(family_of_it))
     until(lambda: project.processes() == [])
+    assert server.wait() == -signal.SIGKILL
 
 
 def test_what_a_stranger_has_by_now_is_left_alone(project: Project) -> None:

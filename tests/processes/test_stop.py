@@ -133,6 +133,8 @@ def test_it_spares_the_server_of_another_yaml(served: list[bool]) -> None:
     assert served == [True, False, False]
 
 
+@pytest.mark.database
+@pytest.mark.usefixtures("database")
 def test_a_restart_spares_it_too(served: list[bool]) -> None:
     Path("b.yaml").write_text(
         "agents: [{name: a, provider: p, model: m}]\n"

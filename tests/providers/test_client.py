@@ -73,6 +73,7 @@ async def test_leaving_a_whole_reply_is_seen_too(fake):
     await fake.until(lambda: fake.requests)
     task.cancel()
     await fake.until(lambda: fake.requests[0].aborted)
+    assert len(fake.requests) == 1
 
 
 async def test_a_hanging_reply_can_go_on(fake):
@@ -435,6 +436,7 @@ def test_the_fake_notes_who_left_before_it_wrote(fake, hang):
     head = f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
     caller.sendall(head.encode() + body)
     fake.wait(lambda: fake.requests and fake.requests[0].aborted)
+    assert len(fake.requests) == 1
 
 
 async def test_the_fake_keeps_its_pace(fake):

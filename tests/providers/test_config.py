@@ -78,7 +78,7 @@ def test_it_demands_no_key_of_servers_of_ones_own():
     ],
 )
 def test_it_refuses_what_makes_no_sense(fields: dict):
-    problem({"openai": {"api_key": "sk", **fields}})
+    assert problem({"openai": {"api_key": "sk", **fields}})["msg"]
 
 
 @pytest.mark.parametrize("odd", ["\n", "\r\n", "\x00", "\x7f", "\udcff"])
@@ -285,4 +285,4 @@ def test_the_breaker_is_gentle_unless_told():
     "breaker", [{"failures": -1}, {"open_seconds": 0}, {"after_seconds": -1}]
 )
 def test_it_refuses_a_breaker_that_makes_no_sense(breaker: dict):
-    problem({"openai": {"api_key": "sk", "breaker": breaker}})
+    assert problem({"openai": {"api_key": "sk", "breaker": breaker}})["msg"]

@@ -171,7 +171,7 @@ def test_many_threads_load_it_once(monkeypatch):
 
 
 def test_warming_the_others_does_nothing():
-    embedders.preload(HASH)
+    assert embedders.preload(HASH) is None
 
 
 async def test_a_model_that_cannot_be_loaded_says_so(monkeypatch):

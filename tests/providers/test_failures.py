@@ -392,7 +392,7 @@ async def test_json_of_another_shape_is_an_error_of_the_provider(
     else:
         fake.raw(orjson.dumps(payload))
     with contextlib.suppress(Upstream):
-        await said(fake.provider(kind, retries=0), asking(stream=stream))
+        assert await said(fake.provider(kind, retries=0), asking(stream=stream))
 
 
 async def test_an_error_beside_choices_keeps_its_words(fake):

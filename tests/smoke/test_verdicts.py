@@ -189,6 +189,7 @@ def test_the_sweep_closes_what_is_judged(cast: Cast, holding: Holding):
         return run.verdict == "passed"
 
     wait_until(is_closed)
+    assert run.verdict == "passed"
 
 
 @database

@@ -1,7 +1,7 @@
 """Whether an answer is what the studio's description says it is."""
 
 
-def fits(shape, told):
+def assert_fits(shape, told):
     """Check that an answer has a shape, with all of its fields and no others."""
     read = shape.model_validate(told).model_dump(mode="json", by_alias=True)
     _compare(told, read)

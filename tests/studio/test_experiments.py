@@ -15,7 +15,7 @@ from studio.evaluation import experiment_results
 from studio.templatetags import evaluate
 from telemetry.models import Turn
 from tests.conftest import CONFIG
-from tests.studio.fitting import fits
+from tests.studio.fitting import assert_fits
 
 pytestmark = pytest.mark.database
 
@@ -114,7 +114,7 @@ def results(script, trials, strategy, **query):
     address = f"/admin/experiments/{trials.name(strategy)}/results"
     told = script.get(address, params=query)
     assert told.status_code == 200, told.text
-    fits(experiment_results.ExperimentResults, told.json())
+    assert_fits(experiment_results.ExperimentResults, told.json())
     return told.json()
 
 

@@ -23,7 +23,7 @@ from telemetry.config import TELEMETRY
 from telemetry.storage import costs
 from telemetry.storage.costs import JudgeExpense
 from tests.judges.test_judge_command import Past
-from tests.studio.fitting import fits
+from tests.studio.fitting import assert_fits
 
 pytestmark = pytest.mark.database
 
@@ -191,7 +191,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
     address, found, after = f"/admin/judges/{past.judge}/scores", [], ""
     for _ in range(9):
         page = script.get(address, params={"after": after}).json()
-        fits(judge_views.JudgeScoreList, page)
+        assert_fits(judge_views.JudgeScoreList, page)
         found += page["data"]
         if not page["has_more"]:
             break
@@ -210,7 +210,7 @@ def test_past_replies_are_reckoned_and_then_scored(script, browser, past):
     address = f"/admin/judges/{past.judge}/past"
     told = script.get(address, params={"limit": 2, "since": "300d"}).json()
     assert (told["to_judge"], told["judged"], told["added"]) == (2, 0, 0)
-    fits(judge_views.BackfillEstimate, told)
+    assert_fits(judge_views.BackfillEstimate, told)
     assert told["tokens"] > 0
     assert told["cost_usd"] > 0
     assert not Task.objects.filter(user_id=past.user_id, kind="judge").exists()

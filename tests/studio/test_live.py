@@ -87,7 +87,8 @@ def _nothing_runs():
 
 def test_it_is_told_as_json(server, http, client, user):
     said = ask(client, user)
-    wait(lambda: ACTIVE_TURNS.count() == 0)
+    # What was sent to the page follows what runs.
+    wait(lambda: http.get("/admin/live", headers=JSON).json()["turns"] == [])
     told = http.get("/admin/live", headers=JSON).json()
     assert told["object"] == "live"
     assert told["finished"][0]["completion_id"] == said.id
@@ -188,6 +189,7 @@ def test_who_leaves_is_forgotten(server, running):
     wait(lambda: not watching._watching)
     watching._polled_until = -1.0  # Another test asked.
     wait(lambda: not watching._reporter._sinks)
+    assert not watching._watching
 
 
 async def test_who_leaves_while_being_told_is_no_fault(server, caplog):
@@ -312,6 +314,7 @@ def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, use
     # From now on others are listened to, for a while.
     wait(lambda: broadcaster.current()._heard)
     wait(lambda: agents() == ["assistant"])
+    assert broadcaster.current()._heard
     fake.release()
     call.join(60)
 

@@ -86,7 +86,7 @@ def test_a_viewer_talks_to_nobody(viewer, fake):
 def test_who_leaves_stops_the_turn(script, fake):
     fake.hang("mid_stream", "One ", "two")
     with script.stream("POST", PATH, json=SAID) as streamed:
-        next(streamed.iter_bytes())
+        assert next(streamed.iter_bytes())
     fake.wait(lambda: fake.requests[-1].aborted)
 
 

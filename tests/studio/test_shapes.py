@@ -14,7 +14,7 @@ from tests.access.authors import ADA
 from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory import lives
 from tests.memory.saving import save
-from tests.studio.fitting import fits
+from tests.studio.fitting import assert_fits
 from tests.telemetry.turns import deep, put
 
 pytestmark = pytest.mark.database
@@ -46,13 +46,13 @@ def alice(configure, running, user):
 )
 def test_of_one_user(script, alice, path, shape):
     told = ok(script.get(f"/admin/users/{alice}{path}"))
-    fits(shape, told)
+    assert_fits(shape, told)
     assert told.get("data", True)
 
 
 def test_of_all(script, alice):
-    fits(shapes.UserList, ok(script.get("/admin/users")))
-    fits(turn_views.StudioTurnList, ok(script.get("/admin/turns")))
+    assert_fits(shapes.UserList, ok(script.get("/admin/users")))
+    assert_fits(turn_views.StudioTurnList, ok(script.get("/admin/turns")))
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,18 @@ def test_of_the_server(script, alice, path, shape):
     minting.create_token(
         f"{alice}", f"{alice}", by=ADA, budget="total", limit_micro_usd=5
     )
-    fits(shape, ok(script.get(f"/admin/{path}")))
+    assert_fits(shape, ok(script.get(f"/admin/{path}")))
 
 
 def test_of_a_turn_and_a_fact(script, alice):
     (turn, *_) = ok(script.get(f"/admin/users/{alice}/turns"))["data"]
-    fits(turn_views.JudgedTurn, ok(script.get(f"/admin/turns/{turn['id']}")))
+    assert_fits(turn_views.JudgedTurn, ok(script.get(f"/admin/turns/{turn['id']}")))
     path = f"/admin/users/{alice}/facts"
     name = f"mem_{save(alice, 'Likes figs').fact_id.hex}"
-    fits(fact_detail.FactWithHistory, ok(script.get(f"{path}/{name}")))
-    fits(SavedMemory, ok(script.post(path, json={"content": "Likes pears"}), 201))
+    assert_fits(fact_detail.FactWithHistory, ok(script.get(f"{path}/{name}")))
+    assert_fits(
+        SavedMemory, ok(script.post(path, json={"content": "Likes pears"}), 201)
+    )
     found = ok(script.get(path, params={"q": "figs and plums", "in": "all"}))
     fact_list.FactsOrFound.model_validate(found)
-    fits(shapes.ErasedUser, ok(script.delete(f"/admin/users/{alice}")))
+    assert_fits(shapes.ErasedUser, ok(script.delete(f"/admin/users/{alice}")))

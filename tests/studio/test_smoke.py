@@ -13,7 +13,7 @@ from studio.evaluation import smoke_details, smoke_schemas
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding, cast, holding  # noqa: F401  fixtures
 from tests.smoke.stage import with_test
-from tests.studio.fitting import fits
+from tests.studio.fitting import assert_fits
 from tests.tasks.conftest import wait_until
 
 pytestmark = pytest.mark.database
@@ -55,8 +55,8 @@ def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding)
         *("persona", "assistant", "persona"),
     ]
     assert (run["outcome"], run["stopped_because"]) == ("passed", "persona_marker")
-    fits(smoke_schemas.SmokeRunDetail, run)
-    fits(smoke_schemas.SmokeBatch, batch)
+    assert_fits(smoke_schemas.SmokeRunDetail, run)
+    assert_fits(smoke_schemas.SmokeBatch, batch)
     since = script.get(f"{told.headers['Location']}?from=2").json()
     assert [line["position"] for line in since["lines"]] == [2]
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
@@ -81,7 +81,7 @@ def test_what_is_watched_is_closed_as_soon_as_it_is_judged(script, cast, holding
     ]
     replies = [line for line in told["lines"] if line["speaker"] == "assistant"]
     assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
-    fits(smoke_schemas.SmokeRunDetail, told)
+    assert_fits(smoke_schemas.SmokeRunDetail, told)
     page = script.get(address, headers=PAGE).text
     assert "not as expected" in page
     assert "Because of accuracy." in page
@@ -134,7 +134,7 @@ def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
     assert by["quality.tone"]["is_better"] is None
     assert [batch["passed"] for batch in told["batches"]] == [1, 0]
     run = script.get(f"/admin/smoke/runs/{run.pk}").json()
-    fits(smoke_schemas.SmokeRunDetail, run)
+    assert_fits(smoke_schemas.SmokeRunDetail, run)
     assert run["compared"] == told["compared"]
 
 
@@ -149,7 +149,7 @@ def test_pages_of_runs_go_on(script, cast, monkeypatch):  # noqa: F811
         found, after = [], ""
         for _ in range(9):
             page = script.get(address, params={"after": after}).json()
-            fits(smoke_schemas.SmokeBatchList, page)
+            assert_fits(smoke_schemas.SmokeBatchList, page)
             found += [batch["id"] for batch in page["data"]]
             if not page["has_more"]:
                 break

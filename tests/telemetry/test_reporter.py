@@ -201,7 +201,8 @@ async def test_what_was_lost_with_the_broker_is_told_when_it_is_back():
         await until(lambda: str(turn.turn_id) in worker.reporter._told)
         await until(lambda: web.reporter._is_down and worker.reporter._is_down)
         broker.is_away = False
-        await until(lambda: str(turn.turn_id) in web.heard())
+        await until(lambda: web.heard())
+        assert [*web.heard()] == [str(turn.turn_id)]
 
 
 class Flaky:
@@ -232,7 +233,8 @@ async def test_what_one_process_could_not_send_is_sent_when_it_is_asked_again():
         flaky.loses = 1
         worker.board.register(turn.turn_id, lambda: turn)
         await until(lambda: not flaky.loses)
-        await until(lambda: str(turn.turn_id) in web.heard())
+        await until(lambda: web.heard())
+        assert [*web.heard()] == [str(turn.turn_id)]
 
 
 async def test_a_fault_in_one_turn_does_not_end_it(caplog):
@@ -247,3 +249,4 @@ async def test_a_fault_in_one_turn_does_not_end_it(caplog):
         web.board.unregister(turn_id)
         web.board.register(turn.turn_id, lambda: turn)
         await until(lambda: web.heard())
+        assert [*web.heard()] == [str(turn.turn_id)]

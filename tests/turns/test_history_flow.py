@@ -412,7 +412,7 @@ def test_a_result_nobody_asked_for_is_refused(server, fake, user, agent):
 def test_a_result_of_another_users_call_is_refused(server, fake, user):
     calls, _ = called(server, fake, user, "assistant")
     stranger = body(f"{user}-2", messages=results(calls, "3"))
-    refused(server, stranger)
+    assert refused(server, stranger)["message"]
 
 
 @BOTH
