@@ -396,7 +396,7 @@ def test_every_variable_of_settings_is_listed():
     source = "".join(
         (site / name).read_text() for name in ("environment.py", "settings.py")
     )
-    read = set(re.findall(r"\b(?:env\.\w+|count)\(\s*\"([A-Z_]+)\"", source))
+    read = set(re.findall(r"\b(?:env\.\w+|read_count)\(\s*\"([A-Z_]+)\"", source))
     read |= {*secrets_file.KEYS, secrets_file.USER_NAMESPACE}
     assert named("running.md", "variable") == read
 

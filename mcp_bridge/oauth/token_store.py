@@ -60,7 +60,7 @@ def store_tokens(
 
 def claim_refresh(held: StoredTokens, *, now: datetime, until: datetime) -> bool:
     """Claim a token for its refresh; of all who saw it as it is now, one may."""
-    is_free = Q(refresh_lease_until=None) | Q(refreshing_until__lte=now)
+    is_free = Q(refresh_lease_until=None) | Q(refresh_lease_until__lte=now)
     return bool(_unchanged_row(held).filter(is_free).update(refresh_lease_until=until))
 
 

@@ -90,7 +90,7 @@ async def create_memory(
 ) -> HttpResponse:
     user_id = identify_user(request, asked, body)
     draft = body.to_fact_draft(
-        "user", held_because=injection_filter.find_injection(body.content, "")
+        "user", review_reason=injection_filter.find_injection(body.content, "")
     )
     vector = await query_preparation.embed_fact(body.content)
     (saved,) = await database_executor.run_to_end(

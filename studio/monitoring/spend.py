@@ -134,9 +134,9 @@ def _csv_response(
             *(
                 "judges" if each.judgements else "turns",
                 each.turns,
-                each.unpriced_turns,
+                each.unknown,
             ),
-            *(each.judgements, each.unpriced_judgements),
+            *(each.judgements, each.unknown_judgements),
             *(each.input_tokens, each.output_tokens, money.format_usd(each.micro_usd)),
         ]
         for each in spent
@@ -185,9 +185,7 @@ def _table_row(
     by: Dimension, spent: CostTotal, names: Mapping[str, str], dearest: int
 ) -> dict[str, Any]:
     key = spent.key or ""
-    is_unknown = not spent.micro_usd and (
-        spent.unpriced_turns or spent.unpriced_judgements
-    )
+    is_unknown = not spent.micro_usd and (spent.unknown or spent.unknown_judgements)
     return {
         "key": names.get(key) or key,
         "id": key,
@@ -211,7 +209,7 @@ def build_chart(days: Sequence[CostTotal], since: datetime, now: datetime) -> Ba
     costs: dict[str, tuple[int, int]] = {}
     for each in days:
         known, unknown = costs.get(each.key or "", (0, 0))
-        costs[each.key or ""] = known + each.micro_usd, unknown + each.unpriced_turns
+        costs[each.key or ""] = known + each.micro_usd, unknown + each.unknown
     first = max(since.date(), now.date() - MAX_CHART_PERIOD)
     count = (now.date() - first).days + 1
     # None at the very end, where there is no room for it.

@@ -106,7 +106,7 @@ def load_user_summary(user_id: UserId) -> dict[str, Any]:
         "facts": there.facts,
         "turns": used.turns,
         "spent_micro_usd": used.micro_usd,
-        "turns_of_unknown_price": used.unpriced_turns,
+        "turns_of_unknown_price": used.unknown,
         "scores": [asdict(mean) for mean in judged_by_user.mean_scores(user_id)],
         "limits": [
             {

@@ -107,7 +107,7 @@ def _add_figures(
                 "facts": facts[person.user_id].get("active", 0),
                 "turns": lately.turns,
                 "spent_micro_usd": lately.micro_usd,
-                "turns_of_unknown_price": lately.unpriced_turns,
+                "turns_of_unknown_price": lately.unknown,
             }
         )
     return told

@@ -63,7 +63,7 @@ def _cells(spent: CostTotal, counts: str) -> list[str]:
 
 
 def _cost_notes(spent: CostTotal, counts: str) -> str:
-    doubts = {counts: spent.unpriced_turns, "judgements": spent.unpriced_judgements}
+    doubts = {counts: spent.unknown, "judgements": spent.unknown_judgements}
     return " and ".join(
         f"{count} {nouns.removesuffix('s') if count == 1 else nouns}"
         for nouns, count in doubts.items()

@@ -69,7 +69,7 @@ class CostTotal:
     """None is of none, such as no token; or of all."""
     turns: int
     """Those that asked a model; of a model or a provider, the calls of it."""
-    unpriced_turns: int
+    unknown: int
     """Those of them that cost more than is known."""
     input_tokens: int
     output_tokens: int
@@ -78,7 +78,7 @@ class CostTotal:
     judgements: int = 0
     """Times that a judge was asked about a reply: of judges alone, which have no turns,
     and of all."""
-    unpriced_judgements: int = 0
+    unknown_judgements: int = 0
     """Those of them whose cost is not known."""
 
 
@@ -221,7 +221,7 @@ def _judge_total(
     return replace(
         _turn_total(key, 0, 0, *sums, **named),
         judgements=judgements,
-        unpriced_judgements=unknown_judgements,
+        unknown_judgements=unknown_judgements,
     )
 
 

@@ -18,7 +18,7 @@ class UserTotals:
     """What a user's turns used."""
 
     turns: int = 0
-    unpriced_turns: int = 0
+    unknown: int = 0
     """Those whose cost is not known."""
     micro_usd: int = 0
     """As far as it is known."""

@@ -108,7 +108,7 @@ def test_the_schema_marks_digests_as_secrets():
         *(("proxy", "basic", "password"), ("admin", "basic", 0, "password")),
     ):
         assert schema_paths.is_secret(AUTH.schema, place), place
-    assert AUTH.schema["$defs"]["Login"]["properties"]["password"]["format"] == (
+    assert AUTH.schema["$defs"]["BasicLogin"]["properties"]["password"]["format"] == (
         "password"
     )
 

@@ -336,7 +336,7 @@ async def test_a_format_goes_to_those_who_hold_to_it(fake, spare, last):
     stage = Stage(fake, spare, last)
     stage._providers["spare"] = spare.provider(structured_outputs="native", retries=0)
     fake.fail(500)
-    await stage.take(response_format={"type": "json_object"}, says_last_alone=True)
+    await stage.take(response_format={"type": "json_object"}, final_text_only=True)
     assert "response_format" not in fake.bodies[0]
     assert spare.bodies[0]["response_format"] == {"type": "json_object"}
 
@@ -487,7 +487,7 @@ async def test_what_was_used_in_vain_is_counted(stage, fake, spare):
 async def test_a_hidden_text_that_broke_off_is_begun_again(stage, fake, spare):
     fake.reply('{"a":', unterminated=True)
     spare.reply('{"a": 2}')
-    events = await stage.take(says_last_alone=True)
+    events = await stage.take(final_text_only=True)
     assert text(events) == '{"a": 2}'
 
 

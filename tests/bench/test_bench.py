@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench.__main__ import FIGURES, measure
-from bench.harness.fixtures import SMALL, Bench
+from bench.harness.fixtures import SMALL, BenchSetup
 from bench.harness.result_table import Row, render
 from bench.turn_costs.plain_turns import quantile
 
@@ -24,7 +24,7 @@ def test_it_measures_every_figure_without_an_error():
 
 
 def test_it_refuses_to_measure_another_context_than_it_says(monkeypatch):
-    bench = Bench(SMALL)
+    bench = BenchSetup(SMALL)
     bench.web = None
     # The preamble, ten messages and the question.
     bench.stage = SimpleNamespace(last_body=lambda: '"role":' * 12)

@@ -169,10 +169,10 @@ def test_an_invalid_edit_is_told_once_and_the_old_one_stays(watching, file, capl
 
 def test_an_invalid_edit_is_told_once_however_often_it_looks(looking, file, caplog):
     file.write_text("cooks: 3")
-    looking.look()
+    looking.poll()
     assert lines(caplog) == []  # it may be half written
     for _ in range(3):
-        looking.look()
+        looking.poll()
     assert caplog.text.count("the old configuration stays in force") == 1
     assert [told.has_lines for told in lines(caplog)] == [True]
     assert names() == ["ann"]
@@ -181,11 +181,11 @@ def test_an_invalid_edit_is_told_once_however_often_it_looks(looking, file, capl
 def test_a_deleted_file_is_told_and_the_old_one_stays(looking, file, caplog):
     file.unlink()
     for _ in range(3):
-        looking.look()
+        looking.poll()
     assert caplog.text.count("there is no such file") == 1
     assert names() == ["ann"]
     file.write_text(COOK)
-    looking.look()
+    looking.poll()
     assert "nothing changed" in caplog.text
 
 
@@ -193,16 +193,16 @@ def test_a_pipe_in_its_place_holds_nobody_up(looking, file, caplog):
     file.unlink()
     os.mkfifo(file)
     for _ in range(3):
-        looking.look()
+        looking.poll()
     assert caplog.text.count("this is a pipe or a device, not a file") == 1
     assert names() == ["ann"]
 
 
 def test_it_tells_what_changed_by_name(looking, file, caplog):
     file.write_text("cooks: [{name: ann}, {name: bob}]\nmenu: {tea: 1}\n")
-    looking.look()
+    looking.poll()
     file.write_text("cooks: [{name: ann, api_key: sk-secret}, {name: cleo}]\n")
-    looking.look()
+    looking.poll()
     assert [record.message for record in lines(caplog)] == [
         "coulisse.yaml reloaded: cooks: added 'bob'; menu: added 'tea'",
         "coulisse.yaml reloaded: cooks: added 'cleo', removed 'bob', changed 'ann'; "
@@ -213,17 +213,17 @@ def test_it_tells_what_changed_by_name(looking, file, caplog):
 def test_it_tells_of_a_new_order(looking, file, caplog):
     for text in ("[{name: ann}, {name: bob}]", "[{name: bob}, {name: ann}]"):
         file.write_text(f"cooks: {text}\n")
-        looking.look()
+        looking.poll()
     assert lines(caplog)[-1].message == "coulisse.yaml reloaded: cooks: reordered"
 
 
 def test_what_takes_a_restart_keeps_its_value(looking, file, caplog):
     file.write_text("cooks: [{name: bob}]\nkitchen: {stoves: 4}\n")
-    looking.look()
+    looking.poll()
     assert names() == ["bob"]
     assert live.current().get(KITCHEN).stoves == 1
     assert lines(caplog)[-1].message == "restart to apply what changed in kitchen"
     file.write_text("cooks: [{name: bob}]\n")
     caplog.clear()
-    looking.look()
+    looking.poll()
     assert "restart" not in caplog.text

@@ -453,7 +453,7 @@ def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
     override_editor.save_entry(agents, "bob", BOB.replace("openai", "other"), by=BY)
     without = FILE.replace("  other: ", "  another: ")
     file.write_text(without)
-    looking.look()
+    looking.poll()
     assert models() == {"ann": "gpt-a", "bob": "gpt-b", "cleo": "gpt-c"}
     found = {e.name: e for e in override_editor.list_entries(agents)}
     assert (found["bob"].label, found["bob"].is_broken) == ("override", True)
@@ -474,7 +474,7 @@ def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
     override_editor.save_entry(agents, "dan", DAN.replace("other", "another"), by=BY)
     assert models()["dan"] == "gpt-d"
     file.write_text(FILE + "# again\n")
-    looking.look()
+    looking.poll()
     assert models()["bob"] == "gpt-x"
 
 
@@ -485,7 +485,7 @@ def test_what_falls_with_it_is_set_aside_too(agents, looking, file):
         override_editor.get_section("experiments"), text, by=BY
     )
     file.write_text(FILE.replace("  other: ", "  another: "))
-    looking.look()
+    looking.poll()
     aside = [(a.section, a.name) for a in live.current().rejected_overrides]
     assert aside == [("agents", "dan"), ("experiments", "second")]
 
@@ -499,27 +499,27 @@ def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
     override_editor.disable_entry(agents, "cleo", by=BY)
     file.write_text(REFERS)
     for _ in range(3):
-        looking.look()
+        looking.poll()
     assert list(models()) == ["ann", "bob"]
     (told,) = [r.getMessage() for r in caplog.records if "not valid" in r.message]
     assert "variant 'cleo', which is not under agents:" in told
     assert "agent 'cleo' is disabled there" in told
     assert "`manage.py overrides reset agents cleo`" in told
     override_editor.reset_entry(agents, "cleo", by=BY)
-    looking.look()
+    looking.poll()
     experiments = override_editor.get_section("experiments")
     assert len(live.current().get(experiments)["trial"].variants) == 3
 
 
 def test_an_edit_that_fails_for_several_together_names_each(agents, looking, file):
     file.write_text(FILE[: FILE.index("experiments:")])
-    looking.look()
+    looking.poll()
     override_editor.create_entry(agents, DAN, by=BY)
     for name in ("bob", "cleo"):
         override_editor.disable_entry(agents, name, by=BY)
     file.write_text(REFERS)
     for _ in range(2):
-        looking.look()
+        looking.poll()
     told = str(live.file_error())
     assert ": agent 'bob' is disabled there, agent 'cleo' is disabled there" in told
     assert "'dan'" not in told
@@ -548,7 +548,7 @@ def test_one_in_the_way_is_found_without_trying_each(agents, looking, file, sett
     settings.COULISSE_CHECKS = [*settings.COULISSE_CHECKS, f"{__name__}.judged"]
     JUDGED.clear()
     for _ in range(2):
-        looking.look()
+        looking.poll()
     assert "the studio says: agent 'cleo' is disabled there;" in str(live.file_error())
     assert len(JUDGED) < 2 * 16
 
@@ -557,7 +557,7 @@ def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
     override_editor.create_entry(agents, DAN, by=BY)
     more = "  - {name: dan, provider: openai, model: gpt-file}\n\njudges:"
     file.write_text(FILE.replace("\njudges:", more))
-    looking.look()
+    looking.poll()
     assert labels()["dan"] == "override"
     assert models()["dan"] == "gpt-d"
 
@@ -567,7 +567,7 @@ def test_an_override_the_file_forgets_becomes_dynamic(agents, looking, file):
     file.write_text(
         FILE[: FILE.index("  - name: cleo")] + FILE[FILE.index("judges:\n") :]
     )
-    looking.look()
+    looking.poll()
     assert labels()["cleo"] == "dynamic"
     assert models()["cleo"] == "gpt-d"
 
@@ -624,7 +624,7 @@ def test_a_watcher_takes_what_another_process_stored(agents, looking):
     made = OverrideVersion.objects.create(**its, action="saved", at=NOW, by=BY)
     Override.objects.create(**its, version=made.pk, changed_at=made.at, changed_by=BY)
     assert models()["bob"] == "gpt-b"
-    looking.look()
+    looking.poll()
     assert models()["bob"] == "gpt-x"
 
 
@@ -633,7 +633,7 @@ def test_a_broken_file_is_told_of_once_whatever_the_studio_says(
 ):
     def told():
         for _ in range(3):
-            looking.look()
+            looking.poll()
         return caplog.text.count("the old configuration stays in force")
 
     broken = FILE + "nonsense: 1\n"
@@ -699,6 +699,6 @@ def test_a_file_is_right_by_itself_or_not_at_all(agents, looking, file, caplog):
     override_editor.create_entry(agents, DAN, by=BY)
     file.write_text(FILE.replace("{agent: bob}]", "{agent: dan}]"))
     for _ in range(2):
-        looking.look()
+        looking.poll()
     assert "variant 'dan', which is not under agents" in caplog.text
     assert list(models()) == ["ann", "bob", "cleo", "dan"]

@@ -88,9 +88,9 @@ def test_what_it_cost_is_priced_as_any_turn_is():
     }
     known = spent["front-desk-warm"]
     assert known.micro_usd > 0
-    assert not known.unpriced_turns
+    assert not known.unknown
     # A model of which nobody has said what it costs.
-    assert spent["school-desk"].unpriced_turns
+    assert spent["school-desk"].unknown
     calls = ModelCall.objects.filter(turn__user_id__in=ids())
     assert not calls.filter(error=None, input_tokens=None).exists()
     assert Expense.objects.filter(spent_at__gt=NOW - timedelta(days=13)).exists()

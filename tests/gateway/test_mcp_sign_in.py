@@ -321,7 +321,7 @@ def test_a_provider_that_takes_too_long(put, browser, scripted, user, monkeypatc
     put(scripted.url)
     scripted.hang(ISSUER)
     monkeypatch.setattr(
-        "gateway.mcp_oauth.sign_in_views.CONNECTING._registrar._web._seconds", 0.05
+        "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._registrar._web._seconds", 0.05
     )
     assert "takes too long" in page(browser.get(link(user)), 504)
 
@@ -333,7 +333,7 @@ def test_a_provider_that_fails_at_the_end_wants_a_new_link(
     state = parse_qs(urlsplit(leave(browser, user)).query)["state"][0]
     scripted.hang("/token")
     monkeypatch.setattr(
-        "gateway.mcp_oauth.sign_in_views.CONNECTING._web._seconds", 0.05
+        "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._web._seconds", 0.05
     )
     came = {"state": state, "code": "x"}
     told = page(browser.get("/mcp/notes/oauth/callback", params=came), 504)

@@ -113,7 +113,7 @@ def test_a_user_is_erased_once_they_confirm(hands):
     asked = ok(hands.send("DELETE", ME), 202)
     assert asked["object"] == "user.erasure"
     assert asked["would_delete"]["messages"] == 8
-    assert rows_of(owner)["memory.Message"] == 8
+    assert rows_of(owner)["memory.StoredMessage"] == 8
     told = ok(hands.send("DELETE", ME, confirmation=asked["confirmation"]))
     assert told == {
         "object": "user.erased",

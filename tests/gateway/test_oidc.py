@@ -399,7 +399,7 @@ def test_a_session_ends_with_its_client_and_its_time(browser, guarded, monkeypat
     assert browser.get("/v1/models").status_code == 302
     guarded()
     assert browser.get("/v1/models").status_code == 200
-    for name in ("IDLE_SECONDS", "WHOLE_SECONDS"):
+    for name in ("IDLE_SECONDS", "MAX_AGE_SECONDS"):
         with monkeypatch.context() as patched:
             patched.setattr(browser_session, name, -1)
             assert browser.get("/v1/models").status_code == 302

@@ -118,7 +118,7 @@ def is_clear(meter: UsageCounter | None) -> bool:
     if meter is None:
         return True
     names = ("turns", "tokens", "micro_usd")
-    ages = ("now", "before")
+    ages = ("reserved_now", "reserved_before")
     return not any(getattr(meter, f"{name}_{age}") for name in names for age in ages)
 
 

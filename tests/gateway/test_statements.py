@@ -67,7 +67,7 @@ def test_a_plain_turn(server, user, trips, stream):
     for _ in range(3):
         trips.clear()
         assert post(server, body(user, stream=stream)).status_code == 200
-        assert trips == [("gather", ["SELECT"]), ("keep", KEPT)]
+        assert trips == [("load_context", ["SELECT"]), ("store_turn", KEPT)]
 
 
 @EITHER
@@ -77,17 +77,21 @@ def test_a_bound_turn_asks_once_more_on_its_way_in(
     configure(BOUND)
     terms = {"budget": "monthly", "limit_micro_usd": 10**9}
     _, secret = api_tokens.create_token("ci", user, by=ADA, **terms)
-    found = [("find", ["SELECT"])]
+    found = [("find_by_digest", ["SELECT"])]
     for known in (found, [], []):
         trips.clear()
         answer = post(running, body(user, stream=stream), headers=bearer(secret))
         assert answer.status_code == 200
         granted = ["SELECT", "INSERT INTO access_usagecounter"]
-        assert trips == [*known, ("grant", granted), ("keep", KEPT)]
+        assert trips == [
+            *known,
+            ("load_context_and_reserve", granted),
+            ("store_turn", KEPT),
+        ]
 
 
-PAGE = ("page", ["SELECT"])
-RESERVED = ("grant", ["INSERT INTO access_usagecounter"])
+PAGE = ("page_facts", ["SELECT"])
+RESERVED = ("reserve_usage", ["INSERT INTO access_usagecounter"])
 SETTLED = ("settle", ["INSERT INTO access_usagecounter"])
 
 
@@ -114,7 +118,7 @@ def test_endpoint_with_a_token_without_limits_asks_no_more(
     _, secret = api_tokens.create_token("ci", user, by=ADA)
     trips.clear()
     list_memories(running, headers=bearer(secret))
-    assert trips == [("find", ["SELECT"]), PAGE]
+    assert trips == [("find_by_digest", ["SELECT"]), PAGE]
 
 
 def test_bound_endpoint_reserves_and_settles_in_a_trip_each(
@@ -125,7 +129,7 @@ def test_bound_endpoint_reserves_and_settles_in_a_trip_each(
     _, secret = api_tokens.create_token("ci", user, by=ADA, **terms)
     trips.clear()
     list_memories(running, headers=bearer(secret))
-    assert trips == [("find", ["SELECT"]), RESERVED, PAGE, SETTLED]
+    assert trips == [("find_by_digest", ["SELECT"]), RESERVED, PAGE, SETTLED]
 
 
 def test_endpoint_under_limits_of_agents_alone_asks_no_more(

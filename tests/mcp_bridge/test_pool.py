@@ -158,10 +158,10 @@ async def test_a_call_under_way_ends_before_its_session_does(pool):
     config = configured(it=raw())
     await opened(config, pool)
     async with pool.session(at()) as session:
-        pool.follow(configured())
+        pool.apply_config(configured())
         assert len(pool) == 0
         assert (await session.call("echo", {"text": "still"})).content[0].text
-    await eventually(lambda: session.is_over)
+    await eventually(lambda: session.has_ended)
 
 
 async def test_closing_ends_everything_even_calls_under_way():
@@ -270,5 +270,5 @@ async def test_last_words_of_what_left_the_yaml_are_forgotten(pool):
     async with pool.session(at()) as session:
         with pytest.raises(ServerGone):
             await session.call("die", {})
-    pool.follow(configured())
+    pool.apply_config(configured())
     assert pool.open_sessions("it") == ([], None)

@@ -128,7 +128,7 @@ async def test_a_killed_child_is_noticed_before_the_next_call(pool):
         ServerTarget("it", config.values["mcp"]["it"], HERE)
     ) as session:
         os.kill(pid, signal.SIGKILL)
-        while not session.is_over:  # noqa: ASYNC110 (a process tells us nothing)
+        while not session.has_ended:  # noqa: ASYNC110 (a process tells us nothing)
             await asyncio.sleep(0.01)
     assert int(await use(tools["pid"])) != pid
 
@@ -259,7 +259,7 @@ import asyncio, sys
 from pathlib import Path
 import os
 os.environ["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
-from mcp_bridge.client.session_pool import Pool
+from mcp_bridge.client.session_pool import SessionPool
 from tests.mcp_bridge.conftest import configured, opened, raw, use
 
 async def main():

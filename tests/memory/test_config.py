@@ -49,12 +49,12 @@ def complaint(load, memory: str, **more) -> str:
     "memory", ["", "{}", "{user_state: false}", "{user_state: null}"]
 )
 def test_it_is_off_unless_asked_for(load, memory):
-    assert of_agent(load(memory)).plan is None
+    assert of_agent(load(memory)).user_memory is None
 
 
 @pytest.mark.parametrize("memory", ["{user_state: true}", "{user_state: {}}"])
 def test_true_chooses_for_you(load, memory):
-    chosen = of_agent(load(memory)).plan
+    chosen = of_agent(load(memory)).user_memory
     assert chosen.extraction_model[0::2] == ("p", "gpt-4o-mini")
     assert chosen.embedder.id == "openai:text-embedding-3-small:1536"
 
@@ -71,7 +71,7 @@ def test_true_chooses_for_you(load, memory):
     ],
 )
 def test_each_kind_has_a_cheap_model(load, kind, model, embedder):
-    chosen = of_agent(load("{user_state: true}", kind=kind)).plan
+    chosen = of_agent(load("{user_state: true}", kind=kind)).user_memory
     assert (chosen.extraction_model.model, chosen.embedder.id) == (model, embedder)
 
 
@@ -83,14 +83,14 @@ def test_the_order_is_the_references(load):
         + "  p: {kind: local}\n"
     )
     for kind in reversed(kinds):
-        chosen = of_agent(load("{user_state: true}", providers=providers)).plan
+        chosen = of_agent(load("{user_state: true}", providers=providers)).user_memory
         assert chosen.extraction_model.name == kind
         providers = providers.replace(f"  {kind}: {{api_key: k}}\n", "")
 
 
 def test_a_server_of_ones_own_learns_with_the_agents_model(load):
     providers = "providers:\n  p: {kind: openai, base_url: 'http://x/v1'}\n"
-    chosen = of_agent(load("{user_state: true}", providers=providers)).plan
+    chosen = of_agent(load("{user_state: true}", providers=providers)).user_memory
     assert chosen.extraction_model[0::2] == ("p", "m")
     assert chosen.embedder.id.startswith("local:")
 
@@ -101,7 +101,7 @@ def test_what_is_chosen_can_be_named(load):
             "{user_state: {learn_from: {provider: p, model: tiny}, "
             "embed_with: {provider: hash, dims: 32}, recall_k: 0}}"
         )
-    ).plan
+    ).user_memory
     assert chosen.extraction_model.model == "tiny"
     assert chosen.embedder.id == "hash:32"
     assert chosen.user_state.recall_k == 0
@@ -147,7 +147,7 @@ def test_what_makes_no_sense_is_refused_by_name(load, memory, said):
 )
 def test_an_agent_may_differ(load, memory, own, is_on):
     config = load(memory, more=f", memory: {own}")
-    assert (of_agent(config).plan is not None) is is_on
+    assert (of_agent(config).user_memory is not None) is is_on
 
 
 def test_an_agent_overrides_what_it_names_and_no_more(load):
@@ -155,8 +155,8 @@ def test_an_agent_overrides_what_it_names_and_no_more(load):
     state = "{user_state: {recall_k: 3, block_tokens: 77}}"
     config = load(state, more=f", memory: {own}")
     mine, everyones = of_agent(config), config.get(MEMORY)
-    assert mine.plan.user_state.recall_k == 9
-    assert mine.plan.user_state.block_tokens == 77
+    assert mine.user_memory.user_state.recall_k == 9
+    assert mine.user_memory.user_state.block_tokens == 77
     assert mine.settings.salience_limit == 0
     assert mine.plan.extraction_model.model == "t"
     assert (everyones.user_state.recall_k, everyones.salience_limit) == (3, 5)
@@ -166,7 +166,7 @@ def test_what_an_agent_leaves_open_is_as_for_all(load):
     own = "{recall_k: null, salience_limit: null, recency_limit: null}"
     memory = "{recency_limit: 4, user_state: {recall_k: 3}}"
     mine = of_agent(load(memory, more=f", memory: {own}"))
-    assert mine.plan.user_state.recall_k == 3
+    assert mine.user_memory.user_state.recall_k == 3
     assert (mine.settings.salience_limit, mine.settings.recency_limit) == (5, 4)
 
 

@@ -171,7 +171,12 @@ SIZES = [0, 1, 2, 3, 4, 5, 6, 9]
 
 @pytest.fixture
 def small_pages(monkeypatch) -> None:
-    for name in ("PAGE", "MESSAGES", "THREADS", "TURNS"):
+    for name in (
+        "PAGE_SIZE",
+        "MESSAGES_PER_READ",
+        "THREADS_PER_CHUNK",
+        "TURNS_PER_READ",
+    ):
         monkeypatch.setattr(export, name, 2)
 
 

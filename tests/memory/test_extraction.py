@@ -74,7 +74,7 @@ def test_it_is_told_the_users_own_date_and_weekday():
 
 def test_known_facts_are_numbered_and_their_ids_kept_back():
     facts = [known("The user lives\nin Rome."), known("Likes tea.", "preference")]
-    _, user = asked(material("hi", known=facts))
+    _, user = asked(material("hi", known_facts=facts))
     assert "1. [fact] The user lives in Rome.\n2. [preference] Likes tea." in user
     assert not any(fact.id.hex in user or str(fact.id) in user for fact in facts)
 
@@ -98,7 +98,7 @@ def test_long_messages_are_shown_in_part():
 
 
 def test_the_limit_and_the_categories_are_told():
-    system, _ = asked(material("hi", most=3))
+    system, _ = asked(material("hi", max_facts=3))
     assert "At most 3 facts" in system
     assert "preference, fact, event, relationship, decision, general" in system
 
@@ -272,7 +272,7 @@ def test_a_thousand_facts_are_cut_to_the_most_important():
         fact(f"The user has {n} cats.", importance=n % 10 + 1) for n in range(1000)
     ]
     started = time.thread_time()
-    found = read(*facts, about=material("I have a cat", most=5))
+    found = read(*facts, about=material("I have a cat", max_facts=5))
     assert time.thread_time() - started < 1
     assert [draft.importance for draft in found.drafts] == [10] * 5
     assert found.drafts[0].content == "The user has 9 cats."
@@ -339,14 +339,18 @@ def test_what_expires_today_counts_until_the_day_is_over():
 @pytest.mark.parametrize(("given", "index"), [(1, 0), ("2", 1), ("#2", 1), (2.0, 1)])
 def test_a_number_names_the_fact_that_is_superseded(given, index):
     facts = [known("The user has a dog."), known("The user has no pets.")]
-    draft = only(fact(supersedes=given), about=material("I have a cat", known=facts))
+    draft = only(
+        fact(supersedes=given), about=material("I have a cat", known_facts=facts)
+    )
     assert draft.supersedes == facts[index].id
 
 
 @pytest.mark.parametrize("given", [0, 3, -1, "none", None, True, UNKNOWN_ID, []])
 def test_a_number_that_was_not_shown_names_none(given):
     facts = [known("The user has a dog."), known("The user has no pets.")]
-    draft = only(fact(supersedes=given), about=material("I have a cat", known=facts))
+    draft = only(
+        fact(supersedes=given), about=material("I have a cat", known_facts=facts)
+    )
     assert draft.supersedes is None
 
 

@@ -309,8 +309,8 @@ def test_a_limit_of_none_asks_no_model_but_can_be_searched(config, fake, owner):
 @pytest.mark.parametrize("moment", ["asking", "embedding"])
 def test_who_is_erased_meanwhile_stays_so(config, fake, owner, monkeypatch, moment):
     module, name = {
-        "asking": (llm_call, "ask"),
-        "embedding": (embedding, "vectors"),
+        "asking": (llm_call, "call_model"),
+        "embedding": (embedding, "embed_texts"),
     }[moment]
     original = getattr(module, name)
 

@@ -211,7 +211,7 @@ def remote(config, fake):
     [
         {"status": 503},
         {"dimensions": 7},
-        {"count": 0},
+        {"vector_count": 0},
         {"value": float("nan")},
         {"cut": "headers"},
         {"raw": b"no"},

@@ -88,7 +88,11 @@ def contents(user: UserId, text: str, embedded=None, limit=5, **options) -> list
     query = Query(
         text,
         embedded,
-        **{k: options.pop(k) for k in ("floor", "fusion") if k in options},
+        **{
+            k: options.pop(k)
+            for k in ("similarity_threshold", "fusion")
+            if k in options
+        },
     )
     return [
         f.fact.content for f in search.search_facts(user, query, limit=limit, **options)
@@ -109,16 +113,16 @@ def test_a_fact_is_found_by_its_words(owner):
 def test_a_fact_is_found_by_its_meaning(owner):
     learn(owner, "The user plays the cello", toward(1))
     learn(owner, "The user lives in Lisbon", toward(0, 1))
-    assert contents(owner, "instrument", toward(1, 0.1), floor=0.5) == [
+    assert contents(owner, "instrument", toward(1, 0.1), similarity_threshold=0.5) == [
         "The user plays the cello"
     ]
 
 
 def test_the_floor_gates_meaning_alone(owner):
     learn(owner, "The user plays the cello", toward(1))
-    assert contents(owner, "music", toward(1, 1), floor=0.8) == []
-    assert contents(owner, "cello", toward(1, 1), floor=0.8) != []
-    assert contents(owner, "music", toward(1, 1), floor=0.7) != []
+    assert contents(owner, "music", toward(1, 1), similarity_threshold=0.8) == []
+    assert contents(owner, "cello", toward(1, 1), similarity_threshold=0.8) != []
+    assert contents(owner, "music", toward(1, 1), similarity_threshold=0.7) != []
 
 
 def test_what_points_away_is_not_found(owner):

@@ -72,7 +72,8 @@ def meter(project: Project) -> tuple[int, int, int]:
     """Return what the token has spent, what is set aside, and how many turns run."""
     [row] = execute(
         project,
-        "SELECT micro_usd, micro_usd_reserved_now + micro_usd_reserved_before, turns_reserved_now + turns_reserved_before "
+        "SELECT micro_usd, micro_usd_reserved_now + micro_usd_reserved_before, "
+        "turns_reserved_now + turns_reserved_before "
         "FROM access_usagecounter WHERE subject LIKE 'token:%' AND \"window\" = 0",
     )
     return tuple(row)

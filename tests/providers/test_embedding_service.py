@@ -45,7 +45,7 @@ def impatient(fake: FakeProvider, **fields) -> Embedder:
 @APIS
 @pytest.mark.parametrize("decimals", [True, False])
 async def test_each_text_gets_its_own_vector(fake, api, decimals):
-    fake.embed(decimals=decimals, backwards=True)
+    fake.embed(as_floats=decimals, backwards=True)
     rows = await embedders.embed_texts(leading(fake, api), ["red", "blue", "red"])
     assert rows.dtype == np.float32
     assert rows.shape == (3, leading(fake, api).dimensions)
@@ -175,12 +175,12 @@ async def test_it_tries_again(fake, pauses, status):
         ({"status": 401}, KeyRefused),
         ({"cut": "headers"}, ProviderDisconnected),
         ({"error": {"type": "rate_limit_error"}}, RateLimited),
-        ({"count": 1}, BrokenReply),
-        ({"count": 3}, BrokenReply),
+        ({"vector_count": 1}, BrokenReply),
+        ({"vector_count": 3}, BrokenReply),
         ({"dimensions": 3}, BrokenReply),
-        ({"dimensions": 3, "decimals": True}, BrokenReply),
+        ({"dimensions": 3, "as_floats": True}, BrokenReply),
         ({"value": math.nan}, BrokenReply),
-        ({"value": math.nan, "decimals": True}, BrokenReply),
+        ({"value": math.nan, "as_floats": True}, BrokenReply),
         ({"raw": b"not JSON"}, BrokenReply),
         ({"raw": b"[]"}, BrokenReply),
         ({"raw": b"{}"}, BrokenReply),
@@ -238,7 +238,7 @@ async def test_wrong_dimensions_name_both(fake):
 
 
 async def test_a_wrong_count_names_both(fake):
-    fake.embed(count=3)
+    fake.embed(vector_count=3)
     with pytest.raises(BrokenReply, match="3 vectors for 2 texts"):
         await embedders.embed_texts(leading(fake), ["one", "two"])
 

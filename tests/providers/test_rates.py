@@ -70,7 +70,7 @@ def test_a_reply_of_a_model_that_only_embeds_has_no_known_cost():
 @given(RATES, USAGES)
 def test_the_sum_is_exact_and_rounded_once(priced, usage):
     def dollars(rate: int) -> Decimal:
-        return Decimal(rate) / priced.parts
+        return Decimal(rate) / priced.parts_per_micro_usd
 
     plain = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
     exact = (
@@ -86,7 +86,7 @@ def test_the_sum_is_exact_and_rounded_once(priced, usage):
 
 @given(RATES, USAGES)
 def test_no_call_costs_less_than_nothing_or_more_than_was_reckoned(priced, usage):
-    most = priced.most(usage.input_tokens, usage.output_tokens)
+    most = priced.max_cost(usage.input_tokens, usage.output_tokens)
     assert 0 <= priced.cost(usage) <= most
 
 

@@ -63,7 +63,7 @@ def draft(user_id: UserId, prompt: str, **fields) -> TaskSpec:
 def test_the_highest_priority_is_first_then_the_oldest(user_id):
     lifecycle.enqueue([draft(user_id, "old")], now=NOW - timedelta(seconds=9))
     add(user_id, draft(user_id, "new"), draft(user_id, "urgent", priority=1))
-    add(user_id, draft(user_id, "later", priority=9, seconds=60))
+    add(user_id, draft(user_id, "later", priority=9, delay_seconds=60))
     taken = [work.prompt for limit in (1, 9) for work in take(user_id, limit)]
     assert taken == ["urgent", "old", "new"]
 
@@ -127,7 +127,7 @@ class TestTurns:
         assert self.prompts(9, user_id, other) == ["a0", "a1", "a2", "b0", "b1"]
 
     def test_what_waits_for_a_time_counts_when_that_has_come(self, user_id, other):
-        self.many(user_id, 3, "late", seconds=20)
+        self.many(user_id, 3, "late", delay_seconds=20)
         self.many(user_id, 2)
         assert self.prompts(9, user_id) == ["a0", "a1"]
         later = NOW + timedelta(seconds=25)
@@ -140,7 +140,9 @@ class TestTurns:
         self.many(user_id, 4, max_failures=2)
         for work in take(user_id):
             lifecycle.record_failure(work, OSError())
-        later = datetime.now(UTC) + timedelta(seconds=lifecycle.MIN_BACKOFF_SECONDS)
+        later = datetime.now(UTC) + timedelta(
+            delay_seconds=lifecycle.MIN_BACKOFF_SECONDS
+        )
         self.one(other, "b", later)
         taken = self.prompts(9, user_id, other, now=later)
         assert taken == ["a0", "a1", "b", "a2", "a3"]

@@ -123,7 +123,7 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(lifecycle, name, note)
 
-    noted("extend")
+    noted("extend_leases")
     noted("unwanted")
     monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.005)
     return seen
@@ -137,8 +137,8 @@ def test_leases_are_extended_now_and_then_and_what_is_cancelled_is_seen_at_once(
     working.kick()
     taken = wait_for(task, lambda row: row.state == "running")
     kept = wait_for(task, lambda row: row.due_at > taken.due_at)
-    wait_until(lambda: beats.count("extend") >= 3)
-    first, second = [n for n, name in enumerate(beats) if name == "extend"][:2]
+    wait_until(lambda: beats.count("extend_leases") >= 3)
+    first, second = [n for n, name in enumerate(beats) if name == "extend_leases"][:2]
     assert second - first == 1 + runner.HEARTBEATS_PER_LEASE
     assert (kept.state, kept.attempts) == ("running", 1)
 

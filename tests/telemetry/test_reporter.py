@@ -120,7 +120,7 @@ async def test_a_process_is_told_what_runs_in_another():
         await until(lambda: str(later.turn_id) in web.heard())
         worker.board.unregister(turn.turn_id)
         await until(lambda: str(turn.turn_id) not in web.heard())
-        assert [frame.has_ended for frame in web.frames].count(True) == 1
+        assert [frame.has_ended_turns for frame in web.frames].count(True) == 1
         assert not any(frame.has_changed_tasks for frame in web.frames)
         worker.board.mark_tasks_changed()
         await until(lambda: any(frame.has_changed_tasks for frame in web.frames))

@@ -5,13 +5,11 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
@@ -22,7 +20,7 @@ from core.events import Usage
 from core.ids import UserId
 from core.trace import Call
 from telemetry.config import SqliteConfig, TelemetryConfig
-from telemetry.models import Expense, Turn
+from telemetry.models import Expense
 from telemetry.presentation import spend_table
 from telemetry.statistics import cost_totals
 from telemetry.statistics.cost_totals import CostTotal
@@ -353,17 +351,6 @@ def test_it_says_that_nothing_is_recorded():
         "turns are kept for 7 days (telemetry.sqlite.keep_days): nothing is recorded",
     ]
     assert [*spend_table.notes(THEN - 7 * DAY, None, TelemetryConfig(), THEN)] == []
-
-
-def test_turns_recorded_before_get_what_is_known_of_their_costs():
-    three_turns()
-    put(asked("small", 5), started_at=THEN + 2 * DAY, agent="writer")
-    before = cost_totals.totals_by("agent", THEN)
-    Turn.objects.filter(started_at__gte=THEN).update(known_cost_micro_usd=0)
-    assert cost_totals.grand_total(THEN).micro_usd == 0
-    migration = import_module("telemetry.migrations.0007_known_costs")
-    migration.add_up(apps, None)
-    assert cost_totals.totals_by("agent", THEN) == before
 
 
 def test_of_the_first_day_only_what_came_since_counts():

@@ -64,7 +64,7 @@ def record(*calls: Call, **fields: Any) -> TurnRecord:
         "token_id": None,
         "cost_micro_usd": 1_500,
         "usage": Usage(200, 40, 128, 64, 16),
-        "recalled": ["mem_1", "mem_2"],
+        "recalled_fact_ids": ["mem_1", "mem_2"],
         **fields,
     }
     return TurnRecord(**given, calls=calls)

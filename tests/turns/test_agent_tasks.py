@@ -138,7 +138,7 @@ def test_a_running_task_is_cancelled_and_what_it_said_is_kept(
 
 
 def test_a_queued_task_is_cancelled_at_once(working, fake, user_id):
-    (task,) = lifecycle.enqueue([draft(user_id, seconds=60)])
+    (task,) = lifecycle.enqueue([draft(user_id, delay_seconds=60)])
     assert lifecycle.cancel(task.pk).state == "cancelled"
     assert lifecycle.cancel(task.pk).finished_at is not None
 

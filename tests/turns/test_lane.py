@@ -38,7 +38,7 @@ def test_a_turn_is_one_trip_in_and_one_out(server, client, user, trips, stream):
     with calling(server, body(user, stream=stream)) as caller:
         caller.hear("stop")
         until(lambda: stored(user))
-    assert trips == ["gather", "keep"]
+    assert trips == ["load_context", "store_turn"]
 
 
 def test_an_incognito_turn_makes_none(client, user, trips):

@@ -46,7 +46,7 @@ async def test_agents_know_how_many_stand_above_them(tmp_path):
     seen = []
     for _ in range(3):
         seen.append((tool.name, tool.depth, tool.user))
-        [tool] = await tool.open_tools((await tool.find()).agent)
+        [tool] = await tool.open_tools((await tool.resolve()).agent)
     assert seen == [
         (name, n, user_id.hex) for n, name in enumerate(("two", "one", "two"), start=1)
     ]

@@ -164,7 +164,7 @@ def _build_authorization_server(
                 if resource is None
                 else str(resource.resource)
             ),
-            "sends_issuer": bool(
+            "has_issuer_parameter": bool(
                 metadata.authorization_response_iss_parameter_supported
             ),
         }

@@ -86,7 +86,7 @@ async def test_a_refused_token_is_renewed_once_for_all_who_ask(real, protected):
     others = Stage(real.config)  # Another process.
     renewed = await asyncio.gather(
         *(
-            each.sign_ins.renewed(real.config, "notes", user, refused)
+            each.sign_ins.renew(real.config, "notes", user, refused)
             for each in [real, others] * 5
         )
     )
@@ -100,7 +100,7 @@ async def test_a_renewal_survives_the_caller(real, protected):
     await sign_in(real, protected, user, subject="ann")
     refused = await real.token("notes", user)
     asking = asyncio.create_task(
-        real.sign_ins.renewed(real.config, "notes", user, refused)
+        real.sign_ins.renew(real.config, "notes", user, refused)
     )
     # Each time the event loop goes round: it is over within a few milliseconds.
     while not real.sign_ins._refreshing:

@@ -91,7 +91,7 @@ async def test_a_provider_in_trouble_costs_nobody_their_sign_in(
     scripted.answer("/token", b"<html>", status=status)
     assert await stage.token("notes", user) == "access-1"
     with pytest.raises(SignInFailed, match="try again in a minute") as caught:
-        await stage.sign_ins.renewed(stage.config, "notes", user, "access-1")
+        await stage.sign_ins.renew(stage.config, "notes", user, "access-1")
     assert "127.0.0.1" not in caught.value.message
     scripted.answer("/token", scripted.tokens(access_token="access-3"))
     assert await stage.token("notes", user) == "access-3"
@@ -144,7 +144,7 @@ async def test_without_a_refresh_token_a_refusal_is_the_end(stage, scripted):
     user = new_user()
     scripted.answer("/token", scripted.tokens(refresh_token=None))
     await stage.connect("notes", user)
-    renewed = stage.sign_ins.renewed(stage.config, "notes", user, "access-1")
+    renewed = stage.sign_ins.renew(stage.config, "notes", user, "access-1")
     assert await renewed is None
     assert await stored(user) is None
 
@@ -153,7 +153,7 @@ async def test_a_token_renewed_in_the_meantime_is_not_renewed_again(
     stage, scripted, user
 ):
     assert await stage.token("notes", user) == "access-2"
-    renewed = stage.sign_ins.renewed(stage.config, "notes", user, "access-1")
+    renewed = stage.sign_ins.renew(stage.config, "notes", user, "access-1")
     assert await renewed == "access-2"
     assert len(refreshes(scripted)) == 1
 
@@ -178,7 +178,7 @@ async def test_who_disconnects_during_a_refresh_stays_disconnected(
         token_store.read_tokens, user, {"notes": scripted.url}
     )
     await stage.sign_ins.disconnect(stage.config, "notes", user)
-    got = await stage.sign_ins._exchange(stage.config, user, found["notes"])
+    got = await stage.sign_ins._request_refresh(stage.config, user, found["notes"])
     assert got is None
     assert await stored(user) is None
 
@@ -192,7 +192,10 @@ async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
     scripted.answer("/token", scripted.tokens(access_token="access-9"))
     await stage.connect("notes", user)
     scripted.answer("/token", scripted.tokens(access_token="access-2"))
-    assert await stage.sign_ins._exchange(stage.config, user, found["notes"]) is None
+    assert (
+        await stage.sign_ins._request_refresh(stage.config, user, found["notes"])
+        is None
+    )
     assert await stage.token("notes", user) == "access-9"
 
 
@@ -272,7 +275,7 @@ async def test_all_servers_are_one_trip(scripted, database):
     stage.sign_ins._cross = counted
     got = await stage.sign_ins.tokens(stage.config, ["a", "b"], user)
     assert got == {"a": "access-1", "b": "access-1"}
-    assert trips == ["read"]
+    assert trips == ["read_tokens"]
 
 
 # What is deleted by itself.

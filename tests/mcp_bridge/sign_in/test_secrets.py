@@ -126,7 +126,7 @@ def test_another_process_reads_what_the_first_made(file):
         "import django; from django.conf import settings;"
         f"settings.configure(COULISSE_SECRETS_FILE={str(file)!r});"
         "from mcp_bridge.oauth.crypto import secret_keys;"
-        "print(secret_keys.load().vault.key_id)"
+        "print(secret_keys.load_keys().cipher.key_id)"
     )
     ran = [
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)

@@ -35,16 +35,16 @@ def user():
 
 async def test_a_link_is_good_once(stage, user):
     token = stage.link_token("notes", user)
-    await stage.connecting.open(stage.config, "notes", token, browser="b")
+    await stage.connecting.use_link(stage.config, "notes", token, browser="b")
     with pytest.raises(LinkUsed):
-        await stage.connecting.open(stage.config, "notes", token, browser="b")
+        await stage.connecting.use_link(stage.config, "notes", token, browser="b")
 
 
 async def test_of_two_who_open_a_link_at_once_one_may(stage, user):
     token = stage.link_token("notes", user)
     opened = await asyncio.gather(
         *(
-            stage.connecting.open(stage.config, "notes", token, browser="b")
+            stage.connecting.use_link(stage.config, "notes", token, browser="b")
             for _ in range(4)
         ),
         return_exceptions=True,
@@ -54,17 +54,19 @@ async def test_of_two_who_open_a_link_at_once_one_may(stage, user):
 
 async def test_to_look_at_a_link_does_not_use_it(stage, user):
     token = stage.link_token("notes", user)
-    assert (await stage.connecting.look(stage.config, "notes", token)).user_id == user
-    await stage.connecting.open(stage.config, "notes", token, browser="b")
+    assert (
+        await stage.connecting.read_link(stage.config, "notes", token)
+    ).user_id == user
+    await stage.connecting.use_link(stage.config, "notes", token, browser="b")
 
 
 async def test_a_link_expires(stage, user):
     token = stage.link_token("notes", user)
     stage.clock.forward(minutes=9, seconds=58)
-    await stage.connecting.look(stage.config, "notes", token)
+    await stage.connecting.read_link(stage.config, "notes", token)
     stage.clock.forward(seconds=3)
     with pytest.raises(LinkExpired):
-        await stage.connecting.look(stage.config, "notes", token)
+        await stage.connecting.read_link(stage.config, "notes", token)
 
 
 async def test_nobody_reads_a_user_in_a_link(stage, user):
@@ -80,13 +82,13 @@ async def test_a_link_that_was_altered_is_none(stage, user, place):
     other = "A" if token[place] != "A" else "B"
     altered = token[:place] + other + (token[place + 1 :] if place >= 0 else "")
     with pytest.raises(LinkInvalid):
-        await stage.connecting.look(stage.config, "notes", altered)
+        await stage.connecting.read_link(stage.config, "notes", altered)
 
 
 @pytest.mark.parametrize("token", ["", "x", "é", "=" * 40, "A" * 5000, "AAAA\n" * 9])
 async def test_what_is_no_link_is_refused(stage, token):
     with pytest.raises(LinkInvalid):
-        await stage.connecting.look(stage.config, "notes", token)
+        await stage.connecting.read_link(stage.config, "notes", token)
 
 
 async def test_a_link_is_for_its_own_server(scripted, database, user):
@@ -98,7 +100,9 @@ async def test_a_link_is_for_its_own_server(scripted, database, user):
 async def test_a_state_is_no_link_and_a_link_no_state(stage, user):
     departure = await stage.leave("notes", user)
     with pytest.raises(LinkInvalid):
-        await stage.connecting.look(stage.config, "notes", asked(departure)["state"])
+        await stage.connecting.read_link(
+            stage.config, "notes", asked(departure)["state"]
+        )
     token = stage.link_token("notes", user)
     with pytest.raises(LinkInvalid):
         await stage.come_back("notes", departure, state=token)
@@ -108,25 +112,25 @@ async def test_a_link_of_another_user_is_refused_and_stays_good(stage, user):
     token = stage.link_token("notes", user)
     opening = {"token": token, "browser": "b"}
     with pytest.raises(UserMismatch):
-        await stage.connecting.open(
+        await stage.connecting.use_link(
             stage.config, "notes", **opening, named=[user, new_user()]
         )
-    await stage.connecting.open(stage.config, "notes", **opening, named=[user])
+    await stage.connecting.use_link(stage.config, "notes", **opening, named=[user])
 
 
 async def test_a_link_to_nowhere_is_refused(stage, user):
     token = stage.link_token("notes", user)
     with pytest.raises(ServerUnknown):
-        await stage.connecting.look(stage.config, "gone", token)
+        await stage.connecting.read_link(stage.config, "gone", token)
 
 
 async def test_a_link_whose_provider_fails_is_not_used_up(stage, scripted, user):
     token = stage.link_token("notes", user)
     scripted.answer(ISSUER, {}, status=503)
     with pytest.raises(SignInFailed):
-        await stage.connecting.open(stage.config, "notes", token, browser="b")
+        await stage.connecting.use_link(stage.config, "notes", token, browser="b")
     scripted.answer(ISSUER, scripted.metadata())
-    await stage.connecting.open(stage.config, "notes", token, browser="b")
+    await stage.connecting.use_link(stage.config, "notes", token, browser="b")
 
 
 # Coming back.
