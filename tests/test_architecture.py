@@ -33,9 +33,9 @@ DOORS = {
 }
 PURE = {
     "passages.strip_subject",
-    "lifecycle.describe",
+    "lifecycle.describe_error",
     "api_tokens.digest",
-    *(f"api_tokens.REMEMBERED.{verb}" for verb in ("forget", "recall", "remember")),
+    *(f"api_tokens.TOKEN_CACHE.{verb}" for verb in ("discard", "get", "put")),
 }
 """Functions of table modules that touch no table."""
 ASYNC_SIDE = ("providers", "agents.loop", "turns.flow", "gateway")

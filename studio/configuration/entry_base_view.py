@@ -27,13 +27,13 @@ class EntryAutoSchema(AutoSchema):
     """Describes a face by its kind."""
 
     VERBS = {
-        ("Entries", "GET"): ("list", "List {title}"),
-        ("Entries", "POST"): ("create", "Add one of {title}"),
-        ("OneEntry", "GET"): ("retrieve", "Show one of {title}"),
-        ("OneEntry", "PUT"): ("update", "Have this run in place of the file's"),
-        ("OneEntry", "DELETE"): ("destroy", "Disable one, or drop the studio's own"),
-        ("Check", "POST"): ("check", "Judge one that is being typed"),
-        ("Reset", "POST"): ("reset", "Have what the file says run again"),
+        ("EntryListView", "GET"): ("list", "List {title}"),
+        ("EntryListView", "POST"): ("create", "Add one of {title}"),
+        ("EntryDetailView", "GET"): ("retrieve", "Show one of {title}"),
+        ("EntryDetailView", "PUT"): ("update", "Have this run in place of the file's"),
+        ("EntryDetailView", "DELETE"): ("destroy", "Disable one, or drop the studio's own"),
+        ("CheckEntryView", "POST"): ("check", "Judge one that is being typed"),
+        ("ResetEntryView", "POST"): ("reset", "Have what the file says run again"),
     }
 
     @property

@@ -48,7 +48,7 @@ COMMON_SCHEMAS = {
                     "param": {"type": ["string", "null"]},
                     "problems": {
                         "type": "array",
-                        "items": {"$ref": "#/components/schemas/Problem"},
+                        "items": {"$ref": "#/components/schemas/ConfigProblemDetail"},
                     },
                 },
             }

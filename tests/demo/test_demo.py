@@ -124,7 +124,7 @@ def test_clearing_leaves_all_that_others_have():
     check_keys()
     after = counts()
     # A run of consolidation belongs to nobody.
-    assert after.pop("memory.Consolidation") == before.pop("memory.Consolidation") + 1
+    assert after.pop("memory.ConsolidationRun") == before.pop("memory.ConsolidationRun") + 1
     assert after == before
     assert told.startswith("deleted ")
     assert run("--clear") == "deleted 0 rows\n"

@@ -263,7 +263,7 @@ from mcp_bridge.client.session_pool import SessionPool
 from tests.mcp_bridge.conftest import configured, opened, raw, use
 
 async def main():
-    tools = await opened(configured(it=raw("stubborn")), Pool())
+    tools = await opened(configured(it=raw("stubborn")), SessionPool())
     print(await use(tools["pid"]), await use(tools["spawn"]), flush=True)
     await asyncio.sleep(60)
 

@@ -158,7 +158,7 @@ def test_an_agent_overrides_what_it_names_and_no_more(load):
     assert mine.user_memory.user_state.recall_k == 9
     assert mine.user_memory.user_state.block_tokens == 77
     assert mine.settings.salience_limit == 0
-    assert mine.plan.extraction_model.model == "t"
+    assert mine.user_memory.extraction_model.model == "t"
     assert (everyones.user_state.recall_k, everyones.salience_limit) == (3, 5)
 
 

@@ -221,7 +221,7 @@ async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
     class Told:
         count = 0
 
-        async def whole(self):
+        async def snapshot_message(self):
             self.count += 1
             return f"whole {self.count}"
 

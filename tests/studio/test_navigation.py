@@ -23,7 +23,7 @@ MARKED = re.compile(r'<a href="([^"]+)"[^>]* aria-current="(page|true)"')
         ("/admin/memory/settings", "Settings"),
         ("/admin/providers/openai", "Settings"),
         ("/admin/settings/limits", "Settings"),
-        ("/admin/tables/access/token/", "Tables"),
+        ("/admin/tables/access/apitoken/", "Tables"),
         ("/admin/turns", "Users"),
     ],
 )

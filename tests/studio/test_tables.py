@@ -24,7 +24,7 @@ def test_each_is_listed(browser, model):
 
 def test_a_row_is_shown_without_what_stands_for_a_secret(browser):
     row, _ = api_tokens.create_token("shown", "alice", by=ADA)
-    path = f"/admin/tables/access/token/{row.pk}/change/"
+    path = f"/admin/tables/access/apitoken/{row.pk}/change/"
     page = browser.get(path)
     assert page.status_code == 200
     assert "shown" in page.text
@@ -72,7 +72,7 @@ def test_instants_are_written_as_in_the_rest_of_the_studio(browser):
 
 def test_they_are_for_operators(viewer):
     html = {"Accept": "text/html"}
-    table = "/admin/tables/access/token/"
+    table = "/admin/tables/access/apitoken/"
     refused = viewer.get(table, headers=html)
     assert refused.status_code == 403
     assert "Tables are read by operators" in refused.text

@@ -64,7 +64,7 @@ def test_it_shows_what_was_recalled(script, browser):
     tea, cake = known(user_id, "likes tea", "bakes cakes")
     (secret,) = known(stranger, "owes money")
     told = [public_ids.format_fact_id(each) for each in (cake, secret, tea)]
-    turn = put(user_id=user_id, recalled=told)
+    turn = put(user_id=user_id, recalled_fact_ids=told)
     fact_store.soft_delete_fact(user_id, cake, by="operator")
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert shown["recalled"] == told
@@ -86,7 +86,7 @@ def test_what_was_recalled_stands_as_it_was_told(script, is_reversed):
     user_id = UserId(uuid.uuid4())
     ids = sorted(known(user_id, *"abcdef"), reverse=is_reversed)
     turn = put(
-        user_id=user_id, recalled=[public_ids.format_fact_id(each) for each in ids]
+        user_id=user_id, recalled_fact_ids=[public_ids.format_fact_id(each) for each in ids]
     )
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert [each["id"] for each in shown["recalled_facts"]] == shown["recalled"]

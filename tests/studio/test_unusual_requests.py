@@ -193,7 +193,7 @@ def test_tables_refuse_queries_they_cannot_answer(script, query: str) -> None:
 
 
 def test_table_query_that_django_suspects_is_400_in_both_forms(script) -> None:
-    address = "/admin/tables/memory/message/?_to_field=x"
+    address = "/admin/tables/memory/storedmessage/?_to_field=x"
     told = script.get(address, headers={"Accept": "application/json"})
     assert told.status_code == 400
     assert told.json()["error"]["type"] == "invalid_request_error"

@@ -141,7 +141,7 @@ class TestTurns:
         for work in take(user_id):
             lifecycle.record_failure(work, OSError())
         later = datetime.now(UTC) + timedelta(
-            delay_seconds=lifecycle.MIN_BACKOFF_SECONDS
+            seconds=lifecycle.MIN_BACKOFF_SECONDS
         )
         self.one(other, "b", later)
         taken = self.prompts(9, user_id, other, now=later)

@@ -124,7 +124,7 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(lifecycle, name, note)
 
     noted("extend_leases")
-    noted("unwanted")
+    noted("cancelled_ids")
     monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.005)
     return seen
 
