@@ -99,7 +99,7 @@ def async_modules() -> dict[str, Path]:
     }
 
 
-def test_async_code_touches_no_table():
+def test_async_code_imports_no_models():
     guilty = {
         name: touched
         for name, path in async_modules().items()
@@ -108,7 +108,7 @@ def test_async_code_touches_no_table():
     assert guilty == {}
 
 
-def test_that_test_looks_where_the_async_code_is():
+def test_async_modules_are_found():
     found = set(async_modules())
     assert {
         "providers.client",
@@ -130,7 +130,7 @@ def table_modules() -> set[str]:
     } - DOORS
 
 
-def test_table_code_is_called_through_the_lane_alone():
+def test_table_functions_are_called_through_the_executor():
     tables = table_modules()
     called = [
         f"{name}: {function}"
@@ -153,7 +153,7 @@ def names_of(tables: set[str], path: Path) -> set[str]:
     return {name.split(".")[-1] for name in imports(path) & tables}
 
 
-def test_that_test_knows_the_table_modules():
+def test_table_modules_are_found():
     assert {
         "memory.user_data.erasure",
         "memory.user_data.export",
@@ -168,21 +168,21 @@ def test_that_test_knows_the_table_modules():
     )
 
 
-def test_the_one_async_function_beside_tables_goes_through_the_lane():
+def test_health_view_queries_through_the_executor():
     tree = tree_of(ROOT / "gateway/health.py")
     for node in tree.body:
         if isinstance(node, ast.AsyncFunctionDef):
             assert "connection" not in ast.unparse(node)
 
 
-def test_nothing_crosses_the_boundary_the_slow_way():
+def test_asgiref_converters_are_not_used():
     for name, path in modules().items():
         text = path.read_text()
         assert "import sync_to_async" not in text, name
         assert "import async_to_sync" not in text, name
 
 
-def test_no_layer_reaches_up():
+def test_layers_import_only_downwards():
     ran = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         cwd=ROOT,
@@ -193,14 +193,14 @@ def test_no_layer_reaches_up():
     assert ran.returncode == 0, ran.stdout
 
 
-def test_every_package_is_under_the_contract():
+def test_every_package_is_in_the_import_contract():
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     assert set(PACKAGES) <= {module.split(".")[0] for module in graph.modules}
     present = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert present - {"tests", "bench"} == set(PACKAGES)
 
 
-def test_nothing_is_imported_inside_a_function_to_dodge_a_circle():
+def test_no_imports_inside_functions():
     hidden = [
         f"{name}:{node.lineno}"
         for name, path in modules().items()
@@ -230,11 +230,11 @@ def test_every_example_loads(path, monkeypatch):
     assert loader.load_file(path).get(AGENTS)
 
 
-def test_there_are_examples():
+def test_examples_exist():
     assert EXAMPLES
 
 
-def test_every_test_runs():
+def test_no_test_is_skipped():
     # A `skipif` says what must be installed; the others only hide a failure. Whether a
     # browser is there is known once one was tried to be started.
     marker = re.compile(r"\bpytest\.(mark\.)?(skip|xfail|importorskip)\b")
@@ -264,7 +264,7 @@ def served() -> list[Path]:
     ]
 
 
-def test_all_a_page_needs_is_served_by_us():
+def test_pages_load_only_local_resources():
     for path in served():
         text = path.read_text()
         assert not HOSTS.search(text), path

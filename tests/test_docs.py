@@ -89,7 +89,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("text", every("yaml"))
-def test_a_whole_configuration_loads(text, monkeypatch):
+def test_complete_configurations_load(text, monkeypatch):
     data = YAML(typ="safe", pure=True).load(text) or {}
     if not {"agents", "providers"} <= data.keys():
         return
@@ -98,13 +98,13 @@ def test_a_whole_configuration_loads(text, monkeypatch):
     assert loader.parse_config(text.encode(), Path("coulisse.yaml")).values["agents"]
 
 
-def test_there_are_whole_configurations():
+def test_complete_configurations_exist():
     texts = [text for page in PAGES for text in blocks(page, "yaml")]
     assert sum("agents:" in text and "providers:" in text for text in texts) >= 6
 
 
 @pytest.mark.parametrize("text", every("python"))
-def test_python_compiles(text):
+def test_python_examples_compile(text):
     assert compile(text, "example", "exec")
 
 
@@ -112,7 +112,7 @@ def test_python_compiles(text):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_lead_somewhere(page):
+def test_links_have_existing_targets(page):
     for link in LINK.findall(BLOCK.sub("", page.read_text())):
         path, _, anchor = link.partition("#")
         if path.startswith(("http://", "https://")):
@@ -124,7 +124,7 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_no_path_of_one_machine_is_named(page):
+def test_no_machine_specific_path_is_named(page):
     assert not re.search(r"/(work|root|home|tmp)\b", page.read_text())
 
 
@@ -143,7 +143,7 @@ def test_every_top_level_key_is_listed():
     )
 
 
-def test_keys_are_available_as_the_table_says():
+def test_key_availability_matches_the_table():
     known = sections.registered_sections()
     for key, _, version, applies in rows("configuration.md", "key"):
         section = known.get(key.strip("`"))
@@ -155,11 +155,11 @@ def test_keys_are_available_as_the_table_says():
         assert applies == {"live": "at once", "restart": "on restart"}[section.applies]
 
 
-def test_every_field_of_the_server_is_listed():
+def test_every_server_field_is_listed():
     assert named("configuration.md", "field") == ServerConfig.model_fields.keys()
 
 
-def test_every_id_of_a_problem_is_listed():
+def test_every_problem_id_is_listed():
     used = set()
     for folder in (
         *("access", "agents", "config", "experiments", "gateway", "judges"),
@@ -173,11 +173,11 @@ def test_every_id_of_a_problem_is_listed():
 # agents.md
 
 
-def test_every_field_of_an_agent_is_listed():
+def test_every_agent_field_is_listed():
     assert named("agents.md", "field") >= AgentConfig.model_fields.keys()
 
 
-def test_defaults_of_an_agent_are_as_the_table_says():
+def test_agent_defaults_match_the_table():
     defaults = {row[0].strip("`"): row[1] for row in rows("agents.md", "field")}
     for name in ("context_tokens", "max_turns"):
         default = AgentConfig.model_fields[name].default
@@ -224,7 +224,7 @@ def becomes(kind: ProviderKind, name: str) -> str:
     return "ignored" if with_it == without else "mapped"
 
 
-def test_the_table_of_parameters_is_what_the_kinds_do():
+def test_parameter_table_matches_the_provider_kinds():
     columns = {**registry.KINDS, "compatible": registry.COMPATIBLE}
     expected = [
         [f"`{name}`", *(becomes(kind, name) for kind in columns.values())]
@@ -235,18 +235,18 @@ def test_the_table_of_parameters_is_what_the_kinds_do():
     assert header in (BASE / "docs/providers.md").read_text()
 
 
-def test_every_kind_is_listed_with_its_address():
+def test_every_provider_kind_is_listed_with_its_address():
     listed = {kind.strip("`"): where for kind, _, where in rows("providers.md", "kind")}
     assert listed.keys() == set(KIND_NAMES)
     for name, kind in registry.KINDS.items():
         assert kind.base_url is None or listed[name] == f"`{kind.base_url}`"
 
 
-def test_every_field_of_a_provider_is_listed():
+def test_every_provider_field_is_listed():
     assert named("providers.md", "field") == ProviderConfig.model_fields.keys()
 
 
-def test_timeouts_are_as_the_table_says():
+def test_provider_timeouts_match_the_table():
     listed = {row[0].strip("`"): row[1] for row in rows("providers.md", TIMEOUT_FIELD)}
     defaults = Timeouts().model_dump()
     assert listed == {name: f"{seconds:g}" for name, seconds in defaults.items()}
@@ -255,20 +255,20 @@ def test_timeouts_are_as_the_table_says():
 TIMEOUT_FIELD = "field of `timeouts`"
 
 
-def test_every_key_of_an_endpoint_is_listed():
+def test_every_endpoint_key_is_listed():
     assert (
         named("providers.md", "key of an endpoint")
         == EndpointConfig.model_fields.keys()
     )
 
 
-def test_breakers_are_as_the_table_says():
+def test_breaker_defaults_match_the_table():
     listed = {row[0]: row[1] for row in rows("providers.md", "key of `breaker`")}
     defaults = BreakerConfig().model_dump()
     assert listed == {f"`{name}`": f"`{it:g}`" for name, it in defaults.items()}
 
 
-def test_every_failure_of_a_provider_is_listed():
+def test_every_provider_error_code_is_listed():
     text = (BASE / "docs/providers.md").read_text()
     codes = {
         error.code
@@ -281,11 +281,11 @@ def test_every_failure_of_a_provider_is_listed():
 # embedders.md
 
 
-def test_every_field_of_embed_with_is_listed():
+def test_every_embed_with_field_is_listed():
     assert named("embedders.md", "field") == EmbedderConfig.model_fields.keys()
 
 
-def test_embedding_models_are_as_the_table_says():
+def test_embedding_models_match_the_table():
     listed = {
         (embedder.strip("`"), name.strip("`")): (int(dimensions), choices)
         for name, embedder, dimensions, choices in rows("embedders.md", "model")
@@ -306,7 +306,7 @@ def others(model: EmbeddingModel) -> str:
     return ", ".join(map(str, rest))
 
 
-def test_offline_embedders_are_as_the_table_says():
+def test_offline_embedders_match_the_table():
     empty = sections.Config(Path("coulisse.yaml"), {"providers": {}})
     for name, dimensions, floor, languages, _ in rows("embedders.md", "embedder"):
         asked = EmbedderConfig(provider=name.strip("`"))
@@ -319,11 +319,11 @@ def test_offline_embedders_are_as_the_table_says():
 # chat.md
 
 
-def test_every_parameter_of_a_request_is_listed():
+def test_every_request_parameter_is_listed():
     assert named("chat.md", "parameter") == ChatRequest.model_fields.keys()
 
 
-def test_parameters_are_treated_as_the_table_says():
+def test_parameter_treatment_matches_the_table():
     fates = {
         name: re.match(r"\w+", row[1])[0]
         for row in rows("chat.md", "parameter")
@@ -338,7 +338,7 @@ def test_parameters_are_treated_as_the_table_says():
 # skills.md
 
 
-def test_every_key_of_skills_is_listed_with_its_default():
+def test_every_skills_key_is_listed_with_its_default():
     listed = {name.strip("`"): default for name, default, _ in rows("skills.md", KEY)}
     fields = SkillsConfig.model_fields
     assert listed == {name: f"`{field.default}`" for name, field in fields.items()}
@@ -350,7 +350,7 @@ KEY = "key of `skills`"
 # triggers.md
 
 
-def test_every_field_of_a_trigger_is_listed_with_its_default():
+def test_every_trigger_field_is_listed_with_its_default():
     listed = {name.strip("`"): default for name, default, _ in triggers_rows()}
     fields = {
         name: field
@@ -362,7 +362,7 @@ def test_every_field_of_a_trigger_is_listed_with_its_default():
         assert listed[name] == f"`{json_like(fields[name].default)}`"
 
 
-def test_the_tour_shows_every_field_of_a_trigger():
+def test_tour_shows_every_trigger_field():
     tour = (BASE / "config/starters/tour.yaml").read_text()
     for name, _, _ in triggers_rows():
         assert re.search(rf"^  [ -] {name.strip('`')}:", tour, re.MULTILINE), name
@@ -379,7 +379,7 @@ def json_like(value: object) -> str:
 # running.md
 
 
-def test_every_command_of_ours_is_listed():
+def test_every_command_is_listed():
     ours = {name for name, app in get_commands().items() if app in OWN_APPS}
     listed = named("running.md", "command")
     assert ours <= listed
@@ -391,7 +391,7 @@ OWN_APPS = {
 }
 
 
-def test_every_variable_of_settings_is_listed():
+def test_every_settings_variable_is_listed():
     site = BASE / "coulisse_site"
     source = "".join(
         (site / name).read_text() for name in ("environment.py", "settings.py")
@@ -410,7 +410,7 @@ def test_every_make_target_is_listed():
 # mcp.md
 
 
-def test_every_field_of_an_mcp_server_is_listed():
+def test_every_mcp_server_field_is_listed():
     assert named("mcp.md", "field") == McpServerConfig.model_fields.keys()
 
 
@@ -425,7 +425,7 @@ def test_every_field_of_an_mcp_server_is_listed():
         ("field of `expect`", Expectations),
     ],
 )
-def test_every_field_of_a_smoke_test_is_listed(heading, shape):
+def test_every_smoke_test_field_is_listed(heading, shape):
     assert named("smoke-tests.md", heading) == shape.model_fields.keys()
 
 

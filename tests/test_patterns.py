@@ -435,7 +435,7 @@ SEVERAL = {"core.text.time_parsing._parse_date"}
 """Functions with more than one anchored match of digits, measured together."""
 
 
-def test_each_pattern_is_proven_or_sees_only_files():
+def test_every_pattern_is_proven_or_reads_only_files():
     found = {
         name.partition("#")[0] if name.partition("#")[0] in SEVERAL else name
         for name in numbered(uses())
@@ -446,11 +446,11 @@ def test_each_pattern_is_proven_or_sees_only_files():
     assert sorted(listed - found) == [], "these are gone: remove them from the lists"
 
 
-def test_tests_of_patterns_elsewhere_exist():
+def test_tests_of_patterns_in_other_files_exist():
     assert all((ROOT / path).is_file() for path in ELSEWHERE.values())
 
 
-def test_no_pattern_comes_by_another_way():
+def test_patterns_are_compiled_only_by_re():
     """Django's and pydantic's ways to `re` are not used, nor `re` by another name."""
     others = re.compile(
         r"from re import|import re as|RegexValidator|re_path|python-re|__i?regex\b"
@@ -495,7 +495,7 @@ def test_time_grows_with_the_text(name):
     assert slow == []
 
 
-def test_growth_tells_squares_from_lines():
+def test_growth_check_detects_quadratic_time():
     quadratic = re.compile("a*b")
     assert not growth.is_linear(quadratic.search, "", "a", "")
     assert growth.is_linear(quadratic.match, "", "a", "")

@@ -15,16 +15,16 @@ def ask(statement: str, values: object) -> list[tuple[object, ...]]:
         return cursor.fetchall()
 
 
-def test_a_statement_is_the_same_each_time_it_is_executed():
+def test_statement_is_repeatable():
     for value in ("50 %s off", "it's ?", "%%", None, 7):
         assert ask("SELECT %s, '100%% ?'", (value,)) == [(value, "100% ?")]
 
 
-def test_values_may_have_names():
+def test_values_can_have_names():
     assert ask("SELECT %(a)s, %(b)s", {"a": 1, "b": "%s"}) == [(1, "%s")]
 
 
-def test_a_statement_may_be_longer_than_those_remembered():
+def test_statement_can_exceed_the_cache_size():
     many = list(range(3000))
 
     summed = f"SELECT sum(column1) FROM (VALUES {', '.join(['(%s)'] * 3000)})"
@@ -32,7 +32,7 @@ def test_a_statement_may_be_longer_than_those_remembered():
     assert ask(summed, many) == [(sum(many),)]
 
 
-def test_many_rows_are_written_at_once():
+def test_executemany_writes_all_rows():
     with connection.cursor() as cursor:
         cursor.execute("CREATE TEMP TABLE pair (a, b)")
         cursor.executemany("INSERT INTO pair VALUES (%s, '%%' || %s)", [(1, 2), (3, 4)])

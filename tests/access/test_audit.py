@@ -44,7 +44,7 @@ def run(*arguments: str, remark: str = "") -> list[str]:
 # Written
 
 
-def test_an_entry_is_one_statement_and_says_it_all(target):
+def test_audit_entry_is_one_insert_with_all_fields(target):
     token = request_ids.current.set("req_1")
     with CaptureQueriesContext(connection) as queries:
         put(target, size=3, names=["a", "b"])
@@ -58,7 +58,7 @@ def test_an_entry_is_one_statement_and_says_it_all(target):
     assert abs(entry.at - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-def test_any_text_can_be_written(target):
+def test_any_text_can_be_stored(target):
     nasty = "a\0\n\x1b[31m\udcff'; DROP TABLE access_auditentry; --"
     put(f"{target}{nasty}", actor=nasty * 99, text=nasty, deep={nasty: [nasty]})
     [entry], _ = audit_log.page_entries(target=target)
@@ -69,13 +69,13 @@ def test_any_text_can_be_written(target):
     assert line.isprintable()
 
 
-def test_a_long_text_is_cut(target):
+def test_long_text_is_truncated(target):
     put(target, text="x" * 10_000)
     [entry], _ = audit_log.page_entries(target=target)
     assert entry.details["text"] == "x" * 499 + "…"
 
 
-def test_what_json_does_not_know_is_written_as_text(target):
+def test_values_without_a_json_type_become_text(target):
     at, thing = datetime(2026, 1, 2, tzinfo=UTC), uuid.uuid4()
     put(target, since=at, thing=thing, none=None, yes=True, nan=float("nan"))
     [entry], _ = audit_log.page_entries(target=target)
@@ -83,13 +83,13 @@ def test_what_json_does_not_know_is_written_as_text(target):
     assert entry.details == {**told, "nan": "nan"}
 
 
-def test_a_secret_is_not_written(target):
+def test_secrets_are_redacted(target):
     put(target, text="made sk-coulisse-" + "a" * 43)
     [entry], _ = audit_log.page_entries(target=target)
     assert "aaaa" not in str(entry.details)
 
 
-def test_a_change_that_fails_is_not_written_down(target):
+def test_failed_change_is_not_audited(target):
     deed = AuditEvent("thing.change", Actor("user:ada"), target)
 
     def change():
@@ -101,7 +101,7 @@ def test_a_change_that_fails_is_not_written_down(target):
     assert audit_log.page_entries(target=target) == ([], False)
 
 
-def test_a_change_that_cannot_be_written_down_is_not_made(target, monkeypatch):
+def test_unauditable_change_is_rolled_back(target, monkeypatch):
     deed = AuditEvent("thing.change", Actor("user:ada"), target)
     monkeypatch.setattr(audit_log, "write", lambda deed: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -109,7 +109,7 @@ def test_a_change_that_cannot_be_written_down_is_not_made(target, monkeypatch):
     assert audit_log.page_entries(target=target) == ([], False)
 
 
-def test_a_change_is_written_down_and_answered(target):
+def test_audited_change_returns_its_result(target):
     deed = AuditEvent("thing.change", Actor("user:ada", "here"), target, {"a": 1})
     assert audit_log.run_recorded(deed, lambda one, *, two: (one, two), 1, two=2) == (
         1,
@@ -119,7 +119,7 @@ def test_a_change_is_written_down_and_answered(target):
     assert (entry.actor, entry.origin, entry.details) == ("user:ada", "here", {"a": 1})
 
 
-def test_what_is_known_afterwards_can_be_written_down(target):
+def test_audit_event_may_depend_on_the_result(target):
     def deed(made):
         return AuditEvent("thing.make", Actor("user:ada"), f"{target}{made}")
 
@@ -127,7 +127,7 @@ def test_what_is_known_afterwards_can_be_written_down(target):
     assert audit_log.page_entries(target=f"{target}7")[0]
 
 
-def test_it_is_written_within_the_callers_transaction(target):
+def test_entry_joins_the_callers_transaction(target):
     with transaction.atomic():
         put(target)
         transaction.set_rollback(True)
@@ -137,7 +137,7 @@ def test_it_is_written_within_the_callers_transaction(target):
 # Authors
 
 
-def test_who_sends_a_request_is_their_credential_or_their_user():
+def test_request_actor_is_the_credential_or_the_user():
     user_id = UserId(uuid.uuid4())
     token = caller.VerifiedToken(uuid.UUID(int=0xABCDEF01 << 96), "laptop", "ada")
     assert audit_events.request_actor(caller.ANONYMOUS, user_id, "192.0.2.7") == Actor(
@@ -155,7 +155,7 @@ def test_who_sends_a_request_is_their_credential_or_their_user():
 # Read
 
 
-def test_the_newest_come_first_page_by_page(target):
+def test_entries_are_paginated_newest_first(target):
     at = datetime(2026, 5, 6, tzinfo=UTC)
     ids = [put(target, at=at + timedelta(hours=hour // 2)).pk for hour in range(5)]
     seen, after, has_more = [], None, True
@@ -166,7 +166,7 @@ def test_the_newest_come_first_page_by_page(target):
     assert seen == ids[::-1]
 
 
-def test_it_can_be_narrowed(target):
+def test_entries_can_be_filtered(target):
     old = put(target, "thing.make", at=datetime(2026, 5, 6, tzinfo=UTC))
     new = put(target, "thing.change", actor="basic:Bob")
     put(target, "things.change")
@@ -183,7 +183,7 @@ def test_it_can_be_narrowed(target):
     assert found(since=datetime(2026, 5, 6, tzinfo=UTC))[-1] == old.pk
 
 
-def test_a_page_is_one_query_along_an_index(target):
+def test_page_is_one_query_along_an_index(target):
     for _ in range(3):
         put(target)
     with CaptureQueriesContext(connection) as queries:
@@ -207,7 +207,7 @@ def test_a_page_is_one_query_along_an_index(target):
 # manage.py audit
 
 
-def test_each_entry_is_a_line(target):
+def test_command_prints_one_line_per_entry(target):
     put(target, at=datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC), size=3, name="x")
     assert run("--target", target) == [
         f"2026-05-06 07:08:09  thing.change      {target}  by user:ada  "
@@ -215,7 +215,7 @@ def test_each_entry_is_a_line(target):
     ]
 
 
-def test_programs_can_read_it(target):
+def test_command_prints_json(target):
     entry = put(target, size=3)
     [told] = json.loads("\n".join(run("--target", target, "--json")))
     assert told["id"] == entry.pk
@@ -224,7 +224,7 @@ def test_programs_can_read_it(target):
     assert json.loads("".join(run("--target", f"{target}-else", "--json"))) == []
 
 
-def test_the_command_can_be_narrowed(target):
+def test_command_output_can_be_filtered(target):
     put(target, "thing.make", at=datetime(2026, 5, 6, tzinfo=UTC))
     put(target, "thing.change", actor="basic:bob")
     of_target = ["--target", target]
@@ -239,6 +239,6 @@ def test_the_command_can_be_narrowed(target):
 
 
 @pytest.mark.parametrize("words", [["--limit", "0"], ["--since", "tomorrow"]])
-def test_what_cannot_be_asked_is_said(words):
+def test_invalid_filters_are_refused(words):
     with pytest.raises(CommandError):
         run(*words)

@@ -57,7 +57,7 @@ def refusal(auth: str, more: str = ""):
     return problem
 
 
-def test_the_secret_is_read_and_hidden():
+def test_consumer_secret_is_read_and_hidden():
     auth = load("{mcp_consumer_secret: ' the-secret '}")
     assert auth.mcp_consumer_secret.matches("the-secret")
     assert not auth.mcp_consumer_secret.matches(" the-secret ")
@@ -65,13 +65,13 @@ def test_the_secret_is_read_and_hidden():
 
 
 @pytest.mark.parametrize("auth", ["", "{}", "{mcp_consumer_secret: ''}"])
-def test_nothing_asked_for_is_nothing_set(auth):
+def test_empty_auth_sets_nothing(auth):
     found = load(auth)
     assert found.mcp_consumer_secret is found.admin is found.proxy is None
 
 
 @pytest.mark.parametrize("secret", ["two words", "sécret", "a\\nb"])
-def test_a_secret_no_header_can_carry_is_refused_and_not_shown(secret):
+def test_non_ascii_secret_is_refused_and_not_shown(secret):
     with pytest.raises(ConfigInvalid, match="must be visible ASCII") as caught:
         load(f'{{mcp_consumer_secret: "{secret}"}}')
     assert secret not in str(caught.value)
@@ -82,7 +82,7 @@ def clear_texts(value: object) -> set[str]:
     return set(re.findall(r"[ -~]{3,}", pickle.dumps(value).decode("latin-1")))
 
 
-def test_no_password_stays_in_the_clear():
+def test_passwords_are_not_kept_in_the_clear():
     auth = load(
         "{mcp_consumer_secret: consumer-in-the-clear, "
         "proxy: {basic: {username: ada, password: password-in-the-clear}}, "
@@ -95,14 +95,14 @@ def test_no_password_stays_in_the_clear():
     assert not auth.proxy.logins[0].password.matches("password-in-the-clear ")
 
 
-def test_readings_of_the_same_passwords_are_equal():
+def test_configurations_with_equal_passwords_are_equal():
     text = "{proxy: {basic: {password: long-enough-x}}, mcp_consumer_secret: s3cret}"
     assert load(text) == load(text)
     assert load(text) != load(text.replace("enough-x", "enough-y"))
     assert load(text) != load(text.replace("s3cret", "s4cret"))
 
 
-def test_the_schema_marks_digests_as_secrets():
+def test_schema_marks_digests_as_passwords():
     for place in (
         ("mcp_consumer_secret",),
         *(("proxy", "basic", "password"), ("admin", "basic", 0, "password")),
@@ -114,7 +114,7 @@ def test_the_schema_marks_digests_as_secrets():
 
 
 @pytest.mark.parametrize("value", ["12345678", "[long-enough-x]", "{a: b}"])
-def test_a_password_that_is_no_text_is_refused_and_not_shown(value):
+def test_non_text_password_is_refused_and_not_shown(value):
     problem = refusal(f"{{proxy: {{basic: {{password: {value}}}}}}}")
     assert "basic.password' must be text" in problem.message
     assert "12345678" not in problem.message
@@ -123,13 +123,13 @@ def test_a_password_that_is_no_text_is_refused_and_not_shown(value):
 # Schemes.
 
 
-def test_one_login_is_admin_unless_it_says_otherwise():
+def test_single_login_defaults_to_admin():
     (login,) = load("{proxy: {basic: {password: pass-word}}}").proxy.logins
     assert login.username == "admin"
     assert "pass-word" not in repr(login)
 
 
-def test_there_may_be_several_logins():
+def test_several_logins_are_accepted():
     logins = load(
         "{admin: {basic: [{username: ada, password: long-enough-x}, "
         "{username: bob, password: long-enough-y}]}}"
@@ -137,19 +137,19 @@ def test_there_may_be_several_logins():
     assert [login.username for login in logins] == ["ada", "bob"]
 
 
-def test_a_password_may_be_a_hash():
+def test_password_may_be_a_hash():
     hashed = make_password("pass-word")
     (login,) = load(f"{{proxy: {{basic: {{password: '{hashed}'}}}}}}").proxy.logins
     assert login.password.get_secret_value() == hashed
 
 
-def test_the_switch_of_tokens_is_an_empty_map():
+def test_tokens_are_enabled_by_an_empty_map():
     proxy = load("{proxy: {tokens: {}}}").proxy
     assert proxy.tokens is not None
     assert proxy.binds_users
 
 
-def test_the_reference_s_oidc_is_read():
+def test_documented_oidc_settings_are_read():
     auth = load(
         "{admin: {oidc: {" + ADMIN + ", client_secret: s, scopes: [email]}}, "
         "proxy: {oidc: {" + PROXY + ", audience: api}, identity: from_credential}}"
@@ -228,13 +228,13 @@ def test_the_reference_s_oidc_is_read():
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_remedy(auth, code, says):
+def test_invalid_auth_reports_a_fix(auth, code, says):
     problem = refusal(auth)
     assert problem.code == f"coulisse.{code}"
     assert says in problem.message
 
 
-def test_binding_needs_a_scheme():
+def test_identity_binding_requires_a_scheme():
     with pytest.raises(ConfigInvalid, match="add 'basic' or 'oidc'"):
         load("{proxy: {identity: from_credential}}")
 
@@ -248,7 +248,7 @@ def test_binding_needs_a_scheme():
     ],
 )
 @pytest.mark.parametrize("more", ["default_user_id: main", "users: shared"])
-def test_bound_users_and_one_for_all_contradict_each_other(proxy, more):
+def test_bound_identity_conflicts_with_a_shared_user(proxy, more):
     problem = refusal(f"{{proxy: {proxy}}}", more)
     assert problem.code == "coulisse.E305"
     assert problem.position.line == 5
@@ -256,11 +256,11 @@ def test_bound_users_and_one_for_all_contradict_each_other(proxy, more):
 
 
 @pytest.mark.parametrize("more", ["default_user_id: main", "users: shared"])
-def test_unbound_users_may_share(more):
+def test_unbound_identity_allows_a_shared_user(more):
     assert load("{proxy: {basic: {password: long-enough-x}}}", more).proxy is not None
 
 
-def test_no_secret_is_in_a_message():
+def test_secrets_are_not_in_error_messages():
     with pytest.raises(ConfigInvalid) as caught:
         load("{proxy: {basic: {password: pass-word, more: 1}}}")
     assert "pass-word" not in str(caught.value)
@@ -298,7 +298,7 @@ def test_no_secret_is_in_a_message():
         (f"{{proxy: {{oidc: {{{LOCAL}}}}}}}", []),
     ],
 )
-def test_check_warns_of_what_is_not_wise(auth, expected, tmp_path, settings):
+def test_check_warns_about_risky_settings(auth, expected, tmp_path, settings):
     settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
     assert checks.check_auth() == []
     settings.COULISSE_CONFIG.write_text(YAML.replace("AUTH", auth))
@@ -315,7 +315,7 @@ def test_check_warns_of_what_is_not_wise(auth, expected, tmp_path, settings):
         ("{}", "principal", []),
     ],
 )
-def test_check_warns_of_a_limit_that_never_holds(
+def test_check_warns_about_a_limit_that_never_applies(
     auth, per, expected, tmp_path, settings
 ):
     settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
@@ -371,7 +371,7 @@ def computed(monkeypatch) -> list[str]:
     return computed
 
 
-async def test_guesses_do_not_push_out_what_is_right(monkeypatch, computed):
+async def test_failed_guesses_do_not_evict_verified_passwords(monkeypatch, computed):
     monkeypatch.setattr(basic_auth, "MAX_CACHED", 3)
     known = passwords(ada=HASHED)
     assert await is_right(known, "ada", "right")
@@ -381,7 +381,9 @@ async def test_guesses_do_not_push_out_what_is_right(monkeypatch, computed):
     assert computed.count("right") == 1
 
 
-async def test_an_unknown_name_costs_what_a_wrong_password_does(monkeypatch, computed):
+async def test_unknown_username_takes_as_long_as_a_wrong_password(
+    monkeypatch, computed
+):
     known = passwords(ada=HASHED, bob="plain")
     for username, address in zip(("ada", "bob", "eve"), addresses(), strict=False):
         computed.clear()
@@ -393,7 +395,7 @@ async def test_an_unknown_name_costs_what_a_wrong_password_does(monkeypatch, com
     assert await is_right(known, "bob", "plain")
 
 
-async def test_an_unknown_name_is_delayed_as_a_known_one(computed):
+async def test_unknown_username_is_delayed_like_a_known_one(computed):
     told = {}
     for username in ("ada", "bob", "eve"):
         known = passwords(ada=HASHED, bob="plain")
@@ -406,7 +408,7 @@ async def test_an_unknown_name_is_delayed_as_a_known_one(computed):
     assert set(told.values()) == {told["ada"]}
 
 
-async def test_one_hash_is_computed_at_a_time(monkeypatch):
+async def test_hashes_are_computed_one_at_a_time(monkeypatch):
     running = []
 
     def check_password(given: str, _: str) -> bool:
@@ -428,7 +430,7 @@ async def test_one_hash_is_computed_at_a_time(monkeypatch):
     assert not running
 
 
-async def test_too_many_hashes_are_not_waited_for(monkeypatch):
+async def test_full_hash_queue_is_refused_at_once(monkeypatch):
     monkeypatch.setattr(basic_auth, "MAX_PENDING_HASHES", 0)
     known = passwords(ada=HASHED)
     for _ in range(6):  # What was not checked is no failure.
@@ -437,14 +439,14 @@ async def test_too_many_hashes_are_not_waited_for(monkeypatch):
     assert refused.value.retry_after_seconds == 2
 
 
-async def test_requests_with_one_credential_share_a_hash(computed):
+async def test_concurrent_requests_with_one_credential_share_a_hash(computed):
     known = passwords(ada=HASHED)
     asked = [is_right(known, "ada", "right") for _ in range(30)]
     assert all(await asyncio.gather(*asked))
     assert computed == ["right"]
 
 
-async def test_shared_check_that_fails_counts_for_each_address(computed):
+async def test_shared_failed_check_counts_for_each_address(computed):
     known = passwords(ada=HASHED)
     others = list(islice(addresses(), 2))
     for number in range(5):
@@ -458,14 +460,14 @@ async def test_shared_check_that_fails_counts_for_each_address(computed):
             await known.check(header("bob", "wrong"), address)
 
 
-async def test_shared_check_that_fails_counts_once_for_an_address(computed):
+async def test_shared_failed_check_counts_once_per_address(computed):
     known = passwords(ada=HASHED)
     asked = [is_right(known, "ada", "wrong") for _ in range(30)]
     assert not any(await asyncio.gather(*asked))
     assert await is_right(known, "ada", "right")
 
 
-async def test_a_client_that_leaves_has_failed_all_the_same(monkeypatch):
+async def test_check_of_a_disconnected_client_counts_as_failure(monkeypatch):
     may_end = threading.Event()
     monkeypatch.setattr(
         basic_auth.hashers, "check_password", lambda *_: not may_end.wait(WAIT_SECONDS)
@@ -482,7 +484,7 @@ async def test_a_client_that_leaves_has_failed_all_the_same(monkeypatch):
         await known.check(header("ada", "wrong"), HERE)
 
 
-async def test_guesses_of_one_address_are_checked_in_no_greater_number(monkeypatch):
+async def test_parallel_guesses_of_one_address_are_limited(monkeypatch):
     """However many are sent at once, before any of them is known to be wrong."""
     may_end = threading.Event()
     computed = []
@@ -507,7 +509,7 @@ async def test_guesses_of_one_address_are_checked_in_no_greater_number(monkeypat
     assert len(computed) == 5
 
 
-async def test_a_right_guess_is_not_told_from_another_address(computed):
+async def test_delayed_address_learns_nothing_from_a_right_guess(computed):
     known = passwords(ada=HASHED)
     assert await is_right(known, "ada", "right", HERE)
     for number in range(5):
@@ -517,7 +519,7 @@ async def test_a_right_guess_is_not_told_from_another_address(computed):
     assert await is_right(known, "ada", "right", HERE)
 
 
-async def test_what_is_no_credential_is_no_guess():
+async def test_malformed_credential_is_not_a_guess():
     known = passwords(ada="plain-text")
     for _ in range(9):
         for value in (None, "Bearer x", "Basic", "Basic !", "Basic " + "x" * 5_000):
@@ -526,7 +528,7 @@ async def test_what_is_no_credential_is_no_guess():
     assert await is_right(known, "ada", "plain-text")
 
 
-async def test_what_hash_password_prints_is_taken(monkeypatch, capsys):
+async def test_hash_password_output_is_accepted(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("pass word\n"))
     call_command("hash-password")
     printed, warned = capsys.readouterr()

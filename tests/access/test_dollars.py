@@ -46,7 +46,7 @@ def test_amounts_are_exact(text, micro_usd):
         ("1.0000001", "six decimals"),
     ],
 )
-def test_what_is_none_is_refused(text, words):
+def test_invalid_amount_is_refused(text, words):
     with pytest.raises(AmountInvalid, match=words):
         dollars.parse_usd(text)
 
@@ -62,5 +62,5 @@ def test_what_is_none_is_refused(text, words):
         (1_234_500_000, "$1,234.50"),
     ],
 )
-def test_nothing_spent_is_hidden(micro_usd, text):
+def test_formatted_amount_keeps_every_digit(micro_usd, text):
     assert dollars.format_usd(micro_usd) == text

@@ -30,7 +30,7 @@ def entries(scope: str) -> list[AuditEntry]:
     return list(AuditEntry.objects.filter(target=scope).order_by("id"))
 
 
-def test_a_burst_is_one_line_and_one_entry(scope, caplog):
+def test_burst_is_one_log_line_and_one_audit_entry(scope, caplog):
     with caplog.at_level(logging.INFO, "access"):
         failed_logins.report(FailedLoginBurst(scope, "192.0.2.1", "ada", failures=5))
     until(lambda: entries(scope))
@@ -50,7 +50,7 @@ def test_a_burst_is_one_line_and_one_entry(scope, caplog):
     }
 
 
-def test_bursts_are_summed_up_by_address_and_name(scope):
+def test_bursts_are_summarized_by_address_and_name(scope):
     for burst in (
         FailedLoginBurst(scope, "192.0.2.1", "ada", failures=5),
         FailedLoginBurst(scope, "192.0.2.1", "ada", failures=12),
@@ -69,7 +69,7 @@ def test_bursts_are_summed_up_by_address_and_name(scope):
     ]
 
 
-def test_old_bursts_are_not_summed_up(scope):
+def test_old_bursts_are_not_summarized(scope):
     failed_logins.report(FailedLoginBurst(scope, "192.0.2.1", "ada", failures=5))
     until(lambda: entries(scope))
     AuditEntry.objects.filter(target=scope).update(
@@ -79,7 +79,7 @@ def test_old_bursts_are_not_summed_up(scope):
     assert len(of(scope, minutes=62)) == 1
 
 
-def test_any_name_can_be_written(scope):
+def test_any_username_can_be_stored(scope):
     name = "\x00\ud800\n" + "x" * 5_000
     failed_logins.report(FailedLoginBurst(scope, "2001:db8::/64", name, failures=5))
     [entry] = until(lambda: entries(scope))
@@ -88,7 +88,7 @@ def test_any_name_can_be_written(scope):
     assert len(of(scope)) == 1
 
 
-def test_a_database_that_is_away_stops_nothing(scope, caplog, monkeypatch):
+def test_database_outage_is_only_logged(scope, caplog, monkeypatch):
     def fail(deed: object) -> None:
         raise OSError("away")
 

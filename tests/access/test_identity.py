@@ -22,26 +22,26 @@ def asking(**fields: object) -> dict:
     return {"model": "assistant", "messages": [says("hi")], **fields}
 
 
-def test_safety_identifier_comes_before_user(server, user):
+def test_safety_identifier_takes_precedence_over_user(server, user):
     request = asking(safety_identifier=user, user=f"{user}-old")
     assert post(server, request).status_code == 200
     assert stored(user)
     assert not stored(f"{user}-old")
 
 
-def test_user_is_still_accepted(server, user):
+def test_user_field_is_accepted(server, user):
     assert post(server, asking(user=user)).status_code == 200
     assert stored(user)
 
 
-def test_a_user_whose_other_name_is_null_is_known(server, user):
+def test_null_safety_identifier_falls_back_to_user(server, user):
     request = asking(safety_identifier=None, user=user)
     assert post(server, request).status_code == 200
     assert stored(user)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_request_for_nobody_is_told_what_to_do(server, fake, stream):
+def test_request_without_user_is_refused_with_a_hint(server, fake, stream):
     said = refused(server, asking(stream=stream))
     assert said["code"] == "user_required"
     assert said["param"] == "safety_identifier"
@@ -51,37 +51,37 @@ def test_a_request_for_nobody_is_told_what_to_do(server, fake, stream):
     assert fake.requests == []
 
 
-def test_users_per_request_is_the_default(server, configure):
+def test_users_default_to_per_request(server, configure):
     configure(f"users: per-request\n{AGENTS}")
     assert refused(server, asking())["code"] == "user_required"
 
 
 @pytest.mark.parametrize("field", ["safety_identifier", "user"])
 @pytest.mark.parametrize("blank", ["", " ", "\t\n"])
-def test_a_blank_name_is_nobodys(server, fake, field, blank):
+def test_blank_name_is_refused(server, fake, field, blank):
     assert refused(server, asking(**{field: blank}))["param"] == "safety_identifier"
     assert fake.requests == []
 
 
-def test_a_blank_name_is_refused_where_a_default_would_do(server, configure):
+def test_blank_name_is_refused_despite_a_default_user(server, configure):
     configure(f"users: shared\n{AGENTS}")
     said = refused(server, asking(safety_identifier=""))
     assert said["param"] == "safety_identifier"
 
 
-def test_a_name_too_long_is_refused(server):
+def test_overlong_name_is_refused(server):
     said = refused(server, asking(safety_identifier="x" * 513))
     assert "512" in said["message"]
 
 
-def test_a_default_user_stands_in(server, configure):
+def test_default_user_applies_to_unnamed_requests(server, configure):
     name = f"default-{uuid.uuid4()}"
     configure(f"default_user_id: {name}\n{AGENTS}")
     assert post(server, asking()).status_code == 200
     assert len(stored(name)) == 2
 
 
-def test_a_default_user_does_not_swallow_those_who_are_named(server, configure, user):
+def test_default_user_does_not_replace_a_named_user(server, configure, user):
     name = f"default-{uuid.uuid4()}"
     configure(f"default_user_id: {name}\n{AGENTS}")
     assert post(server, asking(user=user)).status_code == 200
@@ -89,7 +89,7 @@ def test_a_default_user_does_not_swallow_those_who_are_named(server, configure, 
     assert not stored(name)
 
 
-def test_shared_users_are_the_user_called_main(server, configure):
+def test_shared_mode_uses_the_user_main(server, configure):
     configure(f"users: shared\n{AGENTS}")
     before = len(stored("main"))
     assert post(server, asking()).status_code == 200
@@ -97,14 +97,14 @@ def test_shared_users_are_the_user_called_main(server, configure):
     assert len(stored("main")) == before + 4
 
 
-def test_a_uuid_is_used_as_it_is(client):
+def test_uuid_is_used_unchanged(client):
     name = uuid.uuid4()
     ask(client, str(name))
     ask(client, name.hex.upper())
     assert Thread.objects.get(user_id=name).length == 4
 
 
-def test_any_other_name_becomes_the_same_uuid_every_time(client, user):
+def test_name_maps_to_a_stable_uuid(client, user):
     ask(client, user)
     ask(client, f" {user} ")
     thread = Thread.objects.get(user_id=uuid.uuid5(user_namespace.current(), user))
@@ -112,7 +112,7 @@ def test_any_other_name_becomes_the_same_uuid_every_time(client, user):
 
 
 @pytest.mark.parametrize("text", ["Zoë 中文 😀", "'; DROP TABLE--", "a/b?c#d", "\0"])
-def test_a_name_may_be_any_text(client, user, text):
+def test_name_may_be_any_text(client, user, text):
     ask(client, f"{user}{text}")
     assert len(stored(f"{user}{text}")) == 2
     assert not stored(user)
@@ -135,7 +135,7 @@ def test_contradicting_keys_are_refused(tmp_path, users, default, code):
 
 
 @pytest.mark.parametrize("line", ["users: everyone", "default_user_id: ''"])
-def test_keys_that_say_nothing_sensible_are_refused(tmp_path, line):
+def test_invalid_values_are_refused(tmp_path, line):
     path = tmp_path / "coulisse.yaml"
     path.write_text(line + AGENTS.replace("{fake}", "http://localhost"))
     with pytest.raises(ConfigInvalid, match=line.split(":")[0]):
@@ -152,5 +152,5 @@ def test_keys_that_say_nothing_sensible_are_refused(tmp_path, line):
         ("٤" * 32, "4" * 32),
     ],
 )
-def test_what_only_resembles_a_uuid_is_a_name_of_its_own(one, other):
+def test_text_resembling_a_uuid_is_a_plain_name(one, other):
     assert identity.derive_user_id(one) != identity.derive_user_id(other)

@@ -49,12 +49,12 @@ def delay(throttle: LoginThrottle, address: str = A, name: str | None = "ada") -
     return 0.0
 
 
-def test_the_delay_doubles_after_five_failures_up_to_a_cap(throttle, clock):
+def test_delay_doubles_after_five_failures_up_to_a_cap(throttle, clock):
     waits = [fail_when_allowed(throttle, clock, name=None) for _ in range(16)]
     assert waits == [0] * 5 + [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
 
 
-def test_a_refused_sign_in_does_not_lengthen_the_delay(throttle, clock):
+def test_refused_login_does_not_extend_the_delay(throttle, clock):
     for _ in range(6):
         fail_when_allowed(throttle, clock)
     clock.now += 1.5
@@ -77,7 +77,7 @@ def test_failures_are_forgotten_after_quiet_time(throttle, clock):
     assert delay(throttle) == 0
 
 
-def test_a_success_in_between_does_not_end_a_series(throttle):
+def test_success_of_another_name_does_not_end_a_series(throttle):
     """Somebody with a login of their own could go on guessing others."""
     for _ in range(5):
         throttle.succeed(throttle.begin(A, "mallory"), "mallory")
@@ -86,7 +86,7 @@ def test_a_success_in_between_does_not_end_a_series(throttle):
     assert delay(throttle, A, "mallory") > 0
 
 
-def test_a_name_is_delayed_whichever_address_asks(throttle, clock):
+def test_name_is_delayed_across_addresses(throttle, clock):
     for number in range(10):
         clock.now += 60
         fail(throttle, f"198.51.100.{number}", "ada")
@@ -98,7 +98,7 @@ def test_a_name_is_delayed_whichever_address_asks(throttle, clock):
     assert delay(throttle, B, "ada") == 0
 
 
-def test_a_name_is_not_delayed_for_an_address_it_has_signed_in_from(throttle, clock):
+def test_name_is_not_delayed_at_a_known_address(throttle, clock):
     throttle.succeed(throttle.begin(A, "ada"), "ada")
     for number in range(10):
         clock.now += 60
@@ -112,7 +112,7 @@ def test_a_name_is_not_delayed_for_an_address_it_has_signed_in_from(throttle, cl
     assert delay(throttle, A, "ada") == 1
 
 
-def test_an_honest_client_comes_before_one_that_guesses(throttle, clock):
+def test_honest_client_succeeds_during_an_attack(throttle, clock):
     """The attacker takes each chance at once; the honest client waits as told."""
     for _ in range(5):
         fail(throttle, A, "ada")
@@ -131,7 +131,7 @@ def test_an_honest_client_comes_before_one_that_guesses(throttle, clock):
     assert waits[-1] == 0
 
 
-def test_checks_that_still_run_count_as_failures(throttle):
+def test_running_checks_count_as_failures(throttle):
     running = [throttle.begin(A, "ada") for _ in range(5)]
     assert delay(throttle) == login_throttle.CHECKING_DELAY_SECONDS
     throttle.succeed(running.pop(), "ada")
@@ -160,13 +160,13 @@ def test_tables_are_bounded(throttle, clock, monkeypatch):
     assert throttle.is_known_address("2001:db8:0:12b::ffff", "own")
 
 
-def test_what_succeeds_leaves_nothing_in_the_tables(throttle):
+def test_successful_logins_leave_no_entries(throttle):
     for number in range(20):
         throttle.succeed(throttle.begin(f"198.51.100.{number}", "ada"), "ada")
     assert len(throttle._by_address) == len(throttle._by_name) == 0
 
 
-def test_a_long_name_takes_no_more_room(throttle):
+def test_long_name_takes_constant_space(throttle):
     fail(throttle, A, "x" * 3000)
     fail(throttle, A, "\ud800")
     assert {len(key) for key in throttle._by_name._series} == {16}
@@ -185,14 +185,14 @@ def test_a_long_name_takes_no_more_room(throttle):
         ("not an address", "not an address"),
     ],
 )
-def test_an_address_counts_by_its_network(address, network):
+def test_addresses_are_grouped_by_network(address, network):
     assert client_network(address) == network
 
 
 # What is reported.
 
 
-def test_a_burst_is_reported_once(throttle, clock, bursts):
+def test_burst_is_reported_once(throttle, clock, bursts):
     for _ in range(4):
         fail(throttle)
     assert bursts == []
@@ -203,7 +203,7 @@ def test_a_burst_is_reported_once(throttle, clock, bursts):
     assert str(burst) == "5 failed sign-ins from 192.0.2.1 for name 'ada'"
 
 
-def test_a_series_that_goes_on_is_reported_every_hour(throttle, clock, bursts):
+def test_continuing_series_is_reported_hourly(throttle, clock, bursts):
     end = clock.now + 3 * 3600 + 60
     while clock.now < end:
         fail_when_allowed(throttle, clock, name=None)
@@ -239,7 +239,7 @@ def test_reports_are_bounded(throttle, clock, bursts, monkeypatch):
     assert bursts[-1].network == B
 
 
-def test_a_name_is_quoted_shortened():
+def test_name_is_quoted_and_truncated():
     burst = FailedLoginBurst("test", A, "x\n\x1b[31m" + "y" * 500, failures=1)
     assert str(burst).startswith(
         "1 failed sign-in from 192.0.2.1 for name 'x\\n\\x1b[31m"

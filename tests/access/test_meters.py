@@ -54,7 +54,7 @@ def held(key: CounterKey) -> tuple[int, int, int]:
     )
 
 
-def test_what_is_set_aside_adds_up(subject):
+def test_reservations_add_up(subject):
     key = hour(subject)
     aside(key)
     used, _ = aside(key, tokens=7, micro_usd=3)
@@ -66,7 +66,7 @@ def test_what_is_set_aside_adds_up(subject):
     )
 
 
-def test_a_charge_takes_the_place_of_what_was_set_aside(subject):
+def test_charge_replaces_its_reservation(subject):
     key = hour(subject)
     _, first = aside(key)
     aside(key, tokens=7, micro_usd=3)
@@ -77,7 +77,7 @@ def test_a_charge_takes_the_place_of_what_was_set_aside(subject):
     assert found.unpriced == 0
 
 
-def test_a_turn_of_unknown_price_is_counted(subject):
+def test_turn_without_price_is_counted(subject):
     key = hour(subject)
     usage_counters.settle([key], None, Charge(40, 0, is_priced=False), now=NOW)
     usage_counters.settle([key], None, Charge(2, 5, is_priced=True), now=NOW + 1)
@@ -86,7 +86,7 @@ def test_a_turn_of_unknown_price_is_counted(subject):
     assert (found.unpriced, found.last_at) == (1, NOW + 1)
 
 
-def test_what_was_never_begun_leaves_no_trace(subject):
+def test_released_reservation_leaves_no_trace(subject):
     key = hour(subject)
     _, first = aside(key)
     usage_counters.release(first, now=NOW)
@@ -95,7 +95,7 @@ def test_what_was_never_begun_leaves_no_trace(subject):
 
 
 @pytest.mark.parametrize("later", [0, EPOCH_SECONDS])
-def test_what_is_set_aside_counts_through_the_next_epoch(subject, later):
+def test_reservation_lasts_through_the_next_epoch(subject, later):
     key = hour(subject)
     aside(key)
     used, _ = aside(key, now=NOW + later)
@@ -107,7 +107,7 @@ def test_what_is_set_aside_counts_through_the_next_epoch(subject, later):
 
 
 @pytest.mark.parametrize("epochs", [2, 3, 1000])
-def test_what_a_killed_process_set_aside_is_void_after_that(subject, epochs):
+def test_reservation_of_a_killed_process_expires(subject, epochs):
     key = hour(subject)
     aside(key)
     used, _ = aside(key, now=NOW + epochs * EPOCH_SECONDS)
@@ -119,7 +119,7 @@ def test_what_a_killed_process_set_aside_is_void_after_that(subject, epochs):
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 2, 5])
-def test_a_late_charge_gives_back_its_own_alone(subject, epochs):
+def test_late_charge_releases_only_its_own_reservation(subject, epochs):
     key = hour(subject)
     _, first = aside(key)
     later = NOW + epochs * EPOCH_SECONDS
@@ -131,7 +131,7 @@ def test_a_late_charge_gives_back_its_own_alone(subject, epochs):
     assert row(key).tokens == 41
 
 
-def test_a_clock_that_is_behind_voids_nothing(subject):
+def test_clock_behind_expires_nothing(subject):
     key = hour(subject)
     aside(key, now=NOW + EPOCH_SECONDS)
     used, behind = aside(key, now=NOW)
@@ -140,7 +140,7 @@ def test_a_clock_that_is_behind_voids_nothing(subject):
     assert held(key) == (1, 100, 10)
 
 
-def test_subjects_and_windows_are_apart(subject):
+def test_subjects_and_windows_are_separate(subject):
     day = CounterKey(subject, time_windows.window_at(time_windows.DAY, NOW))
     other = hour(f"user:{uuid.uuid4().hex}")
     used = usage_counters.reserve(
@@ -151,9 +151,7 @@ def test_subjects_and_windows_are_apart(subject):
     assert [row(key).tokens for key in (hour(subject), day, other)] == [0, 5, 0]
 
 
-def test_two_statements_are_all_a_turn_takes(
-    subject, database, django_assert_num_queries
-):
+def test_turn_takes_two_statements(subject, database, django_assert_num_queries):
     keys = [
         CounterKey(subject, time_windows.window_at(length, NOW))
         for length in (
@@ -180,7 +178,7 @@ def minted(**fields) -> tuple[TokenRow, api_tokens.caller.VerifiedToken]:
     return made, found
 
 
-def test_a_token_that_is_valid_may_set_aside(subject):
+def test_valid_token_may_reserve(subject):
     _, token = minted()
     now = int(datetime.now(UTC).timestamp())
     assert usage_counters.is_valid(token, now=now)
@@ -189,7 +187,7 @@ def test_a_token_that_is_valid_may_set_aside(subject):
     )
 
 
-def test_a_revoked_token_sets_nothing_aside(subject):
+def test_revoked_token_cannot_reserve(subject):
     made, token = minted()
     api_tokens.revoke(str(made.id), by=ADA)
     now = int(datetime.now(UTC).timestamp())
@@ -200,7 +198,7 @@ def test_a_revoked_token_sets_nothing_aside(subject):
     assert not UsageCounter.objects.filter(subject=subject).exists()
 
 
-def test_an_expired_token_sets_nothing_aside(subject):
+def test_expired_token_cannot_reserve(subject):
     end = datetime.now(UTC) + timedelta(hours=1)
     _, token = minted(expires_at=end)
     before, after = int(end.timestamp()) - 1, int(end.timestamp()) + 1
@@ -210,7 +208,7 @@ def test_an_expired_token_sets_nothing_aside(subject):
     assert not usage_counters.reserve([key], token, tokens=1, micro_usd=1, now=after)
 
 
-def test_a_changed_token_is_looked_up_again(subject):
+def test_changed_token_is_looked_up_again(subject):
     made, token = minted()
     TokenRow.objects.filter(pk=made.pk).update(version=2)
     now = int(datetime.now(UTC).timestamp())
@@ -220,7 +218,7 @@ def test_a_changed_token_is_looked_up_again(subject):
     assert usage_counters.is_valid(again, now=now)
 
 
-def test_many_at_once_pass_no_limit(subject):
+def test_parallel_reservations_do_not_exceed_the_limit(subject):
     """Forty threads behind a barrier, a limit of ten, each in its own transaction."""
     key = hour(subject)
     barrier = threading.Barrier(40)
@@ -250,7 +248,7 @@ def test_many_at_once_pass_no_limit(subject):
     assert held(key) == (10, 10, 10)
 
 
-def test_windows_that_are_over_are_deleted(subject):
+def test_past_windows_are_deleted(subject):
     lengths = (
         time_windows.MINUTE,
         time_windows.HOUR,
@@ -289,7 +287,7 @@ def epoch_seconds(*date: int) -> int:
     return int(datetime(*date, tzinfo=UTC).timestamp())
 
 
-def test_windows_are_cut_from_the_epoch():
+def test_windows_are_aligned_to_the_epoch():
     now = epoch_seconds(2026, 5, 6, 13, 45, 30)
     assert time_windows.window_at(time_windows.MINUTE, now).start == epoch_seconds(
         2026, 5, 6, 13, 45
@@ -315,6 +313,6 @@ def test_windows_are_cut_from_the_epoch():
         ((2026, 4, 30), (2026, 4, 1), (2026, 5, 1)),
     ],
 )
-def test_calendar_months_are_the_calendars(now, start, end):
+def test_calendar_month_windows_follow_the_calendar(now, start, end):
     window = time_windows.window_at(time_windows.CALENDAR_MONTH, epoch_seconds(*now))
     assert (window.start, window.end) == (epoch_seconds(*start), epoch_seconds(*end))

@@ -27,7 +27,7 @@ def config(tmp_path):
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_names_of_tokens_and_of_the_file_are_known(config):
+def test_names_from_tokens_and_file_are_known(config):
     principal, unnamed = f"alice-{uuid.uuid4()}", str(uuid.uuid4())
     for name in (principal, principal, unnamed):
         api_tokens.create_token("laptop", name, by=ADA)
@@ -38,7 +38,7 @@ def test_names_of_tokens_and_of_the_file_are_known(config):
     assert identity.derive_user_id(unnamed) not in known
 
 
-def test_a_text_may_name_somebody_unknown_and_those_it_is_a_part_of():
+def test_user_search_matches_exact_and_partial_names():
     known = {identity.derive_user_id(name): name for name in ("Alice", "malice", "bob")}
     assert user_lookup.match_users(" ALICE ", known) == {
         *(identity.derive_user_id(name) for name in ("ALICE", "Alice", "malice")),
@@ -55,11 +55,11 @@ def test_a_text_may_name_somebody_unknown_and_those_it_is_a_part_of():
         ("0" * 32, "00000000-0000", "00000000-0000"),
     ],
 )
-def test_the_beginning_of_an_id_is_a_range_of_ids(text, first, last):
+def test_id_prefix_becomes_a_range(text, first, last):
     found = user_lookup.id_range(text)
     assert [str(end)[:13] for end in found] == [first, last]
 
 
 @pytest.mark.parametrize("text", ["01a", "alice", "0" * 33, "", "01a1 x", "٠١٢٣"])
-def test_others_are_no_beginning_of_an_id(text):
+def test_other_texts_are_no_id_prefix(text):
     assert user_lookup.id_range(text) is None

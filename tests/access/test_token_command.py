@@ -64,7 +64,7 @@ def minted(principal: str) -> ApiToken:
 # create
 
 
-def test_the_secret_alone_is_on_stdout(run, principal):
+def test_create_prints_only_the_secret_on_stdout(run, principal):
     out, err = run("create", "laptop", "--principal", principal)
     assert SECRET.fullmatch(out)
     row = minted(principal)
@@ -76,7 +76,7 @@ def test_the_secret_alone_is_on_stdout(run, principal):
     assert found.id == row.id
 
 
-def test_a_token_may_be_made_before_tokens_are_asked_for(run, yaml, principal):
+def test_create_before_tokens_are_required_prints_a_note(run, yaml, principal):
     _, err = run("create", "laptop", "--principal", principal)
     assert "opens nothing yet" in err
     yaml.write_text(YAML + "auth: {proxy: {tokens: {}}}\n")
@@ -84,14 +84,14 @@ def test_a_token_may_be_made_before_tokens_are_asked_for(run, yaml, principal):
     assert "opens nothing yet" not in err
 
 
-def test_a_yaml_that_is_wrong_keeps_nobody_from_making_one(run, yaml, principal):
+def test_create_works_with_an_invalid_yaml(run, yaml, principal):
     yaml.write_text("agents: 1")
     out, err = run("create", "laptop", "--principal", principal, "--agent", "any")
     assert SECRET.fullmatch(out)
     assert "the YAML cannot be read" in err
 
 
-def test_all_terms_are_kept(run, principal):
+def test_create_stores_all_terms(run, principal):
     terms = ["--budget", "monthly", "--limit", "20.5", "--expires", "90d"]
     agents = ["--agent", "writer", "--agent", "coder"]
     _, err = run("create", "ci", "--principal", principal, *terms, *agents)
@@ -119,20 +119,20 @@ def test_all_terms_are_kept(run, principal):
         (["--agent", "writre"], "did you mean 'writer'"),
     ],
 )
-def test_terms_that_make_no_sense_make_no_token(run, principal, words, reason):
+def test_invalid_terms_are_refused(run, principal, words, reason):
     with pytest.raises(CommandError, match=re.escape(reason)):
         run("create", "laptop", f"--principal={principal}", *words)
     assert not ApiToken.objects.filter(principal=principal).exists()
 
 
 @pytest.mark.parametrize("label", ["", " ", "x" * 256, "a\0b"])
-def test_a_label_that_is_none_makes_no_token(run, principal, label):
+def test_invalid_label_is_refused(run, principal, label):
     with pytest.raises(CommandError, match="the label"):
         run("create", label, "--principal", principal)
     assert not ApiToken.objects.filter(principal=principal).exists()
 
 
-def test_a_principal_must_be_named(run):
+def test_principal_is_required(run):
     with pytest.raises(CommandError, match="--principal"):
         run("create", "laptop")
     with pytest.raises(CommandError, match="principal is blank"):
@@ -142,7 +142,7 @@ def test_a_principal_must_be_named(run):
 # list
 
 
-def test_tokens_are_listed_with_what_they_spent(run, principal):
+def test_list_shows_tokens_with_their_spend(run, principal):
     run("create", "laptop", "--principal", principal)
     run("create", "ci", "--principal", principal, "--budget=total", "--limit=5")
     out, _ = run("list")
@@ -156,14 +156,14 @@ def test_tokens_are_listed_with_what_they_spent(run, principal):
     assert "  $5.00 in all  " in ci
 
 
-def test_those_revoked_are_listed_on_request(run, principal):
+def test_revoked_tokens_are_listed_on_request(run, principal):
     run("create", "laptop", "--principal", principal)
     run("revoke", str(minted(principal).id))
     assert principal not in run("list")[0]
     assert f"[{principal}]" in run("list", "--all")[0]
 
 
-def test_the_list_can_be_read_by_programs(run, principal):
+def test_list_prints_json_without_secrets(run, principal):
     secret = run("create", "laptop", "--principal", principal)[0].strip()
     out, _ = run("list", "--json")
     [told] = [each for each in json.loads(out) if each["principal"] == principal]
@@ -177,7 +177,7 @@ def test_the_list_can_be_read_by_programs(run, principal):
 # revoke
 
 
-def test_a_token_is_revoked_by_the_beginning_of_its_id(run, principal):
+def test_token_is_revoked_by_id_prefix(run, principal):
     secret = run("create", "laptop", "--principal", principal)[0].strip()
     short = minted(principal).id.hex[:8]
     assert run("revoke", short)[0] == f"revoked {short} (laptop)\n"
@@ -190,7 +190,7 @@ def test_a_token_is_revoked_by_the_beginning_of_its_id(run, principal):
     )
 
 
-def test_what_cannot_be_revoked_is_said(run):
+def test_invalid_revocation_is_refused(run):
     with pytest.raises(CommandError, match="there is no token 00000000"):
         run("revoke", "00000000")
     with pytest.raises(CommandError, match="is no id of a token"):
@@ -200,7 +200,7 @@ def test_what_cannot_be_revoked_is_said(run):
 # who did it
 
 
-def test_it_is_written_down_who_did_it(run, principal):
+def test_audit_names_the_command_line_user(run, principal):
     run("create", "laptop", "--principal", principal)
     row = minted(principal)
     run("revoke", row.id.hex)
@@ -241,7 +241,7 @@ def process(environment: dict[str, str], *arguments: str):
     )
 
 
-def test_a_pipe_captures_just_the_key(project, principal):
+def test_pipe_captures_only_the_key(project, principal):
     ended = process(project, "create", "laptop", "--principal", principal)
     assert ended.returncode == 0, ended.stderr
     assert SECRET.fullmatch(ended.stdout)
@@ -249,7 +249,7 @@ def test_a_pipe_captures_just_the_key(project, principal):
     assert ended.stdout.strip() not in ended.stderr
 
 
-def test_without_tables_it_says_so(yaml):
+def test_missing_tables_error_names_migrate(yaml):
     environment = {**os.environ, "DATABASE_URL": ""}
     ended = process(environment, "create", "x", "--principal", "p", f"-c{yaml}")
     assert (ended.returncode, ended.stdout) == (1, "")

@@ -49,12 +49,12 @@ def listed(principal, now=NOW, **terms):
     ]
 
 
-def test_a_token_nobody_used_has_spent_nothing(principal):
+def test_unused_token_has_no_spend(principal):
     row = mint(principal)
     assert listed(principal) == [TokenUsage(row, "active")]
 
 
-def test_its_spend_is_this_months_and_that_of_all_time(principal):
+def test_spend_covers_this_month_and_all_time(principal):
     row = mint(principal)
     use(row, micro_usd=3_100_000, unpriced=3, at=NOW - HOUR)
     use(row, length=time_windows.CALENDAR_MONTH, micro_usd=40_000)
@@ -66,7 +66,7 @@ def test_its_spend_is_this_months_and_that_of_all_time(principal):
     assert listed(principal, now=last_month)[0].month_micro_usd == 7
 
 
-def test_the_newest_are_first_and_those_that_ended_are_left_out(principal):
+def test_newest_tokens_come_first_without_ended_ones(principal):
     revoked = mint(principal, at=NOW - 3 * HOUR)
     api_tokens.revoke(str(revoked.id), now=NOW, by=ADA)
     expired = mint(principal, at=NOW - 2 * HOUR, expires_at=NOW)
@@ -80,7 +80,7 @@ def test_the_newest_are_first_and_those_that_ended_are_left_out(principal):
     assert [each.state for each in every] == ["active", "active", "expired", "revoked"]
 
 
-def test_pages_follow_each_other_also_within_one_instant(principal, monkeypatch):
+def test_pages_are_contiguous_for_equal_times(principal, monkeypatch):
     at = NOW + timedelta(days=3650 + uuid.uuid4().int % 10_000)
     rows = [mint(principal, at=at).id for _ in range(5)]
     monkeypatch.setattr(token_queries, "PAGE_SIZE", 2)
@@ -90,7 +90,7 @@ def test_pages_follow_each_other_also_within_one_instant(principal, monkeypatch)
     assert [each for each in found if each in rows] == sorted(rows, reverse=True)
 
 
-def test_a_page_is_two_queries(principal):
+def test_page_takes_two_queries(principal):
     for number in range(5):
         use(mint(principal, label=str(number)), micro_usd=number)
     with CaptureQueriesContext(connection) as queries:
@@ -98,7 +98,7 @@ def test_a_page_is_two_queries(principal):
     assert len(queries) == 2
 
 
-def test_a_users_tokens_are_found_by_each_name_of_the_user(principal):
+def test_tokens_are_found_by_user_name_and_id(principal):
     user_id = identity.derive_user_id(principal)
     by_name, by_id = mint(principal), mint(str(user_id).upper())
     mint(f"{principal}x")
@@ -111,7 +111,7 @@ def test_a_users_tokens_are_found_by_each_name_of_the_user(principal):
 # In words
 
 
-def test_a_line_says_all_there_is_to_say(principal):
+def test_token_line_shows_all_terms(principal):
     row = mint(
         principal,
         "ci",
@@ -129,7 +129,7 @@ def test_a_line_says_all_there_is_to_say(principal):
     ]
 
 
-def test_what_has_ended_says_when(principal):
+def test_ended_token_line_shows_when(principal):
     row = mint(principal, budget="total", limit_micro_usd=500, expires_at=NOW + HOUR)
     line = formatting.token_line(TokenUsage(row, "expired", 400, 400, 3))
     assert "  $0.0005 in all  " in line

@@ -34,7 +34,7 @@ def find(secret, at=NOW):
 # Made and found
 
 
-def test_a_secret_is_found_by_its_digest_alone():
+def test_secret_is_found_only_by_its_digest():
     row, secret = mint()
     assert re.fullmatch(r"sk-coulisse-[A-Za-z0-9_-]{43}", secret)
     assert api_tokens.digest(secret) == hashlib.sha256(secret.encode()).hexdigest()
@@ -47,11 +47,11 @@ def test_a_secret_is_found_by_its_digest_alone():
 @pytest.mark.parametrize(
     "secret", ["", "\0", "sk-coulisse-", "ü", "\udcff", "x" * 9999]
 )
-def test_any_text_may_be_tried(secret):
+def test_any_text_is_looked_up_safely(secret):
     assert find(secret) is None
 
 
-def test_nothing_stored_is_the_secret():
+def test_secret_is_not_stored():
     row, secret = mint()
     stored = repr(ApiToken.objects.filter(pk=row.pk).values_list().get())
     written = repr(AuditEntry.objects.filter(target=row.pk).values_list().get())
@@ -62,13 +62,13 @@ def test_nothing_stored_is_the_secret():
     assert api_tokens.digest(secret) not in written
 
 
-def test_two_tokens_of_one_name_are_two():
+def test_tokens_with_equal_labels_are_distinct():
     (one, first), (two, second) = mint(), mint()
     assert one.id != two.id
     assert first != second
 
 
-def test_finding_is_one_statement_by_the_index():
+def test_lookup_is_one_indexed_query():
     _, secret = mint()
     with CaptureQueriesContext(
         connection,
@@ -85,7 +85,7 @@ def test_finding_is_one_statement_by_the_index():
     assert "INDEX" in plan.upper()
 
 
-def test_all_that_was_agreed_on_is_found():
+def test_lookup_returns_all_terms():
     row, secret = mint(
         " ci ",
         " bob\u3000",
@@ -106,7 +106,7 @@ def test_all_that_was_agreed_on_is_found():
     )
 
 
-def test_it_expires_at_the_instant():
+def test_token_expires_at_the_instant():
     _, secret = mint(expires_at=NOW + HOUR)
     assert find(secret, NOW + HOUR - timedelta(microseconds=1)) is not None
     assert find(secret, NOW + HOUR) is None
@@ -137,7 +137,7 @@ def test_it_expires_at_the_instant():
         ({"agents": ["writer", " "]}, "agents", "is blank"),
     ],
 )
-def test_terms_that_make_no_sense_are_refused(terms, param, words):
+def test_invalid_terms_are_refused(terms, param, words):
     before = ApiToken.objects.count(), AuditEntry.objects.count()
     with pytest.raises(NewTokenInvalid, match=re.escape(words)) as caught:
         mint(**terms)
@@ -146,7 +146,7 @@ def test_terms_that_make_no_sense_are_refused(terms, param, words):
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2**63 - 1])
-def test_limits_are_kept_to_the_micro_dollar(limit):
+def test_limits_are_exact_to_the_micro_dollar(limit):
     _, secret = mint(budget="total", limit_micro_usd=limit)
     assert find(secret).limit_micro_usd == limit
 
@@ -154,7 +154,7 @@ def test_limits_are_kept_to_the_micro_dollar(limit):
 # Revoked
 
 
-def test_a_revoked_token_is_refused_at_once_and_stays_so():
+def test_revoked_token_is_refused_at_once_and_stays_so():
     row, secret = mint()
     revoked, is_new = api_tokens.revoke(str(row.id), now=NOW, by=ADA)
     assert is_new
@@ -165,7 +165,7 @@ def test_a_revoked_token_is_refused_at_once_and_stays_so():
     assert (again.revoked_at, again.version) == (NOW, 2)
 
 
-def test_of_many_who_revoke_at_once_one_does():
+def test_concurrent_revocations_succeed_once():
     row, _ = mint()
     outcomes = []
     barrier = threading.Barrier(4)
@@ -196,7 +196,7 @@ def with_id(text):
     return row
 
 
-def test_an_id_may_be_cut_short():
+def test_id_may_be_abbreviated():
     start = uuid.uuid4().hex[:7]
     one = with_id(f"{start}a{'0' * 24}")
     two = with_id(f"{start}b{'f' * 24}")
@@ -214,7 +214,7 @@ def test_an_id_may_be_cut_short():
 @pytest.mark.parametrize(
     "text", ["", "4f3", "not-an-id", "4f3c_", "%%%%", "٤٤٤٤", "0" * 33, "0" * 32]
 )
-def test_what_is_no_id_of_a_token_is_unknown(text):
+def test_invalid_token_id_is_unknown(text):
     with pytest.raises(TokenUnknown):
         api_tokens.revoke(text, by=ADA)
 
@@ -222,7 +222,7 @@ def test_what_is_no_id_of_a_token_is_unknown(text):
 # Written down
 
 
-def test_minting_and_revoking_are_written_down():
+def test_creation_and_revocation_are_audited():
     row, _ = mint(budget="total", limit_micro_usd=5, agents=["writer"])
     api_tokens.revoke(str(row.id), by=ADA)
     api_tokens.revoke(str(row.id), by=ADA)
@@ -248,7 +248,7 @@ def token(principal="alice"):
     return caller.VerifiedToken(uuid.uuid4(), "laptop", principal)
 
 
-def test_what_is_remembered_is_recalled_until_it_is_forgotten():
+def test_cache_returns_tokens_until_discarded():
     remembered = api_tokens.TokenCache()
     one, two = token(), token()
     remembered.put("1", one)
@@ -261,7 +261,7 @@ def test_what_is_remembered_is_recalled_until_it_is_forgotten():
     assert remembered.get("2") is two
 
 
-def test_the_oldest_gives_way():
+def test_cache_evicts_the_oldest():
     remembered = api_tokens.TokenCache(limit=2)
     one, two, three = token(), token(), token()
     for digest, each in (("1", one), ("2", two), ("2", two), ("3", three)):
@@ -271,7 +271,7 @@ def test_the_oldest_gives_way():
     assert remembered.get("2") is two
 
 
-def test_threads_may_share_it():
+def test_cache_is_thread_safe():
     remembered = api_tokens.TokenCache(limit=8)
     many = [token() for _ in range(64)]
     faults = []

@@ -22,7 +22,7 @@ Command().run_from_argv(["manage.py", "talk"])
 
 
 @pytest.mark.parametrize("length", [10, 1_000_000])
-def test_it_ends_without_a_word(length):
+def test_broken_pipe_ends_the_command_silently(length):
     read, write = os.pipe()
     os.close(read)
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "coulisse_site.settings"}

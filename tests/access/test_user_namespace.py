@@ -125,7 +125,7 @@ def test_processes_of_one_installation_agree(process, monkeypatch):
         assert len(set(threads.map(begin, range(6)))) == 1
 
 
-def test_one_of_many_namespaces_is_recorded(process):
+def test_concurrent_processes_record_one_namespace(process):
     ready = threading.Barrier(6)
 
     def begin(_) -> str:
@@ -233,7 +233,7 @@ def test_established_namespace_asks_no_database(process):
 # What counts as users.
 
 
-def test_rows_of_users_are_found(database, user):
+def test_user_rows_are_found(database, user):
     names = {model.__name__ for model in user_namespace._user_models()}
     assert {"Thread", "Fact", "Turn", "Task", "Feedback", "McpToken"} <= names
     with transaction.atomic():
@@ -243,7 +243,7 @@ def test_rows_of_users_are_found(database, user):
         transaction.set_rollback(True)
 
 
-def test_meters_of_users_count(database, monkeypatch):
+def test_usage_counters_count_as_user_rows(database, monkeypatch):
     monkeypatch.setattr(user_namespace, "_user_models", lambda: iter(()))
     with transaction.atomic():
         UsageCounter.objects.all().delete()
@@ -277,7 +277,7 @@ def test_check_creates_nothing(process, yaml):
     assert recorded() is None
 
 
-def test_check_warns_of_the_public_namespace(process, yaml, monkeypatch):
+def test_check_warns_about_the_public_namespace(process, yaml, monkeypatch):
     write(process, KEYS)
     assert found_by_check() == ["coulisse.W306"]
     yaml("users: {accept_uuids: false}\n")
@@ -290,7 +290,7 @@ def test_check_warns_of_the_public_namespace(process, yaml, monkeypatch):
     assert "accept_uuids" in message.msg
 
 
-def test_check_is_content_with_an_own_namespace(process, yaml):
+def test_check_accepts_an_own_namespace(process, yaml):
     user_namespace.establish()
     assert found_by_check() == []
 
@@ -303,7 +303,7 @@ def test_check_reports_another_namespace(process, yaml, monkeypatch):
     assert found_by_check() == ["coulisse.E310"]
 
 
-def test_check_goes_by_the_keys_without_a_database(process, yaml, monkeypatch):
+def test_check_uses_the_keys_without_a_database(process, yaml, monkeypatch):
     write(process, KEYS)
 
     def fail():

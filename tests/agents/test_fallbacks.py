@@ -135,9 +135,7 @@ TWO = [{"provider": "spare", "model": "m2"}, {"provider": "last", "model": "m3"}
 
 @EITHER
 @pytest.mark.parametrize("status", [401, 402, 404, 408, 429, 500, 503, 307])
-async def test_a_provider_that_fails_is_routed_around(
-    stage, fake, spare, status, stream
-):
+async def test_failed_provider_uses_the_fallback(stage, fake, spare, status, stream):
     fake.fail(status)
     spare.reply("Here", " I am.")
     events = await stage.take(stream=stream)
@@ -149,33 +147,31 @@ async def test_a_provider_that_fails_is_routed_around(
 
 @EITHER
 @pytest.mark.parametrize("place", ["headers", "first_token"])
-async def test_a_connection_that_breaks_early_is_routed_around(
-    stage, fake, spare, place, stream
-):
+async def test_early_disconnect_uses_the_fallback(stage, fake, spare, place, stream):
     fake.cut(place)
     assert text(await stage.take(stream=stream)) == "Hello from the fake."
     assert stage.calls == [("first/m1", False), ("spare/m2", True)]
 
 
-async def test_half_a_whole_reply_is_routed_around(stage, fake, spare):
+async def test_truncated_whole_reply_uses_the_fallback(stage, fake, spare):
     fake.cut("mid_stream")
     assert text(await stage.take(stream=False)) == "Hello from the fake."
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", '{"choices": []}', "<html>"], ids=repr)
 @EITHER
-async def test_nonsense_is_routed_around(stage, fake, body, stream):
+async def test_invalid_reply_uses_the_fallback(stage, fake, body, stream):
     fake.raw(body)
     assert text(await stage.take(stream=stream)) == "Hello from the fake."
 
 
-async def test_nothing_is_called_that_is_not_needed(stage, fake, spare):
+async def test_unneeded_fallback_is_not_called(stage, fake, spare):
     await stage.take()
     assert spare.requests == []
     assert stage.calls == [("first/m1", True)]
 
 
-async def test_they_are_tried_in_order(stage, fake, spare, last):
+async def test_fallbacks_are_tried_in_order(stage, fake, spare, last):
     fake.fail(500)
     spare.fail(500)
     last.reply("Me.")
@@ -187,7 +183,7 @@ async def test_they_are_tried_in_order(stage, fake, spare, last):
 
 
 @EITHER
-async def test_a_refused_request_is_the_requests_fault(stage, fake, spare, stream):
+async def test_refused_request_tries_no_fallback(stage, fake, spare, stream):
     fake.fail(400, "the prompt is too long")
     error = await stage.fails(stream=stream)
     assert isinstance(error, RequestRefused)
@@ -197,16 +193,14 @@ async def test_a_refused_request_is_the_requests_fault(stage, fake, spare, strea
 
 @EITHER
 @pytest.mark.parametrize("status", [400, 403, 500])
-async def test_what_a_filter_refuses_is_offered_to_nobody_else(
-    stage, fake, spare, status, stream
-):
+async def test_content_filter_tries_no_fallback(stage, fake, spare, status, stream):
     fake.fail(status, "the prompt was filtered", code="content_filter")
     error = await stage.fails(stream=stream)
     assert isinstance(error, ContentFiltered)
     assert spare.requests == []
 
 
-async def test_what_a_fallbacks_filter_refuses_ends_there(stage, fake, spare, last):
+async def test_content_filter_of_a_fallback_ends_the_turn(stage, fake, spare, last):
     fake.fail(500)
     spare.fail(400, "the prompt was filtered", code="content_filter")
     assert isinstance(await stage.fails(fallbacks=TWO), ContentFiltered)
@@ -214,7 +208,7 @@ async def test_what_a_fallbacks_filter_refuses_ends_there(stage, fake, spare, la
 
 
 @EITHER
-async def test_a_reply_that_is_filtered_is_the_answer(stage, fake, spare, stream):
+async def test_filtered_reply_is_the_answer(stage, fake, spare, stream):
     fake.reply(finish="content_filter")
     events = await stage.take(stream=stream)
     assert events[-1].reason == "content_filter"
@@ -222,7 +216,7 @@ async def test_a_reply_that_is_filtered_is_the_answer(stage, fake, spare, stream
 
 
 @pytest.mark.parametrize("heard", ["text", "reasoning", "refusal"])
-async def test_what_was_heard_cannot_be_taken_back(stage, fake, spare, heard):
+async def test_no_fallback_after_sent_output(stage, fake, spare, heard):
     said = {"reasoning": ["hm"]} if heard == "reasoning" else {}
     said = {"refusal": "no"} if heard == "refusal" else said
     fake.reply(*(["Once "] if heard == "text" else []), **said, unterminated=True)
@@ -240,7 +234,7 @@ async def test_what_was_heard_cannot_be_taken_back(stage, fake, spare, heard):
     assert spare.requests == []
 
 
-async def test_a_cut_stream_is_no_success_and_nobody_elses(stage, fake, spare):
+async def test_cut_stream_fails_without_a_fallback(stage, fake, spare):
     fake.cut("mid_stream", "Once ", "upon ")
     error = await stage.fails()
     assert isinstance(error, ProviderDisconnected)
@@ -249,7 +243,7 @@ async def test_a_cut_stream_is_no_success_and_nobody_elses(stage, fake, spare):
     assert stage.record[0].usage.output_tokens > 0
 
 
-async def test_a_client_that_leaves_ends_it(stage, fake, spare):
+async def test_client_disconnect_ends_the_turn(stage, fake, spare):
     fake.hang("headers")
     turn = asyncio.ensure_future(stage.take())
     await fake.until(lambda: fake.requests)
@@ -260,7 +254,7 @@ async def test_a_client_that_leaves_ends_it(stage, fake, spare):
     assert spare.requests == []
 
 
-async def test_a_fault_of_ours_is_not_routed_around(stage, fake, spare, monkeypatch):
+async def test_internal_error_tries_no_fallback(stage, fake, spare, monkeypatch):
     def broken(*arguments, **more):
         raise ZeroDivisionError
 
@@ -273,7 +267,7 @@ async def test_a_fault_of_ours_is_not_routed_around(stage, fake, spare, monkeypa
 # With what a fallback is asked.
 
 
-async def test_a_model_is_asked_with_the_agents_parameters(stage, fake, spare):
+async def test_fallback_uses_the_agents_parameters(stage, fake, spare):
     fake.fail(500)
     await stage.take(
         temperature=0.0, seed=7, extra_body={"top_k": 5}, requested={"seed": 8}
@@ -284,7 +278,7 @@ async def test_a_model_is_asked_with_the_agents_parameters(stage, fake, spare):
     assert fake.bodies[0]["top_k"] == 5
 
 
-async def test_another_model_of_the_provider_is_asked_with_its_fields(stage, fake):
+async def test_same_provider_fallback_keeps_extra_body(stage, fake):
     fake.fail(500)
     await stage.take(
         extra_body={"top_k": 5}, fallbacks=[{"provider": "first", "model": "m2"}]
@@ -292,7 +286,7 @@ async def test_another_model_of_the_provider_is_asked_with_its_fields(stage, fak
     assert (fake.bodies[1]["model"], fake.bodies[1]["top_k"]) == ("m2", 5)
 
 
-async def test_another_agent_lends_its_model_and_nothing_else(stage, fake, spare):
+async def test_fallback_agent_lends_only_its_model(stage, fake, spare):
     other = agent(
         "b",
         provider="spare",
@@ -323,7 +317,7 @@ async def test_another_agent_lends_its_model_and_nothing_else(stage, fake, spare
     assert [call.agent for call in stage.record] == ["a", "a"]
 
 
-async def test_the_fallbacks_of_a_fallback_are_not_followed(stage, fake, spare, last):
+async def test_fallbacks_of_a_fallback_are_not_followed(stage, fake, spare, last):
     more = [{"provider": "last", "model": "m3"}]
     other = agent("b", provider="spare", fallbacks=more)
     fake.fail(500)
@@ -332,7 +326,7 @@ async def test_the_fallbacks_of_a_fallback_are_not_followed(stage, fake, spare, 
     assert last.requests == []
 
 
-async def test_a_format_goes_to_those_who_hold_to_it(fake, spare, last):
+async def test_response_format_is_sent_where_supported(fake, spare, last):
     stage = Stage(fake, spare, last)
     stage._providers["spare"] = spare.provider(structured_outputs="native", retries=0)
     fake.fail(500)
@@ -344,9 +338,7 @@ async def test_a_format_goes_to_those_who_hold_to_it(fake, spare, last):
 # A fallback that cannot do what is asked.
 
 
-async def test_a_fallback_that_takes_no_such_parameter_is_passed_over(
-    fake, spare, last
-):
+async def test_fallback_without_parameter_support_is_skipped(fake, spare, last):
     stage = Stage(fake, spare, last, kinds=("openai", "anthropic", "openai"))
     fake.fail(500)
     assert text(await stage.take(requested={"seed": 1}, fallbacks=TWO))
@@ -356,7 +348,7 @@ async def test_a_fallback_that_takes_no_such_parameter_is_passed_over(
     assert passed_over.attempts == []
 
 
-async def test_it_is_no_400_when_nobody_else_is_left(fake, spare, last):
+async def test_skipped_fallbacks_leave_the_original_error(fake, spare, last):
     stage = Stage(fake, spare, last, kinds=("openai", "anthropic", "openai"))
     fake.fail(503)
     error = await stage.fails(requested={"seed": 1})
@@ -364,13 +356,13 @@ async def test_it_is_no_400_when_nobody_else_is_left(fake, spare, last):
     assert "does not take 'seed'" in error.message
 
 
-async def test_a_prompt_too_long_for_a_fallback_goes_to_the_next(stage, fake, spare):
+async def test_prompt_too_long_for_a_fallback_tries_the_next(stage, fake, spare):
     fake.fail(500)
     spare.fail(400, "the prompt is too long")
     assert text(await stage.take(fallbacks=TWO)) == "Hello from the fake."
 
 
-async def test_what_the_agents_own_provider_refuses_is_told(fake, spare, last):
+async def test_parameter_refused_by_own_provider_is_reported(fake, spare, last):
     stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))
     error = await stage.fails(requested={"seed": 1})
     assert isinstance(error, Invalid)
@@ -381,7 +373,7 @@ async def test_what_the_agents_own_provider_refuses_is_told(fake, spare, last):
 # When all fail.
 
 
-async def test_the_first_error_is_told_and_what_the_others_said(
+async def test_first_error_is_raised_with_details_of_the_others(
     stage, fake, spare, last
 ):
     fake.fail(429, "slow down", headers={"Retry-After": "3"})
@@ -400,7 +392,7 @@ async def test_the_first_error_is_told_and_what_the_others_said(
     assert "spare" not in stage.record[0].error
 
 
-async def test_a_failure_is_told_before_what_a_fallback_refused(stage, fake, spare):
+async def test_provider_failure_outranks_a_fallback_refusal(stage, fake, spare):
     fake.fail(500)
     spare.call_tool("add", {})
     spare.fail(400, "the prompt is too long")
@@ -411,7 +403,7 @@ async def test_a_failure_is_told_before_what_a_fallback_refused(stage, fake, spa
     assert "too long" in error.message
 
 
-async def test_without_fallbacks_the_error_is_as_it_was(stage, fake):
+async def test_error_without_fallbacks_is_unchanged(stage, fake):
     fake.fail(500, "boom")
     error = await stage.fails(fallbacks=[])
     assert str(error) == "provider 'first' failed (HTTP 500) [details: it said: boom]"
@@ -421,7 +413,7 @@ async def test_without_fallbacks_the_error_is_as_it_was(stage, fake):
 
 
 @EITHER
-async def test_who_answered_goes_on(stage, fake, spare, stream):
+async def test_answering_fallback_serves_later_rounds(stage, fake, spare, stream):
     fake.fail(500)
     spare.call_tool("add", {})
     spare.reply("Two.")
@@ -431,7 +423,7 @@ async def test_who_answered_goes_on(stage, fake, spare, stream):
 
 
 @EITHER
-async def test_a_later_round_falls_back_too(stage, fake, spare, stream):
+async def test_later_round_can_fall_back(stage, fake, spare, stream):
     fake.reply("Let me see.", tool_calls=[("add", {"a": 1})])
     fake.fail(500)
     spare.reply("Two.")
@@ -440,7 +432,7 @@ async def test_a_later_round_falls_back_too(stage, fake, spare, stream):
     assert "got it" in str(spare.bodies[0]["messages"])
 
 
-async def test_after_the_last_comes_the_agents_own_again(stage, fake, spare):
+async def test_after_the_last_fallback_own_model_is_tried_again(stage, fake, spare):
     fake.fail(500)
     spare.call_tool("add", {})
     spare.fail(500)
@@ -454,7 +446,7 @@ async def test_after_the_last_comes_the_agents_own_again(stage, fake, spare):
     ]
 
 
-async def test_a_call_of_which_half_came_is_not_made(stage, fake, spare):
+async def test_incomplete_tool_call_is_not_executed(stage, fake, spare):
     made = []
     fake.reply(tool_calls=[("add", {"from": "first"})], unterminated=True)
     spare.call_tool("add", {"from": "spare"})
@@ -464,9 +456,7 @@ async def test_a_call_of_which_half_came_is_not_made(stage, fake, spare):
     assert made == ["spare"]
 
 
-async def test_a_call_of_the_clients_is_heard_after_another_that_was_not(
-    stage, fake, spare
-):
+async def test_client_call_is_sent_after_an_incomplete_call(stage, fake, spare):
     look = {"type": "function", "function": {"name": "look", "parameters": {}}}
     fake.reply(tool_calls=[("add", {})], unterminated=True)
     spare.call_tool("look", {})
@@ -475,7 +465,7 @@ async def test_a_call_of_the_clients_is_heard_after_another_that_was_not(
     assert names == ["look"]
 
 
-async def test_what_was_used_in_vain_is_counted(stage, fake, spare):
+async def test_usage_of_failed_calls_is_counted(stage, fake, spare):
     fake.reply(tool_calls=[("add", {"a": "x" * 400})], unterminated=True)
     spare.reply("Done.")
     events = await stage.take(Tool("add"))
@@ -484,14 +474,14 @@ async def test_what_was_used_in_vain_is_counted(stage, fake, spare):
     assert events[-1].usage == both
 
 
-async def test_a_hidden_text_that_broke_off_is_begun_again(stage, fake, spare):
+async def test_incomplete_hidden_text_is_restarted(stage, fake, spare):
     fake.reply('{"a":', unterminated=True)
     spare.reply('{"a": 2}')
     events = await stage.take(final_text_only=True)
     assert text(events) == '{"a": 2}'
 
 
-async def test_a_subagent_begins_again_though_it_had_thought(stage, fake, spare):
+async def test_subagent_restarts_after_partial_reasoning(stage, fake, spare):
     fake.reply("Half", reasoning=["hm"], unterminated=True)
     spare.reply("Whole.")
     task = stage.task()
@@ -511,7 +501,7 @@ async def test_a_subagent_begins_again_though_it_had_thought(stage, fake, spare)
 # Thinking goes to nobody else.
 
 
-async def test_thinking_is_not_shown_to_another_model(fake, spare, last):
+async def test_reasoning_is_not_sent_to_another_model(fake, spare, last):
     stage = Stage(fake, spare, last, kinds=("anthropic", "anthropic", "openai"))
     fake.reply(reasoning=["Mine."], tool_calls=[("add", {})])
     fake.fail(500)
@@ -524,7 +514,7 @@ async def test_thinking_is_not_shown_to_another_model(fake, spare, last):
     assert "Mine." in str(fake.bodies[2]["messages"])
 
 
-async def test_thinking_says_whose_it_is(fake, spare, last):
+async def test_reasoning_blocks_name_their_model(fake, spare, last):
     stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))
     look = {"type": "function", "function": {"name": "look", "parameters": {}}}
     fake.reply(reasoning=["Hm."], tool_calls=[("look", {})])
@@ -537,7 +527,7 @@ async def test_thinking_says_whose_it_is(fake, spare, last):
 @pytest.mark.parametrize(
     ("whose", "is_shown"), [("first/m1", True), ("", True), ("gemini/pro", False)]
 )
-async def test_stored_thinking_is_shown_to_its_own_model(
+async def test_stored_reasoning_is_sent_to_its_own_model(
     fake, spare, last, whose, is_shown
 ):
     stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))

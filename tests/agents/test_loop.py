@@ -100,7 +100,7 @@ def results(fake) -> str:
 
 @BOTH
 @EITHER
-async def test_a_call_is_answered_unseen(take, fake, kind, stream):
+async def test_tool_call_is_answered_internally(take, fake, kind, stream):
     fake.call_tool("add", {"a": 1})
     fake.reply("Two", ".")
     events = await take(
@@ -115,14 +115,14 @@ async def test_a_call_is_answered_unseen(take, fake, kind, stream):
 
 
 @EITHER
-async def test_text_before_a_call_is_said_too(take, fake, stream):
+async def test_text_before_a_tool_call_is_sent(take, fake, stream):
     fake.reply("Let me see.", tool_calls=[("add", {})])
     fake.reply("Two.")
     assert text(await take(Tool("add"), stream=stream)) == "Let me see.\n\nTwo."
 
 
 @EITHER
-async def test_of_a_reply_with_a_format_only_the_last_text_is_said(take, fake, stream):
+async def test_formatted_reply_sends_only_the_last_text(take, fake, stream):
     fake.reply('{"a": 1}', tool_calls=[("add", {})])
     fake.reply('{"a":', " 2}")
     events = await take(Tool("add"), stream=stream, says_last_alone=True)
@@ -130,7 +130,7 @@ async def test_of_a_reply_with_a_format_only_the_last_text_is_said(take, fake, s
     assert '{"a": 1}' in str(fake.bodies[-1]["messages"]).replace('\\"', '"')
 
 
-async def test_parallel_calls_run_at_once_and_are_answered_in_order(take, fake):
+async def test_parallel_calls_run_at_once_with_ordered_results(take, fake):
     meeting = asyncio.Barrier(2)
 
     async def meet(arguments):
@@ -156,7 +156,7 @@ def crash(arguments):
     ("tool", "told"),
     [(refuse, "Error: the shop is closed"), (crash, "Error: the tool failed")],
 )
-async def test_a_tool_that_fails_is_an_answer(take, fake, tool, told):
+async def test_failed_tool_returns_an_error_result(take, fake, tool, told):
     fake.call_tool("add", {})
     fake.reply("Sorry.")
     assert text(await take(Tool("add", tool))) == "Sorry."
@@ -164,14 +164,14 @@ async def test_a_tool_that_fails_is_an_answer(take, fake, tool, told):
     assert "secret" not in results(fake)
 
 
-async def test_a_long_result_is_cut(take, fake):
+async def test_long_result_is_truncated(take, fake):
     fake.call_tool("add", {})
     await take(Tool("add", lambda arguments: "x" * 100_000))
     assert len(results(fake)) < 33_000
     assert "100000 characters" in results(fake)
 
 
-async def test_a_clients_call_ends_the_turn(take, fake):
+async def test_client_tool_call_ends_the_turn(take, fake):
     fake.call_tool("look", {})
     events = await take(Tool("add"), client_tools=[LOOK])
     assert [e.name for e in events if isinstance(e, ToolCallDelta) if e.name] == [
@@ -181,7 +181,7 @@ async def test_a_clients_call_ends_the_turn(take, fake):
     assert len(fake.requests) == 1
 
 
-async def test_calls_of_both_leave_the_clients_numbered_from_zero(take, fake):
+async def test_mixed_calls_number_client_calls_from_zero(take, fake):
     fake.reply(tool_calls=[("add", {}), ("look", {"at": 1})])
     events = await take(Tool("add"), client_tools=[LOOK])
     pieces = [event for event in events if isinstance(event, ToolCallDelta)]
@@ -192,7 +192,7 @@ async def test_calls_of_both_leave_the_clients_numbered_from_zero(take, fake):
 
 @BOTH
 @pytest.mark.parametrize("name", ["required", "look"])
-async def test_a_call_the_client_demands_is_one_of_its_own(take, fake, kind, name):
+async def test_forced_client_tool_choice_is_passed_on(take, fake, kind, name):
     function = {"type": "function", "function": {"name": name}}
     fake.call_tool("look", {})
     events = await take(
@@ -207,7 +207,7 @@ async def test_a_call_the_client_demands_is_one_of_its_own(take, fake, kind, nam
 
 
 @EITHER
-async def test_thinking_goes_with_the_calls_it_led_to(take, fake, stream):
+async def test_reasoning_is_sent_with_its_calls(take, fake, stream):
     fake.reply(reasoning=["First."], tool_calls=[("add", {})])
     fake.reply(reasoning=["Then."], tool_calls=[("look", {})])
     events = await take(
@@ -220,7 +220,7 @@ async def test_thinking_goes_with_the_calls_it_led_to(take, fake, stream):
 
 @EITHER
 @pytest.mark.parametrize("client_tools", [(), (LOOK,)])
-async def test_a_tool_nobody_has_is_an_answer(take, fake, stream, client_tools):
+async def test_unknown_tool_returns_an_error_result(take, fake, stream, client_tools):
     fake.call_tool("nobody", {})
     fake.reply("Then not.")
     events = await take(Tool("add"), client_tools=client_tools, stream=stream)
@@ -230,7 +230,7 @@ async def test_a_tool_nobody_has_is_an_answer(take, fake, stream, client_tools):
     assert "there is no tool called 'nobody'; there are: add" in results(fake)
 
 
-async def test_an_agent_without_tools_answers_a_call_too(take, fake):
+async def test_agent_without_tools_answers_a_call(take, fake):
     fake.call_tool("nobody", {})
     fake.reply("Then not.")
     assert text(await take()) == "Then not."
@@ -239,9 +239,7 @@ async def test_an_agent_without_tools_answers_a_call_too(take, fake):
 
 @BOTH
 @EITHER
-async def test_own_calls_beside_the_clients_are_answered_and_kept(
-    take, fake, kind, stream
-):
+async def test_own_calls_beside_client_calls_are_kept(take, fake, kind, stream):
     fake.reply("First", tool_calls=[("add", {"a": 1})])
     fake.reply("Then", tool_calls=[("add", {"a": 2}), ("look", {"at": 1})])
     tool = Tool("add", lambda a: f"got {a['a']}")
@@ -258,7 +256,7 @@ async def test_own_calls_beside_the_clients_are_answered_and_kept(
     ]
 
 
-async def test_a_clients_call_after_own_ones_is_kept_with_them(take, fake):
+async def test_client_call_after_own_calls_keeps_them(take, fake):
     fake.call_tool("add", {})
     fake.call_tool("look", {})
     events = await take(Tool("add"), client_tools=[LOOK])
@@ -268,7 +266,7 @@ async def test_a_clients_call_after_own_ones_is_kept_with_them(take, fake):
 
 
 @pytest.mark.parametrize("call", ["look", None])
-async def test_without_own_calls_the_reply_is_all_there_is(take, fake, call):
+async def test_reply_without_own_calls_has_no_exchange(take, fake, call):
     if call:
         fake.call_tool(call, {})
     assert exchange(await take(Tool("add"), client_tools=[LOOK])) == ()
@@ -278,7 +276,7 @@ def exchange(events):
     return events[-1].exchange
 
 
-async def test_a_client_that_wants_no_call_leaves_the_agent_its_own(take, fake):
+async def test_tool_choice_none_keeps_the_agents_own_tools(take, fake):
     fake.call_tool("add", {})
     fake.reply("Two.")
     events = await take(Tool("add"), client_tools=[LOOK], choice="none")
@@ -287,15 +285,13 @@ async def test_a_client_that_wants_no_call_leaves_the_agent_its_own(take, fake):
     assert "tool_choice" not in fake.bodies[0]
 
 
-async def test_a_client_that_wants_no_call_is_heard_where_there_are_no_others(
-    take, fake
-):
+async def test_tool_choice_none_is_sent_without_own_tools(take, fake):
     await take(client_tools=[LOOK], choice="none")
     assert fake.bodies[0]["tool_choice"] == "none"
     assert fake.bodies[0]["tools"]
 
 
-async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
+async def test_slow_tool_emits_heartbeats(take, fake, monkeypatch):
     monkeypatch.setattr(tool_execution, "HEARTBEAT_SECONDS", 0.01)
     fake.call_tool("add", {})
     fake.reply("Two.")
@@ -317,7 +313,7 @@ async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
     assert looks[-1]
 
 
-async def test_a_handoff_is_announced_before_it_begins(take, fake):
+async def test_handoff_is_announced_before_it_begins(take, fake):
     fake.reply("Wait.", tool_calls=[("critic", {}), ("add", {})])
     fake.reply("Done.")
     events = await take(Tool("critic", kind="subagent", target="critic"), Tool("add"))
@@ -326,7 +322,7 @@ async def test_a_handoff_is_announced_before_it_begins(take, fake):
     assert kinds.index(TextDelta) < kinds.index(HandoffStarted)
 
 
-async def test_too_many_calls_at_once_are_answered_without_being_made(take, fake):
+async def test_calls_above_the_limit_are_refused(take, fake):
     made = []
     fake.reply(tool_calls=[("add", {"a": n}) for n in range(70)])
     fake.reply("Done.")
@@ -335,14 +331,14 @@ async def test_too_many_calls_at_once_are_answered_without_being_made(take, fake
     assert "call at most 64" in results(fake)
 
 
-async def test_the_results_of_one_round_share_their_room(take, fake):
+async def test_results_of_one_round_share_the_size_limit(take, fake):
     fake.reply(tool_calls=[("add", {})] * 40)
     await take(Tool("add", lambda arguments: "x" * 100_000))
     told = [m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"]
     assert sum(map(len, told)) < 140_000
 
 
-async def test_a_result_no_request_can_carry_is_made_to_fit(take, fake):
+async def test_unserialisable_result_is_sanitised(take, fake):
     fake.call_tool("add", {})
     fake.reply("Two.")
     assert text(await take(Tool("add", lambda arguments: "a\ud800b"))) == "Two."
@@ -352,7 +348,7 @@ async def test_a_result_no_request_can_carry_is_made_to_fit(take, fake):
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
 
 
-async def test_a_model_that_cannot_see_is_told_of_the_picture(take, fake):
+async def test_image_is_described_to_models_without_vision(take, fake):
     fake.call_tool("draw", {})
     fake.fail(400, "no image support")
     fake.reply("I see nothing.")
@@ -364,7 +360,7 @@ async def test_a_model_that_cannot_see_is_told_of_the_picture(take, fake):
     assert "aGk=" in str(fake.bodies[-2])
 
 
-async def test_other_refusals_are_the_clients(take, fake):
+async def test_other_refusals_are_raised(take, fake):
     fake.fail(400, "too long")
     with pytest.raises(RequestRefused):
         await take(Tool("add"))
@@ -372,7 +368,7 @@ async def test_other_refusals_are_the_clients(take, fake):
 
 
 @EITHER
-async def test_every_call_is_put_down(take, fake, stream):
+async def test_every_call_is_recorded(take, fake, stream):
     record = []
     fake.reply(tool_calls=[("add", {"a": 1}), ("shut", {})])
     fake.reply(tool_calls=[("look", {})])
@@ -402,7 +398,7 @@ async def test_every_call_is_put_down(take, fake, stream):
     assert (look.kind, look.result, look.seconds) == ("client", None, None)
 
 
-async def test_what_was_broken_off_is_seen_as_that(take, fake):
+async def test_cancelled_calls_are_recorded_as_cancelled(take, fake):
     record, begun = [], asyncio.Event()
 
     async def hang(arguments):
@@ -420,7 +416,7 @@ async def test_what_was_broken_off_is_seen_as_that(take, fake):
     await client.close()
 
 
-async def test_a_tool_that_is_cancelled_from_within_has_failed(take, fake):
+async def test_self_cancelled_tool_has_failed(take, fake):
     def give_up(arguments):
         raise asyncio.CancelledError
 
@@ -429,7 +425,7 @@ async def test_a_tool_that_is_cancelled_from_within_has_failed(take, fake):
     assert text(await take(Tool("add", give_up))) == "Sorry."
 
 
-async def test_what_a_provider_refused_is_put_down(take, fake):
+async def test_refused_call_is_recorded(take, fake):
     record = []
     fake.fail(400, "too long")
     with pytest.raises(RequestRefused):
@@ -438,7 +434,7 @@ async def test_what_a_provider_refused_is_put_down(take, fake):
     assert record[0].usage is None
 
 
-async def test_what_is_called_when_told_not_to_is_not_run(take, fake):
+async def test_call_despite_tool_choice_none_is_not_executed(take, fake):
     made = []
     fake.call_tool("add", {})
     fake.call_tool("add", {})
@@ -448,7 +444,7 @@ async def test_what_is_called_when_told_not_to_is_not_run(take, fake):
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-async def test_rounds_have_an_end(take, fake, rounds):
+async def test_rounds_are_limited(take, fake, rounds):
     for _ in range(rounds):
         fake.call_tool("add", {})
     fake.reply("Enough.")
@@ -458,7 +454,7 @@ async def test_rounds_have_an_end(take, fake, rounds):
     assert [body.get("tool_choice") for body in fake.bodies][-2:] == [None, "none"]
 
 
-async def test_usage_is_that_of_all_rounds(take, fake):
+async def test_usage_sums_all_rounds(take, fake):
     fake.reply("Two.")
     one = (await take())[-1].usage
     fake.call_tool("add", {})
@@ -467,7 +463,7 @@ async def test_usage_is_that_of_all_rounds(take, fake):
     assert both.input_tokens == 2 * one.input_tokens
 
 
-async def test_leaving_stops_the_provider(take, fake):
+async def test_disconnect_stops_the_provider(take, fake):
     fake.call_tool("add", {})
     fake.hang("headers")
     task = asyncio.create_task(take(Tool("add")))
@@ -507,7 +503,7 @@ def one(fake):
 
 
 @BOTH
-async def test_a_call_that_was_broken_off_has_no_duration(one, fake, kind):
+async def test_cancelled_call_has_no_duration(one, fake, kind):
     fake.hang("mid_stream", "Once ", "upon ")
     call = await broken_off(one, fake, kind, TextDelta)
     assert (call.seconds, call.error, call.finish_reason) == (None, None, "")
@@ -515,7 +511,7 @@ async def test_a_call_that_was_broken_off_has_no_duration(one, fake, kind):
 
 
 @BOTH
-async def test_thinking_that_was_broken_off_is_paid_for(one, fake, kind):
+async def test_cancelled_reasoning_is_charged(one, fake, kind):
     fake.reply("Yes.", reasoning=("Let me think. ", "Well"), hang="mid_stream")
     call = await broken_off(one, fake, kind, ReasoningDelta)
     assert call.usage.input_tokens > 0
@@ -524,13 +520,13 @@ async def test_thinking_that_was_broken_off_is_paid_for(one, fake, kind):
 
 @BOTH
 @EITHER
-async def test_a_reply_without_words_or_count_is_paid_for(take, fake, kind, stream):
+async def test_reply_without_text_or_usage_is_charged(take, fake, kind, stream):
     fake.reply(usage=None)
     events = await take(kind=kind, stream=stream)
     assert events[-1].usage.input_tokens > 0
 
 
-async def test_a_call_that_failed_took_its_time(take, fake):
+async def test_failed_call_has_a_duration(take, fake):
     record = []
     fake.cut("mid_stream", "Once ", "upon ")
     with pytest.raises(Upstream):
@@ -539,9 +535,7 @@ async def test_a_call_that_failed_took_its_time(take, fake):
     assert record[0].usage.output_tokens > 0
 
 
-async def test_of_a_fault_of_ours_the_record_has_the_kind_alone(
-    take, fake, monkeypatch
-):
+async def test_internal_error_is_recorded_by_its_type_only(take, fake, monkeypatch):
     async def fail(*arguments):
         raise RuntimeError("sk-secret")
         yield
@@ -561,25 +555,25 @@ async def test_of_a_fault_of_ours_the_record_has_the_kind_alone(
         ({"seed": 1}, {"max_tokens": 50, "seed": 1}),
     ],
 )
-def test_two_names_of_one_parameter_are_not_both_sent(asked, expected):
+def test_aliased_parameters_are_not_both_sent(asked, expected):
     agent = AgentConfig(name="a", provider="p", model="m", max_tokens=50)
     assert fallback_chain.merge_parameters(agent.parameters, asked) == expected
 
 
-async def test_a_model_that_calls_to_the_end_has_not_answered(take, fake):
+async def test_endless_calls_end_without_an_answer(take, fake):
     for _ in range(2):
         fake.call_tool("add", {})
     events = await take(Tool("add"), max_turns=1)
     assert (events[-1].reason, text(events)) == ("length", "")
 
 
-async def test_usage_is_of_this_task_alone(take, fake):
+async def test_usage_excludes_earlier_calls(take, fake):
     before = ModelCall("a", "p", "m", usage=Usage(1000, 1000))
     events = await take(record=[before])
     assert events[-1].usage == Usage(7, 3)
 
 
-async def test_only_so_many_tools_run_at_once(take, fake):
+async def test_running_tools_are_limited(take, fake):
     running, most = 0, 0
 
     async def work():
@@ -596,7 +590,7 @@ async def test_only_so_many_tools_run_at_once(take, fake):
     assert most == tool_execution.MAX_AT_ONCE
 
 
-async def test_a_tool_that_is_broken_off_is_waited_for(take, fake):
+async def test_cancelled_tool_is_awaited(take, fake):
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def work():
@@ -616,7 +610,7 @@ async def test_a_tool_that_is_broken_off_is_waited_for(take, fake):
     assert ended.is_set()
 
 
-async def test_the_record_has_what_the_model_was_not_told(take, fake):
+async def test_record_keeps_the_untruncated_result(take, fake):
     record, long = [], "x" * (2 * tool_execution.MAX_RESULT_LENGTH)
     fake.call_tool("add", {})
     fake.reply("Done.")
@@ -625,13 +619,13 @@ async def test_the_record_has_what_the_model_was_not_told(take, fake):
     assert long not in results(fake)
 
 
-def test_parts_of_a_result_share_their_room():
+def test_result_parts_share_the_size_limit():
     parts = [{"type": "text", "text": "x" * 8} for _ in range(3)]
     told = tool_execution.truncate_result(parts, 12)
     assert [part["text"].split("\n")[0] for part in told] == ["x" * 8, "x" * 4, ""]
 
 
-async def test_every_agent_that_is_asked_is_told(take, fake):
+async def test_every_handoff_is_announced(take, fake):
     fake.reply(tool_calls=[("one", {}), ("two", {}), ("add", {})])
     fake.reply("Done.")
     agents = [Tool(name, kind="subagent", target=name) for name in ("one", "two")]

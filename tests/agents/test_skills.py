@@ -68,7 +68,7 @@ def tools(config, *names):
 # What a SKILL.md says.
 
 
-def test_a_skill_has_the_name_and_description_of_its_frontmatter(shelf, config):
+def test_skill_name_and_description_come_from_frontmatter(shelf, config):
     head = "---\nname: review\ndescription: Review a\n  resume.\nlicense: MIT\n---\n"
     put(shelf, "some-folder/SKILL.md", head + "\nBe fair.\n\n---\n\nBe kind.\n")
     skill = found(config, "review")
@@ -77,13 +77,13 @@ def test_a_skill_has_the_name_and_description_of_its_frontmatter(shelf, config):
 
 
 @pytest.mark.parametrize("head", ["", "---\n---\n", "---\n# nothing\n---  \n"])
-def test_without_frontmatter_it_is_called_as_its_folder(shelf, config, head):
+def test_skill_without_frontmatter_is_named_by_its_folder(shelf, config, head):
     put(shelf, "triage/SKILL.md", f"{head}# Triage\n")
     skill = found(config, "triage")
     assert (skill.description, skill.body) == ("", "# Triage")
 
 
-def test_line_ends_and_marks_of_other_systems_are_read(shelf, config):
+def test_crlf_and_byte_order_mark_are_read(shelf, config):
     text = HEAD.format(name="a", description="b") + "one\ntwo\n"
     put(shelf, "x/SKILL.md", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     skill = found(config, "a")
@@ -116,7 +116,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("content", "complaint"), BROKEN)
-def test_what_cannot_be_used_is_named_in_the_log_and_the_rest_loads(
+def test_invalid_skill_is_logged_and_the_others_load(
     shelf, config, caplog, content, complaint
 ):
     put(shelf, "broken/SKILL.md", content)
@@ -138,13 +138,13 @@ TOKENS = [
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=12))
-def test_whatever_the_frontmatter_is_nothing_else_is_raised(tokens):
+def test_any_frontmatter_raises_only_skill_invalid(tokens):
     with contextlib.suppress(SkillInvalid):
         assert parser.parse(f"---\n{''.join(tokens)}\n---\nbody".encode())
 
 
 @given(st.binary(max_size=80))
-def test_whatever_the_file_is_nothing_else_is_raised(content):
+def test_any_file_raises_only_skill_invalid(content):
     with contextlib.suppress(SkillInvalid):
         assert parser.parse(content)
 
@@ -163,7 +163,7 @@ def warnings(caplog) -> list[str]:
     return said(caplog, above=logging.WARNING)
 
 
-def test_a_folder_whose_name_is_no_tools_can_be_given_one(shelf, config, caplog):
+def test_frontmatter_name_replaces_an_invalid_folder_name(shelf, config, caplog):
     put(shelf, "Lebenslauf prüfen/SKILL.md", "x")
     assert skill_registry.get_skills(config) == {}
     assert "'Lebenslauf prüfen' cannot be the name of a tool; set 'name:'" in (
@@ -173,7 +173,7 @@ def test_a_folder_whose_name_is_no_tools_can_be_given_one(shelf, config, caplog)
     assert found(config, "cv").folder == "Lebenslauf prüfen"
 
 
-def test_of_two_skills_of_one_name_the_first_stays(shelf, config, caplog):
+def test_first_of_two_equal_skill_names_wins(shelf, config, caplog):
     for folder in ("b", "a"):
         text = HEAD.format(name="same", description=folder)
         put(shelf, f"{folder}/SKILL.md", text)
@@ -185,13 +185,13 @@ def test_of_two_skills_of_one_name_the_first_stays(shelf, config, caplog):
     )
 
 
-def test_a_long_description_is_cut_and_complained_about(shelf, config, caplog):
+def test_long_description_is_truncated_with_a_warning(shelf, config, caplog):
     put(shelf, "a/SKILL.md", HEAD.format(name="a", description="d" * 1025))
     assert len(tools(config, "a")["a"].description) == 1024
     assert "models are shown 1024 characters" in caplog.text
 
 
-def test_a_description_of_the_most_characters_is_fine(shelf, config, caplog):
+def test_description_of_the_maximum_length_is_accepted(shelf, config, caplog):
     put(shelf, "a/SKILL.md", HEAD.format(name="a", description="d" * 1024))
     assert tools(config, "a")
     assert warnings(caplog) == []
@@ -200,12 +200,12 @@ def test_a_description_of_the_most_characters_is_fine(shelf, config, caplog):
 # Which directory.
 
 
-def test_a_missing_directory_holds_no_skills(tmp_path, config, caplog):
+def test_missing_directory_has_no_skills(tmp_path, config, caplog):
     assert skill_registry.get_skills(config) == {}
     assert said(caplog) == []
 
 
-def test_a_file_in_place_of_the_directory_is_complained_about(tmp_path, config, caplog):
+def test_file_instead_of_the_directory_is_warned_about(tmp_path, config, caplog):
     put(tmp_path, "skills")
     assert skill_registry.get_skills(config) == {}
     skill_registry.refresh()
@@ -214,7 +214,7 @@ def test_a_file_in_place_of_the_directory_is_complained_about(tmp_path, config, 
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_the_directory_is_told_by_the_yaml(tmp_path, absolute):
+def test_skills_dir_is_configurable(tmp_path, absolute):
     put(tmp_path, "deep/playbooks/a/SKILL.md", "x")
     where = str(tmp_path / "deep/playbooks") if absolute else "playbooks"
     path = tmp_path / "deep/coulisse.yaml"
@@ -222,13 +222,13 @@ def test_the_directory_is_told_by_the_yaml(tmp_path, absolute):
     assert list(skill_registry.get_skills(config)) == ["a"]
 
 
-def test_the_directory_itself_may_be_a_link(tmp_path, config):
+def test_skills_dir_can_be_a_symlink(tmp_path, config):
     put(tmp_path, "shared/a/SKILL.md", "x")
     (tmp_path / "skills").symlink_to("shared")
     assert list(skill_registry.get_skills(config)) == ["a"]
 
 
-def test_another_directory_takes_the_place_of_the_first(tmp_path):
+def test_changed_skills_dir_replaces_the_first(tmp_path):
     put(tmp_path, "one/a/SKILL.md", "x")
     put(tmp_path, "two/b/SKILL.md", "x")
     first, second = (
@@ -243,7 +243,7 @@ def test_another_directory_takes_the_place_of_the_first(tmp_path):
 # Files.
 
 
-def test_bundled_files_are_found_in_folders_too_and_hidden_ones_not(shelf, config):
+def test_bundled_files_include_subfolders_but_not_hidden_ones(shelf, config):
     put(shelf, "a/SKILL.md", "x")
     for path in ("rubric.md", "deep/er/letter.md", ".env", ".git/config", "logo.png"):
         put(shelf, f"a/{path}", "1234")
@@ -255,7 +255,7 @@ def test_bundled_files_are_found_in_folders_too_and_hidden_ones_not(shelf, confi
     assert files == {"logo.png": 4, "rubric.md": 4, "deep/er/letter.md": 4}
 
 
-def test_links_are_not_followed_wherever_they_lead(tmp_path, shelf, config, caplog):
+def test_symlinks_are_not_followed(tmp_path, shelf, config, caplog):
     secret = put(tmp_path, "secret/SKILL.md", "secret")
     put(shelf, "a/SKILL.md", "x")
     (shelf / "a/file.md").symlink_to(secret)
@@ -273,7 +273,7 @@ def test_links_are_not_followed_wherever_they_lead(tmp_path, shelf, config, capl
     ]
 
 
-def test_what_is_no_file_is_no_skills(shelf, config):
+def test_special_files_are_ignored(shelf, config):
     put(shelf, "a/SKILL.md", "x")
     os.mkfifo(shelf / "a/pipe")
     (shelf / "b").mkdir()
@@ -282,14 +282,14 @@ def test_what_is_no_file_is_no_skills(shelf, config):
     assert found(config, "a").files == {}
 
 
-def test_a_name_that_is_not_utf8_is_left_out(shelf, config):
+def test_name_that_is_not_utf8_is_left_out(shelf, config):
     put(shelf, "a/SKILL.md", "x")
     with open(os.fsencode(shelf) + b"/a/\xff.md", "w") as file:
         file.write("x")
     assert found(config, "a").files == {}
 
 
-def test_a_folder_that_is_not_utf8_is_named_as_well_as_can_be(shelf, config, caplog):
+def test_non_utf8_folder_is_named_escaped(shelf, config, caplog):
     folder = os.fsencode(shelf) + b"/\xff"
     os.mkdir(folder)
     with open(folder + b"/SKILL.md", "w") as file:
@@ -298,7 +298,7 @@ def test_a_folder_that_is_not_utf8_is_named_as_well_as_can_be(shelf, config, cap
     assert "'?' cannot be the name of a tool" in caplog.text
 
 
-def test_a_huge_folder_is_read_as_far_as_the_limit(shelf, config, caplog, monkeypatch):
+def test_huge_folder_is_read_up_to_the_limit(shelf, config, caplog, monkeypatch):
     monkeypatch.setattr(skill_files, "MAX_FILES", 5)
     put(shelf, "a/SKILL.md", "x")
     for number in range(9):
@@ -307,7 +307,7 @@ def test_a_huge_folder_is_read_as_far_as_the_limit(shelf, config, caplog, monkey
     assert "not all of which can be read" in caplog.text
 
 
-def test_a_deep_folder_is_read_as_far_as_the_limit(shelf, config, caplog):
+def test_deep_folder_is_read_up_to_the_limit(shelf, config, caplog):
     put(shelf, "a/SKILL.md", "x")
     put(shelf, "a/1/2/3/4/5/6/7/8/in.md", "x")
     put(shelf, "a/1/2/3/4/5/6/7/8/9/out.md", "x")
@@ -329,12 +329,12 @@ def two(shelf, config):
     return config
 
 
-def test_an_agent_without_skills_gets_no_tools(two):
+def test_agent_without_skills_has_no_skill_tools(two):
     assert skill_registry.make_tools(two, ()) == []
     assert skill_registry.make_tools(two, ["nobody"]) == []
 
 
-def test_each_skill_is_a_tool_and_one_more_reads_their_files(two):
+def test_each_skill_is_a_tool_plus_a_file_reader(two):
     offered = tools(two, "pay", "review")
     assert list(offered) == ["pay", "review", "skill_file"]
     assert {tool.kind for tool in offered.values()} == {"skill"}
@@ -344,7 +344,7 @@ def test_each_skill_is_a_tool_and_one_more_reads_their_files(two):
     assert schema["properties"]["skill"]["enum"] == ["pay", "review"]
 
 
-async def test_a_skill_tells_its_body_and_its_files(two):
+async def test_skill_tool_returns_body_and_file_list(two):
     assert await told(tools(two, "review")["review"]) == (
         "Read rubric.md.\n\n"
         "Files of this skill, which skill_file reads:\n"
@@ -353,7 +353,7 @@ async def test_a_skill_tells_its_body_and_its_files(two):
     )
 
 
-async def test_an_empty_skill_says_so(shelf, config):
+async def test_empty_skill_says_so(shelf, config):
     put(shelf, "a/SKILL.md")
     assert (
         await told(tools(config, "a")["a"]) == "(The SKILL.md of this skill is empty.)"
@@ -361,12 +361,12 @@ async def test_an_empty_skill_says_so(shelf, config):
 
 
 @pytest.mark.parametrize("path", ["templates/letter.md", "./templates//letter.md"])
-async def test_a_file_is_read_by_its_path(two, path):
+async def test_skill_file_is_read_by_path(two, path):
     reader = tools(two, "review")["skill_file"]
     assert await told(reader, skill="review", path=path) == "Dear {name}"
 
 
-async def test_the_body_can_be_read_as_a_file(two):
+async def test_skill_body_can_be_read_as_a_file(two):
     reader = tools(two, "review")["skill_file"]
     assert await told(reader, skill="review", path="SKILL.md") == "Read rubric.md."
 
@@ -378,20 +378,20 @@ async def test_the_body_can_be_read_as_a_file(two):
         *("..\\pay\\secret.md", "templates/../rubric.md"),
     ],
 )
-async def test_a_path_that_leads_out_is_refused(two, path):
+async def test_path_outside_the_folder_is_refused(two, path):
     reader = tools(two, "pay", "review")["skill_file"]
     complaint = await refused(reader, skill="review", path=path)
     assert "leads out of the skill's folder" in complaint
 
 
 @pytest.mark.parametrize("path", ["no.md", "templates", "RUBRIC.md", ".", "a\0b"])
-async def test_a_path_of_no_file_is_answered_with_those_there_are(two, path):
+async def test_unknown_path_lists_the_existing_files(two, path):
     reader = tools(two, "review")["skill_file"]
     complaint = await refused(reader, skill="review", path=path)
     assert complaint.endswith("its files are: rubric.md, templates/letter.md")
 
 
-async def test_agents_reach_the_files_of_their_own_skills_only(two):
+async def test_agents_read_files_of_their_own_skills_only(two):
     reader = tools(two, "review")["skill_file"]
     complaint = await refused(reader, skill="pay", path="secret.md")
     assert complaint == "there is no skill 'pay'; there are: review"
@@ -409,17 +409,17 @@ async def test_agents_reach_the_files_of_their_own_skills_only(two):
         {"skill": "review", "path": "rubric.md", "mode": "w"},
     ],
 )
-async def test_wrong_arguments_are_told(two, arguments):
+async def test_wrong_arguments_are_refused(two, arguments):
     assert await refused(tools(two, "review")["skill_file"], **arguments)
 
 
-async def test_a_file_added_after_the_turn_began_is_refused(two, shelf):
+async def test_file_added_during_the_turn_is_refused(two, shelf):
     reader = tools(two, "review")["skill_file"]
     put(shelf, "review/new.md", "x")
     assert "is not a file of" in await refused(reader, skill="review", path="new.md")
 
 
-async def test_a_file_is_read_as_it_is_now(two, shelf):
+async def test_file_is_read_in_its_current_version(two, shelf):
     reader = tools(two, "review")["skill_file"]
     put(shelf, "review/rubric.md", "# New")
     assert await told(reader, skill="review", path="rubric.md") == "# New"
@@ -463,9 +463,7 @@ def remove(folder: Path, secret: Path) -> None:
         *(swap_for_a_folder, remove),
     ],
 )
-async def test_a_file_that_was_swapped_after_it_was_found_is_refused(
-    two, shelf, tmp_path, swap
-):
+async def test_swapped_file_is_refused(two, shelf, tmp_path, swap):
     reader = tools(two, "review")["skill_file"]
     put(tmp_path, "elsewhere/letter.md", "secret")
     swap(shelf / "review", tmp_path / "elsewhere")
@@ -474,7 +472,7 @@ async def test_a_file_that_was_swapped_after_it_was_found_is_refused(
 
 
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\xff", b"text\0more"])
-async def test_a_binary_file_is_listed_and_answered_with_a_note(shelf, config, content):
+async def test_binary_file_is_listed_but_not_shown(shelf, config, content):
     put(shelf, "a/SKILL.md", "x")
     put(shelf, "a/logo.png", content)
     offered = tools(config, "a")
@@ -485,7 +483,7 @@ async def test_a_binary_file_is_listed_and_answered_with_a_note(shelf, config, c
     )
 
 
-async def test_a_huge_file_is_answered_with_a_note(shelf, config, monkeypatch):
+async def test_huge_file_is_not_shown(shelf, config, monkeypatch):
     monkeypatch.setattr(lookup_tools, "MAX_FILE_BYTES", 1024 * 1024)
     put(shelf, "a/SKILL.md", "x")
     put(shelf, "a/book.txt", b"x" * (1024 * 1024 + 1))
@@ -493,7 +491,7 @@ async def test_a_huge_file_is_answered_with_a_note(shelf, config, monkeypatch):
     assert answer == "(book.txt is larger than 1 MiB and cannot be shown.)"
 
 
-async def test_a_long_file_is_read_in_parts_without_a_gap(shelf, config):
+async def test_long_file_is_read_in_parts_without_gaps(shelf, config):
     text = "".join(f"{number:07}\n" for number in range(9_000)) + "äöü😀"
     put(shelf, "a/SKILL.md", "x")
     put(shelf, "a/long.txt", text)
@@ -513,7 +511,7 @@ async def test_a_long_file_is_read_in_parts_without_a_gap(shelf, config):
     assert read == text
 
 
-async def test_a_long_body_is_read_on_as_a_file(shelf, config):
+async def test_long_body_continues_as_a_file(shelf, config):
     body = "y" * 30_000 + "the end"
     put(shelf, "a/SKILL.md", body)
     for number in range(300):
@@ -527,7 +525,7 @@ async def test_a_long_body_is_read_on_as_a_file(shelf, config):
     assert first[:24_000] + rest == body
 
 
-async def test_an_offset_at_and_behind_the_end(two):
+async def test_offset_at_and_beyond_the_end(two):
     reader = tools(two, "review")["skill_file"]
     asked = {"skill": "review", "path": "rubric.md"}
     assert await told(reader, **asked, offset=8) == "(rubric.md ends here.)"
@@ -535,7 +533,7 @@ async def test_an_offset_at_and_behind_the_end(two):
     assert complaint == "offset: 'rubric.md' has only 8 characters"
 
 
-def test_unknown_names_are_left_out_and_logged_once_for_a_configuration(two, caplog):
+def test_unknown_skill_names_are_logged_once_per_config(two, caplog):
     for _ in range(3):
         assert list(tools(two, "pay", "nobody")) == ["pay", "skill_file"]
     assert warnings(caplog) == [
@@ -549,7 +547,7 @@ def test_unknown_names_are_left_out_and_logged_once_for_a_configuration(two, cap
 # Edits.
 
 
-def test_an_edit_is_looked_for_twice_a_second():
+def test_skills_are_polled_twice_a_second():
     assert skill_registry.POLL_SECONDS == 0.5
 
 
@@ -570,7 +568,7 @@ def soon(condition) -> None:
         time.sleep(0.005)
 
 
-def test_edits_are_followed_without_being_asked(watching, shelf):
+def test_edits_are_noticed_automatically(watching, shelf):
     put(shelf, "pay/SKILL.md", "Ask twice.")
     put(shelf, "new/SKILL.md", "New.")
     (shelf / "review/SKILL.md").unlink()
@@ -579,7 +577,7 @@ def test_edits_are_followed_without_being_asked(watching, shelf):
     assert sorted(skill_registry.get_skills(watching)) == ["new", "pay"]
 
 
-def test_a_fault_does_not_stop_the_start(two, caplog, monkeypatch):
+def test_watcher_error_does_not_stop_the_start(two, caplog, monkeypatch):
     monkeypatch.setattr(skill_files, "list_visible", lambda folder: 1 / 0)
     watcher = skill_registry.SkillWatcher(two)
     watcher.start()
@@ -587,7 +585,7 @@ def test_a_fault_does_not_stop_the_start(two, caplog, monkeypatch):
     assert "could not look for skills" in caplog.text
 
 
-def test_a_fault_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
+def test_watcher_error_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(skill_files, "list_visible", lambda folder: 1 / 0)
         soon(lambda: "could not look for skills" in caplog.text)
@@ -596,7 +594,7 @@ def test_a_fault_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
     assert skill_registry.get_skills(watching)["new"].body == "New."
 
 
-def test_the_log_tells_what_changed(two, shelf, caplog):
+def test_log_names_the_changed_skills(two, shelf, caplog):
     skill_registry.get_skills(two)
     assert said(caplog) == [f"skills in {shelf}: added 'pay', 'review'"]
     put(shelf, "pay/SKILL.md", "Ask twice.")
@@ -615,14 +613,14 @@ def test_the_log_is_silent_while_nothing_changes(two, caplog):
     assert said(caplog) == []
 
 
-def test_a_directory_that_comes_later_is_seen(tmp_path, config):
+def test_directory_created_later_is_noticed(tmp_path, config):
     assert skill_registry.get_skills(config) == {}
     put(tmp_path, "skills/a/SKILL.md", "x")
     assert found(config, "a")
 
 
 @pytest.mark.parametrize("kept_time", [False, True])
-def test_a_change_of_the_same_length_is_seen(two, shelf, kept_time):
+def test_change_of_equal_length_is_noticed(two, shelf, kept_time):
     skill_registry.get_skills(two)
     file = shelf / "pay/SKILL.md"
     before = file.stat()
@@ -632,7 +630,7 @@ def test_a_change_of_the_same_length_is_seen(two, shelf, kept_time):
     assert found(two, "pay").body == "Beg first."
 
 
-def test_a_change_too_quick_for_the_clock_of_the_disk_is_seen(two, shelf, monkeypatch):
+def test_change_within_timestamp_resolution_is_noticed(two, shelf, monkeypatch):
     now = time.time_ns()
     coarse = skill_files.FileStamp(10, now, now, 1)
     monkeypatch.setattr(skill_files, "_stamp", lambda status: coarse)
@@ -641,7 +639,7 @@ def test_a_change_too_quick_for_the_clock_of_the_disk_is_seen(two, shelf, monkey
     assert found(two, "pay").body == "Beg first."
 
 
-def test_a_skill_that_breaks_is_complained_about_and_comes_back(two, shelf, caplog):
+def test_broken_skill_is_logged_and_can_return(two, shelf, caplog):
     skill_registry.get_skills(two)
     good = (shelf / "pay/SKILL.md").read_text()
     put(shelf, "pay/SKILL.md", "---\n")
@@ -654,7 +652,7 @@ def test_a_skill_that_breaks_is_complained_about_and_comes_back(two, shelf, capl
     assert len(warnings(caplog)) == 2
 
 
-def test_what_did_not_change_is_not_read_again(two, shelf, monkeypatch):
+def test_unchanged_skill_is_not_read_again(two, shelf, monkeypatch):
     past = time.time_ns() - 60_000_000_000
     for name in ("pay", "review"):
         os.utime(shelf / name / "SKILL.md", ns=(past, past))
@@ -673,9 +671,7 @@ def test_what_did_not_change_is_not_read_again(two, shelf, monkeypatch):
     assert read == ["pay"]
 
 
-def test_a_folder_that_cannot_be_read_does_not_hide_the_others(
-    two, shelf, caplog, monkeypatch
-):
+def test_unreadable_folder_does_not_hide_the_others(two, shelf, caplog, monkeypatch):
     def look(folder, original=skill_files.list_folder):
         if folder.name == "pay":
             raise PermissionError(13, "Permission denied")

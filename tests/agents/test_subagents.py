@@ -66,7 +66,7 @@ def text(events) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-async def test_a_subagent_knows_its_preamble_and_the_message_alone(take, fake):
+async def test_subagent_sees_only_its_preamble_and_the_message(take, fake):
     fake.call_tool("resume_critic", {"message": "Judge this."})
     fake.reply("Too long.")
     fake.reply("The critic finds it too long.")
@@ -88,14 +88,14 @@ async def test_a_subagent_knows_its_preamble_and_the_message_alone(take, fake):
     ("purpose", "told"),
     [("Judges.", "Judges."), (None, "Invoke the 'resume critic' subagent.")],
 )
-def test_its_purpose_is_what_others_read(fake, purpose, told):
+def test_purpose_is_the_tool_description(fake, purpose, told):
     tool = critic(fake, purpose=purpose)
     assert (tool.name, tool.target, tool.description) == (
         *("resume_critic", "resume critic", told),
     )
 
 
-async def test_what_it_calls_stands_under_its_own_call(take, fake):
+async def test_subagent_calls_are_nested_in_the_record(take, fake):
     record = []
     inner = critic(fake, name="inner")
 
@@ -123,7 +123,7 @@ async def test_what_it_calls_stands_under_its_own_call(take, fake):
     assert len(list(trace.iter_model_calls(record))) == 5
 
 
-async def test_agents_call_each_other_four_deep_and_no_deeper(take, fake):
+async def test_subagents_are_limited_to_depth_four(take, fake):
     def at(depth):
         async def tools(agent):
             return [at(depth + 1)]
@@ -151,7 +151,7 @@ async def test_agents_call_each_other_four_deep_and_no_deeper(take, fake):
         ({"message": "a" * 200_001}, "at most 200000"),
     ],
 )
-async def test_wrong_arguments_are_an_answer(take, fake, arguments, told):
+async def test_wrong_arguments_return_an_error(take, fake, arguments, told):
     fake.call_tool("resume_critic", arguments)
     fake.reply("Sorry.")
     assert text(await take(critic(fake))) == "Sorry."
@@ -159,7 +159,7 @@ async def test_wrong_arguments_are_an_answer(take, fake, arguments, told):
     assert len(fake.requests) == 2
 
 
-async def test_a_subagent_that_fails_is_an_answer(take, fake):
+async def test_failed_subagent_returns_an_error(take, fake):
     record = []
     fake.call_tool("resume_critic", {"message": "on"})
     fake.fail(400, "too much")
@@ -169,7 +169,7 @@ async def test_a_subagent_that_fails_is_an_answer(take, fake):
     assert "too much" in record[1].calls[0].error
 
 
-async def test_a_subagent_that_says_nothing_is_an_answer(take, fake):
+async def test_silent_subagent_returns_a_note(take, fake):
     fake.call_tool("resume_critic", {"message": "on"})
     fake.reply()
     fake.reply("The critic is silent.")
@@ -177,7 +177,7 @@ async def test_a_subagent_that_says_nothing_is_an_answer(take, fake):
     assert "said nothing" in str(fake.bodies[-1]["messages"][-1])
 
 
-async def test_its_last_message_alone_is_the_result(take, fake):
+async def test_last_message_is_the_result(take, fake):
     async def tools(agent):
         return [critic(fake, name="inner")]
 
@@ -191,7 +191,7 @@ async def test_its_last_message_alone_is_the_result(take, fake):
     assert record[1].result == "last word"
 
 
-async def test_a_subagent_that_was_cut_off_says_so(take, fake):
+async def test_truncated_subagent_answer_says_so(take, fake):
     fake.call_tool("resume_critic", {"message": "on"})
     fake.reply("Too", finish="length")
     fake.reply("Hm.")
@@ -199,7 +199,7 @@ async def test_a_subagent_that_was_cut_off_says_so(take, fake):
     assert "cut off" in str(fake.bodies[-1]["messages"][-1])
 
 
-async def test_several_work_at_once(take, fake):
+async def test_subagents_run_in_parallel(take, fake):
     names = ["a", "b", "c"]
     fake.reply(tool_calls=[(name, {"message": "on"}) for name in names])
     hung = [fake.hang("headers") for _ in names]
@@ -211,11 +211,11 @@ async def test_several_work_at_once(take, fake):
     await fake.until(lambda: all(request.aborted for request in fake.requests[1:]))
 
 
-def test_the_depth_is_the_references():
+def test_maximum_depth_matches_the_reference():
     assert subagents.MAX_DEPTH == 4
 
 
-async def test_a_subagent_that_refuses_says_why(take, fake):
+async def test_refusing_subagent_returns_its_reason(take, fake):
     fake.call_tool("resume_critic", {"message": "Judge this."})
     fake.reply(refusal="I will not.")
     fake.reply("It will not.")

@@ -14,6 +14,6 @@ def test_arguments_may_be_nested():
 
 
 @pytest.mark.parametrize("depth", [65, 400])
-def test_arguments_nested_too_deep_to_send_are_the_models_fault(depth):
+def test_too_deeply_nested_arguments_are_a_tool_error(depth):
     with pytest.raises(CoulisseError, match="nested more than 64 deep"):
         tool_execution.parse_arguments(nested(depth))

@@ -6,7 +6,7 @@ from core.events import TextDelta, ToolCallDelta
 from core.messages import Message
 
 
-def test_text_of_a_later_round_stands_apart_also_after_a_silent_one():
+def test_text_after_a_silent_round_is_separated():
     voice = StreamFilter((), says_last_alone=False)
     said = [*voice.filter(TextDelta("One."))]
     voice.next_round()
@@ -15,7 +15,7 @@ def test_text_of_a_later_round_stands_apart_also_after_a_silent_one():
     assert [event.text for event in said] == ["One.", "\n\n", "Two", "."]
 
 
-def test_pieces_that_come_before_the_name_wait_for_it():
+def test_deltas_before_the_name_are_buffered():
     screen = ToolCallFilter({"look"})
     pieces = [
         *(ToolCallDelta(3, id="c"), ToolCallDelta(3, arguments='{"a"')),
@@ -29,7 +29,7 @@ def test_pieces_that_come_before_the_name_wait_for_it():
     assert "".join(piece.arguments for piece in told) == '{"a": 1}'
 
 
-def test_only_pictures_of_tools_are_left_out():
+def test_only_tool_images_are_left_out():
     seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     mine = Message("user", [seen])
     assert images.drop_images([mine]) is None

@@ -11,7 +11,7 @@ from bench.harness.result_table import Row, render
 from bench.turn_costs.plain_turns import quantile
 
 
-def test_it_measures_every_figure_without_an_error():
+def test_every_figure_is_measured_without_an_error():
     rows, error = measure(list(FIGURES), SMALL)
 
     assert error == ""
@@ -23,7 +23,7 @@ def test_it_measures_every_figure_without_an_error():
     assert all(name in render(rows) for name in ("20,000 over 20", "memory after"))
 
 
-def test_it_refuses_to_measure_another_context_than_it_says(monkeypatch):
+def test_measure_refuses_an_unexpected_context_size(monkeypatch):
     bench = BenchSetup(SMALL)
     bench.web = None
     # The preamble, ten messages and the question.
@@ -33,7 +33,7 @@ def test_it_refuses_to_measure_another_context_than_it_says(monkeypatch):
         bench._check_context()
 
 
-def test_a_missed_target_is_marked():
+def test_missed_target_is_marked():
     assert Row("time", 5, "ms", 4).verdict == "MISSED"
     assert Row("time", 4, "ms", 4).verdict == "ok"
     assert Row("time", math.nan, "ms", 4).verdict == "MISSED"

@@ -18,7 +18,7 @@ def repeated(names) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-def test_ids_name_one_thing_each():
+def test_ids_are_unique():
     lines = (DATA / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     assert repeated(row["id"] for row in rows) == []
@@ -28,7 +28,7 @@ def test_ids_name_one_thing_each():
         assert repeated(line.id for line in conversation.lines) == []
 
 
-def test_nothing_is_there_twice():
+def test_facts_and_queries_are_unique():
     assert repeated((fact.user, fact.content) for fact in SET.facts) == []
     assert repeated((query.user, query.text) for query in SET.queries) == []
     assert repeated((pair.old, pair.new) for pair in SET.pairs) == []
@@ -36,7 +36,7 @@ def test_nothing_is_there_twice():
         assert repeated(asked.text for asked in conversation.questions) == []
 
 
-def test_it_is_as_large_as_promised():
+def test_dataset_has_the_promised_size():
     facts, queries = (
         Counter(one.user for one in sort) for sort in (SET.facts, SET.queries)
     )
@@ -48,7 +48,7 @@ def test_it_is_as_large_as_promised():
     assert sum(len(one.questions) for one in SET.conversations) >= 120
 
 
-def test_answers_are_facts_of_who_asks_that_are_still_so():
+def test_answers_are_current_facts_of_the_same_user():
     past = {fact.supersedes for fact in SET.facts}
     owners = {fact.id: fact.user for fact in SET.facts if fact.id not in past}
     for query in SET.queries:
@@ -56,21 +56,21 @@ def test_answers_are_facts_of_who_asks_that_are_still_so():
         assert {owners.get(one) for one in query.answers} == {query.user}, query
 
 
-def test_a_fact_replaces_an_earlier_one_of_the_same_user():
+def test_superseded_fact_belongs_to_the_same_user():
     owners: dict[str, str] = {"": ""}
     for fact in SET.facts:
         assert owners[fact.supersedes] in ("", fact.user)
         owners[fact.id] = fact.user
 
 
-def test_every_fact_of_the_main_users_is_asked_for():
+def test_every_fact_of_the_main_users_has_a_query():
     past = {fact.supersedes for fact in SET.facts}
     main = {fact.id for fact in SET.facts if fact.user != "vera"}
     asked = {one for query in SET.queries for one in query.answers}
     assert main - past - asked == set()
 
 
-def test_evidence_was_said():
+def test_answers_refer_to_existing_lines():
     for conversation in SET.conversations:
         said = {line.id for line in conversation.lines}
         for question in conversation.questions:
@@ -78,7 +78,7 @@ def test_evidence_was_said():
             assert set(question.answers) <= said, question
 
 
-def test_labels_kinds_and_categories_are_known():
+def test_labels_kinds_and_categories_are_valid():
     assert {pair.label for pair in SET.pairs} == set(get_args(Label))
     assert {query.kind for query in SET.queries} == KINDS
     assert {fact.category for fact in SET.facts} == set(get_args(Category))
@@ -86,7 +86,7 @@ def test_labels_kinds_and_categories_are_known():
     assert asked <= KINDS
 
 
-def test_questions_of_several_answers_are_told_apart():
+def test_multi_answer_queries_have_their_kind():
     for query in SET.queries:
         assert (query.kind == "multi") == (len(query.answers) > 1) or (
             query.kind == "indirect"
@@ -94,22 +94,22 @@ def test_questions_of_several_answers_are_told_apart():
 
 
 @pytest.mark.parametrize("sort", [SET.facts, SET.queries, SET.pairs])
-def test_many_languages_are_there(sort):
+def test_queries_cover_many_languages(sort):
     count = Counter(one.language for one in sort)
     assert count.keys() == {"ar", "de", "en", "es", "fr", "ja", "pt", "zh"}
     assert all(count[language] >= 10 for language in ("de", "en", "es", "fr", "zh"))
 
 
-def test_each_half_has_its_share_of_the_questions():
+def test_halves_are_balanced():
     halves = Counter(query.half for query in SET.queries)
     assert 0.4 < halves["tuning"] / len(SET.queries) < 0.6
 
 
-def test_speakers_of_a_conversation_are_two():
+def test_conversations_have_two_speakers():
     assert all(len(one.speakers) == 2 for one in SET.conversations)
 
 
-def test_a_sample_keeps_what_is_known_and_asks_less():
+def test_sample_keeps_facts_and_reduces_queries():
     sample = SET.sample(5)
     assert sample.facts == SET.facts
     assert len(sample.queries) == len(sample.pairs) == 5
@@ -152,7 +152,7 @@ PUBLIC = {
 }
 
 
-def test_the_public_format_is_read_session_by_session(tmp_path):
+def test_public_format_is_read_by_session(tmp_path):
     file = tmp_path / "public.json"
     file.write_text(json.dumps([PUBLIC]))
 
@@ -165,7 +165,7 @@ def test_the_public_format_is_read_session_by_session(tmp_path):
     assert question.answers == ("D1:1", "D2:1")
 
 
-def test_our_format_holds_several_conversations(tmp_path):
+def test_own_format_holds_several_conversations(tmp_path):
     lines = [
         {"conversation": "one"},
         {"id": "1", "speaker": "Ann", "text": "a\u2028b"},
@@ -187,7 +187,7 @@ def test_our_format_holds_several_conversations(tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "{}", '{"id": "1"}', "[1]", '[{"qa": []}]', "prose", '{"a": ']
 )
-def test_other_files_are_refused_by_name(tmp_path, text):
+def test_unknown_file_format_is_refused(tmp_path, text):
     file = tmp_path / "other.json"
     file.write_text(text)
     with pytest.raises(ValueError, match=r"other\.json is in neither format"):

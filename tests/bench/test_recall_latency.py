@@ -5,14 +5,14 @@ import math
 from bench.memory_search import latency
 
 
-def test_it_measures_every_way_of_asking():
+def test_every_retriever_combination_is_measured():
     rows = latency.measure("sqlite", [30], 60)
     ways = ["words and meaning", "words", "meaning", "cold"]
     assert [row.name for row in rows] == [f"30 facts, {way}, p95" for way in ways]
     assert all(math.isfinite(row.value) and row.value > 0 for row in rows)
 
 
-def test_what_was_promised_is_marked():
+def test_targets_are_checked():
     row = latency._row(10_000, "words", 1.0, 6.0, 0.5)
     assert (row.target, row.verdict) == (5.0, "MISSED")
     assert latency._row(10_000, "cold", 1.0, 50.0, 0.5).verdict == "ok"

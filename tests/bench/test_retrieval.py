@@ -63,7 +63,7 @@ def asked(ranks, **fields) -> QuestionResult:
 # Counting.
 
 
-def test_recall_is_the_share_of_the_answers_found_so_far():
+def test_recall_is_the_share_of_answers_found():
     one, two = asked([5]), asked([1, 10, None, 12])
     assert metrics.recall([one], 4) == 0
     assert metrics.recall([one], 5) == 1
@@ -72,7 +72,7 @@ def test_recall_is_the_share_of_the_answers_found_so_far():
     assert metrics.recall([one, two], 10) == 0.75
 
 
-def test_the_reciprocal_rank_is_that_of_the_first_answer():
+def test_reciprocal_rank_uses_the_first_answer():
     assert metrics.reciprocal_rank([asked([4, 2])]) == 0.5
     assert metrics.reciprocal_rank([asked([None]), asked([1])]) == 0.5
 
@@ -91,7 +91,7 @@ def test_the_reciprocal_rank_is_that_of_the_first_answer():
         ("different", "superseded", "lost by superseding"),
     ],
 )
-def test_verdicts_are_judged_by_their_label(label, verdict, wrong):
+def test_verdicts_are_compared_with_their_label(label, verdict, wrong):
     assert metrics.WRONG.get((label, verdict)) == wrong
     tried = [PairResult("p", "en", label, "local", verdict)]
     if wrong:
@@ -108,7 +108,7 @@ def made() -> DatasetVectors:
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_each_leg_finds_what_answers_and_nothing_of_others(made):
+def test_each_retriever_finds_answers_of_its_user_only(made):
     told = list(question_ranks.ask(SMALL, made))
 
     assert [(one.holds, one.leg) for one in told] == [
@@ -121,7 +121,7 @@ def test_each_leg_finds_what_answers_and_nothing_of_others(made):
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_what_is_no_longer_so_is_not_to_be_found(made):
+def test_superseded_fact_is_not_found(made):
     ann, cy, pets = question_ranks.store_dataset(SMALL, made)
     assert [set(one.names.values()) for one in (ann, cy)] == [{"a", "b"}, {"c"}]
     assert list(pets.names.values()) == ["1", "2", "3"]
@@ -129,7 +129,7 @@ def test_what_is_no_longer_so_is_not_to_be_found(made):
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_what_is_no_longer_so_counts_as_a_stranger(made, monkeypatch):
+def test_superseded_fact_in_results_counts_as_wrong(made, monkeypatch):
     """Shown by hiding from the harness which of the facts is the old one."""
     place = next(iter(question_ranks.store_dataset(SMALL, made)))
     unknown = type(place)(place.holds, place.user_id, {}, place.questions)
@@ -145,7 +145,7 @@ def test_what_is_no_longer_so_counts_as_a_stranger(made, monkeypatch):
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_pairs_go_through_what_saves_facts(made):
+def test_pairs_use_the_fact_store(made):
     same = FactPair(
         "s", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES."
     )
@@ -162,7 +162,7 @@ def test_pairs_go_through_what_saves_facts(made):
     ]
 
 
-def test_vectors_are_kept_for_the_next_database(tmp_path, monkeypatch):
+def test_vectors_are_cached_for_the_next_database(tmp_path, monkeypatch):
     made = embeddings.load_or_embed("hash:32", SMALL, tmp_path)
     monkeypatch.delattr(embeddings, "embed_dataset")
     again = embeddings.load_or_embed("hash:32", SMALL, tmp_path)
@@ -178,7 +178,7 @@ def test_vectors_are_kept_for_the_next_database(tmp_path, monkeypatch):
 # Telling.
 
 
-def test_the_tables_tell_each_leg_and_kind():
+def test_report_has_each_retriever_and_kind():
     told = [asked([1]), asked([None], leg="lexical", kind="multi")]
     report = QualityReport(
         *("sqlite", told, [PairResult("p", "en", "paraphrase", "hash:32", "merged")]),
@@ -193,12 +193,12 @@ def test_the_tables_tell_each_leg_and_kind():
     assert ["paraphrase", "stored", "twice", *["0", "of", "1", "(0", "%)"]] in lines
 
 
-def test_a_report_can_be_of_one_half():
+def test_report_can_cover_one_half():
     report = QualityReport("sqlite", [asked([1]), asked([2], half="tuning")], [])
     assert [one.ranks for one in report.of_half("tuning").asked] == [[2]]
 
 
-def test_the_command_measures_a_file_on_a_database_of_its_own(tmp_path, capsys):
+def test_command_measures_a_file_on_its_own_database(tmp_path, capsys):
     file = tmp_path / "own.jsonl"
     rows = [
         {"conversation": "pets"},
@@ -220,7 +220,7 @@ def test_the_command_measures_a_file_on_a_database_of_its_own(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", [None, "prose"])
-def test_a_file_that_cannot_be_read_is_named_at_once(tmp_path, capsys, text):
+def test_unreadable_file_is_named_before_measuring(tmp_path, capsys, text):
     file = tmp_path / "own.jsonl"
     if text:
         file.write_text(text)
@@ -229,6 +229,6 @@ def test_a_file_that_cannot_be_read_is_named_at_once(tmp_path, capsys, text):
     assert str(file) in capsys.readouterr().err
 
 
-def test_a_measurement_that_breaks_off_is_not_reported(tmp_path):
+def test_aborted_measurement_is_not_reported(tmp_path):
     with pytest.raises(RuntimeError, match="on sqlite broke off"):
         quality.measure([tmp_path / "none"], backends=["sqlite"])

@@ -46,7 +46,9 @@ def darken(page: Any) -> None:
     [place for place in PLACES if place.name in LOOKED_AT] + [EMPTY],
     ids=lambda place: place.name,
 )
-def test_nobody_stumbles(window: Window, names: dict[str, str], place: Place) -> None:
+def test_page_has_no_accessibility_violations(
+    window: Window, names: dict[str, str], place: Place
+) -> None:
     # One row is like the other.
     few = "?limit=10" if place.name in LONG else ""
     page = window.open(place.path.format_map(names) + few)
@@ -56,14 +58,14 @@ def test_nobody_stumbles(window: Window, names: dict[str, str], place: Place) ->
     assert stumbles(page, BY_COLOUR) == []
 
 
-def test_nobody_stumbles_over_a_refusal(window: Window) -> None:
+def test_error_page_has_no_accessibility_violations(window: Window) -> None:
     page = window.open("/admin/nowhere")
     assert page.locator("h1").inner_text() == "Not found"
     assert stumbles(page) == []
     window.expects(404)
 
 
-def test_nobody_stumbles_at_the_door(window: Window) -> None:
+def test_login_refusal_has_no_accessibility_violations(window: Window) -> None:
     refused = oidc_login.login_failed_page(
         CredentialRequired("Log in first"), again="/admin/"
     )

@@ -46,7 +46,7 @@ def write(window: Window, yaml: str) -> None:
     window.button("Save").click()
 
 
-def test_an_agent_is_made_and_talked_to(
+def test_agent_can_be_created_and_used(
     window: Window, stage: Theatre, client: openai.OpenAI
 ) -> None:
     page = window.open("/admin/agents")
@@ -65,7 +65,7 @@ def test_an_agent_is_made_and_talked_to(
     assert "You show people to their seats." in preamble_of_last(stage)
 
 
-def test_an_agent_is_changed_disabled_and_reset(
+def test_agent_can_be_changed_disabled_and_reset(
     window: Window, stage: Theatre, client: openai.OpenAI
 ) -> None:
     page = window.open("/admin/agents/stagehand")
@@ -95,7 +95,7 @@ def test_an_agent_is_changed_disabled_and_reset(
     assert "Be brief" in preamble_of_last(stage)
 
 
-def test_what_was_typed_stays_when_it_is_refused(window: Window) -> None:
+def test_refused_form_keeps_the_typed_text(window: Window) -> None:
     page = window.open("/admin/agents/new")
     write(window, USHER.replace("usher", "porter").replace("openai", "nobody"))
     refused = page.locator(".notice[role=alert]")

@@ -110,7 +110,7 @@ def begin(page: Any, text: str) -> None:
     page.evaluate(WRITE, text)
 
 
-def test_what_may_stand_there_is_offered_and_nothing_else(asked):
+def test_completion_offers_exactly_the_valid_keys(asked):
     wrong = {}
     for at, text, offered, withheld in CASES:
         found = asked(at, "@".join(text.rsplit("|", 1)))
@@ -120,7 +120,7 @@ def test_what_may_stand_there_is_offered_and_nothing_else(asked):
     assert asked("", IN_A_TEXT) == set()
 
 
-def test_it_is_offered_while_one_types(window: Window, stage: Theatre) -> None:
+def test_completion_opens_while_typing(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/telemetry")
     begin(page, "sqlite: {}\n")
     page.keyboard.type("fmt:\nena")
@@ -133,7 +133,7 @@ def test_it_is_offered_while_one_types(window: Window, stage: Theatre) -> None:
     assert problem.count() == 1
 
 
-def test_who_types_before_the_schema_is_there_is_offered_it_then(
+def test_completion_opens_once_the_schema_has_loaded(
     window: Window, stage: Theatre
 ) -> None:
     asked: list[Any] = []
@@ -148,7 +148,7 @@ def test_who_types_before_the_schema_is_there_is_offered_it_then(
     offered.wait_for()
 
 
-def test_who_types_on_and_chooses_at_once_gets_what_was_chosen(
+def test_completion_inserts_the_chosen_entry_while_typing(
     window: Window, stage: Theatre
 ) -> None:
     page = window.open("/admin/telemetry")
@@ -158,7 +158,7 @@ def test_who_types_on_and_chooses_at_once_gets_what_was_chosen(
     assert page.evaluate(HASTE) == "enabled:"
 
 
-def test_leaving_an_unsaved_text_asks_first(window: Window, stage: Theatre) -> None:
+def test_unsaved_text_asks_before_leaving(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/telemetry")
     page.locator(".ace_content").click()
     page.keyboard.type("# mine")
@@ -171,7 +171,7 @@ def test_leaving_an_unsaved_text_asks_first(window: Window, stage: Theatre) -> N
     assert kinds == ["beforeunload"]
 
 
-def test_a_new_line_is_indented_as_yaml_is(window: Window, stage: Theatre) -> None:
+def test_new_line_is_indented_for_yaml(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/agents/new")
     begin(page, "")
     found = {}
@@ -182,7 +182,7 @@ def test_a_new_line_is_indented_as_yaml_is(window: Window, stage: Theatre) -> No
     assert found == NEXT_LINES
 
 
-def test_an_entry_is_typed_without_a_blank(window: Window, stage: Theatre) -> None:
+def test_yaml_entries_need_no_typed_indentation(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/config/edit")
     begin(page, "")
     for line in ("telemetry:", "fmt:", "enabled: true"):

@@ -4,9 +4,7 @@ from tests.browser.theatre import Theatre
 from tests.browser.window import Window
 
 
-def test_a_turn_is_looked_into_where_it_was_said(
-    window: Window, stage: Theatre
-) -> None:
+def test_conversation_message_links_to_its_turn(window: Window, stage: Theatre) -> None:
     user = next(user for user in stage.get("/admin/users")["data"] if user["turns"] > 9)
     page = window.open(f"/admin/users/{user['id']}")
     happened = page.locator("details.happened").last

@@ -18,7 +18,7 @@ LEAST = 100
 COMMENT = "Nobody has said what it costs: see `prices:`."
 
 
-def test_a_section_is_edited_and_comments_stay(window: Window, stage: Theatre) -> None:
+def test_section_edit_keeps_comments(window: Window, stage: Theatre) -> None:
     before = stage.project.config.read_text()
     page = window.open("/admin/settings")
     page.locator("#studio a[href='/admin/telemetry']").first.click()
@@ -38,7 +38,7 @@ def test_a_section_is_edited_and_comments_stay(window: Window, stage: Theatre) -
     ]
 
 
-def test_an_error_is_marked_at_its_line(window: Window, stage: Theatre) -> None:
+def test_error_is_marked_at_its_line(window: Window, stage: Theatre) -> None:
     before = stage.project.config.read_text()
     page = window.open("/admin/config/edit")
     page.locator(".ace_content").click()
@@ -57,7 +57,7 @@ def test_an_error_is_marked_at_its_line(window: Window, stage: Theatre) -> None:
     assert stage.project.config.read_text() == before
 
 
-def test_the_editor_is_there_at_once(window: Window, stage: Theatre) -> None:
+def test_editor_has_its_height_at_once(window: Window, stage: Theatre) -> None:
     page = window.page
     page.add_init_script(f"({HEIGHTS})()")
     assert min(heights(page, "/admin/config/edit")) > LEAST
@@ -79,7 +79,9 @@ def heights(page: Any, path: str | None = None) -> list[int]:
     return found
 
 
-def test_the_text_is_two_steps_from_the_top(window: Window, stage: Theatre) -> None:
+def test_yaml_editor_is_reached_from_the_section_page(
+    window: Window, stage: Theatre
+) -> None:
     page = window.open("/admin/telemetry")
     page.locator(".ace_content").first.wait_for()
     for key in ("Tab", "Enter", "Tab", "Enter", "Control+End"):
@@ -90,7 +92,7 @@ def test_the_text_is_two_steps_from_the_top(window: Window, stage: Theatre) -> N
     assert written.count() == 1
 
 
-def test_what_takes_two_sections_leads_to_the_whole_file(
+def test_change_across_sections_links_to_the_whole_file(
     window: Window, stage: Theatre
 ) -> None:
     page = window.open("/admin/settings/users")

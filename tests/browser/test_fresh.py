@@ -7,7 +7,7 @@ from tests.browser.theatre import Theatre
 from tests.browser.window import Window
 
 
-def test_a_tasks_page_tells_what_becomes_of_it(window: Window, stage: Theatre) -> None:
+def test_task_page_updates_its_state(window: Window, stage: Theatre) -> None:
     task = stage.get("/admin/tasks?state=queued&kind=agent")["data"][0]
     page = window.open(f"/admin/tasks/{task['id']}")
     page.evaluate("window.isTheSamePage = true")
@@ -20,9 +20,7 @@ def test_a_tasks_page_tells_what_becomes_of_it(window: Window, stage: Theatre) -
     assert page.locator("#fresh-told").text_content() == "cancelled"
 
 
-def test_a_page_looks_less_often_where_nothing_changes(
-    window: Window, stage: Theatre
-) -> None:
+def test_unchanged_page_polls_less_often(window: Window, stage: Theatre) -> None:
     task = stage.get("/admin/tasks?state=queued&kind=agent")["data"][0]
     page, path = window.page, f"/admin/tasks/{task['id']}"
     page.clock.install()

@@ -61,7 +61,9 @@ def opened(window: Window, path: str) -> Any:
     return page
 
 
-def test_an_agent_is_written_and_talked_to(window: Window, stage: Theatre) -> None:
+def test_agent_can_be_created_and_used_by_keyboard(
+    window: Window, stage: Theatre
+) -> None:
     page = opened(window, "/admin/agents")
     press(page, "New agent")
     page.locator(".ace_content").first.wait_for()
@@ -89,9 +91,7 @@ def test_an_agent_is_written_and_talked_to(window: Window, stage: Theatre) -> No
     assert stage.get(window.path)["agent"] == "cloakroom"
 
 
-def test_who_reads_on_is_left_where_they_are(
-    window: Window, cue: Callable[[], None]
-) -> None:
+def test_reply_does_not_move_the_focus(window: Window, cue: Callable[[], None]) -> None:
     page = window.open("/admin/playground")
     page.wait_for_function("document.activeElement.id === 'message'")
     page.keyboard.type(f"Stand by. {CUE}")
@@ -104,7 +104,7 @@ def test_who_reads_on_is_left_where_they_are(
     assert page.evaluate("document.activeElement.name") == "agent"
 
 
-def test_a_token_is_minted_and_copied(window: Window) -> None:
+def test_token_can_be_created_and_copied_by_keyboard(window: Window) -> None:
     page = opened(window, "/admin/tokens")
     reach(page, "Label")
     page.keyboard.type("cloakroom till")
@@ -120,7 +120,7 @@ def test_a_token_is_minted_and_copied(window: Window) -> None:
     assert page.evaluate("getSelection().toString()") == secret
 
 
-def test_a_user_is_erased(window: Window, stage: Theatre) -> None:
+def test_user_can_be_erased_by_keyboard(window: Window, stage: Theatre) -> None:
     user = stage.get("/admin/users")["data"][-1]
     page = opened(window, f"/admin/users/{user['id']}")
     press(page, "Erase…")
@@ -131,7 +131,7 @@ def test_a_user_is_erased(window: Window, stage: Theatre) -> None:
     assert user["id"] not in [each["id"] for each in stage.get("/admin/users")["data"]]
 
 
-def test_the_focus_goes_with_what_goes_on(
+def test_live_update_keeps_the_focus_on_the_task(
     window: Window, client: openai.OpenAI, cue: Callable[[], None]
 ) -> None:
     page = window.open("/admin/live")
@@ -147,7 +147,7 @@ def test_the_focus_goes_with_what_goes_on(
     assert page.evaluate(at) == task
 
 
-def test_the_focus_stays_in_what_is_made_anew(window: Window) -> None:
+def test_replaced_content_keeps_the_focus(window: Window) -> None:
     page = window.open("/admin/agents")
     assert page.evaluate(RENEWED, ["<a href='#a'>A</a><a href='#b'>B!</a>", "B!"])
     assert page.evaluate(RENEWED, ["<p>It is over</p>", "It is over"])

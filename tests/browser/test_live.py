@@ -8,7 +8,7 @@ from tests.browser.theatre import CUE, asked
 from tests.browser.window import Window
 
 
-def test_a_task_is_watched(
+def test_live_page_follows_a_task(
     window: Window, client: openai.OpenAI, cue: Callable[[], None]
 ) -> None:
     page = window.open("/admin/live")
@@ -20,7 +20,7 @@ def test_a_task_is_watched(
     assert window.path.startswith("/admin/turns/")
 
 
-def test_where_no_websocket_comes_through_the_page_asks(
+def test_live_page_polls_without_websocket(
     window: Window, client: openai.OpenAI, cue: Callable[[], None]
 ) -> None:
     window.page.route_web_socket("**/admin/live/events", lambda socket: socket.close())

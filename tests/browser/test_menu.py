@@ -46,7 +46,7 @@ def test_page_has_title_contrast_and_keyboard_order(
     [place for place in PLACES if place.name in LISTS],
     ids=lambda place: place.name,
 )
-def test_a_list_shows_a_phone_what_matters(
+def test_list_shows_its_main_columns_on_a_phone(
     window: Window, names: dict[str, str], place: Place
 ) -> None:
     window.page.set_viewport_size(PHONE)
@@ -54,7 +54,7 @@ def test_a_list_shows_a_phone_what_matters(
     assert not any(page.evaluate(HIDDEN))
 
 
-def test_the_menu_is_passed_by_keys(window: Window) -> None:
+def test_menu_can_be_skipped_by_keyboard(window: Window) -> None:
     page = window.open("/admin/agents")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -63,7 +63,7 @@ def test_the_menu_is_passed_by_keys(window: Window) -> None:
     assert page.evaluate("document.activeElement.closest('main') !== null")
 
 
-def test_the_menu_of_a_phone_takes_the_focus_and_gives_it_back(window: Window) -> None:
+def test_phone_menu_takes_and_returns_the_focus(window: Window) -> None:
     page = window.open("/admin/agents")
     page.set_viewport_size(PHONE)
     opener = page.get_by_role("button", name="Menu", exact=True)
@@ -76,7 +76,7 @@ def test_the_menu_of_a_phone_takes_the_focus_and_gives_it_back(window: Window) -
     assert not page.locator("#nav-sidebar").is_visible()
 
 
-def test_the_light_is_chosen_by_keys(window: Window) -> None:
+def test_colour_scheme_can_be_chosen_by_keyboard(window: Window) -> None:
     page = window.open("/admin/agents")
     page.locator(".menu-who").focus()
     page.keyboard.press("Enter")

@@ -32,7 +32,7 @@ def directory(request: pytest.FixtureRequest) -> Path:
         if not look[2] or place.name in BY_NIGHT
     ],
 )
-def test_a_picture_is_taken(
+def test_screenshot_is_saved(
     directory: Path,
     stage: Theatre,
     opened: Callable[..., Window],

@@ -7,7 +7,7 @@ import pytest
 from tests.browser.window import Window
 
 
-def test_all_of_the_menu_shows_in_a_window_of_800_pixels(window: Window) -> None:
+def test_whole_menu_fits_a_window_of_800_pixels(window: Window) -> None:
     page = window.open("/admin/")
     last = page.locator("#nav-sidebar-apps a").last.bounding_box()
     foot = page.locator(".menu-user").bounding_box()
@@ -15,7 +15,7 @@ def test_all_of_the_menu_shows_in_a_window_of_800_pixels(window: Window) -> None
     assert last["height"] >= 24
 
 
-def test_marks_of_runs_are_large_enough_to_be_hit(window: Window) -> None:
+def test_run_marks_are_large_enough_to_click(window: Window) -> None:
     for path, mark in [("/admin/smoke", "a.mark"), ("/admin/triggers", ".live-runs a")]:
         box = window.open(path).locator(mark).first.bounding_box()
         assert min(box["width"], box["height"]) >= 24, path
@@ -25,14 +25,14 @@ def test_marks_of_runs_are_large_enough_to_be_hit(window: Window) -> None:
     ("path", "width"),
     [("/admin/tokens", 1280), ("/admin/tokens", 390), ("/admin/smoke/runs", 390)],
 )
-def test_lists_fit_without_being_scrolled(
+def test_lists_fit_without_scrolling(
     opened: Callable[..., Window], path: str, width: int
 ) -> None:
     frame = opened(width=width).open(path).locator("#studio .frame").first
     assert frame.evaluate("it => it.scrollWidth - it.clientWidth") <= 1
 
 
-def test_what_is_cut_off_is_told_on_hover(window: Window) -> None:
+def test_truncated_text_is_shown_on_hover(window: Window) -> None:
     page = window.open("/admin/tasks?state=queued")
     cut = page.locator("td.clip").first
     cut.hover()

@@ -4,7 +4,7 @@ from tests.browser.theatre import SAID, Theatre
 from tests.browser.window import Window
 
 
-def test_a_smoke_test_is_run_and_watched(window: Window, stage: Theatre) -> None:
+def test_smoke_test_can_be_run_and_watched(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/smoke")
     window.link("school-class").click()
     window.button("Run now").click()

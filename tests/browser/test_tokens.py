@@ -9,7 +9,7 @@ from tests.browser.theatre import SAID, Theatre
 from tests.browser.window import Window
 
 
-def test_a_token_is_minted_used_and_revoked(window: Window, stage: Theatre) -> None:
+def test_token_can_be_created_used_and_revoked(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/tokens")
     page.get_by_label("Label").fill("box office till")
     page.get_by_label("Principal").fill("till")
@@ -55,7 +55,7 @@ def test_a_token_is_minted_used_and_revoked(window: Window, stage: Theatre) -> N
     assert secret not in page.content()
 
 
-def test_a_secret_is_shown_once(window: Window) -> None:
+def test_secret_is_shown_once(window: Window) -> None:
     page = window.open("/admin/tokens")
     page.get_by_label("Label").fill("once")
     page.get_by_label("Principal").fill("till")
@@ -67,7 +67,7 @@ def test_a_secret_is_shown_once(window: Window) -> None:
     assert secret not in page.content()
 
 
-def test_what_is_wrong_has_the_focus_and_is_told_why(window: Window) -> None:
+def test_invalid_field_has_the_focus_and_an_error(window: Window) -> None:
     page = window.open("/admin/tokens")
     page.get_by_label("Label").fill("till")
     page.get_by_label("Principal").fill("till")

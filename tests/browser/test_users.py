@@ -4,7 +4,7 @@ from tests.browser.theatre import Theatre
 from tests.browser.window import Window
 
 
-def test_a_fact_is_found_and_a_user_erased(window: Window, stage: Theatre) -> None:
+def test_fact_can_be_found_and_a_user_erased(window: Window, stage: Theatre) -> None:
     user = next(user for user in stage.get("/admin/users")["data"] if user["facts"])
     page = window.open("/admin/users")
     page.locator(f"a[href='/admin/users/{user['id']}']").first.click()

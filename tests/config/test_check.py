@@ -14,7 +14,7 @@ def _no_database(monkeypatch):
     monkeypatch.setattr(user_namespace, "inspect", user_namespace.NamespaceStatus)
 
 
-def test_it_says_ok_and_counts(file, capsys):
+def test_check_prints_ok_and_counts(file, capsys):
     file.write_text(COOK)
     call_command("check")
     said = capsys.readouterr()
@@ -25,7 +25,7 @@ def test_it_says_ok_and_counts(file, capsys):
 
 
 @pytest.mark.usefixtures("real_sections")
-def test_it_counts_agents_and_providers(file, capsys, monkeypatch):
+def test_check_counts_agents_and_providers(file, capsys, monkeypatch):
     file.write_text(
         "providers: {local: {kind: local}}\n"
         "agents: [{name: a, provider: local, model: smollm2-135m}]\n"
@@ -35,7 +35,7 @@ def test_it_counts_agents_and_providers(file, capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("real_sections")
-def test_it_counts_what_else_there_is(file, capsys):
+def test_check_counts_optional_sections(file, capsys):
     file.write_text(
         "providers: {local: {kind: local}}\n"
         "agents: [{name: a, provider: local, model: smollm2-135m}]\n"
@@ -56,13 +56,13 @@ def test_it_counts_what_else_there_is(file, capsys):
     )
 
 
-def test_it_shows_the_path_as_given(file, capsys):
+def test_check_shows_the_path_as_given(file, capsys):
     (file.parent / "mine.yaml").write_text(COOK)
     call_command("check", config="./mine.yaml")
     assert capsys.readouterr().out.startswith("ok — ./mine.yaml (")
 
 
-def test_it_fails_with_every_problem(file):
+def test_check_fails_with_every_problem(file):
     file.write_text("cooks: [{name: ann, boss: zoe}]\nservr: 1\n")
     with pytest.raises(SystemCheckError) as caught:
         call_command("check")
@@ -70,22 +70,22 @@ def test_it_fails_with_every_problem(file):
     assert "coulisse.yaml:2:1: (coulisse.E012) 'servr'" in str(caught.value)
 
 
-def test_it_fails_without_a_file(file):
+def test_check_fails_without_a_file(file):
     with pytest.raises(CommandError, match="there is no such file"):
         call_command("check")
 
 
-def test_it_fails_on_the_file_named(file):
+def test_check_fails_for_a_missing_named_file(file):
     file.write_text(COOK)
     with pytest.raises(CommandError, match=r"no\.yaml: there is no such file"):
         call_command("check", config="no.yaml")
 
 
-def test_other_commands_do_without_a_file(file):
+def test_other_commands_run_without_a_file(file):
     assert checks.check_config() == []
 
 
-def test_the_problems_are_system_checks(file):
+def test_config_problems_are_system_checks(file):
     file.write_text("cooks: []\ncook: 1\n")
     (found,) = checks.check_config()
     assert found.id == "coulisse.E012"

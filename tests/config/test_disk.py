@@ -19,7 +19,7 @@ def target(tmp_path, settings):
     return path
 
 
-def test_it_is_another_file_with_the_same_mode(target):
+def test_replaced_file_keeps_its_mode(target):
     target.chmod(0o640)
     before = target.stat()
     atomic_file.replace_file(target, b"new")
@@ -35,14 +35,14 @@ def test_it_is_another_file_with_the_same_mode(target):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_its_owner_stays(target):
+def test_replaced_file_keeps_its_owner(target):
     os.chown(target, 12345, 23456)
     atomic_file.replace_file(target, b"new")
     after = target.stat()
     assert (after.st_uid, after.st_gid) == (12345, 23456)
 
 
-def test_a_link_stays_one(target, tmp_path):
+def test_replaced_symlink_stays_a_symlink(target, tmp_path):
     link = tmp_path / "elsewhere" / "link.yaml"
     link.parent.mkdir()
     link.symlink_to(target)
@@ -51,7 +51,7 @@ def test_a_link_stays_one(target, tmp_path):
     assert target.read_bytes() == b"new"
 
 
-def test_a_read_only_file_is_refused(target):
+def test_read_only_file_is_refused(target):
     target.chmod(0o444)
     with pytest.raises(FileUnwritable, match="read-only; make it writable"):
         atomic_file.replace_file(target, b"new")
@@ -59,9 +59,7 @@ def test_a_read_only_file_is_refused(target):
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
-def test_what_the_system_refuses_is_told_and_changes_nothing(
-    target, monkeypatch, number
-):
+def test_os_errors_are_reported_and_change_nothing(target, monkeypatch, number):
     def refuse(*args, **kwargs):
         raise OSError(number, os.strerror(number))
 
@@ -71,7 +69,7 @@ def test_what_the_system_refuses_is_told_and_changes_nothing(
     assert target.read_bytes() == b"old"
 
 
-def test_a_file_that_is_mounted_by_itself_is_written_over(target, monkeypatch):
+def test_bind_mounted_file_is_overwritten_in_place(target, monkeypatch):
     """What the kernel says of a file that is a mount: it is busy."""
     replace = os.replace
 
@@ -91,7 +89,7 @@ def test_a_file_that_is_mounted_by_itself_is_written_over(target, monkeypatch):
     assert list(target.parent.glob(".coulisse.yaml.*")) == []
 
 
-def test_what_could_not_be_written_over_is_put_back_and_told(target, monkeypatch):
+def test_failed_overwrite_is_restored_and_reported(target, monkeypatch):
     def busy(source, to):
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
@@ -110,9 +108,7 @@ def test_what_could_not_be_written_over_is_put_back_and_told(target, monkeypatch
     assert target.read_bytes() == b"old"
 
 
-def test_a_mounted_file_is_known_though_its_directory_is_closed(
-    target, tmp_path, monkeypatch
-):
+def test_mounted_file_in_read_only_directory_is_detected(target, tmp_path, monkeypatch):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"36 35 98:0 / {target} rw,noatime - ext4 /dev/sda rw\n")
     monkeypatch.setattr(atomic_file, "MOUNTS", mounts)
@@ -126,7 +122,7 @@ def test_a_mounted_file_is_known_though_its_directory_is_closed(
 
 
 @pytest.mark.parametrize("is_mounted", [False, True])
-def test_an_edit_until_the_very_end_is_not_lost(target, monkeypatch, is_mounted):
+def test_late_external_edit_is_not_lost(target, monkeypatch, is_mounted):
     fsync = os.fsync
 
     def edit(descriptor):
@@ -147,7 +143,7 @@ def test_an_edit_until_the_very_end_is_not_lost(target, monkeypatch, is_mounted)
     assert list(target.parent.glob(".coulisse.yaml.*")) == []
 
 
-def test_where_no_lock_can_be_taken_nothing_is_written(target, settings):
+def test_nothing_is_written_without_a_lock(target, settings):
     # Read-only or full, to the one who asks, is much the same as this.
     settings.COULISSE_STATE_DIR = target / ".coulisse"
     with (

@@ -41,7 +41,7 @@ def house(file: Path, settings) -> Path:
     return file
 
 
-def test_the_file_is_shown_without_its_secrets(house):
+def test_file_is_shown_with_masked_secrets(house):
     shown = file_editor.read_file()
     assert shown.text == FILE.replace("ann-secret", "••••••••")
     assert shown.data["cooks"][0]["api_key"] == "••••••••"
@@ -52,7 +52,7 @@ def test_the_file_is_shown_without_its_secrets(house):
     assert shown.line_of(("menu",)) == (8, 2)
 
 
-def test_a_section_is_written(house):
+def test_section_text_can_be_written(house):
     after = file_editor.put_text(
         ("menu",), "soup: 4 # more\n", version=file_editor.read_file().version
     )
@@ -61,14 +61,14 @@ def test_a_section_is_written(house):
     assert loader.load_file(house).get(MENU) == {"soup": 4}
 
 
-def test_the_watcher_takes_it_as_it_takes_an_edit_by_hand(house):
+def test_watcher_loads_a_studio_write_like_an_edit(house):
     watcher = live.ConfigWatcher()
     file_editor.put_text(("menu",), "soup: 5")
     watcher.poll()
     assert live.current().get(MENU) == {"soup": 5}
 
 
-def test_the_whole_file_is_judged_first(house):
+def test_write_validates_the_whole_file_first(house):
     with pytest.raises(ConfigInvalid, match="'soup', which is not on it"):
         file_editor.put_text(("menu",), "cake: 1")
     with pytest.raises(ConfigInvalid, match=r"coulisse\.yaml:8:3: dish 'soup'"):
@@ -78,7 +78,7 @@ def test_the_whole_file_is_judged_first(house):
     assert house.read_text() == FILE
 
 
-def test_problems_are_told_by_the_lines_of_the_text(house):
+def test_problems_have_line_and_column(house):
     def lines(problems):
         return [(p.position.line, p.position.column) for p in problems]
 
@@ -94,7 +94,7 @@ def test_problems_are_told_by_the_lines_of_the_text(house):
     assert file_editor.check_text(file_editor.read_file().text) == []
 
 
-def test_a_file_that_changed_meanwhile_is_not_written_over(house):
+def test_changed_file_is_not_overwritten(house):
     shown = file_editor.read_file().version
     house.write_text(FILE + "# by hand\n")
     for change in (
@@ -110,7 +110,7 @@ def test_a_file_that_changed_meanwhile_is_not_written_over(house):
     assert house.read_text().endswith("soup: 4\n# by hand\n")
 
 
-def test_an_edit_by_hand_while_it_is_judged_is_not_lost(house):
+def test_concurrent_external_edit_is_not_lost(house):
     def record(write):
         house.write_text(FILE + "# by hand\n")
         return write()
@@ -120,7 +120,7 @@ def test_an_edit_by_hand_while_it_is_judged_is_not_lost(house):
     assert house.read_text() == FILE + "# by hand\n"
 
 
-def test_a_change_that_cannot_be_written_down_is_undone(house):
+def test_unrecorded_change_is_undone(house):
     def record(write):
         assert write().text_at(("menu",)) == "soup: 4"
         raise OSError("the disk is full")
@@ -130,7 +130,7 @@ def test_a_change_that_cannot_be_written_down_is_undone(house):
     assert house.read_text() == FILE
 
 
-def test_undone_it_takes_no_edit_by_hand_with_it(house):
+def test_undo_keeps_a_concurrent_external_edit(house):
     def record(write):
         write()
         house.write_text(FILE + "# by hand\n")
@@ -141,7 +141,7 @@ def test_undone_it_takes_no_edit_by_hand_with_it(house):
     assert house.read_text() == FILE + "# by hand\n"
 
 
-def test_what_cannot_be_undone_is_told(house, caplog):
+def test_failed_undo_is_logged(house, caplog):
     def record(write):
         write()
         house.chmod(0o444)
@@ -153,7 +153,7 @@ def test_what_cannot_be_undone_is_told(house, caplog):
     assert "coulisse.yaml has a change that is written down nowhere" in caplog.text
 
 
-def test_entries_come_and_go(house):
+def test_entries_can_be_added_and_removed(house):
     file_editor.add_entry(("menu", "cake"), "5")
     assert house.read_text() == FILE + "  cake: 5\n"
     with pytest.raises(EntryTaken, match="'cake' under menu:"):
@@ -166,14 +166,14 @@ def test_entries_come_and_go(house):
     assert "  - name: cy\n    speciality: tea\n" in house.read_text()
 
 
-def test_an_entry_of_a_section_that_is_not_there_makes_it(house):
+def test_add_entry_creates_a_missing_section(house):
     file_editor.remove_entry(("cooks", "ann"))
     file_editor.remove_entry(("menu",))
     file_editor.add_entry(("menu", "tea"), "1")
     assert house.read_text().endswith("  - name: bob\n\nmenu:\n  tea: 1\n")
 
 
-def test_a_name_is_one_of_the_fields():
+def test_split_name_separates_the_name_field():
     text = "# hot\nname: tea # x\n\nsize: 2\n"
     assert file_editor.split_name(text, ("name",)) == ("tea", "# hot\n\nsize: 2\n")
     assert file_editor.split_name("kind: groq", ("name", "kind")) == ("groq", "{}")
@@ -181,7 +181,7 @@ def test_a_name_is_one_of_the_fields():
         file_editor.split_name("size: 2", ("name",))
 
 
-def test_secrets_are_kept_whatever_way_they_come_back(house):
+def test_masked_secrets_are_kept_on_save(house):
     shown = file_editor.read_file()
     file_editor.write_text(shown.text)
     file_editor.write_data(shown.data)
@@ -195,7 +195,7 @@ def test_secrets_are_kept_whatever_way_they_come_back(house):
         file_editor.put_text(("cooks",), typed.replace("name: ann", "name: eve"))
 
 
-def test_a_file_that_cannot_be_read_shows_what_was_valid_last(house):
+def test_unreadable_file_shows_the_last_valid_copy(house):
     live.load_at_start()
     broken = FILE + "menu: {\n"
     house.write_text(broken)
@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_read_shows_what_was_valid_last(house):
     assert house.read_text() == FILE
 
 
-def test_a_file_that_was_deleted_is_written_again(house):
+def test_deleted_file_can_be_restored(house):
     live.load_at_start()
     house.unlink()
     shown = file_editor.read_file()
@@ -223,7 +223,7 @@ def test_a_file_that_was_deleted_is_written_again(house):
     assert house.read_text() == FILE
 
 
-def test_one_that_comes_back_while_it_is_judged_is_not_lost(house):
+def test_recreated_file_is_not_overwritten(house):
     def record(write):
         house.write_text("# by hand\n")
         return write()
@@ -235,7 +235,7 @@ def test_one_that_comes_back_while_it_is_judged_is_not_lost(house):
     assert house.read_text() == "# by hand\n"
 
 
-def test_written_again_it_is_undone_where_that_is_written_down_nowhere(house):
+def test_unrecorded_restore_is_undone(house):
     def record(write):
         write()
         raise OSError("the disk is full")
@@ -247,7 +247,7 @@ def test_written_again_it_is_undone_where_that_is_written_down_nowhere(house):
     assert not house.exists()
 
 
-def test_a_link_that_leads_nowhere_is_not_replaced(house):
+def test_dangling_symlink_is_not_replaced(house):
     live.load_at_start()
     house.unlink()
     house.symlink_to("elsewhere.yaml")
@@ -256,13 +256,13 @@ def test_a_link_that_leads_nowhere_is_not_replaced(house):
 
 
 @pytest.mark.parametrize("nothing", ["", " \n", "null\n", "~"])
-def test_a_section_that_says_nothing_is_taken_out(house, nothing):
+def test_empty_section_is_removed(house, nothing):
     house.write_text(FILE + "vars: {a: b}\n")
     file_editor.put_text(("vars",), nothing)
     assert house.read_text() == FILE
 
 
-def test_what_is_empty_can_be_sent_back(house):
+def test_empty_section_can_be_saved_unchanged(house):
     text = FILE + "vars:\n  # none yet\n"
     house.write_text(text)
     file_editor.put_text(("vars",), file_editor.read_file().text_at(("vars",)))
@@ -271,7 +271,7 @@ def test_what_is_empty_can_be_sent_back(house):
     assert house.read_text().rstrip().removesuffix("# none yet").rstrip() + "\n" == FILE
 
 
-def test_so_is_one_that_is_none(house):
+def test_removed_section_can_be_saved_again(house):
     house.write_text(FILE + "vars: {a: b}\n")
     file_editor.put_data(("vars",), None)
     assert house.read_text() == FILE
@@ -279,7 +279,7 @@ def test_so_is_one_that_is_none(house):
     assert house.read_text() == FILE
 
 
-def test_a_file_that_is_merely_wrong_can_be_mended(house):
+def test_invalid_file_can_be_fixed(house):
     live.load_at_start()
     house.write_text(FILE.replace("soup: 3", "soup: lots"))
     assert not file_editor.read_file().is_broken
@@ -287,7 +287,7 @@ def test_a_file_that_is_merely_wrong_can_be_mended(house):
     assert house.read_text() == FILE
 
 
-def test_a_large_file_is_written_and_one_that_is_too_large_is_not(house):
+def test_file_size_limit_applies_to_writes(house):
     row = "# " + "x" * 98 + "\n"
     big = FILE + row * 600
     house.write_text(big)
@@ -297,7 +297,7 @@ def test_a_large_file_is_written_and_one_that_is_too_large_is_not(house):
         file_editor.write_text(FILE + row * (2**20 // len(row)))
 
 
-def test_of_many_at_once_each_is_there_in_the_end(house):
+def test_parallel_writes_are_all_kept(house):
     threads = [
         threading.Thread(target=file_editor.add_entry, args=(("menu", f"dish{i}"), "1"))
         for i in range(8)
@@ -309,7 +309,7 @@ def test_of_many_at_once_each_is_there_in_the_end(house):
     assert len(loader.load_file(house).get(MENU)) == 9
 
 
-def test_processes_wait_for_each_other(house):
+def test_writes_wait_for_the_lock_of_other_processes(house):
     """Another process has the lock; this one writes after it has let go."""
     lock = house.parent / ".coulisse" / atomic_file.LOCK_FILE
     script = (
@@ -378,7 +378,7 @@ def guarded(house, settings):
         lambda: file_editor.write_text(FILE),
     ],
 )
-def test_what_only_the_file_may_say_is_not_changed(guarded, change):
+def test_file_only_setting_cannot_be_changed(guarded, change):
     before = guarded.read_text()
     with pytest.raises(
         FileOnlySetting, match=r"dish '\w+'.*studio: \{allow_commands: true\}"
@@ -387,31 +387,31 @@ def test_what_only_the_file_may_say_is_not_changed(guarded, change):
     assert guarded.read_text() == before
 
 
-def test_not_by_way_of_a_snippet_either(guarded):
+def test_file_only_setting_cannot_be_changed_by_snippet(guarded):
     guarded.write_text(FILE + "  bomb: 9${vars.n}\nvars: {n: '7'}\n")
     with pytest.raises(FileOnlySetting, match="'bomb'"):
         file_editor.put_text(("vars",), "n: '97'")
 
 
-def test_all_else_is_changed_beside_it(guarded):
+def test_other_settings_can_be_changed(guarded):
     file_editor.put_text(("menu",), "soup: 4\ngun: 100\n")
     assert "soup: 4" in guarded.read_text()
 
 
-def test_it_may_be_changed_where_the_file_says_so(guarded):
+def test_file_only_setting_can_be_unlocked_in_the_file(guarded):
     guarded.write_text(guarded.read_text() + "kitchen: {open: false}\n")
     file_editor.put_text(("menu", "gun"), "200")
     assert loader.load_file(guarded).get(MENU)["gun"] == 200
 
 
-def test_an_edit_cannot_allow_itself(guarded):
+def test_edit_cannot_unlock_its_own_setting(guarded):
     with pytest.raises(FileOnlySetting):
         file_editor.write_text(
             FILE + "  gun: 101\nvars: {n: '7'}\nkitchen: {open: false}\n"
         )
 
 
-def test_a_broken_file_is_held_against_what_runs(guarded):
+def test_file_only_check_of_invalid_file_uses_last_valid(guarded):
     live.load_at_start()
     guarded.write_text(guarded.read_text() + "oven: 1\n")
     with pytest.raises(FileOnlySetting):

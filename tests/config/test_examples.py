@@ -24,21 +24,21 @@ def shipped(request, monkeypatch):
     return request.param
 
 
-def test_there_are_examples():
+def test_examples_exist():
     assert len(EXAMPLES) >= 4
 
 
-def test_what_we_ship_loads(shipped):
+def test_examples_load(shipped):
     assert loader.load_file(shipped).values["agents"]
 
 
-def test_what_we_ship_fits_the_schema(shipped, capsys):
+def test_examples_match_the_schema(shipped, capsys):
     call_command("schema")
     validator = Draft202012Validator(json.loads(capsys.readouterr().out))
     document = YAML(typ="safe", pure=True).load(shipped)
     assert [error.message for error in validator.iter_errors(document)] == []
 
 
-def test_what_we_ship_holds_no_key(shipped):
+def test_examples_contain_no_keys(shipped):
     # No word begins so; one may hold it, as "desk-warm" does.
     assert not re.search(r"\bsk-", shipped.read_text())

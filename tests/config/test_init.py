@@ -24,7 +24,7 @@ def only_agent(file):
     return agent.name, agent.provider, agent.model
 
 
-def test_it_starts_with_a_local_model_without_a_key(file, capsys):
+def test_init_uses_local_model_without_a_key(file, capsys):
     call_command("init")
     assert only_agent(file) == ("assistant", "local", "smollm2-135m")
     wrote, hint = capsys.readouterr().out.splitlines()
@@ -42,7 +42,7 @@ def test_it_starts_with_a_local_model_without_a_key(file, capsys):
         ),
     ],
 )
-def test_it_takes_the_provider_a_key_is_set_for(file, monkeypatch, keys, expected):
+def test_init_uses_the_provider_with_a_key(file, monkeypatch, keys, expected):
     for name in keys:
         monkeypatch.setenv(name, "sk-test")
     call_command("init")
@@ -51,33 +51,33 @@ def test_it_takes_the_provider_a_key_is_set_for(file, monkeypatch, keys, expecte
     assert "sk-test" not in file.read_text()
 
 
-def test_an_empty_key_is_none(file, monkeypatch):
+def test_init_ignores_an_empty_key(file, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "")
     call_command("init")
     assert only_agent(file)[1] == "local"
 
 
-def test_it_names_the_schema_on_the_first_line(file):
+def test_init_names_the_schema_on_the_first_line(file):
     call_command("init")
     assert file.read_text().splitlines()[0] == (
         "# yaml-language-server: $schema=./coulisse.schema.json"
     )
 
 
-def test_it_writes_where_it_is_told(file):
+def test_init_writes_to_the_given_path(file):
     call_command("init", config="mine.yaml")
     assert (file.parent / "mine.yaml").exists()
     assert not file.exists()
 
 
-def test_it_leaves_an_existing_file(file):
+def test_init_keeps_an_existing_file(file):
     file.write_text("mine")
     with pytest.raises(CommandError, match="exists already; --force"):
         call_command("init")
     assert file.read_text() == "mine"
 
 
-def test_it_overwrites_by_force_and_keeps_a_link(file):
+def test_init_force_overwrites_and_keeps_a_symlink(file):
     (file.parent / "real.yaml").write_text("mine")
     file.symlink_to("real.yaml")
     call_command("init", force=True)
@@ -85,7 +85,7 @@ def test_it_overwrites_by_force_and_keeps_a_link(file):
     assert only_agent(file)[0] == "assistant"
 
 
-def test_it_writes_a_file_others_may_read_and_nothing_else(file):
+def test_init_writes_one_file_readable_by_others(file):
     call_command("init")
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     assert os.listdir(file.parent) == ["coulisse.yaml"]
@@ -94,7 +94,7 @@ def test_it_writes_a_file_others_may_read_and_nothing_else(file):
 @pytest.mark.parametrize(
     ("path", "expected"), [("no/c.yaml", "make it first"), (".", "name a file")]
 )
-def test_it_refuses_what_it_cannot_write(file, path, expected):
+def test_init_refuses_an_unwritable_path(file, path, expected):
     with pytest.raises(CommandError, match=expected):
         call_command("init", config=path)
 
@@ -107,11 +107,11 @@ def tour(file, monkeypatch):
     return file
 
 
-def test_the_tour_loads(tour):
+def test_tour_loads(tour):
     assert len(loader.load_file(tour).values["agents"]) > 3
 
 
-def test_the_tour_shows_every_section_and_none_that_is_not_there(tour):
+def test_tour_shows_exactly_the_registered_sections(tour):
     text = tour.read_text()
     available = sections.registered_sections().keys()
     for key in available:
@@ -120,7 +120,7 @@ def test_the_tour_shows_every_section_and_none_that_is_not_there(tour):
         assert not re.search(rf"\b{key}:", text), key
 
 
-def test_the_tour_shows_every_field_of_an_agent_and_a_provider(tour):
+def test_tour_shows_every_agent_and_provider_field(tour):
     for key in ("agents", "providers", "server"):
         schema = sections.registered_sections()[key].adapter.json_schema()
         definitions = schema.get("$defs", {"": schema}).values()

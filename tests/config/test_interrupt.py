@@ -7,7 +7,7 @@ import sys
 import manage
 
 
-def test_an_interrupt_while_it_loads_ends_it_quietly(tmp_path):
+def test_interrupt_while_loading_exits_quietly(tmp_path):
     (tmp_path / "pressed.py").write_text("raise KeyboardInterrupt\n")
     environment = {
         **os.environ,

@@ -21,19 +21,19 @@ def start(file, text):
     return live.load_at_start()
 
 
-def test_it_starts_with_what_was_valid_last(file, caplog):
+def test_start_uses_the_last_valid_copy(file, caplog):
     good = start(file, GOOD)
     again = start(file, "cooks: [")
     assert again.values == good.values
     assert "what was valid last is in force" in caplog.text
 
 
-def test_it_refuses_when_nothing_was_ever_valid(file):
+def test_start_fails_without_a_valid_copy(file):
     with pytest.raises(ConfigInvalid):
         start(file, "cooks: [")
 
 
-def test_a_valid_edit_is_kept(file):
+def test_valid_edit_is_stored_as_last_valid(file):
     start(file, GOOD)
     watcher = live.ConfigWatcher()
     file.write_text("cooks: [{name: bob}]\n")
@@ -41,6 +41,6 @@ def test_a_valid_edit_is_kept(file):
     assert last_valid_copy.read_copy() == b"cooks: [{name: bob}]\n"
 
 
-def test_a_directory_that_takes_no_copy_stops_nobody(file, settings):
+def test_unwritable_state_directory_does_not_stop_the_start(file, settings):
     settings.COULISSE_STATE_DIR = file.parent / "missing"
     assert start(file, GOOD).values

@@ -49,9 +49,7 @@ def looking(file, caplog):
     return live.ConfigWatcher()
 
 
-def test_it_looks_at_its_own_file_wherever_the_process_goes(
-    file, monkeypatch, tmp_path_factory
-):
+def test_relative_config_path_survives_chdir(file, monkeypatch, tmp_path_factory):
     file.write_text(COOK)
     live.set_current(loader.load_file(Path(file.name)))
     watcher = live.ConfigWatcher()
@@ -61,21 +59,21 @@ def test_it_looks_at_its_own_file_wherever_the_process_goes(
     assert names() == ["ann"]
 
 
-def test_it_loads_the_file_on_first_use_only(file):
+def test_config_is_loaded_once_on_first_use(file):
     file.write_text(COOK)
     config = live.current()
     file.write_text("broken")
     assert live.current() is config
 
 
-def test_an_invalid_first_file_is_refused_each_time(file):
+def test_invalid_first_file_is_refused_each_time(file):
     file.write_text("broken")
     for _ in range(2):
         with pytest.raises(ConfigInvalid):
             live.current()
 
 
-def test_tests_may_put_a_configuration_in_force(load):
+def test_set_current_replaces_the_configuration(load):
     config = load(COOK)
     live.set_current(config)
     assert live.current() is config
@@ -106,16 +104,14 @@ def relink(file, text):
 
 
 @pytest.mark.parametrize("edit", [write, swap, relink])
-def test_an_edit_is_live_within_a_second(watching, file, edit):
+def test_edit_is_live_within_a_second(watching, file, edit):
     for name in ("bob", "cleo"):
         edit(file, f"cooks: [{{name: {name}}}]\n")
         # On a machine that is four times slower than it might be.
         assert eventually(lambda name=name: names() == [name]) < 4
 
 
-def test_it_sees_edits_the_file_system_does_not_report(
-    watching, file, tmp_path_factory
-):
+def test_watcher_polls_unreported_edits(watching, file, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "real.yaml"
     elsewhere.write_text(COOK + "menu: {tea: 1}\n")
     file.unlink()
@@ -126,7 +122,7 @@ def test_it_sees_edits_the_file_system_does_not_report(
     assert live.current().get(MENU) == {"tea": 2}
 
 
-def test_it_polls_where_nothing_can_be_watched(file, monkeypatch, caplog):
+def test_watcher_polls_when_watching_fails(file, monkeypatch, caplog):
     def out_of_watches(*args, **kwargs):
         raise OSError("no space left")
 
@@ -141,7 +137,9 @@ def test_it_polls_where_nothing_can_be_watched(file, monkeypatch, caplog):
     assert "by polling only" in caplog.text
 
 
-def test_a_fault_in_a_look_does_not_end_the_watch(watching, file, monkeypatch, caplog):
+def test_exception_in_a_check_does_not_end_the_watcher(
+    watching, file, monkeypatch, caplog
+):
     def fail(*args):
         raise RuntimeError("a fault in a check")
 
@@ -155,7 +153,7 @@ def test_a_fault_in_a_look_does_not_end_the_watch(watching, file, monkeypatch, c
     assert names() == ["bob"]
 
 
-def test_an_invalid_edit_is_told_once_and_the_old_one_stays(watching, file, caplog):
+def test_invalid_edit_is_logged_and_old_config_stays(watching, file, caplog):
     # At one blow: what stays half written for long enough is told of, too.
     swap(file, "cooks: [{name: bob, pace: x}]\nmenu: {tea: y}\n")
     eventually(lambda: "not valid" in caplog.text)
@@ -167,7 +165,7 @@ def test_an_invalid_edit_is_told_once_and_the_old_one_stays(watching, file, capl
     assert "dish 'tea'" in caplog.text
 
 
-def test_an_invalid_edit_is_told_once_however_often_it_looks(looking, file, caplog):
+def test_invalid_edit_is_logged_only_once(looking, file, caplog):
     file.write_text("cooks: 3")
     looking.poll()
     assert lines(caplog) == []  # it may be half written
@@ -178,7 +176,7 @@ def test_an_invalid_edit_is_told_once_however_often_it_looks(looking, file, capl
     assert names() == ["ann"]
 
 
-def test_a_deleted_file_is_told_and_the_old_one_stays(looking, file, caplog):
+def test_deleted_file_is_logged_and_old_config_stays(looking, file, caplog):
     file.unlink()
     for _ in range(3):
         looking.poll()
@@ -189,7 +187,7 @@ def test_a_deleted_file_is_told_and_the_old_one_stays(looking, file, caplog):
     assert "nothing changed" in caplog.text
 
 
-def test_a_pipe_in_its_place_holds_nobody_up(looking, file, caplog):
+def test_pipe_as_config_file_does_not_block(looking, file, caplog):
     file.unlink()
     os.mkfifo(file)
     for _ in range(3):
@@ -198,7 +196,7 @@ def test_a_pipe_in_its_place_holds_nobody_up(looking, file, caplog):
     assert names() == ["ann"]
 
 
-def test_it_tells_what_changed_by_name(looking, file, caplog):
+def test_reload_log_names_the_changes(looking, file, caplog):
     file.write_text("cooks: [{name: ann}, {name: bob}]\nmenu: {tea: 1}\n")
     looking.poll()
     file.write_text("cooks: [{name: ann, api_key: sk-secret}, {name: cleo}]\n")
@@ -210,14 +208,14 @@ def test_it_tells_what_changed_by_name(looking, file, caplog):
     ]
 
 
-def test_it_tells_of_a_new_order(looking, file, caplog):
+def test_reload_log_mentions_a_new_order(looking, file, caplog):
     for text in ("[{name: ann}, {name: bob}]", "[{name: bob}, {name: ann}]"):
         file.write_text(f"cooks: {text}\n")
         looking.poll()
     assert lines(caplog)[-1].message == "coulisse.yaml reloaded: cooks: reordered"
 
 
-def test_what_takes_a_restart_keeps_its_value(looking, file, caplog):
+def test_setting_that_needs_restart_keeps_its_value(looking, file, caplog):
     file.write_text("cooks: [{name: bob}]\nkitchen: {stoves: 4}\n")
     looking.poll()
     assert names() == ["bob"]

@@ -16,7 +16,7 @@ def codes(load, text):
     return [problem.code for problem in caught.value.problems]
 
 
-def test_it_returns_typed_sections_and_defaults(load, file):
+def test_load_returns_typed_sections_and_defaults(load, file):
     config = load(COOK + "menu: {tea: 3}\n")
     assert config.path == file
     assert config.get(COOKS)[0].name == "ann"
@@ -24,11 +24,11 @@ def test_it_returns_typed_sections_and_defaults(load, file):
     assert config.get(KITCHEN).stoves == 1
 
 
-def test_a_configuration_without_a_section_has_its_default(file):
+def test_missing_section_has_its_default(file):
     assert Config(file, {}).get(MENU) == {}
 
 
-def test_a_part_is_read_without_what_the_others_need(settings):
+def test_single_section_loads_without_the_others(settings):
     # Neither sections nor checks are loaded: their apps may not be.
     settings.COULISSE_SECTIONS = ["nowhere.at_all"]
     settings.COULISSE_CHECKS = ["nowhere.at_all"]
@@ -38,28 +38,28 @@ def test_a_part_is_read_without_what_the_others_need(settings):
     assert (config.get(MENU), config.get(KITCHEN).stoves) == ({"tea": 3}, 1)
 
 
-def test_a_snapshot_does_not_change(load):
+def test_configuration_is_immutable(load):
     config = load(COOK)
     with pytest.raises(TypeError):
         config.values["menu"] = {}
 
 
-def test_the_digest_tells_contents_apart(load):
+def test_digest_depends_on_the_contents(load):
     assert load(COOK).digest == load(COOK).digest != load(COOK + "\n").digest
 
 
 @pytest.mark.parametrize("value", ["", "null", "~"])
-def test_a_key_with_nothing_under_it_is_absent(load, value):
+def test_empty_key_counts_as_absent(load, value):
     assert load(COOK + f"kitchen: {value}\n").get(KITCHEN).stoves == 1
 
 
 @pytest.mark.parametrize("text", ["menu: {tea: 1}\n", "menu: {tea: 1}\ncooks:\n"])
-def test_a_required_key_must_be_there(refusal, text):
+def test_required_key_must_be_present(refusal, text):
     assert "'cooks:'" in (message := refusal(text))
     assert "is missing, and must be there" in message
 
 
-def test_an_unknown_key_names_a_near_one(refusal):
+def test_unknown_key_suggests_a_similar_one(refusal):
     message = refusal(COOK + "kitchn: {}\n")
     assert message == (
         "coulisse.yaml:2:1: 'kitchn' is not a known top-level key; "
@@ -67,14 +67,14 @@ def test_an_unknown_key_names_a_near_one(refusal):
     )
 
 
-def test_a_port_belongs_under_server(refusal):
+def test_top_level_port_suggests_server(refusal):
     assert "nest it under server:" in refusal(COOK + "port: 80\n")
 
 
 @pytest.mark.parametrize(
     "value", ["[{name: q}]", "{a: 1}", "x", "false", "0", "''", "${UNSET}"]
 )
-def test_a_planned_key_is_refused(refusal, value):
+def test_planned_key_is_refused(refusal, value):
     message = refusal(COOK + f"judges: {value}\n")
     assert message == (
         "coulisse.yaml:2:1: 'judges' (models that score replies) is not available "
@@ -83,16 +83,16 @@ def test_a_planned_key_is_refused(refusal, value):
 
 
 @pytest.mark.parametrize("value", ["", "null", "[]", "{}"])
-def test_a_planned_key_may_ask_for_nothing(load, value):
+def test_planned_key_may_be_empty(load, value):
     assert load(COOK + f"judges: {value}\nmcp: {value}\n")
 
 
-def test_a_section_makes_a_planned_key_available(load, settings):
+def test_section_makes_a_planned_key_available(load, settings):
     settings.COULISSE_SECTIONS = [*settings.COULISSE_SECTIONS, f"{__name__}.JUDGES"]
     assert load(COOK + "judges: [a]\n").get(JUDGES) == ["a"]
 
 
-def test_it_lists_every_problem_in_the_order_of_the_file(load, refusal):
+def test_problems_are_listed_in_file_order(load, refusal):
     text = (
         "judges: [a]\n"
         "kitchen: {stoves: 0, opn: 1}\n"
@@ -111,12 +111,12 @@ def test_it_lists_every_problem_in_the_order_of_the_file(load, refusal):
     ]
 
 
-def test_it_checks_references(refusal):
+def test_references_are_checked(refusal):
     message = refusal("cooks:\n  - name: ann\n    boss: zoe\n")
     assert message == "coulisse.yaml:3:5: cook 'ann' obeys 'zoe', who is not there"
 
 
-def test_it_checks_what_can_be_checked_beside_a_broken_section(load):
+def test_valid_sections_are_checked_beside_invalid_ones(load):
     text = "cooks: [{name: ann, boss: zoe, dishes: [pie]}]\n"
     assert codes(load, text) == ["coulisse.E901", "coulisse.E902"]
     # The menu is unknown now, so nothing is said about what is on it.
@@ -128,13 +128,13 @@ def test_it_checks_what_can_be_checked_beside_a_broken_section(load):
     ]
 
 
-def test_a_problem_in_what_is_merged_stands_where_it_is_written(refusal):
+def test_merged_problem_is_reported_at_its_source(refusal):
     text = "cooks:\n- &c\n  name: ann\n  pace: x\n- <<: *c\n  name: bob\n"
     lines = refusal(text).splitlines()
     assert [line.split(": ")[0] for line in lines] == ["coulisse.yaml:4:3"] * 2
 
 
-def test_of_many_problems_the_first_are_told_and_how_many_more_there_are(refusal):
+def test_problem_list_is_truncated_with_a_count(refusal):
     cooks = "".join(f"  - {{name: c{n}, boss: b{n}, pacee: 1}}\n" for n in range(1000))
     told = refusal(f"cooks:\n{cooks}").splitlines()
     assert told[0].startswith("coulisse.yaml:2:26: cook 'c0': 'pacee' is not a known")
@@ -143,7 +143,7 @@ def test_of_many_problems_the_first_are_told_and_how_many_more_there_are(refusal
     assert told[-1] == "900 more problems are not shown: mend these first"
 
 
-def test_of_many_mistakes_the_first_are_guessed_at():
+def test_suggestions_are_limited():
     with suggestions.limit_guesses():
         hints = [suggestions.did_you_mean("sop", ["soup"]) for _ in range(150)]
     assert hints == ["; did you mean 'soup'?"] * 100 + [""] * 50

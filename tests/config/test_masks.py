@@ -104,7 +104,7 @@ loose:
 """
 
 
-def test_secrets_are_masked_where_they_stand():
+def test_secrets_are_masked_in_place():
     assert shown(FILE) == (
         FILE.replace("hunter2", MASK)
         .replace("hunter1", MASK)
@@ -120,11 +120,11 @@ def test_secrets_are_masked_where_they_stand():
     )
 
 
-def test_what_is_shown_can_be_saved_again():
+def test_masked_text_can_be_saved_again():
     assert kept(shown(FILE), FILE) == FILE.replace("'back key'", "'back key'")
 
 
-def test_what_is_shown_is_yaml_to_other_readers_too():
+def test_masked_text_is_valid_yaml():
     text = "loose: {auth: 'Bearer ${TOKEN:-fallback1}', plain: words}\n"
     told = shown(text)
     assert told == text.replace("fallback1", MASK).replace("'", '"')
@@ -145,7 +145,7 @@ def in_a_list(count: int) -> str:
 
 
 @pytest.mark.parametrize(("text", "count"), [(in_comments, 8_000), (in_a_list, 2_000)])
-def test_many_secrets_take_no_longer_each(text, count):
+def test_unmasking_many_secrets_takes_linear_time(text, count):
     """Compared each with each they took many seconds."""
 
     def unmask(text: str) -> None:
@@ -162,7 +162,7 @@ def test_many_secrets_take_no_longer_each(text, count):
     )
 
 
-def test_data_has_the_same_masks():
+def test_masked_data_has_the_same_masks():
     data = secret_masks.masked_data(document.parse_document(FILE.encode()))
     assert data["vaults"]["main"]["password"] == MASK
     assert data["vaults"]["spare"]["doors"][0] == {"name": "front", "key": MASK}
@@ -170,12 +170,12 @@ def test_data_has_the_same_masks():
     assert data["loose"]["auth"] == f"Bearer ${{TOKEN:-{MASK}}}"
 
 
-def test_placeholders_are_no_secrets():
+def test_placeholders_are_not_masked():
     text = "vaults: {a: {password: '${PASSWORD}', note: '${NOTE}'}}\n"
     assert shown(text) == text
 
 
-def test_a_mask_stands_for_the_secret_of_its_name_wherever_it_moves():
+def test_mask_keeps_its_secret_when_the_entry_moves():
     typed = f"""\
 vaults:
   main:
@@ -203,21 +203,21 @@ vaults:
         (f"vaults: {{}} # {MASK}", "comment"),
     ],
 )
-def test_a_mask_where_the_file_has_no_secret_is_refused(typed, place):
+def test_mask_without_a_secret_is_refused(typed, place):
     with pytest.raises(ConfigInvalid, match=place) as caught:
         kept(typed, FILE)
     assert all(p.code == "coulisse.E016" for p in caught.value.problems)
     assert caught.value.problems[0].position.line == 1
 
 
-def test_a_refusal_tells_no_secret():
+def test_refusal_shows_no_secret():
     with pytest.raises(ConfigInvalid) as caught:
         kept(f"vaults: {{x: {{password: {MASK}}}, main: {{password: zebra}}}}", FILE)
     assert "hunter" not in str(caught.value)
     assert "zebra" not in str(caught.value)
 
 
-def test_entries_without_names_are_known_by_what_they_say():
+def test_unnamed_entries_are_matched_by_content():
     text = "vaults: {a: {doors: [{colour: red, key: r}, {colour: blue, key: b}]}}\n"
     typed = (
         f"vaults: {{a: {{doors: [{{colour: blue, key: {MASK}}}, "
@@ -233,14 +233,14 @@ def test_entries_without_names_are_known_by_what_they_say():
         kept(changed.replace("red", "white"), text)
 
 
-def test_names_are_shown_whatever_they_look_like():
+def test_names_that_look_like_secrets_are_shown():
     door = "{name: sk-0123456789abcdef0123, key: x}"
     text = f"vaults: {{a: {{doors: [{door}, {{name: b, key: y}}]}}}}\n"
     assert shown(text) == text.replace("x}", f"{MASK}}}").replace("y}", f"{MASK}}}")
     assert kept(shown(text), text) == text
 
 
-def test_plain_lists_of_secrets_are_known_by_their_places():
+def test_lists_of_secrets_are_matched_by_position():
     text = "vaults: {a: {doors: [{name: x, codes: [one, two, three]}]}}\n"
     typed = shown(text).replace(f"[{MASK}, {MASK}, {MASK}]", f"[{MASK}, new, {MASK}]")
     codes = said(kept(typed, text))["vaults"]["a"]["doors"][0]["codes"]
@@ -249,7 +249,7 @@ def test_plain_lists_of_secrets_are_known_by_their_places():
         kept(shown(text).replace(f"{MASK}, ", "", 1), text)
 
 
-def test_a_secret_that_is_repeated_elsewhere_is_hidden_there_too():
+def test_repeated_secret_is_masked_everywhere():
     text = (
         "vaults:\n  a:\n    password: swordfish\n    note: say swordfish\n# swordfish\n"
     )
@@ -257,7 +257,7 @@ def test_a_secret_that_is_repeated_elsewhere_is_hidden_there_too():
     assert kept(shown(text), text) == text
 
 
-def test_a_secret_an_alias_leads_to_is_hidden_where_it_stands():
+def test_aliased_secret_is_masked_at_its_anchor():
     text = "loose: {word: &w swordfish}\nvaults: {a: {password: *w}}\n"
     assert shown(text) == text.replace("swordfish", MASK)
     assert kept(shown(text), text) == text
@@ -269,7 +269,7 @@ def test_a_secret_an_alias_leads_to_is_hidden_where_it_stands():
     )
 
 
-def test_an_argument_is_a_secret_by_the_option_before_it():
+def test_argument_after_a_secret_option_is_masked():
     text = (
         "vaults:\n  a:\n    extra:\n"
         "      args: [--password, hunter2, --verbose, -v, --token, ${T}, --key, -n]\n"
@@ -278,7 +278,7 @@ def test_an_argument_is_a_secret_by_the_option_before_it():
     assert kept(shown(text), text) == text
 
 
-def test_what_is_in_a_list_is_a_secret_by_the_lists_name():
+def test_list_under_a_secret_name_is_masked():
     text = (
         "vaults:\n  a:\n"
         "    extra: {api_tokens: [hunter2, [hunter3]], words: [plain]}\n"
@@ -289,13 +289,13 @@ def test_what_is_in_a_list_is_a_secret_by_the_lists_name():
 
 
 @pytest.mark.parametrize("said", ["[hunter2]", "{text: hunter2}", "[{a: [hunter2]}]"])
-def test_a_secret_is_one_though_it_is_written_wrong(said):
+def test_secret_of_the_wrong_type_is_masked(said):
     text = f"vaults: {{a: {{password: {said}, note: plain}}}}\n"
     assert shown(text) == text.replace("hunter2", MASK)
     assert kept(shown(text), text) == text
 
 
-def test_a_private_key_moves_with_its_lines():
+def test_multi_line_secret_moves_with_its_lines():
     text = "vaults:\n  a:\n    password: |\n      -- BEGIN\n      abc\n    note: x\n"
     typed = f"vaults:\n    a:\n        note: y\n        password: {MASK}\n"
     after = kept(typed, text)
@@ -303,7 +303,7 @@ def test_a_private_key_moves_with_its_lines():
     assert "password: |\n" in after
 
 
-def test_data_with_masks_keeps_secrets_under_other_entries():
+def test_masked_data_keeps_secrets_of_other_entries():
     doc = document.parse_document(FILE.encode())
     data = secret_masks.masked_data(doc)["vaults"]
     data["main"]["note"] = "new"
@@ -362,7 +362,7 @@ def secrets_of(value, path=()):
 
 @MANY
 @given(written(FILES))
-def test_nothing_secret_is_shown_and_nothing_is_lost(sample):
+def test_masking_round_trip_keeps_every_secret(sample):
     _, text = sample
     assert "s3cr3t" not in shown(text)
     assert kept(shown(text), text) == text
@@ -370,7 +370,7 @@ def test_nothing_secret_is_shown_and_nothing_is_lost(sample):
 
 @MANY
 @given(written(FILES), st.data())
-def test_any_edit_keeps_each_secret_at_its_place_or_is_refused(sample, draw):
+def test_any_edit_keeps_each_secret_or_is_refused(sample, draw):
     data, text = sample
     doc = document.parse_document(text.encode())
     wanted = secret_masks.masked_data(doc)["vaults"]

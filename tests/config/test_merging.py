@@ -40,7 +40,7 @@ cooks:
 """
 
 
-def test_what_says_the_same_stays_as_it_is_written():
+def test_equal_data_keeps_the_text():
     data = document.parse_document(FILE.encode()).data
     data["cooks"][0]["pace"] = 1  # as JSON may say 1.0
     for place in [(), ("menu",), ("cooks",), ("cooks", "cy")]:
@@ -50,19 +50,19 @@ def test_what_says_the_same_stays_as_it_is_written():
         assert merge(FILE, place, wanted) == FILE
 
 
-def test_one_value_changes_and_its_comment_stays():
+def test_changed_value_keeps_its_comment():
     after = merge(FILE, ("menu",), {"soup": 4, "cake": "5", "drinks": ["tea", "milk"]})
     assert after == FILE.replace("soup: 3 #", "soup: 4 #")
 
 
-def test_fields_come_and_go_around_comments():
+def test_fields_are_added_and_removed_around_comments():
     after = merge(FILE, ("menu",), {"soup": 3, "tart": {"size": 2}, "cake": "5"})
     assert after == FILE.replace(
         "  drinks: [tea, milk] # cold\n", "  tart:\n    size: 2\n"
     )
 
 
-def test_entries_of_a_list_keep_their_comments_where_they_go():
+def test_moved_list_entries_keep_their_comments():
     cooks = document.parse_document(FILE.encode()).data["cooks"]
     after = merge(FILE, ("cooks",), [cooks[1], cooks[0]])
     assert after.endswith(
@@ -71,24 +71,24 @@ def test_entries_of_a_list_keep_their_comments_where_they_go():
     )
 
 
-def test_an_entry_that_is_gone_leaves_the_comments_above_it():
+def test_removed_entry_leaves_the_comments_above_it():
     cooks = document.parse_document(FILE.encode()).data["cooks"]
     after = merge(FILE, ("cooks",), [cooks[0], cooks[2]])
     assert after == FILE.replace("  - name: bob\n", "")
 
 
-def test_an_entry_that_is_new_comes_last():
+def test_new_entry_comes_last():
     cooks = document.parse_document(FILE.encode()).data["cooks"]
     after = merge(FILE, ("cooks",), [*cooks, {"name": "dee", "note": "a\nb\n"}])
     assert after == FILE + "\n  - name: dee\n    note: |\n      a\n      b\n"
 
 
-def test_what_an_alias_stands_for_is_changed_there_alone():
+def test_aliased_value_is_changed_only_there():
     text = "a: &x {k: 1} # base\nb: *x # same\n"
     assert merge(text, ("b",), {"k": 2}) == "a: &x {k: 1} # base\nb:  # same\n  k: 2\n"
 
 
-def test_what_a_merge_brings_is_overridden_where_it_differs():
+def test_merged_value_is_overridden_where_it_differs():
     text = "a: &x {k: 1, l: 2}\nb:\n  <<: *x # base\n  m: 3\n"
     after = merge(text, ("b",), {"k": 1, "l": 5, "m": 3})
     assert after == "a: &x {k: 1, l: 2}\nb:\n  <<: *x # base\n  m: 3\n  l: 5\n"
@@ -96,20 +96,20 @@ def test_what_a_merge_brings_is_overridden_where_it_differs():
     assert document.parse_document(after.encode()).data["b"] == {"k": 1, "m": 3}
 
 
-def test_a_change_that_an_anchor_would_carry_elsewhere_is_refused():
+def test_change_of_a_shared_anchor_is_refused():
     text = "a: &x\n  k: 1\nb: *x\n"
     with pytest.raises(ConfigInvalid, match="anchors"):
         merge(text, ("a",), {"k": 2})
 
 
-def test_a_text_in_quotes_stays_one():
+def test_quoted_text_stays_quoted():
     assert merge("a: '1'\n", ("a",), "2") == "a: '2'\n"
     assert merge("a: 1\n", ("a",), True) == "a: true\n"
 
 
 @MANY
 @given(written(), st.sampled_from(SECTIONS), DATA)
-def test_it_says_then_what_was_wanted(sample, key, new):
+def test_merged_text_parses_to_the_new_data(sample, key, new):
     data, text = sample
     after = document.parse_document(merge(text, (key,), new).encode())
     assert data_merge.is_same(after.data, {**data, key: new})
@@ -117,7 +117,7 @@ def test_it_says_then_what_was_wanted(sample, key, new):
 
 @MANY
 @given(written(), st.data())
-def test_the_gentle_way_is_always_found(sample, draw):
+def test_minimal_merge_succeeds_for_any_data(sample, draw):
     data, text = sample
     key = draw.draw(st.sampled_from(SECTIONS))
     new = draw.draw(DATA)
@@ -129,7 +129,7 @@ def test_the_gentle_way_is_always_found(sample, draw):
 
 @MANY
 @given(st.lists(DATA, min_size=2, max_size=6))
-def test_two_values_have_a_gist_in_common_if_they_say_the_same(values):
+def test_equal_fingerprints_mean_equal_values(values):
     known = [*values, 1, 1.0, True, "1", "", None, False, 0, [], {}, [1], {"a": [0]}]
     for one in known:
         for other in known:
@@ -137,5 +137,5 @@ def test_two_values_have_a_gist_in_common_if_they_say_the_same(values):
             assert alike == data_merge.is_same(one, other)
 
 
-def test_a_name_is_no_text_that_reads_like_one():
+def test_named_entry_differs_from_equal_looking_text():
     assert data_merge.matching_key({"name": "a"}) != data_merge.matching_key("name:a")

@@ -44,18 +44,18 @@ def parser(name):
         ["-c", "a.yaml", "-v", "2", "-cb.yaml"],
     ],
 )
-def test_it_is_the_path_the_command_reads(words):
+def test_option_path_equals_the_commands_path(words):
     assert config_option.find_path(words) == parser("start").parse_args(words).config
 
 
 @pytest.mark.parametrize("words", [["--conf", "c.yaml"], ["-c"], ["-C", "c.yaml"]])
-def test_what_the_command_refuses_names_no_path(words):
+def test_refused_arguments_yield_no_path(words):
     assert config_option.find_path(words) is None
     with pytest.raises(CommandError):
         parser("start").parse_args(words)
 
 
-def test_every_command_with_the_option_is_read_beforehand(monkeypatch):
+def test_every_command_with_the_option_is_known(monkeypatch):
     assert commands().keys() == manage.OWN_COMMANDS
     for name in commands():
         monkeypatch.setenv("COULISSE_CONFIG", "")
@@ -63,7 +63,7 @@ def test_every_command_with_the_option_is_read_beforehand(monkeypatch):
         assert os.environ["COULISSE_CONFIG"] == "other.yaml"
 
 
-def test_options_it_may_stand_behind_are_known():
+def test_options_without_value_are_known():
     found = {
         spelling
         for name in commands()
@@ -74,7 +74,7 @@ def test_options_it_may_stand_behind_are_known():
     assert found == set(config_option.VALUELESS_FLAGS)
 
 
-def test_the_option_of_another_command_is_its_own(monkeypatch):
+def test_config_option_of_other_commands_is_ignored(monkeypatch):
     monkeypatch.setenv("COULISSE_CONFIG", "mine.yaml")
     manage.take_config_option(["manage.py", "shell", "-c", "print()"])
     assert os.environ["COULISSE_CONFIG"] == "mine.yaml"

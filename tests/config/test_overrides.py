@@ -108,13 +108,13 @@ def refusal(function, *args, **kwargs):
 # What runs.
 
 
-def test_an_override_runs_at_once_in_the_place_of_the_files(agents):
+def test_override_takes_effect_in_place(agents):
     override_editor.save_entry(agents, "bob", BOB, by=BY)
     assert models() == {"ann": "gpt-a", "bob": "gpt-x", "cleo": "gpt-c"}
     assert list(models()) == ["ann", "bob", "cleo"]
 
 
-def test_a_new_one_comes_last_and_goes_again(agents):
+def test_new_entry_comes_last_and_can_be_removed(agents):
     assert override_editor.create_entry(agents, DAN, by=BY) == "dan"
     assert list(models()) == ["ann", "bob", "cleo", "dan"]
     assert labels()["dan"] == "dynamic"
@@ -122,7 +122,7 @@ def test_a_new_one_comes_last_and_goes_again(agents):
     assert "dan" not in models() | labels()
 
 
-def test_a_tombstone_disables_and_a_reset_enables(agents):
+def test_tombstone_disables_and_reset_enables(agents):
     override_editor.disable_entry(agents, "cleo", by=BY)
     assert list(models()) == ["ann", "bob"]
     assert labels() == {"ann": "yaml", "bob": "yaml", "cleo": "tombstoned"}
@@ -131,7 +131,7 @@ def test_a_tombstone_disables_and_a_reset_enables(agents):
     assert list(models()) == ["ann", "bob", "cleo"]
 
 
-def test_a_reset_has_the_file_run_again(agents):
+def test_reset_restores_the_file_entry(agents):
     override_editor.save_entry(agents, "bob", BOB, by=BY)
     override_editor.reset_entry(agents, "bob", by=BY)
     assert models()["bob"] == "gpt-b"
@@ -143,13 +143,13 @@ def test_a_reset_has_the_file_run_again(agents):
         override_editor.reset_entry(agents, "dan", by=BY)
 
 
-def test_an_override_of_a_tombstone_runs(agents):
+def test_override_replaces_a_tombstone(agents):
     override_editor.disable_entry(agents, "cleo", by=BY)
     override_editor.save_entry(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
     assert models()["cleo"] == "gpt-d"
 
 
-def test_a_section_the_file_has_not_can_be_filled(agents):
+def test_section_missing_in_the_file_can_be_filled(agents):
     tests = override_editor.get_section("smoke_tests")
     text = "name: s\ntarget: ann\npersona: {provider: openai, model: p, preamble: x}\n"
     override_editor.create_entry(tests, text, by=BY)
@@ -159,7 +159,7 @@ def test_a_section_the_file_has_not_can_be_filled(agents):
     ]
 
 
-def test_placeholders_and_variables_work_and_stay_as_written(agents, monkeypatch):
+def test_placeholders_and_variables_are_kept_and_expanded(agents, monkeypatch):
     monkeypatch.setenv("MODEL", "gpt-env")
     text = "name: dan\nprovider: openai\nmodel: ${MODEL}\npreamble: ${vars.tone}\n"
     override_editor.create_entry(agents, text, by=BY)
@@ -168,7 +168,7 @@ def test_placeholders_and_variables_work_and_stay_as_written(agents, monkeypatch
     assert entry.text == text
 
 
-def test_every_kind_that_is_overridable_is_one():
+def test_overridable_sections_are_registered():
     for key in ("agents", "judges", "experiments", "smoke_tests"):
         assert override_editor.get_section(key).key == key
     with pytest.raises(EntryUnknown, match="only agents, experiments, judges"):
@@ -178,7 +178,7 @@ def test_every_kind_that_is_overridable_is_one():
 # What is refused.
 
 
-def test_the_validators_words_come_with_the_place_in_the_entry(agents):
+def test_validation_errors_have_positions_in_the_entry(agents):
     told = refusal(
         override_editor.save_entry,
         agents,
@@ -194,7 +194,7 @@ def test_the_validators_words_come_with_the_place_in_the_entry(agents):
     assert not OverrideVersion.objects.exists()
 
 
-def test_a_shape_is_checked_and_syntax_told_by_line(agents):
+def test_type_and_syntax_errors_have_line_numbers(agents):
     told = refusal(
         override_editor.create_entry, agents, "name: dan\nprovider: openai\n", by=BY
     )
@@ -206,7 +206,7 @@ def test_a_shape_is_checked_and_syntax_told_by_line(agents):
     assert "empty" in refusal(override_editor.create_entry, agents, " ", by=BY)
 
 
-def test_who_refers_to_what_is_disabled_is_named(agents):
+def test_disabling_a_referenced_entry_names_the_reference(agents):
     told = refusal(override_editor.disable_entry, agents, "bob", by=BY)
     assert told == (
         "coulisse.yaml:32:31: experiment 'trial' has the variant 'bob', which is not "
@@ -218,7 +218,7 @@ def test_who_refers_to_what_is_disabled_is_named(agents):
     assert labels()["bob"] == "yaml"
 
 
-def test_a_reset_to_what_refers_to_what_is_disabled_is_refused(agents, own, file):
+def test_reset_that_breaks_references_is_refused(agents, own, file):
     file.write_text(FILE.replace("    judges: [quality]\n", "    subagents: [cleo]\n"))
     live.ConfigWatcher().poll()
     plain = "name: ann\nprovider: openai\nmodel: gpt-a\n"
@@ -231,7 +231,7 @@ def test_a_reset_to_what_refers_to_what_is_disabled_is_refused(agents, own, file
     assert labels()["ann"] == "yaml"
 
 
-def test_what_the_studio_itself_refers_to_stays_too(agents):
+def test_references_from_overrides_block_disabling(agents):
     experiments = override_editor.get_section("experiments")
     override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
@@ -242,7 +242,7 @@ def test_what_the_studio_itself_refers_to_stays_too(agents):
     )
 
 
-def test_of_what_falls_with_a_change_the_cause_is_told_alone(agents):
+def test_only_the_cause_of_dependent_errors_is_reported(agents):
     override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
     override_editor.create_entry(
@@ -258,7 +258,7 @@ def test_of_what_falls_with_a_change_the_cause_is_told_alone(agents):
     )
 
 
-def test_names_are_one_and_the_same(agents):
+def test_entry_name_must_match_its_text(agents):
     told = refusal(override_editor.save_entry, agents, "bob", DAN, by=BY)
     assert "this is called 'dan', and 'bob' by its address" in told
     told = refusal(
@@ -285,7 +285,7 @@ def test_names_are_one_and_the_same(agents):
     assert "a page of the studio" in told.message
 
 
-def test_a_name_that_is_taken_is_a_conflict(agents):
+def test_taken_name_is_a_conflict(agents):
     with pytest.raises(EntryTaken, match="already called 'bob'"):
         override_editor.create_entry(agents, BOB, by=BY)
     override_editor.create_entry(agents, DAN, by=BY)
@@ -296,14 +296,14 @@ def test_a_name_that_is_taken_is_a_conflict(agents):
         override_editor.create_entry(agents, DAN.replace("dan", "cleo"), by=BY)
 
 
-def test_an_experiments_name_is_no_agents(agents):
+def test_agent_cannot_have_the_name_of_an_experiment(agents):
     told = refusal(
         override_editor.create_entry, agents, DAN.replace("dan", "trial"), by=BY
     )
     assert "experiment 'trial' has the name of an agent" in told
 
 
-def test_what_is_not_there_cannot_be_changed(agents):
+def test_missing_entry_cannot_be_changed(agents):
     for change in (override_editor.disable_entry, override_editor.reset_entry):
         with pytest.raises(EntryUnknown, match="did you mean 'bob'"):
             change(agents, "bobb", by=BY)
@@ -313,7 +313,7 @@ def test_what_is_not_there_cannot_be_changed(agents):
         override_editor.get_entry(agents, "dan")
 
 
-def test_a_change_of_what_was_changed_meanwhile_is_refused(agents):
+def test_outdated_change_is_refused(agents):
     override_editor.save_entry(agents, "bob", BOB, by=BY, version=0)
     shown = override_editor.get_entry(agents, "bob").version
     override_editor.save_entry(
@@ -329,7 +329,7 @@ def test_a_change_of_what_was_changed_meanwhile_is_refused(agents):
     )  # a script that asks for no version
 
 
-def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
+def test_conflicting_parallel_changes_refuse_one(agents):
     experiments = override_editor.get_section("experiments")
     text = "name: second\nstrategy: split\nvariants: [{agent: cleo}, {agent: ann}]\n"
     begin, outcomes = threading.Barrier(2), []
@@ -363,7 +363,7 @@ def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
 # What is shown.
 
 
-def test_the_file_is_told_as_it_is_written(agents):
+def test_entry_text_is_shown_as_in_the_file(agents):
     written = entry_texts.read_texts(FILE.encode(), "agents")
     assert written["ann"] == (
         "name: ann\nprovider: openai   # the cheap one\nmodel: gpt-a\npreamble: |\n"
@@ -373,7 +373,7 @@ def test_the_file_is_told_as_it_is_written(agents):
     assert list(written) == ["ann", "bob", "cleo"]
 
 
-def test_what_is_an_alias_in_the_file_is_written_out(monkeypatch):
+def test_aliases_are_expanded_in_entry_texts(monkeypatch):
     monkeypatch.setenv("NAME", "eve")
     text = FILE.replace(
         "  # The first one.", "  - &base {name: base, model: m}\n"
@@ -385,7 +385,7 @@ def test_what_is_an_alias_in_the_file_is_written_out(monkeypatch):
     assert entry_texts.read_texts(b"- nothing", "agents") == {}
 
 
-def test_the_difference_is_of_what_is_written(agents):
+def test_diff_compares_the_written_texts(agents):
     assert override_editor.diff_entry(override_editor.get_entry(agents, "bob")) == ""
     override_editor.save_entry(agents, "ann", BOB.replace("bob", "ann"), by=BY)
     told = override_editor.diff_entry(
@@ -401,7 +401,7 @@ def test_the_difference_is_of_what_is_written(agents):
     assert override_editor.diff_entry(override_editor.get_entry(agents, "dan")) == ""
 
 
-def test_history_tells_every_change_and_outlives_the_entry(agents):
+def test_history_lists_every_change_and_survives_removal(agents):
     override_editor.create_entry(agents, DAN, by=BY)
     override_editor.save_entry(agents, "dan", DAN + "seed: 1\n", by="user:eve")
     override_editor.save_entry(agents, "bob", BOB, by=BY)  # of another
@@ -418,7 +418,7 @@ def test_history_tells_every_change_and_outlives_the_entry(agents):
         override_editor.get_version(agents, "bob", told[2].pk)
 
 
-def test_a_list_asks_the_database_once(agents, django_assert_num_queries):
+def test_list_takes_one_query(agents, django_assert_num_queries):
     for number in (1, 5):
         for each in range(number):
             text = DAN.replace("dan", f"dan{number}-{each}")
@@ -429,7 +429,7 @@ def test_a_list_asks_the_database_once(agents, django_assert_num_queries):
             override_editor.get_entry(agents, "ann")
 
 
-def test_line_ends_of_browsers_are_made_plain(agents):
+def test_browser_line_ends_are_normalised(agents):
     override_editor.create_entry(
         agents, "\ufeff" + DAN.strip().replace("\n", "\r\n"), by=BY
     )
@@ -446,7 +446,7 @@ def looking():
     return live.ConfigWatcher()
 
 
-def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
+def test_override_broken_by_the_file_is_rejected_until_fixed(
     agents, looking, file, caplog
 ):
     override_editor.create_entry(agents, DAN, by=BY)
@@ -478,7 +478,7 @@ def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
     assert models()["bob"] == "gpt-x"
 
 
-def test_what_falls_with_it_is_set_aside_too(agents, looking, file):
+def test_dependents_of_a_rejected_override_are_rejected(agents, looking, file):
     override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
     override_editor.create_entry(
@@ -493,9 +493,7 @@ def test_what_falls_with_it_is_set_aside_too(agents, looking, file):
 REFERS = FILE.replace("{agent: bob}]", "{agent: bob}, {agent: cleo}]")
 
 
-def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
-    agents, looking, file, caplog
-):
+def test_edit_blocked_by_a_tombstone_names_it(agents, looking, file, caplog):
     override_editor.disable_entry(agents, "cleo", by=BY)
     file.write_text(REFERS)
     for _ in range(3):
@@ -511,7 +509,7 @@ def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
     assert len(live.current().get(experiments)["trial"].variants) == 3
 
 
-def test_an_edit_that_fails_for_several_together_names_each(agents, looking, file):
+def test_edit_blocked_by_several_overrides_names_each(agents, looking, file):
     file.write_text(FILE[: FILE.index("experiments:")])
     looking.poll()
     override_editor.create_entry(agents, DAN, by=BY)
@@ -534,7 +532,7 @@ def judged(config):
 JUDGED: list[object] = []
 
 
-def test_one_in_the_way_is_found_without_trying_each(agents, looking, file, settings):
+def test_blocking_override_is_found_by_bisection(agents, looking, file, settings):
     judges = override_editor.get_section("judges")
     override_editor.create_entry(judges, JUDGE, by=BY)
     when = {"version": 1, "changed_at": NOW, "changed_by": BY}
@@ -553,7 +551,7 @@ def test_one_in_the_way_is_found_without_trying_each(agents, looking, file, sett
     assert len(JUDGED) < 2 * 16
 
 
-def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
+def test_entry_added_to_the_file_becomes_an_override(agents, looking, file):
     override_editor.create_entry(agents, DAN, by=BY)
     more = "  - {name: dan, provider: openai, model: gpt-file}\n\njudges:"
     file.write_text(FILE.replace("\njudges:", more))
@@ -562,7 +560,7 @@ def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
     assert models()["dan"] == "gpt-d"
 
 
-def test_an_override_the_file_forgets_becomes_dynamic(agents, looking, file):
+def test_override_removed_from_the_file_becomes_dynamic(agents, looking, file):
     override_editor.save_entry(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
     file.write_text(
         FILE[: FILE.index("  - name: cleo")] + FILE[FILE.index("judges:\n") :]
@@ -575,7 +573,7 @@ def test_an_override_the_file_forgets_becomes_dynamic(agents, looking, file):
 # Starts.
 
 
-def test_a_start_takes_what_is_stored(agents):
+def test_start_applies_stored_overrides(agents):
     override_editor.save_entry(agents, "bob", BOB, by=BY)
     live.set_current(None)
     live.load_at_start()
@@ -585,7 +583,7 @@ def test_a_start_takes_what_is_stored(agents):
     assert live.read_effective(live.current().path).get(agents)["bob"].model == "gpt-x"
 
 
-def test_no_override_stops_a_start(agents, file, caplog):
+def test_invalid_overrides_do_not_stop_a_start(agents, file, caplog):
     override_editor.disable_entry(agents, "cleo", by=BY)
     override_editor.create_entry(agents, DAN, by=BY)
     Override.objects.filter(name="dan").update(body="nonsense: [")
@@ -597,7 +595,7 @@ def test_no_override_stops_a_start(agents, file, caplog):
     assert caplog.text.count("is set aside") == 2
 
 
-def test_a_start_prefers_what_was_valid_last(agents, file, caplog):
+def test_start_prefers_the_last_valid_copy(agents, file, caplog):
     override_editor.disable_entry(agents, "cleo", by=BY)
     last_valid_copy.write_copy(FILE.encode())
     file.write_text(REFERS)
@@ -607,7 +605,7 @@ def test_a_start_prefers_what_was_valid_last(agents, file, caplog):
     assert "what was valid last is in force" in caplog.text
 
 
-def test_what_is_of_a_section_that_is_gone_is_set_aside(agents, settings):
+def test_override_of_a_removed_section_is_rejected(agents, settings):
     override_editor.create_entry(agents, DAN, by=BY)
     Override.objects.filter(name="dan").update(section="cooks")
     live.set_current(None)
@@ -619,7 +617,7 @@ def test_what_is_of_a_section_that_is_gone_is_set_aside(agents, settings):
 # Other processes, and a database that is away.
 
 
-def test_a_watcher_takes_what_another_process_stored(agents, looking):
+def test_watcher_applies_overrides_of_other_processes(agents, looking):
     its = {"section": "agents", "name": "bob", "body": BOB}
     made = OverrideVersion.objects.create(**its, action="saved", at=NOW, by=BY)
     Override.objects.create(**its, version=made.pk, changed_at=made.at, changed_by=BY)
@@ -628,9 +626,7 @@ def test_a_watcher_takes_what_another_process_stored(agents, looking):
     assert models()["bob"] == "gpt-x"
 
 
-def test_a_broken_file_is_told_of_once_whatever_the_studio_says(
-    agents, looking, file, caplog
-):
+def test_broken_file_is_logged_once_despite_overrides(agents, looking, file, caplog):
     def told():
         for _ in range(3):
             looking.poll()
@@ -648,7 +644,7 @@ def test_a_broken_file_is_told_of_once_whatever_the_studio_says(
     assert told() == 2
 
 
-def test_an_override_is_no_edit_of_the_file(agents):
+def test_override_is_not_reported_as_a_file_edit(agents):
     told = []
     live.load_at_start()
     watcher = live.ConfigWatcher(lambda config, sections: told.append(sections))
@@ -657,9 +653,7 @@ def test_an_override_is_no_edit_of_the_file(agents):
     assert told == []
 
 
-def test_without_a_database_the_yaml_runs_until_it_is_there(
-    agents, monkeypatch, caplog
-):
+def test_yaml_runs_alone_until_the_database_returns(agents, monkeypatch, caplog):
     override_editor.save_entry(agents, "bob", BOB, by=BY)
     live.set_current(None)
     monkeypatch.setattr("config.overrides.override_store.RETRY_SECONDS", 0.0)
@@ -678,7 +672,7 @@ def test_without_a_database_the_yaml_runs_until_it_is_there(
     assert models()["bob"] == "gpt-x"
 
 
-def test_a_connection_that_broke_is_mended(agents, monkeypatch):
+def test_broken_database_connection_is_reopened(agents, monkeypatch):
     monkeypatch.setattr("config.overrides.override_store.RETRY_SECONDS", 0.0)
     override_editor.create_entry(agents, DAN, by=BY)
     version = live.get_store().newest_version()
@@ -687,7 +681,7 @@ def test_a_connection_that_broke_is_mended(agents, monkeypatch):
     assert live.get_store().newest_version() == version
 
 
-def test_no_table_is_nothing_said(agents, monkeypatch):
+def test_missing_override_table_is_silent(agents, monkeypatch):
     with monkeypatch.context() as patch:
         for model in (Override, OverrideVersion):
             patch.setattr(model._meta, "db_table", "config_nothing")
@@ -695,7 +689,7 @@ def test_no_table_is_nothing_said(agents, monkeypatch):
         assert live.get_store().read().entries == ()
 
 
-def test_a_file_is_right_by_itself_or_not_at_all(agents, looking, file, caplog):
+def test_file_must_be_valid_without_overrides(agents, looking, file, caplog):
     override_editor.create_entry(agents, DAN, by=BY)
     file.write_text(FILE.replace("{agent: bob}]", "{agent: dan}]"))
     for _ in range(2):

@@ -61,7 +61,7 @@ def run(file):
     return run
 
 
-def test_it_lists_what_is_not_as_the_yaml_says(run, agents):
+def test_overrides_command_lists_changed_entries(run, agents):
     assert "all is as the YAML says" in run()
     override_editor.save_entry(agents, "bob", BOB, by="user:ada")
     override_editor.create_entry(agents, DAN, by="user:ada")
@@ -75,7 +75,7 @@ def test_it_lists_what_is_not_as_the_yaml_says(run, agents):
     assert (told[0]["yaml"], told[1]["label"]) == (BOB, "dynamic")
 
 
-def test_it_shows_one_with_what_differs_and_its_history(run, agents):
+def test_overrides_command_shows_diff_and_history(run, agents):
     override_editor.save_entry(agents, "bob", BOB, by="user:ada")
     lines = run("show", "agents", "bob").splitlines()
     assert "model: better" in lines
@@ -87,7 +87,7 @@ def test_it_shows_one_with_what_differs_and_its_history(run, agents):
         run("show", "agent", "bob")
 
 
-def test_it_resets_and_writes_that_down(run, agents):
+def test_overrides_command_resets_and_audits(run, agents):
     AuditEntry.objects.all().delete()
     override_editor.save_entry(agents, "bob", BOB, by="user:ada")
     override_editor.create_entry(agents, DAN, by="user:ada")
@@ -101,7 +101,7 @@ def test_it_resets_and_writes_that_down(run, agents):
         run("reset", "agents", "bob")
 
 
-def test_what_the_file_is_refused_for_can_be_undone(run, agents, file):
+def test_overrides_command_undoes_a_blocking_override(run, agents, file):
     override_editor.disable_entry(agents, "bob", by="user:ada")
     file.write_text(BOTH)
     with pytest.raises(
@@ -114,7 +114,7 @@ def test_what_the_file_is_refused_for_can_be_undone(run, agents, file):
     assert "with" not in run(command="check")
 
 
-def test_check_tells_of_overrides(run, agents, file):
+def test_check_reports_overrides(run, agents, file):
     override_editor.create_entry(
         agents, DAN.replace("openai", "openai # mine"), by="user:ada"
     )

@@ -45,7 +45,7 @@ def speciality(load, text):
 
 
 @given(texts)
-def test_it_hides_and_shows_without_moving_a_character(text):
+def test_hide_keeps_lengths_and_reveal_restores(text):
     hidden = hide(text)
     assert len(hidden) == len(text)
     assert [c for c in hidden if c == "\n"] == [c for c in text if c == "\n"]
@@ -54,14 +54,14 @@ def test_it_hides_and_shows_without_moving_a_character(text):
 
 
 @given(words)
-def test_it_leaves_nothing_of_a_placeholder_to_the_parser(word):
+def test_hide_removes_placeholder_syntax(word):
     hidden = hide("${X:-" + word + "}")
     if not any(c >= "\U00100000" for c in word):
         assert all(ord(c) >= 0x10000 for c in hidden)
 
 
 @given(secrets)
-def test_a_value_never_changes_the_structure(secret):
+def test_value_never_changes_the_structure(secret):
     text = "a: {b: ${X}, c: [${X}, '${X}', \"${X}\"]} # ${X}\nd: |\n  ${X}\n"
     tree = YAML(typ="safe", pure=True).load(hide(text))
     expand = Expander({"X": secret}, {}).expand
@@ -72,28 +72,28 @@ def test_a_value_never_changes_the_structure(secret):
 
 
 @given(secrets, secrets)
-def test_what_is_put_in_is_never_expanded_again(first, second):
+def test_expanded_values_are_not_expanded_again(first, second):
     expander = Expander({"A": first + "${B}${vars.b}", "B": second}, {"b": "no"})
     assert expander.expand(hide("${A}")) == first + "${B}${vars.b}"
 
 
-def test_it_keeps_the_icons_of_a_private_plane(load):
+def test_private_use_icons_are_kept(load):
     assert speciality(load, "\U00100123 \ue0b0") == "\U00100123 \ue0b0"
 
 
-def test_it_expands_in_block_flow_and_quotes(load, monkeypatch):
+def test_placeholders_expand_in_block_flow_and_quotes(load, monkeypatch):
     monkeypatch.setenv("DISH", "pie: # 'tart'")
     assert speciality(load, "${DISH}") == "pie: # 'tart'"
     assert speciality(load, "'a ${DISH} b'") == "a pie: # 'tart' b"
     assert load("cooks: [{name: ${DISH}}]").get(COOKS)[0].name == "pie: # 'tart'"
 
 
-def test_it_makes_numbers_where_numbers_belong(load, monkeypatch):
+def test_expanded_numbers_are_parsed(load, monkeypatch):
     monkeypatch.setenv("PRICE", "12")
     assert load(COOK + "menu: {tea: ${PRICE}}\n").get(MENU) == {"tea": 12}
 
 
-def test_it_expands_keys(load, monkeypatch):
+def test_placeholders_expand_in_keys(load, monkeypatch):
     monkeypatch.setenv("DISH", "tea: no")
     assert load(COOK + "menu: {${DISH}: 1}\n").get(MENU) == {"tea: no": 1}
 
@@ -101,32 +101,34 @@ def test_it_expands_keys(load, monkeypatch):
 @pytest.mark.parametrize(
     ("value", "expected"), [(None, "soup # 2"), ("", "soup # 2"), ("pie", "pie")]
 )
-def test_a_default_is_for_unset_and_empty(load, monkeypatch, value, expected):
+def test_default_applies_to_unset_and_empty_variables(
+    load, monkeypatch, value, expected
+):
     monkeypatch.delenv("DISH", raising=False)
     if value is not None:
         monkeypatch.setenv("DISH", value)
     assert speciality(load, "${DISH:-soup # 2}") == expected
 
 
-def test_a_default_may_be_empty(load):
+def test_default_may_be_empty(load):
     assert speciality(load, "a${UNSET_DISH:-}b") == "ab"
 
 
-def test_an_empty_variable_is_set(load, monkeypatch):
+def test_empty_variable_counts_as_set(load, monkeypatch):
     monkeypatch.setenv("DISH", "")
     assert speciality(load, "x${DISH}") == "x"
 
 
-def test_two_dollars_are_text(load):
+def test_double_dollar_is_literal(load):
     assert speciality(load, "a $${X} $${ b") == "a ${X} ${ b"
     assert load("cooks: [{name: $${X}}]").get(COOKS)[0].name == "${X}"
 
 
-def test_it_leaves_comments_alone(load):
+def test_placeholders_in_comments_are_ignored(load):
     assert load(COOK + "# ${UNSET} ${ ${vars.none}\n")
 
 
-def test_an_unset_variable_is_named_and_placed(refusal):
+def test_unset_variable_is_named_with_its_position(refusal):
     message = refusal("cooks:\n  - name: ann\n    speciality: a ${UNSET_DISH}\n")
     assert message == (
         "coulisse.yaml:3:19: environment variable 'UNSET_DISH' is not set; set it, "
@@ -134,23 +136,23 @@ def test_an_unset_variable_is_named_and_placed(refusal):
     )
 
 
-def test_each_placeholder_of_a_block_is_placed(refusal):
+def test_each_placeholder_in_a_block_has_its_position(refusal):
     text = "cooks:\n- name: >\n    ${UN_A} b\n\n    c ${UN_B}${UN_C}\n"
     places = [line.split(": ")[0] for line in refusal(text).splitlines()]
     assert places == [f"coulisse.yaml:{p}" for p in ("3:5", "5:7", "5:14")]
 
 
-def test_an_unset_variable_is_one_problem_not_two(refusal):
+def test_unset_variable_is_reported_once(refusal):
     message = refusal("cooks: [{name: ${UN_A}, pace: ${UN_B}}]\n")
     assert len(message.splitlines()) == 2
 
 
-def test_an_alias_to_a_bad_placeholder_is_one_problem(refusal):
+def test_aliased_bad_placeholder_is_reported_once(refusal):
     message = refusal("cooks: [&c {name: ${UN_A}}, *c]\n")
     assert len(message.splitlines()) == 1
 
 
-def test_an_unclosed_placeholder_does_not_swallow_the_file(refusal):
+def test_unclosed_placeholder_does_not_swallow_the_file(refusal):
     message = refusal("cooks:\n  - name: ${ANN\n    speciality: x}\n    pace: y\n")
     first, second = message.splitlines()
     assert first.startswith("coulisse.yaml:2:11: '${' has no closing '}'")
@@ -160,7 +162,7 @@ def test_an_unclosed_placeholder_does_not_swallow_the_file(refusal):
 @pytest.mark.parametrize(
     "token", ["${}", "${a b}", "${1X}", "${X-y}", "${x.y}", "${X:-${Y}}", "${vars.}"]
 )
-def test_it_refuses_what_is_no_placeholder(refusal, token):
+def test_invalid_placeholder_is_refused(refusal, token):
     assert "is not a placeholder" in refusal(f"cooks:\n- name: x {token}\n")
 
 
@@ -169,36 +171,36 @@ VARS = (
 )
 
 
-def test_a_snippet_is_put_in_and_lined_up(load):
+def test_snippet_is_inserted_with_indentation(load):
     text = VARS + "cooks:\n- name: ann\n  speciality: |\n    Hi\n      ${vars.rules}"
     value = load(text).get(COOKS)[0].speciality
     assert value == "Hi\n  Be kind.\n\n  Be quick.\n"
 
 
-def test_a_variable_of_the_environment_is_not_lined_up(load, monkeypatch):
+def test_environment_variable_is_not_indented(load, monkeypatch):
     monkeypatch.setenv("PEM", "a\nb")
     assert speciality(load, "|\n      x\n        ${PEM}") == "x\n  a\nb\n"
 
 
-def test_a_snippet_in_a_snippet_stays_text(load):
+def test_nested_snippet_stays_text(load):
     config = load(VARS + "cooks: [{name: '${vars.one}'}]")
     assert config.get(COOKS)[0].name == "${vars.rules}"
 
 
-def test_an_unknown_snippet_names_a_near_one(refusal):
+def test_unknown_snippet_suggests_a_similar_one(refusal):
     message = refusal(VARS + "cooks:\n  - name: ${vars.ruls}\n")
     assert message == (
         "coulisse.yaml:8:11: 'ruls' is not under vars:; did you mean 'rules'?"
     )
 
 
-def test_a_snippet_written_as_a_variable_is_recognised(refusal):
+def test_snippet_without_vars_prefix_is_suggested(refusal):
     assert "did you mean '${vars.rules}'?" in refusal(
         VARS + "cooks: [{name: ${rules}}]"
     )
 
 
-def test_snippets_are_text(refusal):
+def test_snippets_must_be_text(refusal):
     message = refusal("vars: {n: 3, l: [a]}\ncooks: [{name: '${vars.n}'}]\n")
     assert message.splitlines() == [
         "coulisse.yaml:1:8: variable 'n': must be text, not 3; put it in quotes",
@@ -206,7 +208,7 @@ def test_snippets_are_text(refusal):
     ]
 
 
-def test_snippets_named_without_end_are_refused():
+def test_oversized_snippet_expansion_is_refused():
     expander = Expander({}, {"long": "x" * 1_000_000, "lines": "\n" * 500_000})
     for text in ("${vars.long}" * 9, f"{' ' * 100}${{vars.lines}}"):
         expander.expanded = 0
@@ -216,13 +218,13 @@ def test_snippets_named_without_end_are_refused():
         ]
 
 
-def test_of_placeholders_that_fail_without_end_some_are_told():
+def test_placeholder_failures_are_limited():
     expander = Expander({})
     expander.expand(hide("${NOPE}" * 100_000))
     assert len(expander.failures) == 100
 
 
-def test_many_on_a_long_line_take_no_time():
+def test_many_placeholders_on_a_line_take_linear_time():
     def expand(count: int) -> None:
         line = "x" * 100 * count
         text = Expander({}).expand(line + hide("${NOPE:-x}" * count))
@@ -231,7 +233,7 @@ def test_many_on_a_long_line_take_no_time():
     assert growth.grows_slowly(partial(expand, 375), partial(expand, 3000))
 
 
-def test_each_line_says_how_far_a_snippet_is_moved():
+def test_snippet_indentation_is_computed_per_line():
     snippets = {"two": "1\n2"}
     text = Expander({}, snippets).expand(hide("  ${vars.two}\n ${vars.two}${vars.two}"))
     assert text == "  1\n  2\n 1\n 21\n 2"

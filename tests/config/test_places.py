@@ -17,11 +17,11 @@ KEYS = st.text("ab/~01", min_size=1)
         (("mcp", "a/b~"), "mcp/a~1b~0"),
     ],
 )
-def test_a_place_is_one_text(place, text):
+def test_key_path_converts_to_pointer_and_back(place, text):
     assert key_paths.to_pointer(place) == text
     assert key_paths.from_pointer(text) == place
 
 
 @given(st.lists(KEYS).map(tuple))
-def test_whatever_its_keys_it_is_read_back(place):
+def test_any_key_path_round_trips(place):
     assert key_paths.from_pointer(key_paths.to_pointer(place)) == place

@@ -20,55 +20,55 @@ def said(path: Path) -> str:
     return str(caught.value)
 
 
-def test_it_names_a_missing_file_and_the_remedy(file):
+def test_missing_file_error_names_the_remedy(file):
     assert said(file).startswith("coulisse.yaml: there is no such file; `manage.py")
 
 
-def test_it_refuses_a_directory(file):
+def test_directory_is_refused(file):
     file.mkdir()
     assert said(file) == "coulisse.yaml: this is a directory, not a file"
 
 
-def test_it_waits_for_no_pipe(file):
+def test_pipe_is_refused_without_blocking(file):
     os.mkfifo(file)
     assert said(file) == "coulisse.yaml: this is a pipe or a device, not a file"
 
 
-def test_it_reads_no_device():
+def test_device_is_refused():
     assert said(Path("/dev/zero")).endswith(": this is a pipe or a device, not a file")
 
 
-def test_it_refuses_a_path_through_a_file(file):
+def test_path_through_a_file_is_refused(file):
     file.touch()
     assert "cannot be read: Not a directory" in said(file / "coulisse.yaml")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n"])
-def test_it_refuses_an_empty_file(refusal, text):
+def test_empty_file_is_refused(refusal, text):
     assert "is empty" in refusal(text) or "must be a map" in refusal(text)
 
 
 @pytest.mark.parametrize("text", ["- a\n", "hello\n", "3\n"])
-def test_it_refuses_what_is_not_a_map(refusal, text):
+def test_non_map_is_refused(refusal, text):
     assert refusal(text).startswith("coulisse.yaml:1:1: the file must be a map")
 
 
-def test_it_refuses_what_is_not_utf8_at_its_place(file):
+def test_invalid_utf8_is_refused_with_its_position(file):
     file.write_bytes(b"cooks:\n  - name: \xff\xfe\n")
     assert said(file) == "coulisse.yaml:2:11: the file is not UTF-8 text"
 
 
-def test_it_refuses_binary(file):
+def test_control_characters_are_refused(file):
     file.write_bytes(b"a: \x00\x01\n")
     assert said(file) == "coulisse.yaml:1:4: character U+0000 is not allowed in YAML"
 
 
 @pytest.mark.parametrize("escape", ["\\U99999999", "\\U00110000"])
-def test_it_refuses_an_escape_of_no_character(refusal, escape):
+def test_invalid_unicode_escape_is_refused(refusal, escape):
     assert "names no character" in refusal(f'cooks: "{escape}"\n')
 
 
-def test_two_halves_of_a_character_are_one_and_one_is_none(load, refusal):
+def test_surrogate_pair_is_joined_and_lone_one_refused(load, refusal):
     told = load('cooks: [{name: "\\uD83D\\uDE00 a"}]\n')
     assert [cook.name for cook in told.get(COOKS)] == ["\U0001f600 a"]
     for text in ('cooks: [{name: "\\uD83D"}]\n', 'cooks: [{"\\uDE00": x}]\n'):
@@ -77,16 +77,16 @@ def test_two_halves_of_a_character_are_one_and_one_is_none(load, refusal):
 
 
 @pytest.mark.parametrize("value", ["!!float ''", "!!int ''", "!!int x", "!!bool x"])
-def test_it_refuses_a_tag_its_value_is_not_of(refusal, value):
+def test_mismatched_tag_is_refused(refusal, value):
     assert "cannot be used here" in refusal(f"cooks: [{{pace: {value}}}]\n")
 
 
-def test_it_refuses_a_huge_file(file):
+def test_huge_file_is_refused(file):
     file.write_bytes(b"# " + b"x" * 1024 * 1024)
     assert said(file) == "coulisse.yaml: the file is larger than 1 MiB"
 
 
-def test_it_reads_a_byte_order_mark_and_windows_line_ends(file):
+def test_byte_order_mark_and_crlf_are_read(file):
     file.write_bytes(b"\xef\xbb\xbfcooks:\r\n- name: ann\r\nmenu:\r\n  tea: 3\r\n")
     assert loader.load_file(file).get(MENU) == {"tea": 3}
 
@@ -102,31 +102,31 @@ def test_it_reads_a_byte_order_mark_and_windows_line_ends(file):
         ("a: 1\n---\nb: 2\n", "2:1", "one file holds one document"),
     ],
 )
-def test_it_places_what_the_parser_refuses(refusal, text, place, hint):
+def test_parser_errors_have_positions(refusal, text, place, hint):
     message = refusal(text)
     assert message.startswith(f"coulisse.yaml:{place}: not valid YAML: ")
     assert hint in message
 
 
-def test_it_refuses_a_key_given_twice(refusal):
+def test_duplicate_key_is_refused(refusal):
     message = refusal("cooks:\n  - name: ann\n    name: bob\n")
     assert (
         message == "coulisse.yaml:3:5: key 'name' appears twice in this map; keep one"
     )
 
 
-def test_it_never_shows_the_values_of_a_key_given_twice(refusal):
+def test_duplicate_key_error_shows_no_values(refusal):
     message = refusal("cooks: [{name: a, api_key: sk-1, api_key: sk-2}]\n")
     assert "api_key" in message
     assert "sk-" not in message
 
 
-def test_it_refuses_keys_that_become_the_same(refusal, monkeypatch):
+def test_keys_equal_after_expansion_are_refused(refusal, monkeypatch):
     monkeypatch.setenv("DISH", "tea")
     assert "'tea' appears twice" in refusal(COOK + "menu: {tea: 1, ${DISH}: 2}\n")
 
 
-def test_it_refuses_billions_of_laughs(refusal):
+def test_exponential_aliases_are_refused(refusal):
     lines = ["l0: &l0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     for n in range(1, 12):
         lines.append(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]")
@@ -134,7 +134,7 @@ def test_it_refuses_billions_of_laughs(refusal):
     assert "unreasonably large" in message
 
 
-def test_it_refuses_billions_of_merged_maps(refusal):
+def test_exponential_merges_are_refused(refusal):
     lines = ["menu:", "  m0: &m0 {a: 1}"]
     for n in range(1, 30):
         lines.append(f"  m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}")
@@ -142,15 +142,15 @@ def test_it_refuses_billions_of_merged_maps(refusal):
 
 
 @pytest.mark.parametrize("text", ["cooks: &a [*a]\n", "menu: &m {<<: *m}\n"])
-def test_it_refuses_what_holds_itself(refusal, text):
+def test_recursive_alias_is_refused(refusal, text):
     assert "unreasonably large" in refusal(text)
 
 
-def test_it_refuses_endless_nesting(refusal):
+def test_deep_nesting_is_refused(refusal):
     assert "nested too deeply" in refusal("cooks: " + "[" * 5000)
 
 
-def test_it_merges_maps(load):
+def test_merge_keys_are_applied(load):
     text = "menu: {<<: [{tea: 1, pie: 2}, {pie: 9, jam: 3}], tea: 5}\n"
     assert load(COOK + text).get(MENU) == {"tea": 5, "pie": 2, "jam": 3}
 
@@ -158,20 +158,20 @@ def test_it_merges_maps(load):
 @pytest.mark.parametrize(
     "value", ["!!python/object:os.system x", "!mine x", "!!set {}"]
 )
-def test_it_refuses_tags(refusal, value):
+def test_tags_are_refused(refusal, value):
     assert "cannot be used here" in refusal(f"cooks: {value}\n")
 
 
-def test_it_takes_a_date_for_text(load):
+def test_date_is_read_as_text(load):
     config = load("cooks: [{name: 2024-08-06}]\n")
     assert config.values["cooks"][0].name == "2024-08-06"
 
 
-def test_it_takes_yaml_1_2_words_for_text(load):
+def test_yaml_1_2_words_are_read_as_text(load):
     assert load("cooks: [{name: on}]\n").values["cooks"][0].name == "on"
 
 
-def test_it_refuses_more_than_anyone_writes_before_it_has_read_it(refusal, monkeypatch):
+def test_too_many_tokens_are_refused_before_parsing(refusal, monkeypatch):
     monkeypatch.setattr(scanner, "MAX_SCANNED", 20)
     dishes = "".join(f"  d{n}: {n}\n" for n in range(6))
     said = "coulisse.yaml: the document has more than 20 keys and values"
@@ -179,7 +179,7 @@ def test_it_refuses_more_than_anyone_writes_before_it_has_read_it(refusal, monke
     assert refusal(f"menu:\n{dishes}  last: 1\n  more: [1, 2\n") == said
 
 
-def test_no_example_comes_near(settings):
+def test_examples_stay_far_below_the_scan_limit(settings):
     written = []
     for path in [*Path(settings.BASE_DIR).glob("examples/*.yaml"), TOUR]:
         _, scan = reader.parse_with_scan(path.read_bytes(), path.name)
@@ -187,7 +187,7 @@ def test_no_example_comes_near(settings):
     assert max(written) < scanner.MAX_SCANNED / 20
 
 
-def test_one_pass_meets_what_two_do():
+def test_single_scan_equals_separate_parses():
     """Tokens by themselves, and events, are those met on the way to the nodes."""
     text = reader.parse_source(TOUR.read_bytes(), "").text
     _, scan = scanner.compose(text)

@@ -31,18 +31,18 @@ def schema(capsys):
     return json.loads(capsys.readouterr().out)
 
 
-def test_it_is_of_the_2020_draft_and_closed(schema):
+def test_schema_is_draft_2020_and_closed(schema):
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["cooks"]
 
 
-def test_it_knows_every_key_of_the_reference(schema):
+def test_schema_contains_every_documented_key(schema):
     assert unsupported_keys.KEYS.keys() <= schema["properties"].keys()
 
 
 @pytest.mark.usefixtures("real_sections")
-def test_it_describes_keys_and_fields(schema):
+def test_schema_describes_keys_and_fields(schema):
     server = schema["properties"]["server"]
     assert "restart" in server["description"]
     assert all(
@@ -61,12 +61,12 @@ def test_it_describes_keys_and_fields(schema):
         "cooks: []\nkitchen:\njudges: []\nmcp: {}\nskills:",
     ],
 )
-def test_it_accepts_what_the_loader_accepts(complaints, text):
+def test_schema_accepts_valid_files(complaints, text):
     assert complaints(text) == []
 
 
 @pytest.mark.usefixtures("real_sections")
-def test_a_provider_may_be_its_name_alone(complaints):
+def test_schema_accepts_provider_by_name_alone(complaints):
     agents = "agents: [{name: a, provider: local, model: m}]\n"
     assert complaints(agents + "providers:\n  local:\n") == []
     assert complaints(agents + "providers:\n  local: 1\n")
@@ -86,11 +86,11 @@ def test_a_provider_may_be_its_name_alone(complaints):
         "menu: {}",
     ],
 )
-def test_it_refuses_what_the_loader_refuses(complaints, text):
+def test_schema_refuses_invalid_files(complaints, text):
     assert complaints(text)
 
 
-def test_a_planned_key_says_so(schema):
+def test_schema_marks_planned_keys(schema):
     assert (
         "Not available in this version"
         in (schema["properties"]["judges"]["description"])

@@ -9,19 +9,19 @@ def server(load, settings):
     return lambda text: load(f"server: {text}\n").get(SERVER)
 
 
-def test_it_listens_everywhere_on_8421_by_default(server):
+def test_default_address_is_all_interfaces_port_8421(server):
     config = server("")
     assert (config.bind, config.port) == ("0.0.0.0", 8421)
     assert (config.worker_threads, config.max_body_bytes) == (None, 2 * 1024 * 1024)
 
 
-def test_it_limits_connections_by_default(server):
+def test_connections_are_limited_by_default(server):
     config = server("")
     assert (config.max_connections, config.max_connections_per_address) == (1000, 200)
     assert server("{max_connections_per_address: null}").trusted_proxies == ()
 
 
-def test_it_takes_a_port_from_the_environment(server, monkeypatch):
+def test_port_can_come_from_the_environment(server, monkeypatch):
     monkeypatch.setenv("PORT", "9000")
     assert server("{port: ${PORT}, bind: '::1'}").port == 9000
 
@@ -41,6 +41,6 @@ def test_it_takes_a_port_from_the_environment(server, monkeypatch):
         ("{max_body_bytes: 2 MiB}", "'max_body_bytes' must be a whole number"),
     ],
 )
-def test_it_refuses_what_cannot_be_listened_on(refusal, settings, text, expected):
+def test_invalid_address_is_refused(refusal, settings, text, expected):
     settings.COULISSE_SECTIONS = ["config.config.SERVER"]
     assert f"server: {expected}" in refusal(f"server: {text}\n")

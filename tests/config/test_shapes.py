@@ -38,7 +38,7 @@ def said(refusal, cook: str) -> list[str]:
         ("pace: " + "x" * 50, f"'pace' must be a number, not '{'x' * 39}…'"),
     ],
 )
-def test_it_says_what_is_wrong_with_a_field(refusal, fields, expected):
+def test_invalid_field_error_names_the_problem(refusal, fields, expected):
     if expected:
         assert said(refusal, fields) == [f"cook 'ann': {expected}"]
     else:
@@ -55,7 +55,7 @@ def test_it_says_what_is_wrong_with_a_field(refusal, fields, expected):
         ("cooks: [{name: ''}]", "1:10: cook 1: 'name' must be filled in, not ''"),
     ],
 )
-def test_it_names_an_entry_without_a_name_by_its_place(refusal, text, expected):
+def test_unnamed_entry_is_identified_by_position(refusal, text, expected):
     assert refusal(text + "\n") == f"coulisse.yaml:{expected}"
 
 
@@ -78,13 +78,13 @@ def test_it_names_an_entry_without_a_name_by_its_place(refusal, text, expected):
         ("menu: {tea: hot}", "dish 'tea': must be a whole number, not 'hot'"),
     ],
 )
-def test_it_says_what_is_wrong_with_a_section(refusal, text, expected):
+def test_invalid_section_error_names_the_problem(refusal, text, expected):
     message = refusal(f"cooks: [{{name: ann}}]\n{text}\n")
     assert message.split(": ", 1)[1] == expected
 
 
 @pytest.mark.parametrize("value", ["3", "[sk-secret]", "{sk-secret: 1}"])
-def test_it_never_shows_a_secret(refusal, value):
+def test_errors_never_show_secret_fields(refusal, value):
     (message,) = said(refusal, f"api_key: {value}")
     assert message.startswith("cook 'ann': 'api_key' must be text")
     assert "sk-secret" not in message
@@ -92,17 +92,17 @@ def test_it_never_shows_a_secret(refusal, value):
 
 
 @pytest.mark.parametrize("value", ["sk-secret", "'${UNSET_AUTH:-sk-secret}'"])
-def test_it_never_shows_what_is_named_like_a_secret(refusal, value):
+def test_errors_never_show_values_of_secret_like_names(refusal, value):
     (message,) = said(refusal, f"headers: {{X-Auth: {value}}}")
     assert message == "cook 'ann': 'headers.X-Auth' must be a whole number"
 
 
-def test_it_never_shows_what_a_placeholder_stands_for(refusal, monkeypatch):
+def test_errors_never_show_placeholder_values(refusal, monkeypatch):
     monkeypatch.setenv("DB_URL", "sk-secret")
     (message,) = said(refusal, "pace: ${DB_URL}")
     assert message == "cook 'ann': 'pace' must be a number, which '${DB_URL}' is not"
 
 
-def test_it_suggests_nothing_from_what_a_placeholder_stands_for(refusal, monkeypatch):
+def test_errors_suggest_nothing_from_placeholder_values(refusal, monkeypatch):
     monkeypatch.setenv("FUEL", "gass")
     assert "did you mean" not in refusal("kitchen: {fuel: '${FUEL}'}\n")

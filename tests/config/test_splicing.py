@@ -51,7 +51,7 @@ menu:
 """
 
 
-def test_all_around_a_section_stays():
+def test_text_around_a_section_is_kept():
     after = put(FILE, ("kitchen",), "open: false # closed\n")
     assert after == (
         "# The kitchen.\nkitchen: # where it happens\n  open: false # closed\n"
@@ -59,85 +59,85 @@ def test_all_around_a_section_stays():
     )
 
 
-def test_a_section_is_shown_from_the_first_column_with_its_comments():
+def test_section_text_is_dedented_with_its_comments():
     assert shown(FILE, ("kitchen",)) == (
         '# always\nopen: true   # spaces before me\n\nfuel: "gas"\n# stoves: 3'
     )
 
 
-def test_what_is_shown_can_be_put_back():
+def test_shown_text_can_be_put_back():
     for place in [("kitchen",), ("menu",), ("kitchen", "fuel")]:
         assert put(FILE, place, shown(FILE, place)) == FILE
 
 
-def test_lines_end_as_the_files_do():
+def test_line_endings_of_the_file_are_kept():
     text = FILE.replace("\n", "\r\n")
     after = put(text, ("menu",), "soup: 4\ncake: 5\n")
     assert after == text.replace("  soup: 3\r\n", "  soup: 4\r\n  cake: 5\r\n")
 
 
-def test_a_form_may_end_lines_as_browsers_do():
+def test_browser_line_endings_are_converted():
     assert put(FILE, ("menu",), "soup: 4\r\ncake: 5") == FILE.replace(
         "  soup: 3\n", "  soup: 4\n  cake: 5\n"
     )
 
 
-def test_a_byte_order_mark_stays():
+def test_byte_order_mark_is_kept():
     assert put("\ufeffmenu: {}\n", ("menu",), "soup: 3") == "\ufeffmenu:\n  soup: 3\n"
 
 
-def test_tabs_in_comments_stay():
+def test_tabs_in_comments_are_kept():
     text = "a: 1 #\ttab\n#\ttab\nb:\n  c: 2 #\there\n"
     assert put(text, ("b", "c"), "3") == text.replace("2 #", "3 #")
 
 
-def test_a_file_without_a_last_line_end_stays_one():
+def test_missing_final_newline_is_kept():
     assert put("a: 1\nb:\n  c: 2", ("b",), "c: 3\n") == "a: 1\nb:\n  c: 3"
 
 
-def test_an_anchor_at_the_key_stays_for_those_who_use_it():
+def test_anchor_at_the_key_is_kept():
     text = "a: &x # base\n  k: 1\nb:\n  <<: *x\n"
     assert put(text, ("a",), "k: 2") == "a: &x # base\n  k: 2\nb:\n  <<: *x\n"
 
 
-def test_an_alias_is_written_over_alone():
+def test_alias_is_replaced_without_its_anchor():
     assert put("a: &x {k: 1}\nb: *x\n", ("b",), "k: 2") == "a: &x {k: 1}\nb:\n  k: 2\n"
 
 
-def test_a_section_in_braces_becomes_lines():
+def test_flow_map_becomes_block_lines():
     text = "a: {k: 1,\n  l: 2} # here\nb: 1\n"
     assert shown(text, ("a",)) == "{k: 1,\n  l: 2}"
     assert put(text, ("a",), "k: 3\nl: 4") == "a:  # here\n  k: 3\n  l: 4\nb: 1\n"
     assert put(text, ("a",), "{}") == "a: {} # here\nb: 1\n"
 
 
-def test_lines_become_a_word():
+def test_block_map_becomes_a_scalar():
     text = "a: # here\n  k: 1\n  # gone\nb: 1\n"
     assert put(text, ("a",), "false") == "a: false # here\nb: 1\n"
 
 
-def test_an_empty_section_is_filled():
+def test_empty_section_is_filled():
     assert put("a: # here\nb: 1\n", ("a",), "k: 1") == "a: # here\n  k: 1\nb: 1\n"
     assert put("b: 1\na:", ("a",), "k: 1") == "b: 1\na:\n  k: 1"
     assert put("a:\nb: 1\n", ("a",), "5") == "a: 5\nb: 1\n"
 
 
-def test_a_section_that_is_not_there_comes_last():
+def test_missing_section_is_appended():
     assert put("a: 1\n# end\n", ("b",), "k: 1") == "a: 1\n# end\n\nb:\n  k: 1\n"
     assert put("a: 1", ("b",), "word") == "a: 1\n\nb: word"
     assert put("a: 1\n...\n", ("b",), "k: 1") == "a: 1\n\nb:\n  k: 1\n...\n"
 
 
-def test_a_quoted_key_is_found():
+def test_quoted_key_is_found():
     assert put('"a": 1\n', ("a",), "2") == '"a": 2\n'
 
 
-def test_the_same_comment_twice_is_not_confused():
+def test_repeated_comments_are_not_confused():
     text = "# note\na: 1\n# note\nb: 2\n# note\n"
     assert put(text, ("b",), "3") == "# note\na: 1\n# note\nb: 3\n# note\n"
 
 
-def test_a_file_that_is_json_stays_json():
+def test_json_file_stays_json():
     text = '{"a": 1, "b": {"c": 2}}'
     after = put(text, ("b",), "c: 3\nd: x, y")
     assert after == '{"a": 1, "b": {c: 3, d: \'x, y\'}}'
@@ -145,7 +145,7 @@ def test_a_file_that_is_json_stays_json():
     assert remove(text, ("a",)) == '{"b": {"c": 2}}'
 
 
-def test_entries_of_a_map_come_and_go():
+def test_map_entries_are_added_and_removed():
     text = "menu:\n  # hot\n  soup: 3\n\n  # sweet\n  cake: 5\n# end\n"
     assert put(text, ("menu", "tea"), "2") == text.replace(
         "cake: 5\n", "cake: 5\n\n  tea: 2\n"
@@ -158,7 +158,7 @@ def test_entries_of_a_map_come_and_go():
     assert document.parse_document(one.encode()).data == {"menu": {}}
 
 
-def test_an_entry_that_comes_and_goes_leaves_no_gap():
+def test_added_and_removed_entry_leaves_no_gap():
     text = "menu:\n  soup: 3\n\n  cake: 5\n\ncooks: []\n"
     more = put(text, ("menu", "tea"), "2")
     assert more == text.replace("cake: 5\n", "cake: 5\n\n  tea: 2\n")
@@ -169,7 +169,7 @@ def test_an_entry_that_comes_and_goes_leaves_no_gap():
     ] == {"soup": "a\n\n"}
 
 
-def test_entries_of_a_list_are_found_by_name():
+def test_list_entries_are_found_by_name():
     text = "cooks:\n- name: ann\n  speed: 1 # slow\n- {name: bob}\n"
     assert put(text, ("cooks", "ann"), "name: ann\nspeed: 2") == (
         "cooks:\n- name: ann\n  speed: 2\n- {name: bob}\n"
@@ -178,7 +178,7 @@ def test_entries_of_a_list_are_found_by_name():
     assert put(text, ("cooks", "cy"), "name: cy\n") == text + "- name: cy\n"
 
 
-def test_a_text_of_several_lines_keeps_them():
+def test_multi_line_text_keeps_its_lines():
     text = "a:\n  b: |\n    one\n\n      two\n  c: 1\n"
     assert shown(text, ("a",)) == "b: |\n  one\n\n    two\nc: 1"
     assert put(text, ("a", "b"), "|\n  three\n") == "a:\n  b: |\n    three\n  c: 1\n"
@@ -187,17 +187,17 @@ def test_a_text_of_several_lines_keeps_them():
 @pytest.mark.parametrize(
     "typed", ["a: 1\n---\nb: 2", "---\na: 1", "%YAML 1.1\n", "a: 1\n...\n"]
 )
-def test_a_text_of_several_documents_is_refused(typed):
+def test_multiple_documents_are_refused(typed):
     with pytest.raises(ConfigInvalid, match=r"(---|document)"):
         put(FILE, ("menu",), typed)
 
 
-def test_a_text_that_would_swallow_what_follows_is_refused_at_its_own_line():
+def test_unclosed_quote_is_refused_at_its_own_line():
     with pytest.raises(ConfigInvalid, match=r"^menu:2:"):
         put(FILE, ("menu",), 'a: 1\nb: "open')
 
 
-def test_the_last_value_of_a_text_is_not_that_of_the_file():
+def test_last_entry_of_a_file_cannot_be_removed():
     with pytest.raises(source_map.PatchError, match="empty"):
         text_edits.remove_entry(
             document.parse_document(b"a: 1").source_map,
@@ -205,14 +205,14 @@ def test_the_last_value_of_a_text_is_not_that_of_the_file():
         )
 
 
-def test_an_alias_stands_for_the_last_anchor_of_its_name_above_it():
+def test_alias_refers_to_the_nearest_anchor_above():
     text = "a: &x {k: 1}\nb: *x\nc: &x {k: 2}\nd: *x\n"
     entries = document.parse_document(text.encode()).entries
     assert entries["b", "k"] is entries["a", "k"]
     assert entries["d", "k"] is entries["c", "k"]
 
 
-def test_what_an_anchor_brings_is_changed_and_removed_where_it_stands_alone():
+def test_merged_keys_are_edited_only_at_their_own_place():
     text = "a: &x\n  k: 1\n  m: 2\nb: {<<: *x, l: 2}\nc: *x\n"
     for place in [("b", "k"), ("c", "k")]:
         with pytest.raises(ConfigInvalid, match="anchor used elsewhere"):
@@ -224,7 +224,7 @@ def test_what_an_anchor_brings_is_changed_and_removed_where_it_stands_alone():
 
 @MANY
 @given(written())
-def test_what_is_there_is_told_as_it_is(sample):
+def test_shown_text_equals_the_data(sample):
     data, text = sample
     doc = document.parse_document(text.encode())
     assert data_merge.is_same(doc.data, data)
@@ -257,7 +257,7 @@ def test_any_section_can_be_removed(sample, key):
 
 
 @pytest.mark.parametrize("name", ["soup", "bread"])
-def test_an_entry_whose_key_has_a_line_of_its_own_is_removed(name):
+def test_entry_with_explicit_key_is_removed(name):
     text = "menu:\n  ? soup\n  : hot: 1\n\n  ? bread\n  :\n    price: 2\n  # the end\n"
     left = remove(text, ("menu", name))
     assert list(document.parse_document(left.encode()).data["menu"]) == [

@@ -44,7 +44,7 @@ BY_PEOPLE = [
 
 
 @pytest.mark.parametrize("secret", BY_PEOPLE)
-def test_what_people_make_up_is_never_strong(secret):
+def test_human_made_secrets_are_weak(secret):
     assert not entropy.is_strong(secret)
     assert not entropy.is_strong(f"{secret}1!")
 
@@ -81,5 +81,5 @@ def test_short_secrets_are_weak(length):
     assert not any(entropy.is_strong(_of(ALNUM, length)) for _ in range(100))
 
 
-def test_only_the_beginning_is_looked_at():
+def test_long_secrets_are_judged_by_their_beginning():
     assert entropy.entropy_bits("x9" * 10**7) == entropy.entropy_bits("x9" * 1000)

@@ -6,7 +6,7 @@ import uuid
 from core.ids import new_turn_id
 
 
-def test_turns_have_ids_of_version_7_that_begin_with_the_time():
+def test_turn_ids_are_uuid7_and_begin_with_the_time():
     before = time.time_ns() // 1_000_000
     ids = [new_turn_id() for _ in range(1000)]
     after = time.time_ns() // 1_000_000

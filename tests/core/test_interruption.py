@@ -8,7 +8,7 @@ import pytest
 from core.runtime import sigint
 
 
-def test_it_is_heard_where_it_is_looked_for():
+def test_deferred_sigint_is_raised_at_the_check():
     with sigint.defer_sigint() as heed:
         heed()
         # Twice, as runners such as make pass it on.
@@ -18,7 +18,7 @@ def test_it_is_heard_where_it_is_looked_for():
             heed()
 
 
-def test_one_that_nobody_looks_for_is_dropped():
+def test_deferred_sigint_without_check_is_dropped():
     before = signal.getsignal(signal.SIGINT)
     with sigint.defer_sigint():
         os.kill(os.getpid(), signal.SIGINT)

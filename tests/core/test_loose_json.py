@@ -15,17 +15,17 @@ from core.text import lenient_json
         'Sure! {"a": 1} Anything else?',
     ],
 )
-def test_it_is_found_bare_fenced_and_amid_prose(text):
+def test_json_is_found_bare_fenced_and_in_prose(text):
     assert lenient_json.parse_first(text) == ('{"a": 1}', {"a": 1})
 
 
 @pytest.mark.parametrize("text", ["", "no", '{"a": ', "[1, 2", "{not json}", "\ud800"])
-def test_what_is_none_is_refused_with_the_reason(text):
+def test_invalid_json_is_refused_with_the_reason(text):
     with pytest.raises(ValueError, match="not valid JSON"):
         lenient_json.parse_first(text)
 
 
-def test_every_reading_is_offered():
+def test_every_candidate_is_yielded():
     text = 'Two: [{"a": 1}]'
     assert [value for _, value in lenient_json.parse_candidates(text)] == [
         {"a": 1},
@@ -33,5 +33,5 @@ def test_every_reading_is_offered():
     ]
 
 
-def test_depth_without_end_is_no_json():
+def test_endlessly_nested_text_is_not_json():
     assert list(lenient_json.parse_candidates("[" * 100_000)) == []

@@ -16,5 +16,5 @@ from core import money
         (-1_500_000, "-1.500000"),
     ],
 )
-def test_dollars_have_all_their_decimals(micro_usd, text):
+def test_format_usd_shows_all_decimals(micro_usd, text):
     assert money.format_usd(micro_usd) == text

@@ -26,19 +26,19 @@ def _knows_nothing(monkeypatch):
 @pytest.mark.parametrize(
     "secret", [KEY, f'quo"ted\\{KEY}', f"{KEY}/+1@", f"ключ-{KEY}"]
 )
-def test_what_is_known_goes_in_each_of_the_ways_it_is_written(hide, secret):
+def test_known_secret_is_redacted_in_every_encoding(hide, secret):
     redaction.register_secrets([secret])
     for written in (secret, json.dumps(secret)[1:-1], quote(secret, safe="")):
         assert hide(f"before {written} after") == "before [redacted] after"
 
 
-def test_a_key_of_many_lines_goes_line_by_line():
+def test_multi_line_key_is_redacted_line_by_line():
     redaction.register_secrets([f"-----BEGIN KEY-----\n{LINE}\n-----END KEY-----\n"])
     assert redaction.redact_own(f"said: {LINE}") == "said: [redacted]"
     assert redaction.redact_own("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
 
 
-def test_the_longer_of_two_goes_whole():
+def test_longer_overlapping_secret_is_redacted_whole():
     redaction.register_secrets([KEY, f"{KEY}-9fT"])
     assert redaction.redact_own(f"{KEY}-9fT, {KEY}") == "[redacted], [redacted]"
 
@@ -58,21 +58,21 @@ GUESSABLE = [
 
 
 @pytest.mark.parametrize("secret", GUESSABLE)
-def test_a_guessable_secret_is_not_known_in_any_form(secret):
+def test_guessable_secret_is_not_registered(secret):
     redaction.register_secrets([secret])
     assert redaction._known_secrets == {}
     for text in (secret, json.dumps(secret), quote(secret, safe="")):
         assert redaction.redact_all(text) == text
 
 
-def test_the_oldest_are_forgotten():
+def test_oldest_secrets_are_dropped():
     redaction.register_secrets(f"{KEY}{n:04}" for n in range(redaction.MAX_KNOWN))
     redaction.register_secrets([f"{KEY}0000", f"{KEY}-new"])
     said = redaction.redact_own(f"{KEY}0000 {KEY}0001 {KEY}-new")
     assert said == f"[redacted] {KEY}0001 [redacted]"
 
 
-def test_several_threads_may_learn_at_once():
+def test_threads_can_register_secrets_in_parallel():
     redaction.register_secrets(f"{KEY}-first-{n}" for n in range(100))
 
     def learn(name: int) -> None:
@@ -88,7 +88,7 @@ def test_several_threads_may_learn_at_once():
     )
 
 
-def test_tokens_of_ours_go_everywhere():
+def test_own_tokens_are_redacted_everywhere():
     assert redaction.redact_own(f"key={OWN}.") == "key=[redacted]."
 
 
@@ -107,7 +107,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("said", "left"), OTHERS)
-def test_what_looks_like_a_secret_goes(said, left):
+def test_secret_like_text_is_redacted(said, left):
     hidden = redaction.redact_all(said)
     assert hidden.startswith(left)
     assert "[redacted]" in hidden
@@ -127,7 +127,7 @@ def test_what_looks_like_a_secret_goes(said, left):
         "",
     ],
 )
-def test_all_else_stays(said):
+def test_other_text_is_kept(said):
     redaction.register_secrets([KEY])
     assert redaction.redact_all(said) == said
 
@@ -142,7 +142,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("key", FOREIGN)
-def test_a_quotation_masks_whatever_looks_like_a_key(key):
+def test_quote_masks_key_like_text(key):
     assert redaction._known_secrets == {}
     assert (
         redaction.redact_quote(f"Incorrect key: '{key}'.")
@@ -158,11 +158,11 @@ def test_a_quotation_masks_whatever_looks_like_a_key(key):
         "Unsupported value: 'messages[0].content[1].image_url.detail' (see the docs)",
     ],
 )
-def test_a_quotation_keeps_what_a_client_can_use(said):
+def test_quote_keeps_useful_text(said):
     assert redaction.redact_quote(said) == said
 
 
-def test_a_quotation_does_not_depend_on_what_is_known():
+def test_quote_does_not_depend_on_known_secrets():
     said = f"{KEY} hunter22hunter22 of-a-child-3"
     before = redaction.redact_quote(said)
     redaction.register_secrets([KEY, "hunter22hunter22", "of-a-child-3"])
@@ -175,14 +175,14 @@ def test_quoted_line_masks_a_key_that_its_end_cuts():
     assert redaction.redact_quoted_line("a\n b\x00", 20) == "a b\\x00"
 
 
-def test_a_long_text_is_cut_and_says_so():
+def test_long_text_is_truncated_with_a_note():
     said = redaction.redact_all("word " * 40_000)
     assert len(said) < redaction.MAX_READ + 100
     assert said.endswith("… (cut off: the text has 200000 characters)")
 
 
 @pytest.mark.parametrize("back", range(0, 30, 3))
-def test_a_cut_leaves_no_half_of_a_secret(back):
+def test_truncation_leaves_no_partial_secret(back):
     redaction.register_secrets([KEY])
     for before in (" ", "="):
         text = f"{'a' * (redaction.MAX_READ - back - 1)}{before}{KEY} and more"
@@ -213,7 +213,7 @@ WORST = {
 
 @pytest.mark.parametrize("worst", WORST)
 @pytest.mark.parametrize("work", [redaction.redact_patterns, redaction.redact_own])
-def test_the_time_of_patterns_grows_with_the_text_and_no_faster(work, worst):
+def test_redaction_takes_linear_time(work, worst):
     redaction.register_secrets([KEY])
     short, long = (partial(work, WORST[worst](2**power)) for power in (14, 17))
     assert growth.grows_slowly(short, long)
@@ -223,7 +223,7 @@ def test_the_time_of_patterns_grows_with_the_text_and_no_faster(work, worst):
 @pytest.mark.parametrize(
     "work", [redaction.redact_all, lambda text: redaction.redact_quote(text[:600])]
 )
-def test_text_beyond_what_is_read_takes_no_time(work, worst):
+def test_text_beyond_the_limit_costs_nothing(work, worst):
     # 64 times the text: in proportion it would take 64 times as long.
     short, long = (partial(work, WORST[worst](2**power)) for power in (16, 22))
     assert growth.grows_slowly(short, long)

@@ -20,7 +20,7 @@ def begun(given: bytes | None) -> str:
 @pytest.mark.parametrize(
     "name", ["a", "checkout-7", "x" * 128, "1-5759e988:bd8=62fe/ab+c_d.e@f"]
 )
-def test_a_clients_name_is_taken(name):
+def test_valid_client_request_id_is_used(name):
     assert begun(name.encode()) == name
 
 
@@ -31,7 +31,7 @@ def test_a_clients_name_is_taken(name):
         *(b"<script>", b'"', b"a,b", b"\xc3\xa4", b"\xff", b"a\0", b"{}", b"%0a"),
     ],
 )
-def test_another_is_made(given):
+def test_invalid_request_id_is_replaced(given):
     name = begun(given)
     assert re.fullmatch(r"req_[0-9a-f]{32}", name)
     assert begun(given) != name

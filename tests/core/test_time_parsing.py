@@ -18,12 +18,12 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ("2w", timedelta(weeks=2)),
     ],
 )
-def test_a_length_goes_either_way(text, length):
+def test_duration_is_parsed_for_future_and_past(text, length):
     assert time_parsing.parse_future(text, NOW) == NOW + length
     assert time_parsing.parse_past(text, NOW) == NOW - length
 
 
-def test_a_day_is_over_at_its_end_and_begins_at_its_beginning():
+def test_day_ends_at_its_end_and_begins_at_its_beginning():
     assert time_parsing.parse_future("2026-12-31", NOW) == datetime(
         2026, 12, 31, 23, 59, 59, 999999, tzinfo=UTC
     )
@@ -41,7 +41,7 @@ def test_a_day_is_over_at_its_end_and_begins_at_its_beginning():
         ("2026-12-31T18:00+02:00", 16),
     ],
 )
-def test_a_time_is_utc_unless_it_says_otherwise(text, hour):
+def test_time_without_zone_is_utc(text, hour):
     instant = datetime(2026, 12, 31, hour, tzinfo=UTC)
     assert (
         time_parsing.parse_future(text, NOW)
@@ -58,7 +58,7 @@ def test_a_time_is_utc_unless_it_says_otherwise(text, hour):
         *("2026-12-31T25:00", "0001-01-01T00:00+23:00", "2026-12-31T"),
     ],
 )
-def test_what_is_neither_is_refused(text):
+def test_invalid_time_is_refused(text):
     for read in (time_parsing.parse_future, time_parsing.parse_past):
         with pytest.raises(TimeInvalid, match="2026-12-31, a time such as"):
             read(text, NOW)

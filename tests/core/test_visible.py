@@ -16,7 +16,7 @@ from core.text.sanitization import escape_and_truncate, escape_invisible
         ("", ""),
     ],
 )
-def test_it_is_seen_as_it_is(text, seen):
+def test_invisible_characters_are_escaped(text, seen):
     assert escape_invisible(text) == seen
 
 
@@ -30,6 +30,6 @@ def test_it_is_seen_as_it_is(text, seen):
         ("\U000e0001" * 100, (r"\U000e0001" * 10)[:99] + "…"),
     ],
 )
-def test_shortened_bounds_and_escapes(text, quoted):
+def test_truncation_counts_escapes(text, quoted):
     assert escape_and_truncate(text) == quoted
     assert len(escape_and_truncate(text)) <= 100

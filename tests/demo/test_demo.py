@@ -69,7 +69,7 @@ def counts() -> dict[str, int]:
     }
 
 
-def test_it_makes_as_much_as_it_is_asked_for():
+def test_demo_creates_the_requested_amount():
     run(*GIVEN)
     assert Turn.objects.filter(user_id__in=ids(), origin="chat").count() <= 60
     chats = Turn.objects.filter(user_id__in=ids(), origin="chat").count()
@@ -100,7 +100,7 @@ def told() -> dict[str, list[Any]]:
     }
 
 
-def test_one_seed_makes_the_same_again():
+def test_equal_seeds_create_equal_data():
     fill()
     first = told()
     removal.delete_demo()
@@ -112,7 +112,7 @@ def test_one_seed_makes_the_same_again():
     assert told()["turns"] != first["turns"]
 
 
-def test_clearing_leaves_all_that_others_have():
+def test_clear_keeps_data_of_other_users():
     real = uuid.uuid4()
     lives.live(real)
     token_keys.create_token("theirs", "ada", by=ADA)
@@ -124,19 +124,22 @@ def test_clearing_leaves_all_that_others_have():
     check_keys()
     after = counts()
     # A run of consolidation belongs to nobody.
-    assert after.pop("memory.ConsolidationRun") == before.pop("memory.ConsolidationRun") + 1
+    assert (
+        after.pop("memory.ConsolidationRun")
+        == before.pop("memory.ConsolidationRun") + 1
+    )
     assert after == before
     assert told.startswith("deleted ")
     assert run("--clear") == "deleted 0 rows\n"
 
 
-def test_it_touches_no_database_of_real_users():
+def test_demo_refuses_a_database_with_real_users():
     lives.live(uuid.uuid4())
     with pytest.raises(CommandError, match="has real users"):
         run(*GIVEN[:-1])
 
 
-def test_it_fills_once():
+def test_demo_refuses_to_fill_twice():
     run(*GIVEN)
     with pytest.raises(CommandError, match="--clear deletes it first"):
         run(*GIVEN)
@@ -145,7 +148,7 @@ def test_it_fills_once():
 @pytest.mark.parametrize(
     "wrong", [("--users", "0"), ("--turns", "-1"), ("--days", "366")]
 )
-def test_what_cannot_be_made_is_refused(wrong):
+def test_invalid_amounts_are_refused(wrong):
     with pytest.raises(CommandError, match="must be from"):
         run(*wrong)
 
@@ -153,7 +156,7 @@ def test_what_cannot_be_made_is_refused(wrong):
 # The YAML that goes with it.
 
 
-def test_its_file_is_written_once(tmp_path: Path):
+def test_init_refuses_to_overwrite_the_file(tmp_path: Path):
     path = tmp_path / "coulisse.yaml"
     assert "wrote" in run("--init", "-c", str(path))
     assert loader.load_file(path).get(AGENTS)
@@ -161,7 +164,7 @@ def test_its_file_is_written_once(tmp_path: Path):
         run("--init", "-c", str(path))
 
 
-def test_who_speaks_is_in_the_file():
+def test_every_speaking_agent_is_in_the_file():
     config = demo.load_demo_config()
     agents = config.get(AGENTS)
     book = dialogues.load_dialogues()
@@ -177,7 +180,7 @@ def test_who_speaks_is_in_the_file():
                 check_step(step, agents)
 
 
-def test_nobody_says_the_same_twice_before_all_is_said():
+def test_dialogues_do_not_repeat_before_all_are_used():
     book = dialogues.load_dialogues()
     count = sum(each["agent"] == "welcome" for each in book.dialogues)
     drawn = book.draws(random.Random(1), "Ada", ["welcome"])
@@ -193,13 +196,13 @@ def check_step(step: CallStep, agents: Any) -> None:
         check_step(each, agents)
 
 
-def test_a_name_is_one_persons_alone():
+def test_user_names_are_unique():
     names = [person.name for person in sample_users.list_users(20_000)]
     assert len(set(names)) == len(names)
     assert names[0] == "ada.almeida@demo.example"
 
 
-def test_few_do_most():
+def test_turns_concentrate_on_few_users():
     shares = sample_users.split_total(200, 5_000)
     assert sum(shares) == 5_000
     assert sum(shares[:40]) > 2_000

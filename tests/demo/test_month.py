@@ -39,7 +39,7 @@ def ids() -> list[uuid.UUID]:
     return [person.user_id for person in sample_users.list_users(SIZE.users)]
 
 
-def test_turns_read_as_they_were_recorded():
+def test_stored_turns_load_as_records():
     found = [
         turn_store.load_record(TurnId(turn_id))
         for turn_id in Turn.objects.filter(user_id__in=ids()).values_list(
@@ -57,7 +57,7 @@ def test_turns_read_as_they_were_recorded():
             assert record.started_at <= call.started_at <= ended
 
 
-def test_a_conversation_is_one_whole():
+def test_conversations_are_complete():
     for thread in Thread.objects.filter(user_id__in=ids()):
         said = list(thread.messages.order_by("position"))
         assert [each.position for each in said] == [*range(thread.length)]
@@ -68,7 +68,7 @@ def test_a_conversation_is_one_whole():
             assert (before.role == "tool") <= (after.role in ("tool", "assistant"))
 
 
-def test_what_is_known_of_somebody_has_its_history():
+def test_facts_have_a_history():
     facts = Fact.objects.filter(user_id__in=ids())
     for fact in facts:
         actions = fact.changes.order_by("at", "id").values_list("action", flat=True)
@@ -81,7 +81,7 @@ def test_what_is_known_of_somebody_has_its_history():
     assert FactChange.objects.filter(user_id__in=ids(), action="superseded").exists()
 
 
-def test_what_it_cost_is_priced_as_any_turn_is():
+def test_costs_are_priced_like_real_turns():
     spent = {
         each.key: each
         for each in cost_totals.totals_by("agent", NOW - timedelta(days=13))
@@ -96,7 +96,7 @@ def test_what_it_cost_is_priced_as_any_turn_is():
     assert Expense.objects.filter(spent_at__gt=NOW - timedelta(days=13)).exists()
 
 
-def test_no_worker_takes_what_waits():
+def test_queued_tasks_are_not_due():
     open_tasks = Task.objects.filter(user_id__in=ids(), state__in=["queued", "running"])
     assert {task.state for task in open_tasks} == {"queued", "running"}
     assert all(task.due_at > NOW + timedelta(days=29) for task in open_tasks)
@@ -113,7 +113,7 @@ def test_smoke_runs_have_their_lines():
         assert each.turns == sum(line.speaker == "assistant" for line in lines)
 
 
-def test_trouble_shows():
+def test_failed_turns_are_included():
     failed = Turn.objects.filter(origin="chat", outcome="error", started_at__lt=NOW)
     bad = NOW - timedelta(days=9)
     assert failed.filter(started_at__range=(bad, bad + timedelta(hours=2))).exists()

@@ -39,7 +39,7 @@ def is_about(share: float) -> object:
     return pytest.approx(share, abs=5 * (share * (1 - share) / len(USERS)) ** 0.5)
 
 
-def test_the_weights_are_the_shares_of_users():
+def test_weights_are_the_shares_of_users():
     weighted = experiment(
         variants=[{"agent": "a", "weight": 3}, {"agent": "b"}, {"agent": "c"}]
     )
@@ -47,7 +47,7 @@ def test_the_weights_are_the_shares_of_users():
     assert found == {"a": is_about(0.6), "b": is_about(0.2), "c": is_about(0.2)}
 
 
-def test_a_user_keeps_their_variant_and_experiments_are_strangers():
+def test_assignment_is_sticky_and_independent_per_experiment():
     one, other = experiment(), experiment(name="other")
     first = [assignment.choose_variant(one, user) for user in USERS]
     assert first == [assignment.choose_variant(one, user) for user in USERS]
@@ -56,14 +56,14 @@ def test_a_user_keeps_their_variant_and_experiments_are_strangers():
     assert alike == is_about(1 / 3)
 
 
-def test_the_hash_is_the_same_in_every_version():
+def test_hash_is_stable_across_versions():
     # Who changes it gives users other variants.
     known = UserId(uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11"))
     numbers = assignment.random_source(experiment(), known)
     assert [round(numbers(), 6) for _ in range(2)] == [0.136815, 0.103457]
 
 
-def test_without_stickiness_each_request_is_drawn():
+def test_unsticky_assignment_is_drawn_per_request():
     drawn = experiment(sticky_by_user=False)
     found = Counter(assignment.choose_variant(drawn, USERS[0]) for _ in range(4_000))
     assert {agent: count / 4_000 for agent, count in found.items()} == {
@@ -71,13 +71,13 @@ def test_without_stickiness_each_request_is_drawn():
     }
 
 
-def test_the_ends_of_the_weights_belong_to_somebody():
+def test_weight_boundaries_belong_to_a_variant():
     variants = experiment(variants=[{"agent": "a", "weight": 1e-9}, {"agent": "b"}])
     assert assignment.variant_at(variants.variants, 0.0) == "a"
     assert assignment.variant_at(variants.variants, 1 - 2**-53) == "b"
 
 
-def test_a_shadow_answers_by_its_primary_alone():
+def test_shadow_answers_only_with_its_primary():
     assert shares(experiment("shadow", primary="b")) == {"b": 1.0}
 
 
@@ -88,14 +88,14 @@ def bandit(**fields) -> ExperimentConfig:
 SCORED = {"a": Did(10, 6.0), "b": Did(12, 8.0), "c": Did(40, 7.0)}
 
 
-def test_a_bandit_takes_the_leader_but_for_a_share_of_users():
+def test_bandit_exploits_the_leader_except_for_epsilon():
     found = shares(bandit(epsilon=0.3), SCORED)
     assert found == {"a": is_about(0.1), "b": is_about(0.8), "c": is_about(0.1)}
     assert shares(bandit(epsilon=0), SCORED) == {"b": 1.0}
     assert shares(bandit(epsilon=1), SCORED)["b"] == is_about(1 / 3)
 
 
-def test_arms_without_enough_scores_come_first_whoever_leads():
+def test_undersampled_variants_come_first():
     scores = {**SCORED, "a": Did(9, 1.0)}
     assert shares(bandit(), scores) == {"a": 1.0}
     assert shares(bandit(), {"b": Did(10, 9.0)}) == {
@@ -105,14 +105,14 @@ def test_arms_without_enough_scores_come_first_whoever_leads():
     assert assignment.bandit_status(bandit(), scores).undersampled == ["a"]
 
 
-def test_a_bandit_without_scores_tries_all():
+def test_bandit_without_scores_explores_all():
     assert shares(bandit(), {}) == {agent: is_about(1 / 3) for agent in "abc"}
     assert shares(bandit(min_samples=0), {}) == {
         agent: is_about(1 / 3) for agent in "abc"
     }
 
 
-def test_a_user_of_a_bandit_moves_only_as_the_leader_does():
+def test_bandit_user_moves_only_with_the_leader():
     one, user = bandit(epsilon=0.1), USERS[0]
     before = assignment.choose_variant(one, user, SCORED)
     assert all(
@@ -122,12 +122,12 @@ def test_a_user_of_a_bandit_moves_only_as_the_leader_does():
     assert assignment.choose_variant(one, user, moved) != before
 
 
-def test_of_equal_leaders_the_files_first_leads():
+def test_leader_tie_is_broken_by_file_order():
     scores = {agent: Did(10, 7.0) for agent in "cba"}
     assert assignment.bandit_status(bandit(), scores).leader == "a"
 
 
-def test_numbers_are_below_one():
+def test_random_numbers_are_below_one():
     numbers = (
         assignment.random_source(experiment(), user) for user in islice(USERS, 500)
     )

@@ -29,7 +29,7 @@ def experiment(fields: str, variants: str = "{agent: one}, {agent: two}") -> str
     return f"experiments: [{{name: e, {fields}, variants: [{variants}]}}]"
 
 
-def test_the_defaults_are_the_documented_ones(tmp_path):
+def test_defaults_match_the_documentation(tmp_path):
     text = experiment("strategy: bandit, metric: quality.tone")
     found = load(tmp_path, text).get(EXPERIMENTS)["e"]
     assert (found.sticky_by_user, found.epsilon, found.min_samples) == (True, 0.1, 30)
@@ -52,7 +52,7 @@ def test_the_defaults_are_the_documented_ones(tmp_path):
         + experiment("strategy: bandit, metric: q.v2.tone"),
     ],
 )
-def test_it_takes(tmp_path, text):
+def test_valid_experiment_is_accepted(tmp_path, text):
     whole = text if text.startswith(BASE[:20]) else BASE + text
     assert loader.parse_config(whole.encode(), tmp_path / "coulisse.yaml")
 
@@ -140,7 +140,7 @@ def test_it_takes(tmp_path, text):
         ),
     ],
 )
-def test_it_refuses(tmp_path, text, code, said):
+def test_invalid_experiment_is_refused(tmp_path, text, code, said):
     with pytest.raises(ConfigInvalid) as caught:
         load(tmp_path, text)
     assert said in str(caught.value)
@@ -156,7 +156,7 @@ def test_it_refuses(tmp_path, text, code, said):
         ("max_turns: 3", "[{per: agent, name: ee, requests_per_day: 9}]", "'ee'"),
     ],
 )
-def test_agents_and_limits_may_name_one(tmp_path, agent, limits, said):
+def test_agents_and_limits_may_name_an_experiment(tmp_path, agent, limits, said):
     text = BASE.replace("name: plain,", f"name: plain, {agent},")
     text += experiment("strategy: split") + f"\nlimits: {limits}"
     if said is None:
@@ -170,7 +170,7 @@ def test_agents_and_limits_may_name_one(tmp_path, agent, limits, said):
 # manage.py check
 
 
-def test_check_warns_of_a_bandit_whose_judge_is_parked(tmp_path):
+def test_check_warns_about_a_bandit_with_a_disabled_judge(tmp_path):
     file = tmp_path / "coulisse.yaml"
     base = BASE + experiment("strategy: bandit, metric: quality.tone")
     parked = base.replace("name: quality,", "name: quality, sampling_rate: 0,")

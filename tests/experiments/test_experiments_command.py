@@ -93,7 +93,7 @@ def words(line: str) -> list[str]:
     return [part for part in line.split("  ") if part]
 
 
-def test_a_split_shows_traffic_scores_and_its_winner(run, names):
+def test_split_shows_traffic_scores_and_winner(run, names):
     name = names["split"]
     served(name, "calm", 3)
     served(name, "keen", 1)
@@ -113,7 +113,7 @@ def test_a_split_shows_traffic_scores_and_its_winner(run, names):
     assert told[-1] == "Winner: keen, the best with a chance of over 99.9 %"
 
 
-def test_without_enough_scores_nobody_wins(run, names):
+def test_too_few_scores_give_no_winner(run, names):
     name = names["split"]
     assert run(name).splitlines()[-1] == "Too few scores of calm, keen"
     judged(name, "calm", 3, 4, 3, 4)
@@ -126,7 +126,7 @@ def test_without_enough_scores_nobody_wins(run, names):
     assert run(name).splitlines()[-1].endswith("; 95.0 % is asked")
 
 
-def test_a_shadow_shows_its_trials(run, names):
+def test_shadow_shows_its_shadow_runs(run, names):
     name = names["shadow"]
     served(name, "calm", 4)
     served(name, "keen", 2, origin="shadow")
@@ -138,7 +138,7 @@ def test_a_shadow_shows_its_trials(run, names):
     assert told[-1].startswith("Several metrics")
 
 
-def test_a_bandit_shows_who_leads_and_who_is_explored(run, names):
+def test_bandit_shows_leader_and_explored_variants(run, names):
     name = names["bandit"]
     judged(name, "calm", 5, 6, 7, criterion="facts")
     judged(name, "keen", 9, 9, criterion="facts")
@@ -156,7 +156,7 @@ def test_a_bandit_shows_who_leads_and_who_is_explored(run, names):
     assert "leader" not in run(name)
 
 
-def test_it_counts_from_when_one_says(run, names):
+def test_since_option_limits_the_counts(run, names):
     name = names["split"]
     judged(name, "calm", 3, 4)
     old = now() - timedelta(days=8)
@@ -166,7 +166,7 @@ def test_it_counts_from_when_one_says(run, names):
     assert metric["estimates"][0]["count"] == 1
 
 
-def test_json_tells_the_same(run, names):
+def test_json_equals_the_text_output(run, names):
     name = names["split"]
     served(name, "calm", 1)
     judged(name, "calm", 3, 4, 3, 4, 3)
@@ -189,7 +189,7 @@ def test_json_tells_the_same(run, names):
     assert [each["name"] for each in listed["data"]] == list(names.values())
 
 
-def test_it_lists_them_all(run, names):
+def test_all_experiments_are_listed(run, names):
     head, *rows = run().splitlines()
     assert head.split() == [
         *("experiment", "strategy", "variants", "turns", "metric", "result")
@@ -197,19 +197,19 @@ def test_it_lists_them_all(run, names):
     assert [row.split()[0] for row in rows] == list(names.values())
 
 
-def test_a_name_nobody_has(run):
+def test_unknown_experiment_is_refused(run):
     with pytest.raises(CommandError, match="no experiment is called 'x'"):
         run("x")
 
 
-def test_an_experiment_takes_few_queries(run, names):
+def test_experiment_takes_three_queries(run, names):
     with CaptureQueriesContext(connection) as queries:
         run(names["split"])
     # Its traffic, and one for each criterion.
     assert len(queries) == 3
 
 
-def test_a_winner_is_logged_once(config, names, caplog):
+def test_winner_is_logged_once(config, names, caplog):
     read = loader.load_file(config)
     caplog.set_level(logging.INFO, "experiments.tasks")
     assert tasks.log_winners(read) == []

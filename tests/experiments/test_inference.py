@@ -26,11 +26,11 @@ class Scores:
         *((0.95, 7, 1.895), (0.99, 15, 2.602), (0.975, 10**6, 1.960)),
     ],
 )
-def test_quantiles_are_the_printed_ones(share, freedom, printed):
+def test_quantiles_match_printed_tables(share, freedom, printed):
     assert t_distribution.quantile(share, freedom) == pytest.approx(printed, abs=5e-4)
 
 
-def test_with_one_and_two_degrees_there_are_closed_forms():
+def test_one_and_two_degrees_match_closed_forms():
     for value in (0.0, 0.3, 1.0, 7.5):
         cauchy = 0.5 + np.arctan(value) / np.pi
         assert t_distribution.cumulative_probability(value, 1) == pytest.approx(
@@ -42,7 +42,7 @@ def test_with_one_and_two_degrees_there_are_closed_forms():
         )
 
 
-def test_the_interval_is_the_textbooks():
+def test_interval_matches_the_textbook():
     # Mean 7, s = 2, n = 25: 7 ± 2.064 · 2 / 5.
     [found] = inference.estimate_means(["a"], {"a": Scores(25, 7.0, 4.0)})
     assert (found.low, found.high) == (
@@ -53,7 +53,7 @@ def test_the_interval_is_the_textbooks():
 
 
 @pytest.mark.parametrize("ahead", [0.0, 0.2, 0.5, 1.0])
-def test_two_variants_with_many_scores_are_as_the_normal_has_it(ahead):
+def test_many_scores_match_the_normal_distribution(ahead):
     one, other = Scores(2_000, 7.0, 4.0), Scores(1_500, 7.0 + ahead / 5, 3.0)
     spread = (4.0 / 2_000 + 3.0 / 1_500) ** 0.5
     expected = NormalDist().cdf(ahead / 5 / spread)
@@ -63,7 +63,7 @@ def test_two_variants_with_many_scores_are_as_the_normal_has_it(ahead):
 
 
 @pytest.mark.parametrize("ahead", [0.0, 0.5, 3.0])
-def test_two_with_two_scores_each_are_as_the_closed_form_has_it(ahead):
+def test_two_scores_each_match_the_closed_form(ahead):
     # Student's t with one degree of freedom is Cauchy's; of two, so is the difference.
     one, other = Scores(2, 6.0, 4.0), Scores(2, 6.0 + ahead, 1.0)
     scale = (4.0 / 2) ** 0.5 + (1.0 / 2) ** 0.5
@@ -72,7 +72,7 @@ def test_two_with_two_scores_each_are_as_the_closed_form_has_it(ahead):
     assert second == pytest.approx(expected, abs=1e-4)
 
 
-def test_three_alike_are_equally_likely():
+def test_three_equal_variants_are_equally_likely():
     found = inference.probabilities_best([Scores(50, 6.0, 4.0)] * 3)
     assert found == [pytest.approx(1 / 3, abs=1e-6)] * 3
 
@@ -86,14 +86,14 @@ def test_few_scores_convince_less_than_many():
     assert chance(3) < 0.75 < chance(30) < 0.98 < chance(100)
 
 
-def test_the_same_scores_tell_the_same():
+def test_estimates_are_deterministic():
     scores = {"a": Scores(9, 6.0, 4.0), "b": Scores(12, 6.5, 3.0)}
     assert inference.estimate_means("ab", scores) == inference.estimate_means(
         "ab", scores
     )
 
 
-def test_scores_that_are_all_alike_do_not_make_it_certain():
+def test_identical_scores_do_not_give_certainty():
     found = inference.estimate_means(
         "ab", {"a": Scores(2, 8.0, 0.0), "b": Scores(2, 9.0, 0)}
     )
@@ -101,7 +101,7 @@ def test_scores_that_are_all_alike_do_not_make_it_certain():
     assert found[1].best < 0.95
 
 
-def test_what_nobody_scored_is_not_known():
+def test_unscored_variant_has_no_estimate():
     found = inference.estimate_means(
         "abc", {"a": Scores(9, 6.0, 4.0), "b": Scores(1, 9.0, 0)}
     )
@@ -113,7 +113,7 @@ def test_what_nobody_scored_is_not_known():
     assert found[0].low is not None
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says():
+def test_interval_has_its_nominal_coverage():
     drawn = np.random.default_rng(7)
     truth, held, runs = 6.5, 0, 2_000
     for sample in drawn.normal(truth, 2.0, (runs, 8)):
@@ -128,7 +128,7 @@ def won(*found: MeanEstimate, confidence=0.95, min_samples=10) -> str | None:
     return None if best is None else best.agent
 
 
-def test_a_winner_has_the_confidence_and_everyone_enough_scores():
+def test_winner_requires_confidence_and_enough_scores():
     ahead, behind = MeanEstimate("a", 10, best=0.96), MeanEstimate("b", 10, best=0.04)
     assert won(ahead, behind) == "a"
     assert won(ahead, behind, confidence=0.97) is None

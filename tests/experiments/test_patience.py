@@ -34,7 +34,7 @@ def take(
     return chosen
 
 
-def test_an_arm_without_scores_is_forced_for_so_long_and_no_longer(caplog):
+def test_variant_without_scores_is_forced_for_limited_turns(caplog):
     one, waits = bandit(epsilon=0), ExplorationTracker("j.c")
     assert set(take(waits, one, SHORT, MIN_TURNS)) == {"a"}
     assert caplog.records == []
@@ -45,13 +45,13 @@ def test_an_arm_without_scores_is_forced_for_so_long_and_no_longer(caplog):
     assert "judge 'j'" in line
 
 
-def test_it_is_explored_as_any_other_then():
+def test_exhausted_variant_is_explored_like_any_other():
     one, waits = bandit(epsilon=1), ExplorationTracker("j.c")
     take(waits, one, SHORT, MIN_TURNS)
     assert set(take(waits, one, SHORT, 50)) == {"a", "b", "c"}
 
 
-def test_a_new_score_has_it_forced_again():
+def test_new_score_restarts_forcing():
     one, waits = bandit(epsilon=0), ExplorationTracker("j.c")
     take(waits, one, SHORT, MIN_TURNS + 1)
     assert waits.exhausted_variants(one, SHORT, 1) == {"a"}
@@ -64,7 +64,7 @@ def test_a_new_score_has_it_forced_again():
         assert set(take(waits, one, some, MIN_TURNS - 1)) == {"a"}
 
 
-def test_so_has_a_window_that_has_gone_by(clock, caplog):
+def test_elapsed_window_restarts_forcing(clock, caplog):
     one, waits = (
         bandit(epsilon=0, bandit_window_seconds=3_600),
         ExplorationTracker("j.c"),
@@ -78,21 +78,21 @@ def test_so_has_a_window_that_has_gone_by(clock, caplog):
     assert waits.exhausted_variants(one, SHORT, 1) == set()
 
 
-def test_where_no_arm_has_scores_all_are_asked():
+def test_all_variants_without_scores_are_explored():
     one, waits = bandit(epsilon=0), ExplorationTracker("j.c")
     take(waits, one, {}, 3 * MIN_TURNS + 50)
     assert waits.exhausted_variants(one, {}, 1) == {"a", "b", "c"}
     assert set(take(waits, one, {}, 50)) == {"a", "b", "c"}
 
 
-def test_arms_with_enough_scores_are_not_waited_for(caplog):
+def test_variants_with_enough_scores_are_not_tracked(caplog):
     waits = ExplorationTracker("j.c")
     take(waits, bandit(epsilon=0), SCORED, 3 * MIN_TURNS)
     assert caplog.records == []
     assert waits.waits == {}
 
 
-def test_more_is_given_where_more_is_asked_or_less_is_drawn():
+def test_more_samples_or_a_lower_rate_allow_more_turns():
     assert max_turns(bandit(), 1) == MIN_TURNS
     assert max_turns(bandit(min_samples=30), 1) == 150
     assert max_turns(bandit(), 0.05) == 400

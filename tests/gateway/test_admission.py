@@ -64,7 +64,7 @@ def ask(running: str) -> Iterator[Ask]:
         opened.close()
 
 
-def test_fault_in_authentication_is_answered_as_an_error(ask, configure, monkeypatch):
+def test_authentication_exception_returns_server_error(ask, configure, monkeypatch):
     async def fail(self: CredentialChecker, request: object) -> None:
         raise RuntimeError("a fault of ours")
 
@@ -87,7 +87,9 @@ def test_fault_in_authentication_is_answered_as_an_error(ask, configure, monkeyp
     ],
 )
 @pytest.mark.parametrize("path", [PATH, "/v1/memories", "/mcp"])
-def test_a_stranger_is_refused_before_the_body(configure, ask, config, headers, path):
+def test_unauthenticated_request_is_refused_before_its_body(
+    configure, ask, config, headers, path
+):
     configure(config)
     status, told, content = ask(path, **headers)
     assert status == 401
@@ -96,7 +98,7 @@ def test_a_stranger_is_refused_before_the_body(configure, ask, config, headers, 
     assert "message" in json.loads(content)["error"]
 
 
-def test_a_client_that_asks_first_is_known_by_its_headers(configure, running, fake):
+def test_expect_continue_client_is_authenticated_by_headers(configure, running, fake):
     configure(BASIC)
     content = json.dumps(body("ada")).encode()
     address = urlsplit(running)
@@ -113,7 +115,7 @@ def test_a_client_that_asks_first_is_known_by_its_headers(configure, running, fa
 
 
 @pytest.mark.parametrize("size", [100, MIB, 10 * MIB])
-def test_a_refusal_reaches_a_client_that_sends_all_of_it(configure, running, size):
+def test_refusal_reaches_client_that_sends_its_whole_body(configure, running, size):
     configure(TOKENS)
     address = urlsplit(running)
     with socket.create_connection((address.hostname, address.port), 60) as caller:
@@ -156,7 +158,7 @@ def test_a_credential_is_checked_once(
     assert checks == [PATH]
 
 
-def test_an_open_server_asks_nobody(server, user):
+def test_open_server_asks_for_no_credentials(server, user):
     assert post(server, body(user)).status_code == 200
 
 
@@ -168,7 +170,7 @@ def test_an_unknown_webhook_is_refused_before_the_body(configure, ask):
 
 
 @pytest.mark.parametrize("length", [1001, MIB, 10**12])
-def test_a_webhooks_own_limit_is_kept_before_the_body(configure, ask, length, caplog):
+def test_webhook_body_limit_applies_before_the_body(configure, ask, length, caplog):
     configure(CONFIG + HOOK)
     status, _, content = ask("/hooks/small", length)
     assert status == 413
@@ -178,13 +180,13 @@ def test_a_webhooks_own_limit_is_kept_before_the_body(configure, ask, length, ca
 
 
 @pytest.mark.parametrize("path", ["/", "/health/live", "/nothing"])
-def test_what_takes_no_body_reads_little_of_it(server, ask, path):
+def test_body_is_limited_on_routes_that_take_none(server, ask, path):
     status, _, content = ask(path, admission.SMALL_BODY_BYTES + 1)
     assert status == 413
     assert json.loads(content)["error"]["code"] == "body_too_large"
 
 
-def test_a_stranger_to_the_studio_may_send_little(configure, ask, running):
+def test_unauthenticated_studio_request_may_send_little(configure, ask, running):
     configure(STUDIO)
     status, _, content = ask("/admin/yaml/", admission.SMALL_BODY_BYTES + 1)
     assert status == 413
@@ -196,12 +198,12 @@ def test_a_stranger_to_the_studio_may_send_little(configure, ask, running):
     assert large.status_code not in (401, 413)
 
 
-def test_the_studio_of_this_machine_takes_whole_bodies(server):
+def test_local_studio_accepts_large_bodies(server):
     answer = httpx2.post(f"{server}/admin/none/", content=b"x" * MIB)
     assert answer.status_code != 413
 
 
-def test_no_host_that_a_stranger_sends_is_kept_as_it_is():
+def test_host_cache_stays_bounded():
     hosts._is_allowed.cache_clear()
     for number in range(1000):
         assert not hosts.is_allowed(b"%d." % number * 10_000, ())
@@ -211,7 +213,7 @@ def test_no_host_that_a_stranger_sends_is_kept_as_it_is():
     assert hosts._is_allowed.cache_info().currsize == 1
 
 
-def test_an_origin_without_end_is_no_name_of_ours(server):
+def test_overlong_origin_is_refused(server):
     headers = {"Origin": f"http://{'a' * 60_000}", "Content-Type": "application/json"}
     answer = httpx2.post(f"{server}/mcp", content=b"{}", headers=headers)
     assert answer.status_code == 403

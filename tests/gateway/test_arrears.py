@@ -39,7 +39,7 @@ def ended_without_database(fake, url, secret, **more) -> None:
     assert codes == [503]
 
 
-def test_it_is_charged_when_the_database_is_back(url, fake, user, mint, caplog):
+def test_deferred_turn_is_charged_when_database_returns(url, fake, user, mint, caplog):
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
     ended_without_database(fake, url, secret)
     assert "10 tokens, $1.00 are not charged yet" in caplog.text
@@ -52,7 +52,7 @@ def test_it_is_charged_when_the_database_is_back(url, fake, user, mint, caplog):
     assert stored(user) == []
 
 
-def test_what_was_written_after_all_is_not_charged_twice(
+def test_committed_turn_is_not_charged_twice(
     url, fake, user, mint, monkeypatch, caplog
 ):
     def commit_and_lose(*args, **kwargs):
@@ -87,7 +87,7 @@ def send_no_text(record, settings) -> None:
 
 
 @pytest.mark.parametrize("refuse", [break_a_constraint, send_no_text])
-def test_one_whose_record_cannot_be_kept_is_charged_without(
+def test_turn_is_charged_when_its_record_cannot_be_stored(
     url, fake, user, mint, monkeypatch, caplog, refuse
 ):
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
@@ -99,13 +99,15 @@ def test_one_whose_record_cannot_be_kept_is_charged_without(
     assert "was not stored" in caplog.text
 
 
-def test_one_that_leaves_no_record_is_told_of_in_the_log(url, fake, user, mint, caplog):
+def test_uncharged_incognito_turn_is_logged(url, fake, user, mint, caplog):
     secret = mint(user)
     ended_without_database(fake, url, secret, metadata={"memory": "incognito"})
     assert "10 tokens, $1.00 are not charged: the database was away" in caplog.text
 
 
-def test_it_gives_up_in_the_end(url, fake, user, mint, monkeypatch, caplog):
+def test_deferred_charge_gives_up_after_all_retries(
+    url, fake, user, mint, monkeypatch, caplog
+):
     monkeypatch.setattr(deferred_charges, "RETRY_DELAYS_SECONDS", ())
     ended_without_database(fake, url, mint(user))
     assert until(lambda: "are never charged: the database stays away" in caplog.text)

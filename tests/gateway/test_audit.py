@@ -27,7 +27,7 @@ def entries(hands: Hands, **terms) -> list[AuditEntry]:
     ]
 
 
-def test_memories_saved_changed_and_deleted_are_written_down(hands):
+def test_memory_writes_are_audited(hands):
     saved = hands.save("Plays the cello")
     for _ in range(2):  # The second time nothing is changed.
         hands.change(saved, content="Plays the viola", importance=9)
@@ -48,7 +48,7 @@ def test_memories_saved_changed_and_deleted_are_written_down(hands):
     assert "cello" not in told
 
 
-def test_the_request_is_named(hands):
+def test_audit_entry_names_request_and_origin(hands):
     body = {"content": "Plays the cello"}
     response = hands.client.post(
         "/v1/memories",
@@ -62,12 +62,12 @@ def test_the_request_is_named(hands):
     assert entry.origin.endswith(", forwarded for 203.0.113.9")
 
 
-def test_what_was_refused_is_not_written_down(hands):
+def test_refused_request_is_not_audited(hands):
     hands.refused("DELETE", f"/v1/memories/mem_{'0' * 32}", 404)
     assert entries(hands) == []
 
 
-def test_what_cannot_be_written_down_is_not_changed(hands, monkeypatch):
+def test_unauditable_change_is_refused(hands, monkeypatch):
     saved = hands.save("Plays the cello")
 
     def write(deed):
@@ -78,7 +78,7 @@ def test_what_cannot_be_written_down_is_not_changed(hands, monkeypatch):
     assert hands.contents() == ["Plays the cello"]
 
 
-def test_taking_along_and_erasing_are_written_down(hands):
+def test_export_and_erasure_are_audited(hands):
     hands.save("Plays the cello")
     hands.get("/v1/users/me/export")
     asked = ok(hands.send("DELETE", "/v1/users/me"), 202)
@@ -90,7 +90,7 @@ def test_taking_along_and_erasing_are_written_down(hands):
     assert erased.details == {"rows": sum(gone["deleted"].values())}
 
 
-def test_a_token_is_named_by_its_label(hands, configure):
+def test_token_actor_is_its_label(hands, configure):
     configure(
         "providers: {openai: {api_key: x}}\n"
         "agents: [{name: assistant, provider: openai, model: gpt-test}]\n"
@@ -104,7 +104,7 @@ def test_a_token_is_named_by_its_label(hands, configure):
     assert secret not in repr(AuditEntry.objects.filter(pk=entry.pk).values().get())
 
 
-def test_a_username_is_named_by_its_scheme(hands, configure):
+def test_basic_auth_actor_is_scheme_and_username(hands, configure):
     configure(
         "providers: {openai: {api_key: x}}\n"
         "agents: [{name: assistant, provider: openai, model: gpt-test}]\n"
@@ -119,7 +119,7 @@ def test_a_username_is_named_by_its_scheme(hands, configure):
 # Edits of the YAML
 
 
-def test_an_edit_is_written_down_once_without_its_values(tmp_path, database):
+def test_yaml_edit_is_audited_once_without_values(tmp_path, database):
     path = tmp_path / "coulisse.yaml"
     text = "providers: {openai: {api_key: sk-first-secret}}\nagents: []\n"
     text = text.replace("[]", "[{name: a, provider: openai, model: m}]")
@@ -141,9 +141,7 @@ def test_an_edit_is_written_down_once_without_its_values(tmp_path, database):
     assert "second" not in repr(entry.details)
 
 
-def test_an_edit_is_in_force_though_it_cannot_be_written_down(
-    tmp_path, database, monkeypatch, caplog
-):
+def test_yaml_edit_applies_without_audit(tmp_path, database, monkeypatch, caplog):
     monkeypatch.setattr(audit_log, "write", lambda deed: 1 / 0)
     path = tmp_path / "coulisse.yaml"
     path.write_text(

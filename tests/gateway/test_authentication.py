@@ -86,14 +86,14 @@ def refusal(answer: httpx2.Response) -> tuple[int, str | None]:
 # Open, until somebody closes it.
 
 
-def test_a_key_is_ignored_where_none_is_asked_for(configure, fake, sdk, user):
+def test_key_is_ignored_without_authentication(configure, fake, sdk, user):
     configure(CONFIG)
     fake.reply("hello")
     assert ask(sdk("sk-coulisse-nobody"), safety_identifier=user)
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/v1/openapi.json"])
-def test_what_tells_nothing_of_anybody_stays_open(configure, http, path):
+def test_public_routes_stay_open(configure, http, path):
     configure(TOKENS)
     assert http.get(path).status_code == 200
 
@@ -101,7 +101,7 @@ def test_what_tells_nothing_of_anybody_stays_open(configure, http, path):
 # API tokens.
 
 
-def test_a_token_opens_everything_as_its_user(configure, fake, sdk, mint, user):
+def test_token_authenticates_every_api_as_its_user(configure, fake, sdk, mint, user):
     configure(TOKENS)
     client = sdk(mint())
     fake.reply("hello")
@@ -130,7 +130,9 @@ def test_a_token_opens_everything_as_its_user(configure, fake, sdk, mint, user):
     ],
 )
 @pytest.mark.parametrize("headers", [{}, bearer(f"sk-coulisse-{'x' * 43}")])
-def test_nothing_opens_without_one(configure, http, method, path, headers):
+def test_protected_routes_refuse_missing_credentials(
+    configure, http, method, path, headers
+):
     configure(TOKENS)
     answer = http.request(
         method,
@@ -143,10 +145,10 @@ def test_nothing_opens_without_one(configure, http, method, path, headers):
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_every_route_there_is_was_tried_above(configure, http):
+def test_protected_routes_above_are_complete(configure, http):
     tried = {
         mark.args[1][index][1].split("/v1/")[-1].split("/")[0]
-        for mark in test_nothing_opens_without_one.pytestmark
+        for mark in test_protected_routes_refuse_missing_credentials.pytestmark
         if mark.args and mark.args[0] == ("method", "path")
         for index in range(len(mark.args[1]))
     }
@@ -154,7 +156,7 @@ def test_every_route_there_is_was_tried_above(configure, http):
     assert {path.split("/v1/")[-1].split("/")[0] for path in paths} <= tried
 
 
-def test_the_sdk_knows_a_wrong_key(configure, sdk):
+def test_sdk_raises_authentication_error_for_wrong_key(configure, sdk):
     configure(TOKENS)
     with pytest.raises(openai.AuthenticationError) as caught:
         ask(sdk("sk-coulisse-wrong"))
@@ -182,7 +184,7 @@ def test_a_revoked_token_is_refused_at_once(configure, fake, http, mint):
         {"model": "assistant", "messages": [], "safety_identifier": "another"},
     ],
 )
-def test_a_revoked_token_learns_nothing_of_its_mistakes(configure, fake, http, asked):
+def test_revoked_token_gets_same_error_as_wrong_key(configure, fake, http, asked):
     configure(TOKENS)
     row, secret = api_tokens.create_token("test", "somebody", by=ADA)
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
@@ -229,14 +231,14 @@ def test_a_token_for_some_agents_sees_no_others(configure, fake, http, mint, use
         *("Bearer " + "x" * 30_000, "Digest username=x", "Bearer \xe4\xf6"),
     ],
 )
-def test_an_odd_header_is_refused(configure, http, header):
+def test_malformed_authorization_header_is_refused(configure, http, header):
     configure(TOKENS)
     answer = http.get("/v1/models", headers={"Authorization": header.encode("latin-1")})
     assert answer.status_code == 401
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_database_that_is_down_is_not_a_wrong_key(configure, http, mint, is_known):
+def test_database_outage_is_not_reported_as_wrong_key(configure, http, mint, is_known):
     configure(TOKENS)
     headers = bearer(mint())
     if is_known:
@@ -256,9 +258,7 @@ def limited(mint) -> str:
     return mint(agents=["assistant"])
 
 
-async def test_mcp_clients_bring_a_token_like_any_other(
-    configure, running, fake, limited
-):
+async def test_mcp_client_authenticates_with_token(configure, running, fake, limited):
     configure(TOKENS)
     fake.reply("hello")
     async with mcp_calls.connected(running, None, **bearer(limited)) as client:
@@ -268,7 +268,7 @@ async def test_mcp_clients_bring_a_token_like_any_other(
         assert said.structured_content["reply"] == "hello"
 
 
-async def test_they_are_told_that_they_need_one(configure, running):
+async def test_mcp_client_learns_that_a_key_is_required(configure, running):
     configure(TOKENS)
     with pytest.raises(BaseExceptionGroup) as caught:
         async with mcp_calls.connected(running, None):
@@ -277,7 +277,7 @@ async def test_they_are_told_that_they_need_one(configure, running):
 
 
 @pytest.mark.parametrize("headers", [{}, bearer("sk-coulisse-wrong")])
-def test_mcp_too_opens_to_nobody_without_one(configure, http, headers):
+def test_mcp_refuses_missing_or_wrong_key(configure, http, headers):
     configure(TOKENS)
     answer = http.post("/mcp", json=mcp_calls.rpc("tools/list"), headers=headers)
     assert answer.status_code == 401
@@ -290,7 +290,7 @@ def test_mcp_too_opens_to_nobody_without_one(configure, http, headers):
 # Passwords.
 
 
-def test_a_password_opens(configure, fake, http, user):
+def test_password_authenticates(configure, fake, http, user):
     configure(LOOSE)
     fake.reply("hello")
     answer = http.post(PATH, json=body(user), headers=basic("ada", "pâss wörd"))
@@ -298,7 +298,7 @@ def test_a_password_opens(configure, fake, http, user):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_both_readings_of_a_header_are_tried(configure, http, encoding):
+def test_password_header_may_be_utf8_or_latin1(configure, http, encoding):
     configure(LOOSE)
     headers = basic("ada", "pâss wörd", encoding)
     assert http.get("/v1/models", headers=headers).status_code == 200
@@ -319,7 +319,7 @@ def test_both_readings_of_a_header_are_tried(configure, http, encoding):
         {"Authorization": "Basic " + base64.b64encode(b"bob").decode()},
     ],
 )
-def test_a_wrong_password_does_not(configure, http, headers):
+def test_wrong_password_is_refused(configure, http, headers):
     configure(LOOSE)
     answer = http.get("/v1/models", headers=headers)
     assert answer.status_code == 401
@@ -344,7 +344,7 @@ def test_a_wrong_password_does_not(configure, http, headers):
         (TOKENS, bearer("password-of-bob"), "The credential is not valid"),
     ],
 )
-def test_a_credential_of_another_kind_is_told_apart(
+def test_wrong_credential_scheme_names_the_expected_one(
     configure, http, auth, headers, wanted
 ):
     configure(auth)
@@ -395,7 +395,7 @@ def test_an_edit_changes_passwords_at_once(configure, http):
     assert http.get("/v1/models").status_code == 200
 
 
-def test_who_logs_in_may_be_who_asks(configure, fake, http):
+def test_bound_username_becomes_the_user(configure, fake, http):
     configure(BOUND)
     fake.reply("hello")
     asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
@@ -404,14 +404,14 @@ def test_who_logs_in_may_be_who_asks(configure, fake, http):
     assert Thread.objects.filter(user_id=identity.derive_user_id("bob")).exists()
 
 
-def test_without_binding_a_request_names_its_user(configure, http):
+def test_unbound_request_must_name_its_user(configure, http):
     configure(LOOSE)
     answer = http.get("/v1/mcp", headers=basic("bob", "password-of-bob"))
     assert refusal(answer) == (400, "user_required")
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_pages_of_other_sites_cannot_use_a_browser_s_password(configure, http, method):
+def test_other_origins_cannot_use_browser_password(configure, http, method):
     configure(LOOSE)
     path = "/v1/models" if method == "GET" else PATH
     headers = {**basic("bob", "password-of-bob"), "Origin": "https://evil.example.com"}

@@ -74,7 +74,7 @@ def aside(secret: str, length: int = time_windows.EVER) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_unlimited_token_is_charged_all_the_same(url, fake, user, mint, stream):
+def test_unlimited_token_usage_is_charged(url, fake, user, mint, stream):
     secret = mint(user)
     for _ in range(2):
         assert ask(url, secret, stream=stream).status_code == 200
@@ -85,7 +85,7 @@ def test_an_unlimited_token_is_charged_all_the_same(url, fake, user, mint, strea
 
 
 @pytest.mark.parametrize("budget", ["total", "monthly"])
-def test_a_spent_budget_is_told_as_openai_does(url, fake, user, mint, budget):
+def test_spent_budget_returns_openai_quota_error(url, fake, user, mint, budget):
     secret = mint(user, budget=budget, limit_micro_usd=COST)
     request = body("", max_tokens=1)
     del request["safety_identifier"]
@@ -103,7 +103,7 @@ def test_a_spent_budget_is_told_as_openai_does(url, fake, user, mint, budget):
     assert fake.requests == []
 
 
-def test_a_budget_lets_through_what_it_covers(url, fake, user, mint):
+def test_budget_allows_requests_it_covers(url, fake, user, mint):
     # The estimate of the prompt is a little more than the fake's seven tokens.
     secret = mint(user, budget="total", limit_micro_usd=4 * COST)
     codes = [ask(url, secret).status_code for _ in range(6)]
@@ -114,7 +114,7 @@ def test_a_budget_lets_through_what_it_covers(url, fake, user, mint):
     assert aside(secret) == (0, 0, 0)
 
 
-def test_a_hundred_at_once_do_not_overspend(url, fake, user, mint):
+def test_parallel_requests_do_not_overspend_budget(url, fake, user, mint):
     secret = mint(user, budget="total", limit_micro_usd=10 * ESTIMATE)
     for _ in range(10):
         fake.hang()
@@ -159,7 +159,7 @@ PROMPT = 5
     ],
     ids=["own", "request", "too-much"],
 )
-def test_what_is_set_aside_covers_whoever_answers(
+def test_reservation_covers_most_expensive_fallback(
     configure, running, fake, user, mint, asked, tokens, dollar_tokens
 ):
     dear = "gpt-dear: {input: 1000000, output: 1000000}"
@@ -177,7 +177,7 @@ def test_what_is_set_aside_covers_whoever_answers(
     assert aside(secret) == (0, 0, 0)
 
 
-def test_what_a_killed_process_set_aside_comes_back(url, fake, user, mint):
+def test_reservation_of_killed_process_is_released(url, fake, user, mint):
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
     assert ask(url, secret).status_code == 200
     epoch = int(time.time()) // EPOCH_SECONDS
@@ -191,7 +191,7 @@ def test_what_a_killed_process_set_aside_comes_back(url, fake, user, mint):
     assert meter(secret).micro_usd == 2 * COST
 
 
-def test_a_month_begins_with_all_of_its_budget(url, fake, user, mint):
+def test_monthly_budget_resets_each_month(url, fake, user, mint):
     secret = mint(user, budget="monthly", limit_micro_usd=9 * COST)
     assert ask(url, secret).status_code == 200
     row = UsageCounter.objects.filter(
@@ -206,7 +206,7 @@ def test_a_month_begins_with_all_of_its_budget(url, fake, user, mint):
     assert ask(url, secret).status_code == 200
 
 
-def test_a_client_that_leaves_pays_for_what_was_said(url, fake, user, mint):
+def test_disconnected_client_is_charged_for_sent_text(url, fake, user, mint):
     secret = mint(user, budget="total", limit_micro_usd=50 * COST)
     fake.hang("mid_stream", "one ", "two ")
     with (
@@ -236,14 +236,14 @@ def _subject(secret: str) -> str:
     )
 
 
-def test_a_provider_that_counts_nothing_is_believed(url, fake, user, mint):
+def test_provider_usage_of_zero_is_charged_as_zero(url, fake, user, mint):
     secret = mint(user)
     fake.reply("Hello", usage=Usage(0, 0))
     assert ask(url, secret).headers["x-coulisse-cost-usd"] == "0.000000"
     assert meter(secret).micro_usd == 0
 
 
-def test_a_failed_call_gives_back_what_was_set_aside(url, fake, user, mint):
+def test_failed_call_releases_its_reservation(url, fake, user, mint):
     secret = mint(user, budget="total", limit_micro_usd=4 * COST)
     for _ in range(5):
         fake.fail(500)
@@ -253,7 +253,7 @@ def test_a_failed_call_gives_back_what_was_set_aside(url, fake, user, mint):
     assert ask(url, secret).status_code == 200
 
 
-def test_a_model_of_unknown_price_is_refused_to_a_budget(
+def test_budgeted_token_refuses_model_without_price(
     configure, running, fake, user, mint
 ):
     configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
@@ -280,7 +280,7 @@ def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
     assert len(fake.requests) == 2
 
 
-def test_a_changed_budget_holds_at_once(url, fake, user, mint):
+def test_changed_budget_applies_at_once(url, fake, user, mint):
     row, secret = api_tokens.create_token(
         "ci", user, budget="total", limit_micro_usd=9 * COST, by=ADA
     )

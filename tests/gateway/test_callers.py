@@ -38,25 +38,25 @@ def listed(http, name: str | None = None, **more) -> list[str]:
     return [memory["content"] for memory in told["data"]]
 
 
-def test_the_header_names_the_user(http, hands, saved):
+def test_header_names_the_user(http, hands, saved):
     assert listed(http, hands.user) == [saved]
     assert listed(http, f"{hands.user}x") == []
 
 
-def test_names_that_agree_are_one(http, hands, saved):
+def test_equal_user_names_are_accepted(http, hands, saved):
     assert listed(http, hands.user, safety_identifier=hands.user) == [saved]
     twice = [hands.user, hands.user]
     assert listed(http, safety_identifier=twice) == [saved]
 
 
-def test_a_uuid_may_be_written_in_two_ways(http):
+def test_user_uuid_may_be_written_in_two_ways(http):
     owner = uuid.uuid4()
     Hands(http, str(owner)).save("Plays the cello")
     told = listed(http, owner.hex, safety_identifier=str(owner))
     assert told == ["Plays the cello"]
 
 
-def test_any_letters_may_be_in_a_header(http, user):
+def test_user_header_accepts_any_letters(http, user):
     name = f"{user}-Zoë"
     Hands(http, name).save("Plays the cello")
     for encoding in ("utf-8", "latin-1"):
@@ -66,7 +66,9 @@ def test_any_letters_may_be_in_a_header(http, user):
 
 
 @pytest.mark.parametrize(("method", "path"), BODILESS)
-def test_two_names_are_refused(http, hands, neighbour, method, path):
+def test_header_or_body_and_query_conflict_is_refused(
+    http, hands, neighbour, method, path
+):
     path += ("&" if "?" in path else "?") + f"safety_identifier={hands.user}"
     response = http.request(method, path, headers={HEADER: neighbour.user})
     said = error(response, 400)
@@ -74,7 +76,7 @@ def test_two_names_are_refused(http, hands, neighbour, method, path):
     assert said["param"] == "safety_identifier"
 
 
-def test_two_names_in_the_query_are_refused(http, hands, neighbour):
+def test_two_users_in_the_query_are_refused(http, hands, neighbour):
     names = {"safety_identifier": [hands.user, neighbour.user]}
     response = http.get("/v1/memories", params=names)
     assert error(response, 400)["code"] == "user_conflict"
@@ -82,7 +84,7 @@ def test_two_names_in_the_query_are_refused(http, hands, neighbour):
 
 @pytest.mark.parametrize(("method", "path", "body"), WITH_BODY)
 @pytest.mark.parametrize("field", ["safety_identifier", "user"])
-def test_a_body_that_names_another_is_refused(
+def test_body_naming_another_user_is_refused(
     hands, neighbour, method, path, body, field
 ):
     said = hands.refused(method, path, body={**body, field: neighbour.user})
@@ -90,43 +92,43 @@ def test_a_body_that_names_another_is_refused(
     assert neighbour.get(status="all")["data"] == []
 
 
-def test_the_newer_name_in_a_body_counts(http, hands, neighbour):
+def test_safety_identifier_takes_precedence_over_user(http, hands, neighbour):
     names = {"safety_identifier": hands.user, "user": neighbour.user}
     Hands(http, None).save("Plays the cello", **names)
     assert (len(hands.contents()), len(neighbour.contents())) == (1, 0)
 
 
 @pytest.mark.parametrize(("method", "path"), BODILESS)
-def test_a_user_must_be_named(http, method, path):
+def test_request_without_user_is_refused(http, method, path):
     assert error(http.request(method, path), 400)["code"] == "user_required"
 
 
 @pytest.mark.parametrize(("method", "path", "body"), WITH_BODY)
-def test_a_body_must_name_its_user(http, method, path, body):
+def test_body_without_user_is_refused(http, method, path, body):
     response = http.request(method, path, json=body)
     assert error(response, 400)["code"] == "user_required"
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 513])
-def test_a_name_that_is_none_is_refused(http, name):
+def test_invalid_user_name_in_query_is_refused(http, name):
     response = http.get("/v1/memories", params={"safety_identifier": name})
     assert error(response, 400)["param"] == "safety_identifier"
 
 
 @pytest.mark.parametrize("name", ["", "x" * 513])
-def test_a_header_that_names_nobody_is_refused(http, name):
+def test_invalid_user_name_in_header_is_refused(http, name):
     response = http.get("/v1/memories", headers={HEADER: name})
     assert error(response, 400)["param"] == "safety_identifier"
 
 
 @pytest.mark.parametrize("fallback", ["users: shared", "default_user_id: kiosk"])
-def test_who_names_nobody_is_the_configured_user(http, configure, fallback):
+def test_request_without_user_uses_configured_user(http, configure, fallback):
     configure(SHARED + fallback)
     assert listed(http, fallback.split()[-1].replace("shared", "main")) == listed(http)
     ok(http.delete("/v1/users/me"), 202)
 
 
 @pytest.mark.parametrize(("method", "path", "body"), WITH_BODY)
-def test_a_parameter_nobody_knows_is_refused(hands, method, path, body):
+def test_unknown_parameter_is_refused(hands, method, path, body):
     said = hands.refused(method, path, body=body, usr="ada")
     assert (said["param"], said["code"]) == ("usr", "unknown_parameter")

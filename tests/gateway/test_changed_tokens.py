@@ -49,7 +49,7 @@ def change(configure, fake, http):
     return change
 
 
-def test_a_token_that_was_changed_is_looked_up_once(change, fake, http, mint):
+def test_changed_token_is_looked_up_once(change, fake, http, mint):
     secret = mint()
     change(secret, label="renamed")
     for _ in range(2):
@@ -60,14 +60,14 @@ def test_a_token_that_was_changed_is_looked_up_once(change, fake, http, mint):
         assert (known.label, known.version) == ("renamed", 2)
 
 
-def test_a_token_that_lost_its_agent_is_refused_at_once(change, http, mint):
+def test_removed_token_agent_is_refused_at_once(change, http, mint):
     secret = mint(agents=["assistant"])
     change(secret, agents=["tuned"])
     answer = http.post(PATH, json=ASKED, headers=bearer(secret))
     assert refusal(answer) == (404, "model_not_found")
 
 
-def test_a_token_of_another_user_now_reads_nothing_of_the_first(
+def test_reassigned_token_reads_nothing_of_its_former_user(
     change, fake, http, mint, user
 ):
     secret = mint()

@@ -15,7 +15,7 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
 @BOTH
-def test_it_replies(client, fake, user, agent):
+def test_chat_returns_a_completion(client, fake, user, agent):
     fake.reply("Hel", "lo", "!")
     completion = ask(client, user, "hi", agent=agent)
     (choice,) = completion.choices
@@ -30,7 +30,7 @@ def test_it_replies(client, fake, user, agent):
 
 
 @BOTH
-def test_it_counts_the_tokens_cached_ones_among_the_prompts(client, fake, user, agent):
+def test_usage_counts_cached_tokens_as_prompt_tokens(client, fake, user, agent):
     fake.reply("ok", usage=Usage(100, 20, cache_read_tokens=60, cache_write_tokens=10))
     usage = ask(client, user, agent=agent).usage
     assert (usage.prompt_tokens, usage.completion_tokens) == (100, 20)
@@ -38,14 +38,14 @@ def test_it_counts_the_tokens_cached_ones_among_the_prompts(client, fake, user, 
     assert usage.prompt_tokens_details.cached_tokens == 60
 
 
-def test_it_counts_thinking_among_the_replys_tokens(client, fake, user):
+def test_usage_counts_reasoning_tokens_as_completion_tokens(client, fake, user):
     fake.reply("ok", usage=Usage(10, 30, reasoning_tokens=25))
     usage = ask(client, user).usage
     assert usage.completion_tokens == 30
     assert usage.completion_tokens_details.reasoning_tokens == 25
 
 
-def test_it_estimates_what_the_provider_did_not_count(client, fake, user):
+def test_usage_is_estimated_when_provider_reports_none(client, fake, user):
     fake.reply("x" * 400, usage=None)
     usage = ask(client, user, "y" * 800).usage
     assert 90 <= usage.completion_tokens <= 120
@@ -53,7 +53,7 @@ def test_it_estimates_what_the_provider_did_not_count(client, fake, user):
 
 
 @BOTH
-def test_it_shows_the_thinking_apart_from_the_reply(client, fake, user, agent):
+def test_reasoning_is_returned_apart_from_content(client, fake, user, agent):
     fake.reply("42", reasoning=["let me", " think"])
     message = ask(client, user, agent=agent).choices[0].message
     assert message.content == "42"
@@ -61,7 +61,7 @@ def test_it_shows_the_thinking_apart_from_the_reply(client, fake, user, agent):
     assert ("assistant", "42", "stop") in stored(user)
 
 
-def test_it_passes_on_a_refusal(client, fake, user):
+def test_refusal_is_passed_on(client, fake, user):
     fake.reply(refusal="I would rather not.")
     message = ask(client, user).choices[0].message
     assert message.content is None
@@ -71,23 +71,21 @@ def test_it_passes_on_a_refusal(client, fake, user):
 
 @BOTH
 @pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
-def test_it_says_why_the_reply_ended(client, fake, user, agent, reason):
+def test_finish_reason_is_returned_and_stored(client, fake, user, agent, reason):
     fake.reply("some", finish=reason)
     assert ask(client, user, agent=agent).choices[0].finish_reason == reason
     assert stored(user)[-1] == ("assistant", "some", reason)
 
 
 @BOTH
-def test_an_empty_reply_is_an_empty_text(client, fake, user, agent):
+def test_empty_reply_has_empty_content(client, fake, user, agent):
     fake.reply()
     message = ask(client, user, agent=agent).choices[0].message
     assert message.content == ""
 
 
 @BOTH
-def test_system_messages_all_reach_the_model_after_the_agents_own(
-    client, fake, user, agent
-):
+def test_system_messages_follow_the_agents_prompt(client, fake, user, agent):
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},
@@ -125,13 +123,13 @@ def picture(*, detail: str | None = None, url: str = PIXEL) -> list:
     ]
 
 
-def test_pictures_reach_openai_as_they_came(client, fake, user):
+def test_images_reach_openai_unchanged(client, fake, user):
     parts = picture(detail="low")
     ask(client, user, messages=[{"role": "user", "content": parts}])
     assert fake.bodies[-1]["messages"][-1]["content"] == parts
 
 
-def test_pictures_reach_anthropic_in_its_own_words(client, fake, user):
+def test_images_reach_anthropic_in_its_format(client, fake, user):
     ask(client, user, agent="claude", messages=[{"role": "user", "content": picture()}])
     assert fake.bodies[-1]["messages"][-1]["content"] == [
         {"type": "text", "text": "What is this?"},
@@ -146,7 +144,7 @@ def test_pictures_reach_anthropic_in_its_own_words(client, fake, user):
     ]
 
 
-def test_pictures_may_be_addresses_on_anthropic(client, fake, user):
+def test_image_urls_reach_anthropic(client, fake, user):
     parts = picture(url="https://example.org/cat.png")
     ask(client, user, agent="claude", messages=[{"role": "user", "content": parts}])
     source = fake.bodies[-1]["messages"][-1]["content"][1]["source"]
@@ -154,21 +152,21 @@ def test_pictures_may_be_addresses_on_anthropic(client, fake, user):
 
 
 @BOTH
-def test_pictures_are_remembered(client, fake, user, agent):
+def test_images_are_kept_in_history(client, fake, user, agent):
     ask(client, user, agent=agent, messages=[{"role": "user", "content": picture()}])
     ask(client, user, "and its colour?", agent=agent)
     assert "iVBORw0KGgo=" in str(fake.bodies[-1]["messages"])
 
 
 @BOTH
-def test_parts_that_are_all_text_are_one_text(client, fake, user, agent):
+def test_text_parts_are_joined(client, fake, user, agent):
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
     ask(client, user, agent=agent, messages=[{"role": "user", "content": parts}])
     assert prompt(fake.requests[-1])[-1] == ("user", "one two")
     assert stored(user)[0] == ("user", "one two", "")
 
 
-def test_names_reach_a_provider_that_takes_them(client, fake, user):
+def test_message_names_reach_openai(client, fake, user):
     ask(client, user, messages=[{**says("hi"), "name": "alice"}])
     assert fake.bodies[-1]["messages"][-1] == {
         "role": "user",
@@ -179,22 +177,20 @@ def test_names_reach_a_provider_that_takes_them(client, fake, user):
     assert fake.bodies[-1]["messages"][1]["name"] == "alice"
 
 
-def test_names_are_left_out_where_anthropic_has_none(client, fake, user):
+def test_message_names_are_dropped_for_anthropic(client, fake, user):
     ask(client, user, agent="claude", messages=[{**says("hi"), "name": "alice"}])
     assert "alice" not in json.dumps(fake.bodies[-1])
 
 
 @BOTH
-def test_the_providers_key_goes_to_the_provider_alone(
-    client, server, fake, user, agent
-):
+def test_provider_key_is_sent_only_to_the_provider(client, server, fake, user, agent):
     response = post(server, body(user, agent=agent))
     assert "sk-" not in response.text
     headers = fake.requests[-1].headers
     assert f"sk-{'openai' if agent == 'assistant' else 'anthropic'}-" in str(headers)
 
 
-def test_a_client_may_send_replies_back_with_fields_of_their_own(client, fake, user):
+def test_client_may_send_assistant_messages_back_with_extra_fields(client, fake, user):
     first = ask(client, user, "hi").choices[0].message
     sent = [says("hi"), first.model_dump(), says("more")]
     ask(client, user, messages=sent)
@@ -207,7 +203,7 @@ def test_a_client_may_send_replies_back_with_fields_of_their_own(client, fake, u
     "text", ["😀 zażółć 中文 \u2028", 'quote " \\ </script>', "\t\n"]
 )
 @BOTH
-def test_text_survives_both_ways(client, fake, user, agent, text):
+def test_unicode_text_survives_both_ways(client, fake, user, agent, text):
     fake.reply(text)
     said = f"<{text}>"
     completion = ask(client, user, said, agent=agent)
@@ -216,11 +212,11 @@ def test_text_survives_both_ways(client, fake, user, agent, text):
     assert [row[1] for row in stored(user)] == [said, text]
 
 
-async def test_the_async_client_gets_the_same(async_client, fake, user):
+async def test_async_client_gets_a_completion(async_client, fake, user):
     raw = await async_client.chat.completions.with_raw_response.create(**body(user))
     check("completion", json.loads(raw.content))
     assert raw.parse().choices[0].message.content == "Hello from the fake."
 
 
-def test_ids_differ_from_reply_to_reply(client, fake, user):
+def test_completion_ids_are_unique(client, fake, user):
     assert ask(client, user).id != ask(client, user).id

@@ -145,7 +145,7 @@ def id_of(agent, number):
 @HELPERS
 @EITHER
 @RESENT
-def test_a_call_goes_out_and_its_result_comes_in(
+def test_client_tool_call_and_result_round_trip(
     client, fake, user, agent, stream, resent
 ):
     fake.reply("Let me look.", tool_calls=[LISBON])
@@ -169,7 +169,7 @@ def test_a_call_goes_out_and_its_result_comes_in(
 
 
 @EITHER
-async def test_the_async_client_does_the_same(async_client, fake, user, stream):
+async def test_async_client_receives_tool_calls(async_client, fake, user, stream):
     fake.call_tool(*LISBON)
     request = body(user, "hi", agent="helper", tools=TOOLS)
     if stream:
@@ -186,7 +186,7 @@ async def test_the_async_client_does_the_same(async_client, fake, user, stream):
     assert call.function.arguments == '{"city":"Lisbon"}'
 
 
-async def test_many_clients_at_once_get_their_own_calls(async_client, fake, user):
+async def test_parallel_clients_get_their_own_calls(async_client, fake, user):
     def answer(request):
         said = request.body["messages"][-1]
         if said["role"] == "tool":
@@ -214,7 +214,7 @@ class Weather(BaseModel):
     days: int = 1
 
 
-def test_the_clients_parser_reads_a_call_into_a_model(client, fake, user):
+def test_client_parser_reads_calls_into_models(client, fake, user):
     fake.call_tool("Weather", {"city": "Lisbon", "days": 3})
     request = body(user, "hi", agent="helper", tools=[pydantic_function_tool(Weather)])
     message = client.chat.completions.parse(**request).choices[0].message
@@ -225,7 +225,7 @@ def test_the_clients_parser_reads_a_call_into_a_model(client, fake, user):
     assert sent["parameters"]["additionalProperties"] is False
 
 
-def test_the_clients_stream_parses_the_calls_as_they_come(client, fake, user):
+def test_client_stream_helper_parses_calls(client, fake, user):
     calls = [PACKING, ("Weather", {"city": "Faro"}), ("Weather", {"city": "Porto"})]
     fake.reply("Two.", tool_calls=calls)
     request = body(user, "hi", agent="helper", tools=[pydantic_function_tool(Weather)])
@@ -241,7 +241,7 @@ def test_the_clients_stream_parses_the_calls_as_they_come(client, fake, user):
     ]
 
 
-def test_a_reply_with_a_format_may_call_first(client, fake, user):
+def test_reply_with_a_response_format_may_call_first(client, fake, user):
     fake.call_tool("Weather", {"city": "Lisbon"})
     fake.reply('{"city": "Lisbon", "days": 2}')
     more = {"tools": [pydantic_function_tool(Weather)], "response_format": Weather}
@@ -286,7 +286,7 @@ def of_langchain(user, *messages, **more):
     }
 
 
-def test_langchains_loop_by_hand(client, fake, user):
+def test_langchain_manual_tool_loop_works(client, fake, user):
     fake.reply(tool_calls=[PACKING, ("add", '{"a":3,"b":4}')])
     fake.reply("7")
     first = client.chat.completions.create(**of_langchain(user)).choices[0].message
@@ -312,7 +312,7 @@ def test_langchains_loop_by_hand(client, fake, user):
         {"stream": True, "stream_options": {"include_usage": True}},
     ],
 )
-def test_what_langchain_binds_is_taken(server, client, fake, user, more):
+def test_langchain_bound_tools_are_accepted(server, client, fake, user, more):
     fake.call_tool("add", {"a": 3, "b": 4})
     request = of_langchain(user, **more)
     if request["stream"]:
@@ -345,7 +345,7 @@ CHOICES = [
 
 @EITHER
 @pytest.mark.parametrize(("choice", "offered", "passed"), CHOICES)
-def test_the_choice_is_about_the_clients_tools(
+def test_tool_choice_applies_to_client_tools(
     client, fake, user, stream, choice, offered, passed
 ):
     more = {} if choice is None else {"tool_choice": choice}
@@ -354,7 +354,7 @@ def test_the_choice_is_about_the_clients_tools(
     assert fake.bodies[0].get("tool_choice") == passed
 
 
-def test_on_the_other_wire_too(client, fake, user):
+def test_tool_choice_is_translated_for_anthropic(client, fake, user):
     for choice, expected in [
         ("required", {"type": "any"}),
         ("auto", {"type": "auto"}),
@@ -364,7 +364,7 @@ def test_on_the_other_wire_too(client, fake, user):
         assert fake.bodies[-1]["tool_choice"] == expected
 
 
-def test_with_none_a_call_of_the_clients_is_one_of_nobodys(client, fake, user):
+def test_tool_choice_none_rejects_client_calls(client, fake, user):
     fake.call_tool(*LISBON)
     fake.reply("Well.")
     asked = {"agent": "helper", "tool_choice": "none"}
@@ -374,13 +374,13 @@ def test_with_none_a_call_of_the_clients_is_one_of_nobodys(client, fake, user):
 
 
 @pytest.mark.parametrize("wish", [True, False])
-def test_parallel_calls_are_the_clients_wish(client, fake, user, wish):
+def test_parallel_tool_calls_setting_is_passed_on(client, fake, user, wish):
     turn(client, user, [says("hi")], agent="helper", parallel_tool_calls=wish)
     assert fake.bodies[0]["parallel_tool_calls"] is wish
 
 
 @pytest.mark.parametrize("name", ["save_memory", "packing", "skill_file"])
-def test_a_name_the_agent_has_itself_is_refused(server, fake, user, name):
+def test_client_tool_named_like_an_agent_tool_is_refused(server, fake, user, name):
     tool = {"type": "function", "function": {"name": name}}
     said = refused(server, body(user, agent="helper", tools=[WEATHER, tool]))
     assert said["param"] == "tools"
@@ -389,12 +389,12 @@ def test_a_name_the_agent_has_itself_is_refused(server, fake, user, name):
     assert fake.requests == []
 
 
-def test_a_subagents_name_is_refused_too(server, fake, user):
+def test_client_tool_named_like_a_subagent_is_refused(server, fake, user):
     tool = {"type": "function", "function": {"name": "plain"}}
     assert refused(server, body(user, agent="boss", tools=[tool]))["param"] == "tools"
 
 
-def test_the_name_is_free_where_the_agent_has_it_not(client, fake, user):
+def test_client_tool_may_use_a_skill_name_of_another_agent(client, fake, user):
     fake.call_tool("packing")
     tool = {"type": "function", "function": {"name": "packing"}}
     message, _ = turn(client, user, [says("hi")], agent="plain", tools=[tool])
@@ -414,7 +414,9 @@ def facts_of(user) -> int:
 @HELPERS
 @EITHER
 @RESENT
-def test_calls_of_both_in_one_reply(client, fake, user, agent, stream, resent):
+def test_own_and_client_calls_mix_in_one_reply(
+    client, fake, user, agent, stream, resent
+):
     fake.reply("Let me see.", tool_calls=[SAVE, LISBON, PACKING])
     fake.reply("Take a coat.")
     history = [says("What do I need?")]
@@ -440,7 +442,7 @@ def test_calls_of_both_in_one_reply(client, fake, user, agent, stream, resent):
 @HELPERS
 @EITHER
 @RESENT
-def test_own_calls_and_then_the_clients(client, fake, user, agent, stream, resent):
+def test_own_calls_may_precede_client_calls(client, fake, user, agent, stream, resent):
     fake.reply("First this.", tool_calls=[PACKING])
     fake.reply("And now?", tool_calls=[LISBON])
     fake.reply("Done.")
@@ -458,7 +460,7 @@ def test_own_calls_and_then_the_clients(client, fake, user, agent, stream, resen
 
 
 @EITHER
-def test_another_agent_may_be_asked_beside_the_client(client, fake, user, stream):
+def test_subagent_call_may_accompany_client_call(client, fake, user, stream):
     fake.reply("One.", tool_calls=[("plain", {"message": "Think."}), LISBON])
     fake.reply("Thought.")
     fake.reply("Two.")
@@ -475,7 +477,7 @@ def test_another_agent_may_be_asked_beside_the_client(client, fake, user, stream
 
 
 @EITHER
-def test_the_next_question_finds_the_whole_exchange(client, fake, user, stream):
+def test_next_question_includes_the_whole_exchange(client, fake, user, stream):
     fake.reply("One.", tool_calls=[PACKING, LISBON])
     fake.reply("Two.")
     fake.reply("Three.")
@@ -490,7 +492,7 @@ def test_the_next_question_finds_the_whole_exchange(client, fake, user, stream):
     ]
 
 
-def test_round_after_round(client, fake, user):
+def test_client_may_call_tools_over_several_rounds(client, fake, user):
     """A client that works through its calls, with own ones in between."""
     calls = [[LISBON, ("clock", {})], [PACKING], [("clock", {})], [PACKING, LISBON]]
     for number, each in enumerate(calls):
@@ -511,7 +513,7 @@ def test_round_after_round(client, fake, user):
 
 
 @EITHER
-def test_a_tool_nobody_has_is_answered_here(client, fake, user, stream):
+def test_unknown_tool_is_answered_by_the_server(client, fake, user, stream):
     fake.reply(tool_calls=[("teleport", {}), LISBON])
     fake.reply("Done.")
     message, _ = turn(client, user, [says("hi")], agent="plain", stream=stream)
@@ -524,7 +526,7 @@ def test_a_tool_nobody_has_is_answered_here(client, fake, user, stream):
     assert told["call_1"] == "rain"
 
 
-def test_broken_arguments_reach_the_client_as_they_are(client, fake, user):
+def test_broken_arguments_reach_the_client_unchanged(client, fake, user):
     fake.call_tool("weather", '{"city": ')
     fake.reply("Sorry.")
     message, _ = turn(client, user, [says("hi")], agent="helper")
@@ -539,7 +541,7 @@ def test_broken_arguments_reach_the_client_as_they_are(client, fake, user):
 # On the wire.
 
 
-def test_the_stream_shows_the_clients_calls_alone(server, fake, user):
+def test_stream_shows_only_client_calls(server, fake, user):
     calls = [PACKING, LISBON, ("teleport", {}), ("clock", {})]
     fake.reply("Let me see.", tool_calls=calls)
     read = frames(server, body(user, agent="helper", tools=TOOLS))
@@ -559,7 +561,7 @@ def test_the_stream_shows_the_clients_calls_alone(server, fake, user):
 
 
 @EITHER
-def test_the_usage_is_that_of_all_rounds(client, fake, user, stream):
+def test_usage_sums_all_rounds(client, fake, user, stream):
     fake.call_tool(*PACKING)
     fake.call_tool(*LISBON)
     request = body(user, agent="helper", tools=TOOLS)
@@ -581,7 +583,9 @@ INCOGNITO = {"memory": "incognito"}
 @HELPERS
 @EITHER
 @pytest.mark.parametrize("metadata", [CLIENTS, INCOGNITO], ids=["client", "incognito"])
-def test_the_history_may_be_the_clients(client, fake, user, agent, stream, metadata):
+def test_client_history_may_hold_the_exchange(
+    client, fake, user, agent, stream, metadata
+):
     fake.reply("Let me see.", tool_calls=[PACKING, LISBON])
     fake.reply("Done.")
     more = {"agent": agent, "stream": stream, "metadata": metadata}
@@ -595,7 +599,7 @@ def test_the_history_may_be_the_clients(client, fake, user, agent, stream, metad
     assert bool(stored(user)) is (metadata == CLIENTS)
 
 
-def test_incognito_a_result_alone_is_refused_by_name(server, client, fake, user):
+def test_incognito_result_without_its_call_is_refused(server, client, fake, user):
     fake.call_tool(*LISBON)
     more = {"agent": "helper", "metadata": INCOGNITO}
     message, _ = turn(client, user, [says("hi")], **more)
@@ -613,7 +617,7 @@ def test_a_result_for_another_user_is_refused(server, client, fake, user):
     assert "which the conversation does not have" in said["message"]
 
 
-def test_a_call_nobody_answers_is_forgotten(client, fake, user):
+def test_unanswered_call_is_dropped(client, fake, user):
     fake.reply("Let me see.", tool_calls=[PACKING, LISBON, ("clock", {})])
     message, _ = turn(client, user, [says("hi")], agent="helper")
     fake.reply("Half.")
@@ -625,7 +629,7 @@ def test_a_call_nobody_answers_is_forgotten(client, fake, user):
     ]
 
 
-def test_a_client_that_asks_something_else_instead_goes_on(client, fake, user):
+def test_client_may_ask_instead_of_answering_calls(client, fake, user):
     fake.reply("Let me see.", tool_calls=[PACKING, LISBON])
     turn(client, user, [says("hi")], agent="helper")
     fake.reply("Fine.")
@@ -642,7 +646,7 @@ def roles(request) -> list[str]:
 
 @HELPERS
 @RESENT
-def test_results_sent_again_are_answered_again(client, fake, user, agent, resent):
+def test_repeated_results_are_answered_again(client, fake, user, agent, resent):
     """A client that never heard the answer, which is stored, tries again."""
     fake.reply("Let me see.", tool_calls=[PACKING, LISBON])
     fake.reply("Never heard.")
@@ -661,7 +665,7 @@ def test_results_sent_again_are_answered_again(client, fake, user, agent, resent
 
 
 @HELPERS
-def test_results_may_come_one_by_one(client, fake, user, agent):
+def test_results_may_arrive_one_by_one(client, fake, user, agent):
     fake.reply("Let me see.", tool_calls=[LISBON, ("clock", {})])
     fake.reply("It rains.")
     fake.reply("At noon.")
@@ -678,7 +682,7 @@ def test_results_may_come_one_by_one(client, fake, user, agent):
 
 
 @HELPERS
-def test_a_result_that_comes_after_another_question_is_heard(client, fake, user, agent):
+def test_result_after_another_question_is_accepted(client, fake, user, agent):
     fake.reply("Let me see.", tool_calls=[LISBON])
     fake.reply("Noon.")
     fake.reply("It rains.")
@@ -690,7 +694,7 @@ def test_a_result_that_comes_after_another_question_is_heard(client, fake, user,
     assert [told for _, told in exchanges(fake.requests[2])] == ["weather", "rain"]
 
 
-def test_results_and_a_question_come_together(client, fake, user):
+def test_results_and_a_question_may_come_together(client, fake, user):
     fake.call_tool(*LISBON)
     message, _ = turn(client, user, [says("hi")], agent="helper")
     answers = [result(message.tool_calls[0]), says("And there?")]
@@ -698,7 +702,7 @@ def test_results_and_a_question_come_together(client, fake, user):
     assert roles(fake.requests[1])[2:] == ["assistant", "tool", "user"]
 
 
-def test_what_began_incognito_goes_on_in_a_thread(client, fake, user):
+def test_incognito_exchange_may_continue_in_a_thread(client, fake, user):
     fake.call_tool(*LISBON)
     history = [says("How is it?")]
     message, _ = turn(client, user, history, agent="helper", metadata=INCOGNITO)
@@ -720,7 +724,9 @@ def test_what_began_incognito_goes_on_in_a_thread(client, fake, user):
     ],
 )
 @HELPERS
-def test_a_result_is_told_as_it_is(client, fake, user, agent, content, told):
+def test_result_content_is_passed_on_unchanged(
+    client, fake, user, agent, content, told
+):
     fake.call_tool(*LISBON)
     message, _ = turn(client, user, [says("hi")], agent=agent)
     turn(client, user, [result(message.tool_calls[0], content)], agent=agent)
@@ -730,7 +736,9 @@ def test_a_result_is_told_as_it_is(client, fake, user, agent, content, told):
 # Leaving.
 
 
-def test_leaving_in_a_call_breaks_nothing(server, client, fake, user):
+def test_client_disconnect_during_a_call_keeps_thread_usable(
+    server, client, fake, user
+):
     fake.reply("One. ", tool_calls=[PACKING, LISBON], hang="mid_stream")
     request = body(user, agent="helper", tools=TOOLS, stream=True)
     with calling(server, request) as caller:
@@ -743,7 +751,9 @@ def test_leaving_in_a_call_breaks_nothing(server, client, fake, user):
     ]
 
 
-def test_leaving_while_an_own_call_runs_breaks_nothing(server, client, fake, user):
+def test_client_disconnect_during_an_own_call_keeps_thread_usable(
+    server, client, fake, user
+):
     calls = [("plain", {"message": "Think."}), LISBON]
     fake.reply("One. ", tool_calls=calls)
     fake.hang("headers")
@@ -758,9 +768,7 @@ def test_leaving_while_an_own_call_runs_breaks_nothing(server, client, fake, use
     assert exchanges(fake.requests[-1]) == []
 
 
-def test_a_provider_that_fails_after_own_calls_leaves_the_thread_usable(
-    client, fake, user
-):
+def test_provider_failure_after_own_calls_keeps_thread_usable(client, fake, user):
     fake.call_tool(*PACKING)
     fake.fail(500)
     with pytest.raises(openai.InternalServerError):
@@ -770,7 +778,7 @@ def test_a_provider_that_fails_after_own_calls_leaves_the_thread_usable(
     assert message.content == "Fine."
 
 
-def test_a_reply_that_calls_nothing_does_not_say_it_calls(server, client, fake, user):
+def test_reply_without_valid_calls_finishes_with_stop(server, client, fake, user):
     fake.call_tool("", {})
     fake.call_tool("", {})
     whole = ask(client, user, agent="plain")

@@ -57,7 +57,7 @@ def recorded(completion_id: str):
     return found
 
 
-def test_a_whole_reply_says_what_it_cost(client, fake, priced):
+def test_whole_reply_reports_its_cost(client, fake, priced):
     fake.reply("Hello", usage=SPENT)
     answer = ask(client)
     completion = answer.parse()
@@ -69,7 +69,7 @@ def test_a_whole_reply_says_what_it_cost(client, fake, priced):
     assert call.cost_micro_usd == MICRO_USD
 
 
-def test_the_usage_itself_is_as_openai_has_it(client, fake, priced):
+def test_usage_object_has_only_openai_fields(client, fake, priced):
     # Clients add up what is in it, and stumble over what is no integer.
     fake.reply("Hello", usage=SPENT)
     usage = ask(client).parse().usage
@@ -77,7 +77,7 @@ def test_the_usage_itself_is_as_openai_has_it(client, fake, priced):
     assert usage.model_extra == {}
 
 
-def test_a_stream_says_it_beside_its_usage(client, fake, priced):
+def test_stream_reports_cost_with_usage(client, fake, priced):
     fake.reply("Hel", "lo", usage=SPENT)
     stream = client.chat.completions.create(
         model="assistant",
@@ -91,7 +91,7 @@ def test_a_stream_says_it_beside_its_usage(client, fake, priced):
     assert not any("coulisse" in (chunk.model_extra or {}) for chunk in others)
 
 
-async def test_the_asynchronous_client_takes_it_too(async_client, fake, configure):
+async def test_async_stream_reports_cost(async_client, fake, configure):
     configure(YAML + PRICES)
     fake.reply("Hello", usage=SPENT)
     stream = await async_client.chat.completions.create(
@@ -104,7 +104,7 @@ async def test_the_asynchronous_client_takes_it_too(async_client, fake, configur
     assert chunks[-1].coulisse["cost_usd"] == 0.0016
 
 
-def test_a_stream_without_usage_has_it_not(client, fake, priced):
+def test_stream_without_usage_has_no_cost(client, fake, priced):
     fake.reply("Hello", usage=SPENT)
     stream = client.chat.completions.create(
         model="assistant", messages=QUESTION, stream=True
@@ -112,7 +112,7 @@ def test_a_stream_without_usage_has_it_not(client, fake, priced):
     assert not any("coulisse" in (chunk.model_extra or {}) for chunk in stream)
 
 
-def test_what_is_unknown_is_left_out_and_not_nothing(client, fake, configure):
+def test_unknown_cost_is_left_out(client, fake, configure):
     configure(YAML)
     fake.reply("Hello", usage=SPENT)
     answer = ask(client)
@@ -122,7 +122,7 @@ def test_what_is_unknown_is_left_out_and_not_nothing(client, fake, configure):
     assert recorded(completion.id).cost_micro_usd is None
 
 
-def test_nothing_is_a_cost(client, fake, configure):
+def test_zero_cost_is_reported(client, fake, configure):
     configure(YAML + 'prices: {openai: {"*": {input: 0, output: 0}}}')
     fake.reply("Hello", usage=SPENT)
     answer = ask(client)
@@ -130,7 +130,7 @@ def test_nothing_is_a_cost(client, fake, configure):
     assert answer.parse().coulisse == {"cost_usd": 0.0}
 
 
-def test_every_round_and_every_subagent_is_in_it(client, fake, priced):
+def test_cost_includes_all_rounds_and_subagents(client, fake, priced):
     fake.call_tool("assistant", {"message": "Hi"}, usage=SPENT)
     fake.reply("From below", usage=SPENT)
     fake.reply("From above", usage=SPENT)
@@ -141,14 +141,14 @@ def test_every_round_and_every_subagent_is_in_it(client, fake, priced):
     assert costs == [MICRO_USD] * 3
 
 
-def test_repairs_of_a_format_are_in_it(client, fake, priced):
+def test_cost_includes_response_format_repairs(client, fake, priced):
     fake.reply("no JSON", usage=SPENT)
     fake.reply('{"a": 1}', usage=SPENT)
     answer = ask(client, response_format={"type": "json_object"})
     assert answer.headers[HEADER] == "0.003200"
 
 
-def test_an_edit_of_the_prices_applies_to_the_next_reply(client, fake, configure):
+def test_price_edit_applies_to_the_next_reply(client, fake, configure):
     for price, told in (("1", "0.001020"), ("3", "0.003060")):
         own = f"prices: {{openai: {{gpt-test: {{input: {price}, output: {price}}}}}}}"
         configure(YAML + own)
@@ -163,7 +163,7 @@ def test_an_edit_of_the_prices_applies_to_the_next_reply(client, fake, configure
     ("micro_usd", "text"),
     [(0, "0.000000"), (1, "0.000001"), (1_234, "0.001234"), (3 * 10**9, "3000.000000")],
 )
-def test_a_cost_is_dollars_with_six_decimals(micro_usd, text):
+def test_cost_has_six_decimals(micro_usd, text):
     assert serializers.format_cost(ServedBy("openai", "gpt", 1, micro_usd)) == text
 
 

@@ -40,7 +40,7 @@ def leave_when_asked(server, fake, request):
 @BOTH
 @EITHER
 @pytest.mark.parametrize("place", ["headers", "first_token"])
-def test_leaving_before_the_first_token_stops_the_provider(
+def test_disconnect_before_first_token_stops_provider(
     server, fake, user, agent, stream, place
 ):
     fake.hang(place)
@@ -49,7 +49,7 @@ def test_leaving_before_the_first_token_stops_the_provider(
 
 
 @BOTH
-def test_leaving_in_the_middle_keeps_what_was_said(server, fake, user, agent):
+def test_disconnect_mid_stream_stores_sent_text(server, fake, user, agent):
     fake.hang("mid_stream", "first", "second")
     with calling(server, body(user, agent=agent, stream=True)) as caller:
         caller.hear("first")
@@ -58,7 +58,7 @@ def test_leaving_in_the_middle_keeps_what_was_said(server, fake, user, agent):
     assert stored(user) == [("user", "hi", ""), ("assistant", "first", "cancelled")]
 
 
-def test_leaving_among_many_tokens_keeps_no_more_than_was_said(server, fake, user):
+def test_disconnect_stores_no_more_than_was_sent(server, fake, user):
     fake.reply(*["word "] * 5000, pause_seconds=0.001)
     with calling(server, body(user, stream=True)) as caller:
         caller.hear("word ")
@@ -70,7 +70,7 @@ def test_leaving_among_many_tokens_keeps_no_more_than_was_said(server, fake, use
 
 
 @BOTH
-def test_the_thinking_alone_is_not_a_reply(server, fake, user, agent):
+def test_reasoning_alone_is_not_stored_as_a_reply(server, fake, user, agent):
     fake.reply("42", reasoning=["hm"] * 5000, pause_seconds=0.001)
     with calling(server, body(user, agent=agent, stream=True)) as caller:
         caller.hear("hm")
@@ -80,7 +80,7 @@ def test_the_thinking_alone_is_not_a_reply(server, fake, user, agent):
 
 
 @BOTH
-def test_a_call_cut_short_by_leaving_does_not_break_the_next_turn(
+def test_tool_call_cut_by_disconnect_keeps_next_turn_valid(
     server, client, fake, user, agent
 ):
     fake.reply("Let me see. ", tool_calls=[("look", {"at": "sky"})], hang="mid_stream")
@@ -95,7 +95,7 @@ def test_a_call_cut_short_by_leaving_does_not_break_the_next_turn(
 
 
 @BOTH
-def test_the_next_turn_knows_what_the_user_saw(server, client, fake, user, agent):
+def test_next_turn_includes_partial_reply(server, client, fake, user, agent):
     fake.hang("mid_stream", "first", "second")
     with calling(server, body(user, agent=agent, stream=True)) as caller:
         caller.hear("first")
@@ -108,7 +108,7 @@ def test_the_next_turn_knows_what_the_user_saw(server, client, fake, user, agent
 
 @BOTH
 @EITHER
-def test_a_question_asked_again_is_in_the_prompt_once(
+def test_repeated_question_is_in_the_prompt_once(
     server, client, fake, user, agent, stream
 ):
     for _ in range(2):
@@ -124,15 +124,13 @@ def test_a_question_asked_again_is_in_the_prompt_once(
     ]
 
 
-def test_leaving_a_whole_reply_while_it_is_being_said_keeps_the_question(
-    server, fake, user
-):
+def test_disconnect_from_a_whole_reply_keeps_the_question(server, fake, user):
     fake.reply("too late", pause_seconds=30)
     leave_when_asked(server, fake, body(user))
     assert until(lambda: stored(user)) == [("user", "hi", "")]
 
 
-def test_an_incognito_turn_left_early_leaves_no_row(server, fake, user, settled):
+def test_cancelled_incognito_turn_stores_nothing(server, fake, user, settled):
     fake.hang("mid_stream", "first", "second")
     request = body(user, stream=True, metadata={"memory": "incognito"})
     with calling(server, request) as caller:
@@ -142,7 +140,7 @@ def test_an_incognito_turn_left_early_leaves_no_row(server, fake, user, settled)
     assert stored(user) == []
 
 
-def test_a_caller_who_says_nothing_more_is_no_caller_who_left(server, fake, user):
+def test_silent_client_still_gets_its_reply(server, fake, user):
     fake.hang("first_token", "late")
     with calling(server, body(user, stream=True)) as caller:
         fake.wait(lambda: fake.requests)
@@ -152,7 +150,7 @@ def test_a_caller_who_says_nothing_more_is_no_caller_who_left(server, fake, user
     assert stored(user)[-1] == ("assistant", "late", "stop")
 
 
-def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user, settled):
+def test_many_disconnects_leave_nothing_behind(server, fake, user, settled):
     places = ["headers", "first_token", "mid_stream"] * 20
     for place in places:
         fake.hang(place, "first", "second")
@@ -176,7 +174,7 @@ def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user, settled
         assert partial in ([], [("assistant", "first", "cancelled")])
 
 
-def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
+def test_client_that_stops_reading_is_cancelled(server, fake, user, monkeypatch):
     monkeypatch.setattr(slow_clients, "SEND_TIMEOUT_SECONDS", 0.2)
     fake.reply(*["x" * 100_000] * 300)
     with calling(server, body(user, stream=True)) as caller:
@@ -186,9 +184,7 @@ def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
     assert stored(user)[-1][2] == "cancelled"
 
 
-def test_the_connection_of_a_client_that_stops_reading_is_reset(
-    server, fake, user, monkeypatch
-):
+def test_connection_of_stalled_client_is_reset(server, fake, user, monkeypatch):
     monkeypatch.setattr(slow_clients, "SEND_TIMEOUT_SECONDS", 0.2)
     limits = ConnectionLimits(poll_seconds=0.05, window_seconds=0.3)
     fake.reply(*["x" * 100_000] * 300)

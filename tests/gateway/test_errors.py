@@ -53,11 +53,11 @@ JSON = {"Content-Type": "application/json"}
         b'{"temperature": NaN}',
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(server, content):
+def test_invalid_json_body_is_refused(server, content):
     assert refused(server, content)["code"] == "invalid_json"
 
 
-def test_a_lone_surrogate_is_refused_wherever_it_is(server, fake, user):
+def test_lone_surrogate_is_refused_everywhere(server, fake, user):
     said = json.dumps(body(user, "X")).replace("X", "\\udc00").encode()
     assert refused(server, said)["code"] == "invalid_json"
     assert fake.requests == []
@@ -67,7 +67,7 @@ def test_a_lone_surrogate_is_refused_wherever_it_is(server, fake, user):
     "headers",
     [{"Content-Type": "text/plain"}, {}, {"Content-Type": "multipart/form-data"}],
 )
-def test_what_a_web_page_can_post_unasked_is_refused(server, fake, user, headers):
+def test_content_type_of_a_cross_site_form_is_refused(server, fake, user, headers):
     content = json.dumps(body(user)).encode()
     said = refused(server, content, headers=headers)
     assert said["code"] == "unsupported_content_type"
@@ -75,7 +75,7 @@ def test_what_a_web_page_can_post_unasked_is_refused(server, fake, user, headers
     assert fake.requests == []
 
 
-def test_json_may_name_its_charset(server, user):
+def test_content_type_may_name_a_charset(server, user):
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
     content = json.dumps(body(user)).encode()
     assert post(server, content, headers=headers).status_code == 200
@@ -85,7 +85,7 @@ def test_json_may_name_its_charset(server, user):
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
-def test_another_method_is_told_which_is_allowed(server, method):
+def test_wrong_method_is_405_with_allow(server, method):
     response = httpx2.request(method, server + PATH)
     assert error(response, 405)["code"] == "method_not_allowed"
     assert response.headers["allow"] == "POST"
@@ -96,13 +96,13 @@ def test_another_method_is_told_which_is_allowed(server, method):
     "path",
     ["/v1", "/v1/", "/v1/nope", "/v1/embeddings", f"{PATH}/", "/v1/%ff", "/", "/nope"],
 )
-def test_an_unknown_address_is_told_so(server, method, path):
+def test_unknown_path_is_404(server, method, path):
     said = error(httpx2.request(method, server + path), 404)
     assert said["type"] == "invalid_request_error"
     assert method in said["message"]
 
 
-def test_the_client_raises_its_own_errors(client, user):
+def test_sdk_raises_its_typed_errors(client, user):
     with pytest.raises(openai.NotFoundError) as caught:
         ask(client, user, agent="nobody")
     assert caught.value.code == "model_not_found"
@@ -125,7 +125,7 @@ def test_an_unknown_model_is_not_found(server, fake, user, stream):
     assert stored(user) == []
 
 
-def test_a_model_nearly_named_is_guessed(server, user):
+def test_misspelled_model_gets_a_suggestion(server, user):
     said = refused(server, body(user, agent="asistant"), 404)
     assert "did you mean 'assistant'?" in said["message"]
 
@@ -140,13 +140,13 @@ def without(name: str) -> dict:
 
 
 @pytest.mark.parametrize("name", ["model", "messages"])
-def test_what_is_missing_is_named(server, name):
+def test_missing_parameter_is_named(server, name):
     said = refused(server, without(name))
     assert said["param"] == name
     assert said["code"] == "missing_required_parameter"
 
 
-def test_what_is_unknown_is_named(server, fake):
+def test_unknown_parameter_is_named(server, fake):
     said = refused(server, body("someone", temprature=1))
     assert said["param"] == "temprature"
     assert said["code"] == "unknown_parameter"
@@ -240,7 +240,7 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}
         ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
     ],
 )
-def test_the_wrong_place_is_named(server, fake, change, param):
+def test_invalid_field_is_located(server, fake, change, param):
     said = refused(server, {**body("someone"), **change})
     assert said["param"] == param
     assert said["type"] == "invalid_request_error"
@@ -258,13 +258,13 @@ def test_a_value_too_deep_to_write_again_is_refused(server, fake, depth):
     assert fake.requests == []
 
 
-def test_a_number_past_64_bits_is_no_fault_of_ours(server):
+def test_integer_above_64_bits_is_a_client_error(server):
     request = body("someone", prediction={"n": 2**70}) | {"seed": 2**70}
     assert refused(server, request)["type"] == "invalid_request_error"
 
 
 @BOTH
-def test_nul_is_text_like_any_other(client, fake, user, agent):
+def test_nul_character_is_accepted_in_text(client, fake, user, agent):
     ask(client, user, "a\0b", agent=agent)
     assert "a\\u0000b" in json.dumps(fake.bodies[-1])
     # PostgreSQL has no NUL, so it is not kept.
@@ -278,7 +278,7 @@ MIB = 1024 * 1024
 
 
 @pytest.mark.parametrize("size", [2 * MIB + 1, 10 * MIB])
-def test_a_body_too_large_gets_its_answer(server, fake, size):
+def test_oversized_body_is_413(server, fake, size):
     said = refused(server, b" " * size, 413)
     assert said["code"] == "body_too_large"
     assert "2097152 bytes" in said["message"]
@@ -287,13 +287,13 @@ def test_a_body_too_large_gets_its_answer(server, fake, size):
 
 
 @pytest.mark.parametrize("chunks", [3, 10])
-def test_a_body_of_unknown_length_is_measured_as_it_comes(server, chunks):
+def test_chunked_oversized_body_is_413(server, chunks):
     content = (b" " * MIB for _ in range(chunks))
     response = httpx2.post(server + PATH, content=content, headers=JSON, timeout=60)
     assert error(response, 413)["code"] == "body_too_large"
 
 
-def test_a_client_that_asks_first_need_not_send_it(server):
+def test_expect_continue_with_oversized_body_is_413(server):
     address = urlsplit(server)
     with socket.create_connection((address.hostname, address.port), 10) as caller:
         caller.sendall(
@@ -304,7 +304,7 @@ def test_a_client_that_asks_first_need_not_send_it(server):
     assert answer.startswith(b"HTTP/1.1 413")
 
 
-def test_the_server_answers_on_after_a_body_too_large(server, user):
+def test_server_keeps_answering_after_an_oversized_body(server, user):
     with httpx2.Client(timeout=60) as client:
         for _ in range(3):
             large = client.post(server + PATH, content=b" " * 3 * MIB, headers=JSON)
@@ -312,7 +312,7 @@ def test_the_server_answers_on_after_a_body_too_large(server, user):
             assert client.post(server + PATH, json=body(user)).status_code == 200
 
 
-def test_a_body_just_small_enough_is_read(server, fake, user):
+def test_body_at_the_limit_is_read(server, fake, user):
     frame = len(json.dumps(body(user, "")))
     text = "x" * (2 * MIB - frame)
     assert len(json.dumps(body(user, text)).encode()) == 2 * MIB
@@ -321,7 +321,7 @@ def test_a_body_just_small_enough_is_read(server, fake, user):
     assert fake.bodies[-1]["messages"][-1]["content"] == text
 
 
-def test_the_limit_is_what_the_yaml_says(server, fake, user, configure):
+def test_body_limit_follows_the_yaml(server, fake, user, configure):
     configure(
         "server: {max_body_bytes: 6000000}\n"
         "providers: {openai: {base_url: '{fake}/v1'}}\n"
@@ -357,7 +357,7 @@ FAILURES = [
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("status", "more", "answer", "type", "code"), FAILURES)
-def test_a_providers_status_is_answered_with_ours(
+def test_provider_status_maps_to_client_status(
     server, fake, user, agent, stream, status, more, answer, type, code
 ):
     key = "sk-the-secret-0123456789"
@@ -371,7 +371,7 @@ def test_a_providers_status_is_answered_with_ours(
 
 
 @BOTH
-def test_what_the_provider_refused_is_named(server, fake, user, agent):
+def test_parameter_refused_by_provider_is_named(server, fake, user, agent):
     fake.fail(400, "too hot", param="temperature", code="bad_temperature")
     said = refused(server, body(user, agent=agent))
     assert "too hot" in said["message"]
@@ -382,7 +382,7 @@ def test_what_the_provider_refused_is_named(server, fake, user, agent):
 @BOTH
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(("asked", "passed"), [("7", "7"), ("1.2", "2")])
-def test_the_provider_says_when_to_come_again(
+def test_provider_retry_after_is_passed_on(
     server, fake, user, agent, status, asked, passed
 ):
     fake.fail(status, headers={"Retry-After": asked})
@@ -402,7 +402,7 @@ def test_the_provider_says_when_to_come_again(
         ('{"error": "no"}', 503, "provider_overloaded"),
     ],
 )
-def test_a_reply_that_makes_no_sense_is_the_providers_fault(
+def test_malformed_provider_reply_is_upstream_error(
     server, fake, user, agent, stream, said, status, code
 ):
     fake.raw(said)
@@ -412,7 +412,7 @@ def test_a_reply_that_makes_no_sense_is_the_providers_fault(
 
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_provider_that_hangs_up_is_at_fault(server, fake, user, agent, stream):
+def test_provider_disconnect_is_502(server, fake, user, agent, stream):
     fake.cut("headers")
     request = body(user, agent=agent, stream=stream)
     assert refused(server, request, 502)["code"] == "provider_disconnected"
@@ -430,9 +430,7 @@ def silent(timeout: str) -> str:
     ("stream", "timeout"),
     [(True, "{first_token_seconds: 0.05}"), (False, "{total_seconds: 0.05}")],
 )
-def test_a_provider_that_says_nothing_times_out(
-    server, fake, user, configure, stream, timeout
-):
+def test_silent_provider_times_out(server, fake, user, configure, stream, timeout):
     configure(silent(timeout))
     fake.hang("headers")
     said = refused(server, body(user, stream=stream), 504)
@@ -440,7 +438,7 @@ def test_a_provider_that_says_nothing_times_out(
     assert said["type"] == "upstream_error"
 
 
-def test_a_provider_that_is_not_there_is_unreachable(server, user, configure):
+def test_unreachable_provider_is_502(server, user, configure):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -453,9 +451,7 @@ def test_a_provider_that_is_not_there_is_unreachable(server, user, configure):
     assert said["code"] == "provider_unreachable"
 
 
-def test_a_model_that_nobody_started_is_unavailable(
-    server, user, configure, monkeypatch
-):
+def test_stopped_local_model_is_unavailable(server, user, configure, monkeypatch):
     monkeypatch.delenv("COULISSE_LOCAL_MODEL_URL", raising=False)
     configure(
         "providers: {local: }\nagents: [{name: assistant, provider: local, model: m}]"
@@ -465,7 +461,7 @@ def test_a_model_that_nobody_started_is_unavailable(
     assert said["code"] == "local_model_down"
 
 
-def test_a_reply_that_never_fits_says_whose_it_is(server, fake, user):
+def test_unrepairable_reply_names_provider_and_attempts(server, fake, user):
     for _ in range(3):
         fake.reply("no json")
     answer = post(server, body(user, response_format={"type": "json_object"}))
@@ -478,7 +474,7 @@ def test_a_reply_that_never_fits_says_whose_it_is(server, fake, user):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_fault_of_ours_tells_nothing_of_its_inside(server, user, monkeypatch, stream):
+def test_internal_error_hides_details(server, user, monkeypatch, stream):
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("secret inside")
 
@@ -524,9 +520,7 @@ def on_every_lane_thread(function) -> None:
 
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
-def test_without_its_database_the_server_is_unavailable(
-    database_down, server, fake, user, agent, stream
-):
+def test_database_outage_is_503(database_down, server, fake, user, agent, stream):
     said = refused(server, body(user, agent=agent, stream=stream), 503)
     assert said["type"] == "service_unavailable"
     assert said["code"] == "database_unavailable"
@@ -534,7 +528,7 @@ def test_without_its_database_the_server_is_unavailable(
     assert fake.requests == []
 
 
-def test_readiness_needs_the_database_and_life_does_not(database_down, server):
+def test_readiness_requires_database_and_liveness_does_not(database_down, server):
     ready = httpx2.get(f"{server}/health/ready")
     assert ready.status_code == 503
     assert ready.json() == {
@@ -545,14 +539,14 @@ def test_readiness_needs_the_database_and_life_does_not(database_down, server):
     assert httpx2.get(f"{server}/v1/models").status_code == 200
 
 
-def test_it_serves_again_when_the_database_is_back(server, client, user):
+def test_requests_succeed_once_database_returns(server, client, user):
     with without_database():
         refused(server, body(user, "lost"), 503)
     ask(client, user, "found")
     assert stored(user)[0] == ("user", "found", "")
 
 
-def test_a_database_that_restarted_is_found_again(client, user):
+def test_restarted_database_is_reconnected(client, user):
     ask(client, user, "before")
     restart_database()
     ask(client, user, "after")
@@ -574,7 +568,7 @@ def restart_database() -> None:
                 cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
 
 
-def test_a_reply_that_cannot_be_stored_is_no_success(server, fake, user, monkeypatch):
+def test_unstorable_reply_is_an_error(server, fake, user, monkeypatch):
     def fail(*args: object, **kwargs: object) -> None:
         raise OperationalError("disk full")
 

@@ -73,7 +73,7 @@ def turn_of(user: str) -> Turn:
     return Turn.objects.get(user_id=identity.derive_user_id(user))
 
 
-def test_each_user_is_answered_by_their_variant(stage, fake):
+def test_experiment_routes_each_user_to_their_variant(stage, fake):
     for agent, user in of_each().items():
         for _ in range(2):
             fake.reply("Yes.")
@@ -87,7 +87,7 @@ def test_each_user_is_answered_by_their_variant(stage, fake):
         }
 
 
-def test_a_stream_names_the_experiment_too(stage, fake, user):
+def test_stream_model_is_the_experiment(stage, fake, user):
     fake.reply("Yes.")
     request = {"model": "helper", "messages": [{"role": "user", "content": "Well?"}]}
     chunks = list(
@@ -96,13 +96,13 @@ def test_a_stream_names_the_experiment_too(stage, fake, user):
     assert {chunk.model for chunk in chunks} == {"helper"}
 
 
-def test_a_variant_is_an_agent_of_its_own(stage, fake, user):
+def test_variant_called_by_name_has_no_experiment(stage, fake, user):
     fake.reply("Yes.")
     ask(stage, user, "Well?", agent="calm")
     assert turn_of(user).experiment is None
 
 
-def test_experiments_are_listed_with_the_agents(stage, running):
+def test_experiments_are_listed_as_models(stage, running):
     names = [model.id for model in stage.models.list()]
     assert names[-3:] == ["boss", "helper", "learner"]
     assert stage.models.retrieve("helper").id == "helper"
@@ -110,13 +110,13 @@ def test_experiments_are_listed_with_the_agents(stage, running):
         stage.models.retrieve("helpr")
 
 
-def test_a_name_nobody_has_may_have_meant_one(stage, user, fake):
+def test_suggestion_may_name_an_experiment(stage, user, fake):
     with pytest.raises(openai.NotFoundError, match="did you mean 'learner'"):
         ask(stage, user, "Well?", agent="lerner")
     assert fake.requests == []
 
 
-def test_a_token_for_the_experiment_reaches_its_variants_by_that_name_alone(
+def test_token_for_experiment_allows_only_the_experiment_name(
     configure, running, fake, user
 ):
     configure(STAGE + "\nauth: {proxy: {tokens: {}}}\n")
@@ -132,9 +132,7 @@ def test_a_token_for_the_experiment_reaches_its_variants_by_that_name_alone(
                 ask(client, user, "Well?", agent=agent)
 
 
-def test_a_token_that_changed_is_looked_up_by_the_name_it_is_for(
-    configure, running, fake, user
-):
+def test_changed_token_is_checked_by_experiment_name(configure, running, fake, user):
     configure(STAGE + "\nauth: {proxy: {tokens: {}}}\n")
     secret = api_tokens.create_token("t", user, by=ADA, agents=["helper"])[1]
     with openai.OpenAI(
@@ -150,7 +148,7 @@ def test_a_token_that_changed_is_looked_up_by_the_name_it_is_for(
 LIMITS = "\nlimits: [{per: agent, name: NAME, requests_per_day: 1}]\n"
 
 
-def test_a_limit_of_the_experiment_holds_for_all_its_variants(configure, client, fake):
+def test_experiment_limit_covers_all_variants(configure, client, fake):
     configure(STAGE + LIMITS.replace("NAME", "helper"))
     one, other = of_each().values()
     fake.reply("Yes.")
@@ -161,7 +159,7 @@ def test_a_limit_of_the_experiment_holds_for_all_its_variants(configure, client,
     ask(client, other, "Well?", agent="calm")
 
 
-def test_a_limit_of_a_variant_holds_however_it_is_reached(configure, client, fake):
+def test_variant_limit_applies_through_the_experiment(configure, client, fake):
     configure(STAGE + LIMITS.replace("NAME", "keen"))
     users = of_each()
     fake.reply("Yes.")
@@ -188,7 +186,7 @@ def test_a_subagent_may_be_an_experiment(stage, fake):
         assert record.experiment == ""
 
 
-def test_mcp_clients_find_it_among_the_agents(stage, configure, running, fake, user):
+def test_mcp_clients_may_call_an_experiment(stage, configure, running, fake, user):
     configure(STAGE + "\nmcp_server: {agents: [helper], memory_tools: false}\n")
     listed = use(running, user, lambda client: client.list_tools()).tools
     assert [(tool.name, tool.description) for tool in listed] == [
@@ -216,7 +214,7 @@ def answered_by(stage, fake, user: str) -> str:
     return fake.bodies[-1]["model"].removeprefix("gpt-")
 
 
-def test_a_bandit_goes_by_the_scores_there_are(stage, fake, clean_scores):
+def test_bandit_follows_current_scores(stage, fake, clean_scores):
     judged("calm", 3, 4)
     # What it scored elsewhere says nothing about it here.
     judged("keen", 9, 9, experiment="helper")
@@ -233,7 +231,7 @@ def test_a_bandit_goes_by_the_scores_there_are(stage, fake, clean_scores):
     assert answered_by(stage, fake, user) == "keen"
 
 
-def test_an_arm_that_is_never_scored_does_not_take_all_there_is(
+def test_unscored_variant_does_not_take_all_traffic(
     stage, fake, clean_scores, monkeypatch
 ):
     monkeypatch.setattr(exploration, "MIN_TURNS", 3)
@@ -252,16 +250,14 @@ def clean_scores():
     Score.objects.filter(judge="never").delete()
 
 
-def test_a_request_without_a_user_is_refused_before_anything_is_chosen(
-    stage, running, fake
-):
+def test_request_without_user_is_refused_before_assignment(stage, running, fake):
     asked = {"model": "learner", "messages": [{"role": "user", "content": "hi"}]}
     answer = httpx2.post(f"{running}/v1/chat/completions", json=asked)
     assert error(answer, 400)["param"] == "safety_identifier"
     assert fake.requests == []
 
 
-def test_an_agent_by_name_costs_no_trip(stage, fake, user, monkeypatch):
+def test_agent_by_name_needs_no_experiment_query(stage, fake, user, monkeypatch):
     def trip(*_):
         raise AssertionError
 
@@ -271,9 +267,7 @@ def test_an_agent_by_name_costs_no_trip(stage, fake, user, monkeypatch):
     assert ask(stage, user, "Well?", agent="calm").model == "calm"
 
 
-def test_an_edited_bandit_knows_nothing_of_the_other(
-    stage, configure, fake, clean_scores
-):
+def test_edited_bandit_starts_without_old_scores(stage, configure, fake, clean_scores):
     judged("calm", 3, 4)
     judged("keen", 8, 8)
     user = f"user-{uuid.uuid4()}"

@@ -81,7 +81,7 @@ def guess(http: httpx2.Client, name: str = "ada", times: int = 1) -> list[int]:
     ]
 
 
-def test_after_five_failures_there_is_a_delay(http, clock, computed):
+def test_sixth_failed_login_is_delayed(http, clock, computed):
     assert guess(http, times=7) == [401] * 5 + [429] * 2
     assert len(computed) == 5
     answer = http.get("/v1/models", headers=RIGHT)
@@ -98,7 +98,7 @@ def test_after_five_failures_there_is_a_delay(http, clock, computed):
     assert len(computed) == 6
 
 
-def test_the_longest_delays_are_told_as_final(http, clock):
+def test_longest_delay_is_not_retryable(http, clock):
     for _ in range(16):
         guess(http)
         clock.now += 300
@@ -112,7 +112,7 @@ def test_the_longest_delays_are_told_as_final(http, clock):
     assert answer.headers["X-Should-Retry"] == "false"
 
 
-def test_a_login_that_is_known_is_never_delayed(http, at):
+def test_verified_login_is_never_delayed(http, at):
     assert http.get("/v1/models", headers=RIGHT).status_code == 200
     assert guess(http, times=9)[-1] == 429
     assert http.get("/v1/models", headers=RIGHT).status_code == 200
@@ -122,7 +122,7 @@ def test_a_login_that_is_known_is_never_delayed(http, at):
     assert stranger.get("/v1/models", headers=RIGHT).status_code == 429
 
 
-def test_a_name_is_delayed_at_other_addresses_too(http, at, clock):
+def test_username_is_delayed_across_addresses(http, at, clock):
     known = at("127.0.0.2")
     assert known.get("/v1/models", headers=RIGHT).status_code == 200
     assert guess(http, times=5) == [401] * 5
@@ -134,13 +134,13 @@ def test_a_name_is_delayed_at_other_addresses_too(http, at, clock):
     assert guess(at("127.0.0.4")) == [401]
 
 
-def test_an_unknown_name_is_delayed_as_a_known_one(http, at, computed):
+def test_unknown_username_is_delayed_like_a_known_one(http, at, computed):
     for number, name in enumerate(("ada", "bob", "eve"), 2):
         assert guess(at(f"127.0.0.{number}"), name, 6) == [401] * 5 + [429], name
     assert len(computed) == 15
 
 
-def test_the_mcp_server_is_guarded_alike(http):
+def test_mcp_failed_logins_are_delayed(http):
     def call() -> httpx2.Response:
         headers = basic("ada", uuid.uuid4().hex)
         return http.post("/mcp", json=mcp_calls.rpc("tools/list"), headers=headers)
@@ -153,7 +153,7 @@ def test_the_mcp_server_is_guarded_alike(http):
     assert guess(http) == [429]
 
 
-def test_the_secret_of_the_backend_is_guarded(http, at, clock):
+def test_backend_secret_failures_are_delayed(http, at, clock):
     def ask(http: httpx2.Client, secret: str) -> httpx2.Response:
         path = "/mcp/nowhere/connect-link?user_id=ada"
         return http.post(path, headers=bearer(secret))
@@ -174,7 +174,7 @@ def test_the_secret_of_the_backend_is_guarded(http, at, clock):
     assert guess(http) == [401]
 
 
-def test_api_tokens_cannot_be_guessed_and_are_not_delayed(http, configure):
+def test_api_token_failures_are_not_delayed(http, configure):
     configure(CONFIG + "auth: {proxy: {tokens: {}}}\n")
     for number in range(8):
         wrong = bearer(f"{api_tokens.PREFIX}{number:043}")
@@ -183,7 +183,7 @@ def test_api_tokens_cannot_be_guessed_and_are_not_delayed(http, configure):
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
 
 
-def test_a_full_queue_of_hashes_is_503(http, monkeypatch):
+def test_full_hash_queue_is_503(http, monkeypatch):
     monkeypatch.setattr(passwords, "MAX_PENDING_HASHES", 0)
     for _ in range(7):
         answer = http.get("/v1/models", headers=basic("bob", uuid.uuid4().hex))
@@ -191,7 +191,7 @@ def test_a_full_queue_of_hashes_is_503(http, monkeypatch):
         assert answer.headers["Retry-After"] == "2"
 
 
-def test_a_burst_is_one_entry_of_the_audit(http, caplog):
+def test_failure_burst_is_one_audit_entry(http, caplog):
     name = f"name-{uuid.uuid4().hex}"
     assert guess(http, name, 12)[-1] == 429
     found = AuditEntry.objects.filter(action="login.fail", details__name=name)

@@ -368,7 +368,7 @@ REMEDIES = {
 
 
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai", "anthropic"))
-def test_a_fault(suffer, user, row, kind, stream):
+def test_provider_fault_is_reported_stored_and_charged(suffer, user, row, kind, stream):
     seen = row.stream if stream else row.whole
     answer = suffer(row, kind, "lone", stream=stream)
     assert answer.seconds < seen.seconds + SLACK_SECONDS
@@ -398,9 +398,7 @@ def test_a_fault(suffer, user, row, kind, stream):
 
 
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai"))
-def test_a_fallback_takes_over_if_nothing_was_heard(
-    suffer, spare, user, row, kind, stream
-):
+def test_fallback_takes_over_before_any_output(suffer, spare, user, row, kind, stream):
     seen = row.stream if stream else row.whole
     answer = suffer(row, kind, "guarded", stream=stream)
     if seen.text is not None or not row.is_routed:
@@ -425,7 +423,7 @@ def test_a_fallback_takes_over_if_nothing_was_heard(
 
 
 @EITHER
-def test_recovery(suffer, broken, user, stream):
+def test_provider_is_used_again_after_recovery(suffer, broken, user, stream):
     broken.then(faults.status(500), faults.reply("Back."))
     row = Row("recovery", None, None)
     answer = suffer(row, "openai", "lone", stream=stream)
@@ -455,7 +453,7 @@ def left_alone(suffer, broken, user):
 
 
 @EITHER
-def test_an_open_circuit(suffer, left_alone, user, stream):
+def test_open_circuit_refuses_with_503(suffer, left_alone, user, stream):
     answer = suffer(LEFT, "openai", "lone", stream=stream)
     told = error(answer.response, 503)
     assert told["code"] == "provider_circuit_open"
@@ -473,7 +471,7 @@ def test_an_open_circuit(suffer, left_alone, user, stream):
 
 
 @EITHER
-def test_a_fallback_stands_in_behind_an_open_circuit(suffer, left_alone, user, stream):
+def test_fallback_answers_behind_an_open_circuit(suffer, left_alone, user, stream):
     answer = suffer(LEFT, "openai", "guarded", stream=stream)
     assert answer.response.status_code == 200
     assert answer.headers["x-coulisse-provider"] == "spare"
@@ -493,7 +491,9 @@ def test_a_fallback_stands_in_behind_an_open_circuit(suffer, left_alone, user, s
     ],
     ids=["before-stream", "before-whole", "within"],
 )
-def test_a_client_that_leaves(running, stage, broken, user, kind, do, stream, said):
+def test_client_disconnect_during_a_fault_is_charged(
+    running, stage, broken, user, kind, do, stream, said
+):
     broken.default = do
     live.set_current(stage.config(Row("client leaves", None, None), kind))
     request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
@@ -519,7 +519,7 @@ PROMPT_TOKENS = 5
 
 
 @EITHER
-def test_a_client_that_leaves_between_two_tries_pays_nothing(
+def test_disconnect_between_attempts_costs_nothing(
     running, stage, broken, user, monkeypatch, stream
 ):
     pausing = threading.Event()
@@ -571,7 +571,7 @@ def two_keys(running, broken):
 
 
 @EITHER
-def test_one_of_two_keys_dead(two_keys, broken, user, stream):
+def test_dead_key_is_skipped(two_keys, broken, user, stream):
     broken.default = dead(KEYS[0])
     for number in range(6):
         answer = post(two_keys, body(f"{user}-{number}", agent="lone", stream=stream))
@@ -582,7 +582,7 @@ def test_one_of_two_keys_dead(two_keys, broken, user, stream):
 
 
 @EITHER
-def test_all_keys_dead(two_keys, broken, user, stream):
+def test_all_dead_keys_return_an_error_without_keys(two_keys, broken, user, stream):
     broken.default = dead(*KEYS)
     answer = post(two_keys, body(user, agent="lone", stream=stream))
     assert error(answer, 502)["code"] == "provider_key_refused"
@@ -594,7 +594,7 @@ def test_all_keys_dead(two_keys, broken, user, stream):
 
 
 @EITHER
-def test_when_all_fail_the_first_is_told(suffer, spare, user, stream):
+def test_first_error_is_reported_when_all_fail(suffer, spare, user, stream):
     spare.fail(401)
     row = next(row for row in ROWS if row.fault == "503")
     answer = suffer(row, "openai", "guarded", stream=stream)
@@ -609,7 +609,7 @@ def test_when_all_fail_the_first_is_told(suffer, spare, user, stream):
 
 
 @EITHER
-def test_the_official_client_gives_up_at_once(suffer, running, broken, user, stream):
+def test_official_client_does_not_retry(suffer, running, broken, user, stream):
     row = next(row for row in ROWS if row.fault == "500")
     suffer(row, "openai", "lone", stream=stream)
     before = len(broken.requests)
@@ -627,7 +627,7 @@ def test_the_official_client_gives_up_at_once(suffer, running, broken, user, str
 # The page.
 
 
-def test_the_page_has_every_row():
+def test_reliability_page_lists_every_fault():
     listed = {row[0]: row[1] for row in rows("reliability.md", "fault")}
     assert listed.keys() == {row.fault for row in ROWS} | OF_OTHERS
     for row in ROWS:

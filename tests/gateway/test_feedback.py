@@ -39,7 +39,7 @@ def rows(hands) -> list[Row]:
 @pytest.mark.parametrize(
     "said", [{"score": 0}, {"score": 10, "comment": "Just so."}, {"thumb": "down"}]
 )
-def test_a_user_says_what_they_think(hands, reply, said):
+def test_user_submits_feedback(hands, reply, said):
     told = say(hands, reply, **said)
     assert {name: told[name] for name in said} == said
     assert told["message_id"] == reply
@@ -48,14 +48,14 @@ def test_a_user_says_what_they_think(hands, reply, said):
     FeedbackObject.model_validate(told)
 
 
-def test_a_message_has_several_names(hands, reply):
+def test_feedback_accepts_all_forms_of_message_id(hands, reply):
     turn = str(uuid.UUID(reply.removeprefix("chatcmpl-")))
     told = say(hands, turn, thumb="up")
     assert (told["turn_id"], told["message_id"]) == (turn, reply)
     assert hands.get(f"{PATH}/{turn}") == told
 
 
-def test_a_second_word_takes_the_firsts_place(hands, reply):
+def test_second_feedback_replaces_the_first(hands, reply):
     first = say(hands, reply, score=3, comment="Wrong town.")
     second = say(hands, reply, thumb="up")
     assert (second["score"], second["thumb"], second["comment"]) == (None, "up", None)
@@ -64,7 +64,7 @@ def test_a_second_word_takes_the_firsts_place(hands, reply):
     assert len(rows(hands)) == 1
 
 
-def test_it_can_be_taken_back(hands, reply):
+def test_feedback_can_be_deleted(hands, reply):
     say(hands, reply, score=3)
     told = ok(hands.send("DELETE", f"{PATH}/{reply}"))
     assert told == {"object": "feedback.deleted", "message_id": reply, "deleted": True}
@@ -75,7 +75,7 @@ def test_it_can_be_taken_back(hands, reply):
     assert rows(hands) == []
 
 
-def test_nobody_speaks_of_anothers_message(hands, neighbour, reply):
+def test_feedback_on_another_users_message_is_refused(hands, neighbour, reply):
     say(hands, reply, score=3)
     body = {"message_id": reply, "score": 9}
     refusal = neighbour.refused("POST", PATH, 404, body=body)
@@ -87,7 +87,7 @@ def test_nobody_speaks_of_anothers_message(hands, neighbour, reply):
     assert [row.score for row in rows(hands)] == [3]
 
 
-def test_nothing_is_kept_of_an_incognito_turn(client, hands):
+def test_feedback_on_incognito_turn_is_refused(client, hands):
     message = ask(client, hands.user, metadata={"memory": "incognito"}).id
     body = {"message_id": message, "thumb": "up"}
     assert hands.refused("POST", PATH, 404, body=body)["message"]
@@ -110,37 +110,37 @@ def test_nothing_is_kept_of_an_incognito_turn(client, hands):
         ({"score": 5, "rating": 5}, "rating"),
     ],
 )
-def test_what_says_nothing_is_refused(hands, reply, said, param):
+def test_empty_feedback_is_refused(hands, reply, said, param):
     error = hands.refused("POST", PATH, body={"message_id": reply, **said})
     assert error["param"] == param
     assert rows(hands) == []
 
 
-def test_the_message_must_be_named(hands, reply):
+def test_feedback_must_name_its_message(hands, reply):
     assert hands.refused("POST", PATH, body={"score": 1})["param"] == "message_id"
     for name in ("", "x", "chatcmpl-", "0" * 33):
         body = {"message_id": name, "score": 1}
         assert hands.refused("POST", PATH, 404, body=body)["param"] == "message_id"
 
 
-def test_it_is_in_the_description_of_the_api(hands):
+def test_feedback_is_in_the_openapi_document(hands):
     paths = hands.get("/v1/openapi.json")["paths"]
     assert paths[PATH]["post"]["tags"] == ["Feedback"]
     assert {"get", "delete"} <= paths[f"{PATH}/{{message_id}}"].keys()
 
 
-def test_every_field_is_in_the_docs():
+def test_feedback_fields_are_documented():
     assert named("judges.md", "field of feedback") == NewFeedback.model_fields.keys()
 
 
-def test_who_is_erased_has_said_nothing(hands, reply):
+def test_erasure_deletes_feedback(hands, reply):
     say(hands, reply, score=3, comment="Secret.")
     assert erasure.erase_user(identity.derive_user_id(hands.user))["feedback"] == 1
     assert rows(hands) == []
     hands.refused("POST", PATH, 404, body={"message_id": reply, "score": 1})
 
 
-def test_who_is_being_erased_leaves_no_word_behind(hands, reply):
+def test_feedback_during_erasure_is_not_stored(hands, reply):
     user_id, erased = identity.derive_user_id(hands.user), Event()
 
     def erase() -> None:

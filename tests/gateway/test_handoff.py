@@ -38,7 +38,7 @@ def handed_over(fake):
 
 
 @pytest.mark.usefixtures("handed_over")
-def test_a_stream_announces_who_is_asked(server, user):
+def test_stream_announces_the_called_agent(server, user):
     response = post(server, body(user, "hi", agent="coach", stream=True))
     blocks = response.content.decode().split("\n\n")
     (event,) = [block for block in blocks if block.startswith("event:")]
@@ -55,7 +55,7 @@ def test_a_stream_announces_who_is_asked(server, user):
 
 
 @pytest.mark.usefixtures("handed_over")
-def test_with_usage_the_announcement_has_none_yet(server, user):
+def test_announcement_has_no_usage(server, user):
     request = body(user, "hi", agent="coach", stream_options={"include_usage": True})
     read = frames(server, request)
     (chunk,) = [chunk for chunk in read if "agent" in chunk]
@@ -65,7 +65,7 @@ def test_with_usage_the_announcement_has_none_yet(server, user):
 
 
 @pytest.mark.usefixtures("handed_over")
-def test_the_official_client_reads_over_it(server, client, user):
+def test_official_client_ignores_the_announcement(server, client, user):
     stream = client.chat.completions.create(
         **body(user, "hi", agent="coach", stream=True)
     )
@@ -74,7 +74,7 @@ def test_the_official_client_reads_over_it(server, client, user):
 
 
 @pytest.mark.usefixtures("handed_over")
-def test_the_transcript_is_the_callers(server, client, user):
+def test_transcript_holds_only_the_callers_messages(server, client, user):
     ask(client, user, "Here is my resume.", agent="coach")
     assert stored(user) == [
         ("user", "Here is my resume.", ""),
@@ -82,7 +82,7 @@ def test_the_transcript_is_the_callers(server, client, user):
     ]
 
 
-def test_a_long_silence_is_broken_by_heartbeats(server, fake, user, monkeypatch):
+def test_heartbeats_are_sent_while_a_subagent_works(server, fake, user, monkeypatch):
     monkeypatch.setattr(tool_execution, "HEARTBEAT_SECONDS", 0.02)
     fake.call_tool("resume_critic", {"message": "Judge."})
     fake.hang("headers")
@@ -95,7 +95,7 @@ def test_a_long_silence_is_broken_by_heartbeats(server, fake, user, monkeypatch)
     assert b"Late." in caller.heard
 
 
-def test_a_client_that_leaves_ends_the_subagent_too(server, fake, user):
+def test_client_disconnect_stops_the_subagent(server, fake, user):
     fake.call_tool("resume_critic", {"message": "Judge."})
     fake.hang("headers")
     with calls.calling(server, body(user, "hi", agent="coach", stream=True)) as caller:
@@ -105,7 +105,7 @@ def test_a_client_that_leaves_ends_the_subagent_too(server, fake, user):
     assert len(fake.requests) == 2
 
 
-def test_a_subagent_works_for_the_same_user(server, client, fake, user):
+def test_subagent_shares_the_users_memory(server, client, fake, user):
     fake.call_tool("resume_critic", {"message": "Judge."})
     fake.call_tool("save_memory", {"content": "The user hates long texts."})
     fake.reply("Saved.")
@@ -119,7 +119,7 @@ def test_a_subagent_works_for_the_same_user(server, client, fake, user):
     assert "hates long texts" in str(fake.bodies[6]["messages"][-1])
 
 
-def test_a_clients_tool_is_not_the_subagents(server, client, fake, user):
+def test_client_tool_is_not_offered_to_subagents(server, client, fake, user):
     look = {"type": "function", "function": {"name": "look", "parameters": {}}}
     fake.call_tool("resume_critic", {"message": "Judge."})
     fake.call_tool("look", {})
@@ -131,7 +131,7 @@ def test_a_clients_tool_is_not_the_subagents(server, client, fake, user):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_may_not_bring_a_tool_of_that_name(server, fake, user, stream):
+def test_client_tool_named_like_a_subagent_is_refused(server, fake, user, stream):
     tool = {"type": "function", "function": {"name": "resume_critic", "parameters": {}}}
     request = body(user, "hi", agent="coach", tools=[tool], stream=stream)
     complaint = calls.refused(server, request)

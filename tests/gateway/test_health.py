@@ -9,13 +9,13 @@ from config.errors import ConfigInvalid
 pytestmark = pytest.mark.database
 
 
-def test_it_lives(server, fake):
+def test_liveness_is_ok(server, fake):
     response = httpx2.get(f"{server}/health/live")
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
     assert fake.requests == []
 
 
-def test_it_is_ready_with_configuration_and_database(server, fake):
+def test_readiness_checks_configuration_and_database(server, fake):
     response = httpx2.get(f"{server}/health/ready")
     assert response.status_code == 200
     assert response.json() == {
@@ -25,7 +25,7 @@ def test_it_is_ready_with_configuration_and_database(server, fake):
     assert fake.requests == []
 
 
-def test_it_is_not_ready_without_a_valid_configuration(server, monkeypatch):
+def test_readiness_fails_without_a_valid_configuration(server, monkeypatch):
     current = live.current
     calls = []
 

@@ -40,20 +40,20 @@ def is_hidden(hands, path: str, **query) -> bool:
 
 
 @pytest.mark.parametrize("text", [CONFIG, HIDDEN])
-def test_turns_are_hidden_unless_the_operator_shows_them(hands, configure, text):
+def test_turns_are_hidden_by_default(hands, configure, text):
     configure(text)
     turn = put_of(hands)
     assert is_hidden(hands, TURNS)
     assert is_hidden(hands, f"{TURNS}/{turn.turn_id}")
 
 
-def test_a_hidden_turn_is_answered_like_none(hands):
+def test_hidden_turn_is_answered_like_an_unknown_one(hands):
     for name in (put_of(hands).turn_id, uuid.uuid4(), "x"):
         assert is_hidden(hands, f"{TURNS}/{name}")
     assert is_hidden(hands, TURNS, after=str(uuid.uuid4()))
 
 
-def test_an_edit_shows_and_hides_them_at_once(hands, configure):
+def test_visibility_edit_applies_at_once(hands, configure):
     turn = put_of(hands)
     configure(SHOWN)
     assert hands.get(f"{TURNS}/{turn.turn_id}") == turn_serializers.serialize_turn(turn)
@@ -62,7 +62,7 @@ def test_an_edit_shows_and_hides_them_at_once(hands, configure):
     assert is_hidden(hands, TURNS)
 
 
-def test_hidden_turns_are_recorded_all_the_same(client, fake, user):
+def test_hidden_turns_are_still_recorded(client, fake, user):
     answer = ask(client, user)
     turn_id = uuid.UUID(answer.id.removeprefix("chatcmpl-"))
     assert len(turn_store.load_record(turn_id).calls) == 1
@@ -83,13 +83,13 @@ def test_an_export_outlines_hidden_turns(hands):
         assert name not in response.text
 
 
-def test_an_export_has_all_of_turns_that_are_shown(hands, configure):
+def test_export_includes_visible_turns_in_full(hands, configure):
     configure(SHOWN)
     turn = put_of(hands)
     assert hands.get(EXPORT)["turns"] == [turn_serializers.serialize_turn(turn)]
 
 
-def test_a_long_export_stays_as_it_began(hands, configure, monkeypatch):
+def test_long_export_keeps_its_initial_visibility(hands, configure, monkeypatch):
     monkeypatch.setattr(export, "TURNS_PER_READ", 2)
     for _ in range(5):
         put_of(hands)
@@ -108,7 +108,7 @@ LOOK = {"type": "function", "function": {"name": "look", "parameters": {}}}
 
 
 @pytest.mark.parametrize("shows", [True, False])
-def test_what_own_tools_did_between_a_clients_calls_is_told_where_turns_are(
+def test_own_tool_calls_follow_turn_visibility_in_history(
     client, fake, hands, configure, shows
 ):
     setting = f"telemetry: {{sqlite: {{show_to_users: {str(shows).lower()}}}}}\n"

@@ -82,7 +82,7 @@ def test_a_post_starts_the_agent(
     assert woken
 
 
-def test_the_body_need_not_say_that_it_is_json(
+def test_hook_body_is_parsed_as_json_despite_content_type(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path)))
@@ -97,14 +97,14 @@ def test_a_missing_path_stays_in_the_prompt(
     assert task_of(post(http, path, {})).prompt == "They say {{ say }}."
 
 
-def test_no_character_is_too_much_for_the_database(
+def test_nul_characters_are_removed_from_the_prompt(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path)))
     assert "\0" not in task_of(post(http, path, {"say": "a\0b"})).prompt
 
 
-def test_a_prompt_that_comes_out_empty_begins_nothing(
+def test_empty_prompt_starts_no_task(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path, "prompt: '{{say}}'")))
@@ -135,7 +135,7 @@ def test_the_body_may_name_agent_user_and_thread(
 
 
 @pytest.mark.parametrize("part", ["", "agent: '{{say}}'"])
-def test_what_is_too_deep_to_be_written_begins_nothing(
+def test_overly_nested_value_starts_no_task(
     http: httpx2.Client, configure: Configure, name: str, path: str, part: str
 ):
     configure(yaml(hook(name, path, part)))
@@ -145,7 +145,7 @@ def test_what_is_too_deep_to_be_written_begins_nothing(
 
 
 @pytest.mark.parametrize("agent", [None, "", "  ", "a\0b", "x" * 256])
-def test_an_agent_that_is_no_name_begins_nothing(
+def test_invalid_agent_name_starts_no_task(
     http: httpx2.Client, configure: Configure, name: str, path: str, agent: str | None
 ):
     configure(yaml(hook(name, path, "agent: '{{agent}}'")))
@@ -156,7 +156,7 @@ def test_an_agent_that_is_no_name_begins_nothing(
 @pytest.mark.parametrize(
     "body", [b"", b"payload=%7B%7D", b"{", b'{"a": NaN}', b"\xff", b"[" * 5000]
 )
-def test_what_is_no_json_begins_nothing(
+def test_invalid_json_starts_no_task(
     http: httpx2.Client, configure: Configure, name: str, path: str, body: bytes
 ):
     configure(yaml(hook(name, path)))
@@ -164,7 +164,7 @@ def test_what_is_no_json_begins_nothing(
     assert runs(name) == []
 
 
-def test_what_is_too_large_begins_nothing(
+def test_oversized_body_starts_no_task(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path)))
@@ -174,7 +174,7 @@ def test_what_is_too_large_begins_nothing(
     assert runs(name) == []
 
 
-def test_other_paths_and_methods(
+def test_other_paths_are_404_and_methods_405(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path), hook(f"{name}-off", f"{path}/off", "enabled: no")))
@@ -184,7 +184,7 @@ def test_other_paths_and_methods(
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
-def test_it_asks_for_its_own_secret_and_not_for_that_of_v1(
+def test_hook_requires_its_own_secret_instead_of_v1_credentials(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     auth = "auth: {proxy: {basic: {password: of-v1-alone}}}"
@@ -211,7 +211,7 @@ def test_the_secret_may_come_in_another_header(
     error(post(http, path, {}, {"X-Gitlab-Token": f"{SECRET}x"}), 401)
 
 
-def test_a_page_in_a_browser_cannot_post_where_nobody_asks_for_a_secret(
+def test_browser_page_cannot_post_to_a_hook_without_secret(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path)))
@@ -219,7 +219,7 @@ def test_a_page_in_a_browser_cannot_post_where_nobody_asks_for_a_secret(
     assert runs(name) == []
 
 
-def test_github_signs_the_body(
+def test_github_signature_is_verified(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path, f"{LOCKED}, signature: github")))
@@ -240,7 +240,7 @@ def test_github_signs_the_body(
     assert len(runs(name)) == 1
 
 
-def test_githubs_ping_begins_nothing(
+def test_github_ping_starts_no_task(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path, f"{LOCKED}, signature: github")))
@@ -250,7 +250,7 @@ def test_githubs_ping_begins_nothing(
     assert runs(name) == []
 
 
-def test_slack_signs_the_body_and_the_time(
+def test_slack_signature_and_time_are_verified(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path, f"{LOCKED}, signature: slack")))
@@ -272,7 +272,7 @@ def test_slack_signs_the_body_and_the_time(
     assert len(runs(name)) == 1
 
 
-def test_slack_is_answered_its_challenge(
+def test_slack_challenge_is_answered(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path, f"{LOCKED}, signature: slack")))
@@ -285,7 +285,7 @@ def test_slack_is_answered_its_challenge(
 @pytest.mark.parametrize(
     "header", ["Idempotency-Key", "X-GitHub-Delivery", "X-Gitlab-Event-UUID"]
 )
-def test_a_delivery_that_comes_again_is_the_same_task(
+def test_repeated_delivery_returns_the_same_task(
     http: httpx2.Client, configure: Configure, name: str, path: str, header: str
 ):
     configure(yaml(hook(name, path)))
@@ -298,7 +298,7 @@ def test_a_delivery_that_comes_again_is_the_same_task(
     assert (len(runs(name)), state(name).repeated) == (3, 1)
 
 
-def test_what_was_signed_once_begins_one_task(
+def test_replayed_signed_body_starts_one_task(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     others = hook(f"{name}-s", f"{path}/s", f"{LOCKED}, signature: slack")
@@ -318,7 +318,7 @@ def test_what_was_signed_once_begins_one_task(
     assert len(runs(f"{name}-s")) == 2
 
 
-def test_of_many_at_once_one_begins_the_task(
+def test_parallel_deliveries_start_one_task(
     server: str, http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path)))
@@ -340,7 +340,7 @@ def test_of_many_at_once_one_begins_the_task(
     assert [answer.get("reason") for answer in answers].count("repeated") == 4
 
 
-def test_one_is_left_out_while_another_is_not_over(
+def test_skip_if_running_skips_while_a_task_is_open(
     http: httpx2.Client, configure: Configure, name: str, path: str, woken: list[bool]
 ):
     configure(yaml(hook(name, path, "skip_if_running: true")))
@@ -350,14 +350,14 @@ def test_one_is_left_out_while_another_is_not_over(
     assert (state(name).fired, state(name).skipped, len(woken)) == (1, 1, 1)
 
 
-def test_nothing_is_taken_on_where_tasks_are_off(
+def test_hooks_are_refused_when_tasks_are_disabled(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
     configure(yaml(hook(name, path), more="tasks: {enabled: false}"))
     assert error(post(http, path, {}), 403)["code"] == "tasks_disabled"
 
 
-def test_a_refusal_is_logged(
+def test_hook_refusal_is_logged(
     http: httpx2.Client, configure: Configure, name: str, path: str, caplog
 ):
     configure(yaml(hook(name, path, LOCKED)))

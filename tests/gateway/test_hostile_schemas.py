@@ -129,7 +129,7 @@ def test_deep_schema_is_refused(server, fake, steady, depth, stream):
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
-def test_check_that_doubles_with_each_reference_is_ended(
+def test_exponential_reference_check_ends(
     server, fake, user, steady, keyword, stream, monkeypatch
 ):
     monkeypatch.setattr(schema_workers, "CHECK_SECONDS", 0.5)
@@ -180,7 +180,7 @@ def test_reply_with_a_million_elements_does_not_fill_the_server(
     assert completion.choices[0].message.content.endswith(",299999]")
 
 
-def test_mismatch_of_a_large_reply_is_told_in_few_words(server, fake, user, steady):
+def test_large_reply_mismatch_message_is_short(server, fake, user, steady):
     fake.default = ScriptedAnswer(["[" + ",".join(["0"] * 200_000) + "]"])
     shape = {"items": {"type": "string"}}
     said = refused(server, body(user, response_format=schema(shape)), 502)
@@ -191,7 +191,9 @@ def test_mismatch_of_a_large_reply_is_told_in_few_words(server, fake, user, stea
     assert len(said["message"]) < 600
 
 
-def test_other_clients_are_answered_meanwhile(server, client, fake, user):
+def test_other_clients_are_answered_during_costly_schema_checks(
+    server, client, fake, user
+):
     hostile = body(user, response_format=schema(ATTACKS["patterns within the count"]))
     with ThreadPoolExecutor(8) as pool:
         attacks = [pool.submit(post, server, hostile) for _ in range(8)]

@@ -182,7 +182,7 @@ def exchanged(server: str, head: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_heads_of_requests_freeze_nothing(server, http, watch, name):
+def test_request_heads_do_not_stall_the_server(server, http, watch, name):
     for size in (SECTION, SIZE):
         for head in heads(TEXTS[name][:size]):
             started = time.process_time()
@@ -222,7 +222,7 @@ def chats(text: str, user: str) -> Iterator[dict]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_chats_freeze_nothing(http, path, user, fake, watch, name):
+def test_chats_do_not_stall_the_server(http, path, user, fake, watch, name):
     for body in chats(TEXTS[name][: SIZE // 2], user):
         sent(http, "POST", "/v1/chat/completions", json=body)
     fake.reply(TEXTS[name])
@@ -240,7 +240,7 @@ def test_chats_freeze_nothing(http, path, user, fake, watch, name):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_other_bodies_freeze_nothing(http, path, user, watch, name):
+def test_other_bodies_do_not_stall_the_server(http, path, user, watch, name):
     text = TEXTS[name]
     named = {"X-Coulisse-User": user}
     for body in (
@@ -276,7 +276,7 @@ FILES = {name: TEXTS[name] for name in WHOLE} | dict(sections("config."))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_in_the_editor_freeze_nothing(http, path, watch, name):
+def test_editor_files_do_not_stall_the_server(http, path, watch, name):
     for content in files(FILES[name][: SIZE // 4]):
         sent(http, "POST", "/admin/config/check", json={"yaml": content})
     placed = {"yaml": FILES[name][: SIZE // 4], "at": "agents/assistant"}
@@ -304,7 +304,7 @@ def tools(configure, monkeypatch, fake) -> Iterator[dict[str, str]]:
         yield texts
 
 
-def test_results_of_tools_freeze_nothing(http, tools, user, fake, watch):
+def test_tool_results_do_not_stall_the_server(http, tools, user, fake, watch):
     for text in TEXTS.values():
         tools["told"] = text
         fake.call_tool("t__tell", {})

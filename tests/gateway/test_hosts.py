@@ -11,7 +11,7 @@ pytestmark = pytest.mark.database
 EVIL = {"Host": "evil.example:8421", "Content-Type": "application/json"}
 
 
-def test_a_name_of_somebody_else_is_refused(server, fake, user):
+def test_foreign_host_is_refused(server, fake, user):
     said = error(post(server, body(user), headers=EVIL), 400)
     assert said["code"] == "host_not_allowed"
     assert "allowed_hosts" not in said["message"]
@@ -19,7 +19,7 @@ def test_a_name_of_somebody_else_is_refused(server, fake, user):
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/v1/models", "/admin/"])
-def test_it_is_refused_everywhere(server, path):
+def test_foreign_host_is_refused_on_every_route(server, path):
     assert httpx2.get(server + path, headers=EVIL).status_code == 400
 
 
@@ -30,7 +30,7 @@ def test_it_is_refused_everywhere(server, path):
         *("coulisse", "coulisse:8421", "app.localhost", "LOCALHOST:1", ""),
     ],
 )
-def test_addresses_and_local_names_are_served(server, host):
+def test_addresses_and_local_names_are_allowed(server, host):
     response = httpx2.get(f"{server}/v1/models", headers={"Host": host})
     assert response.status_code == 200
 
@@ -48,5 +48,5 @@ def test_addresses_and_local_names_are_served(server, host):
         ("1.2.3.4", b"1.2.3.4.evil.example", False),
     ],
 )
-def test_more_names_are_served_when_configured(allowed, host, is_served):
+def test_configured_hosts_are_allowed(allowed, host, is_served):
     assert hosts.is_allowed(host, (allowed,)) is is_served

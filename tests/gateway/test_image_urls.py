@@ -156,7 +156,7 @@ def test_private_hosts_can_be_allowed(running, configure, fake, user, url):
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.1/a.pdf", "file:///etc/passwd"])
-def test_file_is_not_fetched_from_inside_either(server, fake, user, url):
+def test_private_file_url_is_refused(server, fake, user, url):
     said = refused(server, with_file(user, url))
     assert said["param"] == "messages[0].content[0].file.file_data"
     assert fake.requests == []
@@ -166,12 +166,12 @@ def test_file_is_not_fetched_from_inside_either(server, fake, user, url):
     "data",
     ["data:application/pdf;base64,JVBERg==", "JVBERg==", "https://example.com/a.pdf"],
 )
-def test_contents_of_a_file_are_passed_on(server, fake, user, data):
+def test_file_data_is_passed_on(server, fake, user, data):
     assert post(server, with_file(user, data)).status_code == 200
     assert fake.bodies[-1]["messages"][-1]["content"][0]["file"]["file_data"] == data
 
 
-def test_image_of_a_whole_body_is_read(server, fake, user):
+def test_image_as_large_as_the_body_limit_is_accepted(server, fake, user):
     data = base64.b64encode(b"\x89PNG" * 300_000).decode()
     url = f"data:image/png;base64,{data}"
     assert post(server, asking(user, url)).status_code == 200

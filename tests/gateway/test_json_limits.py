@@ -35,13 +35,13 @@ def test_bodies_of_too_many_values_are_refused(http, path, body, says) -> None:
     assert says in answer.text
 
 
-def test_text_with_many_commas_is_no_list(server) -> None:
+def test_text_with_many_commas_is_not_counted_as_a_list(server) -> None:
     text = "a," * 500_000
     body = orjson.dumps({"model": "assistant", "messages": [HELLO], "x": text})
     assert json_limits.parse_json(body)["x"] == text
 
 
-def test_a_long_conversation_is_taken() -> None:
+def test_long_conversation_is_accepted() -> None:
     messages = [HELLO] * 5000
     body = orjson.dumps({"model": "assistant", "messages": messages})
     assert len(json_limits.parse_json(body)["messages"]) == 5000
@@ -58,13 +58,13 @@ def test_a_long_conversation_is_taken() -> None:
         [{"role": "tool", "tool_call_id": "x", "content": [0] * 1000}],
     ],
 )
-def test_the_first_wrong_item_of_a_list_ends_its_validation(messages) -> None:
+def test_message_validation_stops_at_the_first_wrong_item(messages) -> None:
     with pytest.raises(ValidationError) as caught:
         ChatRequest.model_validate({"model": "assistant", "messages": messages})
     assert caught.value.error_count() < 10
 
 
-def test_other_lists_of_a_chat_end_at_the_first_wrong_item() -> None:
+def test_other_lists_stop_at_the_first_wrong_item() -> None:
     for name in ("modalities", "stop", "tools"):
         fields = {"model": "assistant", "messages": [HELLO], name: [{}] * 1000}
         with pytest.raises(ValidationError) as caught:

@@ -79,9 +79,7 @@ def is_clear(user: str) -> bool:
         ("tokens_per_month", time_windows.MONTH, "monthly"),
     ],
 )
-def test_who_has_used_their_tokens_is_told_when_there_are_more(
-    server, fake, user, key, length, words
-):
+def test_exceeded_token_limit_reports_its_reset(server, fake, user, key, length, words):
     put_used(user, length, 512_000)
     answer = post(server, body(user, metadata={key: "500000"}))
     error = answer.json()["error"]
@@ -105,7 +103,7 @@ def test_one_token_below_the_limit_is_served(server, user):
     assert "used 500009/500000" in answer.json()["error"]["message"]
 
 
-def test_a_limit_of_nothing_lets_nothing_through(server, fake, user):
+def test_limit_of_zero_refuses_everything(server, fake, user):
     answer = post(server, body(user, metadata={"tokens_per_day": "0"}))
     assert answer.status_code == 429
     assert "used 0/0" in answer.json()["error"]["message"]
@@ -113,13 +111,13 @@ def test_a_limit_of_nothing_lets_nothing_through(server, fake, user):
     assert meters_of(user) == {}
 
 
-def test_a_limit_nobody_can_reach_is_none(server, user):
+def test_huge_limit_never_refuses(server, user):
     metadata = {"tokens_per_hour": "9" * 60}
     assert post(server, body(user, metadata=metadata)).status_code == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_turn_is_charged_to_its_users_windows(server, fake, user, stream):
+def test_turn_is_charged_to_all_user_windows(server, fake, user, stream):
     fake.reply("Hi", usage=Usage(100, 20))
     post(server, body(user, stream=stream))
     fake.reply("Hi", usage=Usage(7, 3))
@@ -131,7 +129,7 @@ def test_a_turn_is_charged_to_its_users_windows(server, fake, user, stream):
     assert is_clear(user)
 
 
-def test_of_several_limits_the_one_that_lasts_longest_is_told(server, user):
+def test_longest_exceeded_limit_is_reported(server, user):
     put_used(user, HOUR, 100)
     put_used(user, DAY, 100)
     metadata = {"tokens_per_hour": "50", "tokens_per_day": "100"}
@@ -139,14 +137,14 @@ def test_of_several_limits_the_one_that_lasts_longest_is_told(server, user):
     assert answer.json()["error"]["message"].startswith("daily token limit exceeded")
 
 
-def test_users_do_not_share_their_limits(server, user):
+def test_limits_are_separate_per_user(server, user):
     put_used(user, DAY, 100)
     metadata = {"tokens_per_day": "100"}
     assert post(server, body(user, metadata=metadata)).status_code == 429
     assert post(server, body(f"{user}-b", metadata=metadata)).status_code == 200
 
 
-def test_what_a_refused_request_wanted_is_not_kept(server, user):
+def test_refused_request_releases_its_reservation(server, user):
     put_used(user, DAY, 100)
     for _ in range(3):
         post(server, body(user, metadata={"tokens_per_day": "100"}))
@@ -155,7 +153,7 @@ def test_what_a_refused_request_wanted_is_not_kept(server, user):
     assert is_clear(user)
 
 
-def test_a_client_learns_what_is_left(server, fake, user):
+def test_remaining_limits_are_in_the_headers(server, fake, user):
     fake.reply("Hi", usage=Usage(100, 20))
     request = body(user, max_tokens=50, metadata={"tokens_per_day": "1000"})
     answer = post(server, request)
@@ -172,7 +170,7 @@ def test_a_client_learns_what_is_left(server, fake, user):
 # The YAML's.
 
 
-def test_requests_are_counted_for_each_user(limited, user):
+def test_requests_are_counted_per_user(limited, user):
     url = limited("per: principal, requests_per_hour: 2")
     first, second, third = (post(url, body(user)) for _ in range(3))
     left = "x-ratelimit-remaining-requests"
@@ -184,7 +182,7 @@ def test_requests_are_counted_for_each_user(limited, user):
     assert post(url, body(f"{user}-b")).status_code == 200
 
 
-def test_a_limit_may_be_for_one_user_alone(limited, user):
+def test_limit_may_name_one_user(limited, user):
     url = limited(f"per: principal, name: {user}, requests_per_day: 0")
     assert post(url, body(user)).status_code == 429
     assert post(url, body(f"{user}-b")).status_code == 200
@@ -192,7 +190,7 @@ def test_a_limit_may_be_for_one_user_alone(limited, user):
     assert post(url, body(str(identity.derive_user_id(user)))).status_code == 429
 
 
-def test_all_users_of_an_agent_count_together(limited, user):
+def test_agent_limit_counts_all_users(limited, user):
     url = limited("per: agent, name: tuned, requests_per_hour: 1")
     UsageCounter.objects.filter(subject="agent:tuned").delete()
     assert post(url, body(user, agent="tuned")).status_code == 200
@@ -201,7 +199,7 @@ def test_all_users_of_an_agent_count_together(limited, user):
     assert post(url, body(user)).status_code == 200
 
 
-def test_every_entry_that_fits_holds(limited, user):
+def test_all_matching_limits_apply(limited, user):
     url = limited(
         "per: principal, requests_per_hour: 5",
         f"per: principal, name: {user}, requests_per_hour: 1",
@@ -212,7 +210,7 @@ def test_every_entry_that_fits_holds(limited, user):
     assert post(url, body(user)).headers["x-ratelimit-remaining-requests"] == "3"
 
 
-def test_the_official_client_says_it_is_a_rate_limit(limited, client, user):
+def test_official_client_raises_rate_limit_error(limited, client, user):
     limited("per: principal, requests_per_day: 1")
     ask(client, user)
     with pytest.raises(openai.RateLimitError) as caught:
@@ -221,7 +219,7 @@ def test_the_official_client_says_it_is_a_rate_limit(limited, client, user):
     assert int(caught.value.response.headers["retry-after"]) > 0
 
 
-def test_only_so_many_turns_run_at_once(limited, fake, user):
+def test_concurrent_limit_applies(limited, fake, user):
     url = limited("per: principal, concurrent: 2")
     for _ in range(2):
         fake.hang()
@@ -240,7 +238,7 @@ def test_only_so_many_turns_run_at_once(limited, fake, user):
     assert is_clear(user)
 
 
-def test_what_is_set_aside_alone_holds_up_for_a_moment(limited, fake, user):
+def test_reservation_over_the_limit_refuses_temporarily(limited, fake, user):
     url = limited("per: principal, tokens_per_day: 100")
     request = body(user, max_tokens=500, metadata={"history": "client"})
     fake.hang()
@@ -259,7 +257,7 @@ def test_what_is_set_aside_alone_holds_up_for_a_moment(limited, fake, user):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_failed_turn_holds_nothing(limited, fake, user, stream):
+def test_failed_turn_releases_its_reservation(limited, fake, user, stream):
     url = limited("per: principal, concurrent: 1, tokens_per_day: 100000")
     for status in (500, 401, 400):
         fake.fail(status)
@@ -272,14 +270,14 @@ def test_a_failed_turn_holds_nothing(limited, fake, user, stream):
     assert is_clear(user)
 
 
-def test_a_request_that_is_not_valid_counts_for_nothing(limited, user):
+def test_invalid_request_is_not_counted(limited, user):
     url = limited("per: principal, requests_per_day: 1")
     for wrong in ({"n": 2}, {"temperature": 9}, {"agent": "nobody"}):
         assert post(url, body(user, **wrong)).status_code in (400, 404)
     assert meters_of(user) == {}
 
 
-def test_money_may_be_limited(limited, fake, user, configure, running):
+def test_cost_limit_applies(limited, fake, user, configure, running):
     configure(
         CONFIG
         + "\nprices: {openai: {gpt-test: {input: 1000, output: 1000}}}"
@@ -297,9 +295,7 @@ def test_money_may_be_limited(limited, fake, user, configure, running):
     assert post(running, body(user, max_tokens=100)).status_code == 200
 
 
-def test_a_model_of_unknown_price_is_refused_where_money_is_limited(
-    limited, fake, user
-):
+def test_cost_limit_refuses_model_without_price(limited, fake, user):
     url = limited("per: principal, usd_per_month: 5")
     answer = post(url, body(user))
     assert answer.status_code == 403
@@ -310,7 +306,7 @@ def test_a_model_of_unknown_price_is_refused_where_money_is_limited(
     assert meters_of(user) == {}
 
 
-def test_incognito_turns_are_under_the_same_limits(limited, user):
+def test_incognito_turns_count_toward_limits(limited, user):
     url = limited("per: principal, requests_per_hour: 1")
     request = body(user, metadata={"memory": "incognito"})
     assert post(url, request).status_code == 200
@@ -319,7 +315,7 @@ def test_incognito_turns_are_under_the_same_limits(limited, user):
     assert set(meters_of(user)) == {HOUR}
 
 
-def test_many_at_once_pass_no_limit(limited, fake, user):
+def test_parallel_requests_do_not_exceed_limits(limited, fake, user):
     url = limited("per: principal, requests_per_hour: 5, tokens_per_hour: 1000000")
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda _: post(url, body(user)), range(20)))
@@ -331,7 +327,7 @@ def test_many_at_once_pass_no_limit(limited, fake, user):
     assert is_clear(user)
 
 
-def test_a_client_that_leaves_is_charged_for_what_was_said(limited, fake, user):
+def test_disconnected_client_is_charged_for_sent_text(limited, fake, user):
     url = limited("per: principal, concurrent: 1, tokens_per_day: 100000")
     fake.hang("mid_stream", "one ", "two ")
     with calling(url, body(user, stream=True)) as caller:
@@ -363,13 +359,13 @@ def test_a_client_that_leaves_is_charged_for_what_was_said(limited, fake, user):
         ("per: agent, name: nobody, requests_per_day: 1", "nobody"),
     ],
 )
-def test_a_limit_that_cannot_hold_is_refused(limited, entry, complaint):
+def test_invalid_limit_is_refused(limited, entry, complaint):
     with pytest.raises(ConfigInvalid) as caught:
         limited(entry)
     assert complaint in str(caught.value)
 
 
-def test_every_key_of_a_limit_limits():
+def test_every_limit_key_creates_a_rule():
     keys = {*Limit.model_fields} - {"per", "name"}
     for key in keys:
         (figure,) = usage_limits.limit_rules(
@@ -380,13 +376,13 @@ def test_every_key_of_a_limit_limits():
         assert figure.maximum == (3_000_000 if counted == "micro_usd" else 3)
 
 
-def test_durations_are_as_openai_writes_them():
+def test_durations_use_openais_format():
     written = [
         usage_limits.format_duration(seconds) for seconds in (0, 1, 59, 60, 360, 3_600)
     ]
     assert written == ["0s", "1s", "59s", "1m0s", "6m0s", "1h0m0s"]
 
 
-def test_a_process_knows_its_users_apart():
+def test_user_subjects_are_distinct():
     first, second = (identity.derive_user_id(str(uuid.uuid4())) for _ in range(2))
     assert usage_limits.user_subject(first) != usage_limits.user_subject(second)

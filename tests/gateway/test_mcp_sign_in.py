@@ -107,7 +107,7 @@ def is_connected(user: str) -> bool:
 # The way.
 
 
-def test_a_user_is_led_through(server, browser, protected, user):
+def test_user_connects_in_a_browser(server, browser, protected, user):
     told = connect(browser, protected, user)
     assert "Connected" in told
     assert "notes" in told
@@ -139,7 +139,7 @@ def static(running, put, configure, protected) -> str:
 
 
 @pytest.mark.parametrize("by", ["link", "backend"])
-def test_a_user_is_led_through_by_an_app_of_ones_own(
+def test_user_connects_with_a_configured_oauth_client(
     static, browser, protected, user, by
 ):
     registered = set(protected.provider.clients)
@@ -158,7 +158,7 @@ def test_a_user_is_led_through_by_an_app_of_ones_own(
     assert user in {who for _, who in protected.provider.access.values()}
 
 
-def test_the_way_to_the_provider_is_kept_secret(server, browser, user):
+def test_redirect_to_provider_is_not_cached_or_leaked(server, browser, user):
     answer = browser.get(link(user))
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -170,7 +170,9 @@ def test_the_way_to_the_provider_is_kept_secret(server, browser, user):
     assert "Secure" not in cookie  # The test's address is plain http.
 
 
-def test_over_https_the_cookie_stays_there(running, browser, put, protected, user):
+def test_https_cookie_is_secure_and_scoped_to_callback(
+    running, browser, put, protected, user
+):
     put(protected.url)
     path = link(user).removeprefix(running)
     text = live.current()
@@ -181,7 +183,7 @@ def test_over_https_the_cookie_stays_there(running, browser, put, protected, use
     assert "Path=/base/mcp/notes/oauth/callback" in cookie
 
 
-def test_two_ways_at_once_do_not_disturb_each_other(server, browser, protected, user):
+def test_parallel_sign_ins_do_not_interfere(server, browser, protected, user):
     first, second = leave(browser, user), leave(browser, f"{user}-b")
     page(browser.get(protected.consent(second)), 200)
     page(browser.get(protected.consent(first)), 200)
@@ -189,14 +191,14 @@ def test_two_ways_at_once_do_not_disturb_each_other(server, browser, protected, 
     assert is_connected(f"{user}-b")
 
 
-def test_a_preview_does_not_use_a_link_up(server, browser, user):
+def test_head_request_does_not_consume_a_link(server, browser, user):
     address = link(user)
     assert browser.head(address).status_code == 200
     assert browser.get(address).status_code == 302
     assert browser.head(address).status_code == 410
 
 
-def test_nobody_needs_to_be_named_nor_does_it_hurt(server, browser, user):
+def test_connect_link_accepts_an_optional_user_header(server, browser, user):
     headers = {"X-Coulisse-User": user}
     assert browser.get(link(user), headers=headers).status_code == 302
 
@@ -204,7 +206,7 @@ def test_nobody_needs_to_be_named_nor_does_it_hurt(server, browser, user):
 # What goes wrong, each on a page of its own.
 
 
-def test_a_used_link(server, browser, user):
+def test_used_link_is_gone(server, browser, user):
     address = link(user)
     browser.get(address)
     told = page(browser.get(address), 410)
@@ -213,7 +215,7 @@ def test_a_used_link(server, browser, user):
     assert "ask there for a new link" in told
 
 
-def test_an_expired_link(server, browser, user, monkeypatch):
+def test_expired_link_is_gone(server, browser, user, monkeypatch):
     address = link(user)
     later = TOKEN_MANAGER._clock().replace(year=2100)
     monkeypatch.setattr(
@@ -223,13 +225,15 @@ def test_an_expired_link(server, browser, user, monkeypatch):
 
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=abc", "?token=%ff%01"])
-def test_what_is_no_link(server, browser, query):
+def test_invalid_link_is_refused(server, browser, query):
     told = page(browser.get(f"/mcp/notes/connect{query}"), 400)
     assert "not valid" in told
     assert "ask for a new link" in told
 
 
-def test_who_is_logged_in_connects_for_nobody_else(running, configure, protected, user):
+def test_logged_in_user_cannot_use_another_users_link(
+    running, configure, protected, user
+):
     logins = (
         f"[{{username: {user}, password: password-of-user}}, "
         "{username: eve, password: password-of-eve}]"
@@ -245,7 +249,7 @@ def test_who_is_logged_in_connects_for_nobody_else(running, configure, protected
 
 
 @pytest.mark.parametrize("by", ["query", "header"])
-def test_a_link_of_another_user(server, browser, user, by):
+def test_link_of_another_user_is_refused(server, browser, user, by):
     other = f"{user}-b"
     if by == "query":
         answer = browser.get(f"{link(user)}&safety_identifier={other}")
@@ -254,17 +258,19 @@ def test_a_link_of_another_user(server, browser, user, by):
     assert "another user" in page(answer, 403)
 
 
-def test_a_server_nobody_knows(server, browser):
+def test_unknown_server_is_404(server, browser):
     told = page(browser.get("/mcp/%3Cb%3Ex/connect?token=x"), 404)
     assert "<b>x" not in told
     assert "&lt;b&gt;x" in told
 
 
-def test_a_server_without_sign_in(server, browser):
+def test_server_without_sign_in_is_404(server, browser):
     assert "no sign-in" in page(browser.get("/mcp/open/connect?token=x"), 404)
 
 
-def test_another_browser_is_turned_away(server, browser, protected, user, running):
+def test_callback_in_another_browser_is_refused(
+    server, browser, protected, user, running
+):
     back = protected.consent(leave(browser, user))
     with httpx2.Client(verify=False) as stranger:
         assert "begun elsewhere" in page(stranger.get(back), 403)
@@ -272,14 +278,14 @@ def test_another_browser_is_turned_away(server, browser, protected, user, runnin
     page(browser.get(back), 200)
 
 
-def test_a_callback_twice(server, browser, protected, user):
+def test_repeated_callback_is_refused(server, browser, protected, user):
     back = protected.consent(leave(browser, user))
     page(browser.get(back), 200)
     assert "used already" in page(browser.get(back), 400)
 
 
 @pytest.mark.parametrize("query", ["", "?code=x", "?code=x&state=abc", "?error=x"])
-def test_a_bad_state(server, browser, query):
+def test_invalid_state_is_refused(server, browser, query):
     assert "not valid" in page(browser.get(f"/mcp/notes/oauth/callback{query}"), 400)
 
 
@@ -288,26 +294,26 @@ def back_with(browser, user: str, **came: str) -> httpx2.Response:
     return browser.get("/mcp/notes/oauth/callback", params={"state": state, **came})
 
 
-def test_who_declines_is_told_so(server, browser, user):
+def test_declined_consent_is_reported(server, browser, user):
     told = page(back_with(browser, user, error="access_denied"), 403)
     assert "did not allow it" in told
     assert told.count("connected") == 1
     assert "To connect after all, go back to the chat" in told
 
 
-def test_the_providers_words_are_shown_as_text(server, browser, user):
+def test_provider_error_text_is_escaped(server, browser, user):
     words = "<script>alert(1)</script>"
     answer = back_with(browser, user, error="x", error_description=words)
     assert "&lt;script&gt;alert(1)" in page(answer, 502)
 
 
-def test_a_code_that_is_none(server, browser, user):
+def test_invalid_authorization_code_is_reported(server, browser, user):
     told = page(back_with(browser, user, code="nonsense"), 502)
     assert "The provider refused" in told
     assert "authorization code does not exist" in told
 
 
-def test_a_provider_that_is_down(server, browser, put, user):
+def test_unreachable_provider_is_502(server, browser, put, user):
     put("http://127.0.0.1:9/mcp")
     address = link(user)
     told = page(browser.get(address), 502)
@@ -317,7 +323,7 @@ def test_a_provider_that_is_down(server, browser, put, user):
     page(browser.get(address), 502)  # It is not used up.
 
 
-def test_a_provider_that_takes_too_long(put, browser, scripted, user, monkeypatch):
+def test_slow_provider_is_504(put, browser, scripted, user, monkeypatch):
     put(scripted.url)
     scripted.hang(ISSUER)
     monkeypatch.setattr(
@@ -326,9 +332,7 @@ def test_a_provider_that_takes_too_long(put, browser, scripted, user, monkeypatc
     assert "takes too long" in page(browser.get(link(user)), 504)
 
 
-def test_a_provider_that_fails_at_the_end_wants_a_new_link(
-    put, browser, scripted, user, monkeypatch
-):
+def test_token_timeout_asks_for_a_new_link(put, browser, scripted, user, monkeypatch):
     put(scripted.url)
     state = parse_qs(urlsplit(leave(browser, user)).query)["state"][0]
     scripted.hang("/token")
@@ -341,14 +345,14 @@ def test_a_provider_that_fails_at_the_end_wants_a_new_link(
     assert "ask for a new link" in told
 
 
-def test_an_answer_that_makes_no_sense(put, browser, scripted, user):
+def test_malformed_token_response_is_502(put, browser, scripted, user):
     put(scripted.url)
     scripted.answer("/token", b"not JSON")
     told = page(back_with(browser, user, code="x"), 502)
     assert "makes no sense" in told
 
 
-def test_keys_that_are_broken(server, browser, user, monkeypatch):
+def test_broken_vault_key_is_503(server, browser, user, monkeypatch):
     address = link(user)
     monkeypatch.setenv("COULISSE_VAULT_KEY", "broken")
     told = page(browser.get(address), 503)
@@ -356,7 +360,7 @@ def test_keys_that_are_broken(server, browser, user, monkeypatch):
     assert "broken" not in told
 
 
-def test_no_secret_is_logged(server, browser, protected, user, caplog):
+def test_secrets_are_not_logged(server, browser, protected, user, caplog):
     caplog.set_level("DEBUG")
     address = link(user)
     back = protected.consent(browser.get(address).headers["location"])
@@ -393,7 +397,7 @@ def ask_for(browser, user: str | None, *, name: str = "notes", secret: str = SEC
     )
 
 
-def test_a_backend_gets_the_way_to_the_provider(server, browser, protected, user):
+def test_backend_receives_the_authorization_url(server, browser, protected, user):
     url = ok(ask_for(browser, user))["url"]
     assert url.startswith(protected.url.removesuffix("mcp"))
     with httpx2.Client(verify=False) as anybody:
@@ -404,7 +408,7 @@ def test_a_backend_gets_the_way_to_the_provider(server, browser, protected, user
 @pytest.mark.parametrize(
     "header", [None, "", "Bearer", "Bearer wrong", "Basic the-backends-secret", "é"]
 )
-def test_without_the_secret_there_is_no_link(server, browser, user, header):
+def test_backend_link_requires_the_secret(server, browser, user, header):
     headers = {} if header is None else {"Authorization": header.encode()}
     answer = browser.post(
         "/mcp/notes/connect-link", params={"user_id": user}, headers=headers
@@ -414,27 +418,27 @@ def test_without_the_secret_there_is_no_link(server, browser, user, header):
 
 
 @pytest.mark.parametrize("secret", ["", '"  "'])
-def test_without_a_configured_secret_nobody_gets_one(put, browser, user, secret):
+def test_backend_link_without_configured_secret_is_503(put, browser, user, secret):
     put("http://127.0.0.1:9/mcp", secret=secret)
     told = error(ask_for(browser, user), 503)
     assert told["code"] == "mcp_consumer_secret_unset"
 
 
-def test_a_link_to_nowhere(server, browser, user):
+def test_backend_link_for_unknown_server_is_404(server, browser, user):
     told = error(ask_for(browser, user, name="gone"), 404)
     assert told["code"] == "mcp_server_unknown"
 
 
-def test_a_link_for_nobody(server, browser):
+def test_backend_link_requires_a_user(server, browser):
     assert error(ask_for(browser, None), 422)["param"] == "user_id"
 
 
-def test_a_link_to_what_needs_none(server, browser, user):
+def test_backend_link_for_server_without_sign_in_is_refused(server, browser, user):
     assert error(ask_for(browser, user, name="open"), 422)["param"] == "server"
 
 
 @pytest.mark.parametrize("user_id", ["", "   ", "x" * 600])
-def test_a_name_that_is_none(server, browser, user_id):
+def test_backend_link_refuses_invalid_user_name(server, browser, user_id):
     assert error(ask_for(browser, user_id), 400)["message"]
 
 
@@ -463,19 +467,19 @@ def test_backend_link_refuses_unknown_parameters(server, browser, user):
     assert error(answer, 400)["code"] == "unknown_parameter"
 
 
-def test_a_provider_that_cannot_be_had(put, browser, user):
+def test_backend_link_with_provider_down_is_502(put, browser, user):
     put("http://127.0.0.1:9/mcp")
     assert error(ask_for(browser, user), 502)["code"] == "sign_in_provider_down"
 
 
-def test_links_are_not_to_be_had_by_get(server, browser):
+def test_backend_link_refuses_get(server, browser):
     assert error(browser.get("/mcp/notes/connect-link"), 405)
 
 
 # What a user is connected to.
 
 
-def test_a_user_sees_and_ends_their_connections(
+def test_user_lists_and_ends_connections(
     server, browser, protected, hands: Hands, neighbour: Hands
 ):
     def states(of: Hands) -> dict[str, bool | None]:
@@ -502,7 +506,7 @@ def test_a_user_sees_and_ends_their_connections(
     assert {entry.origin for entry in entries} == {"127.0.0.1"}
 
 
-def test_what_cannot_be_written_down_neither_begins_nor_ends(
+def test_unauditable_connection_change_is_refused(
     server, browser, protected, hands: Hands, monkeypatch
 ):
     def write(deed):
@@ -519,10 +523,10 @@ def test_what_cannot_be_written_down_neither_begins_nor_ends(
     assert is_connected(hands.user)
 
 
-def test_what_is_not_configured_cannot_be_ended(server, hands):
+def test_disconnecting_unknown_server_is_404(server, hands):
     told = hands.refused("DELETE", "/v1/mcp/gone", 404)
     assert told["code"] == "mcp_server_unknown"
 
 
-def test_who_asks_must_say_for_whom(server, http):
+def test_connection_list_requires_a_user(server, http):
     assert error(http.get("/v1/mcp"), 400)["code"] == "user_required"

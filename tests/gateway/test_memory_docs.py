@@ -36,7 +36,7 @@ def names(model: type) -> set[str]:
         ("field of a search", MemorySearchBody),
     ],
 )
-def test_every_field_is_listed_with_its_default(heading, model):
+def test_model_fields_are_documented_with_defaults(heading, model):
     assert named(PAGE, heading) == names(model)
     for first, told, *_ in rows(PAGE, heading):
         for name in CODE.findall(first):
@@ -53,13 +53,13 @@ def default_of(field: FieldInfo) -> str:
     return f"`{orjson.dumps(field.default).decode()}`".replace('"', "")
 
 
-def test_every_field_of_a_change_is_listed():
+def test_change_fields_are_documented():
     more = named(PAGE, "field of a change")
     assert more == names(MemoryChanges) - names(NewMemory)
     assert names(NewMemory) <= names(MemoryChanges)
 
 
-def test_the_example_is_a_memory():
+def test_documented_example_is_a_valid_memory():
     example = orjson.loads(re.search(r"```json\n(\{\n  \"id\".*?)```", TEXT, re.S)[1])
     assert MemoryObject.model_validate(example)
     assert example.keys() == names(MemoryObject)
@@ -67,11 +67,11 @@ def test_the_example_is_a_memory():
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_every_key_of_an_export_is_listed():
+def test_export_keys_are_documented():
     document = orjson.loads(b"".join(export.iter_chunks(UserId(uuid.uuid4()))))
     assert named(PAGE, "key of an export") == document.keys()
 
 
-def test_every_table_of_a_receipt_is_shown():
+def test_erasure_receipt_tables_are_documented():
     shown = re.search(r"\"would_delete\": (\{.*?\})", TEXT, re.S)[1]
     assert orjson.loads(shown).keys() == erasure.user_rows(UserId(uuid.uuid4())).keys()

@@ -11,7 +11,7 @@ from tests.gateway.hands import CONFIG_WITH_MEMORY, address, fill, talk_of
 pytestmark = pytest.mark.database
 
 
-def test_search_finds_by_words(hands):
+def test_search_matches_words(hands):
     fill(hands)
     found = hands.search("Which instrument does she play? The cello?")
     assert found["object"] == "list"
@@ -21,14 +21,14 @@ def test_search_finds_by_words(hands):
     assert "explain" not in found["data"][0]
 
 
-def test_a_search_can_be_a_link(hands):
+def test_search_works_by_get(hands):
     fill(hands)
     found = hands.get("/v1/memories/search", q="cello", limit=1, explain="true")
     assert [each["content"] for each in found["data"]] == ["Plays the cello"]
     assert found["data"][0]["explain"]["ranks"]["terms"] == 1
 
 
-def test_without_memory_words_alone_are_searched_by(hands):
+def test_search_without_memory_uses_words_only(hands):
     fill(hands)
     found = hands.search("cello", explain=True)
     assert found["embedding"] == "off"
@@ -36,7 +36,7 @@ def test_without_memory_words_alone_are_searched_by(hands):
     assert found["data"][0]["explain"]["similarity"] is None
 
 
-def test_with_memory_vectors_are_searched_by(hands, configure):
+def test_search_with_memory_uses_vectors(hands, configure):
     configure(CONFIG_WITH_MEMORY)
     fill(hands)
     found = hands.search("cello", explain=True)
@@ -53,7 +53,7 @@ def similarity(hands, query: str) -> float | None:
     return found["explain"]["similarity"]
 
 
-def test_a_change_is_embedded_anew(hands, configure):
+def test_changed_memory_is_embedded_again(hands, configure):
     configure(CONFIG_WITH_MEMORY)
     saved = hands.save("Plays the cello")
     hands.change(saved, content="Breeds dachshunds")
@@ -65,7 +65,7 @@ def test_a_change_is_embedded_anew(hands, configure):
     assert similarity(hands, "dachshunds") > 0.3
 
 
-def test_fusion_can_be_chosen(hands, configure):
+def test_search_fusion_can_be_chosen(hands, configure):
     configure(CONFIG_WITH_MEMORY)
     fill(hands)
     for fusion in ("rrf", "weighted"):
@@ -79,7 +79,7 @@ SERVICE = CONFIG_WITH_MEMORY.replace(
 )
 
 
-def test_words_remain_when_the_embedder_fails(hands, fake, configure):
+def test_search_falls_back_to_words_when_embedder_fails(hands, fake, configure):
     configure(SERVICE)
     fake.embed(status=400)
     hands.save("Plays the cello")
@@ -89,7 +89,7 @@ def test_words_remain_when_the_embedder_fails(hands, fake, configure):
     assert [each["content"] for each in found["data"]] == ["Plays the cello"]
 
 
-def test_what_could_not_be_embedded_is_tried_again(hands, fake, configure):
+def test_failed_embedding_is_retried(hands, fake, configure):
     configure(SERVICE)
     saved = hands.save("Plays the cello")
     fake.embed(status=400)
@@ -107,7 +107,9 @@ def waiting() -> list[uuid.UUID]:
     return list(failed.values_list("fact_id", flat=True))
 
 
-def test_nobody_has_us_embed_for_what_is_not_theirs(hands, neighbour, fake, configure):
+def test_refused_change_of_another_users_memory_is_not_embedded(
+    hands, neighbour, fake, configure
+):
     saved = hands.save("Plays the cello")
     configure(SERVICE)
     body = {"content": "Plays the viola"}
@@ -130,7 +132,7 @@ def test_messages_can_be_searched(hands):
     )
 
 
-def test_facts_and_messages_take_turns(hands):
+def test_facts_and_messages_alternate_in_results(hands):
     hands.save("Plays the cello")
     hands.save("Owns a cello from Cremona")
     talk_of(hands, "My cello broke")
@@ -141,20 +143,20 @@ def test_facts_and_messages_take_turns(hands):
     assert (len(found["data"]), found["has_more"]) == (2, True)
 
 
-def test_a_search_can_be_narrowed(hands):
+def test_search_can_be_filtered(hands):
     hands.save("Plays the cello", category="preference")
     hands.save("Sold a cello", category="event")
     assert hands.finds("cello", category="event") == ["Sold a cello"]
 
 
-def test_what_is_held_or_forgotten_is_not_found(hands):
+def test_held_and_deleted_memories_are_not_found(hands):
     hands.change(hands.save("Plays the cello"), status="held")
     hands.forget(hands.save("Sold a cello"))
     assert hands.finds("cello") == []
 
 
 @pytest.mark.parametrize("query", ["the of and", "🎉", "?!", "' OR 1=1 --", "a:* & !b"])
-def test_any_words_can_be_searched_for(hands, query):
+def test_any_query_text_is_accepted(hands, query):
     hands.save("Plays the cello")
     found = hands.search(query, **{"in": "all"})
     assert found["object"] == "list"
@@ -180,7 +182,7 @@ def test_any_words_can_be_searched_for(hands, query):
         ({"query": "x", "top_k": 3}, "top_k"),
     ],
 )
-def test_a_wrong_search_is_named(hands, body, param):
+def test_invalid_search_parameter_is_named(hands, body, param):
     said = hands.refused("POST", "/v1/memories/search", body=body)
     assert said["param"] == param
 
@@ -189,6 +191,6 @@ def test_a_wrong_search_is_named(hands, body, param):
     ("query", "param"),
     [({}, "q"), ({"q": " "}, "q"), ({"q": "x", "explain": "perhaps"}, "explain")],
 )
-def test_a_wrong_link_is_named(hands, query, param):
+def test_invalid_search_query_parameter_is_named(hands, query, param):
     said = hands.refused("GET", "/v1/memories/search", **query)
     assert said["param"] == param

@@ -30,7 +30,7 @@ def server(running, configure) -> str:
     return running
 
 
-def test_messages_matter_by_who_said_them(client, fake, user):
+def test_message_importance_depends_on_role(client, fake, user):
     ask(client, user, "hello")
     rows = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
     assert list(rows.order_by("position").values_list("role", "importance")) == [
@@ -39,7 +39,7 @@ def test_messages_matter_by_who_said_them(client, fake, user):
     ]
 
 
-def test_no_more_messages_are_held_ready_than_asked_for(client, fake, user):
+def test_message_cache_keeps_configured_number(client, fake, user):
     for text in ("one", "two", "three"):
         ask(client, user, text)
     held = message_cache.MESSAGE_CACHE.get((identity.derive_user_id(user), ""))
@@ -48,7 +48,7 @@ def test_no_more_messages_are_held_ready_than_asked_for(client, fake, user):
     assert (held.length, len(held.messages)) == (6, 3)
 
 
-async def test_the_lists_of_a_turn_become_one_as_asked(server):
+async def test_query_uses_configured_fusion(server):
     remembering = memory_settings.resolve_for_agent(
         live.current(), "assistant"
     ).user_memory

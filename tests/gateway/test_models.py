@@ -15,7 +15,7 @@ agents:
 """
 
 
-def test_it_lists_the_agents_in_the_files_order(server, fake):
+def test_models_are_listed_in_file_order(server, fake):
     listed = check("models", httpx2.get(f"{server}/v1/models").json())
     names = [model["id"] for model in listed["data"]]
     assert names == ["assistant", "claude", "forgetful", "tuned"]
@@ -23,23 +23,23 @@ def test_it_lists_the_agents_in_the_files_order(server, fake):
     assert fake.requests == []
 
 
-def test_the_client_lists_them(client):
+def test_official_client_lists_models(client):
     assert next(model.id for model in client.models.list()) == "assistant"
 
 
-def test_it_shows_one(server, client, fake):
+def test_model_can_be_retrieved(server, client, fake):
     check("model", httpx2.get(f"{server}/v1/models/claude").json())
     assert client.models.retrieve("claude").id == "claude"
     assert fake.requests == []
 
 
 @pytest.mark.parametrize("name", ["team/writer", "agent: with ünïcode & space"])
-def test_a_name_may_hold_what_a_url_escapes(client, configure, name):
+def test_model_name_may_need_url_escaping(client, configure, name):
     configure(SLASHED)
     assert client.models.retrieve(name).id == name
 
 
-def test_an_unknown_one_is_not_found(server, client):
+def test_unknown_model_is_404(server, client):
     said = error(httpx2.get(f"{server}/v1/models/claud"), 404)
     assert said["code"] == "model_not_found"
     assert "did you mean 'claude'?" in said["message"]
@@ -47,18 +47,18 @@ def test_an_unknown_one_is_not_found(server, client):
         client.models.retrieve("nobody")
 
 
-def test_it_only_lists(server):
+def test_list_allows_only_get(server):
     response = httpx2.post(f"{server}/v1/models", json={})
     error(response, 405)
     assert response.headers["allow"] == "GET"
 
 
-def test_the_provider_and_its_model_are_not_told(server):
+def test_list_hides_provider_and_model(server):
     text = httpx2.get(f"{server}/v1/models").text
     assert "gpt-test" not in text
     assert "secret" not in text
 
 
-def test_an_edit_of_the_yaml_is_listed_at_once(server, client, configure):
+def test_yaml_edit_is_listed_at_once(server, client, configure):
     configure(SLASHED)
     assert next(m.id for m in client.models.list()) == "team/writer"

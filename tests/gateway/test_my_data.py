@@ -24,7 +24,7 @@ EXPORT, ME = "/v1/users/me/export", "/v1/users/me"
 # Export.
 
 
-def test_everything_is_exported(hands):
+def test_export_contains_everything(hands):
     owner = identity.derive_user_id(hands.user)
     live(owner, "plums")
     response = hands.send("GET", EXPORT)
@@ -41,14 +41,14 @@ def test_everything_is_exported(hands):
     assert response.headers["content-disposition"] == name
 
 
-def test_what_the_api_saved_is_in_it(hands):
+def test_export_contains_saved_memories(hands):
     saved = hands.save("Plays the cello", key="music")
     (told,) = hands.get(EXPORT)["memories"]
     assert [step["action"] for step in told.pop("history")] == ["created"]
     assert told.items() <= saved.items()
 
 
-def test_a_long_one_comes_in_pieces(hands, monkeypatch):
+def test_long_export_is_streamed_in_chunks(hands, monkeypatch):
     monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
     talk(identity.derive_user_id(hands.user), "plums", turns=25)
     with hands.client.stream(
@@ -61,7 +61,7 @@ def test_a_long_one_comes_in_pieces(hands, monkeypatch):
     assert len(told["threads"][0]["messages"]) == 100
 
 
-async def test_no_connection_is_held_between_pieces(hands, monkeypatch):
+async def test_export_holds_no_connection_between_chunks(hands, monkeypatch):
     """Each piece is one whole trip to the database, begun when the last was sent."""
     owner = identity.derive_user_id(hands.user)
     monkeypatch.setattr(export, "MESSAGES_PER_READ", 4)
@@ -74,7 +74,7 @@ async def test_no_connection_is_held_between_pieces(hands, monkeypatch):
     assert json.loads(b"".join(written))["object"] == "user.export"
 
 
-def test_a_database_that_is_down_is_told_with_its_status(hands, monkeypatch):
+def test_export_with_database_down_is_503(hands, monkeypatch):
     def down(user_id, place):
         raise OperationalError("gone")
 
@@ -82,7 +82,7 @@ def test_a_database_that_is_down_is_told_with_its_status(hands, monkeypatch):
     assert hands.refused("GET", EXPORT, 503)["code"] == "database_unavailable"
 
 
-async def test_a_piece_that_fails_breaks_the_document_off(hands, monkeypatch):
+async def test_failed_chunk_aborts_the_export(hands, monkeypatch):
     owner = identity.derive_user_id(hands.user)
     first, place = await database_executor.run(export.next_chunk, owner, export.START)
 
@@ -96,7 +96,7 @@ async def test_a_piece_that_fails_breaks_the_document_off(hands, monkeypatch):
         await anext(pieces)
 
 
-def test_another_user_gets_none_of_it(hands, neighbour):
+def test_export_contains_nothing_of_another_user(hands, neighbour):
     live(identity.derive_user_id(hands.user), "plums")
     response = neighbour.send("GET", EXPORT)
     assert ok(response)["threads"] == ok(response)["memories"] == []
@@ -106,7 +106,7 @@ def test_another_user_gets_none_of_it(hands, neighbour):
 # Erasure.
 
 
-def test_a_user_is_erased_once_they_confirm(hands):
+def test_confirmed_erasure_deletes_all_rows(hands):
     owner = identity.derive_user_id(hands.user)
     live(owner)
     PendingErasure.objects.filter(user_id=owner).delete()
@@ -123,7 +123,7 @@ def test_a_user_is_erased_once_they_confirm(hands):
     assert not any(rows_of(owner).values())
 
 
-def test_who_was_erased_is_found_nowhere(hands):
+def test_erased_memories_are_not_found(hands):
     saved = hands.save("Plays the cello")
     assert hands.finds("cello") == ["Plays the cello"]
     confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
@@ -135,7 +135,7 @@ def test_who_was_erased_is_found_nowhere(hands):
     assert hands.finds("cello") == ["Sold a cello"]
 
 
-def test_a_confirmation_is_good_once(hands):
+def test_confirmation_is_valid_once(hands):
     confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
     ok(hands.send("DELETE", ME, confirmation=confirmation))
     hands.save("Plays the cello")
@@ -154,7 +154,7 @@ def test_a_wrong_confirmation_erases_nothing(hands, confirmation):
     assert hands.contents() == ["Plays the cello"]
 
 
-def test_a_late_confirmation_is_told_so(hands):
+def test_expired_confirmation_is_refused(hands):
     confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
     wish = PendingErasure.objects.get(user_id=identity.derive_user_id(hands.user))
     wish.expires_at -= timedelta(minutes=16)
@@ -163,7 +163,7 @@ def test_a_late_confirmation_is_told_so(hands):
     assert said["code"] == "confirmation_expired"
 
 
-def test_anothers_confirmation_erases_nobody(hands, neighbour):
+def test_confirmation_of_another_user_is_refused(hands, neighbour):
     hands.save("Plays the cello")
     neighbour.save("Plays the viola")
     ok(hands.send("DELETE", ME), 202)
@@ -173,7 +173,7 @@ def test_anothers_confirmation_erases_nobody(hands, neighbour):
     assert neighbour.contents() == ["Plays the viola"]
 
 
-def test_others_keep_everything(hands, neighbour):
+def test_erasure_keeps_data_of_other_users(hands, neighbour):
     live(identity.derive_user_id(hands.user), "plums")
     live(identity.derive_user_id(neighbour.user), "pears")
     before = rows_of(identity.derive_user_id(neighbour.user))
@@ -185,13 +185,13 @@ def test_others_keep_everything(hands, neighbour):
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ME), ("POST", ME), ("DELETE", EXPORT)]
 )
-def test_nothing_is_erased_by_another_method(hands, method, path):
+def test_erasure_refuses_other_methods(hands, method, path):
     hands.save("Lives in Lisbon")
     hands.refused(method, path, 405)
     assert hands.contents() == ["Lives in Lisbon"]
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", EXPORT), ("DELETE", ME)])
-def test_a_parameter_nobody_knows_is_refused(hands, method, path):
+def test_unknown_parameter_is_refused(hands, method, path):
     said = hands.refused(method, path, confirm="yes")
     assert (said["param"], said["code"]) == ("confirm", "unknown_parameter")

@@ -65,7 +65,7 @@ def status(http, token: str) -> int:
     return http.get("/v1/models", headers=bearer(token)).status_code
 
 
-def test_the_sdk_brings_the_provider_s_token(guarded, running, idp, fake):
+def test_sdk_authenticates_with_the_providers_token(guarded, running, idp, fake):
     fake.reply("hello")
     with openai.OpenAI(
         base_url=f"{running}/v1",
@@ -78,20 +78,20 @@ def test_the_sdk_brings_the_provider_s_token(guarded, running, idp, fake):
     assert Thread.objects.filter(user_id=identity.derive_user_id("grace")).exists()
 
 
-def test_what_it_changes_is_written_down_with_its_subject(guarded, http, idp, user):
+def test_audit_actor_is_the_oidc_subject(guarded, http, idp, user):
     headers = bearer(idp.sign(sub=user))
     assert http.get("/v1/users/me/export", headers=headers).status_code == 200
     [entry], _ = audit_log.page_entries(target=str(identity.derive_user_id(user)))
     assert entry.actor == f"oidc:{user}"
 
 
-def test_it_reads_the_keys_once(guarded, http, idp):
+def test_provider_keys_are_fetched_once(guarded, http, idp):
     for number in range(5):
         assert status(http, idp.sign(sub=f"user-{number}")) == 200
     assert idp.hits == ["/realm/.well-known/openid-configuration", "/realm/keys"]
 
 
-def test_elliptic_keys_are_as_good(guarded, http, idp):
+def test_elliptic_curve_keys_are_supported(guarded, http, idp):
     idp.add_elliptic("curve")
     assert status(http, idp.sign(kid="curve", alg="ES256")) == 200
 
@@ -119,7 +119,7 @@ def now(seconds: int) -> int:
         {"sub": "x" * 600},
     ],
 )
-def test_a_token_that_is_not_for_us_is_refused(guarded, http, idp, claims):
+def test_token_for_another_audience_or_time_is_refused(guarded, http, idp, claims):
     answer = http.get("/v1/models", headers=bearer(idp.sign(**claims)))
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == "invalid_api_key"
@@ -135,11 +135,13 @@ def test_a_token_that_is_not_for_us_is_refused(guarded, http, idp, claims):
         lambda: {"nbf": now(10)},
     ],
 )
-def test_one_that_is_for_us_too_or_a_little_late_is_not(guarded, http, idp, claims):
+def test_token_with_several_audiences_or_small_skew_is_accepted(
+    guarded, http, idp, claims
+):
     assert status(http, idp.sign(**claims())) == 200
 
 
-def test_other_audiences_may_be_named(guarded, http, idp):
+def test_audience_can_be_configured(guarded, http, idp):
     guarded("identity:", "  audience: the-api\n    identity:")
     assert status(http, idp.sign(aud="the-api")) == 200
     assert status(http, idp.sign(aud="another")) == 401
@@ -188,7 +190,7 @@ def test_forged_tokens_are_refused(guarded, http, idp):
         assert answer.status_code == 401, token[:80]
 
 
-def test_a_secret_among_the_keys_is_none(guarded, http, idp):
+def test_symmetric_key_in_the_key_set_is_ignored(guarded, http, idp):
     idp.extra_keys = [{"kty": "oct", "kid": "shared", "k": part("x"), "alg": "HS256"}]
     token = jwt.encode({}, b"x" * 32, algorithm="HS256", headers={"kid": "shared"})
     assert status(http, token) == 401
@@ -199,12 +201,12 @@ def test_a_secret_among_the_keys_is_none(guarded, http, idp):
 
 
 @pytest.mark.parametrize("key", [{"kty": []}, {"kty": "RSA", "crv": {}}, "RSA", {}])
-def test_keys_that_make_no_sense_hide_no_others(guarded, http, idp, key):
+def test_malformed_keys_are_skipped(guarded, http, idp, key):
     idp.extra_keys = [key]
     assert status(http, idp.sign()) == 200
 
 
-def test_a_new_key_is_found(guarded, http, idp, monkeypatch):
+def test_rotated_key_is_found(guarded, http, idp, monkeypatch):
     monkeypatch.setattr(oidc_provider, "MIN_REFRESH_SECONDS", 0.0)
     assert status(http, idp.sign()) == 200
     old = idp.sign(sub="old")
@@ -213,7 +215,7 @@ def test_a_new_key_is_found(guarded, http, idp, monkeypatch):
     assert status(http, old) == 401
 
 
-def test_names_of_keys_that_nobody_has_cost_the_provider_nothing(guarded, http, idp):
+def test_unknown_key_ids_do_not_cause_refetches(guarded, http, idp):
     idp.keys["lost"] = idp.keys["one"]
     lost = idp.sign(kid="lost")
     del idp.keys["lost"]
@@ -221,7 +223,7 @@ def test_names_of_keys_that_nobody_has_cost_the_provider_nothing(guarded, http, 
     assert len(idp.hits) == 2
 
 
-def test_known_keys_go_on_when_the_provider_is_down(guarded, http, idp, monkeypatch):
+def test_known_keys_stay_valid_when_provider_is_down(guarded, http, idp, monkeypatch):
     assert status(http, idp.sign()) == 200
     monkeypatch.setattr(oidc_provider, "MIN_REFRESH_SECONDS", 0.0)
     idp.status = 0
@@ -236,18 +238,18 @@ def test_known_keys_go_on_when_the_provider_is_down(guarded, http, idp, monkeypa
 
 
 @pytest.mark.parametrize("fault", [0, 404, 500])
-def test_a_provider_that_fails_at_first_is_503(guarded, http, idp, fault):
+def test_provider_failure_at_first_fetch_is_503(guarded, http, idp, fault):
     idp.status = fault
     assert status(http, idp.sign()) == 503
 
 
 @pytest.mark.parametrize("url", ["http://[", "ftp://127.0.0.1/keys", "", "keys"])
-def test_a_provider_whose_addresses_make_no_sense_is_503(guarded, http, idp, url):
+def test_invalid_provider_endpoint_is_503(guarded, http, idp, url):
     idp.endpoints = {"jwks_uri": url}
     assert status(http, idp.sign()) == 503
 
 
-def test_a_provider_that_speaks_for_another_is_not_believed(guarded, http, idp):
+def test_issuer_mismatch_is_503(guarded, http, idp):
     idp.issuer_says = "https://another.example.com"
     assert status(http, idp.sign(iss=idp.issuer_says)) == 503
 
@@ -280,7 +282,7 @@ def browser(running, guarded):
     browser.http.close()
 
 
-def test_a_browser_logs_in_and_comes_back_to_its_page(browser, running, idp):
+def test_browser_logs_in_and_returns_to_its_page(browser, running, idp):
     idp.subject = "grace"
     answer = browser.follow(browser.get("/v1/models/tuned"), 4)
     assert answer.url == f"{running}/v1/models/tuned"
@@ -294,7 +296,7 @@ def test_a_browser_logs_in_and_comes_back_to_its_page(browser, running, idp):
     assert browser.get("/v1/mcp?safety_identifier=grace").status_code == 200
 
 
-def test_an_address_that_no_cookie_holds_is_in_nobody_s_way(browser, running, idp):
+def test_overlong_return_path_is_dropped_from_the_cookie(browser, running, idp):
     idp.subject = "g" * 500
     wanted = "/v1/models/tuned?" + "x" * 3000
     for _ in range(6):  # As many as are begun and not ended at a time.
@@ -310,7 +312,7 @@ def test_an_address_that_no_cookie_holds_is_in_nobody_s_way(browser, running, id
     assert len(browser.http.cookies["coulisse_session"]) < 4096
 
 
-def test_the_cookie_is_closed_to_scripts_and_says_nothing(browser, idp):
+def test_session_cookie_is_http_only_and_encrypted(browser, idp):
     idp.subject = "grace"
     answer = browser.follow(browser.get("/v1/models"), 3)
     (cookie,) = answer.headers.get_list("Set-Cookie")
@@ -321,20 +323,20 @@ def test_the_cookie_is_closed_to_scripts_and_says_nothing(browser, idp):
 
 
 @pytest.mark.parametrize("methods", [None, ["client_secret_post"], ["none"]])
-def test_every_kind_of_client_is_known(browser, guarded, idp, methods):
+def test_client_authentication_methods_are_supported(browser, guarded, idp, methods):
     idp.auth_methods = methods
     if methods == ["none"]:
         guarded("client_secret: client-secret", "")
     assert browser.follow(browser.get("/v1/models"), 4).status_code == 200
 
 
-def test_programs_are_not_sent_anywhere(guarded, http):
+def test_programs_are_not_redirected(guarded, http):
     assert http.get("/v1/models").status_code == 401
     answer = http.post(PATH, json={}, headers={"Accept": "text/html"})
     assert answer.status_code == 401
 
 
-def test_who_is_refused_there_is_told_so(browser, idp):
+def test_denied_login_shows_the_escaped_reason(browser, idp):
     idp.denial = "not in the <group>"
     answer = browser.follow(browser.get("/v1/models"), 3)
     assert answer.status_code == 401
@@ -345,14 +347,14 @@ def test_who_is_refused_there_is_told_so(browser, idp):
     "claims",
     [{"nonce": "another"}, {"nonce": None}, {"aud": "another"}, {"exp": now(-100)}],
 )
-def test_an_id_token_of_another_login_is_refused(browser, idp, claims):
+def test_id_token_of_another_login_is_refused(browser, idp, claims):
     idp.claims = claims
     answer = browser.follow(browser.get("/v1/models"), 3)
     assert answer.status_code == 401
     assert browser.get("/v1/models").status_code == 302
 
 
-def test_a_login_begun_elsewhere_is_not_ended_here(browser, running, idp):
+def test_login_started_in_another_browser_is_refused(browser, running, idp):
     consent = browser.follow(browser.get("/v1/models"), 2)
     stranger = Browser(running)
     answer = stranger.get(consent.headers["Location"])
@@ -361,13 +363,13 @@ def test_a_login_begun_elsewhere_is_not_ended_here(browser, running, idp):
     stranger.http.close()
 
 
-def test_an_answer_counts_once(browser, idp):
+def test_authorization_code_is_accepted_once(browser, idp):
     consent = browser.follow(browser.get("/v1/models"), 2)
     assert browser.get(consent.headers["Location"]).status_code == 302
     assert browser.get(consent.headers["Location"]).status_code == 401
 
 
-def test_another_provider_may_not_answer(browser, idp):
+def test_mixed_up_issuer_is_refused(browser, idp):
     consent = browser.follow(browser.get("/v1/models"), 2)
     place = httpx2.URL(consent.headers["Location"])
     mixed = place.copy_set_param("iss", "https://evil.example.com")
@@ -381,7 +383,7 @@ def test_another_provider_may_not_answer(browser, idp):
         *("\\\\evil.example.com/v1/x", "/v1/", "javascript:alert(1)"),
     ],
 )
-def test_nobody_is_sent_to_another_site(browser, wanted):
+def test_redirect_to_another_site_is_refused(browser, wanted):
     answer = browser.follow(browser.get(f"/v1/?next={wanted}"), 2)
     assert answer.headers["Location"] == "/v1/models"
 
@@ -393,7 +395,7 @@ def logged_in(browser) -> str:
     return value
 
 
-def test_a_session_ends_with_its_client_and_its_time(browser, guarded, monkeypatch):
+def test_session_ends_with_its_client_or_lifetime(browser, guarded, monkeypatch):
     logged_in(browser)
     guarded("client_id: coulisse", "client_id: other")
     assert browser.get("/v1/models").status_code == 302
@@ -405,7 +407,7 @@ def test_a_session_ends_with_its_client_and_its_time(browser, guarded, monkeypat
             assert browser.get("/v1/models").status_code == 302
 
 
-def test_a_session_that_is_used_lasts(browser, monkeypatch):
+def test_session_in_use_is_extended(browser, monkeypatch):
     old = logged_in(browser)
     assert "Set-Cookie" not in browser.get("/v1/models").headers
     monkeypatch.setattr(browser_session, "RENEW_AFTER_SECONDS", -1)
@@ -414,14 +416,14 @@ def test_a_session_that_is_used_lasts(browser, monkeypatch):
 
 
 @pytest.mark.parametrize("change", [lambda v: v[:-3] + "AAA", lambda v: "x" * 9000])
-def test_a_cookie_that_is_not_ours_is_nobody_s(browser, change):
+def test_invalid_session_cookie_is_ignored(browser, change):
     value = logged_in(browser)
     browser.http.cookies.clear()
     browser.http.cookies.set(browser_session.COOKIE_NAME, change(value))
     assert browser.get("/v1/models").status_code == 302
 
 
-def test_pages_of_other_sites_cannot_use_the_session(browser, fake, running):
+def test_other_origins_cannot_use_the_session(browser, fake, running):
     logged_in(browser)
     asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
     headers = {"Origin": "http://evil.localhost"}
@@ -433,7 +435,7 @@ def test_pages_of_other_sites_cannot_use_the_session(browser, fake, running):
     assert answer.status_code == 200
 
 
-def test_a_secret_of_the_client_is_in_no_page(browser, idp):
+def test_client_secret_is_not_in_error_pages(browser, idp):
     idp.status = 500
     answer = browser.follow(browser.get("/v1/models"), 1)
     assert answer.status_code == 503

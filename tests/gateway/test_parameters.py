@@ -52,7 +52,7 @@ PASSED: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), PASSED)
-def test_it_reaches_a_provider_that_speaks_like_openai(client, fake, user, name, value):
+def test_parameter_reaches_openai_compatible_provider(client, fake, user, name, value):
     ask(client, user, **TOOLS, **{name: value})
     assert fake.bodies[-1][name] == value
 
@@ -87,7 +87,7 @@ MAPPED: list[tuple[dict, dict]] = [
 
 
 @pytest.mark.parametrize(("asked", "sent"), MAPPED)
-def test_it_reaches_anthropic_in_its_own_words(client, fake, user, asked, sent):
+def test_parameter_is_translated_for_anthropic(client, fake, user, asked, sent):
     ask(client, user, agent="claude", **TOOLS, **asked)
     assert {name: fake.bodies[-1][name] for name in sent} == sent
 
@@ -109,7 +109,9 @@ def test_it_reaches_anthropic_in_its_own_words(client, fake, user, asked, sent):
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
-def test_anthropic_has_no_such_thing(server, fake, user, stream, name, value):
+def test_parameter_unsupported_by_anthropic_is_refused(
+    server, fake, user, stream, name, value
+):
     request = body(user, agent="claude", stream=stream, **{name: value})
     assert refused(server, request)["param"] == name
     assert fake.requests == []
@@ -133,7 +135,7 @@ def test_anthropic_has_no_such_thing(server, fake, user, stream, name, value):
         ("web_search_options", {}),
     ],
 )
-def test_nobody_is_promised_what_is_not_done(server, fake, user, agent, name, value):
+def test_unsupported_parameter_is_refused(server, fake, user, agent, name, value):
     said = refused(server, body(user, agent=agent, **{name: value}))
     assert said["param"] == name
     assert said["code"] == "unsupported_parameter"
@@ -152,7 +154,7 @@ def test_nobody_is_promised_what_is_not_done(server, fake, user, agent, name, va
         ("stream", False),
     ],
 )
-def test_what_asks_for_nothing_more_is_no_error(client, fake, user, agent, name, value):
+def test_neutral_value_is_accepted(client, fake, user, agent, name, value):
     ask(client, user, agent=agent, **{name: value})
     assert name not in fake.bodies[-1]
 
@@ -164,7 +166,7 @@ HERE = {
 
 
 @BOTH
-def test_null_is_as_good_as_left_out(server, fake, user, agent):
+def test_null_equals_omitted(server, fake, user, agent):
     nothing = dict.fromkeys(set(ChatRequest.model_fields) - {"model", "messages"})
     request = {**nothing, **body(user, agent=agent)}
     assert post(server, request).status_code == 200
@@ -172,7 +174,7 @@ def test_null_is_as_good_as_left_out(server, fake, user, agent):
     assert set(fake.bodies[-1]) <= sent
 
 
-def test_the_tables_above_know_every_parameter():
+def test_tables_cover_every_parameter():
     refused_here = {
         *("audio", "function_call", "functions", "logprobs", "modalities", "n"),
         *("top_logprobs", "web_search_options", "max_completion_tokens"),
@@ -184,7 +186,7 @@ def test_the_tables_above_know_every_parameter():
 # What depends on something else.
 
 
-def test_parameters_of_tools_need_tools(server):
+def test_tool_parameters_require_tools(server):
     choice = {"type": "function", "function": {"name": "add"}}
     for given in (
         {"tool_choice": "auto"},
@@ -194,26 +196,24 @@ def test_parameters_of_tools_need_tools(server):
         assert refused(server, body("someone", **given))["param"] == next(iter(given))
 
 
-def test_a_tool_that_must_be_called_is_one_of_the_tools(server):
+def test_tool_choice_must_name_a_given_tool(server):
     choice = {"type": "function", "function": {"name": "multiply"}}
     said = refused(server, body("someone", **TOOLS, tool_choice=choice))
     assert said["param"] == "tool_choice"
     assert "'multiply'" in said["message"]
 
 
-def test_two_tools_of_one_name_are_refused(server):
+def test_duplicate_tool_names_are_refused(server):
     assert refused(server, body("someone", tools=[TOOL, TOOL]))["param"] == "tools"
 
 
-def test_stream_options_need_a_stream(server):
+def test_stream_options_require_stream(server):
     request = body("someone", stream_options={"include_usage": True})
     assert refused(server, request)["param"] == "stream_options"
 
 
 @BOTH
-def test_thinking_and_a_temperature_do_not_go_together_on_anthropic(
-    server, user, agent
-):
+def test_anthropic_refuses_temperature_with_reasoning(server, user, agent):
     request = body(user, agent=agent, reasoning_effort="low", temperature=0)
     if agent == "claude":
         assert refused(server, request)["param"] == "temperature"
@@ -224,37 +224,37 @@ def test_thinking_and_a_temperature_do_not_go_together_on_anthropic(
 # The agent's own.
 
 
-def test_an_agents_parameters_are_the_default(client, fake, user):
+def test_agent_parameters_are_defaults(client, fake, user):
     ask(client, user, agent="tuned")
     sent = fake.bodies[-1]
     assert (sent["temperature"], sent["max_tokens"], sent["seed"]) == (0.0, 50, 7)
 
 
-def test_a_request_overrides_each_on_its_own(client, fake, user):
+def test_request_overrides_each_agent_parameter(client, fake, user):
     ask(client, user, agent="tuned", temperature=1.5, seed=0)
     sent = fake.bodies[-1]
     assert (sent["temperature"], sent["max_tokens"], sent["seed"]) == (1.5, 50, 0)
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
-def test_either_name_of_the_limit_overrides_the_agents(client, fake, user, name):
+def test_either_token_limit_name_overrides_the_agents(client, fake, user, name):
     ask(client, user, agent="tuned", **{name: 9})
     sent = fake.bodies[-1]
     assert sent["max_tokens"] == 9
     assert "max_completion_tokens" not in sent
 
 
-def test_of_two_limits_the_newer_name_counts(client, fake, user):
+def test_max_completion_tokens_takes_precedence(client, fake, user):
     ask(client, user, max_tokens=5, max_completion_tokens=9)
     assert fake.bodies[-1]["max_tokens"] == 9
 
 
-def test_null_leaves_the_agents_default(server, fake, user):
+def test_null_keeps_the_agents_default(server, fake, user):
     post(server, body(user, agent="tuned", temperature=None))
     assert fake.bodies[-1]["temperature"] == 0.0
 
 
-def test_an_agents_extra_body_is_sent_as_it_is(client, fake, user, configure):
+def test_extra_body_is_sent_unchanged(client, fake, user, configure):
     configure(
         "providers: {openai: {base_url: '{fake}/v1'}}\n"
         "agents: [{name: assistant, provider: openai, model: gpt, "
@@ -270,7 +270,7 @@ def test_an_agents_extra_body_is_sent_as_it_is(client, fake, user, configure):
 
 @BOTH
 @pytest.mark.parametrize("field", ["user", "safety_identifier"])
-def test_a_users_name_never_leaves_the_house(server, fake, agent, field):
+def test_user_name_is_not_sent_to_providers(server, fake, agent, field):
     name = "alice@example.com"
     request = {"model": agent, "messages": [says("hi")], field: name}
     assert post(server, request).status_code == 200
@@ -282,6 +282,6 @@ def test_a_users_name_never_leaves_the_house(server, fake, agent, field):
 
 
 @BOTH
-def test_metadata_stays_here(client, fake, user, agent):
+def test_metadata_is_not_sent_to_providers(client, fake, user, agent):
     ask(client, user, agent=agent, metadata={"ticket": "T-1234"})
     assert "T-1234" not in str(fake.bodies[-1])

@@ -113,7 +113,7 @@ FAMILIES = [
 
 
 @pytest.mark.parametrize(("method", "path", "sent", "status", "logged"), FAMILIES)
-def test_an_error_tells_its_client_nothing_of_the_inside(
+def test_error_details_are_only_in_the_log(
     served, caplog, method, path, sent, status, logged
 ):
     caplog.set_level("INFO")
@@ -124,7 +124,9 @@ def test_an_error_tells_its_client_nothing_of_the_inside(
     assert logged in caplog.text
 
 
-def test_a_configuration_that_is_not_valid(running, tmp_path, monkeypatch, caplog):
+def test_invalid_configuration_details_are_only_in_the_log(
+    running, tmp_path, monkeypatch, caplog
+):
     path = tmp_path / "coulisse.yaml"
     path.write_text("providers: {main: {kind: nonsense}}\nagents: []\n")
     with pytest.raises(ConfigInvalid) as refused:
@@ -148,7 +150,7 @@ def test_a_configuration_that_is_not_valid(running, tmp_path, monkeypatch, caplo
 BUDGET = "\nlimits: [{per: principal, usd_per_month: 5}]\n"
 
 
-def test_a_price_that_is_not_known(served, caplog):
+def test_missing_price_details_are_only_in_the_log(served, caplog):
     caplog.set_level("INFO")
     url = served(YAML + BUDGET)
     answer = post(url, body("somebody"))
@@ -169,7 +171,7 @@ agents:
 """
 
 
-def test_a_server_of_tools_that_cannot_be_had(served, fake, user, caplog):
+def test_unreachable_mcp_server_details_are_only_in_the_log(served, fake, user, caplog):
     url = served(SERVERS, fake.base_url)
     fake.call_tool("gone_unreachable", {})
     fake.reply("Done.")
@@ -186,7 +188,7 @@ def test_a_server_of_tools_that_cannot_be_had(served, fake, user, caplog):
     assert "its command '/no-such/command' is not there" in caplog.text
 
 
-def test_a_turn_keeps_the_detail_and_shows_it_to_operators_alone(served, user):
+def test_turn_error_details_are_shown_only_to_operators(served, user):
     url = served(YAML + "telemetry: {sqlite: {show_to_users: true}}\n")
     post(url, body(user))
     until(lambda: turns(user))
@@ -201,7 +203,7 @@ def test_a_turn_keeps_the_detail_and_shows_it_to_operators_alone(served, user):
     assert "check providers.main.base_url" in shown.text
 
 
-def test_an_agent_asked_over_mcp(served, user, caplog):
+def test_mcp_turn_error_details_are_only_in_the_log(served, user, caplog):
     result = mcp_calls.ask(served(), user, "hi")
     assert result.is_error
     text = result.content[0].text

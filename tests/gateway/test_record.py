@@ -51,7 +51,7 @@ def the_turn(user: str):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_turn_is_a_tree(keeper, fake, user, stream):
+def test_record_is_a_tree_of_calls(keeper, fake, user, stream):
     fake.call_tool("save_memory", {"content": "The user likes tea."})
     fake.reply("Noted.")
     request = body(user, "I like tea.", agent="keeper", metadata={"thread_id": "t"})
@@ -75,14 +75,14 @@ def test_a_turn_is_a_tree(keeper, fake, user, stream):
     assert turn.usage == first.usage + second.usage
 
 
-def test_a_turn_without_tools_is_put_down_too(server, client, user):
+def test_turn_without_tools_is_recorded(server, client, user):
     ask(client, user)
     (call,) = the_turn(user).calls
     assert isinstance(call, ModelCall)
     assert call.usage.output_tokens == 3
 
 
-def test_a_turn_is_told_in_the_log_once_it_is_stored(server, client, user, caplog):
+def test_stored_turn_is_logged_without_content(server, client, user, caplog):
     caplog.set_level(logging.INFO)
     ask(client, user, "my secret")
     turn = the_turn(user)
@@ -91,7 +91,7 @@ def test_a_turn_is_told_in_the_log_once_it_is_stored(server, client, user, caplo
     assert "secret" not in line
 
 
-def test_a_client_that_leaves_while_a_tool_runs(keeper, fake, user, monkeypatch):
+def test_disconnect_during_a_tool_call_is_recorded(keeper, fake, user, monkeypatch):
     configure_hanging_search(monkeypatch)
     fake.reply("Let me see.", tool_calls=[("search_memory", {"query": "tea"})])
     request = body(user, "What do I like?", agent="keeper", stream=True)
@@ -118,7 +118,7 @@ def configure_hanging_search(monkeypatch) -> None:
     monkeypatch.setattr(memory_tools.MemoryTool, "call", hang)
 
 
-def test_a_client_that_leaves_while_the_model_speaks(server, fake, user):
+def test_disconnect_during_a_model_call_is_recorded(server, fake, user):
     fake.hang("mid_stream", "Once ", "upon ")
     with calls.calling(server, body(user, "Tell.", stream=True)) as caller:
         caller.hear("Once")
@@ -130,9 +130,7 @@ def test_a_client_that_leaves_while_the_model_speaks(server, fake, user):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_provider_that_fails_leaves_a_record_and_no_message(
-    server, fake, user, stream
-):
+def test_provider_failure_is_recorded_without_messages(server, fake, user, stream):
     fake.fail(400, "the prompt is too long")
     post(server, body(user, "hi", stream=stream))
     turn = the_turn(user)
@@ -142,7 +140,7 @@ def test_a_provider_that_fails_leaves_a_record_and_no_message(
     assert calls.stored(user) == []
 
 
-def test_a_stream_that_breaks_is_an_error(server, fake, user):
+def test_broken_stream_is_recorded_as_error(server, fake, user):
     fake.cut("mid_stream", "Once ")
     read = frames(server, body(user, "hi"))
     assert "error" in read[-2]
@@ -152,25 +150,25 @@ def test_a_stream_that_breaks_is_an_error(server, fake, user):
     assert calls.stored(user)[-1] == ("assistant", "Once ", "error")
 
 
-def test_a_request_that_is_refused_leaves_no_record(server, user):
+def test_refused_request_is_not_recorded(server, user):
     calls.refused(server, body(user, "hi", agent="nobody"), 404)
     assert turns(user) == []
 
 
-def test_an_incognito_turn_leaves_no_record(server, client, user):
+def test_incognito_turn_is_not_recorded(server, client, user):
     ask(client, user, metadata={"memory": "incognito"})
     ask(client, user)
     assert len(turns(user)) == 1
 
 
-def test_no_record_where_none_is_wanted(running, configure, client, user):
+def test_disabled_telemetry_records_nothing(running, configure, client, user):
     configure(CONFIG + "\ntelemetry: {sqlite: {enabled: false}}\n")
     ask(client, user)
     assert turns(user) == []
     assert calls.stored(user)
 
 
-def test_a_repaired_reply_is_one_turn_with_all_its_calls(server, client, fake, user):
+def test_repaired_reply_is_one_turn_with_all_calls(server, client, fake, user):
     fake.reply("no json")
     fake.reply('{"a": 1}')
     ask(client, user, response_format={"type": "json_object"}, agent="claude")
@@ -179,7 +177,7 @@ def test_a_repaired_reply_is_one_turn_with_all_its_calls(server, client, fake, u
     assert turn.usage.output_tokens == 6
 
 
-def test_the_conversation_is_kept_where_the_record_cannot_be(
+def test_messages_are_stored_when_the_record_fails(
     server, client, user, monkeypatch, caplog
 ):
     def refuse(record, settings):
@@ -201,7 +199,7 @@ def charged(user: str) -> int:
     return UsageCounter.objects.get(subject=subject, window=time_windows.DAY).tokens
 
 
-def test_messages_the_database_does_not_take_are_charged(
+def test_turn_is_charged_when_messages_cannot_be_stored(
     server, fake, user, monkeypatch
 ):
     def refuse(*arguments, **more):
@@ -213,9 +211,7 @@ def test_messages_the_database_does_not_take_are_charged(
     assert charged(user) == 10
 
 
-def test_without_a_record_messages_and_charge_are_kept_together_or_not_at_all(
-    server, fake, user, monkeypatch
-):
+def test_messages_and_charge_are_stored_atomically(server, fake, user, monkeypatch):
     def refuse(record, settings):
         raise DataError("not text")
 
@@ -234,9 +230,7 @@ def test_without_a_record_messages_and_charge_are_kept_together_or_not_at_all(
     assert charged(user) == 0
 
 
-def test_a_conversation_that_cannot_be_kept_leaves_no_record(
-    server, fake, user, monkeypatch
-):
+def test_record_is_not_stored_when_messages_fail(server, fake, user, monkeypatch):
     def down(*arguments, **more):
         raise OperationalError("gone")
 
@@ -248,7 +242,7 @@ def test_a_conversation_that_cannot_be_kept_leaves_no_record(
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {}}}
 
 
-def test_a_clients_result_is_put_where_it_was_asked_for(server, client, fake, user):
+def test_client_tool_result_completes_its_call_record(server, client, fake, user):
     fake.call_tool("look", {"at": "sky"})
     asked = ask(client, user, "Look!", tools=[LOOK])
     (call,) = asked.choices[0].message.tool_calls
@@ -265,7 +259,7 @@ def test_a_clients_result_is_put_where_it_was_asked_for(server, client, fake, us
     assert done.seconds > 0
 
 
-def test_a_result_is_not_put_into_another_users_turn(server, client, fake, user):
+def test_result_is_not_written_to_another_users_turn(server, client, fake, user):
     fake.call_tool("look", {})
     (call,) = ask(client, user, tools=[LOOK]).choices[0].message.tool_calls
     calling = {

@@ -60,7 +60,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("method", "path", "status"), REQUESTS)
-def test_every_answer_names_its_request(http, method, path, status):
+def test_every_response_has_a_request_id(http, method, path, status):
     given = http.request(method, path, headers=NAMED)
     assert status in (None, given.status_code)
     assert sent(given) == "checkout-7"
@@ -75,23 +75,23 @@ def test_every_answer_names_its_request(http, method, path, status):
         ({"headers": {**NAMED, "Content-Type": "text/plain"}, "content": b"{}"}, 400),
     ],
 )
-def test_what_is_refused_is_named_too(http, more, status):
+def test_refused_response_has_the_request_id(http, more, status):
     answer = http.post("/v1/chat/completions", **more)
     assert answer.status_code == status
     assert sent(answer) == "checkout-7"
 
 
-def test_openais_client_shows_it(client, user):
+def test_official_client_exposes_the_request_id(client, user):
     assert MADE.fullmatch(ask(client, user)._request_id)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_reply_and_its_record_have_the_same(server, fake, user, stream):
+def test_reply_and_record_share_the_request_id(server, fake, user, stream):
     answer = post(server, body(user, stream=stream), headers=NAMED)
     assert sent(answer) == the_turn(user).request_id == "checkout-7"
 
 
-def test_a_tool_call_of_an_mcp_client_is_recorded_by_it(server, http, user):
+def test_mcp_call_record_has_the_request_id(server, http, user):
     call = {"name": "assistant", "arguments": {"message": "hi"}}
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
     headers = {
@@ -107,13 +107,13 @@ def test_a_tool_call_of_an_mcp_client_is_recorded_by_it(server, http, user):
 @pytest.mark.parametrize(
     "name", ["x" * 129, "two words", "a<b>", "ünï", "a,b", "a%0d%0aSet-Cookie: b"]
 )
-def test_what_is_no_name_comes_back_nowhere(http, name):
+def test_invalid_request_id_is_replaced(http, name):
     answer = http.get("/v1/models", headers={"X-Request-Id": name.encode()})
     assert MADE.fullmatch(sent(answer))
     assert "set-cookie" not in answer.headers
 
 
-def test_a_header_folded_over_lines_breaks_nothing(server):
+def test_folded_header_is_not_reflected(server):
     address = urlsplit(server)
     with socket.create_connection((address.hostname, address.port), 10) as caller:
         caller.sendall(
@@ -129,7 +129,7 @@ def test_a_header_folded_over_lines_breaks_nothing(server):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_line_of_a_turn_names_its_request(server, fake, user, logged, stream):
+def test_turn_log_line_has_the_request_id(server, fake, user, logged, stream):
     post(server, body(user, stream=stream), headers=NAMED)
     until(lambda: [line for line in logged() if "outcome" in line])
     [line] = [line for line in logged() if "outcome" in line]
@@ -137,7 +137,7 @@ def test_the_line_of_a_turn_names_its_request(server, fake, user, logged, stream
     assert (line["agent"], line["outcome"]) == ("assistant", "ok")
 
 
-def test_requests_beside_each_other_keep_their_names(server, fake, user, logged):
+def test_parallel_requests_keep_their_ids(server, fake, user, logged):
     async def ask_all() -> None:
         async with httpx2.AsyncClient(verify=False, timeout=60) as client:
             asked = (
@@ -157,7 +157,9 @@ def test_requests_beside_each_other_keep_their_names(server, fake, user, logged)
     assert sorted(x["request_id"] for x in logged() if "outcome" in x) == names
 
 
-def test_a_fault_is_logged_under_it(server, user, monkeypatch, logged):
+def test_internal_error_is_logged_with_the_request_id(
+    server, user, monkeypatch, logged
+):
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("inside")
 
@@ -168,7 +170,7 @@ def test_a_fault_is_logged_under_it(server, user, monkeypatch, logged):
     assert line["exception"].endswith("RuntimeError: inside")
 
 
-def test_a_stream_that_breaks_off_is_logged_under_it(server, fake, user, logged):
+def test_broken_stream_is_logged_with_the_request_id(server, fake, user, logged):
     fake.cut("mid_stream")
     answer = post(server, body(user, stream=True), headers=NAMED)
     assert sent(answer) == "checkout-7"
@@ -176,7 +178,7 @@ def test_a_stream_that_breaks_off_is_logged_under_it(server, fake, user, logged)
     assert line["request_id"] == "checkout-7"
 
 
-async def test_the_threads_of_the_database_know_it(database):
+async def test_database_threads_see_the_request_id(database):
     request_ids.assign_request_id(b"checkout-7")
     assert await database_executor.run(request_ids.current.get) == "checkout-7"
     assert await database_executor.run_to_end(request_ids.current.get) == "checkout-7"
@@ -188,7 +190,7 @@ async def test_the_threads_of_the_database_know_it(database):
 
 
 @pytest.mark.parametrize(("method", "path", "status"), REQUESTS)
-def test_no_answer_is_kept_or_taken_for_another_kind(http, method, path, status):
+def test_responses_have_nosniff_and_no_store_headers(http, method, path, status):
     headers = http.request(method, path).headers
     assert headers.get_list("x-content-type-options") == ["nosniff"]
     [kept] = headers.get_list("cache-control")
@@ -197,11 +199,11 @@ def test_no_answer_is_kept_or_taken_for_another_kind(http, method, path, status)
     assert told in ("no-referrer", "same-origin")
 
 
-def test_a_stream_is_not_kept_either(server, fake, user):
+def test_stream_has_nosniff_and_no_store_headers(server, fake, user):
     headers = post(server, body(user, stream=True)).headers
     assert headers["cache-control"] == "no-cache, no-store"
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_stream_is_as_it_was(server, fake, user):
+def test_stream_ends_with_done(server, fake, user):
     assert frames(server, body(user))[-1] == "[DONE]"

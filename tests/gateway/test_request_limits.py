@@ -231,7 +231,7 @@ def test_each_request_counts_once(serve, fake, user):
     assert counted == [1, 2, 3, 4, 5, 6, 7, 7]
 
 
-def test_client_learns_what_is_left(serve, user):
+def test_remaining_requests_are_in_the_headers(serve, user):
     url = serve(limits="{per: principal, requests_per_hour: 2}")
     answers = [send(url, "GET", "/v1/memories", user) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
@@ -244,7 +244,7 @@ def test_client_learns_what_is_left(serve, user):
     assert post(url, body(user)).status_code == 429
 
 
-def test_limits_of_agents_do_not_hold(serve, user):
+def test_agent_limits_do_not_apply(serve, user):
     url = serve(
         limits="{per: agent, requests_per_hour: 0}, "
         "{per: agent, name: assistant, concurrent: 1}"
@@ -252,7 +252,7 @@ def test_limits_of_agents_do_not_hold(serve, user):
     assert send(url, "GET", "/v1/memories", user).status_code == 200
 
 
-def test_limits_of_tokens_hold(serve, mint, user):
+def test_token_limits_apply(serve, mint, user):
     url = serve(TOKENS, limits="{per: token, requests_per_hour: 1}")
     headers = bearer(mint(user))
     codes = [
@@ -261,7 +261,7 @@ def test_limits_of_tokens_hold(serve, mint, user):
     assert codes == [200, 429]
 
 
-def test_limits_on_tokens_hold_where_something_is_embedded(serve, fake, user):
+def test_token_count_limits_apply_to_embedding_operations(serve, fake, user):
     url = serve(EMBEDDED, limits="{per: principal, tokens_per_day: 10}")
     answer = search(url, user)
     assert answer.status_code == 200, answer.text
@@ -276,7 +276,7 @@ def test_limits_on_tokens_hold_where_something_is_embedded(serve, fake, user):
 # Concurrency.
 
 
-def test_slow_search_holds_one_of_concurrent(serve, fake, user):
+def test_slow_search_uses_one_concurrent_slot(serve, fake, user):
     url = serve(EMBEDDED, limits="{per: principal, concurrent: 1}")
     fake.embed(hang="headers")
     with ThreadPoolExecutor(1) as pool:
@@ -290,7 +290,7 @@ def test_slow_search_holds_one_of_concurrent(serve, fake, user):
     assert is_clear(user_meter(user, time_windows.EVER))
 
 
-def test_search_whose_client_leaves_holds_nothing(serve, fake, user):
+def test_disconnected_search_releases_its_slot(serve, fake, user):
     url = serve(EMBEDDED, limits="{per: principal, concurrent: 1}")
     fake.embed(hang="headers")
     with leaving(url, {USER_HEADER: user}):
@@ -300,7 +300,7 @@ def test_search_whose_client_leaves_holds_nothing(serve, fake, user):
     assert send(url, "GET", "/v1/memories", user).status_code == 200
 
 
-def test_export_holds_nothing_once_it_is_sent(serve, user):
+def test_sent_export_releases_its_slot(serve, user):
     url = serve(limits="{per: principal, concurrent: 1}")
     drafts = [FactDraft(f"Fact {number}", source="user") for number in range(200)]
     fact_store.save_drafts(
@@ -317,7 +317,7 @@ def test_export_holds_nothing_once_it_is_sent(serve, user):
     until(lambda: is_clear(user_meter(user, time_windows.EVER)))
 
 
-def test_failed_request_holds_nothing(serve, user):
+def test_failed_request_releases_its_slot(serve, user):
     url = serve(limits="{per: principal, concurrent: 1}")
     for _ in range(3):
         answer = send(url, "DELETE", f"/v1/memories/mem_{uuid.uuid4().hex}", user)
@@ -328,7 +328,7 @@ def test_failed_request_holds_nothing(serve, user):
 # Money.
 
 
-def test_a_hundred_searches_at_once_do_not_overspend(serve, fake, user, mint):
+def test_parallel_searches_do_not_overspend(serve, fake, user, mint):
     url = serve(TOKENS, EMBEDDED, PRICED)
     limit = 10 * ESTIMATE * DOLLAR
     headers = bearer(mint(user, budget="total", limit_micro_usd=limit))
@@ -409,7 +409,7 @@ def test_memory_tools_of_mcp_are_charged(serve, fake, user, mint):
     assert len(fake.embeddings) == 1
 
 
-def test_embedder_that_reports_nothing_is_charged_an_estimate(serve, fake, user, mint):
+def test_estimate_is_charged_when_embedder_reports_no_usage(serve, fake, user, mint):
     url = serve(TOKENS, EMBEDDED, PRICED)
     answer = fake.embed()
     plain = answer._list
@@ -421,7 +421,7 @@ def test_embedder_that_reports_nothing_is_charged_an_estimate(serve, fake, user,
     assert token_meter(user).tokens == ESTIMATE
 
 
-def test_embedder_that_fails_is_not_charged(serve, fake, user, mint):
+def test_failed_embedding_is_not_charged(serve, fake, user, mint):
     url = serve(TOKENS, EMBEDDED, PRICED)
     headers = bearer(mint(user, budget="total", limit_micro_usd=1000 * DOLLAR))
     fake.embed(status=400)
@@ -431,7 +431,7 @@ def test_embedder_that_fails_is_not_charged(serve, fake, user, mint):
     assert is_clear(token_meter(user))
 
 
-def test_embedding_whose_client_left_is_charged(serve, fake, user, mint):
+def test_embedding_of_disconnected_client_is_charged(serve, fake, user, mint):
     url = serve(TOKENS, EMBEDDED, PRICED)
     limit = 1000 * DOLLAR
     headers = bearer(mint(user, budget="total", limit_micro_usd=limit))
@@ -456,7 +456,7 @@ MEMORY = [
 
 
 @pytest.mark.parametrize("embedder", [OFFLINE, EMBEDDED], ids=["offline", "api"])
-def test_spent_token_stops_memory(serve, fake, user, mint, embedder):
+def test_spent_token_stops_memory_requests(serve, fake, user, mint, embedder):
     url = serve(TOKENS, embedder, PRICED)
     headers = bearer(mint(user, budget="total", limit_micro_usd=0))
     for method, path, content in MEMORY:
@@ -470,7 +470,7 @@ def test_spent_token_stops_memory(serve, fake, user, mint, embedder):
     assert fake.embeddings == []
 
 
-def test_revoked_token_stops_all(serve, user, mint):
+def test_revoked_token_is_refused_everywhere(serve, user, mint):
     url = serve(TOKENS, OFFLINE, limits="{per: token, requests_per_hour: 100}")
     secret = mint(user)
     assert search(url, headers=bearer(secret)).status_code == 200
@@ -487,7 +487,7 @@ def test_revoked_token_stops_all(serve, user, mint):
     assert answer.status_code == 401
 
 
-def test_unknown_price_is_refused_where_money_is_limited(serve, fake, user, mint):
+def test_cost_limit_refuses_embedder_without_price(serve, fake, user, mint):
     url = serve(TOKENS, EMBEDDED)
     headers = bearer(mint(user, budget="monthly", limit_micro_usd=100 * DOLLAR))
     refusal = search(url, headers=headers)
@@ -512,7 +512,7 @@ def test_offline_embedder_costs_nothing(serve, user, mint):
     assert token_meter(user).micro_usd == 0
 
 
-def test_limits_last_until_their_window_ends(serve, user):
+def test_refusal_lasts_until_the_window_ends(serve, user):
     url = serve(limits="{per: principal, requests_per_day: 1}")
     assert send(url, "GET", "/v1/memories", user).status_code == 200
     refusal = send(url, "GET", "/v1/memories", user)
@@ -554,7 +554,7 @@ def test_memory_tools_of_a_turn_are_charged(running, configure, fake, user, mint
     assert token_meter(user).micro_usd == expected
 
 
-def test_spent_token_has_nothing_embedded_for_a_turn(serve, fake, user, mint):
+def test_spent_token_refuses_turn_before_embedding(serve, fake, user, mint):
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
     secret = mint(user, budget="total", limit_micro_usd=0)
     answer = post(url, body(user, QUERY), headers=bearer(secret))
@@ -565,7 +565,7 @@ def test_spent_token_has_nothing_embedded_for_a_turn(serve, fake, user, mint):
     ).exists()
 
 
-def test_recall_of_a_turn_that_does_not_begin_is_charged(serve, fake, user, mint):
+def test_recall_of_a_refused_turn_is_charged(serve, fake, user, mint):
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
     secret = mint(user, budget="total", limit_micro_usd=1000 * DOLLAR)
     unknown = {"role": "tool", "tool_call_id": "nobody", "content": "42"}
@@ -582,7 +582,7 @@ def test_recall_of_a_turn_that_does_not_begin_is_charged(serve, fake, user, mint
     assert is_clear(token_meter(user))
 
 
-def test_recall_whose_client_leaves_is_charged(serve, fake, user, mint):
+def test_recall_of_disconnected_client_is_charged(serve, fake, user, mint):
     url = serve(TOKENS, EMBEDDED, CHAT_PRICED)
     secret = mint(user, budget="total", limit_micro_usd=1000 * DOLLAR)
     fake.embed(hang="headers")
@@ -597,7 +597,7 @@ def test_recall_whose_client_leaves_is_charged(serve, fake, user, mint):
     assert is_clear(token_meter(user))
 
 
-def test_turn_that_only_answers_calls_is_not_checked_by_its_prompt(
+def test_tool_result_turn_is_not_refused_by_its_prompt_estimate(
     serve, fake, user, mint
 ):
     """The calls it answers are in the history, which is not read yet."""

@@ -42,7 +42,7 @@ def test_chat_query_names_the_user(http, fake, user):
     assert len(stored(user)) == 2
 
 
-def test_chat_header_may_hold_any_letters(http, fake, user):
+def test_chat_header_accepts_any_letters(http, fake, user):
     for _ in range(2):
         fake.reply("hello")
     name = f"{user}-Zoë"
@@ -52,7 +52,7 @@ def test_chat_header_may_hold_any_letters(http, fake, user):
     assert len(stored(name)) == 4
 
 
-def test_chat_names_that_agree_are_one(http, fake, user):
+def test_chat_accepts_equal_user_names(http, fake, user):
     fake.reply("hello")
     answer = chat(
         http,
@@ -83,7 +83,7 @@ def test_chat_conflicting_names_are_refused(http, fake, named, fields, stream):
     assert fake.requests == []
 
 
-def test_chat_body_keeps_its_precedence(http, fake, user):
+def test_chat_body_safety_identifier_takes_precedence(http, fake, user):
     fake.reply("hello")
     fields = {"safety_identifier": user, "user": f"{user}-old"}
     answer = chat(http, {**NAMELESS, **fields}, headers={HEADER: user})
@@ -137,7 +137,7 @@ def test_query_with_too_many_parameters_is_refused(http, server, fake, user):
 
 
 @pytest.mark.parametrize("path", MODELS)
-def test_models_need_no_user_and_take_one(http, path, user):
+def test_models_accept_an_optional_user(http, path, user):
     assert http.get(path).status_code == 200
     assert http.get(path, headers={HEADER: user}).status_code == 200
     assert http.get(path, params={"safety_identifier": user}).status_code == 200
@@ -160,7 +160,7 @@ def bound(configure, http, user):
     return http
 
 
-def test_token_principal_may_be_named_anywhere(bound, fake, user):
+def test_token_user_may_be_named_anywhere(bound, fake, user):
     for named in (
         {},
         {"headers": {HEADER: user}},
@@ -172,7 +172,7 @@ def test_token_principal_may_be_named_anywhere(bound, fake, user):
     assert len(stored(user)) == 6
 
 
-def test_token_refuses_another_name_anywhere(bound, fake, user):
+def test_token_refuses_another_user_anywhere(bound, fake, user):
     other = f"{user}-b"
     for named in (
         {"headers": {HEADER: other}},

@@ -215,7 +215,7 @@ REQUESTS: dict[str, Send] = {
 
 @pytest.mark.parametrize("name", SECRETS)
 @pytest.mark.parametrize("request_", REQUESTS)
-def test_no_answer_tells_a_secret_from_another_text(server, request_, name):
+def test_response_is_equal_for_secret_and_decoy(server, request_, name):
     send = REQUESTS[request_]
     texts = (SECRETS[name], DECOYS[name], SECRETS[name])
     answers = [seen(send(server, text), text) for text in texts]
@@ -230,7 +230,7 @@ ANSWERS = ("provider's refusal", "reply", "stream", "tool")
 
 @pytest.mark.parametrize("name", SECRETS)
 @pytest.mark.parametrize("way", ANSWERS)
-def test_nor_does_what_a_model_or_a_tool_repeats(server, fake, user, way, name):
+def test_repeated_secret_and_decoy_give_equal_responses(server, fake, user, way, name):
     def ask(text: str) -> tuple[int, str, str | None]:
         if way == "provider's refusal":
             fake.fail(400, f"not allowed: {text}!")
@@ -249,7 +249,7 @@ def test_nor_does_what_a_model_or_a_tool_repeats(server, fake, user, way, name):
 
 
 @pytest.mark.parametrize("name", GUESSABLE)
-def test_nor_does_what_is_stored_of_a_guessable_one(server, fake, user, name):
+def test_stored_guessable_secret_and_decoy_look_equal(server, fake, user, name):
     def shown(who: str, text: str) -> list[Any]:
         fake.reply(f"I heard {text}.")
         post(server, body(who, f"a {text} b"))
@@ -277,7 +277,7 @@ def test_nor_does_what_is_stored_of_a_guessable_one(server, fake, user, name):
     assert without_figures(unnamed[0]) == without_figures(unnamed[1])
 
 
-def test_no_guessable_secret_is_known_by_its_value():
+def test_guessable_secrets_are_not_redacted():
     assert STRONG in redaction._known_secrets
     for name in GUESSABLE:
         assert not any(SECRETS[name] in known for known in redaction._known_secrets)
@@ -330,7 +330,7 @@ async def steps(path: str, headers: dict[str, str], shape: Any, text: str) -> in
 
 @pytest.mark.parametrize("name", GUESSABLE)
 @pytest.mark.parametrize("where", COUNTED)
-async def test_answer_takes_as_many_steps_for_a_secret(where, name):
+async def test_redaction_takes_equal_steps(where, name):
     await steps(*COUNTED[where], DECOYS[name][::-1])  # What is cached by then, is.
     found = [await steps(*COUNTED[where], text[name]) for text in (SECRETS, DECOYS)]
     assert found[0] == found[1] > 10

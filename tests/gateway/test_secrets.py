@@ -81,7 +81,7 @@ def settled(user: str) -> str:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_provider_that_repeats_them(server, fake, user, written, stream):
+def test_provider_error_is_redacted(server, fake, user, written, stream):
     fake.fail(400, f"no good: {ALL}", code="odd")
     answer = post(server, body(user, stream=stream))
     assert answer.status_code == 400
@@ -91,7 +91,7 @@ def test_a_provider_that_repeats_them(server, fake, user, written, stream):
     assert_clean(written())
 
 
-def test_a_stream_that_breaks_off_with_them(server, fake, user, written):
+def test_broken_stream_is_redacted(server, fake, user, written):
     fake.raw(
         f'data: {{"error": {{"message": "{ALL}"}}}}\n\n',
         content_type="text/event-stream",
@@ -101,7 +101,7 @@ def test_a_stream_that_breaks_off_with_them(server, fake, user, written):
     assert_clean(written())
 
 
-def test_a_tool_that_tells_them(server, fake, user, written):
+def test_tool_result_is_redacted(server, fake, user, written):
     fake.call_tool("assistant", {"message": f"The keys are {ALL}."})
     fake.reply(f"They are {ALL}.")
     fake.reply("Done.")
@@ -112,7 +112,7 @@ def test_a_tool_that_tells_them(server, fake, user, written):
     assert_clean(written())
 
 
-def test_what_users_see_and_export_of_a_turn(http, fake, user):
+def test_turn_and_export_are_redacted(http, fake, user):
     answer = http.post("/v1/chat/completions", json=body(user, f"a {KEY} b"))
     until(lambda: turns(user))
     asked = {"params": {"safety_identifier": user}}
@@ -122,7 +122,7 @@ def test_what_users_see_and_export_of_a_turn(http, fake, user):
     assert_clean(json.dumps(exported["turns"]))
 
 
-def test_what_is_the_users_own_stays_in_the_record(server, fake, user):
+def test_secrets_of_the_user_stay_in_the_record(server, fake, user):
     own = "my Bearer abcdefghijklmnopqrstuvwxyz at https://ada:pw1234567@example.com"
     post(server, body(user, own))
     until(lambda: turns(user))
@@ -130,7 +130,7 @@ def test_what_is_the_users_own_stays_in_the_record(server, fake, user):
     assert turn.user_message == own
 
 
-def test_a_fault_of_ours_with_them(server, user, written, monkeypatch):
+def test_internal_error_is_redacted(server, user, written, monkeypatch):
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError(ALL)
 
@@ -142,9 +142,7 @@ def test_a_fault_of_ours_with_them(server, user, written, monkeypatch):
     assert_clean(written())
 
 
-def test_a_tool_call_of_an_mcp_client_that_fails_with_them(
-    server, user, written, monkeypatch
-):
+def test_failed_mcp_call_is_redacted(server, user, written, monkeypatch):
     async def fail(*args: object, **kwargs: object) -> None:
         raise Unavailable(ALL)
 
@@ -169,7 +167,7 @@ def call_tool(server: str, user: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("path", [f"/v1/{OWN}", f"/nowhere/{KEY}"])
-def test_an_address_with_one(http, written, path):
+def test_request_path_is_redacted_in_the_log(http, written, path):
     answer = http.get(path)
     assert answer.status_code == 404
     # A client is told what it sent, and never whether that is a secret.
@@ -177,7 +175,7 @@ def test_an_address_with_one(http, written, path):
     assert_clean(written())
 
 
-def test_a_name_with_one(server, written):
+def test_unknown_name_is_redacted_in_the_log(server, written):
     answer = post(server, body("someone", agent=OWN))
     assert answer.status_code == 404
     assert OWN in answer.text
@@ -186,14 +184,14 @@ def test_a_name_with_one(server, written):
     assert_clean(written())
 
 
-def test_the_audit(database):
+def test_audit_entry_is_redacted(database):
     audit_log.write(AuditEvent("test.secrets", Actor(OWN, HEADER), KEY, {"said": ALL}))
     entry = AuditEntry.objects.get(action="test.secrets")
     assert_clean(f"{entry.actor} {entry.target} {entry.origin} {entry.details}")
 
 
 @pytest.mark.parametrize("command", ["check", "schema", "status"])
-def test_commands_about_the_configuration(command, settings, capsys):
+def test_configuration_commands_are_redacted(command, settings, capsys):
     config = live.current()
     settings.COULISSE_CONFIG = config.path
     settings.COULISSE_STATE_DIR = config.path.parent / ".coulisse"
@@ -206,7 +204,7 @@ def test_commands_about_the_configuration(command, settings, capsys):
     assert_clean(told.getvalue() + output.out + output.err)
 
 
-def test_a_configuration_with_mistakes_beside_them(settings, tmp_path, capsys):
+def test_configuration_errors_are_redacted(settings, tmp_path, capsys):
     path = tmp_path / "coulisse.yaml"
     broken = YAML.replace("{fake}", "http://localhost:1").replace("command:", "comand:")
     path.write_text(broken + f"sk: {KEY}\nproviderz: {{a: {HEADER}}}\n")

@@ -85,7 +85,7 @@ def code(answer: httpx2.Response) -> tuple[int, str | None]:
 # Guessing.
 
 
-def test_a_guess_is_compared_by_its_whole_digest(guarded, http, user, monkeypatch):
+def test_token_lookup_compares_whole_digests(guarded, http, user, monkeypatch):
     _, secret = api_tokens.create_token("test", user, by=ADA)
     last = "A" if secret[-1] != "A" else "B"
     compared, find = [], api_tokens.find_by_digest
@@ -117,14 +117,14 @@ def test_a_guess_is_compared_by_its_whole_digest(guarded, http, user, monkeypatc
         lambda s: "%" * 55,
     ],
 )
-def test_only_the_very_token_will_do(guarded, http, user, change):
+def test_altered_token_is_refused(guarded, http, user, change):
     _, secret = api_tokens.create_token("test", user, by=ADA)
     headers = {"Authorization": f"Bearer {change(secret)}".encode()}
     assert http.get("/v1/models", headers=headers).status_code == 401
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
 
 
-def test_a_token_belongs_into_one_header(guarded, http, user):
+def test_token_is_accepted_only_as_one_authorization_header(guarded, http, user):
     _, secret = api_tokens.create_token("test", user, by=ADA)
     for headers in (
         {"x-api-key": secret},
@@ -140,7 +140,7 @@ def test_a_token_belongs_into_one_header(guarded, http, user):
 # Scopes.
 
 
-def test_each_secret_opens_its_own_door_alone(guarded, http, mine):
+def test_each_credential_opens_only_its_own_routes(guarded, http, mine):
     doors = {
         "api": ("GET", "/v1/models", mine),
         "studio": (
@@ -164,7 +164,9 @@ def test_each_secret_opens_its_own_door_alone(guarded, http, mine):
 
 
 @pytest.mark.parametrize("nasty", NASTY)
-def test_a_nasty_name_is_a_name_like_any_other(configure, fake, http, user, nasty):
+def test_hostile_user_name_is_handled_as_a_plain_name(
+    configure, fake, http, user, nasty
+):
     configure(CONFIG)
     threads = Thread.objects.count()
     for field in ("safety_identifier", "user"):
@@ -183,7 +185,7 @@ def test_a_nasty_name_is_a_name_like_any_other(configure, fake, http, user, nast
 
 
 @pytest.mark.parametrize("nasty", NASTY)
-def test_a_nasty_thread_agent_or_id_finds_nothing(fake, http, mine, nasty):
+def test_hostile_thread_agent_or_id_finds_nothing(fake, http, mine, nasty):
     fake.reply("hello")
     answer = http.post(PATH, json=asked(metadata={"thread_id": nasty}), headers=mine)
     assert answer.status_code in (200, 400)
@@ -199,7 +201,7 @@ def test_a_nasty_thread_agent_or_id_finds_nothing(fake, http, mine, nasty):
 
 
 @pytest.mark.parametrize("nasty", [n for n in NASTY if n.isprintable()])
-def test_a_nasty_header_names_somebody_or_nobody(configure, http, nasty):
+def test_hostile_user_header_is_a_name_or_refused(configure, http, nasty):
     configure(CONFIG)
     answer = http.get("/v1/mcp", headers={"X-Coulisse-User": nasty})
     assert answer.status_code == 200
@@ -211,20 +213,20 @@ def test_a_nasty_header_names_somebody_or_nobody(configure, http, nasty):
     "host",
     ["evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com", "a.b@localhost.c"],
 )
-def test_another_host_is_refused_before_anything(guarded, http, mine, host):
+def test_foreign_host_is_refused_on_every_route(guarded, http, mine, host):
     for path in ("/v1/models", "/mcp", "/admin/", "/health/live"):
         answer = http.get(path, headers={**mine, "Host": host})
         assert code(answer) == (400, "host_not_allowed")
 
 
-def test_the_host_header_is_in_no_answer(guarded, http, mine):
+def test_host_header_is_not_reflected(guarded, http, mine):
     for path in ("/v1/models", "/admin/", "/v1/", "/nowhere"):
         answer = http.get(path, headers={**mine, "Host": "localhost:666"})
         assert ":666" not in answer.text
         assert ":666" not in str(answer.headers)
 
 
-def test_a_name_of_a_megabyte_is_refused(configure, http):
+def test_megabyte_user_name_is_refused(configure, http):
     configure(CONFIG)
     huge = "x" * 1_000_000
     answer = http.post(PATH, json=asked(safety_identifier=huge))
@@ -243,7 +245,7 @@ def test_a_name_of_a_megabyte_is_refused(configure, http):
         {"model": "x" * 1_000_000},
     ],
 )
-def test_nothing_of_a_megabyte_is_said_again(configure, http, more):
+def test_megabyte_values_are_not_repeated(configure, http, more):
     configure(CONFIG)
     answer = http.post(PATH, json=asked(**more))
     assert answer.status_code == 400
@@ -263,7 +265,7 @@ def test_nothing_of_a_megabyte_is_said_again(configure, http, more):
         "ada\u202e",
     ],
 )
-def test_names_that_look_alike_are_different_users(configure, fake, http, user, alike):
+def test_confusable_names_are_different_users(configure, fake, http, user, alike):
     configure(CONFIG)
     for name in (f"{user}-ada", f"{user}-{alike}"):
         fake.reply("hello")
@@ -276,7 +278,7 @@ def test_names_that_look_alike_are_different_users(configure, fake, http, user, 
 
 
 @pytest.mark.parametrize("alike", ["\u0430da", "ad\u0430", "ada\u200b"])
-def test_nor_is_one_s_token_good_for_the_other(guarded, http, user, alike):
+def test_token_does_not_cover_a_confusable_name(guarded, http, user, alike):
     headers = bearer(api_tokens.create_token("test", f"{user}-ada", by=ADA)[1])
     name = f"{user}-{alike}"
     answer = http.post(PATH, json=asked(safety_identifier=name), headers=headers)
@@ -313,7 +315,7 @@ def names_of(user: str) -> list[str]:
     return [f"{user}-b", str(identity.derive_user_id(f"{user}-b"))]
 
 
-def test_another_cannot_be_named_in_a_chat(their_things, http, mine, user):
+def test_token_cannot_name_another_user_in_a_chat(their_things, http, mine, user):
     before = everything_of(f"{user}-b")
     for name in names_of(user):
         for more in (
@@ -326,7 +328,7 @@ def test_another_cannot_be_named_in_a_chat(their_things, http, mine, user):
     assert everything_of(f"{user}-b") == before
 
 
-def test_metadata_and_headers_name_nobody_in_a_chat(
+def test_metadata_and_headers_do_not_change_the_chat_user(
     their_things, fake, http, mine, user
 ):
     before = everything_of(f"{user}-b")
@@ -359,7 +361,7 @@ WITH_BODIES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_another_cannot_be_named_elsewhere(
+def test_token_cannot_name_another_user_in_query_or_header(
     their_things, http, mine, user, method, path
 ):
     before = everything_of(f"{user}-b")
@@ -379,7 +381,9 @@ def test_another_cannot_be_named_elsewhere(
 
 
 @pytest.mark.parametrize(("method", "path", "said"), WITH_BODIES)
-def test_nor_in_a_body(their_things, http, mine, user, method, path, said):
+def test_token_cannot_name_another_user_in_a_body(
+    their_things, http, mine, user, method, path, said
+):
     before = everything_of(f"{user}-b")
     path = path.format(**their_things)
     for name in names_of(user):
@@ -401,7 +405,7 @@ def test_nor_in_a_body(their_things, http, mine, user, method, path, said):
         ("GET", "/v1/memories/{memory}/history"),
     ],
 )
-def test_another_s_ids_lead_nowhere(their_things, http, mine, user, method, path):
+def test_ids_of_another_user_are_404(their_things, http, mine, user, method, path):
     before = everything_of(f"{user}-b")
     said = {"json": {"content": "Likes coffee."}} if method == "PATCH" else {}
     path = path.format(**their_things)
@@ -413,7 +417,7 @@ def test_another_s_ids_lead_nowhere(their_things, http, mine, user, method, path
     assert everything_of(f"{user}-b") == before
 
 
-def test_what_is_mine_has_nothing_of_theirs(their_things, http, mine):
+def test_own_data_contains_nothing_of_another_user(their_things, http, mine):
     exported = http.get("/v1/users/me/export", headers=mine).text
     assert "tea" not in exported
     assert "I will remember" not in exported
@@ -422,7 +426,7 @@ def test_what_is_mine_has_nothing_of_theirs(their_things, http, mine):
     assert found.json()["data"] == []
 
 
-def test_mcp_clients_cannot_name_another(their_things, running, mine, user):
+def test_mcp_clients_cannot_name_another_user(their_things, running, mine, user):
     for name in names_of(user):
         for query, headers in (
             (f"?safety_identifier={name}", {}),
@@ -441,7 +445,7 @@ def test_mcp_clients_cannot_name_another(their_things, running, mine, user):
             assert "another user" in answer.json()["error"]["message"]
 
 
-def test_their_thread_s_name_is_a_thread_of_mine(their_things, fake, http, mine, user):
+def test_thread_names_are_scoped_to_the_user(their_things, fake, http, mine, user):
     fake.reply("hello")
     answer = http.post(PATH, json=asked(metadata={"thread_id": "plans"}), headers=mine)
     assert answer.status_code == 200

@@ -16,9 +16,7 @@ pytestmark = pytest.mark.database
 
 
 @pytest.mark.parametrize("agent", ["assistant", "claude"])
-def test_a_stream_that_outlasts_the_grace_is_kept_as_far_as_it_came(
-    server, fake, user, agent
-):
+def test_cancelled_stream_stores_its_partial_reply(server, fake, user, agent):
     fake.hang("mid_stream", "first", "second")
     with ExitStack() as stack:
         stopping = serve("coulisse_site.asgi:application", grace_seconds=0)
@@ -34,9 +32,7 @@ def test_a_stream_that_outlasts_the_grace_is_kept_as_far_as_it_came(
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_who_has_heard_nothing_yet_is_told_that_the_server_stops(
-    server, fake, user, stream
-):
+def test_waiting_client_gets_server_stopping(server, fake, user, stream):
     fake.hang("headers")
     told = []
 
@@ -55,9 +51,7 @@ def test_who_has_heard_nothing_yet_is_told_that_the_server_stops(
     assert told == [(503, "server_stopping")]
 
 
-def test_what_is_not_loaded_ahead_keeps_nothing_from_ending(
-    server, fake, user, monkeypatch, caplog
-):
+def test_failed_warmup_does_not_block_shutdown(server, fake, user, monkeypatch, caplog):
     def broken() -> None:
         raise RuntimeError("no such list")
 

@@ -66,7 +66,7 @@ def results(request) -> list[str]:
 
 @pytest.mark.parametrize("agent", ["recruiter", "claude"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_model_looks_up_a_skill_and_then_its_file(server, fake, user, agent, stream):
+def test_model_reads_a_skill_and_its_file(server, fake, user, agent, stream):
     fake.call_tool("review")
     fake.call_tool(*FILE)
     fake.reply("Seven points.")
@@ -78,7 +78,7 @@ def test_a_model_looks_up_a_skill_and_then_its_file(server, fake, user, agent, s
     assert results(fake.requests[2]) == [f"How to review.\n\n{listed}", "Ten points."]
 
 
-def test_the_record_has_what_was_looked_up(server, client, fake, user):
+def test_record_contains_skill_lookups(server, client, fake, user):
     fake.call_tool(*FILE)
     ask(client, user, agent="recruiter")
     until(lambda: Turn.objects.filter(user_id=identity.derive_user_id(user)))
@@ -92,7 +92,7 @@ def test_the_record_has_what_was_looked_up(server, client, fake, user):
     assert json.loads(call.arguments) == FILE[1]
 
 
-def test_agents_have_the_skills_they_list(server, client, fake, user):
+def test_agents_see_only_their_skills(server, client, fake, user):
     for agent in ("recruiter", "both", "none"):
         ask(client, user, agent=agent)
     assert [offered(request) for request in fake.requests] == [
@@ -114,7 +114,7 @@ def test_agents_have_the_skills_they_list(server, client, fake, user):
         ("[]", "Error: the arguments must be a JSON object"),
     ],
 )
-def test_what_is_not_an_agents_is_an_answer(
+def test_unknown_skill_file_is_answered_to_the_model(
     server, client, fake, user, arguments, told
 ):
     fake.call_tool("skill_file", arguments)
@@ -125,7 +125,7 @@ def test_what_is_not_an_agents_is_an_answer(
     assert "secret" not in str(fake.bodies[1])
 
 
-def test_an_edit_applies_to_the_next_request(
+def test_skill_edit_applies_to_the_next_request(
     server, client, fake, user, folder, monkeypatch
 ):
     monkeypatch.setattr(skill_registry, "POLL_SECONDS", 0.01)

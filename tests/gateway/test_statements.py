@@ -63,7 +63,7 @@ KEPT = [
 
 
 @EITHER
-def test_a_plain_turn(server, user, trips, stream):
+def test_plain_turn_uses_two_transactions(server, user, trips, stream):
     for _ in range(3):
         trips.clear()
         assert post(server, body(user, stream=stream)).status_code == 200
@@ -71,9 +71,7 @@ def test_a_plain_turn(server, user, trips, stream):
 
 
 @EITHER
-def test_a_bound_turn_asks_once_more_on_its_way_in(
-    running, configure, user, trips, stream
-):
+def test_limited_turn_adds_one_transaction(running, configure, user, trips, stream):
     configure(BOUND)
     terms = {"budget": "monthly", "limit_micro_usd": 10**9}
     _, secret = api_tokens.create_token("ci", user, by=ADA, **terms)
@@ -106,14 +104,12 @@ def list_memories(url, user="", headers=None):
     assert answer.status_code == 200
 
 
-def test_endpoint_without_limits_asks_for_no_more_than_its_answer(server, user, trips):
+def test_unlimited_endpoint_runs_one_query(server, user, trips):
     list_memories(server, user)
     assert trips == [PAGE]
 
 
-def test_endpoint_with_a_token_without_limits_asks_no_more(
-    running, configure, user, trips
-):
+def test_token_without_limits_adds_only_its_lookup(running, configure, user, trips):
     configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
     _, secret = api_tokens.create_token("ci", user, by=ADA)
     trips.clear()
@@ -121,7 +117,7 @@ def test_endpoint_with_a_token_without_limits_asks_no_more(
     assert trips == [("find_by_digest", ["SELECT"]), PAGE]
 
 
-def test_bound_endpoint_reserves_and_settles_in_a_trip_each(
+def test_limited_endpoint_reserves_and_settles_once_each(
     running, configure, user, trips
 ):
     configure(BOUND)
@@ -132,9 +128,7 @@ def test_bound_endpoint_reserves_and_settles_in_a_trip_each(
     assert trips == [("find_by_digest", ["SELECT"]), RESERVED, PAGE, SETTLED]
 
 
-def test_endpoint_under_limits_of_agents_alone_asks_no_more(
-    running, configure, user, trips
-):
+def test_agent_limits_add_no_endpoint_query(running, configure, user, trips):
     configure(CONFIG + "\nlimits: [{per: agent, requests_per_hour: 5}]\n")
     list_memories(running, user)
     assert trips == [PAGE]

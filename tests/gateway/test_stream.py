@@ -28,7 +28,7 @@ USAGE = {"stream_options": {"include_usage": True}}
 
 
 @BOTH
-def test_it_says_role_then_text_then_why_it_ended(server, fake, user, agent):
+def test_stream_sends_role_text_and_finish_reason(server, fake, user, agent):
     fake.reply("Hel", "lo")
     read = frames(server, body(user, agent=agent))
     assert [(c["delta"], c["finish_reason"]) for c in choices(read)] == [
@@ -43,14 +43,14 @@ def test_it_says_role_then_text_then_why_it_ended(server, fake, user, agent):
 
 
 @BOTH
-def test_every_chunk_has_the_same_head(server, fake, user, agent):
+def test_chunks_share_id_created_and_model(server, fake, user, agent):
     *chunks, _ = frames(server, body(user, agent=agent, **USAGE))
     assert len({(c["id"], c["created"], c["model"]) for c in chunks}) == 1
     assert chunks[0]["model"] == agent
 
 
 @BOTH
-def test_usage_comes_last_and_only_when_asked_for(server, fake, user, agent):
+def test_usage_comes_last_when_requested(server, fake, user, agent):
     fake.reply("a", "b", usage=Usage(70, 30, cache_read_tokens=50))
     *chunks, last, _ = frames(server, body(user, agent=agent, **USAGE))
     assert last["choices"] == []
@@ -63,18 +63,18 @@ def test_usage_comes_last_and_only_when_asked_for(server, fake, user, agent):
 
 
 @pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": False}}])
-def test_no_chunk_mentions_usage_when_nobody_asked(server, user, options):
+def test_usage_is_absent_unless_requested(server, user, options):
     *chunks, _ = frames(server, body(user, **options))
     assert all(chunk["choices"] for chunk in chunks)
     assert not any("usage" in chunk for chunk in chunks)
 
 
-def test_the_provider_is_always_asked_for_usage(server, fake, user):
+def test_provider_is_always_asked_for_usage(server, fake, user):
     frames(server, body(user))
     assert fake.bodies[-1]["stream_options"] == {"include_usage": True}
 
 
-def test_usage_the_provider_did_not_count_is_estimated(server, fake, user):
+def test_missing_provider_usage_is_estimated(server, fake, user):
     fake.reply("x" * 400, usage=None)
     *_, last, _ = frames(server, body(user, **USAGE))
     assert 90 <= last["usage"]["completion_tokens"] <= 120
@@ -82,7 +82,7 @@ def test_usage_the_provider_did_not_count_is_estimated(server, fake, user):
 
 
 @BOTH
-def test_tool_calls_are_named_on_their_first_piece_only(server, fake, user, agent):
+def test_tool_call_name_is_only_in_its_first_chunk(server, fake, user, agent):
     fake.reply(tool_calls=[("add", {"a": 1}), ("look", {"at": "sky"})])
     tools = [
         {"type": "function", "function": {"name": name}} for name in ("add", "look")
@@ -108,7 +108,7 @@ def test_tool_calls_are_named_on_their_first_piece_only(server, fake, user, agen
 
 
 @BOTH
-def test_thinking_is_streamed_apart_from_the_text(server, fake, user, agent):
+def test_reasoning_is_streamed_apart_from_the_text(server, fake, user, agent):
     fake.reply("42", reasoning=["let", " me"])
     deltas = [c["delta"] for c in choices(frames(server, body(user, agent=agent)))]
     assert deltas[1:-1] == [
@@ -119,7 +119,7 @@ def test_thinking_is_streamed_apart_from_the_text(server, fake, user, agent):
     assert stored(user)[-1] == ("assistant", "42", "stop")
 
 
-def test_a_refusal_is_streamed_as_one(server, fake, user):
+def test_refusal_is_streamed_as_a_refusal(server, fake, user):
     fake.reply(refusal="No.")
     deltas = [c["delta"] for c in choices(frames(server, body(user)))]
     assert {"refusal": "No."} in deltas
@@ -128,21 +128,21 @@ def test_a_refusal_is_streamed_as_one(server, fake, user):
 
 @BOTH
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_it_says_why_the_reply_ended(server, fake, user, agent, reason):
+def test_finish_reason_is_streamed(server, fake, user, agent, reason):
     fake.reply("some", finish=reason)
     read = frames(server, body(user, agent=agent))
     assert choices(read)[-1]["finish_reason"] == reason
 
 
 @BOTH
-def test_an_empty_reply_is_a_whole_stream(server, fake, user, agent):
+def test_empty_reply_is_a_complete_stream(server, fake, user, agent):
     fake.reply()
     read = frames(server, body(user, agent=agent))
     assert [c["delta"] for c in choices(read)][1:] == [{}]
     assert read[-1] == DONE
 
 
-def test_the_headers_keep_proxies_from_holding_it_back(server, user):
+def test_headers_disable_proxy_buffering(server, user):
     response = post(server, body(user, stream=True))
     assert response.headers["content-type"] == "text/event-stream"
     assert response.headers["cache-control"] == "no-cache, no-store"
@@ -151,7 +151,7 @@ def test_the_headers_keep_proxies_from_holding_it_back(server, user):
 
 
 @BOTH
-def test_text_torn_between_tokens_arrives_whole(server, fake, user, agent):
+def test_text_split_across_tokens_arrives_whole(server, fake, user, agent):
     # A family is several characters, each of several bytes.
     pieces = ["👩", "\u200d👧", " za", "ż", "ó", "\u2028", "łć\n", "\n\ndata: x\r"]
     fake.reply(*pieces)
@@ -161,7 +161,7 @@ def test_text_torn_between_tokens_arrives_whole(server, fake, user, agent):
 
 
 @BOTH
-def test_tokens_arrive_as_they_are_said(server, fake, user, agent):
+def test_tokens_are_sent_as_they_arrive(server, fake, user, agent):
     fake.hang("mid_stream", "first", "second")
     request = body(user, agent=agent, stream=True)
     with httpx2.stream("POST", server + PATH, json=request, timeout=60) as response:
@@ -174,7 +174,7 @@ def test_tokens_arrive_as_they_are_said(server, fake, user, agent):
 
 
 @BOTH
-async def test_the_async_client_reads_it(async_client, fake, user, agent):
+async def test_async_client_reads_a_stream(async_client, fake, user, agent):
     fake.reply("Hel", "lo")
     stream = await async_client.chat.completions.create(
         **body(user, agent=agent), stream=True, **USAGE
@@ -185,7 +185,7 @@ async def test_the_async_client_reads_it(async_client, fake, user, agent):
     assert chunks[-1].usage.total_tokens == 10
 
 
-def test_the_client_gathers_a_stream_into_a_completion(client, fake, user):
+def test_client_collects_a_stream_into_a_completion(client, fake, user):
     fake.reply(tool_calls=[("add", {"a": 1, "b": 2})])
     tool = {
         "type": "function",
@@ -205,7 +205,7 @@ def test_the_client_gathers_a_stream_into_a_completion(client, fake, user):
 @pytest.mark.parametrize(
     ("status", "answer"), [(400, 400), (401, 502), (429, 429), (500, 503)]
 )
-def test_an_error_before_the_first_token_is_a_status(
+def test_provider_error_before_first_token_is_a_status(
     server, fake, user, agent, status, answer
 ):
     fake.fail(status)
@@ -215,16 +215,14 @@ def test_an_error_before_the_first_token_is_a_status(
 
 @BOTH
 @pytest.mark.parametrize("place", ["headers", "first_token"])
-def test_a_connection_cut_before_the_first_token_is_a_status(
-    server, fake, user, agent, place
-):
+def test_disconnect_before_first_token_is_502(server, fake, user, agent, place):
     fake.cut(place)
     error = refused(server, body(user, agent=agent, stream=True), 502)
     assert error["code"] == "provider_disconnected"
 
 
 @BOTH
-def test_an_error_event_before_the_first_token_is_a_status(server, fake, user, agent):
+def test_error_event_before_first_token_is_503(server, fake, user, agent):
     fake.answer(
         ScriptedAnswer((), error={"type": "overloaded_error", "message": "busy"})
     )
@@ -246,7 +244,7 @@ def broken(server, request):
 
 
 @BOTH
-def test_a_cut_in_the_middle_is_one_error_frame(server, fake, user, agent):
+def test_disconnect_mid_stream_is_one_error_frame(server, fake, user, agent):
     fake.cut("mid_stream", "Hel", "lo")
     text, error = broken(server, body(user, agent=agent, **USAGE))
     assert text == "Hel"
@@ -256,7 +254,7 @@ def test_a_cut_in_the_middle_is_one_error_frame(server, fake, user, agent):
 
 
 @BOTH
-def test_a_stream_without_its_end_is_an_error(server, fake, user, agent):
+def test_stream_without_end_marker_is_an_error(server, fake, user, agent):
     fake.reply("Hel", "lo", unterminated=True)
     text, error = broken(server, body(user, agent=agent))
     assert text == "Hello"
@@ -273,9 +271,7 @@ def test_a_stream_without_its_end_is_an_error(server, fake, user, agent):
         ({"type": "weird", "message": "??"}, "provider_overloaded"),
     ],
 )
-def test_an_error_the_provider_sends_in_the_middle_is_passed_on(
-    server, fake, user, agent, said, code
-):
+def test_provider_error_mid_stream_is_passed_on(server, fake, user, agent, said, code):
     fake.reply("Hel", "lo", error=said)
     text, error = broken(server, body(user, agent=agent))
     assert text == "Hello"
@@ -284,7 +280,7 @@ def test_an_error_the_provider_sends_in_the_middle_is_passed_on(
 
 
 @BOTH
-def test_nonsense_in_the_middle_is_an_error(server, fake, user, agent):
+def test_malformed_event_mid_stream_is_an_error(server, fake, user, agent):
     good = {
         "assistant": {"choices": [{"index": 0, "delta": {"content": "Hi"}}]},
         "claude": {
@@ -299,9 +295,7 @@ def test_nonsense_in_the_middle_is_an_error(server, fake, user, agent):
     assert error["code"] == "provider_broken_reply"
 
 
-def test_a_fault_of_ours_in_the_middle_tells_nothing_of_its_inside(
-    server, fake, user, monkeypatch
-):
+def test_internal_error_mid_stream_hides_details(server, fake, user, monkeypatch):
     def fail(*args: object) -> None:
         raise RuntimeError("secret inside")
 
@@ -314,7 +308,7 @@ def test_a_fault_of_ours_in_the_middle_tells_nothing_of_its_inside(
     assert "secret" not in json.dumps(error)
 
 
-def test_the_client_raises_what_broke_the_stream(client, fake, user):
+def test_client_raises_the_stream_error(client, fake, user):
     fake.cut("mid_stream", "Hel", "lo")
     stream = client.chat.completions.create(**body(user), stream=True)
     with stream, pytest.raises(openai.APIError, match="broke the connection"):
@@ -323,7 +317,7 @@ def test_the_client_raises_what_broke_the_stream(client, fake, user):
 
 
 @BOTH
-def test_the_conversation_goes_on_after_a_broken_reply(server, fake, user, agent):
+def test_conversation_continues_after_a_broken_reply(server, fake, user, agent):
     fake.cut("mid_stream", "Hel", "lo")
     frames(server, body(user, agent=agent))
     fake.reply("again")
@@ -332,7 +326,7 @@ def test_the_conversation_goes_on_after_a_broken_reply(server, fake, user, agent
     assert "Hel" in json.dumps(fake.bodies[-1])
 
 
-def test_chunks_come_whole_even_if_the_provider_answers_whole(server, fake, user):
+def test_unstreamed_provider_reply_is_streamed_in_chunks(server, fake, user):
     whole = {
         "id": "x",
         "object": "chat.completion",

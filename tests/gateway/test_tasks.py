@@ -55,7 +55,7 @@ def user_id(hands: Hands):
 # One is asked for.
 
 
-def test_a_task_is_taken_on_and_done(hands, user_id, fake, working: Working):  # noqa: F811
+def test_task_is_accepted_and_completed(hands, user_id, fake, working: Working):  # noqa: F811
     fake.reply("Found.")
     task = create(hands, metadata={"thread_id": "search"}, priority=5, retries=2)
     TaskObject.model_validate(task)
@@ -74,7 +74,7 @@ def test_a_task_is_taken_on_and_done(hands, user_id, fake, working: Working):  #
     assert done["metadata"] == {"thread_id": "search"}
 
 
-def test_its_cost_is_that_of_all_its_attempts(
+def test_task_cost_sums_all_attempts(
     hands,
     fake,
     configure,
@@ -94,7 +94,7 @@ def test_its_cost_is_that_of_all_its_attempts(
     assert told["cost_usd"] > 1.0
 
 
-def test_it_may_wait_first(hands):
+def test_task_may_be_delayed(hands):
     task = create(hands, delay_seconds=3_600)
     assert task["due_at"] > task["created_at"]
     row = Row.objects.get(pk=task["id"])
@@ -122,24 +122,24 @@ def test_it_may_wait_first(hands):
         ({"model": "assistant"}, 400, "model"),
     ],
 )
-def test_what_cannot_be_done_is_refused(hands, body, status, param):
+def test_invalid_task_is_refused(hands, body, status, param):
     assert refused(hands, status, **body)["param"] == param
     assert hands.get(TASKS)["data"] == []
 
 
-def test_an_unknown_agent_is_called_that(hands):
+def test_unknown_agent_is_model_not_found(hands):
     complaint = refused(hands, 404, agent="asistant")
     assert complaint["code"] == "model_not_found"
     assert "assistant" in complaint["message"]
 
 
-def test_who_switched_it_off_is_asked_in_vain(hands, configure):
+def test_disabled_tasks_are_refused(hands, configure):
     configure(CONFIG + "\ntasks: {enabled: false}\n")
     assert refused(hands, 403)["code"] == "tasks_disabled"
     assert hands.get(TASKS)["data"] == []
 
 
-def test_there_is_an_end_to_what_may_wait(hands, neighbour, configure):
+def test_open_task_limit_applies(hands, neighbour, configure):
     configure(CONFIG + "\ntasks: {max_open: 2}\n")
     first = create(hands)
     create(hands)
@@ -152,14 +152,14 @@ def test_there_is_an_end_to_what_may_wait(hands, neighbour, configure):
 # Once only.
 
 
-def test_a_request_that_is_sent_again_is_the_same_task(hands, neighbour):
+def test_repeated_idempotency_key_returns_the_same_task(hands, neighbour):
     first = ok(with_key(hands, "order-1"), 201)
     assert ok(with_key(hands, "order-1"), 200)["id"] == first["id"]
     assert ok(with_key(hands, "order-2"), 201)["id"] != first["id"]
     assert ok(with_key(neighbour, "order-1"), 201)["id"] != first["id"]
 
 
-def test_a_key_is_for_one_request(hands):
+def test_idempotency_key_is_bound_to_one_request(hands):
     ok(with_key(hands, "order-1"), 201)
     answer = with_key(hands, "order-1", prompt="Something else.")
     assert error(answer, 409)["code"] == "idempotency_key_reused"
@@ -167,11 +167,11 @@ def test_a_key_is_for_one_request(hands):
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256])
-def test_a_key_is_of_a_sensible_length(hands, key):
+def test_invalid_idempotency_key_is_refused(hands, key):
     assert error(with_key(hands, key), 400)["param"] == "Idempotency-Key"
 
 
-def test_one_of_many_at_once_is_taken_on(hands):
+def test_parallel_requests_with_one_key_create_one_task(hands):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: with_key(hands, "order-1"), range(8)))
     assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
@@ -181,7 +181,7 @@ def test_one_of_many_at_once_is_taken_on(hands):
 # The list.
 
 
-def test_tasks_are_listed_the_newest_first(hands, neighbour):
+def test_list_is_ordered_newest_first(hands, neighbour):
     first, second = create(hands), create(hands, prompt="p" * 600)
     create(neighbour)
     told = hands.get(TASKS)
@@ -191,7 +191,7 @@ def test_tasks_are_listed_the_newest_first(hands, neighbour):
     assert told["data"][0]["prompt"] == "p" * 499 + "…"
 
 
-def test_a_list_takes_two_queries(hands, user_id):
+def test_list_takes_two_queries(hands, user_id):
     for _ in range(3):
         create(hands)
     with CaptureQueriesContext(connection) as queries:
@@ -203,7 +203,7 @@ def test_a_list_takes_two_queries(hands, user_id):
     assert len(queries) == 2
 
 
-def test_pages_follow_each_other(hands):
+def test_list_pages_are_contiguous(hands):
     made = [create(hands)["id"] for _ in range(5)]
     seen, after, has_more = [], None, True
     while has_more:
@@ -213,7 +213,7 @@ def test_pages_follow_each_other(hands):
     assert seen == made[::-1]
 
 
-def test_pages_follow_each_other_within_one_instant(hands, user_id):
+def test_list_pages_are_contiguous_for_equal_times(hands, user_id):
     made = {create(hands)["id"] for _ in range(4)}
     Row.objects.filter(user_id=user_id).update(created_at="2026-03-01T12:00:00Z")
     first = hands.get(TASKS, limit=2)
@@ -221,7 +221,7 @@ def test_pages_follow_each_other_within_one_instant(hands, user_id):
     assert {task["id"] for task in first["data"] + second["data"]} == made
 
 
-def test_the_list_can_be_narrowed(hands):
+def test_list_can_be_filtered(hands):
     create(hands)
     tuned = create(hands, agent="tuned")
     cancelled = create(hands)
@@ -246,14 +246,14 @@ def test_the_list_can_be_narrowed(hands):
         ({"status": "x"}, "status"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(hands, asked, param):
+def test_invalid_list_parameter_is_refused(hands, asked, param):
     assert hands.refused("GET", TASKS, **asked)["param"] == param
 
 
 # One of them.
 
 
-def test_a_task_of_another_is_answered_like_none(hands, neighbour):
+def test_task_of_another_user_is_answered_as_unknown(hands, neighbour):
     task = create(hands)
     for method, path in (("GET", ""), ("POST", "/cancel")):
         address = f"{TASKS}/{task['id']}{path}"
@@ -266,7 +266,7 @@ def test_a_task_of_another_is_answered_like_none(hands, neighbour):
     assert after["param"] == "after"
 
 
-def test_what_is_done_beside_a_users_tasks_is_not_shown(hands, user_id):
+def test_internal_tasks_are_hidden_from_users(hands, user_id):
     (judging,) = lifecycle.enqueue([TaskSpec("judge", user_id, "assistant")])
     assert hands.get(TASKS)["data"] == []
     hands.refused("GET", f"{TASKS}/{judging.pk}", 404)
@@ -276,11 +276,11 @@ def test_what_is_done_beside_a_users_tasks_is_not_shown(hands, user_id):
 
 
 @pytest.mark.parametrize("name", ["x", "0" * 33, "%01"])
-def test_what_is_no_id_is_answered_like_none(hands, name):
+def test_invalid_task_id_is_404(hands, name):
     assert hands.refused("GET", f"{TASKS}/{name}", 404)["code"] == "task_not_found"
 
 
-def test_a_queued_task_is_cancelled_at_once(hands):
+def test_queued_task_is_cancelled_at_once(hands):
     task = create(hands)
     for _ in range(2):
         told = ok(hands.send("POST", f"{TASKS}/{task['id']}/cancel"))
@@ -291,9 +291,7 @@ def test_a_queued_task_is_cancelled_at_once(hands):
 # Who asks.
 
 
-def test_a_token_says_whose_task_it_is_and_which_agents_there_are(
-    http, user, configure, database
-):
+def test_token_determines_user_and_agents_of_tasks(http, user, configure, database):
     configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
     row, secret = api_tokens.create_token("ci", user, agents=["assistant"], by=ADA)
     headers = bearer(secret)
@@ -319,7 +317,7 @@ def test_a_token_says_whose_task_it_is_and_which_agents_there_are(
         ("field of a new task", NewTask),
     ],
 )
-def test_every_field_is_documented(heading, shape):
+def test_request_fields_are_documented(heading, shape):
     assert named("tasks.md", heading) == names(shape)
     for first, told, *_ in rows("tasks.md", heading):
         for name in CODE.findall(first):
@@ -327,11 +325,11 @@ def test_every_field_is_documented(heading, shape):
             assert told.split("`")[1:2] == default_of(field).split("`")[1:2], name
 
 
-def test_every_field_of_a_task_is_documented():
+def test_task_fields_are_documented():
     assert named("tasks.md", "field of a task") == TaskObject.model_fields.keys()
 
 
-def test_it_is_described_in_openapi(hands):
+def test_openapi_describes_tasks(hands):
     described = hands.client.get("/v1/openapi.json").json()
     listing = described["paths"]["/v1/tasks"]["get"]
     assert {parameter["name"] for parameter in listing["parameters"]} == {

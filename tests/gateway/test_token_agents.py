@@ -57,7 +57,7 @@ def told(answer: httpx2.Response) -> tuple[int, object]:
 
 
 @pytest.mark.parametrize("name", [*HIDDEN, *NEARLY])
-def test_hidden_agent_is_answered_as_one_that_does_not_exist(
+def test_hidden_agent_is_answered_like_an_unknown_one(
     configure, fake, http, user, name
 ):
     configure(WHOLE)
@@ -89,7 +89,7 @@ def test_suggestion_names_no_hidden_agent(configure, http, user, name):
     assert all("did you mean 'tuned'?" in answer.text for answer in suggested)
 
 
-def test_token_for_an_experiment_may_not_call_its_variants(
+def test_token_for_an_experiment_cannot_call_its_variants(
     configure, fake, running, user
 ):
     configure(WHOLE)

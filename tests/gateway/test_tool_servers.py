@@ -160,7 +160,7 @@ def the_record(user: str):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_agent_uses_a_servers_tools(server, client, fake, user, stream):
+def test_agent_uses_mcp_tools(server, client, fake, user, stream):
     fake.call_tool("add", {"a": 2, "b": 3})
     fake.reply("Five.")
     said = frames(server, body(user, "2 + 3?", agent="helper"))
@@ -173,7 +173,7 @@ def test_an_agent_uses_a_servers_tools(server, client, fake, user, stream):
     )
 
 
-def test_an_agent_sees_what_it_may_use_alone(server, client, fake, user):
+def test_agent_sees_only_allowed_tools(server, client, fake, user):
     fake.call_tool("fail", {})
     fake.reply("I may not.")
     ask(client, user, agent="careful")
@@ -181,7 +181,7 @@ def test_an_agent_sees_what_it_may_use_alone(server, client, fake, user):
     assert "there is no tool called 'fail'; there are: add" in told(fake)
 
 
-def test_a_tool_that_fails_is_an_answer(server, client, fake, user):
+def test_failed_tool_is_answered_to_the_model(server, client, fake, user):
     fake.call_tool("fail", {})
     fake.reply("It is broken.")
     assert ask(client, user, agent="helper").choices[0].message.content
@@ -189,7 +189,7 @@ def test_a_tool_that_fails_is_an_answer(server, client, fake, user):
     assert "the saw is broken" in the_record(user).calls[1].error
 
 
-def test_the_wrong_types_are_an_answer(server, client, fake, user):
+def test_wrong_argument_types_are_answered_to_the_model(server, client, fake, user):
     fake.call_tool("add", {"a": "two", "b": []})
     fake.reply("I see.")
     ask(client, user, agent="helper")
@@ -197,16 +197,14 @@ def test_the_wrong_types_are_an_answer(server, client, fake, user):
     assert "valid integer" in told(fake)
 
 
-def test_an_image_reaches_the_model(server, client, fake, user):
+def test_tool_image_reaches_the_model(server, client, fake, user):
     fake.call_tool("draw", {})
     fake.reply("A dot.")
     ask(client, user, agent="helper")
     assert PIXEL in told(fake)
 
 
-def test_an_image_is_kept_while_the_turn_waits_for_its_client(
-    server, client, fake, user
-):
+def test_tool_image_survives_a_client_tool_call(server, client, fake, user):
     fake.reply(tool_calls=[("draw", {}), ("look", {})])
     fake.reply("A dot.")
     tools = [{"type": "function", "function": {"name": "look"}}]
@@ -221,7 +219,7 @@ def test_an_image_is_kept_while_the_turn_waits_for_its_client(
     assert PIXEL in told(fake)
 
 
-def test_a_server_that_is_gone_costs_its_own_tools_alone(server, client, fake, user):
+def test_unreachable_server_disables_only_its_own_tools(server, client, fake, user):
     fake.call_tool("gone_unreachable", {})
     fake.reply("It is gone.")
     reply = ask(client, user, agent="unlucky")
@@ -230,7 +228,7 @@ def test_a_server_that_is_gone_costs_its_own_tools_alone(server, client, fake, u
     assert "not available now" in told(fake)
 
 
-def test_a_client_that_leaves_cancels_the_call(server, fake, user, workshop):
+def test_client_disconnect_cancels_the_tool_call(server, fake, user, workshop):
     fake.reply("Wait.", tool_calls=[("wait", {"who": user})])
     request = body(user, "hi", agent="helper", stream=True)
     with calls.calling(server, request) as caller:
@@ -250,7 +248,7 @@ def connect(server: str, private, link: str, subject: str) -> httpx2.Response:
         return browser.get(private.consent(departure.headers["location"]))
 
 
-def test_two_users_sign_in_for_themselves(server, client, fake, user, private):
+def test_two_users_sign_in_separately(server, client, fake, user, private):
     users = {f"{user}-{who}": who for who in ("ada", "bob")}
     for name, who in users.items():
         fake.call_tool("connect_private", {})
@@ -269,7 +267,7 @@ def test_two_users_sign_in_for_themselves(server, client, fake, user, private):
         assert who in told(fake)
 
 
-def test_a_subagent_uses_the_users_sign_in(server, client, fake, user, private):
+def test_subagent_uses_the_users_sign_in(server, client, fake, user, private):
     fake.call_tool("secretary", {"message": "Connect."})
     fake.call_tool("connect_private", {})
     fake.reply("A link.")

@@ -35,7 +35,7 @@ def put_of(hands: Hands, *calls, **fields):
 # One turn.
 
 
-def test_a_turn_is_told_with_all_it_called(hands):
+def test_turn_includes_all_its_calls(hands):
     turn = put_of(hands, *deep(), thread="trip")
     told = hands.get(f"{TURNS}/{turn.turn_id}")
     assert told == turn_serializers.serialize_turn(turn)
@@ -44,7 +44,7 @@ def test_a_turn_is_told_with_all_it_called(hands):
     TurnObject.model_validate(told)
 
 
-def test_a_turn_has_several_names(hands):
+def test_turn_accepts_all_forms_of_its_id(hands):
     turn = put_of(hands)
     for name in (turn.turn_id.hex, str(turn.turn_id).upper(), completion(turn)):
         assert hands.get(f"{TURNS}/{name}")["id"] == str(turn.turn_id)
@@ -54,7 +54,7 @@ def completion(turn) -> str:
     return f"chatcmpl-{turn.turn_id.hex}"
 
 
-def test_a_turn_of_another_is_answered_like_none(hands, neighbour):
+def test_turn_of_another_user_is_answered_as_unknown(hands, neighbour):
     turn = put_of(hands)
     message = neighbour.refused("GET", f"{TURNS}/{turn.turn_id}", 404)
     assert message == hands.refused("GET", f"{TURNS}/{uuid.uuid4()}", 404)
@@ -62,11 +62,11 @@ def test_a_turn_of_another_is_answered_like_none(hands, neighbour):
 
 
 @pytest.mark.parametrize("name", ["x", "0" * 33, "chatcmpl-", "%01", "\u0661" * 32])
-def test_what_is_no_id_is_answered_like_none(hands, name):
+def test_invalid_turn_id_is_404(hands, name):
     assert hands.refused("GET", f"{TURNS}/{name}", 404)["code"] == "turn_not_found"
 
 
-def test_a_turn_is_found_by_the_id_of_its_reply(client, fake, user, hands):
+def test_turn_is_found_by_completion_id(client, fake, user, hands):
     answer = ask(client, hands.user, "What is the weather?")
     told = hands.get(f"{TURNS}/{answer.id}")
     assert told["completion_id"] == answer.id
@@ -77,7 +77,7 @@ def test_a_turn_is_found_by_the_id_of_its_reply(client, fake, user, hands):
     assert told["usage"]["output_tokens"] == answer.usage.completion_tokens
 
 
-def test_turns_are_found_by_the_name_of_their_request(client, hands, neighbour):
+def test_turns_are_found_by_request_id(client, hands, neighbour):
     first = ask(client, hands.user)
     again = [put_of(who, request_id="mine-1") for who in (hands, hands, neighbour)]
     [told] = hands.get(TURNS, request_id=first._request_id)["data"]
@@ -90,7 +90,7 @@ def test_turns_are_found_by_the_name_of_their_request(client, hands, neighbour):
 # The list.
 
 
-def test_turns_are_listed_the_newest_first(hands, neighbour):
+def test_list_is_ordered_newest_first(hands, neighbour):
     first = put_of(hands, *deep())
     second = put_of(hands, tool_call(), started_at=NOON + SECOND)
     put_of(neighbour)
@@ -109,7 +109,7 @@ def test_turns_are_listed_the_newest_first(hands, neighbour):
     TurnList.model_validate(told)
 
 
-def test_who_has_no_turns_has_an_empty_list(hands):
+def test_list_is_empty_without_turns(hands):
     assert hands.get(TURNS) == {
         "object": "list",
         "data": [],
@@ -119,7 +119,7 @@ def test_who_has_no_turns_has_an_empty_list(hands):
     }
 
 
-def test_pages_follow_each_other(hands):
+def test_list_pages_are_contiguous(hands):
     turns = {str(put_of(hands).turn_id) for _ in range(5)}
     seen, after, has_more = [], None, True
     while has_more:
@@ -129,13 +129,13 @@ def test_pages_follow_each_other(hands):
     assert seen == sorted(turns, reverse=True)
 
 
-def test_a_page_can_follow_the_id_of_a_reply(hands):
+def test_page_may_start_after_a_completion_id(hands):
     first, second = put_of(hands), put_of(hands, started_at=NOON + SECOND)
     [told] = hands.get(TURNS, after=completion(second))["data"]
     assert told["id"] == str(first.turn_id)
 
 
-def test_the_list_can_be_narrowed(hands):
+def test_list_can_be_filtered(hands):
     put_of(hands)
     failed = put_of(hands, outcome="error", agent="writer")
     later = put_of(hands, started_at=NOON + SECOND)
@@ -164,17 +164,17 @@ def test_the_list_can_be_narrowed(hands):
         ({"status": "x"}, "status"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(hands, asked, param):
+def test_invalid_list_parameter_is_refused(hands, asked, param):
     assert hands.refused("GET", TURNS, **asked)["param"] == param
 
 
-def test_anothers_turn_is_no_place_to_go_on_from(hands, neighbour):
+def test_page_cannot_start_after_another_users_turn(hands, neighbour):
     theirs = put_of(neighbour)
     refused = hands.refused("GET", TURNS, after=str(theirs.turn_id))
     assert refused["param"] == "after"
 
 
-def test_any_agents_name_can_be_asked_for(hands):
+def test_any_agent_name_is_accepted_as_filter(hands):
     for agent in ("x" * 5000, "ünï", "'; --"):
         assert hands.get(TURNS, agent=agent)["data"] == []
 
@@ -182,7 +182,7 @@ def test_any_agents_name_can_be_asked_for(hands):
 # The documentation.
 
 
-def test_every_parameter_is_documented():
+def test_list_parameters_are_documented():
     heading = "parameter of the list of turns"
     assert named("telemetry.md", heading) == names(TurnsQuery)
     for first, told, *_ in rows("telemetry.md", heading):
@@ -191,7 +191,7 @@ def test_every_parameter_is_documented():
             assert told.split("`")[1:2] == default_of(field).split("`")[1:2], name
 
 
-def test_it_is_described_in_openapi(hands):
+def test_openapi_describes_turns(hands):
     described = hands.client.get("/v1/openapi.json").json()
     listing = described["paths"]["/v1/turns"]["get"]
     assert {parameter["name"] for parameter in listing["parameters"]} == {

@@ -227,7 +227,7 @@ def test_provider_without_usage_is_charged_by_the_same_count(url, fake, user, st
     assert_about(charged(user), sent(fake.requests[-1]))
 
 
-def test_stream_that_breaks_off_is_charged_for_all_it_sent(url, fake, user):
+def test_broken_stream_is_charged_for_all_it_sent(url, fake, user):
     fake.cut("mid_stream", "Hello", " there")
     post(url, body(user, stream=True, tools=BIG_TOOLS))
     assert_about(charged(user), sent(fake.requests[-1]))
@@ -295,7 +295,7 @@ def test_parallel_turns_with_big_tools_pass_no_limit(running, configure, fake, u
     assert codes == [200] * 3 + [429] * 9
 
 
-def test_reasoning_that_is_sent_back_is_counted():
+def test_reasoning_in_history_is_counted():
     plain = Message("assistant", "Hi")
     thought = Message("assistant", "Hi", reasoning=(Reasoning("x" * 400),))
     more = token_estimates.estimate_message(thought) - token_estimates.estimate_message(

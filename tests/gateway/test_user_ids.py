@@ -75,14 +75,14 @@ def attack(http, fake, name: str) -> str:
     return json.dumps(fake.bodies[-1]) + "".join(answer.text for answer in answers)
 
 
-def test_computed_id_of_another_reads_nothing(http, fake, bob):
+def test_computed_id_of_another_user_reads_nothing(http, fake, bob):
     computed = uuid.uuid5(PUBLIC_NAMESPACE, bob)
     for name in (str(computed), computed.hex.upper()):
         assert "Argos" not in attack(http, fake, name)
     assert "Argos" in attack(http, fake, bob)
 
 
-def test_known_id_of_another_reads_nothing_where_uuids_are_names(
+def test_known_id_of_another_user_reads_nothing_with_uuids_as_names(
     http, fake, serve, bob
 ):
     known = identity.derive_user_id(bob)
@@ -93,7 +93,7 @@ def test_known_id_of_another_reads_nothing_where_uuids_are_names(
     assert "Argos" in attack(http, fake, bob)
 
 
-def test_uuid_is_a_name_like_any_other(http, fake, serve, user):
+def test_uuid_is_a_plain_name_when_configured(http, fake, serve, user):
     serve(NAMES_ONLY)
     name = uuid.uuid4()
     for text in (str(name), name.hex):
@@ -186,13 +186,13 @@ def test_changed_token_is_renewed(http, fake, token_of, user):
     assert len(stored(user)) == 4
 
 
-def test_token_may_not_name_its_own_users_neighbour_by_id(http, token_of, user):
+def test_token_refuses_the_id_of_another_user(http, token_of, user):
     token_of(user)
     answer = http.post(PATH, json=body(str(identity.derive_user_id(f"{user}-b"))))
     assert answer.json()["error"]["code"] == "identity_mismatch"
 
 
-def test_mcp_turn_is_of_the_user_named(http, fake, serve, user):
+def test_mcp_turn_belongs_to_the_named_user(http, fake, serve, user):
     serve(NAMES_ONLY)
     fake.reply("hello")
     url = str(http.base_url).rstrip("/")
@@ -236,7 +236,7 @@ def test_studio_finds_users_by_id_and_by_a_uuid_as_a_name(http, fake, serve, bob
     assert found.json()["id"] == str(user_id)
 
 
-def test_task_runs_for_the_user_who_asked(http, fake, serve, user):
+def test_task_runs_for_the_requesting_user(http, fake, serve, user):
     serve(NAMES_ONLY)
     made = http.post(
         "/v1/tasks", json={"agent": "assistant", "prompt": "Go.", "user": user}

@@ -35,7 +35,7 @@ def scores(text: str, criteria=TWO) -> dict[str, int]:
         f"{BOTH}\n```json\n{BOTH}\n```",
     ],
 )
-def test_whatever_is_around_it(text):
+def test_surrounding_text_is_ignored(text):
     assert scores(text) == {"accuracy": 9, "tone": 7}
 
 
@@ -59,12 +59,12 @@ def test_scores_are_whole_numbers_from_0_to_10(written, score):
         *("NaN", f"{'9' * 400}/{'9' * 400}"),
     ],
 )
-def test_what_is_no_number_is_not_guessed(written):
+def test_non_numeric_score_is_refused(written):
     with pytest.raises(ResultUnreadable, match="the score of 'accuracy' is no number"):
         verdict_parser.parse_results(answer(accuracy=written, tone=5), TWO)
 
 
-def test_a_missing_criterion_is_named():
+def test_missing_criterion_is_named():
     with pytest.raises(ResultUnreadable, match=r"it has no score for 'tone'$"):
         verdict_parser.parse_results(answer(accuracy=5), TWO)
     with pytest.raises(ResultUnreadable, match="'accuracy', 'tone'"):
@@ -75,19 +75,19 @@ def test_a_missing_criterion_is_named():
     "text",
     ["", "I would say eight.", "[8, 9]", "8", "null", '{"accuracy": {"score": 9'],
 )
-def test_prose_is_no_answer(text):
+def test_prose_is_unreadable(text):
     with pytest.raises(ResultUnreadable):
         verdict_parser.parse_results(text, TWO)
 
 
-def test_scores_quoted_from_the_reply_are_not_taken_for_the_judges_own():
+def test_conflicting_quoted_scores_are_refused():
     quoted = answer(accuracy=10, tone=10)
     text = f"The reply said:\n```json\n{quoted}\n```\nMine:\n```json\n{BOTH}\n```"
     with pytest.raises(ResultUnreadable, match="two different"):
         verdict_parser.parse_results(text, TWO)
 
 
-def test_reasons_are_one_line_that_any_database_takes():
+def test_reasoning_is_one_storable_line():
     said = {"score": 5, "reasoning": "It is\n  fine\0\ud800. " + "x" * 5_000}
     text = json.dumps({"accuracy": said, "tone": 5})
     verdicts = verdict_parser.parse_results(text.replace("\\ud800", "?"), TWO)
@@ -96,7 +96,7 @@ def test_reasons_are_one_line_that_any_database_takes():
     assert verdicts["tone"] == JudgeResult(5, "")
 
 
-def test_reasons_have_no_secret_of_ours_nor_half_of_one():
+def test_reasoning_is_redacted_before_truncation():
     redaction.register_secrets(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
     before = "x" * (verdict_parser.MAX_REASONING - 10)
     said = {"score": 5, "reasoning": f"{before}q7Vd2mXw9Lr4TzK8bNf3HcYs"}
@@ -106,7 +106,7 @@ def test_reasons_have_no_secret_of_ours_nor_half_of_one():
     assert verdicts["accuracy"].reasoning == f"{before}[redacted]"
 
 
-def test_reasons_of_another_kind_are_left_out():
+def test_non_text_reasoning_is_dropped():
     text = json.dumps({"accuracy": {"score": 5, "reasoning": ["a", "b"]}, "tone": 5})
     assert verdict_parser.parse_results(text, TWO)["accuracy"].reasoning == ""
 
@@ -125,7 +125,7 @@ JSON = st.recursive(
 
 @settings(max_examples=50)
 @given(JSON)
-def test_any_answer_is_either_read_or_unreadable(value):
+def test_any_answer_is_parsed_or_unreadable(value):
     try:
         found = verdict_parser.parse_results(json.dumps(value), TWO)
     except ResultUnreadable:

@@ -35,7 +35,7 @@ def judged(more: str = "", *, names: str = "[]", judges: str | None = None) -> s
     return AGENT % names + "judges:\n" + (judges or JUDGE % more)
 
 
-def test_a_judge_is_read():
+def test_judge_is_read():
     config = load(judged(names="[quality]"))
     judge = config.get(JUDGES)["quality"]
     assert (judge.sampling_rate, judge.timeout_seconds, judge.max_tokens) == (
@@ -45,7 +45,7 @@ def test_a_judge_is_read():
     assert config.get(AGENTS)["a"].judges == ("quality",)
 
 
-def test_there_need_be_none():
+def test_judges_are_optional():
     assert load(AGENT % "[]").get(JUDGES) == {}
     assert load(AGENT % "[]" + "judges: []\n").get(JUDGES) == {}
 
@@ -81,20 +81,20 @@ def test_there_need_be_none():
         (judged(judges=JUDGE.replace("model: m, ", "") % ""), "model"),
     ],
 )
-def test_what_leads_nowhere_is_refused(text, said):
+def test_unknown_reference_is_refused(text, said):
     assert said in refusal(text)
 
 
-def test_a_problem_is_told_with_its_place():
+def test_problem_has_its_location():
     assert refusal(judged(names="[qualty]")).startswith("coulisse.yaml:4:")
 
 
-def test_names_of_criteria_may_be_in_any_language():
+def test_criteria_names_may_be_in_any_language():
     text = judged(judges=JUDGE.replace("tone: Tone.", "clarté: Est-ce clair ?") % "")
     assert load(text).get(JUDGES)["quality"].rubrics == {"clarté": "Est-ce clair ?"}
 
 
-def test_every_field_is_in_the_docs_with_its_default():
+def test_fields_are_documented_with_defaults():
     assert named("judges.md", "field") == JudgeConfig.model_fields.keys()
     listed = {
         row[0].strip("`"): row[1].strip("`") for row in rows("judges.md", "field")
@@ -104,7 +104,7 @@ def test_every_field_is_in_the_docs_with_its_default():
             assert listed[name] == f"{field.default:g}"
 
 
-def test_what_a_judges_model_costs_is_listed():
+def test_judge_model_is_in_the_price_list():
     found = {
         each.name: each.used_by for each in price_table.list_models(load(judged()))
     }
@@ -114,7 +114,7 @@ def test_what_a_judges_model_costs_is_listed():
 # manage.py check
 
 
-def test_check_warns_of_a_judge_that_is_too_small(tmp_path):
+def test_check_warns_about_a_small_judge_model(tmp_path):
     file = tmp_path / "coulisse.yaml"
     local = "{name: tiny, provider: local, model: smollm2-135m, rubrics: {tone: T.}}"
     text = judged(judges=JUDGE % "" + f"  - {local}\n")

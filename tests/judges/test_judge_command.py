@@ -102,7 +102,7 @@ def test_past_replies_are_scored(past, obliging):
     assert (row.agent, row.user_id, row.value) == (past.agent, past.user_id, row.value)
 
 
-def test_who_runs_it_again_goes_on(past, obliging):
+def test_second_run_continues(past, obliging):
     past.replied(2)
     past.run("--yes", "--limit", "1")
     assert past.scored == 1
@@ -115,14 +115,14 @@ def test_who_runs_it_again_goes_on(past, obliging):
     assert len(obliging.requests) == asked
 
 
-def test_the_newest_are_taken_first(past, obliging):
+def test_newest_replies_are_scored_first(past, obliging):
     past.replied(3)
     past.run("--yes", "--limit", "1")
     (request,) = obliging.requests
     assert "Which town? 2" in request.body["messages"][-1]["content"]
 
 
-def test_it_can_be_broken_off(past, obliging, monkeypatch):
+def test_run_can_be_interrupted_and_continued(past, obliging, monkeypatch):
     past.replied(3)
     obliging.hang("headers")
     interrupt_once(lambda: bool(obliging.requests), monkeypatch)
@@ -151,7 +151,7 @@ def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
     monkeypatch.setattr(service, "DRAIN_SECONDS", 0.1)
 
 
-def test_what_waits_to_be_judged_is_judged_once(past, obliging):
+def test_queued_judgement_is_not_repeated(past, obliging):
     past.replied()
     backlog = past_replies.find_backlog(past.judge, [past.agent], since=AT)
     past_replies.enqueue(past.judge, backlog.pending)
@@ -161,21 +161,21 @@ def test_what_waits_to_be_judged_is_judged_once(past, obliging):
     assert len(obliging.requests) == 1
 
 
-def test_what_was_broken_off_is_not_judged(past, obliging):
+def test_incomplete_replies_are_not_judged(past, obliging):
     for how in ("cancelled", "error", "tool_calls"):
         past.replied(how=how)
     past.replied(text="")
     assert "0 replies" in past.run("--yes")
 
 
-def test_a_dry_run_judges_nothing(past, fake):
+def test_dry_run_judges_nothing(past, fake):
     past.replied(2)
     assert "2 to judge" in past.run("--dry-run")
     assert fake.requests == []
     assert not Task.objects.filter(origin=f"judge:{past.judge}").exists()
 
 
-def test_it_asks_before_it_spends(past, fake, monkeypatch):
+def test_confirmation_is_required_before_spending(past, fake, monkeypatch):
     past.replied()
     with pytest.raises(CommandError, match="no terminal to ask at"):
         past.run()
@@ -189,7 +189,7 @@ class Terminal(StringIO):
         return True
 
 
-def test_a_price_nobody_knows_is_said(past, configure, fake):
+def test_unknown_price_is_shown(past, configure, fake):
     configure(past.text)
     past.replied()
     assert "at an unknown price" in past.run("--dry-run")
@@ -197,7 +197,7 @@ def test_a_price_nobody_knows_is_said(past, configure, fake):
     assert "1 judged, at an unknown cost" in past.run("--yes")
 
 
-def test_a_sample_is_the_same_each_time(past, obliging):
+def test_sample_is_deterministic(past, obliging):
     past.replied(30)
     told = past.run("--dry-run", "--sample", "0.5")
     count = int(told.split(" replies")[0])
@@ -207,7 +207,7 @@ def test_a_sample_is_the_same_each_time(past, obliging):
     assert "nothing to judge" in past.run("--sample", "0.5")
 
 
-def test_what_failed_is_tried_again_if_asked(past, fake):
+def test_failed_judgement_is_retried_on_request(past, fake):
     past.replied(2)
     fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError, match="2 could not be judged"):
@@ -229,13 +229,13 @@ def test_what_failed_is_tried_again_if_asked(past, fake):
     assert past.scored == 2
 
 
-def test_since_and_until_bound_it(past, fake):
+def test_since_and_until_limit_the_replies(past, fake):
     past.replied()
     assert "0 replies" in past.run("--dry-run", "--until", "2026-01-01")
     assert "0 replies" in past.run("--dry-run", "--since", "2199-01-01")
 
 
-def test_a_limit_holds_for_what_is_tried_again(past, fake):
+def test_limit_applies_to_retries(past, fake):
     past.replied(3)
     fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError, match="2 could not be judged"):
@@ -246,7 +246,7 @@ def test_a_limit_holds_for_what_is_tried_again(past, fake):
     assert past.scored == 2
 
 
-def test_an_agent_may_be_named_that_does_not_name_the_judge(past, obliging):
+def test_agent_without_the_judge_may_be_named(past, obliging):
     past.replied(2)
     told = StringIO()
     named = ("--judge", "safety", "--agent", past.agent, "--dry-run")
@@ -264,7 +264,7 @@ def test_an_agent_may_be_named_that_does_not_name_the_judge(past, obliging):
         (["--judge", "safety", "--since", "yore"], "'yore' is neither"),
     ],
 )
-def test_it_says_what_makes_no_sense(server, configure, args, message):
+def test_invalid_arguments_are_refused(server, configure, args, message):
     lone = "  - {name: lone, provider: openai, model: m, rubrics: {tone: Tone.}}\n"
     configure(STAGE + lone)
     with pytest.raises(CommandError, match=message):
@@ -295,7 +295,7 @@ def test_scores_are_shown_by_agent_and_criterion(past, fake):
     assert judge["cost_usd"] > 0
 
 
-def test_what_failed_and_why_is_shown(past, fake):
+def test_failures_and_their_reasons_are_shown(past, fake):
     past.replied()
     fake.default = ScriptedAnswer(["I would rather not."])
     with pytest.raises(CommandError):
@@ -311,7 +311,7 @@ def test_what_failed_and_why_is_shown(past, fake):
     assert "failed: \\x1b[2J said the model" in shown("--judge", past.judge)
 
 
-def test_what_people_said_is_shown(past):
+def test_user_feedback_is_shown(past):
     for thumb, score in (("up", None), ("down", None), (None, 9)):
         Feedback.objects.create(
             user_id=past.user_id,
@@ -326,5 +326,5 @@ def test_what_people_said_is_shown(past):
     assert [past.agent, "1", "9.00", "1", "1", "0"] in table
 
 
-def test_nothing_is_said_to_be_nothing(past):
+def test_empty_result_says_nothing_was_judged(past):
     assert shown("--agent", past.agent) == "nothing was judged\n"

@@ -33,7 +33,7 @@ def quoted(messages: list[Message]) -> list[dict]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def test_the_criteria_are_in_the_instructions_and_the_conversation_is_not():
+def test_criteria_are_in_the_instructions_apart_from_the_conversation():
     system, user = asked()
     assert "- accuracy: Is it true?\n- tone: Is it kind?" in system.text
     assert "Paris" not in system.text
@@ -43,7 +43,7 @@ def test_the_criteria_are_in_the_instructions_and_the_conversation_is_not():
     ]
 
 
-def test_the_shape_that_is_asked_for_has_every_criterion():
+def test_answer_example_has_every_criterion():
     written = asked()[0].text.splitlines()[-1]
     shape = json.loads(written.replace("<0 to 10>", "5"))
     assert shape.keys() == RUBRICS.keys()
@@ -51,14 +51,14 @@ def test_the_shape_that_is_asked_for_has_every_criterion():
         assert verdict.keys() == {"reasoning", "score"}
 
 
-def test_a_model_that_copies_the_shape_has_scored_nothing():
+def test_copied_answer_example_scores_nothing():
     written = asked()[0].text.splitlines()[-1]
     for copied in (written, written.replace("<0 to 10>", '"<0 to 10>"')):
         with pytest.raises(ResultUnreadable):
             verdict_parser.parse_results(copied, RUBRICS)
 
 
-def test_a_reply_that_gives_orders_stays_one_line_of_quotation():
+def test_instructions_in_a_reply_stay_quoted():
     messages = asked(ATTACK)
     assert [line["text"] for line in quoted(messages)] == ["The capital?", ATTACK]
     lines = messages[1].text.splitlines()
@@ -68,7 +68,7 @@ def test_a_reply_that_gives_orders_stays_one_line_of_quotation():
     assert sum(line.startswith("That was the quoted") for line in lines) == 1
 
 
-def test_so_does_what_the_user_and_tools_say():
+def test_instructions_from_users_and_tools_stay_quoted():
     said = [
         Message("user", ATTACK),
         Message("assistant", None, tool_calls=(ToolCall("1", "look", '{"at": 1}'),)),
@@ -84,7 +84,7 @@ def test_so_does_what_the_user_and_tools_say():
     assert [line[0] == "{" for line in starts] == [True] * 4 + [False]
 
 
-def test_line_separators_of_unicode_do_not_break_a_quotation():
+def test_unicode_line_separators_do_not_break_the_quotation():
     messages = asked("Paris.\u2028The reply to score:\x85\u2029next\x0b\x0c\x1c")
     text = quoted_by_newline(messages[1].text)
     assert text[-1]["text"].startswith("Paris.\u2028The reply")
@@ -94,12 +94,12 @@ def quoted_by_newline(text: str) -> list[dict]:
     return [json.loads(line) for line in text.split("\n") if line.startswith("{")]
 
 
-def test_the_systems_part_is_not_shown():
+def test_system_messages_are_not_shown_to_judges():
     messages = asked("Paris.", Message("system", "Secret."), Message("user", "Hi"))
     assert "Secret" not in "".join(message.text for message in messages)
 
 
-def test_what_is_long_is_cut_in_its_middle():
+def test_long_text_is_truncated_in_the_middle():
     long = "a" * 100_000 + "end"
     earlier = [Message("user", long)] * 30
     shown = judge_context.build_context(earlier, [Message("user", long)] * 80, long)
@@ -111,14 +111,14 @@ def test_what_is_long_is_cut_in_its_middle():
     assert total < 700_000
 
 
-def test_pictures_are_named_and_not_shown():
+def test_images_are_named_and_not_shown():
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     content = [{"type": "text", "text": "What is this?"}, part]
     (line,) = judge_context.build_context((), [Message("user", content)], "A cat.").turn
     assert line.text == "What is this?\n[image_url]"
 
 
-def test_material_survives_a_payload():
+def test_judge_context_round_trips():
     shown = judge_context.build_context(
         [Message("user", "a")], [Message("user", "b\0\ud800")], "c\ud800"
     )
@@ -126,7 +126,7 @@ def test_material_survives_a_payload():
     assert JudgeContext.from_json(told) == shown
 
 
-def test_the_schema_asks_for_every_criterion_and_nothing_else():
+def test_schema_requires_exactly_the_criteria():
     schema = prompt.response_format(RUBRICS)["json_schema"]["schema"]
     assert schema["required"] == ["accuracy", "tone"]
     assert schema["additionalProperties"] is False

@@ -33,7 +33,7 @@ def put(judge: str, value: int, *, agent="a", experiment="", turn_id=None, **mor
     return judged
 
 
-def test_means_and_spreads_are_those_of_the_scores(judge):
+def test_means_and_variances_match_the_scores(judge):
     values = [0, 3, 7, 10, 10, 4]
     for value in values:
         put(judge, value)
@@ -46,11 +46,11 @@ def test_means_and_spreads_are_those_of_the_scores(judge):
     assert found["b"].variance == 0
 
 
-def test_none_is_no_division():
+def test_stats_without_scores_are_zero():
     assert (ScoreStats(0, 0, 0).mean, ScoreStats(0, 0, 0).variance) == (0.0, 0.0)
 
 
-def test_they_are_narrowed_by_time_and_experiment(judge):
+def test_stats_are_filtered_by_time_and_experiment(judge):
     put(judge, 1)
     put(judge, 5, experiment="trial")
     now = datetime.now(UTC)
@@ -66,7 +66,7 @@ def test_they_are_narrowed_by_time_and_experiment(judge):
 
 
 @pytest.mark.parametrize("experiment", [None, "trial"])
-def test_means_are_one_query_over_an_index_alone(judge, experiment):
+def test_means_are_one_query_over_a_covering_index(judge, experiment):
     with CaptureQueriesContext(connection) as queries:
         scores.stats_by_agent(
             judge, "tone", ["a", "b"], since=AT, experiment=experiment
@@ -79,14 +79,14 @@ def test_means_are_one_query_over_an_index_alone(judge, experiment):
         assert "COVERING INDEX judges_score_means" in plan
 
 
-def test_a_reply_that_is_judged_again_has_one_score(judge):
+def test_repeated_judgement_replaces_the_score(judge):
     first = put(judge, 3)
     scores.store_scores(first, {"tone": JudgeResult(9, "On second thought.")})
     (row,) = scores.scores_of_turns([first.turn_id])
     assert (row.value, row.reasoning) == (9, "On second thought.")
 
 
-def test_of_turns_is_by_turn_judge_and_criterion(judge):
+def test_scores_of_turns_are_grouped_by_turn_judge_and_criterion(judge):
     turn = new_turn_id()
     put(f"{judge}-z", 3, turn_id=turn)
     put(f"{judge}-a", 4, turn_id=turn)
@@ -96,7 +96,7 @@ def test_of_turns_is_by_turn_judge_and_criterion(judge):
     assert scores.scores_of_turns([]) == []
 
 
-def test_the_newest_of_a_user_come_first(judge):
+def test_newest_scores_of_a_user_come_first(judge):
     user_id = UserId(uuid.uuid4())
     for value in (1, 2, 3):
         put(judge, value, user_id=user_id)
@@ -105,7 +105,7 @@ def test_the_newest_of_a_user_come_first(judge):
     assert (line.stats, line.lowest, line.highest) == (ScoreStats(3, 6, 14), 1, 3)
 
 
-def test_an_agent_has_the_mean_of_all_its_judges(judge):
+def test_agent_mean_covers_all_its_judges(judge):
     agent = f"of {judge}"
     for name, value in ((judge, 3), (judge, 4), (f"{judge}-z", 8)):
         put(name, value, agent=agent)
@@ -116,7 +116,7 @@ def test_an_agent_has_the_mean_of_all_its_judges(judge):
 
 
 @pytest.mark.parametrize("value", [-1, 11])
-def test_no_score_is_beyond_the_scale(judge, value):
+def test_score_beyond_the_scale_is_refused(judge, value):
     with pytest.raises(IntegrityError), transaction.atomic():
         put(judge, value)
     assert not Score.objects.filter(judge=judge).exists()
@@ -125,7 +125,7 @@ def test_no_score_is_beyond_the_scale(judge, value):
 @pytest.mark.parametrize(
     "said", [{}, {"score": 5, "thumb": "up"}, {"score": 11}, {"thumb": "sid"}]
 )
-def test_feedback_is_a_score_or_a_thumb(said):
+def test_feedback_requires_a_score_or_a_thumb(said):
     with pytest.raises(IntegrityError), transaction.atomic():
         Feedback.objects.create(
             user_id=uuid.uuid4(),

@@ -49,14 +49,14 @@ def tool(*answers) -> tuple[ServerTool, list[str]]:
     ), called
 
 
-async def test_a_call_that_may_have_been_heard_is_not_made_again():
+async def test_delivered_call_is_not_repeated():
     pay, called = tool(HEARD, DONE)
     with pytest.raises(ServerGone):
         await use(pay)
     assert called == ["pay"]
 
 
-async def test_a_call_that_was_not_heard_is_made_once_more():
+async def test_undelivered_call_is_repeated_once():
     pay, called = tool(UNHEARD, DONE)
     assert await use(pay) == "ok"
     assert called == ["pay"] * 2
@@ -67,7 +67,7 @@ async def test_a_call_that_was_not_heard_is_made_once_more():
 
 
 @pytest.mark.parametrize("before", [[], [UNHEARD]])
-async def test_a_refusal_leads_to_the_sign_in(before):
+async def test_refused_token_returns_the_sign_in_link(before):
     pay, _ = tool(*before, REFUSED)
     answer = await use(pay)
     assert answer.startswith("Not connected:")
@@ -79,7 +79,7 @@ class Holder(Nobody):
         return dict.fromkeys(servers, "token")
 
 
-async def test_a_server_that_refuses_the_user_at_once_can_be_connected(monkeypatch):
+async def test_server_refusing_at_once_can_be_connected(monkeypatch):
     pool, tries = SessionPool(), []
 
     async def opening(self):
@@ -97,7 +97,7 @@ async def test_a_server_that_refuses_the_user_at_once_can_be_connected(monkeypat
     await pool.close()
 
 
-async def test_a_server_that_came_back_is_waited_for_as_at_first(monkeypatch):
+async def test_recovered_server_has_the_full_timeout_again(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("mcp_bridge.client.session_pool.monotonic", lambda: now[0])
     pool, address = SessionPool(), ServerTarget("it", raw(), HERE)
@@ -117,7 +117,7 @@ async def test_a_server_that_came_back_is_waited_for_as_at_first(monkeypatch):
     await pool.close()
 
 
-def test_a_hash_leaves_a_name_short_enough():
+def test_hash_suffix_keeps_names_within_the_limit():
     long = "c" * 60
     clash = [("a", f"b_{long}"), ("a_b", long), ("x", long), ("y", f"b_{long}")]
     assert {len(name) for name in assign_names(clash)[:2]} == {64}

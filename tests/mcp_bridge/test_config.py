@@ -65,11 +65,11 @@ def complaint_of(*lines: str) -> str:
         (["command: uvx", "transport: stdio"], "stdio"),
     ],
 )
-def test_the_transport_is_told_from_the_entry(lines, kind):
+def test_transport_is_derived_from_the_fields(lines, kind):
     assert it(*lines).kind == kind
 
 
-def test_a_url_is_signed_in_to_by_discovery_unless_said_otherwise():
+def test_url_server_uses_discovery_by_default():
     assert it("url: http://10.0.0.1/mcp").sign_in.mode == "discover"
     assert it("url: http://localhost/mcp", "oauth: true").sign_in.mode == "discover"
     assert it("url: http://localhost/mcp", "oauth: false").sign_in is None
@@ -77,19 +77,19 @@ def test_a_url_is_signed_in_to_by_discovery_unless_said_otherwise():
     assert it("command: uvx", "oauth: false").sign_in is None
 
 
-def test_scopes_alone_mean_discovery():
+def test_scopes_alone_imply_discovery():
     sign_in = it("url: https://x.example/mcp", "oauth: {scopes: [a, b]}").sign_in
     assert (sign_in.mode, sign_in.scopes) == ("discover", ("a", "b"))
 
 
 @pytest.mark.parametrize("where", ["url: https://x.example/mcp", "command: uvx"])
-def test_a_sign_in_of_ones_own_works_for_both(where):
+def test_static_sign_in_works_for_both_transports(where):
     sign_in = servers(f"\n  it:\n    {where}{STATIC}")["it"].sign_in
     assert sign_in.mode == "static"
     assert sign_in.client_secret.get_secret_value() == "hush-hush"
 
 
-def test_a_child_is_configured_whole():
+def test_stdio_server_accepts_every_field():
     server = it(
         "command: python",
         "args: [-m, mine]",
@@ -137,14 +137,14 @@ def test_a_child_is_configured_whole():
         (["url: http://x", "timeout_seconds: 0"], "must be greater than 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(lines, says):
+def test_invalid_fields_are_refused(lines, says):
     message = complaint_of(*lines)
     assert says in message
     assert "mcp server 'it'" in message
     assert "secret" not in message
 
 
-def test_a_static_sign_in_names_every_field_it_lacks():
+def test_incomplete_static_sign_in_names_missing_fields():
     message = complaint_of(
         "url: http://x/mcp", "oauth: {mode: static, client_id: a, client_secret: ''}"
     )
@@ -154,18 +154,18 @@ def test_a_static_sign_in_names_every_field_it_lacks():
     ) in message
 
 
-def test_a_name_must_fit_into_a_tools_name():
+def test_server_name_must_fit_a_tool_name():
     message = complaint("mcp:\n  'my server':\n    command: uvx\n")
     assert "mcp server 'my server' must be named with letters, digits" in message
 
 
-def test_a_redirect_must_come_back_here():
+def test_redirect_uri_must_match_the_callback():
     message = complaint(f"mcp:\n  other:\n    url: http://x/mcp{STATIC}")
     assert "must end in /mcp/other/oauth/callback" in message
     assert "hush-hush" not in message
 
 
-def test_secrets_show_nowhere():
+def test_repr_shows_no_secrets():
     server = servers(f"\n  it:\n    command: x\n    env: {{KEY: tell-nobody}}{STATIC}")
     assert "tell-nobody" not in repr(server)
     assert "tell-nobody" not in repr(it("url: http://x", "headers: {A: tell-nobody}"))
@@ -176,7 +176,7 @@ def test_secrets_show_nowhere():
     "line",
     ["env: {K: other}", "args: [b]", "cwd: c", "timeout_seconds: 9", "command: y"],
 )
-def test_a_digest_tells_configurations_apart(line):
+def test_digest_depends_on_the_configuration(line):
     base = ["command: x", "env: {K: one}", "args: [a]"]
     name = line.partition(":")[0]
     changed = [*(one for one in base if not one.startswith(name)), line]
@@ -184,19 +184,19 @@ def test_a_digest_tells_configurations_apart(line):
     assert it(*base).digest != it(*changed).digest
 
 
-def test_a_digest_tells_headers_apart():
+def test_digest_depends_on_headers():
     base = "url: http://x"
     assert it(base, "headers: {A: b}").digest != it(base, "headers: {A: c}").digest
     assert it(base).digest != it(base, "headers: {A: b}").digest
 
 
-def test_a_digest_tells_client_secrets_apart():
+def test_digest_depends_on_the_client_secret():
     one = servers(f"\n  it:\n    url: http://x{STATIC}")["it"]
     other = servers(f"\n  it:\n    url: http://x{STATIC.replace('hush-hush', 'b')}")
     assert one.digest != other["it"].digest
 
 
-def test_the_public_address_is_given_or_of_this_machine():
+def test_public_base_url_defaults_to_this_machine():
     assert public_base_url(read("")) == "http://localhost:8421"
     assert public_base_url(read("server: {port: 9000}")) == "http://localhost:9000"
     given = read("public_base_url: https://agents.example.com/\n")
@@ -204,5 +204,5 @@ def test_the_public_address_is_given_or_of_this_machine():
 
 
 @pytest.mark.parametrize("address", ["agents.example.com", "https://x.example?a=1"])
-def test_a_public_address_that_is_none_is_refused(address):
+def test_invalid_public_base_url_is_refused(address):
     assert "public_base_url" in complaint(f"public_base_url: {address}\n")

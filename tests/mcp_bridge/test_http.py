@@ -76,20 +76,20 @@ def at(url, **fields):
 # What works, in each of the three ways.
 
 
-async def test_a_tool_is_called(url, pool, spick_and_span):
+async def test_tool_can_be_called(url, pool, spick_and_span):
     tools = await opened(configured(it=at(url)), pool)
     assert tools["add"].description == "Add two whole numbers."
     assert await use(tools["add"], a=2, b=3) == "5"
     await pool.close()
 
 
-async def test_headers_for_all_users_are_sent(url, pool):
+async def test_configured_headers_are_sent(url, pool):
     server = at(url, headers={"Authorization": "Bearer of-the-house"})
     tools = await opened(configured(it=server), pool)
     assert await use(tools["who"]) == "Bearer of-the-house"
 
 
-async def test_a_picture_is_passed_on(url, pool):
+async def test_image_result_is_passed_on(url, pool):
     tools = await opened(configured(it=at(url)), pool)
     text, image = await use(tools["picture"])
     assert text == {"type": "text", "text": "a dot"}
@@ -97,20 +97,20 @@ async def test_a_picture_is_passed_on(url, pool):
     assert image["image_url"]["url"] == f"data:image/png;base64,{data}"
 
 
-async def test_wrong_arguments_are_an_answer(url, pool):
+async def test_wrong_arguments_return_an_error(url, pool):
     tools = await opened(configured(it=at(url)), pool)
     with pytest.raises((ToolFailed, CallRefused), match="valid"):
         await use(tools["add"], a="two")
 
 
-async def test_a_question_to_the_user_is_declined(url, pool):
+async def test_elicitation_is_declined(url, pool):
     tools = await opened(configured(it=at(url)), pool)
     with pytest.raises((ToolFailed, CallRefused)):
         await use(tools["ask"])
     assert await use(tools["add"], a=1, b=1) == "2"
 
 
-async def test_changed_tools_are_there_for_the_next_turn(url, pool):
+async def test_changed_tools_are_available_in_the_next_turn(url, pool):
     config = configured(it=at(url))
     before = await opened(config, pool)
     await use(before["change"])
@@ -124,7 +124,7 @@ async def test_changed_tools_are_there_for_the_next_turn(url, pool):
     await use(after["forget"])
 
 
-async def test_fifty_calls_at_once(url, pool, spick_and_span):
+async def test_fifty_parallel_calls_succeed(url, pool, spick_and_span):
     tools = await opened(configured(it=at(url)), pool)
     answers = await asyncio.gather(
         *(use(tools["add"], a=number, b=0) for number in range(50))
@@ -154,9 +154,7 @@ async def test_fifty_calls_at_once(url, pool, spick_and_span):
         ("status_503", CallRefused, "answered with status 503"),
     ],
 )
-async def test_a_bad_answer_fails_its_call_alone(
-    pool, root, crooked, tool, error, says
-):
+async def test_bad_response_fails_only_its_call(pool, root, crooked, tool, error, says):
     tools = await opened(configured(it=at(f"{root}/mcp")), pool)
     beside = asyncio.create_task(use(tools["hang"]))
     with pytest.raises(error, match=says) as caught:
@@ -169,7 +167,7 @@ async def test_a_bad_answer_fails_its_call_alone(
     await asyncio.wait([beside])
 
 
-async def test_a_call_that_takes_too_long_ends_alone(pool, root, crooked, passes):
+async def test_call_timeout_fails_only_its_call(pool, root, crooked, passes):
     tools = await opened(configured(it=at(root, timeout_seconds=50)), pool)
     with pytest.raises(ServerSlow, match=r"within 50 seconds"):
         await passes(use(tools["hang"]))
@@ -177,9 +175,7 @@ async def test_a_call_that_takes_too_long_ends_alone(pool, root, crooked, passes
     assert crooked.sessions == 1
 
 
-async def test_a_forgotten_session_is_opened_anew_and_the_call_made(
-    pool, root, crooked
-):
+async def test_lost_session_is_reopened_and_the_call_repeated(pool, root, crooked):
     tools = await opened(configured(it=at(root)), pool)
     assert await use(tools["status_404"]) == "after all"
     assert crooked.sessions == 2
@@ -199,7 +195,7 @@ async def test_a_forgotten_session_is_opened_anew_and_the_call_made(
     ],
 )
 @pytest.mark.parametrize("transport", ["http", "sse"])
-async def test_a_server_that_cannot_be_had_says_why(pool, root, path, says, transport):
+async def test_unavailable_server_states_the_reason(pool, root, path, says, transport):
     server = at(f"{root}/{path}", transport=transport)
     tools = await opened(configured(it=server), pool)
     about = tools["it_unreachable"].description
@@ -208,14 +204,14 @@ async def test_a_server_that_cannot_be_had_says_why(pool, root, path, says, tran
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-async def test_nobody_there(pool, transport):
+async def test_refused_connection_is_reported(pool, transport):
     server = at("http://127.0.0.1:9/mcp", transport=transport)
     tools = await opened(configured(it=server), pool)
     assert "'it' cannot be connected to" in tools["it_unreachable"].description
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-async def test_a_server_that_never_answers_is_given_up(root, transport):
+async def test_silent_server_times_out(root, transport):
     pool = SessionPool(connect_seconds=0.2)
     server = at(f"{root}/hang", transport=transport)
     tools = await opened(configured(it=server), pool)
@@ -224,7 +220,7 @@ async def test_a_server_that_never_answers_is_given_up(root, transport):
 
 
 @pytest.mark.parametrize("kind", ["legacy", "modern", "sse"])
-async def test_a_server_that_goes_away_fails_calls_and_is_found_again(kind):
+async def test_restarted_server_is_reconnected(kind):
     pool = SessionPool()
     make = official().sse_app if kind == "sse" else official().streamable_http_app
     app = without_discovery(make()) if kind == "legacy" else make()
@@ -276,7 +272,7 @@ async def test_each_user_calls_with_their_own_token(url, pool):
     assert len(pool) == 2
 
 
-async def test_todays_token_is_used_in_the_same_session(pool, urls):
+async def test_renewed_token_is_used_in_the_same_session(pool, urls):
     config = configured(it=signed(urls["modern"]))
     by = Keyring({USER: "first"})
     await opened(config, pool, by=by)
@@ -286,7 +282,7 @@ async def test_todays_token_is_used_in_the_same_session(pool, urls):
     assert len(pool) == 1
 
 
-async def test_a_refused_token_is_renewed_and_the_call_made(pool, root, crooked):
+async def test_refused_token_is_renewed_and_the_call_repeated(pool, root, crooked):
     config = configured(it=signed(f"{root}/guarded"))
     by = Keyring({USER: "old"}, {"old": "new"})
     crooked.accepted = {"Bearer old"}
@@ -301,9 +297,7 @@ async def test_a_refused_token_is_renewed_and_the_call_made(pool, root, crooked)
     assert by.asked == []
 
 
-async def test_a_user_whose_token_is_refused_for_good_is_told_to_connect(
-    pool, root, crooked
-):
+async def test_finally_refused_token_offers_the_connect_tool(pool, root, crooked):
     config = configured(it=signed(f"{root}/guarded"))
     by = Keyring({USER: "old"})
     crooked.accepted = {"Bearer old"}
@@ -317,7 +311,7 @@ async def test_a_user_whose_token_is_refused_for_good_is_told_to_connect(
     ) == ["connect_it"]
 
 
-async def test_a_refusal_without_end_is_not_read(pool, root, crooked):
+async def test_endless_refusal_body_is_not_read(pool, root, crooked):
     config = configured(it=signed(f"{root}/guarded"))
     crooked.accepted = {"Bearer old"}
     by = Keyring({USER: "old"}, {"old": "new"})
@@ -329,7 +323,7 @@ async def test_a_refusal_without_end_is_not_read(pool, root, crooked):
     assert crooked.sessions == 1
 
 
-async def test_a_renewal_that_cannot_be_tried_is_no_refusal(pool, root, crooked):
+async def test_failed_renewal_is_not_a_refusal(pool, root, crooked):
     class Down(Keyring):
         async def renew(self, config, server, user_id, refused):
             raise Unavailable("the database is down")
@@ -344,13 +338,13 @@ async def test_a_renewal_that_cannot_be_tried_is_no_refusal(pool, root, crooked)
     assert await use(tools["ok"]) == "ok"
 
 
-async def test_a_token_is_sent_to_no_other_address(pool, root, crooked):
+async def test_token_is_not_sent_to_redirects(pool, root, crooked):
     by = Keyring({USER: "mine"})
     await opened(configured(it=signed(f"{root}/elsewhere")), pool, by=by)
     assert set(crooked.seen) == {"Bearer mine"}
 
 
-async def test_no_token_is_in_a_log_or_a_message(pool, root, crooked, caplog):
+async def test_logs_and_errors_contain_no_token(pool, root, crooked, caplog):
     by = Keyring({USER: "tell-nobody"})
     with caplog.at_level(logging.DEBUG):
         tools = await opened(configured(it=signed(f"{root}/guarded")), pool, by=by)

@@ -28,27 +28,27 @@ async def read(*tools):
     return await catalog.list_tools(Pages((list(tools), None)), said.append), said
 
 
-async def test_tools_are_in_the_order_of_their_names():
+async def test_tools_are_sorted_by_name():
     offers, _ = await read(tool("b"), tool("c"), tool("a"))
     assert [offer.name for offer in offers] == ["a", "b", "c"]
 
 
-async def test_a_title_serves_where_there_is_no_description():
+async def test_title_replaces_a_missing_description():
     (offer,), _ = await read(tool(title="Adds"))
     assert offer.description == "Adds"
 
 
-async def test_a_description_is_cut():
+async def test_description_is_truncated():
     (offer,), _ = await read(tool(description="x" * 9000))
     assert offer.description == "x" * 8000
 
 
-async def test_a_schema_without_a_type_is_an_objects():
+async def test_schema_without_a_type_becomes_object():
     (offer,), _ = await read(tool(schema={"required": ["a"]}))
     assert offer.parameters == {"type": "object", "properties": {}, "required": ["a"]}
 
 
-async def test_a_page_that_leads_to_itself_is_the_last():
+async def test_repeated_cursor_ends_the_pagination():
     pages = Pages(([tool("a")], "1"), ([tool("b")], "1"))
     assert len(await catalog.list_tools(pages, print)) == 2
     assert pages.asked == [None, "1"]
@@ -62,12 +62,12 @@ async def test_a_page_that_leads_to_itself_is_the_last():
     ],
     ids=["number", "text"],
 )
-async def test_a_schema_that_cannot_be_written_costs_its_tool_alone(schema):
+async def test_unserialisable_schema_drops_only_its_tool(schema):
     offers, said = await read(tool("bad", schema), tool("good"))
     assert [offer.name for offer in offers] == ["good"]
     assert said == ["tool 'bad' is left out: its schema cannot be written as JSON"]
 
 
-def test_a_dialect_nobody_knows_is_not_looked_up():
+def test_unknown_schema_dialect_is_not_fetched():
     dialect = {"$schema": "https://example.com/mine", "properties": {}}
     assert catalog.schema_fault(dialect) is None

@@ -44,19 +44,19 @@ async def eventually(happened) -> None:
     assert await comes_true(happened)
 
 
-async def test_those_who_come_at_once_share_one_session(pool):
+async def test_parallel_callers_share_one_session(pool):
     address = at()
     assert len({*await asyncio.gather(*(pid(pool, address) for _ in range(10)))}) == 1
 
 
-async def test_users_have_sessions_of_their_own(pool):
+async def test_users_have_separate_sessions(pool):
     users = [UserId(uuid.uuid4()) for _ in range(2)]
     pids = [await pid(pool, at(user_id=user)) for user in (*users, *users)]
     assert pids[:2] == pids[2:]
     assert pids[0] != pids[1]
 
 
-async def test_a_caller_that_leaves_does_not_stop_the_opening(pool):
+async def test_cancelled_caller_does_not_stop_the_opening(pool):
     address = at()
     opening = asyncio.create_task(pid(pool, address))
     await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_a_caller_that_leaves_does_not_stop_the_opening(pool):
     assert await pid(pool, address)
 
 
-async def test_the_one_used_longest_ago_is_closed():
+async def test_least_recently_used_session_is_closed():
     pool = SessionPool(capacity=2)
     first, second, third = (at(name) for name in ("a", "b", "c"))
     pids = [await pid(pool, address) for address in (first, second)]
@@ -78,7 +78,7 @@ async def test_the_one_used_longest_ago_is_closed():
     await pool.close()
 
 
-async def test_one_in_use_is_not_closed():
+async def test_session_in_use_is_not_evicted():
     pool = SessionPool(capacity=1)
     async with pool.session(at("a")) as session:
         await pid(pool, at("b"))
@@ -88,7 +88,7 @@ async def test_one_in_use_is_not_closed():
     await pool.close()
 
 
-async def test_what_nobody_uses_is_closed():
+async def test_idle_session_is_closed():
     pool = SessionPool(idle_seconds=0.05)
     number = await pid(pool, at())
     assert await gone(number)
@@ -97,7 +97,7 @@ async def test_what_nobody_uses_is_closed():
     await pool.close()
 
 
-async def test_what_is_in_use_is_not_idle():
+async def test_session_in_use_is_not_idle():
     pool = SessionPool(idle_seconds=0.02)
     async with pool.session(at()) as session:
         await pid(pool, at())
@@ -108,7 +108,7 @@ async def test_what_is_in_use_is_not_idle():
     await pool.close()
 
 
-async def test_a_failure_is_remembered_for_a_growing_while(pool, monkeypatch):
+async def test_failure_backoff_grows(pool, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("mcp_bridge.client.session_pool.monotonic", lambda: now[0])
     started = []
@@ -137,13 +137,13 @@ def counted(function, calls):
     return wrapper
 
 
-async def test_another_configuration_is_tried_at_once(pool):
+async def test_changed_configuration_is_tried_at_once(pool):
     with pytest.raises(ServerFailed):
         await pid(pool, at(server=raw("exit")))
     assert await pid(pool, at(server=raw()))
 
 
-async def test_sessions_of_servers_that_left_or_changed_end(pool):
+async def test_sessions_of_removed_or_changed_servers_end(pool):
     before = configured(left=raw(), changed=raw(), kept=raw())
     tools = {n: await opened(before, pool, n) for n in ("left", "changed", "kept")}
     pids = {name: int(await use(found["pid"])) for name, found in tools.items()}
@@ -154,7 +154,7 @@ async def test_sessions_of_servers_that_left_or_changed_end(pool):
     assert await gone(pids["changed"])
 
 
-async def test_a_call_under_way_ends_before_its_session_does(pool):
+async def test_session_ends_after_its_running_call(pool):
     config = configured(it=raw())
     await opened(config, pool)
     async with pool.session(at()) as session:
@@ -164,7 +164,7 @@ async def test_a_call_under_way_ends_before_its_session_does(pool):
     await eventually(lambda: session.has_ended)
 
 
-async def test_closing_ends_everything_even_calls_under_way():
+async def test_close_ends_sessions_and_running_calls():
     pool = SessionPool()
     tools = await opened(configured(it=raw()), pool)
     number = int(await use(tools["pid"]))
@@ -177,7 +177,7 @@ async def test_closing_ends_everything_even_calls_under_way():
     await pool.close()
 
 
-def test_each_event_loop_has_sessions_of_its_own():
+def test_each_event_loop_has_separate_sessions():
     pool = SessionPool()
 
     async def turn():
@@ -188,7 +188,7 @@ def test_each_event_loop_has_sessions_of_its_own():
     assert asyncio.run(turn()) != asyncio.run(turn())
 
 
-async def test_a_slow_start_is_waited_for_no_longer_than_one_wants(pool, tmp_path):
+async def test_slow_start_is_limited_by_the_callers_timeout(pool, tmp_path):
     address = at(server=raw("sleepy", env={"GO": str(tmp_path / "go")}))
     with pytest.raises(StillConnecting, match="still being connected to"):
         async with pool.session(address, patience_seconds=0.01):
@@ -199,7 +199,7 @@ async def test_a_slow_start_is_waited_for_no_longer_than_one_wants(pool, tmp_pat
     assert await pid(pool, address)
 
 
-async def test_what_becomes_of_it_is_remembered(passes):
+async def test_result_of_a_slow_start_is_kept(passes):
     pool = SessionPool(connect_seconds=PATIENCE_SECONDS)
     address = at(server=raw("mute"))
     for _ in range(3):
@@ -213,7 +213,7 @@ async def test_what_becomes_of_it_is_remembered(passes):
     await pool.close()
 
 
-async def test_one_that_could_not_be_had_is_hardly_waited_for(monkeypatch, passes):
+async def test_failed_server_is_waited_for_only_briefly(monkeypatch, passes):
     monkeypatch.setattr(pools, "MIN_BACKOFF_SECONDS", 0.0)
     monkeypatch.setattr(pools, "RETRY_WAIT_SECONDS", 0.01)
     pool = SessionPool(connect_seconds=PATIENCE_SECONDS)
@@ -226,7 +226,7 @@ async def test_one_that_could_not_be_had_is_hardly_waited_for(monkeypatch, passe
     await pool.close()
 
 
-async def test_a_pool_that_closes_ends_what_is_being_opened():
+async def test_close_ends_sessions_that_are_opening():
     pool = SessionPool()
     with pytest.raises(StillConnecting):
         async with pool.session(at(server=raw("mute")), patience_seconds=0.01):
@@ -234,7 +234,7 @@ async def test_a_pool_that_closes_ends_what_is_being_opened():
     await pool.close()
 
 
-async def test_the_end_of_all_waits_for_no_child(monkeypatch):
+async def test_close_does_not_wait_for_children(monkeypatch):
     monkeypatch.setattr(stdio, "GRACE_SECONDS", PATIENCE_SECONDS)
     pool = SessionPool()
     child = await pid(pool, at(server=raw("stubborn")))
@@ -244,7 +244,7 @@ async def test_the_end_of_all_waits_for_no_child(monkeypatch):
     assert await gone(child)
 
 
-async def test_why_a_child_ended_is_known_until_another_is_there(pool):
+async def test_exit_reason_is_kept_until_the_next_session(pool):
     address = at()
     async with pool.session(address) as session:
         with pytest.raises(ServerGone):
@@ -257,7 +257,7 @@ async def test_why_a_child_ended_is_known_until_another_is_there(pool):
     assert pool.open_sessions("it")[1] is None
 
 
-async def test_what_ended_as_it_should_has_no_last_words(pool):
+async def test_regular_end_has_no_exit_reason(pool):
     address = at()
     async with pool.session(address) as session:
         pass
@@ -266,7 +266,7 @@ async def test_what_ended_as_it_should_has_no_last_words(pool):
     assert pool.open_sessions("it") == ([], None)
 
 
-async def test_last_words_of_what_left_the_yaml_are_forgotten(pool):
+async def test_exit_reason_of_a_removed_server_is_dropped(pool):
     async with pool.session(at()) as session:
         with pytest.raises(ServerGone):
             await session.call("die", {})

@@ -33,17 +33,17 @@ def test_texts_are_joined():
     assert read(text("one"), text("two")) == "one\ntwo"
 
 
-def test_an_empty_answer_is_empty():
+def test_empty_result_is_empty_text():
     assert read() == ""
 
 
-def test_structured_content_is_told_where_there_is_no_other():
+def test_structured_content_is_used_without_other_content():
     assert read(structured={"a": [1]}) == '{"a":[1]}'
     assert read(structured=0) == "0"
     assert read(text("a is 1"), structured={"a": 1}) == "a is 1"
 
 
-def test_an_image_stands_between_the_texts_around_it():
+def test_image_keeps_its_position_between_texts():
     parts = read(text("a"), text("b"), image(), text("c"))
     assert parts == [
         {"type": "text", "text": "a\nb"},
@@ -68,46 +68,46 @@ def test_an_image_stands_between_the_texts_around_it():
         (blob(mime_type=None), "of no stated type"),
     ],
 )
-def test_what_models_cannot_see_is_noted(block, says):
+def test_unsupported_content_is_named(block, says):
     assert says in read(block)
 
 
-def test_an_image_that_is_a_resource_is_shown():
+def test_image_resource_is_an_image():
     (part,) = read(blob("file:///a.png", "image/png", PNG))
     assert part["image_url"]["url"].endswith(PNG)
 
 
-def test_a_text_that_is_a_resource_comes_with_its_address():
+def test_text_resource_includes_its_uri():
     resource = mcp.TextResourceContents(uri="file:///a.txt", text="hello")
     block = mcp.EmbeddedResource(type="resource", resource=resource)
     assert read(block) == "file:///a.txt:\nhello"
 
 
-def test_a_link_is_told():
+def test_resource_link_is_text():
     link = mcp.ResourceLink(
         type="resource_link", name="report", uri="file:///r", description="last week"
     )
     assert read(link) == "report: file:///r (last week)"
 
 
-def test_a_link_with_a_title_is_told_with_it():
+def test_resource_link_includes_its_title():
     link = mcp.ResourceLink(type="resource_link", name="r", uri="file:///r", title="R")
     assert read(link) == "r: file:///r (R)"
 
 
-def test_text_is_cut_over_all_of_it():
+def test_text_limit_applies_to_all_parts():
     parts = read(text("x" * 99_999), image(), text("y" * 50), image(), text("z"))
     kinds = [part["type"] for part in parts]
     assert kinds == ["text", "image_url", "text", "image_url"]
     assert parts[2]["text"] == f"y{result_conversion.TRUNCATION_MARK}"
 
 
-def test_a_failure_is_an_error_with_its_text():
+def test_error_result_raises_with_its_text():
     with pytest.raises(ToolFailed) as caught:
         read(text("no such file"), is_error=True)
     assert (caught.value.message, caught.value.server) == ("no such file", "it")
 
 
-def test_a_failure_without_a_word_says_that():
+def test_error_result_without_text_says_so():
     with pytest.raises(ToolFailed, match="does not say why"):
         read(is_error=True)

@@ -32,17 +32,17 @@ async def listened(of: _StderrLog, *pieces: bytes) -> None:
     await of.listen(SimpleNamespace(stderr=stream))
 
 
-def test_a_line_is_cut(caplog):
+def test_long_line_is_truncated(caplog):
     said().add(b"x" * 600)
     assert caplog.messages == [f"mcp server 'it' says: {'x' * 500}"]
 
 
-def test_the_half_of_a_secret_is_not_logged_either(caplog):
+def test_truncated_secret_is_not_logged(caplog):
     said(KEY=HUSH).add(b"x" * 490 + HUSH.encode())
     assert HUSH[:4] not in caplog.text
 
 
-def test_no_line_of_a_secret_of_many_is_logged(caplog):
+def test_lines_of_a_multi_line_secret_are_not_logged(caplog):
     of = said(KEY=KEY)
     for line in KEY.encode().split(b"\n"):
         of.add(b"read " + line)
@@ -50,12 +50,12 @@ def test_no_line_of_a_secret_of_many_is_logged(caplog):
     assert len(caplog.messages) == 4
 
 
-def test_of_two_secrets_in_each_other_neither_shows(caplog):
+def test_overlapping_secrets_are_both_masked(caplog):
     said(A=HUSH, B=FIRST).add(b"it is " + FIRST.encode())
     assert caplog.messages == ["mcp server 'it' says: it is ***"]
 
 
-async def test_a_line_without_end_is_logged_once(caplog):
+async def test_endless_line_is_logged_once(caplog):
     of = said(KEY=HUSH)
     await listened(of, *[f"{HUSH} ".encode() * 4096] * 10, b"\nnext")
     assert len(caplog.messages) == 2

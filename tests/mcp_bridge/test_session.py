@@ -60,7 +60,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize("renewed", [None, "old", "refused-too"])
-async def test_one_who_cannot_be_let_in_is_refused_until_another_token(renewed):
+async def test_finally_refused_token_is_not_retried(renewed):
     server = Refusing("good", renewed=renewed)
     bearer = http_client.BearerAuth("old", server.renew)
     await server.calls(bearer, status=401)
@@ -73,7 +73,7 @@ async def test_one_who_cannot_be_let_in_is_refused_until_another_token(renewed):
     await server.calls(bearer, status=200)
 
 
-async def test_a_token_is_renewed_once_and_kept():
+async def test_token_is_renewed_once_and_kept():
     server = Refusing("new", renewed="new")
     bearer = http_client.BearerAuth("old", server.renew)
     await server.calls(bearer, status=200)
@@ -96,7 +96,7 @@ class Counting(Crooked):
         await super().call(tool, receive, send, reply)
 
 
-async def test_a_call_the_server_heard_is_not_made_again():
+async def test_delivered_call_is_not_repeated():
     app = Counting()
     with serve(app) as root:
         session = begin(at(f"{root}/mcp"))
@@ -108,7 +108,7 @@ async def test_a_call_the_server_heard_is_not_made_again():
         await session.close()
 
 
-async def test_a_call_nobody_heard_may_be_made_again():
+async def test_undelivered_call_may_be_repeated():
     with serve(Crooked(), grace_seconds=0) as root:
         session = begin(at(f"{root}/mcp"))
         await session.wait_open()
@@ -118,7 +118,7 @@ async def test_a_call_nobody_heard_may_be_made_again():
     await session.close()
 
 
-async def test_a_call_after_the_end_was_not_heard(session):
+async def test_call_after_the_end_was_not_delivered(session):
     session.break_off("had enough")
     with pytest.raises(ServerGone, match="'it' had enough") as caught:
         await session.call("echo", {})
@@ -140,7 +140,7 @@ async def answered(monkeypatch, session, *answers):
     return await session.call("echo", {})
 
 
-async def test_a_tool_that_changed_is_read_anew_and_called(monkeypatch, session):
+async def test_changed_tool_is_listed_again_and_called(monkeypatch, session):
     listed = []
 
     async def read(*_):
@@ -154,13 +154,13 @@ async def test_a_tool_that_changed_is_read_anew_and_called(monkeypatch, session)
     assert listed == [True]
 
 
-async def test_a_question_instead_of_an_answer_is_refused(monkeypatch, session):
+async def test_input_request_instead_of_a_result_is_refused(monkeypatch, session):
     question = mcp_types.InputRequiredResult(request_state="x")
     with pytest.raises(CallRefused, match="asks for input in the middle of a call"):
         await answered(monkeypatch, session, question)
 
 
-async def test_a_refusal_of_many_words_is_cut(monkeypatch, session):
+async def test_long_refusal_is_truncated(monkeypatch, session):
     refusal = server_session.MCPError(mcp_types.INVALID_PARAMS, "x" * 5000)
     with pytest.raises(CallRefused) as caught:
         await answered(monkeypatch, session, refusal)
@@ -170,7 +170,7 @@ async def test_a_refusal_of_many_words_is_cut(monkeypatch, session):
 # Lists.
 
 
-async def test_an_old_list_is_read_beside_the_turn_that_noticed(session):
+async def test_outdated_tool_list_is_refreshed_in_background(session):
     before = session._listed_at
     session._listed_at -= server_session.LIST_TIMEOUT_SECONDS + 1
     assert await session.tools() is session.offers
@@ -179,7 +179,7 @@ async def test_an_old_list_is_read_beside_the_turn_that_noticed(session):
     assert session._listed_at >= before
 
 
-async def test_a_list_that_takes_long_is_not_waited_for(monkeypatch, session):
+async def test_slow_tool_list_is_not_waited_for(monkeypatch, session):
     async def read(*_):
         await asyncio.Event().wait()
 
@@ -190,7 +190,7 @@ async def test_a_list_that_takes_long_is_not_waited_for(monkeypatch, session):
         assert await session.tools() == session.offers
 
 
-async def test_a_list_that_fails_leaves_the_old_one_and_says_so():
+async def test_failed_tool_list_keeps_the_old_one_and_warns():
     said: list[str] = []
     session = begin(raw(), warn=said.append)
     await session.wait_open()
@@ -226,7 +226,7 @@ def names(caplog):
     logging.getLogger("mcp_bridge").removeHandler(names)
 
 
-async def test_its_lines_are_not_those_of_the_request_that_opened_it(names):
+async def test_session_logs_have_no_request_id(names):
     request_ids.assign_request_id(b"checkout-7")
     session = begin(raw(), warn=print)
     await session.wait_open()
@@ -238,9 +238,7 @@ async def test_its_lines_are_not_those_of_the_request_that_opened_it(names):
     assert set(names) == {""}
 
 
-async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipes(
-    monkeypatch, session
-):
+async def test_crash_is_noticed_while_a_grandchild_holds_pipes(monkeypatch, session):
     monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.1)
     await session.call("spawn", {})
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -248,6 +246,6 @@ async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipes(
             await session.call("die", {})
 
 
-async def test_it_lives_longer_than_it_may_take_to_open(session, passes):
+async def test_session_outlives_the_opening_timeout(session, passes):
     await passes(asyncio.sleep(2 * PATIENCE_SECONDS))
     assert session.is_open

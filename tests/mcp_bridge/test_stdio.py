@@ -37,7 +37,7 @@ KEY = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
 pytestmark = pytest.mark.usefixtures("spick_and_span")
 
 
-async def test_a_tool_is_called(pool):
+async def test_tool_can_be_called(pool):
     tools = await opened(configured(it=raw()), pool)
     assert await use(tools["echo"], text="hello") == "hello"
     echo = tools["echo"]
@@ -45,13 +45,13 @@ async def test_a_tool_is_called(pool):
     assert echo.parameters["properties"] == {"text": {"type": "string"}}
 
 
-async def test_the_child_is_started_once(pool):
+async def test_child_is_started_once(pool):
     config = configured(it=raw())
     pids = {await use((await opened(config, pool))["pid"]) for _ in range(2)}
     assert len(pids) == 1
 
 
-async def test_the_child_sees_its_own_environment_and_not_ours(pool, monkeypatch):
+async def test_child_sees_only_its_own_environment(pool, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "mine")
     tools = await opened(configured(it=raw(env={"COLOUR": "green"})), pool)
     seen = json.loads(await use(tools["env"]))
@@ -60,7 +60,7 @@ async def test_the_child_sees_its_own_environment_and_not_ours(pool, monkeypatch
     assert "OPENAI_API_KEY" not in seen
 
 
-async def test_it_runs_where_the_yaml_is_or_below(pool, tmp_path):
+async def test_child_runs_in_the_yaml_directory_or_below(pool, tmp_path):
     (tmp_path / "below").mkdir()
     config = configured(tmp_path, here=raw(), there=raw(cwd="below"))
     found = {}
@@ -69,7 +69,7 @@ async def test_it_runs_where_the_yaml_is_or_below(pool, tmp_path):
     assert found == {"here": str(tmp_path), "there": str(tmp_path / "below")}
 
 
-async def test_calls_run_beside_each_other(pool):
+async def test_calls_run_in_parallel(pool):
     tools = await opened(configured(it=raw(timeout_seconds=20)), pool)
     hanging = asyncio.create_task(use(tools["hang"]))
     answers = await asyncio.gather(
@@ -81,7 +81,7 @@ async def test_calls_run_beside_each_other(pool):
         await hanging
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_server_and_nothing_else(pool):
+async def test_cancelled_call_is_cancelled_at_the_server_only(pool):
     tools = await opened(configured(it=raw(timeout_seconds=20)), pool)
     pid = await use(tools["pid"])
     hanging = asyncio.create_task(use(tools["hang"]))
@@ -92,7 +92,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_nothing_else(pool
     assert await use(tools["pid"]) == pid
 
 
-async def test_a_call_that_takes_too_long_ends_alone(pool, passes):
+async def test_call_timeout_fails_only_its_call(pool, passes):
     tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
     pid = await use(tools["pid"])
     with pytest.raises(ServerSlow, match=r"no answer within 50 seconds \(timeout_s"):
@@ -100,7 +100,7 @@ async def test_a_call_that_takes_too_long_ends_alone(pool, passes):
     assert await use(tools["pid"]) == pid
 
 
-async def test_a_child_that_is_stuck_gives_way_to_another(pool, monkeypatch, passes):
+async def test_stuck_child_is_replaced(pool, monkeypatch, passes):
     monkeypatch.setattr(server_session, "PROBE_TIMEOUT_SECONDS", 0.1)
     tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
     pid = int(await use(tools["pid"]))
@@ -112,7 +112,7 @@ async def test_a_child_that_is_stuck_gives_way_to_another(pool, monkeypatch, pas
     assert int(await use(tools["pid"])) != pid
 
 
-async def test_a_crash_fails_its_call_and_the_next_one_starts_a_child(pool):
+async def test_crash_fails_its_call_and_the_next_starts_a_child(pool):
     tools = await opened(configured(it=raw()), pool)
     pid = await use(tools["pid"])
     with pytest.raises(ServerGone, match="'it' ended with exit code 3"):
@@ -120,7 +120,7 @@ async def test_a_crash_fails_its_call_and_the_next_one_starts_a_child(pool):
     assert await use(tools["pid"]) != pid
 
 
-async def test_a_killed_child_is_noticed_before_the_next_call(pool):
+async def test_killed_child_is_noticed_before_the_next_call(pool):
     config = configured(it=raw())
     tools = await opened(config, pool)
     pid = int(await use(tools["pid"]))
@@ -133,31 +133,31 @@ async def test_a_killed_child_is_noticed_before_the_next_call(pool):
     assert int(await use(tools["pid"])) != pid
 
 
-async def test_ten_megabytes_are_cut(pool):
+async def test_ten_megabyte_result_is_truncated(pool):
     tools = await opened(configured(it=raw()), pool)
     answer = await use(tools["big"])
     assert len(answer) < 101_000
     assert answer.endswith("[cut: the answer is longer]")
 
 
-async def test_more_than_sixteen_end_the_session(pool):
+async def test_result_above_16_megabytes_ends_the_session(pool):
     tools = await opened(configured(it=raw()), pool)
     with pytest.raises(ServerGone, match="sent more than 16 MB at once"):
         await use(tools["huge"])
     assert await use(tools["echo"], text="again") == "again"
 
 
-async def test_text_that_is_not_utf8_is_read(pool):
+async def test_invalid_utf8_is_replaced(pool):
     tools = await opened(configured(it=raw()), pool)
     assert await use(tools["bytes"]) == "caf� �"
 
 
-async def test_half_a_character_costs_itself_alone(pool):
+async def test_lone_surrogate_costs_only_itself(pool):
     tools = await opened(configured(it=raw(timeout_seconds=5)), pool)
     assert await use(tools["halves"]) == "half ? of one"
 
 
-async def test_rubbish_on_its_output_is_passed_over(pool, caplog):
+async def test_invalid_output_lines_are_ignored(pool, caplog):
     tools = await opened(configured(it=raw()), pool)
     with caplog.at_level(logging.DEBUG, "mcp_bridge"):
         assert await use(tools["rubbish"]) == "still here"
@@ -174,7 +174,7 @@ async def test_rubbish_on_its_output_is_passed_over(pool, caplog):
         ("wrong", ServerReplyInvalid, "'it' gave an answer that makes no sense"),
     ],
 )
-async def test_what_fails_says_so_and_the_session_lives_on(pool, tool, error, says):
+async def test_tool_error_keeps_the_session(pool, tool, error, says):
     tools = await opened(configured(it=raw()), pool)
     pid = await use(tools["pid"])
     with pytest.raises(error, match=says) as caught:
@@ -183,14 +183,14 @@ async def test_what_fails_says_so_and_the_session_lives_on(pool, tool, error, sa
     assert await use(tools["pid"]) == pid
 
 
-async def test_a_child_takes_its_own_children_along(pool):
+async def test_grandchildren_end_with_the_child(pool):
     tools = await opened(configured(it=raw("stubborn")), pool)
     pids = [int(await use(tools[name])) for name in ("pid", "spawn")]
     await pool.close()
     assert all([await gone(pid) for pid in pids])
 
 
-async def test_a_missing_command_is_named(pool, caplog):
+async def test_missing_command_is_named(pool, caplog):
     config = configured(it=raw().model_copy(update={"command": "no-such-thing"}))
     tools = await opened(config, pool)
     assert list(tools) == ["it_unreachable"]
@@ -200,7 +200,7 @@ async def test_a_missing_command_is_named(pool, caplog):
     assert "its command 'no-such-thing' is not there" in caplog.text
 
 
-async def test_a_command_that_cannot_be_executed_says_why(pool, tmp_path, caplog):
+async def test_unexecutable_command_states_the_reason(pool, tmp_path, caplog):
     script = tmp_path / "server"
     script.write_text("no program")
     script.chmod(0o755)
@@ -210,14 +210,14 @@ async def test_a_command_that_cannot_be_executed_says_why(pool, tmp_path, caplog
     assert "Exec format error" in caplog.text
 
 
-async def test_a_missing_folder_is_named(pool):
+async def test_missing_directory_is_named(pool):
     tools = await opened(configured(it=raw(cwd="nowhere")), pool)
     about = tools["it_unreachable"].description
     assert "cannot start" in about
     assert "nowhere" not in about
 
 
-async def test_a_child_that_exits_at_once_is_quoted_without_its_secrets(pool, caplog):
+async def test_exit_message_is_quoted_without_secrets(pool, caplog):
     server = raw("exit", env={"KEY": KEY})
     tools = await opened(configured(it=server), pool)
     about = tools["it_unreachable"].description
@@ -227,7 +227,7 @@ async def test_a_child_that_exits_at_once_is_quoted_without_its_secrets(pool, ca
     assert await use(tools["it_unreachable"]) == about
 
 
-async def test_a_child_that_never_answers_is_given_up():
+async def test_silent_child_times_out():
     pool = SessionPool(connect_seconds=0.3)
     tools = await opened(configured(it=raw("mute")), pool)
     about = tools["it_unreachable"].description
@@ -235,7 +235,7 @@ async def test_a_child_that_never_answers_is_given_up():
     await pool.close()
 
 
-async def test_a_server_made_with_the_sdk(pool):
+async def test_server_of_the_sdk_works(pool):
     run = "from tests.mcp_bridge.http_servers import official; official().run('stdio')"
     server = ToolServerConfig(
         command=sys.executable, args=("-c", run), cwd="../..", env={"PYTHONPATH": "."}
@@ -246,7 +246,7 @@ async def test_a_server_made_with_the_sdk(pool):
     assert "newcomer" in await opened(configured(it=server), pool)
 
 
-async def test_an_older_protocol_is_asked_about_once(pool):
+async def test_older_protocol_is_negotiated_once(pool):
     tools = await opened(configured(it=raw()), pool)
     assert "server/discover" in await use(tools["heard"])
     with pytest.raises(ServerGone):
@@ -271,7 +271,7 @@ asyncio.run(main())
 """
 
 
-async def test_no_child_outlives_us_even_if_we_are_killed():
+async def test_children_end_when_the_parent_is_killed():
     root = HERE.parent.parent
     parent = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PARENT),
@@ -287,7 +287,7 @@ async def test_no_child_outlives_us_even_if_we_are_killed():
         assert await gone(pid)
 
 
-async def test_what_minds_the_children_is_there_as_long_as_they_are(pool, monkeypatch):
+async def test_process_guard_lives_as_long_as_its_children(pool, monkeypatch):
     monkeypatch.setattr(stdio, "WATCH_SECONDS", 0.01)
     tools = await opened(configured(it=raw()), pool)
     await use(tools["echo"])

@@ -39,13 +39,13 @@ async def names(config, pool, *grants):
 # What is offered.
 
 
-async def test_only_what_is_granted_is_offered_in_a_lasting_order(pool):
+async def test_only_granted_tools_are_offered_in_stable_order(pool):
     config = configured(it=raw())
     grant = ServerGrant("it", ("pid", "echo"))
     assert await names(config, pool, grant) == ["echo", "pid"]
 
 
-async def test_a_granted_tool_that_is_not_there_is_warned_of_once(pool, caplog):
+async def test_missing_granted_tool_is_warned_about_once(pool, caplog):
     config = configured(it=raw())
     for _ in range(2):
         assert await names(config, pool, ServerGrant("it", ("echo", "ehco"))) == [
@@ -54,35 +54,35 @@ async def test_a_granted_tool_that_is_not_there_is_warned_of_once(pool, caplog):
     assert caplog.text.count("has no tool 'ehco', which an agent's only: names") == 1
 
 
-async def test_no_grant_opens_nothing(pool):
+async def test_no_grant_opens_no_session(pool):
     assert await names(configured(it=raw()), pool) == []
     assert len(pool) == 0
 
 
-async def test_a_grant_of_an_empty_list_offers_nothing(pool):
+async def test_empty_grant_offers_nothing(pool):
     assert await names(configured(it=raw()), pool, ServerGrant("it", ())) == []
 
 
-async def test_what_every_page_lists_is_offered(pool):
+async def test_tools_of_every_page_are_offered(pool):
     config = configured(it=raw("pages"), whole=raw())
     found = [await names(config, pool, ServerGrant(n, None)) for n in ("it", "whole")]
     assert found[0] == found[1]
     assert len(found[0]) == 18
 
 
-async def test_a_list_without_end_is_cut_off(pool, caplog):
+async def test_endless_tool_list_is_truncated(pool, caplog):
     assert len(await opened(configured(it=raw("endless")), pool)) == 100
     assert "more than 100 pages of tools; the rest is left out" in caplog.text
 
 
-async def test_of_very_many_tools_some_are_offered_and_little_is_logged(pool, caplog):
+async def test_very_long_tool_list_is_truncated_with_one_log_line(pool, caplog):
     config = configured(it=raw("many"))
     assert len(await opened(config, pool)) == 1000
     [line] = [record.getMessage() for record in caplog.records]
     assert "more than 1000 tools; the rest is left out" in line
 
 
-async def test_a_server_that_does_everything_wrong_does_not_fill_the_log(pool, caplog):
+async def test_faulty_server_does_not_flood_the_log(pool, caplog):
     config = configured(it=raw("bad"))
     assert await opened(config, pool) == {}
     *lines, last = [record.getMessage() for record in caplog.records]
@@ -90,7 +90,7 @@ async def test_a_server_that_does_everything_wrong_does_not_fill_the_log(pool, c
     assert "the rest of what is wrong with it is not logged" in last
 
 
-async def test_a_name_of_a_tool_writes_no_line_of_the_log(pool, caplog):
+async def test_tool_name_cannot_forge_log_lines(pool, caplog):
     caplog.set_level("INFO")
     await discover_tools(configured(it=raw("control")), pool=pool)
     lines = [record.getMessage() for record in caplog.records]
@@ -99,7 +99,7 @@ async def test_a_name_of_a_tool_writes_no_line_of_the_log(pool, caplog):
     assert all(line.isprintable() for line in lines)
 
 
-async def test_names_are_fit_for_providers_and_mapped_back(pool):
+async def test_names_are_valid_for_providers_and_mapped_back(pool):
     tools = await opened(configured(it=raw("names")), pool)
     assert sorted(len(name) for name in tools)[-2:] == [64, 64]
     assert {"fine", "gr__e", "it_a_b_"} <= {name[:7] for name in tools}
@@ -115,7 +115,7 @@ async def test_names_are_fit_for_providers_and_mapped_back(pool):
 ALLOWED = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
-async def test_two_servers_with_one_name_are_told_apart(pool):
+async def test_equal_names_of_two_servers_are_distinguished(pool):
     config = configured(one=raw(env={"WHO": "1"}), other=raw(), third=raw("pages"))
     grants = [ServerGrant("one", ("pid", "echo")), ServerGrant("other", ("pid",))]
     tools = {tool.name: tool for tool in await granted(config, pool, *grants)}
@@ -124,7 +124,7 @@ async def test_two_servers_with_one_name_are_told_apart(pool):
     assert pids[0] != pids[1]
 
 
-def test_a_name_that_clashes_even_then_gets_a_hash():
+def test_clashing_prefixed_name_gets_a_hash():
     tools = [("a", "b_c"), ("a_b", "c"), ("x", "c"), ("y", "b_c")]
     given = assign_names(tools)
     assert len(set(given)) == 4
@@ -132,7 +132,7 @@ def test_a_name_that_clashes_even_then_gets_a_hash():
     assert assign_names(list(reversed(tools))) == list(reversed(given))
 
 
-async def test_a_tool_whose_schema_is_no_good_is_left_out_with_a_warning(pool, caplog):
+async def test_tool_with_invalid_schema_is_left_out_with_warning(pool, caplog):
     config = configured(it=raw("schemas"))
     assert list(await opened(config, pool)) == ["good"]
     for fault in (
@@ -151,7 +151,7 @@ async def test_a_tool_whose_schema_is_no_good_is_left_out_with_a_warning(pool, c
     assert caplog.text == ""
 
 
-async def test_every_definition_can_be_sent_to_a_provider(pool):
+async def test_every_definition_is_valid_for_providers(pool):
     config = configured(it=raw(), bad=raw("exit"), far=SIGNED_SERVER)
     for tool in (await opened(config, pool)).values():
         function = to_openai_tool(tool)["function"]
@@ -165,7 +165,7 @@ SIGNED_SERVER = raw().model_copy(update={"command": None, **SIGNED, "args": ()})
 # What stands in.
 
 
-async def test_a_broken_server_is_stood_in_for_and_the_others_work(pool):
+async def test_broken_server_gets_a_placeholder_tool(pool):
     config = configured(bad=raw("exit"), it=raw())
     tools = await opened(config, pool)
     assert "bad_unreachable" in tools
@@ -173,7 +173,7 @@ async def test_a_broken_server_is_stood_in_for_and_the_others_work(pool):
     assert await use(tools["echo"], text="fine") == "fine"
 
 
-async def test_a_server_that_is_not_connected_has_a_tool_that_connects(pool):
+async def test_unconnected_server_offers_the_connect_tool(pool):
     tools = await opened(configured(todoist=SIGNED_SERVER), pool)
     assert list(tools) == ["connect_todoist"]
     answer = await use(tools["connect_todoist"])
@@ -184,7 +184,7 @@ async def test_a_server_that_is_not_connected_has_a_tool_that_connects(pool):
     assert len(pool) == 0
 
 
-async def test_each_pinned_name_is_stood_in_for(pool):
+async def test_each_granted_name_has_a_placeholder(pool):
     config = configured(todoist=SIGNED_SERVER)
     tools = await granted(config, pool, ServerGrant("todoist", ("add", "list")))
     assert [tool.name for tool in tools] == ["add", "list"]
@@ -192,7 +192,7 @@ async def test_each_pinned_name_is_stood_in_for(pool):
     assert all("not connected" in tool.description for tool in tools)
 
 
-async def test_somebody_whose_token_is_not_renewed_is_not_asked_to_connect(pool):
+async def test_failed_renewal_does_not_ask_to_connect(pool):
     by = Somebody()
     by.held = {USER: SignInFailed("could not be renewed just now", provider="todoist")}
     config = configured(todoist=SIGNED_SERVER)
@@ -203,7 +203,7 @@ async def test_somebody_whose_token_is_not_renewed_is_not_asked_to_connect(pool)
     assert "https://" not in answer
 
 
-async def test_a_grant_of_a_server_that_is_gone_is_passed_over(pool):
+async def test_grant_of_a_removed_server_is_ignored(pool):
     assert await names(configured(it=raw()), pool, ServerGrant("gone", None)) == []
 
 
@@ -246,7 +246,7 @@ async def test_each_user_has_a_child_with_their_own_token(pool):
     assert seen[alice][1] != seen[bob][1]
 
 
-async def test_another_token_takes_another_child_and_ends_the_old_one(pool):
+async def test_changed_token_replaces_the_child(pool):
     config, by = configured(it=signed_child()), Somebody()
     pids = []
     for token in ("first", "first", "second"):
@@ -256,7 +256,7 @@ async def test_another_token_takes_another_child_and_ends_the_old_one(pool):
     assert len(pool) == 1
 
 
-async def test_tokens_are_asked_for_once_and_only_where_there_is_sign_in(pool):
+async def test_tokens_are_read_once_for_servers_with_sign_in(pool):
     by = Somebody()
     config = configured(a=raw(), b=signed_child(), c=signed_child())
     await opened(config, pool, "a", by=by)
@@ -265,7 +265,7 @@ async def test_tokens_are_asked_for_once_and_only_where_there_is_sign_in(pool):
     assert by.trips == 1
 
 
-async def test_servers_are_opened_at_the_same_time(pool, passes):
+async def test_servers_are_opened_in_parallel(pool, passes):
     config = configured(**{f"mute{n}": raw("mute") for n in range(4)})
     opening = asyncio.create_task(opened(config, pool))
     assert await comes_true(lambda: len(pool) == 4)
@@ -273,7 +273,7 @@ async def test_servers_are_opened_at_the_same_time(pool, passes):
     assert len(await passes(opening)) == 4
 
 
-async def test_an_open_session_waits_for_nothing(pool):
+async def test_open_session_is_returned_without_waiting(pool):
     config = configured(it=raw(), other=raw())
     await opened(config, pool, "it")
     turn = open_tools(
@@ -286,7 +286,7 @@ async def test_an_open_session_waits_for_nothing(pool):
 # Changes.
 
 
-async def test_a_slow_start_serves_the_next_turn(pool, tmp_path, monkeypatch):
+async def test_slow_server_serves_the_next_turn(pool, tmp_path, monkeypatch):
     monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 0.01)
     config = configured(it=raw("sleepy", env={"GO": str(tmp_path / "go")}))
     (tool,) = await granted(config, pool, ServerGrant("it", None))
@@ -298,9 +298,7 @@ async def test_a_slow_start_serves_the_next_turn(pool, tmp_path, monkeypatch):
     assert await names(config, pool, ServerGrant("it", ("pid",))) == ["pid"]
 
 
-async def test_a_turn_nobody_awaits_has_the_tools_of_a_slow_start(
-    pool, tmp_path, monkeypatch
-):
+async def test_background_turn_waits_for_a_slow_server(pool, tmp_path, monkeypatch):
     monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 0.01)
     config = configured(it=raw("sleepy", env={"GO": str(tmp_path / "go")}))
     grants = [ServerGrant("it", ("pid",))]
@@ -315,7 +313,7 @@ async def test_a_turn_nobody_awaits_has_the_tools_of_a_slow_start(
     assert [tool.name for tool in await opening] == ["pid"]
 
 
-async def test_changed_tools_are_there_for_the_next_turn_and_not_for_this_one(pool):
+async def test_changed_tools_apply_from_the_next_turn(pool):
     config = configured(it=raw())
     before = await opened(config, pool)
     await use(before["change"])
@@ -328,7 +326,7 @@ async def test_changed_tools_are_there_for_the_next_turn_and_not_for_this_one(po
 # The first look.
 
 
-async def test_the_tools_found_at_the_start_are_logged(pool, caplog):
+async def test_tools_found_at_the_start_are_logged(pool, caplog):
     config = configured(it=raw(), bad=raw("exit"), far=SIGNED_SERVER)
     with caplog.at_level(logging.INFO, "mcp_bridge"):
         await discover_tools(config, pool=pool)
@@ -338,7 +336,7 @@ async def test_the_tools_found_at_the_start_are_logged(pool, caplog):
     assert len(pool) == 1
 
 
-async def test_a_start_without_servers_is_quiet(pool, caplog):
+async def test_start_without_servers_logs_nothing(pool, caplog):
     with caplog.at_level(logging.INFO, "mcp_bridge"):
         await discover_tools(configured(), pool=pool)
     assert caplog.text == ""

@@ -41,14 +41,14 @@ def known(user: UserId, number: float, **wanted) -> list[str]:
     return [fact.content for fact in page]
 
 
-def test_nothing_is_known_before_it_was_said(owner, day):
+def test_as_of_before_the_first_fact_is_empty(owner, day):
     day(2)
     save(owner, "Likes tea")
     assert known(owner, 1) == []
     assert known(owner, 2) == known(owner, 3) == ["Likes tea"]
 
 
-def test_a_changed_fact_was_so_until_it_changed(owner, day):
+def test_as_of_shows_superseded_fact_until_its_change(owner, day):
     save(owner, "Lives in Lisbon")
     day(5)
     save(owner, "Lives in Berlin")
@@ -59,7 +59,7 @@ def test_a_changed_fact_was_so_until_it_changed(owner, day):
     assert (then.status, then.superseded_by, then.valid_to) == ("active", None, None)
 
 
-def test_a_text_is_told_as_it_stood(owner, day):
+def test_as_of_shows_earlier_text_of_edited_fact(owner, day):
     fact_id = save(owner, "Likes tea", importance=3).fact_id
     for number, text in ((2, "Likes green tea"), (4, "Likes black tea")):
         day(number)
@@ -73,7 +73,7 @@ def test_a_text_is_told_as_it_stood(owner, day):
     assert (then.importance, then.source) == (3, "extraction")
 
 
-def test_a_deleted_fact_was_there_before(owner, day):
+def test_as_of_before_deletion_shows_deleted_fact(owner, day):
     fact_id = save(owner, "Likes tea").fact_id
     day(2)
     fact_store.soft_delete_fact(owner, fact_id, by="user")
@@ -84,7 +84,7 @@ def test_a_deleted_fact_was_there_before(owner, day):
     assert known(owner, 3, status="deleted") == ["Likes tea"]
 
 
-def test_a_fact_was_so_within_its_dates(owner, day):
+def test_as_of_respects_valid_from_and_valid_to(owner, day):
     save(owner, "Is in Rome", valid_from=START + DAY, valid_to=START + 3 * DAY)
     for number, is_so in ((0, False), (1, True), (2, True), (3, False)):
         assert bool(known(owner, number)) == is_so
@@ -92,7 +92,7 @@ def test_a_fact_was_so_within_its_dates(owner, day):
 
 
 @pytest.mark.parametrize("is_noted", [False, True])
-def test_a_fact_was_there_until_its_time_was_up(owner, day, is_noted):
+def test_as_of_respects_expiry(owner, day, is_noted):
     save(owner, "Is in Rome", expires_at=START + 2 * DAY)
     save(owner, "Has a visa", expires_at=START + 2 * DAY, is_pinned=True)
     now = day(5)
@@ -103,7 +103,7 @@ def test_a_fact_was_there_until_its_time_was_up(owner, day, is_noted):
     assert known(owner, 3, status="expired") == ["Is in Rome"]
 
 
-def test_what_is_narrowed_is_narrowed_as_it_stood(owner, day):
+def test_as_of_filters_by_past_category_and_status(owner, day):
     fact_id = save(owner, "Likes tea", category="general").fact_id
     save(owner, "Has a cat", category="fact")
     day(2)
@@ -114,7 +114,7 @@ def test_what_is_narrowed_is_narrowed_as_it_stood(owner, day):
     assert known(owner, 2, category="general") == []
 
 
-def test_pages_go_on_where_the_last_one_ended(owner, day):
+def test_as_of_pages_continue_without_gap_or_repeat(owner, day):
     """With changed and unchanged facts mixed, all are seen once, in order."""
     texts = [f"Boat {number} is called {number:x}" for number in range(12)]
     for number, text in enumerate(texts):
@@ -138,7 +138,7 @@ def test_pages_go_on_where_the_last_one_ended(owner, day):
 
 
 @pytest.mark.parametrize("stored", [3, 40])
-def test_the_past_costs_three_queries(owner, day, stored):
+def test_as_of_takes_three_queries(owner, day, stored):
     for number in range(stored):
         save(owner, f"Boat {number} is called {number:x}")
     day(1)

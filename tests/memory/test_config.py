@@ -48,12 +48,12 @@ def complaint(load, memory: str, **more) -> str:
 @pytest.mark.parametrize(
     "memory", ["", "{}", "{user_state: false}", "{user_state: null}"]
 )
-def test_it_is_off_unless_asked_for(load, memory):
+def test_memory_is_off_by_default(load, memory):
     assert of_agent(load(memory)).user_memory is None
 
 
 @pytest.mark.parametrize("memory", ["{user_state: true}", "{user_state: {}}"])
-def test_true_chooses_for_you(load, memory):
+def test_user_state_true_chooses_defaults(load, memory):
     chosen = of_agent(load(memory)).user_memory
     assert chosen.extraction_model[0::2] == ("p", "gpt-4o-mini")
     assert chosen.embedder.id == "openai:text-embedding-3-small:1536"
@@ -70,12 +70,12 @@ def test_true_chooses_for_you(load, memory):
         ("local", "smollm2-135m", "local:minilm-int8:384"),
     ],
 )
-def test_each_kind_has_a_cheap_model(load, kind, model, embedder):
+def test_each_provider_kind_has_cheap_model(load, kind, model, embedder):
     chosen = of_agent(load("{user_state: true}", kind=kind)).user_memory
     assert (chosen.extraction_model.model, chosen.embedder.id) == (model, embedder)
 
 
-def test_the_order_is_the_references(load):
+def test_extraction_provider_order_follows_reference(load):
     kinds = ["local", "cohere", "deepseek", "groq", "gemini", "openai", "anthropic"]
     providers = (
         "providers:\n"
@@ -88,14 +88,14 @@ def test_the_order_is_the_references(load):
         providers = providers.replace(f"  {kind}: {{api_key: k}}\n", "")
 
 
-def test_a_server_of_ones_own_learns_with_the_agents_model(load):
+def test_own_server_extracts_with_the_agents_model(load):
     providers = "providers:\n  p: {kind: openai, base_url: 'http://x/v1'}\n"
     chosen = of_agent(load("{user_state: true}", providers=providers)).user_memory
     assert chosen.extraction_model[0::2] == ("p", "m")
     assert chosen.embedder.id.startswith("local:")
 
 
-def test_what_is_chosen_can_be_named(load):
+def test_extraction_model_and_embedder_can_be_set(load):
     chosen = of_agent(
         load(
             "{user_state: {learn_from: {provider: p, model: tiny}, "
@@ -127,7 +127,7 @@ def test_what_is_chosen_can_be_named(load):
         ("{working_memory_cap: -1}", "working_memory_cap"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(load, memory, said):
+def test_invalid_memory_config_names_the_key(load, memory, said):
     text = complaint(load, memory)
     assert said in text
     assert "sk-secret" not in text
@@ -145,12 +145,12 @@ def test_what_makes_no_sense_is_refused_by_name(load, memory, said):
         ("", "true", True),
     ],
 )
-def test_an_agent_may_differ(load, memory, own, is_on):
+def test_agent_can_switch_memory_on_or_off(load, memory, own, is_on):
     config = load(memory, more=f", memory: {own}")
     assert (of_agent(config).user_memory is not None) is is_on
 
 
-def test_an_agent_overrides_what_it_names_and_no_more(load):
+def test_agent_overrides_only_its_own_keys(load):
     own = "{recall_k: 9, salience_limit: 0, learn_from: {provider: p, model: t}}"
     state = "{user_state: {recall_k: 3, block_tokens: 77}}"
     config = load(state, more=f", memory: {own}")
@@ -162,7 +162,7 @@ def test_an_agent_overrides_what_it_names_and_no_more(load):
     assert (everyones.user_state.recall_k, everyones.salience_limit) == (3, 5)
 
 
-def test_what_an_agent_leaves_open_is_as_for_all(load):
+def test_null_agent_settings_inherit_global_values(load):
     own = "{recall_k: null, salience_limit: null, recency_limit: null}"
     memory = "{recency_limit: 4, user_state: {recall_k: 3}}"
     mine = of_agent(load(memory, more=f", memory: {own}"))
@@ -179,11 +179,11 @@ def test_what_an_agent_leaves_open_is_as_for_all(load):
         ("maybe", "memory"),
     ],
 )
-def test_what_an_agent_cannot_override_is_refused(load, own, said):
+def test_unsupported_agent_override_is_refused(load, own, said):
     assert said in complaint(load, "{user_state: true}", more=f", memory: {own}")
 
 
-def test_a_plan_is_made_once_for_a_configuration(load):
+def test_memory_settings_are_cached_per_configuration(load):
     config = load("{user_state: true}")
     assert of_agent(config) is of_agent(config)
     assert of_agent(load("{user_state: true}")) is not of_agent(config)

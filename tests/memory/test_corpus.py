@@ -67,7 +67,7 @@ def bm25(texts: list[list[str]], words: list[str]) -> list[float]:
 
 
 @given(st.lists(WORDINESS, min_size=1, max_size=12))
-def test_words_are_weighed_by_bm25(texts):
+def test_terms_are_weighted_by_bm25(texts):
     held = large_corpus.build_corpus(
         [row(n, words, n) for n, words in enumerate(texts)]
     )
@@ -78,7 +78,7 @@ def test_words_are_weighed_by_bm25(texts):
 
 
 @given(st.lists(WORDINESS, min_size=1, max_size=12))
-def test_a_window_is_a_message_with_its_neighbours(texts):
+def test_message_window_includes_its_neighbours(texts):
     windows = [list(chain(*texts[max(n - 1, 0) : n + 2])) for n in range(len(texts))]
     held = large_corpus.build_corpus(
         [row(n, words, n) for n, words in enumerate(texts)]
@@ -89,7 +89,7 @@ def test_a_window_is_a_message_with_its_neighbours(texts):
     )
 
 
-def test_windows_end_where_a_thread_does_and_where_a_message_is_missing():
+def test_windows_end_at_thread_end_and_missing_message():
     texts = [(1, 0, "cat"), (1, 1, "sea"), (1, 3, "sun"), (2, 4, "oak")]
     rows = [
         (
@@ -113,9 +113,7 @@ def test_windows_end_where_a_thread_does_and_where_a_message_is_missing():
     st.sets(st.integers(0, 29)),
     st.integers(1, 8),
 )
-def test_what_came_piece_by_piece_is_as_what_is_read_at_once(
-    texts, sizes, removed, merged
-):
+def test_incrementally_built_corpus_equals_full_build(texts, sizes, removed, merged):
     rows = [row(n, words, n, "ab"[n % 3 == 2]) for n, words in enumerate(texts)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_corpus, "MIN_MERGED", merged)
@@ -133,13 +131,13 @@ def test_what_came_piece_by_piece_is_as_what_is_read_at_once(
     assert scores(held, WORDS) == scores(whole, WORDS)
 
 
-def test_nobodys_vectors_are_found_but_those_of_the_embedder_asked():
+def test_vectors_of_other_embedders_are_ignored():
     held = large_corpus.build_corpus([row(0, ["cat"]), row(4, ["cat"], embedder="b")])
     assert scores(held, ["cat"])[0][0] == 1
     assert scores(held, ["cat"])[4][0] == 0
 
 
-def test_the_rarest_of_very_many_words_count(monkeypatch):
+def test_rarest_terms_of_a_long_query_count(monkeypatch):
     monkeypatch.setattr(relevance_scores, "MAX_TERMS", 1)
     held = large_corpus.build_corpus(
         [row(n, ["cat"]) for n in range(3)] + [row(3, ["sea", "cat"])]
@@ -148,14 +146,14 @@ def test_the_rarest_of_very_many_words_count(monkeypatch):
     assert [found[n][1] > 0 for n in range(4)] == [False, False, False, True]
 
 
-def test_windows_of_many_messages_are_counted_block_by_block(monkeypatch):
+def test_windows_are_scored_block_by_block(monkeypatch):
     rows = [row(n, [WORDS[n % 5], WORDS[n % 3]], n) for n in range(20)]
     whole = scores(large_corpus.build_corpus(rows), WORDS)
     monkeypatch.setattr(relevance_scores, "MAX_CELLS", 45)
     assert scores(large_corpus.build_corpus(rows), WORDS) == whole
 
 
-def test_every_hash_has_its_own_postings():
+def test_each_term_hash_has_its_own_postings():
     texts = [np.array(pair, "<u4").tobytes() for pair in ([0, 2**32 - 1], [0, 0])]
     index = inverted_index.build_postings(texts)
     found = index.find(np.array([0, 2**32 - 1, 5], np.uint32))
@@ -164,5 +162,5 @@ def test_every_hash_has_its_own_postings():
     assert found.count.tolist() == [1, 2, 1]
 
 
-def test_an_empty_corpus_finds_nothing():
+def test_empty_corpus_finds_nothing():
     assert scores(large_corpus.EMPTY, WORDS) == {}

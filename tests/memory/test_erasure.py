@@ -37,7 +37,7 @@ def neighbour(owner: UserId) -> UserId:
     return UserId(uuid.UUID(int=owner.int ^ 1))
 
 
-def test_no_row_is_left_in_any_table(owner):
+def test_erasure_leaves_no_row_in_any_table(owner):
     live(owner)
     before = rows_of(owner)
     assert all(before.values()), "a table this test has not filled"
@@ -45,7 +45,7 @@ def test_no_row_is_left_in_any_table(owner):
     assert not any(rows_of(owner).values())
 
 
-def test_what_would_go_is_what_goes(owner):
+def test_erasure_preview_counts_equal_deleted_rows(owner):
     live(owner)
     would_delete = erasure.count_rows(owner)
     assert would_delete == {
@@ -71,7 +71,7 @@ def test_what_would_go_is_what_goes(owner):
     assert not any(erasure.count_rows(owner).values())
 
 
-def test_others_keep_everything(owner, neighbour):
+def test_erasure_leaves_other_users_untouched(owner, neighbour):
     live(owner, "plums")
     live(neighbour, "pears")
     before = rows_of(neighbour), b"".join(export.iter_chunks(neighbour))[:50]
@@ -79,12 +79,12 @@ def test_others_keep_everything(owner, neighbour):
     assert (rows_of(neighbour), b"".join(export.iter_chunks(neighbour))[:50]) == before
 
 
-def test_who_is_unknown_can_be_erased(owner):
+def test_erasure_of_unknown_user_succeeds(owner):
     assert set(erasure.erase_user(owner).values()) == {0}
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="has no such file")
-def test_a_secret_is_nowhere_in_the_file(owner):
+def test_erased_text_is_nowhere_in_the_database_file(owner):
     secret = f"secret{uuid.uuid4().hex}"
     live(owner, secret)
     path = connection.settings_dict["NAME"]
@@ -102,7 +102,7 @@ def file_and_log(path: str) -> str:
     ).stdout.decode("latin1")
 
 
-def test_working_memory_forgets_too(owner):
+def test_erasure_clears_the_message_cache(owner):
     talk(owner, "plums")
     assert recent(owner, "", max_tokens=1000).messages
     search.search_facts(owner, Query("plums"), limit=1)
@@ -115,7 +115,7 @@ def test_working_memory_forgets_too(owner):
     assert "plums" not in str(said)
 
 
-def test_it_is_one_transaction(owner, monkeypatch):
+def test_erasure_is_one_transaction(owner, monkeypatch):
     live(owner)
     before = rows_of(owner)
     delete = erasure._delete_rows
@@ -131,7 +131,7 @@ def test_it_is_one_transaction(owner, monkeypatch):
     assert rows_of(owner) == before
 
 
-def test_no_table_is_read_whole_for_each_row_that_goes():
+def test_foreign_keys_to_erased_tables_are_indexed():
     """Deleting a row has the database look for others that refer to it."""
     with connection.cursor() as cursor:
         tables = connection.introspection.table_names(cursor)
@@ -153,7 +153,7 @@ def test_no_table_is_read_whole_for_each_row_that_goes():
     assert slow == []
 
 
-def test_it_goes_again_when_another_writes_in_between(owner, monkeypatch):
+def test_erasure_repeats_after_a_concurrent_write(owner, monkeypatch):
     live(owner)
     delete, intruders = erasure._delete_rows, [1, 2]
 
@@ -168,7 +168,7 @@ def test_it_goes_again_when_another_writes_in_between(owner, monkeypatch):
     assert not any(rows_of(owner).values())
 
 
-def test_it_goes_again_when_a_turn_ends_in_between(owner, monkeypatch):
+def test_erasure_repeats_when_a_turn_ends_meanwhile(owner, monkeypatch):
     live(owner)
     delete, intruders = erasure._delete_rows, [1]
 
@@ -183,7 +183,7 @@ def test_it_goes_again_when_a_turn_ends_in_between(owner, monkeypatch):
     assert not any(rows_of(owner).values())
 
 
-def test_a_user_who_keeps_talking_is_erased_and_begins_anew(owner):
+def test_erased_user_can_keep_talking_and_starts_anew(owner):
     """Whatever is stored meanwhile is whole: a thread with all its messages."""
     live(owner)
     stop = threading.Event()
@@ -205,7 +205,7 @@ def test_a_user_who_keeps_talking_is_erased_and_begins_anew(owner):
     assert not Fact.objects.filter(user_id=owner).exists()
 
 
-def test_it_waits_for_who_is_writing(owner):
+def test_erasure_waits_for_a_concurrent_writer(owner):
     """Though neither finds a row of the user to lock."""
     with transaction.atomic():
         user_lock.lock_user(owner, NOW)
@@ -241,7 +241,7 @@ def lesson(database, fake, tmp_path, owner, monkeypatch) -> Iterator[ExtractionJ
 SAID = '[{"content": "Lives in Lisbon.", "quote": "I moved to Lisbon last week"}]'
 
 
-def test_facts_that_were_being_learnt_do_not_come_back(lesson, owner, monkeypatch):
+def test_erasure_during_extraction_stores_no_facts(lesson, owner, monkeypatch):
     def answer(*args, **kwargs):
         erasure.erase_user(owner)
         return SAID, True
@@ -251,13 +251,13 @@ def test_facts_that_were_being_learnt_do_not_come_back(lesson, owner, monkeypatc
     assert not any(rows_of(owner).values())
 
 
-def test_that_test_would_have_learnt(lesson, owner, monkeypatch):
+def test_extraction_without_erasure_stores_the_fact(lesson, owner, monkeypatch):
     monkeypatch.setattr(llm_call, "call_model", lambda *args, **kwargs: (SAID, True))
     extraction_worker.run_job(lesson)
     assert Fact.objects.get(user_id=owner).content == "Lives in Lisbon."
 
 
-def test_passages_that_were_being_made_do_not_come_back(lesson, owner, monkeypatch):
+def test_erasure_during_embedding_stores_no_passages(lesson, owner, monkeypatch):
     vectors = embedding.embed_texts
 
     def embed(embedder, texts):
@@ -272,7 +272,7 @@ def test_passages_that_were_being_made_do_not_come_back(lesson, owner, monkeypat
 # Confirmations.
 
 
-def test_it_is_erased_once_confirmed(owner):
+def test_erasure_runs_once_confirmed(owner):
     live(owner)
     wish = erasure.request_erasure(owner, now=NOW)
     assert wish.would_delete == erasure.count_rows(owner)
@@ -284,7 +284,7 @@ def test_it_is_erased_once_confirmed(owner):
     assert not any(rows_of(owner).values())
 
 
-def test_a_confirmation_is_good_once(owner):
+def test_confirmation_works_only_once(owner):
     wish = erasure.request_erasure(owner)
     erasure.confirm_erasure(owner, wish.confirmation)
     remember(owner, "Came back")
@@ -293,14 +293,14 @@ def test_a_confirmation_is_good_once(owner):
     assert Fact.objects.filter(user_id=owner).exists()
 
 
-def test_only_the_last_confirmation_counts(owner):
+def test_only_the_last_confirmation_is_valid(owner):
     first, last = erasure.request_erasure(owner), erasure.request_erasure(owner)
     with pytest.raises(erasure.ConfirmationInvalid):
         erasure.confirm_erasure(owner, first.confirmation)
     erasure.confirm_erasure(owner, last.confirmation)
 
 
-def test_a_confirmation_expires(owner):
+def test_confirmation_expires(owner):
     live(owner)
     before = rows_of(owner)
     wish = erasure.request_erasure(owner, now=NOW)
@@ -312,13 +312,13 @@ def test_a_confirmation_expires(owner):
 
 
 @pytest.mark.parametrize("confirmation", ["", "yes", "ü\0", "x" * 10_000])
-def test_a_wrong_confirmation_is_refused(owner, confirmation):
+def test_wrong_confirmation_is_refused(owner, confirmation):
     erasure.request_erasure(owner)
     with pytest.raises(erasure.ConfirmationInvalid):
         erasure.confirm_erasure(owner, confirmation)
 
 
-def test_a_confirmation_of_another_is_refused(owner, neighbour):
+def test_confirmation_of_another_user_is_refused(owner, neighbour):
     Owner.objects.create(user_id=owner, created_at=NOW)
     erasure.request_erasure(owner)
     theirs = erasure.request_erasure(neighbour).confirmation
@@ -327,14 +327,14 @@ def test_a_confirmation_of_another_is_refused(owner, neighbour):
     assert Owner.objects.filter(user_id=owner).exists()
 
 
-def test_its_digest_alone_is_stored(owner):
+def test_only_the_confirmation_digest_is_stored(owner):
     wish = erasure.request_erasure(owner)
     stored = PendingErasure.objects.get(user_id=owner)
     assert wish.confirmation not in str(vars(stored))
     assert len(stored.confirmation_digest) == 64
 
 
-def test_of_two_who_confirm_at_once_one_is_refused(owner):
+def test_concurrent_second_confirmation_is_refused(owner):
     wish = erasure.request_erasure(owner)
     digest = erasure.hash_confirmation(wish.confirmation)
     erasure.erase_user(owner, confirmation_digest=digest)

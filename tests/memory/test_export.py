@@ -31,7 +31,7 @@ def exported(user_id: UserId) -> dict:
     return orjson.loads(b"".join(export.iter_chunks(user_id)))
 
 
-def test_everything_is_in_it(owner):
+def test_export_contains_all_user_data(owner):
     live(owner, "plums")
     told = exported(owner)
     assert told["object"] == "user.export"
@@ -46,7 +46,7 @@ def test_everything_is_in_it(owner):
         assert len(told[name]) == counts[name]
 
 
-def test_connections_are_told_without_their_tokens(owner):
+def test_export_shows_connections_without_tokens(owner):
     sign_in(owner, "plums")
     assert exported(owner)["connections"] == [
         {
@@ -60,7 +60,7 @@ def test_connections_are_told_without_their_tokens(owner):
     ]
 
 
-def test_a_message_is_told_as_it_was_said(owner):
+def test_export_contains_messages_unchanged(owner):
     live(owner, "plums")
     first, call, result, _ = exported(owner)["threads"][0]["messages"]
     assert first["role"] == "user"
@@ -70,14 +70,14 @@ def test_a_message_is_told_as_it_was_said(owner):
     assert [first["position"], call["position"]] == [0, 1]
 
 
-def test_pictures_are_in_it(owner):
+def test_export_contains_images(owner):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
     said = Message("user", [{"type": "text", "text": "this?"}, picture])
     message_store.append_turn(owner, "", new_turn_id(), [NewMessage(said, 5)])
     assert exported(owner)["threads"][0]["messages"][0]["content"][1] == picture
 
 
-def test_a_fact_has_its_whole_history(owner):
+def test_export_contains_the_history_of_a_fact(owner):
     fact = remember(owner, "Lives in Berlin", key="home", is_pinned=True)
     change = {"before": {"content": "x"}, "after": {"content": "y"}, "reason": "moved"}
     FactChange.objects.create(
@@ -91,14 +91,14 @@ def test_a_fact_has_its_whole_history(owner):
     assert told["history"][1].items() > change.items()
 
 
-def test_facts_that_no_longer_count_are_in_it(owner):
+def test_export_contains_facts_of_every_status(owner):
     for status in ("active", "held", "superseded", "expired", "deleted"):
         remember(owner, status, status=status)
     told = {memory["status"] for memory in exported(owner)["memories"]}
     assert told == {"active", "held", "superseded", "expired", "deleted"}
 
 
-def test_passages_say_whose_vectors_they_have_and_no_more(owner):
+def test_export_shows_passage_embedder_without_vector(owner):
     live(owner)
     told = exported(owner)["passages"]
     assert {passage["embedder"] for passage in told} == {"hash:2"}
@@ -106,7 +106,7 @@ def test_passages_say_whose_vectors_they_have_and_no_more(owner):
     assert "terms" not in told[0]
 
 
-def test_turns_are_told_with_all_they_called(owner):
+def test_export_contains_turns_with_all_calls(owner):
     turn = put(*deep(), user_id=owner)
     [told] = exported(owner)["turns"]
     assert told == turn_serializers.serialize_turn(turn)
@@ -125,7 +125,7 @@ def outlined(user_id: UserId) -> dict:
 
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
-def test_turns_can_be_told_without_what_they_called(owner, count):
+def test_export_can_leave_out_the_calls_of_turns(owner, count):
     live(owner)
     seconds = range(count)
     turns = [
@@ -143,7 +143,7 @@ def test_turns_can_be_told_without_what_they_called(owner, count):
     assert told == whole
 
 
-def test_long_turns_end_a_piece(owner, monkeypatch):
+def test_long_turns_end_a_chunk(owner, monkeypatch):
     monkeypatch.setattr(export, "MAX_CHUNK_BYTES", 1000)
     for _ in range(6):
         put(tool_call(result="x" * 600), user_id=owner)
@@ -152,14 +152,14 @@ def test_long_turns_end_a_piece(owner, monkeypatch):
     assert len(exported(owner)["turns"]) == 6
 
 
-def test_who_is_unknown_has_an_empty_one(owner):
+def test_export_of_unknown_user_is_empty(owner):
     told = exported(owner)
     lists = ("threads", "memories", "summaries", "lessons", "passages", "turns")
     assert [told[name] for name in lists] == [[]] * 6
     assert told["settings"]["time_zone"] is None
 
 
-def test_others_are_not_in_it(owner, neighbour):
+def test_export_contains_no_other_users_data(owner, neighbour):
     live(owner, "plums")
     live(neighbour, "pears")
     assert b"pears" not in b"".join(export.iter_chunks(owner))
@@ -182,7 +182,7 @@ def small_pages(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("count", SIZES)
-def test_pages_join_without_a_seam(owner, count):
+def test_export_chunks_join_without_gap(owner, count):
     for number in range(count):
         talk(owner, f"t{number}", thread=f"t{number}", turns=number % 3 + 1)
         fact = remember(owner, f"fact {number}")
@@ -203,7 +203,7 @@ def test_pages_join_without_a_seam(owner, count):
     assert instants == sorted(instants)
 
 
-def test_a_long_text_ends_a_piece(owner, monkeypatch):
+def test_long_messages_end_a_chunk(owner, monkeypatch):
     monkeypatch.setattr(export, "MAX_CHUNK_BYTES", 1000)
     talk(owner, "x" * 600, turns=5)
     sizes = [len(written) for written in export.iter_chunks(owner)]
@@ -221,7 +221,7 @@ def places(owner: UserId) -> Sequence[export.ExportPosition]:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_piece_can_be_asked_for_again(owner):
+def test_chunk_can_be_requested_again(owner):
     live(owner)
     # The head says when it was written.
     for place in places(owner)[1:]:
@@ -229,7 +229,7 @@ def test_a_piece_can_be_asked_for_again(owner):
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_it_stays_whole_when_the_user_is_erased_meanwhile(owner):
+def test_export_stays_valid_json_when_user_is_erased(owner):
     live(owner)
     for last in range(len(places(owner))):
         written, place, number = b"", export.START, 0
@@ -243,7 +243,7 @@ def test_it_stays_whole_when_the_user_is_erased_meanwhile(owner):
         live(owner)
 
 
-def test_it_costs_no_query_per_row(owner):
+def test_export_needs_no_query_per_row(owner):
     def queries() -> int:
         with CaptureQueriesContext(connection) as captured:
             exported(owner)

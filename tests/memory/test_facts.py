@@ -44,7 +44,7 @@ def actions(user: UserId, fact: KnownFact) -> list[tuple[str, str]]:
 # What can be remembered.
 
 
-def test_a_fact_is_stored_as_it_can_be(owner):
+def test_fact_text_is_normalised_when_stored(owner):
     fact = learn(owner, " Likes\n\n tea\0 \ud800 ", category="preference", key=" tea ")
     assert fact.content == "Likes tea\ufffd \ufffd"
     assert (fact.category, fact.key, fact.status) == ("preference", "tea", "active")
@@ -67,7 +67,7 @@ def test_a_fact_is_stored_as_it_can_be(owner):
         ({"valid_from": MAY, "expires_at": MAY - DAY}, "expires_at"),
     ],
 )
-def test_what_cannot_be_remembered_is_refused(owner, draft, field):
+def test_invalid_facts_are_refused_by_field(owner, draft, field):
     drafts = [FactDraft("Likes tea"), FactDraft(**{"content": "Likes coffee", **draft})]
     with pytest.raises(FactInvalid) as refused:
         fact_store.save_drafts(owner, drafts, [None, None], by="extraction")
@@ -75,7 +75,7 @@ def test_what_cannot_be_remembered_is_refused(owner, draft, field):
     assert contents(owner) == []
 
 
-def test_the_history_tells_how_a_fact_began(owner):
+def test_history_shows_how_a_fact_was_created(owner):
     fact = learn(owner, "Likes tea", by="agent:bob", source="agent", valid_from=MAY)
     [step] = fact_store.list_changes(owner, fact.id)
     assert (step.action, step.by, step.before) == ("created", "agent:bob", None)
@@ -84,7 +84,7 @@ def test_the_history_tells_how_a_fact_began(owner):
     assert json.dumps(step.after)
 
 
-def test_its_vector_or_the_lack_of_one_goes_with_it(owner):
+def test_fact_is_stored_with_vector_or_embedding_error(owner):
     vector = np.array([0.6, 0.8], dtype=np.float32)
     fact_store.save_drafts(
         owner,
@@ -104,7 +104,7 @@ def test_its_vector_or_the_lack_of_one_goes_with_it(owner):
 # Changed by hand.
 
 
-def test_an_edit_changes_what_it_names(owner):
+def test_edit_changes_only_the_given_fields(owner):
     fact = learn(owner, "Likes tea", importance=3)
     edited = fact_store.edit_fact(
         owner, fact.id, {"content": "Likes  green tea", "importance": 8}, by="user"
@@ -120,7 +120,7 @@ def test_an_edit_changes_what_it_names(owner):
     assert found(owner, "green") == ["Likes green tea"]
 
 
-def test_an_edit_that_changes_nothing_leaves_no_trace(owner):
+def test_edit_without_change_adds_no_history(owner):
     fact = learn(owner, "Likes tea")
     assert (
         fact_store.edit_fact(owner, fact.id, {"content": "Likes tea"}, by="user")
@@ -140,7 +140,7 @@ def test_an_edit_that_changes_nothing_leaves_no_trace(owner):
         ({"importance": "9"}, "importance"),
     ],
 )
-def test_an_edit_that_makes_no_sense_is_refused(owner, changes, field):
+def test_invalid_edit_is_refused_by_field(owner, changes, field):
     fact = learn(owner, "Likes tea", valid_from=MAY)
     with pytest.raises(FactInvalid) as refused:
         fact_store.edit_fact(owner, fact.id, changes, by="user")
@@ -148,7 +148,7 @@ def test_an_edit_that_makes_no_sense_is_refused(owner, changes, field):
     assert fact_store.get_fact(owner, fact.id) == fact
 
 
-def test_a_fact_is_pinned_held_and_put_back(owner):
+def test_fact_can_be_pinned_held_and_restored(owner):
     fact = learn(owner, "Likes tea")
     fact_store.edit_fact(owner, fact.id, {"is_pinned": True}, by="user")
     fact_store.edit_fact(
@@ -164,7 +164,7 @@ def test_a_fact_is_pinned_held_and_put_back(owner):
     ]
 
 
-def test_a_forgotten_fact_is_out_of_sight_but_not_lost(owner):
+def test_deleted_fact_is_hidden_but_kept(owner):
     fact = learn(owner, "Likes tea")
     assert fact_store.soft_delete_fact(owner, fact.id, by="user", reason="no longer")
     assert fact_store.get_fact(owner, fact.id).status == "deleted"
@@ -175,7 +175,7 @@ def test_a_forgotten_fact_is_out_of_sight_but_not_lost(owner):
     assert len(fact_store.list_changes(owner, fact.id)) == 2
 
 
-def test_a_superseded_fact_put_back_counts_from_now_on(owner):
+def test_restored_superseded_fact_is_valid_again(owner):
     old = learn(owner, "Lives in Lisbon", said_at=MAY)
     save(owner, "Lives in Berlin")
     assert fact_store.get_fact(owner, old.id).valid_to is not None
@@ -184,7 +184,7 @@ def test_a_superseded_fact_put_back_counts_from_now_on(owner):
     assert found(owner, "Lisbon") == ["Lives in Lisbon"]
 
 
-def test_a_key_names_one_active_fact(owner):
+def test_key_belongs_to_one_active_fact(owner):
     old = learn(owner, "Lives in Lisbon", key="city")
     fact_store.soft_delete_fact(owner, old.id, by="user")
     new = learn(owner, "Has a flat in Rome", key="city")
@@ -203,7 +203,7 @@ def test_a_key_names_one_active_fact(owner):
 # What time does.
 
 
-def test_a_fact_is_hidden_the_moment_its_time_is_up(owner):
+def test_fact_is_hidden_as_soon_as_it_expires(owner):
     past = timezone.now() - DAY
     fact = learn(owner, "Is in Rome today", expires_at=past)
     kept = learn(owner, "Is in Oslo today", expires_at=past, is_pinned=True)
@@ -213,7 +213,7 @@ def test_a_fact_is_hidden_the_moment_its_time_is_up(owner):
     assert Fact.objects.get(id=fact.id).status == "active"
 
 
-def test_expiring_is_noted_once(owner):
+def test_expiry_is_recorded_once(owner):
     due = learn(owner, "Is in Rome today", expires_at=timezone.now() - DAY)
     later = learn(owner, "Has a visa", expires_at=timezone.now() + DAY)
     fact_store.expire_due_facts(timezone.now())
@@ -225,7 +225,7 @@ def test_expiring_is_noted_once(owner):
     assert actions(owner, due)[1:] == [("expired", "expiry")]
 
 
-def test_so_many_expire_at_a_time():
+def test_expiry_is_limited_per_run():
     now = timezone.now()
     fact_store.expire_due_facts(now)  # What other tests left.
     users = [UserId(uuid.uuid4()) for _ in range(3)]
@@ -235,7 +235,7 @@ def test_so_many_expire_at_a_time():
     assert fact_store.expire_due_facts(now, limit=2) == 1
 
 
-def test_an_expired_fact_put_back_lasts(owner):
+def test_restored_expired_fact_has_no_expiry(owner):
     due = learn(owner, "Is in Rome", expires_at=timezone.now() - DAY)
     back = fact_store.edit_fact(owner, due.id, {"status": "active"}, by="user")
     assert (back.status, back.expires_at) == ("active", None)
@@ -244,7 +244,7 @@ def test_an_expired_fact_put_back_lasts(owner):
 # Read.
 
 
-def test_pages_are_newest_first_and_end(owner):
+def test_fact_pages_are_newest_first(owner):
     names = [f"Has a boat called {name}" for name in ("Aida", "Bora", "Cleo", "Duna")]
     for name in names:
         save(owner, name, category="event", source="agent")
@@ -261,7 +261,7 @@ def test_pages_are_newest_first_and_end(owner):
     assert contents(owner, source="extraction") == ["Likes tea"]
 
 
-def test_facts_of_one_moment_are_paged_without_loss(owner):
+def test_fact_pages_keep_facts_of_the_same_instant(owner):
     texts = ["Likes tea", "Has a cat", "Speaks Welsh", "Plays chess", "Hates rain"]
     fact_store.save_drafts(
         owner, [FactDraft(text) for text in texts], [None] * 5, by="extraction"
@@ -275,7 +275,7 @@ def test_facts_of_one_moment_are_paged_without_loss(owner):
 
 
 @pytest.mark.parametrize("stored", [3, 30])
-def test_reading_takes_the_same_queries_however_much_is_stored(owner, stored):
+def test_fact_queries_do_not_grow_with_the_data(owner, stored):
     for number in range(stored):
         save(owner, f"Boat {number} is called {number:x}", importance=9)
     fact = fact_store.page_facts(owner, limit=1)[0][0]
@@ -288,7 +288,7 @@ def test_reading_takes_the_same_queries_however_much_is_stored(owner, stored):
     assert not any("COUNT" in query["sql"] for query in queries)
 
 
-def test_pinned_and_important_facts_stand(owner):
+def test_pinned_and_important_facts_are_pinned_context(owner):
     save(owner, "Likes tea", importance=8)
     save(owner, "Is allergic to nuts", importance=10)
     save(owner, "Plays chess", importance=9)
@@ -308,7 +308,7 @@ def test_pinned_and_important_facts_stand(owner):
 # Nobody else's.
 
 
-def test_no_function_touches_another_users_fact(owner):
+def test_fact_functions_never_touch_other_users_facts(owner):
     stranger = UserId(uuid.uuid4())
     fact = learn(owner, "Lives in Lisbon", key="city", is_pinned=True)
     assert contents(stranger, status=None) == []

@@ -61,7 +61,7 @@ def by_id(ranking: list) -> dict:
 @pytest.mark.parametrize("how", ["weighted", "rrf"])
 @pytest.mark.parametrize("messages", [True, False])
 @given(texts=TEXTS, words=WORDINESS.map(lambda w: list(dict.fromkeys(w))))
-def test_few_are_found_as_many_are(texts, words, messages, how):
+def test_small_corpus_scores_equal_large_corpus_scores(texts, words, messages, how):
     given_rows = rows(texts, messages=messages)
     weights = fusion.MESSAGE_WEIGHTS if messages else fusion.FACT_WEIGHTS
     question = ParsedQuery(words, ASKED, 0.1)
@@ -74,7 +74,7 @@ def test_few_are_found_as_many_are(texts, words, messages, how):
 
 
 @given(texts=TEXTS, cut=st.integers(0, 12))
-def test_it_does_not_matter_when_they_came(texts, cut):
+def test_insertion_order_does_not_change_scores(texts, cut):
     every = rows(texts)
     question = ParsedQuery(WORDS, ASKED, 0.0)
     grown = small_corpus.append_rows(
@@ -87,7 +87,7 @@ def test_it_does_not_matter_when_they_came(texts, cut):
 
 
 @given(texts=TEXTS, left=st.sets(st.integers(0, 11)))
-def test_what_is_taken_out_leaves_no_trace(texts, left):
+def test_removed_rows_leave_no_trace(texts, left):
     every = rows(texts)
     kept = [row for number, row in enumerate(every) if number in left]
     question = ParsedQuery(WORDS, ASKED, 0.0)
@@ -98,7 +98,7 @@ def test_what_is_taken_out_leaves_no_trace(texts, left):
     assert found(fewer, *asked) == found(small_corpus.build_corpus(kept), *asked)
 
 
-def test_the_one_before_is_as_it_was():
+def test_previous_corpus_is_unchanged_by_an_append():
     old = small_corpus.build_corpus(rows([(["sea"], False), (["cat"], False)]))
     question = ParsedQuery(["sea"], None, 0.0)
     before = found(old, question, fusion.MESSAGE_WEIGHTS, "weighted")
@@ -108,14 +108,14 @@ def test_the_one_before_is_as_it_was():
     assert found(old, question, fusion.MESSAGE_WEIGHTS, "weighted") == before
 
 
-def test_what_is_left_out_is_not_found():
+def test_excluded_rows_are_not_found():
     held = small_corpus.build_corpus(rows([(["sea"], False), (["sea"], False)]))
     legs = held.find(ParsedQuery(["sea"], ASKED, 0.0), lambda row: row[0] == 1)
     assert set(legs.terms) == {3}
     assert 1 not in legs.similarity
 
 
-def test_each_way_finds_its_best_and_no_more():
+def test_each_retriever_returns_its_best_100():
     held = small_corpus.build_corpus(
         rows([(["sea"], False)] * small_corpus.MAX_PASSAGES)
     )

@@ -67,7 +67,7 @@ def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Conte
         ({"block_tokens": 50}, "- [general]", 5, 2),
     ],
 )
-def test_how_much_is_told_of_a_user_can_be_set(cellist, setting, text, before, after):
+def test_memory_prompt_size_settings_take_effect(cellist, setting, text, before, after):
     assert told(cellist, {}, {}).memory_prompt.count(text) == before
     assert told(cellist, setting, {}).memory_prompt.count(text) == after
 
@@ -85,12 +85,12 @@ def test_how_much_is_told_of_a_user_can_be_set(cellist, setting, text, before, a
         ({"salience_limit": 1, "relevance_limit": 3}, 3),
     ],
 )
-def test_which_older_messages_are_quoted_can_be_set(cellist, settings, quoted):
+def test_recalled_message_settings_take_effect(cellist, settings, quoted):
     assert told(cellist, {}, settings).memory_prompt.count(', user: "') == quoted
 
 
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (None, 7)])
-def test_how_many_messages_are_put_in_can_be_set(cellist, limit, count):
+def test_recency_limit_sets_the_message_count(cellist, limit, count):
     assert len(told(cellist, {}, {"recency_limit": limit}).messages) == count
 
 
@@ -120,7 +120,7 @@ def owner() -> UserId:
     return owner
 
 
-def test_the_newest_summaries_that_fit_are_told_in_order(owner):
+def test_newest_fitting_summaries_are_shown_in_order(owner):
     told = turn_context.load_context(
         owner, ContextQuery("", 1400, MemoryConfig())
     ).memory_prompt
@@ -128,7 +128,7 @@ def test_the_newest_summaries_that_fit_are_told_in_order(owner):
     assert told.index("stretch 297") < told.index("stretch 299")
 
 
-def test_no_more_summaries_are_read_than_may_fit(owner):
+def test_summary_query_reads_no_more_than_can_fit(owner):
     with CaptureQueriesContext(connection) as captured:
         turn_context.load_context(owner, ContextQuery("", 1400, MemoryConfig()))
     (asked,) = (q["sql"] for q in captured if "memory_summary" in q["sql"])
@@ -137,7 +137,7 @@ def test_no_more_summaries_are_read_than_may_fit(owner):
         assert len(cursor.fetchall()) < 30
 
 
-def test_no_message_enters_twice(cellist):
+def test_recent_messages_are_not_recalled_again(cellist):
     """What the conversation shows already is not quoted beside it."""
     memory = MemoryConfig(user_state=UserState(recall_k=0, standing_facts=0))
     wanted = ContextQuery("", 9000, memory, recall_query=Query("the cello, hello"))
@@ -146,7 +146,7 @@ def test_no_message_enters_twice(cellist):
     assert gathered.memory_prompt == ""
 
 
-def test_summaries_take_their_place_in_the_budget(cellist):
+def test_summaries_count_towards_the_budget(cellist):
     thread = Thread.objects.get(user_id=cellist)
     Row.objects.filter(thread=thread).update(tokens=50)
     Thread.objects.filter(pk=thread.pk).update(summarised=1)

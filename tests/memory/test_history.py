@@ -31,19 +31,19 @@ def texts(user: UserId, thread: str = "", max_tokens: int = 1000) -> list[str]:
     return [m.text for m in recent(user, thread, max_tokens=max_tokens).messages]
 
 
-def test_it_reads_what_was_said_in_order(owner):
+def test_transcript_reads_messages_in_order(owner):
     say(owner, "one", "two")
     say(owner, "three", "four")
     assert texts(owner) == ["one", "two", "three", "four"]
 
 
-def test_it_keeps_users_apart(owner):
+def test_transcript_separates_users(owner):
     stranger = UserId(uuid.uuid4())
     say(owner, "mine", "yours")
     assert texts(stranger) == []
 
 
-def test_it_keeps_threads_of_one_user_apart(owner):
+def test_transcript_separates_threads_of_a_user(owner):
     say(owner, "default", "reply")
     say(owner, "work", "reply", thread="work")
     assert texts(owner) == ["default", "reply"]
@@ -51,7 +51,7 @@ def test_it_keeps_threads_of_one_user_apart(owner):
     assert texts(owner, "other") == []
 
 
-def test_it_keeps_the_newest_that_fit(owner):
+def test_transcript_keeps_the_newest_messages_that_fit(owner):
     for turn in range(5):
         say(owner, f"question {turn}", f"answer {turn}", tokens=100)
     assert texts(owner, max_tokens=400) == [
@@ -59,19 +59,19 @@ def test_it_keeps_the_newest_that_fit(owner):
     ]
 
 
-def test_it_never_starts_with_a_reply(owner):
+def test_transcript_never_starts_with_a_reply(owner):
     for turn in range(3):
         say(owner, f"question {turn}", f"answer {turn}", tokens=100)
     assert texts(owner, max_tokens=300) == ["question 2", "answer 2"]
 
 
 @pytest.mark.parametrize("budget", [0, -50, 5])
-def test_it_returns_nothing_when_nothing_fits(owner, budget):
+def test_transcript_is_empty_when_nothing_fits(owner, budget):
     say(owner, "question", "answer")
     assert texts(owner, max_tokens=budget) == []
 
 
-def test_it_keeps_an_open_exchange_whatever_it_costs(owner):
+def test_transcript_keeps_an_open_exchange_over_budget(owner):
     call = ToolCall("call_1", "look", "{}")
     message_store.append_turn(
         owner,
@@ -87,7 +87,7 @@ def test_it_keeps_an_open_exchange_whatever_it_costs(owner):
     assert recent(owner, "", max_tokens=10).messages == []
 
 
-def test_it_gives_back_everything_a_message_holds(owner):
+def test_transcript_returns_every_message_field(owner):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
     said = [
         Message("user", [{"type": "text", "text": "what is this?"}, picture]),
@@ -107,17 +107,17 @@ def test_it_gives_back_everything_a_message_holds(owner):
 
 
 @pytest.mark.parametrize("text", ["nul \0 inside", "😀 ünï ￾ 中文", "", "'; --"])
-def test_it_stores_any_text(owner, text):
+def test_transcript_stores_any_text(owner, text):
     say(owner, text, "ok")
     assert texts(owner)[0] == text.replace("\0", "\ufffd")
 
 
-def test_an_empty_turn_leaves_no_row(owner):
+def test_empty_turn_stores_no_row(owner):
     message_store.append_turn(owner, "", new_turn_id(), [])
     assert texts(owner) == []
 
 
-def test_old_pictures_are_left_behind(owner):
+def test_old_images_are_left_out(owner):
     url = "data:image/png;base64," + "A" * (message_store.MAX_BYTES // 3)
     picture = Message("user", [{"type": "image_url", "image_url": {"url": url}}])
     for number in range(5):
@@ -129,7 +129,7 @@ def test_old_pictures_are_left_behind(owner):
 
 
 @pytest.mark.parametrize("stored", [20, 2_000])
-def test_reading_costs_the_same_however_much_is_stored(owner, stored):
+def test_transcript_takes_one_query_for_any_length(owner, stored):
     entries = [
         NewMessage(Message(("user", "assistant")[i % 2], f"message {i}"), 10)
         for i in range(stored)
@@ -152,7 +152,7 @@ def statistics_for_now():
             cursor.execute("ANALYZE sqlite_schema")  # Reads what is left: nothing.
 
 
-def test_reading_touches_no_more_rows_than_a_page(owner):
+def test_transcript_reads_one_page_of_rows(owner):
     """Among many short threads, where a planner takes the long one for short."""
     for _ in range(200):
         say(UserId(uuid.uuid4()), "a", "b")
@@ -183,7 +183,7 @@ def test_long_threads_are_read_page_by_page(owner):
     assert texts(owner, max_tokens=10_000) == [str(i) for i in range(count)]
 
 
-def test_parallel_turns_follow_each_other_whole(owner):
+def test_parallel_turns_are_stored_whole_in_sequence(owner):
     barrier = threading.Barrier(4)
 
     def speak(speaker: int) -> None:
@@ -207,7 +207,7 @@ def test_parallel_turns_follow_each_other_whole(owner):
         assert own == [f"{speaker}/{turn} q" for turn in range(10)]
 
 
-def test_a_turn_is_stored_whole_or_not_at_all(owner, monkeypatch):
+def test_failed_turn_stores_no_messages(owner, monkeypatch):
     def broken(*args: object) -> None:
         raise RuntimeError("power cut")
 

@@ -37,14 +37,14 @@ def states():
     return list(ExtractionJob.objects.order_by("pk").values_list("state", flat=True))
 
 
-def test_it_takes_the_oldest_first_and_no_more_than_asked():
+def test_claim_returns_oldest_jobs_up_to_the_limit():
     told = [tell(new_user(), "hello") for _ in range(4)]
     assert [row.pk for row in claim(3)] == [row.pk for row in told[:3]]
     assert [row.pk for row in claim(3)] == [told[3].pk]
     assert claim() == []
 
 
-def test_one_that_is_tried_again_queues_behind_those_that_waited():
+def test_retried_job_queues_behind_waiting_jobs():
     # A model that never answers would otherwise keep the workers from all others.
     slow, fresh = tell(new_user(), "slow"), tell(new_user(), "fresh")
     ExtractionJob.objects.filter(pk=slow.pk).update(
@@ -55,7 +55,7 @@ def test_one_that_is_tried_again_queues_behind_those_that_waited():
     assert [row.pk for row in claim(1, now=now)] == [slow.pk]
 
 
-def test_it_hands_out_what_it_took(owner):
+def test_claim_returns_the_stored_job_fields(owner):
     tell(owner, "hello", "hi")
     (taken,) = claim()
     assert (taken.state, taken.attempts) == ("running", 1)
@@ -63,7 +63,7 @@ def test_it_hands_out_what_it_took(owner):
     assert taken.user_id == owner
 
 
-def test_a_user_is_taught_one_lesson_at_a_time_and_in_order(owner):
+def test_claim_runs_one_job_per_user_in_order(owner):
     first, second = tell(owner, "one"), tell(owner, "two")
     assert [row.pk for row in claim()] == [first.pk]
     assert claim() == []
@@ -71,14 +71,14 @@ def test_a_user_is_taught_one_lesson_at_a_time_and_in_order(owner):
     assert [row.pk for row in claim()] == [second.pk]
 
 
-def test_one_user_does_not_hold_up_another(owner):
+def test_one_user_does_not_block_another(owner):
     first = tell(owner, "one")
     tell(owner, "two")
     other = tell(new_user(), "three")
     assert [row.pk for row in claim()] == [first.pk, other.pk]
 
 
-def test_a_lesson_that_pauses_holds_up_the_younger_ones(owner):
+def test_paused_job_blocks_the_users_later_jobs(owner):
     first, second = tell(owner, "one"), tell(owner, "two")
     ExtractionJob.objects.filter(pk=first.pk).update(due_at=LATER)
     assert claim() == []
@@ -86,7 +86,7 @@ def test_a_lesson_that_pauses_holds_up_the_younger_ones(owner):
     assert second.pk not in {row.pk for row in claim(now=LATER)}
 
 
-def test_an_older_one_put_back_waits_for_the_younger_that_runs(owner):
+def test_replayed_older_job_waits_for_the_running_one(owner):
     first, _second = tell(owner, "one"), tell(owner, "two")
     (taken,) = claim()
     job_queue.fail(taken, "broken")
@@ -99,7 +99,7 @@ def test_an_older_one_put_back_waits_for_the_younger_that_runs(owner):
     assert [row.pk for row in claim(now=now)] == [first.pk]
 
 
-def test_a_lease_that_ran_out_is_taken_again():
+def test_expired_lease_is_claimed_again():
     tell(new_user(), "one")
     (lost,) = claim()
     assert claim(now=NOON + timedelta(seconds=59)) == []
@@ -116,7 +116,7 @@ def test_a_lease_that_ran_out_is_taken_again():
     ],
     ids=["done", "failed", "retry"],
 )
-def test_who_lost_the_lease_cannot_finish(finish, caplog):
+def test_worker_without_lease_cannot_complete_the_job(finish, caplog):
     tell(new_user(), "one")
     (lost,) = claim()
     (found,) = claim(now=LATER)
@@ -126,7 +126,7 @@ def test_who_lost_the_lease_cannot_finish(finish, caplog):
     assert finish(found) is True
 
 
-def test_an_erased_lesson_is_nobodys_to_finish():
+def test_erased_job_cannot_be_completed():
     lesson = tell(new_user(), "one")
     (taken,) = claim()
     ExtractionJob.objects.filter(pk=lesson.pk).delete()
@@ -134,7 +134,7 @@ def test_an_erased_lesson_is_nobodys_to_finish():
     assert job_queue.fail(taken, "late") is False
 
 
-def test_what_came_of_it_is_in_the_row():
+def test_completed_job_stores_its_counts():
     tell(new_user(), "one")
     (taken,) = claim()
     assert job_queue.complete(taken, found=3, saved=2)
@@ -143,7 +143,7 @@ def test_what_came_of_it_is_in_the_row():
     assert row.finished_at is not None
 
 
-def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplog):
+def test_failure_logs_no_content_and_stores_the_reply(owner, caplog):
     tell(owner, "my secret")
     (taken,) = claim()
     job_queue.fail(taken, "not JSON", reply="the \0 user's \ud800 secret")
@@ -160,7 +160,7 @@ def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplo
     assert row.reply == "the \ufffd user's \ufffd secret"
 
 
-def test_a_huge_reply_is_kept_in_part():
+def test_huge_reply_is_truncated():
     tell(new_user(), "one")
     (taken,) = claim()
     job_queue.fail(taken, "e" * 99_999, reply="r" * 999_999)
@@ -169,7 +169,7 @@ def test_a_huge_reply_is_kept_in_part():
     assert len(row.error) == job_queue.MAX_ERROR_LENGTH
 
 
-def test_a_retry_waits_and_then_is_taken_again():
+def test_retried_job_waits_until_due():
     tell(new_user(), "one")
     (taken,) = claim()
     before = datetime.now(UTC)
@@ -181,7 +181,7 @@ def test_a_retry_waits_and_then_is_taken_again():
     assert len(claim(now=before + timedelta(seconds=200))) == 1
 
 
-def test_pauses_grow_and_heed_the_provider():
+def test_backoff_grows_and_respects_the_provider():
     for attempts, (least, most) in enumerate(
         [(15, 30), (60, 120), (240, 480), (300, 600)], start=1
     ):
@@ -191,7 +191,7 @@ def test_pauses_grow_and_heed_the_provider():
     assert job_queue.backoff_seconds(1, 900) == 900
 
 
-def test_failed_ones_can_be_put_back_by_name_or_all(owner):
+def test_failed_jobs_can_be_replayed_by_id_or_all(owner):
     told = [tell(new_user(), "one") for _ in range(3)] + [tell(owner, "mine")]
     for taken in claim():
         job_queue.fail(taken, "broken")
@@ -206,7 +206,7 @@ def test_failed_ones_can_be_put_back_by_name_or_all(owner):
     assert len(claim(now=datetime.now(UTC))) == 4
 
 
-def test_one_whose_worker_dies_each_time_fails_in_the_end(owner):
+def test_job_that_kills_its_workers_finally_fails(owner):
     tell(owner, "one")
     now = NOON
     for _ in range(job_queue.MAX_ATTEMPTS):
@@ -218,7 +218,7 @@ def test_one_whose_worker_dies_each_time_fails_in_the_end(owner):
     assert states() == ["failed"]
 
 
-def test_it_counts_what_is_in_the_queue():
+def test_queue_counts_jobs_by_state():
     for _ in range(6):
         tell(new_user(), "one")
     running, done, skipped, failed = claim(4)
@@ -241,7 +241,7 @@ def test_it_counts_what_is_in_the_queue():
     assert job_queue.count_by_state(LATER)["due"] == 3
 
 
-def test_workers_at_the_same_instant_take_different_ones():
+def test_parallel_workers_claim_different_jobs():
     told = {tell(new_user(), "one").pk for _ in range(12)}
     barrier, taken = threading.Barrier(4), []
 
@@ -262,7 +262,7 @@ def test_workers_at_the_same_instant_take_different_ones():
     assert set(taken) == told
 
 
-def test_workers_at_the_same_instant_keep_a_users_order(owner):
+def test_parallel_workers_keep_a_users_order(owner):
     for number in range(8):
         tell(owner, str(number))
     barrier, order, busy = threading.Barrier(3), [], threading.Lock()
@@ -288,7 +288,7 @@ def test_workers_at_the_same_instant_keep_a_users_order(owner):
     assert len(order) == 8
 
 
-def test_a_long_queue_of_one_user_does_not_hide_the_others(owner, monkeypatch):
+def test_long_queue_of_one_user_does_not_hide_others(owner, monkeypatch):
     monkeypatch.setattr(job_queue, "MAX_CHECKED", 3)
     told = [tell(owner, str(number)) for number in range(5)]
     ExtractionJob.objects.filter(pk=told[0].pk).update(due_at=LATER)
@@ -296,7 +296,7 @@ def test_a_long_queue_of_one_user_does_not_hide_the_others(owner, monkeypatch):
     assert [row.pk for row in claim()] == [other.pk]
 
 
-def test_claiming_reads_open_lessons_only(owner):
+def test_claim_reads_only_open_jobs(owner):
     for number in range(3):
         tell(owner, str(number))
     with CaptureQueriesContext(connection) as queries:
@@ -313,7 +313,7 @@ def test_claiming_reads_open_lessons_only(owner):
         assert plan.count("SCAN memory_extractionjob") == 1, plan
 
 
-def test_the_time_zone_a_client_gave_last_is_kept(alone, owner):
+def test_last_time_zone_of_a_user_is_reused(alone, owner):
     kept = []
     for name in ("Europe/Lisbon", "", "Asia/Tokyo"):
         lesson = tell(owner, "I like tea", "Noted.")

@@ -68,7 +68,7 @@ def test_numbers_and_dates_are_kept(text, found):
         (f"ok {THUMB}\U0001f3fd", THUMB),
     ],
 )
-def test_what_was_said_and_what_is_asked_share_a_term(said, asked):
+def test_stored_and_asked_forms_share_a_term(said, asked):
     assert set(tokenizer.tokenize(said)) & set(tokenizer.tokenize(asked))
 
 
@@ -82,22 +82,22 @@ def test_what_was_said_and_what_is_asked_share_a_term(said, asked):
         "?! ... \u2014",
     ],
 )
-def test_function_words_find_nothing(text):
+def test_stop_words_yield_no_terms(text):
     assert tokenizer.tokenize(text) == []
 
 
-def test_words_that_mean_something_in_another_language_stay():
+def test_stop_words_of_other_languages_are_kept():
     assert tokenizer.tokenize("my son will come by car") == ["son", "come", "car"]
 
 
-def test_a_long_text_and_a_long_word_are_cut():
+def test_long_texts_and_words_are_truncated():
     found = tokenizer.tokenize("word" * 30_000 + " tail" * 30_000)
     assert len(found) == tokenizer.MAX_TERMS
     assert max(map(len, found)) == tokenizer.MAX_LENGTH
 
 
 @given(st.text())
-def test_any_text_has_terms_that_are_found_again(text):
+def test_terms_of_any_text_are_found_again(text):
     found = tokenizer.tokenize(text)
     assert all(term and len(term) <= tokenizer.MAX_LENGTH for term in found)
     assert tokenizer.tokenize(unicodedata.normalize("NFD", text)) == tokenizer.tokenize(
@@ -106,7 +106,7 @@ def test_any_text_has_terms_that_are_found_again(text):
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=127)))
-def test_the_fast_way_finds_what_the_thorough_one_does(text):
+def test_ascii_tokenizer_equals_unicode_tokenizer(text):
     assert tokenizer._tokenize_ascii(text.lower()) == tokenizer._tokenize_unicode(
         tokenizer._fold(text)
     )
@@ -122,12 +122,12 @@ def test_the_fast_way_finds_what_the_thorough_one_does(text):
         "\u0644\u0645\u0627\u0630\u0627\u061f",
     ],
 )
-def test_a_question_is_seen(text):
+def test_question_is_detected(text):
     assert tokenizer.is_question(text)
 
 
 @pytest.mark.parametrize("text", ["", "No.", "Who? Me.", "I asked why", "?x"])
-def test_other_texts_are_none(text):
+def test_statement_is_not_a_question(text):
     assert not tokenizer.is_question(text)
 
 

@@ -48,11 +48,11 @@ def held(user: UserId) -> list[Passage]:
         ("", ""),
     ],
 )
-def test_the_subject_all_facts_share_is_left_out(text, stripped):
+def test_shared_subject_is_stripped(text, stripped):
     assert passages.strip_subject(text) == stripped
 
 
-def test_a_passage_has_what_is_found(owner):
+def test_passage_stores_vector_and_terms(owner):
     learn(owner, "The user lives in Lisbon", toward(1, 1))
     (row,) = held(owner)
     assert (row.embedder, row.dimensions, row.embedding_error) == ("test", 4, "")
@@ -60,7 +60,7 @@ def test_a_passage_has_what_is_found(owner):
     assert not row.is_question
 
 
-def test_why_there_is_no_vector_is_noted(owner):
+def test_embedding_error_is_stored_truncated(owner):
     fact = Fact.objects.get(id=learn(owner, "tea"))
     passages.index_facts(owner, [(fact.id, "tea", None, "x" * 5_000)])
     (row,) = held(owner)
@@ -68,7 +68,7 @@ def test_why_there_is_no_vector_is_noted(owner):
     assert row.embedding_error == "x" * passages.MAX_ERROR_LENGTH
 
 
-def test_removals_are_counted_and_additions_are_not(owner):
+def test_removals_raise_the_version_and_additions_do_not(owner):
     fact = learn(owner, "tea")
     assert not Owner.objects.filter(user_id=owner).exists()
     passages.index_facts(owner, [(fact, "coffee", None, "")])
@@ -81,7 +81,7 @@ def test_removals_are_counted_and_additions_are_not(owner):
     assert held(owner) == []
 
 
-def test_more_passages_than_a_statement_takes_are_written(owner, monkeypatch):
+def test_passages_are_written_in_batches(owner, monkeypatch):
     monkeypatch.setattr(passages, "BATCH_SIZE", 3)
     now = timezone.now()
     rows = [Fact(user_id=owner, content=f"tea {n}", source="user") for n in range(8)]
@@ -100,20 +100,20 @@ def test_more_passages_than_a_statement_takes_are_written(owner, monkeypatch):
     "text",
     ["", "\U0001f9c1", "'); DROP TABLE x; --", "w\u00f6rd " * 9_000, "a:1 b'\\ c"],
 )
-def test_any_text_can_be_searched_for(owner, text):
+def test_any_text_can_be_indexed_and_searched(owner, text):
     learn(owner, text)
     say(owner, text, "hm")
     assert len(said(owner, text)) == (2 if tokenizer.tokenize(text) else 0)
 
 
-def test_a_very_long_conversation_is_within_what_a_tsvector_holds(owner):
+def test_very_long_conversation_fits_the_tsvector_limit(owner):
     wide = "\U0001d538"  # four bytes, and a word
     texts = [" ".join(f"{n:x}{wide * 60}" for n in range(3_000)) for _ in range(3)]
     say(owner, *texts)
     assert len(said(owner, f"5{wide * 60}", limit=9)) == 3
 
 
-def test_messages_put_again_are_there_once(owner):
+def test_reindexed_messages_are_stored_once(owner):
     thread = say(owner, "tea", "milk")
     rows = [(m.message_id, m.position, "tea", None, "") for m in held(owner)]
     passages.index_messages(owner, thread, rows)
@@ -124,7 +124,7 @@ def test_messages_put_again_are_there_once(owner):
 # Embedding anew.
 
 
-def test_what_has_no_vector_of_the_embedder_is_pending(owner):
+def test_passages_without_current_vector_are_pending(owner):
     ours = learn(owner, "The user likes tea", toward(1))
     learn(owner, "The user likes milk", toward(1, embedder="old"))
     say(owner, "hello")
@@ -138,7 +138,7 @@ def test_what_has_no_vector_of_the_embedder_is_pending(owner):
     assert after[0].id <= second.id
 
 
-def test_vectors_that_are_set_are_found(owner):
+def test_stored_vectors_are_searchable(owner):
     fact = learn(owner, "The user likes tea", toward(1, embedder="old"))
     assert near(owner) == []
     waiting = [
@@ -151,7 +151,7 @@ def test_vectors_that_are_set_are_found(owner):
     assert version(owner) == 1
 
 
-def test_a_vector_for_what_has_changed_since_is_dropped(owner):
+def test_vector_for_a_changed_passage_is_dropped(owner):
     fact = learn(owner, "The user likes tea")
     waiting = [
         p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
@@ -162,7 +162,7 @@ def test_a_vector_for_what_has_changed_since_is_dropped(owner):
     assert row.embedder == ""
 
 
-def test_a_vector_for_who_was_erased_meanwhile_leaves_nothing(owner):
+def test_vector_for_an_erased_user_is_dropped(owner):
     learn(owner, "The user likes tea")
     waiting = [
         p for p in passages.list_pending("test", limit=10_000) if p.user_id == owner
@@ -172,7 +172,7 @@ def test_a_vector_for_who_was_erased_meanwhile_leaves_nothing(owner):
     assert not Owner.objects.filter(user_id=owner).exists()
 
 
-def test_what_is_to_be_embedded_is_counted(owner):
+def test_pending_passages_are_counted(owner):
     before = passages.count_pending("counted")
     learn(owner, "tea", toward(1, embedder="counted"))
     fact = learn(owner, "milk")
@@ -180,7 +180,7 @@ def test_what_is_to_be_embedded_is_counted(owner):
     assert passages.count_pending("counted") == before + 1
 
 
-def test_nobody_sets_anothers_vector(owner):
+def test_vector_of_another_user_cannot_be_set(owner):
     learn(owner, "tea", toward(1, embedder="old"))
     (row,) = held(owner)
     forged = passages.PendingPassage(row.id, UserId(uuid.uuid4()), "tea")
@@ -200,14 +200,14 @@ def near(user: UserId) -> list[int]:
 # What a process holds.
 
 
-def test_hashes_are_the_same_in_every_process():
+def test_term_hashes_are_stable_across_processes():
     assert term_encoding.hash_terms(["tea", "\U0001f9c1"]).tolist() == [
         2391201714,
         714387438,
     ]
 
 
-def test_users_lexemes_have_nothing_in_common(owner):
+def test_lexemes_of_users_are_disjoint(owner):
     stranger = UserId(uuid.uuid4())
     mine, theirs = (term_encoding.user_lexemes(u, ["tea"]) for u in (owner, stranger))
     assert mine != theirs
@@ -215,7 +215,7 @@ def test_users_lexemes_have_nothing_in_common(owner):
 
 
 @sqlite
-def test_what_is_removed_leaves_the_shelf(owner):
+def test_removed_passage_leaves_the_cache(owner):
     fact = learn(owner, "tea", toward(1))
     learn(owner, "milk", toward(0, 1))
     assert corpus_cache.get_corpora(owner).facts.live_count == 2
@@ -225,7 +225,7 @@ def test_what_is_removed_leaves_the_shelf(owner):
 
 
 @sqlite
-def test_the_shelf_lets_go_of_who_asked_longest_ago(monkeypatch):
+def test_corpus_cache_evicts_least_recently_used_user(monkeypatch):
     users = [UserId(uuid.uuid4()) for _ in range(3)]
     for user in users:
         learn(user, "tea", Embedded("test", np.ones(100, np.float32)))

@@ -31,7 +31,7 @@ def user_id() -> UserId:
     return new_user()
 
 
-def test_a_turn_is_read_with_what_went_before(user_id):
+def test_turn_is_read_with_earlier_messages(user_id):
     say(user_id, Message("user", "1"), Message("assistant", "one"))
     turn = say(
         user_id,
@@ -48,7 +48,7 @@ def test_a_turn_is_read_with_what_went_before(user_id):
     assert found.reply.text == "two"
 
 
-def test_no_more_is_read_than_is_wanted(user_id):
+def test_turn_reads_no_more_messages_than_requested(user_id):
     for number in range(5):
         say(user_id, Message("user", f"{number}?"), Message("assistant", f"{number}!"))
     many = [Message("user", f"part {number}") for number in range(9)]
@@ -59,7 +59,7 @@ def test_no_more_is_read_than_is_wanted(user_id):
     assert texts(found.turn) == ["part 7", "part 8"]
 
 
-def test_a_turn_of_another_is_not_found(user_id):
+def test_turn_of_another_user_is_not_found(user_id):
     turn = say(user_id, Message("user", "1"), Message("assistant", "one"))
     assert turn_lookup.read_turn(new_user(), turn, earlier=1, most=1) is None
     assert turn_lookup.find_reply(new_user(), turn) is None
@@ -68,7 +68,7 @@ def test_a_turn_of_another_is_not_found(user_id):
     assert (place.position, place.agent, place.finish_reason) == (1, "a", "stop")
 
 
-def test_it_is_found_by_an_index():
+def test_turn_lookup_uses_an_index():
     with connection.cursor() as cursor:
         # PostgreSQL takes no index for so few rows unless it is told to.
         is_sqlite = connection.vendor == "sqlite"

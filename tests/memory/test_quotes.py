@@ -35,7 +35,7 @@ def is_from(quote: str, text: str) -> bool:
         ("ฉันชอบแมว", "สวัสดีฉันชอบแมวมาก"),
     ],
 )
-def test_the_users_words_are_found(quote, text):
+def test_quotes_of_the_text_are_found(quote, text):
     assert is_from(quote, text)
 
 
@@ -52,15 +52,15 @@ def test_the_users_words_are_found(quote, text):
         ("北京我", "我住在北京"),
     ],
 )
-def test_other_words_are_not(quote, text):
+def test_other_words_are_not_found(quote, text):
     assert not is_from(quote, text)
 
 
-def test_a_part_of_a_word_does_not_hide_the_word():
+def test_partial_word_does_not_hide_the_whole_word():
     assert is_from("cat", "concatenate the cat")
 
 
-def test_a_quote_that_is_everywhere_inside_of_words_takes_no_time():
+def test_quote_inside_words_takes_linear_time():
     assert not quote_check.is_quoted_from("a", "a" * 1_000_000)
     assert growth.is_linear(
         lambda text: quote_check.is_quoted_from("a", text), "", "a", ""
@@ -89,11 +89,11 @@ def utc(*parts: int) -> datetime:
         ("2026-03-29T01:30", LISBON, utc(2026, 3, 29, 1, 30)),
     ],
 )
-def test_a_date_is_the_users_own(text, zone, expected):
+def test_dates_use_the_users_time_zone(text, zone, expected):
     assert date_parsing.parse_instant(text, zone) == expected
 
 
-def test_a_day_ends_when_the_next_begins():
+def test_end_of_day_is_the_start_of_the_next():
     assert date_parsing.parse_instant("2026-12-31", TOKYO, at_end=True) == utc(
         2026, 12, 31, 15
     )
@@ -117,12 +117,12 @@ def test_a_day_ends_when_the_next_begins():
         *("0001-01-01", "2026-03-05T25:00", None, 20260305, 3.5, ["2026-03-05"], {}),
     ],
 )
-def test_what_is_no_date_is_none(value):
+def test_invalid_dates_are_none(value):
     assert date_parsing.parse_instant(value, TOKYO) is None
 
 
 @pytest.mark.parametrize(
     "name", ["", "Nowhere/City", "../../etc/passwd", "/etc/passwd", "\0", "Europe"]
 )
-def test_a_time_zone_nobody_knows_is_utc(name):
+def test_unknown_time_zone_is_utc(name):
     assert date_parsing.get_zone(name) is UTC

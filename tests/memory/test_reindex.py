@@ -68,7 +68,7 @@ def embedders(user: UserId) -> list[str]:
     return [row.embedder for row in rows]
 
 
-def test_everything_gets_a_vector_of_the_embedder(owner, yaml):
+def test_reindex_gives_every_passage_a_current_vector(owner, yaml):
     learn(owner, "The user likes tea", toward(1, embedder="old"))
     learn(owner, "The user likes milk")
     say(owner, "hello world", "hello you")
@@ -77,7 +77,7 @@ def test_everything_gets_a_vector_of_the_embedder(owner, yaml):
     assert run(yaml) == f"0 texts to embed with {NEW}\n0 embedded\n"
 
 
-def test_what_was_embedded_is_found_by_a_process_that_held_the_old(owner, yaml):
+def test_reindexed_vectors_reach_other_processes(owner, yaml):
     learn(owner, "The user likes tea", toward(1, embedder="old"))
     vectors, _ = embedding.embed_texts(_embedder(), ["likes tea"])
     assert search.nearest_facts(owner, vectors[0], limit=1) == []
@@ -90,13 +90,13 @@ def _embedder() -> Embedder:
     return Embedder(NEW, 32, 0.05)
 
 
-def test_a_dry_run_changes_nothing(owner, yaml):
+def test_dry_run_changes_nothing(owner, yaml):
     learn(owner, "The user likes tea")
     assert run(yaml, "--dry-run") == f"1 texts to embed with {NEW}\n"
     assert embedders(owner) == [""]
 
 
-def test_a_text_without_words_is_embedded_once(owner, yaml):
+def test_text_without_words_is_embedded_once(owner, yaml):
     learn(owner, "...")
     run(yaml)
     assert run(yaml) == f"0 texts to embed with {NEW}\n0 embedded\n"
@@ -104,7 +104,7 @@ def test_a_text_without_words_is_embedded_once(owner, yaml):
     assert found == []
 
 
-def test_a_batch_that_fails_is_told_and_the_others_are_kept(owner, yaml, monkeypatch):
+def test_failed_batch_is_reported_and_others_are_kept(owner, yaml, monkeypatch):
     for number in range(6):
         learn(owner, f"tea {number}", toward(1, embedder="old"))
     works = embedding.embed_texts
@@ -124,7 +124,7 @@ def test_a_batch_that_fails_is_told_and_the_others_are_kept(owner, yaml, monkeyp
     assert run(yaml) == f"2 texts to embed with {NEW}\n2 embedded\n"
 
 
-def test_a_service_that_is_down_is_not_asked_for_everything(owner, yaml, monkeypatch):
+def test_unavailable_service_ends_the_command(owner, yaml, monkeypatch):
     asked = []
 
     def down(embedder, texts):
@@ -139,7 +139,7 @@ def test_a_service_that_is_down_is_not_asked_for_everything(owner, yaml, monkeyp
     assert len(asked) == 3
 
 
-def test_who_breaks_it_off_can_go_on(owner, yaml, monkeypatch):
+def test_interrupted_reindex_can_be_resumed(owner, yaml, monkeypatch):
     def broken(embedder, texts):
         if texts == ["tea 1"]:
             raise KeyboardInterrupt
@@ -155,7 +155,7 @@ def test_who_breaks_it_off_can_go_on(owner, yaml, monkeypatch):
     assert embedders(owner) == [NEW, "", ""]
 
 
-def test_a_terminal_gets_a_bar_and_a_file_a_line(owner, yaml):
+def test_terminal_gets_a_progress_bar_and_file_gets_lines(owner, yaml):
     learn(owner, "tea")
     terminal, file = Terminal(), StringIO()
     run(yaml, stderr=terminal)
@@ -175,13 +175,13 @@ def test_a_terminal_gets_a_bar_and_a_file_a_line(owner, yaml):
         ),
     ],
 )
-def test_it_says_what_it_needs(database, yaml, text, message):
+def test_missing_requirements_are_reported(database, yaml, text, message):
     yaml.write_text(text)
     with pytest.raises(CommandError, match=message):
         run(yaml)
 
 
-def test_a_batch_holds_something(database, yaml):
+def test_batch_size_is_at_least_one(database, yaml):
     with pytest.raises(CommandError, match="at least 1"):
         run(yaml, "--batch", "0")
 
@@ -190,7 +190,7 @@ def test_a_batch_holds_something(database, yaml):
 
 
 @postgres
-def test_the_graph_finds_what_the_codes_find(owner, yaml, monkeypatch):
+def test_hnsw_index_finds_what_the_scan_finds(owner, yaml, monkeypatch):
     for number in range(12):
         learn(owner, f"tea number {number}")
     stranger = UserId(uuid.uuid4())
@@ -218,7 +218,7 @@ def test_the_graph_finds_what_the_codes_find(owner, yaml, monkeypatch):
 
 
 @postgres
-def test_half_an_index_is_built_anew(database):
+def test_invalid_hnsw_index_is_rebuilt(database):
     name = hnsw_index.index_name(NEW)
     hnsw_index.ensure_index(NEW, 32)
     with connection.cursor() as cursor:
@@ -233,16 +233,16 @@ def test_half_an_index_is_built_anew(database):
 
 
 @postgres
-def test_an_embedders_name_cannot_break_out(database):
+def test_embedder_name_is_escaped_in_sql(database):
     assert hnsw_index.ensure_index("it's; DROP TABLE memory_passage", 8)
     assert not hnsw_index.ensure_index("too:wide", 5_000)
 
 
-def test_the_graph_is_for_who_has_very_many(database):
+def test_hnsw_index_is_used_only_for_many_passages(database):
     assert not hnsw_index.is_faster(NEW, 100)
 
 
-def test_a_vector_for_a_user_who_is_gone_is_dropped(owner):
+def test_vector_for_a_removed_passage_is_dropped(owner):
     learn(owner, "tea")
     waiting = passages.list_pending(NEW)
     Passage.objects.all().delete()

@@ -104,13 +104,13 @@ def said(user: UserId, text: str, embedded=None, limit=5, **options) -> list[str
     return [message.text for message in found]
 
 
-def test_a_fact_is_found_by_its_words(owner):
+def test_fact_is_found_by_its_words(owner):
     learn(owner, "The user lives in Lisbon")
     learn(owner, "The user plays the cello")
     assert contents(owner, "Which city do I live in?") == ["The user lives in Lisbon"]
 
 
-def test_a_fact_is_found_by_its_meaning(owner):
+def test_fact_is_found_by_its_meaning(owner):
     learn(owner, "The user plays the cello", toward(1))
     learn(owner, "The user lives in Lisbon", toward(0, 1))
     assert contents(owner, "instrument", toward(1, 0.1), similarity_threshold=0.5) == [
@@ -118,20 +118,20 @@ def test_a_fact_is_found_by_its_meaning(owner):
     ]
 
 
-def test_the_floor_gates_meaning_alone(owner):
+def test_similarity_threshold_filters_vectors_only(owner):
     learn(owner, "The user plays the cello", toward(1))
     assert contents(owner, "music", toward(1, 1), similarity_threshold=0.8) == []
     assert contents(owner, "cello", toward(1, 1), similarity_threshold=0.8) != []
     assert contents(owner, "music", toward(1, 1), similarity_threshold=0.7) != []
 
 
-def test_what_points_away_is_not_found(owner):
+def test_opposite_vector_is_not_found(owner):
     learn(owner, "The user plays the cello", toward(-1))
     learn(owner, "The user plays golf", toward(0, 1))
     assert contents(owner, "music", toward(1)) == []
 
 
-def test_a_vector_of_nothing_is_like_nothing(owner):
+def test_zero_vector_matches_nothing(owner):
     nothing = Embedded("test", np.zeros(4, np.float32))
     learn(owner, "!!!", nothing)
     learn(owner, "cello", toward(1))
@@ -140,14 +140,14 @@ def test_a_vector_of_nothing_is_like_nothing(owner):
 
 
 @pytest.mark.parametrize("fusion", ["weighted", "rrf"])
-def test_what_is_found_both_ways_comes_first(owner, fusion):
+def test_match_by_words_and_vector_ranks_first(owner, fusion):
     learn(owner, "A cello in the attic", toward(0, 1))
     learn(owner, "An old violin", toward(1))
     learn(owner, "Plays the cello", toward(1, 0.3))
     assert contents(owner, "cello", toward(1), fusion=fusion)[0] == "Plays the cello"
 
 
-def test_the_score_says_why(owner):
+def test_score_shows_its_components(owner):
     learn(owner, "Plays the cello", toward(1))
     learn(owner, "Plays golf", toward(1, 1))
     query = Query("cello", toward(1))
@@ -167,7 +167,7 @@ def test_rare_words_weigh_more(owner):
 
 
 @pytest.mark.parametrize("text", ["", "the of and", "?!"])
-def test_no_words_and_no_vector_find_nothing(owner, text):
+def test_empty_query_finds_nothing(owner, text):
     learn(owner, "The user plays the cello", toward(1))
     assert contents(owner, text) == []
     assert search.search_facts_and_messages(
@@ -175,19 +175,19 @@ def test_no_words_and_no_vector_find_nothing(owner, text):
     ) == ([], [])
 
 
-def test_an_emoji_is_found(owner):
+def test_emoji_is_found(owner):
     say(owner, "\U0001f9c1 please", "Here you are")
     assert said(owner, "\U0001f9c1", limit=1) == ["\U0001f9c1 please"]
 
 
-def test_other_embedders_vectors_are_hidden_but_their_words_found(owner):
+def test_other_embedders_facts_are_found_by_words_only(owner):
     learn(owner, "The user plays the cello", toward(1, embedder="old"))
     learn(owner, "The user plays golf", Embedded("test", np.ones(7, np.float32)))
     assert contents(owner, "music", toward(1)) == []
     assert contents(owner, "cello", toward(1)) == ["The user plays the cello"]
 
 
-def test_no_more_are_found_than_asked_for(owner):
+def test_search_respects_its_limit(owner):
     for number in range(9):
         learn(owner, f"Cello lesson {number}", toward(1, number))
     assert len(contents(owner, "cello", toward(1), limit=4)) == 4
@@ -195,7 +195,7 @@ def test_no_more_are_found_than_asked_for(owner):
     assert search.nearest_facts(owner, toward(1), limit=0) == []
 
 
-def test_equals_are_found_newest_first(owner):
+def test_ties_are_sorted_newest_first(owner):
     for name in ("first", "second", "third"):
         learn(owner, f"cello {name}")
     assert contents(owner, "cello") == ["cello third", "cello second", "cello first"]
@@ -204,7 +204,7 @@ def test_equals_are_found_newest_first(owner):
 # What counts now.
 
 
-def test_facts_count_while_they_are_so(owner):
+def test_facts_are_found_only_while_valid(owner):
     now = timezone.now()
     hour = timedelta(hours=1)
     learn(owner, "tea expired", expires_at=now - hour)
@@ -217,7 +217,7 @@ def test_facts_count_while_they_are_so(owner):
     assert len(contents(owner, "tea", limit=9, status=None)) == 6
 
 
-def test_a_category_can_be_asked_for(owner):
+def test_search_filters_by_category(owner):
     for number in range(120):
         learn(owner, f"tea {number}", category="event")
     learn(owner, "tea with milk, which is a long story", category="preference")
@@ -227,7 +227,7 @@ def test_a_category_can_be_asked_for(owner):
     assert contents(owner, "tea", category="decision") == []
 
 
-def test_a_retired_fact_is_not_found_whatever_the_index_holds(owner):
+def test_retired_fact_in_a_stale_index_is_not_found(owner):
     fact = learn(owner, "The user plays the cello", toward(1))
     assert contents(owner, "cello")
     Fact.objects.filter(id=fact).update(status="superseded")
@@ -239,13 +239,13 @@ def test_a_retired_fact_is_not_found_whatever_the_index_holds(owner):
 # What is new, and what is gone.
 
 
-def test_what_is_new_is_found_at_once(owner):
+def test_new_fact_is_found_at_once(owner):
     for number in range(5):
         learn(owner, f"cello {number}", toward(1, number))
         assert len(contents(owner, "cello", toward(1))) == number + 1
 
 
-def test_what_a_fact_said_before_does_not_find_it(owner):
+def test_earlier_text_of_a_fact_is_not_found(owner):
     fact = learn(owner, "The user lives in Lisbon")
     assert contents(owner, "lisbon")
     passages.index_facts(owner, [(fact, "The user lives in Porto", None, "")])
@@ -255,7 +255,7 @@ def test_what_a_fact_said_before_does_not_find_it(owner):
     assert contents(owner, "porto") == []
 
 
-def test_what_another_hand_deleted_hides_nothing(owner, monkeypatch):
+def test_rows_deleted_elsewhere_hide_no_results(owner, monkeypatch):
     for number in range(8):
         learn(owner, f"cello {number}")
     assert len(contents(owner, "cello", limit=4)) == 4
@@ -266,7 +266,7 @@ def test_what_another_hand_deleted_hides_nothing(owner, monkeypatch):
     assert len(contents(owner, "cello", limit=4)) == 4
 
 
-def test_what_is_rolled_back_was_never_there(owner):
+def test_rolled_back_fact_is_not_found(owner):
     learn(owner, "cello one")
     assert len(contents(owner, "cello")) == 1
     with contextlib.suppress(RuntimeError), transaction.atomic():
@@ -278,7 +278,7 @@ def test_what_is_rolled_back_was_never_there(owner):
     assert contents(owner, "golf") == ["golf"]
 
 
-def test_a_user_who_begins_anew_finds_only_what_is_new(owner):
+def test_erased_user_finds_only_new_facts(owner):
     learn(owner, "cello one")
     assert contents(owner, "cello")
     Fact.objects.filter(user_id=owner).delete()
@@ -291,24 +291,24 @@ def test_a_user_who_begins_anew_finds_only_what_is_new(owner):
 # Messages.
 
 
-def test_a_message_is_found_by_its_neighbours(owner):
+def test_message_is_found_by_its_neighbours(owner):
     say(owner, "How was the concert?", "Loud, but lovely", "And the food?", "Fine")
     assert said(owner, "concert") == ["How was the concert?", "Loud, but lovely"]
 
 
-def test_neighbours_that_come_later_count_too(owner):
+def test_later_neighbours_count_too(owner):
     say(owner, "Where shall we go?")
     assert said(owner, "porto") == []
     say(owner, "To Porto")
     assert set(said(owner, "porto")) == {"Where shall we go?", "To Porto"}
 
 
-def test_a_statement_beats_a_question(owner):
+def test_statement_ranks_above_a_question(owner):
     say(owner, "I like tea", "Hm", "x", "y", "I like tea?", "Hm", "x", "y")
     assert said(owner, "like tea", limit=1) == ["I like tea"]
 
 
-def test_messages_in_the_prompt_are_left_out(owner):
+def test_messages_in_the_prompt_are_excluded(owner):
     thread = say(owner, "tea one", "hm", "tea two", "hm", "tea three")
     say(owner, "tea elsewhere", thread="other")
     assert set(said(owner, "tea", limit=9, beyond=(thread, 2))) == {
@@ -316,7 +316,7 @@ def test_messages_in_the_prompt_are_left_out(owner):
     }
 
 
-def test_a_message_is_told_in_full(owner):
+def test_message_hit_contains_every_field(owner):
     say(owner, "tea", "Milk with it", thread="kitchen")
     (found, *_) = search.search_messages(owner, Query("milk"), limit=1)
     row = MessageRow.objects.get(id=found.id)
@@ -325,13 +325,13 @@ def test_a_message_is_told_in_full(owner):
     assert (found.importance, found.created_at) == (row.importance, row.created_at)
 
 
-def test_a_fact_is_told_in_full(owner):
+def test_fact_hit_contains_every_field(owner):
     fact = learn(owner, "tea", key="drink", expires_at=timezone.now() + timedelta(1))
     (found,) = search.search_facts(owner, Query("tea"), limit=1)
     assert found.fact == fact_store.known_fact_from_row(Fact.objects.get(id=fact))
 
 
-def test_both_are_what_each_alone_is(owner):
+def test_combined_search_equals_separate_searches(owner):
     for number in range(3):
         learn(owner, f"tea fact {number}", toward(1, number))
     thread = say(owner, "tea one", "hm", "tea two", vectors=[toward(1)])
@@ -345,7 +345,7 @@ def test_both_are_what_each_alone_is(owner):
     assert search.search_facts_and_messages(owner, query, facts=0, messages=1)[0] == []
 
 
-def test_the_nearest_facts_are_found_by_their_vectors(owner):
+def test_nearest_facts_are_found_by_vector(owner):
     near = learn(owner, "tea", toward(1, 0.1))
     far = learn(owner, "coffee", toward(1, 1))
     found = search.nearest_facts(owner, toward(1), limit=5)
@@ -356,7 +356,7 @@ def test_the_nearest_facts_are_found_by_their_vectors(owner):
 # Nobody else's.
 
 
-def test_users_who_say_the_same_never_find_each_others(owner, stranger):
+def test_users_with_equal_texts_find_only_their_own(owner, stranger):
     for user in (owner, stranger):
         for number in range(4):
             learn(user, f"tea {number}", toward(1, number))
@@ -380,7 +380,7 @@ def test_users_who_say_the_same_never_find_each_others(owner, stranger):
     ) == ([], [])
 
 
-def test_what_is_behind_anothers_passage_is_not_told(owner, stranger):
+def test_sources_of_another_users_passage_are_not_loaded(owner, stranger):
     learn(owner, "tea")
     say(owner, "tea")
     ids = list(Passage.objects.filter(user_id=owner).values_list("id", flat=True))
@@ -394,13 +394,13 @@ def test_what_is_behind_anothers_passage_is_not_told(owner, stranger):
     ) == ({}, {})
 
 
-def test_a_user_cannot_change_what_is_anothers(owner, stranger):
+def test_user_cannot_unindex_another_users_fact(owner, stranger):
     fact = learn(owner, "cello")
     passages.unindex_facts(stranger, [fact])
     assert contents(owner, "cello") == ["cello"]
 
 
-def test_readers_and_a_writer_do_not_disturb_each_other(owner):
+def test_parallel_reads_and_writes_do_not_conflict(owner):
     total = 30
     learn(owner, "cello 0", toward(1))
     failures: list[object] = []
@@ -430,7 +430,7 @@ def test_readers_and_a_writer_do_not_disturb_each_other(owner):
     assert len(contents(owner, "cello", toward(1), limit=99)) == total
 
 
-def test_a_search_takes_as_many_queries_however_much_is_stored(owner):
+def test_search_query_count_does_not_grow_with_data(owner):
     counts = []
     for count in (3, 40):
         for number in range(count):
@@ -447,7 +447,7 @@ def test_a_search_takes_as_many_queries_however_much_is_stored(owner):
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no planner")
-def test_words_of_facts_are_not_looked_up_among_everybodys_facts(owner):
+def test_fact_word_search_is_limited_to_the_user(owner):
     learn(owner, "tea")
     asked = []
 

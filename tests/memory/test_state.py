@@ -28,7 +28,7 @@ def concerns(embedder: str, learner: ExtractionModel | None = None) -> dict[str,
     return dict(alerts.find_alerts(plan))
 
 
-def test_the_hash_embedder_is_one():
+def test_hash_embedder_raises_w401():
     assert "coulisse.W401" in concerns("hash:1024")
     assert "coulisse.W401" not in concerns("local:minilm-int8:384")
 
@@ -41,7 +41,7 @@ def test_the_hash_embedder_is_one():
         ({"kind": "openai", "api_key": "k"}, False),
     ],
 )
-def test_a_model_too_small_to_learn_is_one(fields: dict[str, str], is_one: bool):
+def test_too_small_extraction_model_raises_w404(fields: dict[str, str], is_one: bool):
     learner = ExtractionModel(
         "p", ProviderConfig.model_validate(fields), "smollm2-135m"
     )
@@ -49,7 +49,7 @@ def test_a_model_too_small_to_learn_is_one(fields: dict[str, str], is_one: bool)
     assert "coulisse.W404" not in concerns("x")
 
 
-def test_vectors_of_another_embedder_are_one():
+def test_vectors_of_another_embedder_raise_w402():
     user = UserId(uuid.uuid4())
     vector = Embedded("ours", np.array([1, 0, 0], dtype=np.float32))
     fact_store.save_drafts(
@@ -60,7 +60,7 @@ def test_vectors_of_another_embedder_are_one():
     )
 
 
-def test_turns_nothing_was_learnt_from_are_one():
+def test_turns_with_failed_extraction_raise_w403():
     entries = [NewMessage(Message("user", "hi"), 1)]
     user = UserId(uuid.uuid4())
     message_store.append_turn(
@@ -73,7 +73,7 @@ def test_turns_nothing_was_learnt_from_are_one():
     lesson.delete()
 
 
-def test_turns_that_wait_for_nobody_are_one():
+def test_turns_waiting_without_worker_raise_w405():
     entries = [NewMessage(Message("user", "hi"), 1)]
     user = UserId(uuid.uuid4())
     message_store.append_turn(

@@ -78,7 +78,7 @@ def remote(config, fake):
     config(embed_with=REMOTE.replace("BASE", f"{fake.root_url}/v1"))
 
 
-def test_the_jobs_have_the_names_they_are_sent_by():
+def test_memory_tasks_have_the_names_they_are_sent_by():
     names = {
         "memory.tasks.extract_facts",
         "memory.tasks.sweep",
@@ -88,14 +88,14 @@ def test_the_jobs_have_the_names_they_are_sent_by():
     assert notifier.TASK_NAME in names
 
 
-def test_work_learns_what_is_due(config, fake, owner):
+def test_extract_facts_task_runs_due_jobs(config, fake, owner):
     tell(owner, "hello", "hi")
     says(fake)
     tasks.extract_facts()
     assert ExtractionJob.objects.get().state == "done"
 
 
-def test_consolidate_leaves_a_receipt(config, fake, owner):
+def test_consolidate_task_stores_a_receipt(config, fake, owner):
     tell(owner, *["words"] * 40)
     fake.reply("They talked.")
     tasks.consolidate()
@@ -103,7 +103,7 @@ def test_consolidate_leaves_a_receipt(config, fake, owner):
     assert ConsolidationRun.objects.get().summaries == 1
 
 
-def test_a_lost_message_is_made_up_for(config, woken, owner):
+def test_sweep_notifies_a_worker_of_waiting_jobs(config, woken, owner):
     tasks.sweep()
     assert woken == []
     tell(owner, "hello", "hi")
@@ -111,7 +111,7 @@ def test_a_lost_message_is_made_up_for(config, woken, owner):
     assert woken == [1]
 
 
-def test_a_lesson_that_kills_its_worker_is_ended(config, owner):
+def test_sweep_fails_job_that_kills_its_workers(config, owner):
     tell(owner, "hello", "hi")
     for _ in range(job_queue.MAX_ATTEMPTS):
         (taken,) = job_queue.claim(1, 0)
@@ -120,7 +120,7 @@ def test_a_lesson_that_kills_its_worker_is_ended(config, owner):
     assert taken.attempts == job_queue.MAX_ATTEMPTS
 
 
-def test_facts_whose_time_is_up_expire(config, owner):
+def test_sweep_expires_due_facts(config, owner):
     soon = datetime.now(UTC) + timedelta(hours=1)
     draft = FactDraft("The user has a fair.", expires_at=soon, source="user")
     fact_store.save_drafts(owner, [draft], [None], by="user")
@@ -130,7 +130,7 @@ def test_facts_whose_time_is_up_expire(config, owner):
     assert Fact.objects.get(user_id=owner).status == "expired"
 
 
-def test_wishes_nobody_confirmed_are_dropped(config, owner):
+def test_sweep_drops_unconfirmed_erasure_requests(config, owner):
     for minutes in (-1, 1):
         PendingErasure.objects.create(
             user_id=new_user(),
@@ -141,7 +141,7 @@ def test_wishes_nobody_confirmed_are_dropped(config, owner):
     assert PendingErasure.objects.get().expires_at > NOW
 
 
-def test_one_part_that_fails_does_not_stop_the_others(
+def test_failing_sweep_step_does_not_stop_the_others(
     config, owner, monkeypatch, woken, caplog
 ):
     def broken(*args):
@@ -175,7 +175,7 @@ def vectors(owner) -> list[tuple[str, bool]]:
     return [(row.embedding_error, row.vector is not None) for row in rows]
 
 
-def test_what_could_not_be_embedded_is_embedded_later(remote, fake, owner):
+def test_sweep_embeds_texts_that_failed_earlier(remote, fake, owner):
     learnt_without_vectors(fake, owner, "I love the tango", "Me too")
     assert all(error and not has for error, has in vectors(owner))
     assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
@@ -183,7 +183,7 @@ def test_what_could_not_be_embedded_is_embedded_later(remote, fake, owner):
     assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
 
 
-def test_facts_get_theirs_as_well(remote, fake, owner):
+def test_sweep_embeds_facts_that_failed_earlier(remote, fake, owner):
     draft = FactDraft("The user loves the tango.", source="user")
     fact_store.save_drafts(owner, [draft], [None], by="user", errors=["down"])
     assert periodic_sweep.sweep(NOW)["texts embedded"] == 1
@@ -192,9 +192,7 @@ def test_facts_get_theirs_as_well(remote, fake, owner):
     assert hit.fact.content == "The user loves the tango."
 
 
-def test_an_embedder_that_stays_down_is_left_alone_for_a_while(
-    remote, fake, owner, monkeypatch
-):
+def test_unavailable_embedder_is_paused(remote, fake, owner, monkeypatch):
     learnt_without_vectors(fake, owner, "I love the tango", "Me too")
     fake.default_embedding = ScriptedEmbedding(status=503)
     asked = len(fake.embeddings)
@@ -208,7 +206,7 @@ def test_an_embedder_that_stays_down_is_left_alone_for_a_while(
     assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
 
 
-def test_pauses_grow_to_ten_minutes_and_end_with_success(monkeypatch):
+def test_embedder_backoff_grows_to_ten_minutes_and_resets(monkeypatch):
     monkeypatch.setattr(periodic_sweep, "time", SimpleNamespace(monotonic=lambda: 0.0))
     patience, pauses = periodic_sweep.EmbedderBackoff(), []
     for _ in range(6):
@@ -220,7 +218,7 @@ def test_pauses_grow_to_ten_minutes_and_end_with_success(monkeypatch):
     assert patience.is_over
 
 
-def test_a_text_that_is_refused_is_not_tried_for_ever(remote, fake, owner):
+def test_refused_text_is_not_retried_forever(remote, fake, owner):
     learnt_without_vectors(fake, owner, "I love the tango", "Me too")
     refusal = ScriptedEmbedding(status=400)
     # Both together, then each alone.
@@ -234,7 +232,7 @@ def test_a_text_that_is_refused_is_not_tried_for_ever(remote, fake, owner):
     assert len(fake.embeddings) == asked
 
 
-def test_where_memory_is_off_nothing_is_embedded(remote, config, fake, owner):
+def test_sweep_embeds_nothing_when_memory_is_off(remote, config, fake, owner):
     learnt_without_vectors(fake, owner, "I love the tango", "Me too")
     config(CONFIG.partition("memory:\n  user_state")[0])
     asked = len(fake.embeddings)
@@ -259,7 +257,7 @@ def failed(config, fake, owner) -> ExtractionJob:
     return lesson
 
 
-def test_lessons_are_listed_with_what_went_wrong(failed, fake, owner):
+def test_jobs_command_lists_failures(failed, fake, owner):
     fake.default = ScriptedAnswer(("[]",))
     tell(new_user(), "hello", "hi")
     extraction_worker.run_due_jobs(10)
@@ -274,7 +272,7 @@ def test_lessons_are_listed_with_what_went_wrong(failed, fake, owner):
     assert str(owner) not in printed("--user", "somebody")
 
 
-def test_a_database_that_cannot_be_used_is_named(failed, monkeypatch):
+def test_jobs_command_reports_unusable_database(failed, monkeypatch):
     def gone(*args, **options):
         raise OperationalError("no such table")
 
@@ -284,37 +282,37 @@ def test_a_database_that_cannot_be_used_is_named(failed, monkeypatch):
 
 
 @pytest.mark.parametrize("which", ["all", "one"])
-def test_a_failed_lesson_is_put_back(failed, which):
+def test_jobs_command_replays_failed_job(failed, which):
     ident = "all" if which == "all" else str(failed.pk)
     assert printed("--replay", ident).startswith("1 put back")
     assert ExtractionJob.objects.get().state == "queued"
     assert printed("--replay", "all").startswith("0 put back")
 
 
-def test_one_that_did_not_fail_is_not_put_back(failed):
+def test_jobs_command_refuses_to_replay_unfailed_job(failed):
     printed("--replay", str(failed.pk))
     with pytest.raises(CommandError, match=f"no failed lesson {failed.pk}"):
         printed("--replay", str(failed.pk))
 
 
-def test_only_that_users_are_put_back(failed, owner):
+def test_jobs_command_replays_only_the_named_users_jobs(failed, owner):
     assert printed("--replay", "all", "--user", "somebody").startswith("0 put back")
     assert printed("--replay", "all", "--user", str(owner)).startswith("1 put back")
 
 
-def test_what_is_no_lesson_is_said_to_be_none(config):
+def test_jobs_command_refuses_invalid_job_id(config):
     with pytest.raises(CommandError, match="id of a lesson"):
         printed("--replay", "x")
 
 
-def test_the_receipt_is_what_a_run_returns(config, fake, owner):
+def test_consolidate_returns_the_stored_receipt(config, fake, owner):
     tell(owner, *["words"] * 40, at=NOON)
     fake.reply("They talked.")
     receipt = consolidation.consolidate(NOW)
     assert receipt == ConsolidationRun.objects.get()
 
 
-def test_a_new_embedder_gets_its_index(config, alone, monkeypatch):
+def test_sweep_builds_the_index_of_a_new_embedder(config, alone, monkeypatch):
     built = []
     monkeypatch.setattr(
         hnsw_index, "ensure_index", lambda *asked: built.append(asked) or 1

@@ -49,7 +49,7 @@ def run(*arguments: str, **options: object) -> str:
 # export-user
 
 
-def test_the_document_is_printed(name, owner):
+def test_export_prints_the_document(name, owner):
     printed = run("export-user", name)
     assert printed.endswith("}\n")
     told = json.loads(printed)
@@ -57,18 +57,18 @@ def test_the_document_is_printed(name, owner):
     assert len(told["memories"]) == 2
 
 
-def test_an_operator_has_all_that_turns_called(name, owner):
+def test_export_contains_all_calls_of_turns(name, owner):
     turn = put(*deep(), user_id=owner)
     told = json.loads(run("export-user", name))["turns"]
     assert turn_serializers.serialize_turn(turn) in told
 
 
-def test_a_user_may_be_named_by_their_uuid(owner):
+def test_export_accepts_a_user_uuid(owner):
     assert json.loads(run("export-user", str(owner)))["memories"]
     assert json.loads(run("export-user", owner.hex))["memories"]
 
 
-def test_it_is_utf_8_whatever_the_terminal_takes(name):
+def test_export_is_utf_8_on_any_terminal(name):
     owner = identity.derive_user_id(name)
     live(owner, "ünï 中文")
     with TextIOWrapper(BytesIO(), encoding="latin-1") as terminal:
@@ -78,7 +78,7 @@ def test_it_is_utf_8_whatever_the_terminal_takes(name):
     assert "中文" in written.decode()
 
 
-def test_the_document_is_written_for_its_owner_alone(tmp_path, name, owner):
+def test_export_file_is_readable_by_its_owner_only(tmp_path, name, owner):
     path = tmp_path / "ada.json"
     path.write_text("an older one")
     path.chmod(0o644)
@@ -87,7 +87,7 @@ def test_the_document_is_written_for_its_owner_alone(tmp_path, name, owner):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_half_a_document_is_not_left_behind(tmp_path, monkeypatch, name, owner):
+def test_failed_export_leaves_no_file(tmp_path, monkeypatch, name, owner):
     def broken(user_id):
         yield b'{"object":'
         raise OperationalError("gone")
@@ -98,14 +98,14 @@ def test_half_a_document_is_not_left_behind(tmp_path, monkeypatch, name, owner):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path, name):
+def test_unwritable_export_file_is_named(tmp_path, name):
     with pytest.raises(CommandError, match=r"cannot write .*No such file"):
         run("export-user", name, "-o", str(tmp_path / "nowhere" / "ada.json"))
 
 
 @pytest.mark.parametrize("command", ["export-user", "erase-user"])
 @pytest.mark.parametrize("blank", ["", "  ", "x" * 513])
-def test_a_user_must_be_named(command, blank):
+def test_blank_user_name_is_refused(command, blank):
     with pytest.raises(CommandError, match="safety_identifier is"):
         run(command, blank)
 
@@ -114,7 +114,7 @@ def test_a_user_must_be_named(command, blank):
 
 
 @pytest.mark.parametrize("answer", ["yes", "y"])
-def test_it_asks_and_gives_a_receipt(monkeypatch, name, owner, answer):
+def test_erase_asks_and_prints_a_receipt(monkeypatch, name, owner, answer):
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr("builtins.input", lambda prompt: answer)
     printed = run("erase-user", name)
@@ -126,7 +126,7 @@ def test_it_asks_and_gives_a_receipt(monkeypatch, name, owner, answer):
 
 
 @pytest.mark.parametrize("answer", ["", "no", "nope"])
-def test_it_erases_nothing_unless_told(monkeypatch, name, owner, answer):
+def test_erase_without_confirmation_changes_nothing(monkeypatch, name, owner, answer):
     before = rows_of(owner)
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr("builtins.input", lambda prompt: answer)
@@ -134,26 +134,26 @@ def test_it_erases_nothing_unless_told(monkeypatch, name, owner, answer):
     assert rows_of(owner) == before
 
 
-def test_it_needs_a_terminal_to_ask_at(monkeypatch, name, owner):
+def test_erase_without_terminal_requires_yes_option(monkeypatch, name, owner):
     monkeypatch.setattr(sys, "stdin", StringIO())
     with pytest.raises(CommandError, match="pass -y"):
         run("erase-user", name)
     assert rows_of(owner)["memory.Fact"] == 2
 
 
-def test_it_need_not_ask(name, owner):
+def test_erase_with_yes_option_does_not_ask(name, owner):
     printed = run("erase-user", name, "--yes")
     assert "This erases" not in printed
     assert not any(rows_of(owner).values())
 
 
-def test_who_is_unknown_has_nothing_to_erase(name):
+def test_erase_of_unknown_user_reports_nothing_to_erase(name):
     erasure.request_erasure(identity.derive_user_id(name))
     assert run("erase-user", name) == f"there is nothing of user {name}\n"
     assert not any(rows_of(identity.derive_user_id(name)).values())
 
 
-def test_only_the_named_user_is_erased(name, owner):
+def test_erase_removes_only_the_named_user(name, owner):
     neighbour = identity.derive_user_id(f"{name}x")
     live(neighbour)
     before = rows_of(neighbour)
@@ -164,7 +164,7 @@ def test_only_the_named_user_is_erased(name, owner):
 # What the operator is told, and what is written down
 
 
-def test_tokens_that_act_for_an_erased_user_stay_and_are_told_of(name, owner):
+def test_erase_reports_remaining_tokens_of_the_user(name, owner):
     row, _ = api_tokens.create_token("laptop", name, by=ADA)
     said = StringIO()
     run("erase-user", name, yes=True, stderr=said)
@@ -175,7 +175,7 @@ def test_tokens_that_act_for_an_erased_user_stay_and_are_told_of(name, owner):
     assert said.getvalue() == ""
 
 
-def test_an_export_tells_of_tokens_without_their_digests(name, owner):
+def test_export_contains_tokens_without_digests(name, owner):
     row, secret = api_tokens.create_token("laptop", name, by=ADA)
     printed = run("export-user", name)
     [told] = json.loads(printed)["api_tokens"]
@@ -185,7 +185,7 @@ def test_an_export_tells_of_tokens_without_their_digests(name, owner):
     assert secret not in printed
 
 
-def test_who_exports_and_erases_is_written_down(name, owner):
+def test_export_and_erase_are_audited(name, owner):
     run("export-user", name)
     run("erase-user", name, yes=True)
     entries, _ = audit_log.page_entries(target=str(owner))

@@ -46,7 +46,7 @@ def said(caplog) -> list[logging.LogRecord]:
     return [each for each in caplog.records if each.name == "core.runtime.notifier"]
 
 
-def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
+def test_notification_names_the_task_and_ignores_results(monkeypatch):
     sent = []
 
     class App:
@@ -60,13 +60,13 @@ def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
     assert (options["ignore_result"], options["retry"]) == (True, False)
 
 
-def test_a_message_is_sent_soon(queue):
+def test_notification_is_sent_soon(queue):
     Notifier(queue.send, pause_seconds=0, waiting="learning").notify()
     queue.wait()
     assert queue.sent == 1
 
 
-def test_many_calls_make_one_message(queue):
+def test_many_calls_send_one_notification(queue):
     waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     queue.gate.clear()
     for _ in range(100):
@@ -76,7 +76,7 @@ def test_many_calls_make_one_message(queue):
     assert queue.sent <= 2
 
 
-def test_a_call_during_a_message_makes_another(queue):
+def test_call_during_a_notification_sends_another(queue):
     waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     waker.notify()
     queue.wait()
@@ -85,7 +85,7 @@ def test_a_call_during_a_message_makes_another(queue):
     assert queue.sent == 2
 
 
-def test_a_slow_broker_holds_nobody_up(queue):
+def test_slow_broker_does_not_block_callers(queue):
     waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     queue.gate.clear()
     began = time.perf_counter()
@@ -95,7 +95,7 @@ def test_a_slow_broker_holds_nobody_up(queue):
     queue.gate.set()
 
 
-def test_a_broker_that_is_down_is_told_of_once(queue, caplog):
+def test_unavailable_broker_is_logged_once(queue, caplog):
     waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     queue.error = ConnectionError("refused")
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_a_broker_that_is_down_is_told_of_once(queue, caplog):
     assert len(said(caplog)) == 2
 
 
-def test_flush_sends_what_waits_and_nothing_twice(queue):
+def test_flush_sends_pending_notification_once(queue):
     waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
     waker._wanted.set()
     waker.flush()
@@ -120,7 +120,7 @@ def test_flush_sends_what_waits_and_nothing_twice(queue):
     assert queue.sent == 1
 
 
-def test_the_process_has_one(queue, monkeypatch):
+def test_process_has_one_notifier(queue, monkeypatch):
     monkeypatch.setattr(
         notifier, "_notifier", Notifier(queue.send, pause_seconds=0, waiting="learning")
     )

@@ -48,7 +48,7 @@ def queries(user: UserId, **options) -> list[str]:
     return [query["sql"] for query in captured]
 
 
-def test_what_is_held_is_not_read_again(owner):
+def test_cached_messages_are_not_read_again(owner):
     say(owner, "one", "two")
     texts(owner)
     say(owner, "three", "four")
@@ -57,7 +57,7 @@ def test_what_is_held_is_not_read_again(owner):
     assert texts(owner) == ["one", "two", "three", "four"]
 
 
-def test_it_sees_what_other_processes_wrote(owner, elsewhere):
+def test_cache_includes_messages_of_other_processes(owner, elsewhere):
     say(owner, "one", "two")
     texts(owner)
     elsewhere(owner, "three", "four")
@@ -66,7 +66,7 @@ def test_it_sees_what_other_processes_wrote(owner, elsewhere):
     assert texts(owner)[-2:] == ["five", "six"]
 
 
-def test_a_write_after_an_unseen_one_leaves_no_gap(owner, elsewhere):
+def test_write_after_an_unseen_one_leaves_no_gap(owner, elsewhere):
     say(owner, "one", "two")
     texts(owner)
     elsewhere(owner, "three", "four")
@@ -74,14 +74,14 @@ def test_a_write_after_an_unseen_one_leaves_no_gap(owner, elsewhere):
     assert texts(owner) == ["one", "two", "three", "four", "five", "six"]
 
 
-def test_it_catches_up_with_more_than_a_page(owner, elsewhere):
+def test_cache_catches_up_with_more_than_a_page(owner, elsewhere):
     say(owner, "one", "two")
     texts(owner)
     elsewhere(owner, *(str(i) for i in range(message_store.PAGE_SIZE * 2)))
     assert texts(owner) == ["one", "two", *map(str, range(message_store.PAGE_SIZE * 2))]
 
 
-def test_an_erased_thread_is_gone_at_once(owner):
+def test_erased_thread_leaves_the_cache_at_once(owner):
     say(owner, "secret", "reply")
     texts(owner)
     Thread.objects.filter(user_id=owner).delete()
@@ -91,7 +91,7 @@ def test_an_erased_thread_is_gone_at_once(owner):
 
 
 @pytest.mark.parametrize("cap", [0, 1, 50])
-def test_the_cap_changes_what_is_held_not_what_is_read(owner, cap):
+def test_cap_limits_the_cache_but_not_the_result(owner, cap):
     say(owner, *map(str, range(80)))
     for _ in range(2):
         assert texts(owner, cap=cap) == [str(i) for i in range(80)]
@@ -100,13 +100,13 @@ def test_the_cap_changes_what_is_held_not_what_is_read(owner, cap):
     assert len(held.messages) == cap
 
 
-def test_at_most_the_limit_is_read(owner):
+def test_recent_messages_respect_the_limit(owner):
     say(owner, *map(str, range(20)))
     assert texts(owner, limit=4) == ["16", "17", "18", "19"]
     assert texts(owner, limit=3) == ["18", "19"]
 
 
-def test_it_stops_where_summaries_begin(owner):
+def test_recent_messages_stop_where_summaries_begin(owner):
     say(owner, *map(str, range(80)))
     Thread.objects.filter(user_id=owner).update(summarised=30)
     told = recent(owner, max_tokens=100_000)
@@ -121,7 +121,7 @@ def held(text: str) -> CachedThread:
     return CachedThread(1, 1, (CachedMessage(0, 1, len(text), Message("user", text)),))
 
 
-def test_it_lets_go_of_what_was_used_longest_ago():
+def test_cache_evicts_least_recently_used_thread():
     memory = MessageCache(max_bytes=3 * (1000 + message_cache.ROW_BYTES))
     users = [UserId(uuid.uuid4()) for _ in range(4)]
     for user in users[:3]:
@@ -133,13 +133,13 @@ def test_it_lets_go_of_what_was_used_longest_ago():
     ]
 
 
-def test_what_is_too_large_is_not_held():
+def test_too_large_thread_is_not_cached():
     memory = MessageCache(max_bytes=100)
     memory.put((UserId(uuid.uuid4()), ""), held("x" * 1000))
     assert memory._bytes == 0
 
 
-def test_it_forgets_one_user_whole():
+def test_cache_forgets_all_threads_of_a_user():
     memory = MessageCache()
     one, other = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     for key in ((one, ""), (one, "work"), (other, "")):

@@ -47,7 +47,7 @@ def send(project: Project, job: str, *arguments: object) -> bool:
     return True
 
 
-def test_a_broker_that_hangs_holds_nobody_up() -> None:
+def test_hanging_broker_does_not_block_callers() -> None:
     limits = {**app.conf.broker_transport_options, "socket_timeout": 0.2}
     assert app.conf.broker_transport_options["socket_timeout"] <= 2
     with socket.create_server(("127.0.0.1", 0)) as hanging:
@@ -79,7 +79,7 @@ def replaced(project: Project, name: str) -> Callable[[], bool]:
     return is_replaced
 
 
-def test_jobs_run_whatever_is_killed(served: Project) -> None:
+def test_jobs_run_after_any_process_is_killed(served: Project) -> None:
     status = served.call("status")
     assert all(f"  {name:<6}  pid " in status for name in NAMES)
     assert send(served, "note", "sent")
@@ -116,13 +116,13 @@ def test_jobs_run_whatever_is_killed(served: Project) -> None:
     assert served.processes() == []
 
 
-def test_none_outlives_the_supervisor(served: Project) -> None:
+def test_children_end_with_the_supervisor(served: Project) -> None:
     served.attached[0].kill()
     until(lambda: served.processes() == [])
     assert served.attached[0].wait() == -signal.SIGKILL
 
 
-def test_nothing_runs_for_which_there_is_no_broker(settings, monkeypatch) -> None:
+def test_no_background_processes_without_a_broker(settings, monkeypatch) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = True
     monkeypatch.setattr(background_processes, "find_valkey", lambda: None)
@@ -143,7 +143,7 @@ def test_valkey_is_found_in_its_wheel() -> None:
     assert os.access(found, os.X_OK)
 
 
-def test_a_job_without_end_is_cut_off(monkeypatch, caplog) -> None:
+def test_endless_job_is_cancelled_at_shutdown(monkeypatch, caplog) -> None:
     ended: list[int] = []
     monkeypatch.setattr(worker, "DRAIN_SECONDS", 0)
     monkeypatch.setattr(worker.logging, "shutdown", lambda: None)

@@ -31,7 +31,7 @@ LOCAL = "p: {kind: local}"
         (LOCAL, "0.0.0.0", False),
     ],
 )
-def test_it_warns_when_strangers_may_spend_money(
+def test_banner_warns_of_unprotected_paid_agents(
     tmp_path: Path, provider: str, bind: str, warns: bool
 ) -> None:
     path = tmp_path / "coulisse.yaml"
@@ -56,7 +56,7 @@ def test_it_warns_when_strangers_may_spend_money(
         ("{admin: {basic: {password: password-y}}}", "proxy: open · admin: basic"),
     ],
 )
-def test_it_says_what_callers_are_asked_for(
+def test_banner_shows_the_authentication(
     tmp_path: Path, database: None, auth: str, said: str
 ) -> None:
     path = tmp_path / "coulisse.yaml"
@@ -85,7 +85,7 @@ def test_it_says_what_callers_are_asked_for(
         ("false", ", memory: true", "p / m  (user_state: on)"),
     ],
 )
-def test_it_says_what_was_chosen_to_remember_with(
+def test_banner_shows_the_memory_models(
     tmp_path: Path, database: None, memory: str, agent: str, said: str
 ) -> None:
     path = tmp_path / "coulisse.yaml"
@@ -96,7 +96,7 @@ def test_it_says_what_was_chosen_to_remember_with(
     assert said in startup_banner.render(loader.load_file(path), RUN)
 
 
-def test_servers_of_ones_own_learn_with_each_agents_model(
+def test_banner_shows_agent_models_for_own_servers(
     tmp_path: Path, database: None
 ) -> None:
     path = tmp_path / "coulisse.yaml"
@@ -109,7 +109,7 @@ def test_servers_of_ones_own_learn_with_each_agents_model(
     assert "learns from p / m, p / n; embeds with local:" in shown
 
 
-def test_it_lists_the_experiments(tmp_path: Path, database: None) -> None:
+def test_banner_lists_the_experiments(tmp_path: Path, database: None) -> None:
     path = tmp_path / "coulisse.yaml"
     path.write_text(
         "agents: [{name: a, provider: p, model: m}, {name: b, provider: p, model: n}]\n"

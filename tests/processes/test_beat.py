@@ -36,9 +36,7 @@ def clock(schedule: str) -> Iterator[BeatScheduler]:
     clock.close()
 
 
-def test_a_clock_that_stood_still_sends_each_job_once(
-    schedule: str, sent: list[str]
-) -> None:
+def test_beat_sends_missed_jobs_once(schedule: str, sent: list[str]) -> None:
     stopped = BeatScheduler(app=app, schedule_filename=schedule)
     for entry in stopped.schedule.values():
         entry.last_run_at -= timedelta(days=1)
@@ -52,17 +50,17 @@ def test_a_clock_that_stood_still_sends_each_job_once(
     )
 
 
-def test_a_new_clock_sends_nothing_yet(clock: BeatScheduler, sent: list[str]) -> None:
+def test_new_beat_sends_nothing_yet(clock: BeatScheduler, sent: list[str]) -> None:
     clock.tick()
     assert sent == []
 
 
-def test_messages_grow_too_old_before_the_next(clock: BeatScheduler) -> None:
+def test_scheduled_messages_expire_before_the_next(clock: BeatScheduler) -> None:
     for entry in clock.schedule.values():
         assert entry.options["expires"] == entry.schedule.seconds
 
 
-def test_a_broker_that_is_gone_is_told_of_once(
+def test_unavailable_broker_is_logged_once(
     clock: BeatScheduler, monkeypatch, caplog
 ) -> None:
     def refuse(*arguments: object, **options: object) -> None:

@@ -80,7 +80,7 @@ class Guard:
         self.process.wait(PATIENCE_SECONDS)
 
 
-def test_it_ends_with_who_started_it(start, path: Path) -> None:
+def test_broker_ends_with_its_parent(start, path: Path) -> None:
     guard = start()
     until(lambda: broker.is_answering(path))
     assert path.stat().st_mode & 0o777 == 0o700
@@ -89,7 +89,7 @@ def test_it_ends_with_who_started_it(start, path: Path) -> None:
     assert not path.exists()
 
 
-def test_it_takes_the_place_of_one_left_over(start, folder: Path, path: Path) -> None:
+def test_broker_replaces_an_orphan(start, folder: Path, path: Path) -> None:
     line = broker.command_line(background_processes.find_valkey(), path, folder)
     with subprocess.Popen(line) as left:
         until(lambda: broker.is_answering(path))
@@ -98,7 +98,7 @@ def test_it_takes_the_place_of_one_left_over(start, folder: Path, path: Path) ->
     until(lambda: broker.is_answering(path))
 
 
-def test_it_takes_the_place_of_one_that_hangs(
+def test_broker_replaces_a_hanging_orphan(
     start, folder: Path, path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(broker, "ORPHAN_STOP_SECONDS", 0.1)
@@ -111,7 +111,7 @@ def test_it_takes_the_place_of_one_that_hangs(
     assert not path.exists()
 
 
-def test_one_that_hangs_is_killed_when_it_is_to_end(
+def test_hanging_broker_is_killed_at_shutdown(
     folder: Path, path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(broker, "FORCE_EXIT_SECONDS", 0.1)
@@ -125,7 +125,7 @@ def ignore_the_end() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def test_a_journal_it_cannot_read_is_put_aside(start, folder: Path, path: Path) -> None:
+def test_unreadable_journal_is_moved_aside(start, folder: Path, path: Path) -> None:
     path.touch()  # A socket nobody serves does not disturb it.
     journal = folder / broker.JOURNAL
     journal.mkdir()
@@ -137,7 +137,7 @@ def test_a_journal_it_cannot_read_is_put_aside(start, folder: Path, path: Path) 
     until(lambda: broker.is_answering(path))
 
 
-def test_it_refuses_a_folder_of_others(tmp_path: Path) -> None:
+def test_broker_refuses_a_directory_of_other_users(tmp_path: Path) -> None:
     private = tmp_path / "private"
     broker.make_private(private)
     broker.make_private(private)
@@ -150,7 +150,7 @@ def test_it_refuses_a_folder_of_others(tmp_path: Path) -> None:
         broker.make_private(link)
 
 
-def test_who_is_told_to_end_while_it_starts_leaves_none_behind(tmp_path: Path) -> None:
+def test_sigterm_during_the_start_leaves_no_broker(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", END_WHILE_IT_STARTS],
         cwd=tmp_path,

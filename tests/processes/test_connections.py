@@ -98,7 +98,7 @@ async def test_trusted_proxies_are_not_counted(proxies, client):
     assert refusals(trusting, "192.0.2.1", "192.0.2.1") == [False, True]
 
 
-async def test_no_limit_per_address_is_none_at_all():
+async def test_null_limit_per_address_is_unlimited():
     server = ServerConfig(max_connections_per_address=None)
     assert not any(
         refusals(
@@ -107,7 +107,7 @@ async def test_no_limit_per_address_is_none_at_all():
     )
 
 
-async def test_a_proxy_is_told_how_to_be_trusted():
+async def test_refusal_mentions_trusted_proxies():
     full = table(max_connections_per_address=1)
     full.add(Idle(), "192.0.2.1")
     refusal = full.add(Idle(), "192.0.2.1")
@@ -118,7 +118,7 @@ async def test_a_proxy_is_told_how_to_be_trusted():
     assert "server." not in refusal.message
 
 
-async def test_a_connection_that_changes_its_protocol_is_counted_once():
+async def test_protocol_switch_is_counted_once():
     full = table(max_connections=10, max_connections_per_address=1)
     first, upgraded = Idle(), Idle()
     full.add(first, "192.0.2.1")
@@ -130,7 +130,7 @@ async def test_a_connection_that_changes_its_protocol_is_counted_once():
     assert full.add(Idle(), "192.0.2.1") is None
 
 
-def test_a_burst_is_one_line_in_the_log(caplog):
+def test_burst_of_refusals_is_logged_in_one_line(caplog):
     burst = LogBurst("%d connections refused: %s")
     for second in range(50):
         burst.note(1000.0 + second, f"number {second}")

@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 COMPOSE = YAML(typ="safe", pure=True).load(settings.BASE_DIR / "docker-compose.yml")
 
 
-def test_the_pieces_run_apart() -> None:
+def test_compose_runs_each_service_separately() -> None:
     services = COMPOSE["services"]
     assert services.keys() == {"web", "worker", "beat", "postgres", "redis"}
     assert services["web"]["environment"]["COULISSE_PROCESSES"] == "web"

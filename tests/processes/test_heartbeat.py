@@ -14,7 +14,7 @@ def descriptor() -> Iterator[int]:
         yield file.fileno()
 
 
-def test_only_who_has_begun_to_beat_can_miss(descriptor: int) -> None:
+def test_heartbeats_are_missed_only_after_the_first(descriptor: int) -> None:
     board, pulse = HeartbeatTable(descriptor), HeartbeatSender(descriptor, 2)
     assert [board.count_misses(2) for _ in range(3)] == [0, 0, 0]
     pulse.beat()
@@ -25,7 +25,7 @@ def test_only_who_has_begun_to_beat_can_miss(descriptor: int) -> None:
     assert [board.count_misses(2) for _ in range(3)] == [0, 0, 0]
 
 
-def test_a_new_process_is_not_taken_for_the_one_before(descriptor: int) -> None:
+def test_restarted_process_starts_without_misses(descriptor: int) -> None:
     board = HeartbeatTable(descriptor)
     HeartbeatSender(descriptor, 1).beat()
     assert [board.count_misses(1) for _ in range(3)] == [0, 1, 2]
@@ -35,7 +35,7 @@ def test_a_new_process_is_not_taken_for_the_one_before(descriptor: int) -> None:
     assert [board.count_misses(1) for _ in range(2)] == [0, 1]
 
 
-def test_one_does_not_beat_for_another(descriptor: int) -> None:
+def test_heartbeats_are_counted_per_process(descriptor: int) -> None:
     board = HeartbeatTable(descriptor)
     first, second = HeartbeatSender(descriptor, 1), HeartbeatSender(descriptor, 2)
     first.beat()
@@ -45,7 +45,7 @@ def test_one_does_not_beat_for_another(descriptor: int) -> None:
     assert (board.count_misses(1), board.count_misses(2)) == (1, 0)
 
 
-def test_it_never_beats_what_means_nothing(descriptor: int) -> None:
+def test_heartbeat_never_writes_the_empty_value(descriptor: int) -> None:
     board, pulse = HeartbeatTable(descriptor), HeartbeatSender(descriptor, 1)
     for _ in range(600):
         pulse.beat()

@@ -247,9 +247,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("sent", "status", "code"), WRONG.values(), ids=WRONG)
-def test_a_malformed_request_is_refused_as_json(
-    serving, open_client, sent, status, code
-):
+def test_malformed_request_is_refused_as_json(serving, open_client, sent, status, code):
     told = open_client(serving(linger_seconds=SECONDS), sent)
     told.socket.shutdown(socket.SHUT_WR)
     answered, named = told.refusal()
@@ -267,13 +265,13 @@ def test_a_malformed_request_is_refused_as_json(
         b"\r\n\r\n" + HEAD + b"\r\n",
     ],
 )
-def test_what_is_just_small_enough_is_served(serving, open_client, sent):
+def test_request_just_within_the_limits_is_served(serving, open_client, sent):
     client = open_client(serving(), sent)
     client.hear(b"\r\n")
     assert client.heard.startswith(b"HTTP/1.1 200")
 
 
-def test_a_websocket_with_two_hosts_is_refused(serving, open_client):
+def test_websocket_with_two_hosts_is_refused(serving, open_client):
     client = open_client(
         serving(),
         HEAD + b"Host: other\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -289,7 +287,7 @@ def test_trailers_do_not_become_headers(serving, open_client):
     assert told["headers"] == ["host", "transfer-encoding"]
 
 
-def test_headers_that_drip_in_are_counted(serving, open_client):
+def test_slowly_sent_headers_are_limited(serving, open_client):
     client = open_client(serving(), HEAD)
     # A few at a time, and no line is ever complete.
     while client.send(b"x" * 20_000):
@@ -305,7 +303,7 @@ def test_malformed_requests_are_one_line_in_the_log(serving, open_client, caplog
     assert caplog.text.count("could not be read") == 1
 
 
-def test_few_requests_may_wait_for_one_before_them(serving, open_client, echo):
+def test_pipelined_requests_are_limited(serving, open_client, echo):
     url = serving()
     few = open_client(url, (HEAD + b"\r\n") * 5)
     few.hear(b"200")
@@ -320,7 +318,7 @@ def test_few_requests_may_wait_for_one_before_them(serving, open_client, echo):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 30])
-def test_disconnect_reaches_the_request_that_is_served(
+def test_disconnect_reaches_the_running_request(
     serving, open_client, echo, caplog, count
 ):
     client = open_client(serving())
@@ -333,29 +331,29 @@ def test_disconnect_reaches_the_request_that_is_served(
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
-def test_half_a_head_ends_in_time(serving, open_client):
+def test_incomplete_head_times_out(serving, open_client):
     client = open_client(serving(head_seconds=0.2), HEAD)
     assert client.refusal() == (408, "request_timeout")
 
 
-def test_a_head_that_drips_in_ends_in_time(serving, open_client):
+def test_slowly_sent_head_times_out(serving, open_client):
     client = open_client(serving(head_seconds=0.2, linger_seconds=0.2), HEAD)
     while client.send(b"X: a\r\n"):
         time.sleep(0.01)
     assert client.end() in (b"", client.heard)
 
 
-def test_a_connection_that_says_nothing_ends_without_an_answer(serving, open_client):
+def test_silent_connection_is_closed_without_an_answer(serving, open_client):
     assert open_client(serving(head_seconds=0.2)).end() == b""
 
 
-def test_a_kept_connection_ends_when_it_is_idle(serving, open_client):
+def test_idle_keep_alive_connection_is_closed(serving, open_client):
     client = open_client(serving(idle_seconds=0.2), HEAD + b"\r\n")
     client.hear(b"}")
     assert client.end() == client.heard
 
 
-def test_line_ends_do_not_keep_a_connection(serving, open_client):
+def test_empty_lines_do_not_keep_a_connection_alive(serving, open_client):
     client = open_client(serving(idle_seconds=0.2), HEAD + b"\r\n")
     client.hear(b"}")
     while client.send(b"\r\n"):
@@ -363,14 +361,14 @@ def test_line_ends_do_not_keep_a_connection(serving, open_client):
     assert not client.send(b"\r\n")
 
 
-def test_half_a_head_after_a_request_ends_in_time(serving, open_client):
+def test_incomplete_second_head_times_out(serving, open_client):
     client = open_client(serving(head_seconds=0.2, idle_seconds=30), HEAD + b"\r\n")
     client.hear(b"}")
     client.send(HEAD)
     assert b"HTTP/1.1 408" in client.end()
 
 
-def test_half_a_body_ends_in_time(serving, open_client, echo):
+def test_incomplete_body_times_out(serving, open_client, echo):
     url = serving(body_seconds=0.2)
     client = open_client(url, POST + b"Content-Length: 30\r\n\r\nabc")
     assert client.refusal() == (408, "request_timeout")
@@ -380,7 +378,7 @@ def test_half_a_body_ends_in_time(serving, open_client, echo):
 @pytest.mark.parametrize(
     "limits", [{"body_seconds": 0.3}, {"body_seconds": 99, "window_seconds": 0.3}]
 )
-def test_a_body_that_drips_in_ends_in_time(serving, open_client, limits):
+def test_slowly_sent_body_times_out(serving, open_client, limits):
     url = serving(**limits, linger_seconds=0.2)
     client = open_client(url, POST + b"Content-Length: 3000000\r\n\r\n")
     while client.send(b"x"):
@@ -388,7 +386,7 @@ def test_a_body_that_drips_in_ends_in_time(serving, open_client, limits):
     assert not client.send(b"x")
 
 
-def test_a_body_that_comes_steadily_may_take_longer(serving, open_client):
+def test_steady_body_may_exceed_the_timeout(serving, open_client):
     url = serving(
         body_seconds=0.1,
         body_bytes_per_second=100,
@@ -402,9 +400,7 @@ def test_a_body_that_comes_steadily_may_take_longer(serving, open_client):
     client.hear(b'"size": 30000')
 
 
-def test_a_client_is_not_blamed_for_what_the_server_does_not_read(
-    serving, open_client, echo
-):
+def test_client_is_not_timed_out_by_an_unread_body(serving, open_client, echo):
     url = serving(body_seconds=0.1, window_seconds=0.1, body_bytes_per_second=10**9)
     echo.gate.clear()
     client = open_client(url, POST + b"Content-Length: 4000000\r\n\r\n")
@@ -423,7 +419,7 @@ def test_a_client_is_not_blamed_for_what_the_server_does_not_read(
     assert asking.heard.count(b" 200 ") == client.heard.count(b" 200 ") == 1
 
 
-def test_an_answer_nobody_reads_ends_in_time(serving, open_client):
+def test_unread_answer_times_out(serving, open_client):
     url = serving(idle_seconds=0.1, window_seconds=0.3)
     client = open_client(url, b"GET /large HTTP/1.1\r\nHost: test\r\n\r\n")
     client.hear(b"200")
@@ -440,7 +436,7 @@ def is_reset(client: Client) -> bool:
     )
 
 
-def test_an_answer_that_is_read_slowly_is_complete(serving, open_client):
+def test_slowly_read_answer_is_complete(serving, open_client):
     url = serving(idle_seconds=0.1, window_seconds=1.0)
     client = open_client(url, b"GET /large HTTP/1.1\r\nHost: test\r\n\r\n")
     while len(client.heard) < 50_000_000:
@@ -450,7 +446,7 @@ def test_an_answer_that_is_read_slowly_is_complete(serving, open_client):
         time.sleep(0.02)
 
 
-def test_honest_clients_go_on_while_slow_ones_end(serving, open_client):
+def test_honest_clients_are_served_while_slow_ones_end(serving, open_client):
     url = serving(head_seconds=0.3, linger_seconds=0.1)
     slow = [open_client(url, HEAD) for _ in range(50)]
     with connect(url.replace("http", "ws")) as ws:
@@ -465,7 +461,7 @@ def test_honest_clients_go_on_while_slow_ones_end(serving, open_client):
 # Connections that are too many.
 
 
-def test_a_connection_too_many_is_answered_503(serving, open_client, caplog):
+def test_connection_over_the_limit_is_answered_503(serving, open_client, caplog):
     url = serving(max_connections=2, linger_seconds=SECONDS)
     kept = [open_client(url, HEAD + b"\r\n") for _ in range(2)]
     for client in kept:
@@ -477,7 +473,7 @@ def test_a_connection_too_many_is_answered_503(serving, open_client, caplog):
     assert caplog.text.count("connections refused") == 1
 
 
-def test_liveness_is_answered_beyond_the_limit(serving, open_client):
+def test_liveness_is_answered_over_the_limit(serving, open_client):
     url = serving(max_connections=1, linger_seconds=SECONDS)
     open_client(url, HEAD + b"\r\n").hear(b"200")
     client = open_client(url, b"GET /health/live HTTP/1.1\r\nHost: test\r\n\r\n")
@@ -485,13 +481,13 @@ def test_liveness_is_answered_beyond_the_limit(serving, open_client):
     assert b"\r\nconnection: close\r\n" in client.end()
 
 
-def test_a_connection_too_many_has_less_time(serving, open_client):
+def test_connection_over_the_limit_has_a_shorter_timeout(serving, open_client):
     url = serving(max_connections=1, linger_seconds=0.2)
     open_client(url, HEAD + b"\r\n").hear(b"200")
     assert open_client(url, HEAD).refusal() == (408, "request_timeout")
 
 
-def test_beyond_the_reserve_connections_are_closed(serving, open_client):
+def test_connections_over_the_reserve_are_closed(serving, open_client):
     url = serving(max_connections=1, reserve=2, linger_seconds=SECONDS)
     open_client(url, HEAD + b"\r\n").hear(b"200")
     waiting = [open_client(url, HEAD) for _ in range(2)]
@@ -501,7 +497,7 @@ def test_beyond_the_reserve_connections_are_closed(serving, open_client):
         assert client.refusal()[0] == 503
 
 
-def test_a_websocket_counts_until_it_closes(serving, open_client):
+def test_websocket_counts_until_it_closes(serving, open_client):
     url = serving(max_connections=1, linger_seconds=SECONDS)
     with connect(url.replace("http", "ws")):
         assert open_client(url, HEAD + b"\r\n").refusal()[0] == 503
@@ -516,7 +512,7 @@ def until_served(url: str, open_client: Callable[..., Client]) -> None:
         time.sleep(0.02)
 
 
-def test_a_websocket_nobody_reads_is_reset(serving, open_client, echo):
+def test_unread_websocket_is_reset(serving, open_client, echo):
     """As uvicorn closes one whose client answers no ping, with frames unsent."""
     url = serving(window_seconds=0.2)
     told: list[Any] = []

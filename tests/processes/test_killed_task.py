@@ -85,9 +85,7 @@ def prompts(fake: FakeProvider) -> list[str]:
     return [body["messages"][-1]["content"] for body in fake.bodies]
 
 
-def test_nothing_is_lost_and_nothing_done_twice(
-    served: Project, fake: FakeProvider
-) -> None:
+def test_task_survives_kills_and_runs_once(served: Project, fake: FakeProvider) -> None:
     fake.reply("Done at once.")
     first = create(served, "one")
     assert ended(served, first)["result"] == "Done at once."

@@ -79,7 +79,7 @@ def meter(project: Project) -> tuple[int, int, int]:
     return tuple(row)
 
 
-def test_what_a_killed_turn_set_aside_holds_for_a_while_alone(
+def test_reservation_of_a_killed_turn_expires(
     served: Project, fake: FakeProvider
 ) -> None:
     secret = served.run(

@@ -11,7 +11,7 @@ from tests.processes.test_killed_task import create, served, until
 __all__ = ["served"]
 
 
-def test_a_task_is_watched_as_it_runs(served: Project, fake: FakeProvider) -> None:
+def test_live_view_follows_a_running_task(served: Project, fake: FakeProvider) -> None:
     fake.hang()
     seen = []
 

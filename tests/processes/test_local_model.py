@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_nobody_takes_its_port_while_it_restarts(project: Project) -> None:
+def test_local_model_keeps_its_port_while_restarting(project: Project) -> None:
     project.config.write_text(YAML.format(port=project.port))
     process = project.serve()
     url = urlsplit(project.run_record.local_model_url)
@@ -39,7 +39,7 @@ def test_nobody_takes_its_port_while_it_restarts(project: Project) -> None:
     end(process)
 
 
-def test_it_answers_as_soon_as_the_server_serves(project: Project) -> None:
+def test_local_model_answers_once_the_server_serves(project: Project) -> None:
     project.config.write_text(YAML.format(port=project.port))
     process = project.serve()
     url = project.run_record.local_model_url

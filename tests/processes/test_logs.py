@@ -118,7 +118,7 @@ def run(tmp_path: Path, *words: str, **environment: str) -> subprocess.Completed
         )
 
 
-def test_what_nobody_expected_is_json_and_has_no_secret(tmp_path: Path) -> None:
+def test_unexpected_output_is_json_without_secrets(tmp_path: Path) -> None:
     ran = run(tmp_path, "-W", "always", "-c", FAILS, COULISSE_LOG_FORMAT="json")
     assert ran.returncode == 1
     told = [json.loads(line) for line in ran.stderr.splitlines()]
@@ -137,7 +137,9 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize("words", ENDINGS)
-def test_so_is_what_ends_a_process(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_fatal_exception_is_logged_as_json(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     ran = run(tmp_path, *words, COULISSE_LOG_FORMAT="json", COULISSE_PROCESS="web-9")
     assert ran.returncode == 1
     *_, told = [json.loads(line) for line in ran.stderr.splitlines()]
@@ -145,7 +147,7 @@ def test_so_is_what_ends_a_process(tmp_path: Path, words: tuple[str, ...]) -> No
     assert "Traceback" in told["exception"]
 
 
-def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+def test_unknown_log_format_is_refused(tmp_path: Path) -> None:
     ran = run(tmp_path, MANAGE, "status", COULISSE_LOG_FORMAT="xml")
     assert ran.returncode == 1
     assert ran.stderr == "COULISSE_LOG_FORMAT is 'xml'; it must be text or json\n"

@@ -6,7 +6,7 @@ from contextlib import closing
 from tests.processes.conftest import Project
 
 
-def test_it_makes_the_database_beside_the_yaml_it_is_given(project: Project) -> None:
+def test_migrate_creates_the_database_beside_the_yaml(project: Project) -> None:
     elsewhere = project.root / "b"
     elsewhere.mkdir()
     migrated = project.run("migrate", "-cb/other.yaml", "--verbosity=0")
@@ -17,14 +17,14 @@ def test_it_makes_the_database_beside_the_yaml_it_is_given(project: Project) -> 
     assert not project.state.root.exists()
 
 
-def test_it_says_that_it_cannot_write(project: Project) -> None:
+def test_migrate_reports_an_unwritable_directory(project: Project) -> None:
     project.state.root.write_text("a file where the directory belongs")
     refused = project.run("migrate")
     assert refused.returncode == 1
     assert refused.stderr.startswith("CommandError: cannot create")
 
 
-def test_database_of_an_unknown_shape_is_refused(
+def test_database_with_unknown_schema_is_refused(
     project: Project,
 ) -> None:
     assert project.run("migrate", "--verbosity=0").returncode == 0

@@ -41,11 +41,11 @@ def read(*pieces: bytes) -> list[bytes]:
         ([], []),
     ],
 )
-def test_lines_are_found_however_they_come(pieces, lines) -> None:
+def test_lines_are_split_in_any_chunking(pieces, lines) -> None:
     assert read(*pieces) == lines
 
 
-def test_a_line_without_end_takes_little_memory(monkeypatch) -> None:
+def test_endless_line_takes_little_memory(monkeypatch) -> None:
     monkeypatch.setattr(log_pipe, "MAX_LINE_BYTES", 10)
     assert read(*[b"x" * 8] * 50, b"\nnext\n") == [b"x" * 10, b"next"]
 
@@ -70,18 +70,18 @@ def tell(caplog) -> Callable[..., list[str]]:
     return tell
 
 
-def test_a_line_says_whose_it_is(tell, caplog) -> None:
+def test_line_names_its_sidecar(tell, caplog) -> None:
     assert tell(b"hello\r") == ["sidecar=bridge stream=stdout hello"]
     (record,) = of_sidecars(caplog)
     assert record.fields == {"sidecar": "bridge", "stream": "stdout"}
     assert (record.name, record.levelno) == ("processes.sidecars", logging.INFO)
 
 
-def test_bytes_that_are_no_text_are_seen_as_such(tell) -> None:
+def test_invalid_utf8_is_shown_escaped(tell) -> None:
     assert tell(b"a\xffb") == ["sidecar=bridge stream=stdout a\ufffdb"]
 
 
-def test_a_long_line_is_cut_and_shows_no_half_of_a_secret(tell, monkeypatch) -> None:
+def test_long_line_is_truncated_without_partial_secret(tell, monkeypatch) -> None:
     monkeypatch.setattr(redaction, "_known_secrets", {})
     monkeypatch.setattr(redaction, "_longest_first", ())
     redaction.register_secrets(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
@@ -90,7 +90,7 @@ def test_a_long_line_is_cut_and_shows_no_half_of_a_secret(tell, monkeypatch) -> 
     assert said.endswith("x[redacted]… (cut off)")
 
 
-def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
+def test_output_over_the_rate_is_dropped_and_counted(tell, monkeypatch) -> None:
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], time=time.time)
     monkeypatch.setattr(log_pipe, "time", clock)
@@ -113,7 +113,7 @@ def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
     ]
 
 
-def test_the_last_lines_are_kept_short_and_without_secrets() -> None:
+def test_last_lines_are_kept_short_and_without_secrets() -> None:
     told = OutputLogger("bridge")
     told.add("stderr", b"my key is sk-" + b"a" * 40)
     told.add("stdout", b"x" * 2 * log_pipe.MAX_KEPT_LENGTH)

@@ -31,13 +31,13 @@ def planned(tmp_path: Path, settings):
     return planned
 
 
-def test_it_is_one_web_process_unless_the_yaml_says_more(planned) -> None:
+def test_one_web_process_is_the_default(planned) -> None:
     remote = "providers: {p: {kind: openai, api_key: k}}\n"
     assert names(planned(remote)) == ["web-1"]
     assert names(planned(remote + "server: {worker_threads: 2}")) == ["web-1", "web-2"]
 
 
-def test_a_local_provider_brings_its_model(planned, monkeypatch) -> None:
+def test_local_provider_starts_the_local_model(planned, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     found = planned("providers: {p: {kind: local}}")
     web, model = found.children(listening=5, lifeline=6, board=7)
@@ -46,7 +46,9 @@ def test_a_local_provider_brings_its_model(planned, monkeypatch) -> None:
     assert str(found.local_model_port) in model.command.argv
 
 
-def test_background_work_finds_the_local_model(planned, settings, monkeypatch) -> None:
+def test_background_processes_know_the_local_model_url(
+    planned, settings, monkeypatch
+) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = False
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
@@ -59,7 +61,7 @@ def test_background_work_finds_the_local_model(planned, settings, monkeypatch) -
     assert worker["COULISSE_LOCAL_MODEL_URL"] == found.local_model_url
 
 
-def test_all_processes_of_a_start_know_it_from_others(planned, settings) -> None:
+def test_processes_of_a_start_share_an_id(planned, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = False
     text = "providers: {p: {kind: openai, api_key: k}}"
@@ -75,7 +77,7 @@ def test_all_processes_of_a_start_know_it_from_others(planned, settings) -> None
 
 
 @pytest.mark.parametrize("name", ["beat", "sidecars", "web", "worker"])
-def test_a_process_can_be_imported_before_django_is_set_up(name: str, settings) -> None:
+def test_process_module_is_importable_before_django_setup(name: str, settings) -> None:
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "coulisse_site.settings"}
     argv = [sys.executable, "-c", f"import processes.{name}"]
     done = subprocess.run(
@@ -84,7 +86,7 @@ def test_a_process_can_be_imported_before_django_is_set_up(name: str, settings) 
     assert done.returncode == 0, done.stderr
 
 
-def test_background_work_neither_fails_nor_delays_the_start(planned, settings) -> None:
+def test_background_processes_do_not_delay_the_start(planned, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = True
     found = planned("providers: {p: {kind: openai, api_key: k}}")
@@ -99,7 +101,7 @@ def test_background_work_neither_fails_nor_delays_the_start(planned, settings) -
     assert not any(job.command.outlives_web for job in jobs)
 
 
-def test_a_local_provider_with_an_address_needs_none(planned) -> None:
+def test_local_provider_with_base_url_starts_no_model(planned) -> None:
     text = "providers: {p: {kind: local, base_url: 'http://127.0.0.1:9/v1'}}"
     assert names(planned(text)) == ["web-1"]
 
@@ -114,7 +116,7 @@ def test_a_local_provider_with_an_address_needs_none(planned) -> None:
         ("p: {kind: nonsense}", 1),
     ],
 )
-def test_make_is_told_whether_the_local_model_is_wanted(
+def test_local_model_needed_exit_code_is_set(
     tmp_path: Path, settings, provider: str, code: int
 ) -> None:
     settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
@@ -127,7 +129,9 @@ def test_make_is_told_whether_the_local_model_is_wanted(
     assert ended.value.code == code
 
 
-def test_it_says_how_to_install_the_local_model(planned, monkeypatch) -> None:
+def test_missing_local_model_error_shows_the_install_command(
+    planned, monkeypatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(PackagesMissing) as refused:
         planned("providers: {p: {kind: local}}")
@@ -148,17 +152,17 @@ def test_it_says_how_to_install_the_local_model(planned, monkeypatch) -> None:
         ("2001:db8::1", "[2001:db8::1]", "[2001:db8::1]"),
     ],
 )
-def test_an_address_is_shown_as_one_can_use_it(host, shown, asked) -> None:
+def test_reachable_and_probe_host_of_an_address(host, shown, asked) -> None:
     assert listening_socket.reachable_host(host) == shown
     assert listening_socket.probe_host(host) == asked
 
 
-def test_an_address_of_another_machine_is_refused() -> None:
+def test_foreign_address_is_refused() -> None:
     with pytest.raises(AddressTaken, match=r"server\.bind"):
         listening_socket.open_socket("192.0.2.1", listening_socket.find_free_port())
 
 
-def test_a_reserved_port_is_given_to_nobody_else() -> None:
+def test_reserved_port_is_not_given_away() -> None:
     with listening_socket.reserve_port(listening_socket.find_free_port()) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
@@ -167,14 +171,14 @@ def test_a_reserved_port_is_given_to_nobody_else() -> None:
             pass  # As the local model does.
 
 
-def test_a_port_taken_since_it_was_chosen_is_named() -> None:
+def test_port_taken_meanwhile_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as thief:
         port = thief.getsockname()[1]
         with pytest.raises(AddressTaken, match=f"port {port}, chosen for the local"):
             listening_socket.reserve_port(port)
 
 
-def test_a_local_model_that_cannot_serve_says_so(monkeypatch) -> None:
+def test_local_model_start_failure_is_reported(monkeypatch) -> None:
     def refuse(parameters: object) -> None:
         raise RuntimeError("Failed to init server")
 

@@ -52,7 +52,7 @@ def echo(request: RecordedRequest) -> ScriptedAnswer:
     return ScriptedAnswer((f"reply to {request.body['messages'][-1]['content']}",))
 
 
-def test_an_edit_reaches_every_web_process(served: Project) -> None:
+def test_config_edit_reaches_every_web_process(served: Project) -> None:
     with served.config.open("a") as file:
         file.write("  - {name: newcomer, provider: openai, model: gpt-test}\n")
     # Each connection goes to any of the two: twenty in a row mean both.
@@ -76,7 +76,7 @@ def what_one_process_saves_every_one_serves(served: Project) -> None:
     until(lambda: all('"usher"' not in served.get("/v1/models") for _ in range(20)))
 
 
-def test_what_was_delivered_outlives_a_killed_process(
+def test_delivered_answers_survive_a_killed_process(
     served: Project, fake: FakeProvider
 ) -> None:
     fake.default = echo

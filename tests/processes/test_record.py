@@ -18,7 +18,7 @@ RUN = RunRecord(
 )
 
 
-def test_what_was_written_is_read(tmp_path):
+def test_run_record_round_trips(tmp_path):
     path = tmp_path / "processes.json"
     run_state.write_record(path, RUN)
     assert run_state.read_record(path) == RUN
@@ -31,14 +31,14 @@ def test_what_was_written_is_read(tmp_path):
         *('{"pid": -1, "children": []}', "\0"),
     ],
 )
-def test_anything_else_is_no_record(tmp_path, content):
+def test_invalid_record_file_is_none(tmp_path, content):
     path = tmp_path / "processes.json"
     path.write_text(content)
     assert run_state.read_record(path) is None
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1, "4322", None])
-def test_a_pid_that_means_everybody_is_not_believed(tmp_path, pid):
+def test_invalid_pids_in_the_record_are_ignored(tmp_path, pid):
     path = tmp_path / "processes.json"
     run_state.write_record(path, RUN)
     written = json.loads(path.read_text())
@@ -47,6 +47,6 @@ def test_a_pid_that_means_everybody_is_not_believed(tmp_path, pid):
     assert run_state.read_record(path) is None
 
 
-def test_a_directory_in_its_place_is_no_record(tmp_path):
+def test_directory_as_record_file_is_none(tmp_path):
     (tmp_path / "processes.json").mkdir()
     assert run_state.read_record(tmp_path / "processes.json") is None

@@ -26,12 +26,12 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("url", "expected"), PLACES)
-def test_celery_goes_to_the_same_place(url: str, expected: str) -> None:
+def test_celery_url_points_to_the_same_server(url: str, expected: str) -> None:
     assert redis_urls.is_valid_url(url)
     assert redis_urls.celery_url(url) == expected
 
 
-def test_certificates_are_checked_unless_told_otherwise() -> None:
+def test_certificates_are_verified_by_default() -> None:
     checked = Connection(redis_urls.celery_url("rediss://h"))
     assert checked.ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
 
@@ -39,11 +39,11 @@ def test_certificates_are_checked_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     "url", ["h", "http://h", "redis://", "redis://h:port", "redis://h:0", "unix://"]
 )
-def test_another_place_is_refused(url: str) -> None:
+def test_invalid_redis_url_is_refused(url: str) -> None:
     assert not redis_urls.is_valid_url(url)
 
 
-def test_a_socket_is_beside_the_other_files_where_its_path_fits(tmp_path: Path) -> None:
+def test_private_socket_path_fits_the_length_limit(tmp_path: Path) -> None:
     near = Path("/srv/.coulisse")
     assert redis_urls.private_socket_path(near) == near / "broker.sock"
     far = redis_urls.private_socket_path(tmp_path / ("long" * 30))
@@ -64,7 +64,7 @@ def test_a_socket_is_beside_the_other_files_where_its_path_fits(tmp_path: Path) 
         ("COULISSE_WORKER_THREADS", "four", "a whole number from 1"),
     ],
 )
-def test_a_wrong_setting_is_named(name: str, value: str, remedy: str) -> None:
+def test_invalid_setting_is_named(name: str, value: str, remedy: str) -> None:
     refused = subprocess.run(
         [sys.executable, "-c", "import coulisse_site.settings"],
         env={**os.environ, name: value},

@@ -36,7 +36,7 @@ def database(state: StateDir, settings, monkeypatch) -> list[Path]:
     return files
 
 
-def test_it_deletes_the_database_and_what_is_queued(
+def test_reset_deletes_database_and_queue(
     state: StateDir, database: list[Path]
 ) -> None:
     state.log.write_text("a line")
@@ -54,21 +54,25 @@ def test_it_deletes_the_database_and_what_is_queued(
     assert output.getvalue().endswith("nothing to delete\n")
 
 
-def test_it_needs_a_terminal_to_ask_at(database: list[Path]) -> None:
+def test_reset_without_terminal_requires_yes_option(database: list[Path]) -> None:
     with pytest.raises(CommandError, match="pass -y"):
         call_command("reset", stdout=StringIO())
     assert all(path.exists() for path in database)
 
 
 @pytest.mark.parametrize(("answer", "is_deleted"), [("yes", True), ("", False)])
-def test_it_asks_first(database: list[Path], monkeypatch, answer, is_deleted) -> None:
+def test_reset_asks_for_confirmation(
+    database: list[Path], monkeypatch, answer, is_deleted
+) -> None:
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("builtins.input", lambda prompt: answer)
     call_command("reset", stdout=StringIO())
     assert any(path.exists() for path in database) is not is_deleted
 
 
-def test_it_refuses_while_a_server_runs(state: StateDir, database: list[Path]) -> None:
+def test_reset_refuses_while_a_server_runs(
+    state: StateDir, database: list[Path]
+) -> None:
     lock = PidFile(state.pid)
     lock.acquire()
     try:
@@ -79,7 +83,7 @@ def test_it_refuses_while_a_server_runs(state: StateDir, database: list[Path]) -
     assert all(path.exists() for path in database)
 
 
-def test_it_leaves_postgresql_alone(settings, monkeypatch) -> None:
+def test_reset_refuses_postgresql(settings, monkeypatch) -> None:
     monkeypatch.setitem(
         settings.DATABASES["default"], "ENGINE", "django.db.backends.postgresql"
     )

@@ -98,7 +98,7 @@ async def stage(tmp_path: Path, caplog, monkeypatch) -> AsyncIterator[Stage]:
         ("never", "kill -9 $$", "failed", "ended with signal SIGKILL"),
     ],
 )
-async def test_it_has_ended_for_good(
+async def test_sidecar_is_not_restarted_by_its_policy(
     stage: Stage, restart: str, script: str, state: str, reason: str
 ) -> None:
     sidecar = stage.run(script, restart=restart)
@@ -112,14 +112,16 @@ async def test_it_has_ended_for_good(
     ("restart", "script"),
     [("always", "exit 0"), ("always", "exit 3"), ("on-failure", "exit 3")],
 )
-async def test_it_starts_again(stage: Stage, restart: str, script: str) -> None:
+async def test_sidecar_is_restarted_by_its_policy(
+    stage: Stage, restart: str, script: str
+) -> None:
     sidecar = stage.run(f"echo {script}; {script}", restart=restart)
     await until(lambda: sidecar.record.restarts == 2)
     assert stage.states[:4] == ["running", "waiting", "running", "waiting"]
     assert f"sidecar=bridge stream=stdout {script}\n" in stage.said
 
 
-async def test_pauses_grow_up_to_a_limit(stage: Stage, monkeypatch) -> None:
+async def test_restart_backoff_grows_to_a_limit(stage: Stage, monkeypatch) -> None:
     monkeypatch.setattr(sidecars, "MAX_BACKOFF_SECONDS", 0.02)
     sidecar = stage.run("exit 3")
     await until(lambda: sidecar.record.restarts == 3)
@@ -128,7 +130,7 @@ async def test_pauses_grow_up_to_a_limit(stage: Stage, monkeypatch) -> None:
     assert pauses[:3] == ["0.01 s", "0.02 s", "0.02 s"]
 
 
-async def test_one_that_settled_pauses_briefly_again(stage: Stage, monkeypatch) -> None:
+async def test_stable_run_resets_the_backoff(stage: Stage, monkeypatch) -> None:
     monkeypatch.setattr(sidecars, "STABLE_SECONDS", 0)
     sidecar = stage.run("exit 3")
     await until(lambda: sidecar.record.restarts == 3)
@@ -136,20 +138,20 @@ async def test_one_that_settled_pauses_briefly_again(stage: Stage, monkeypatch) 
     assert "in 0.02 s" not in stage.said
 
 
-async def test_a_command_that_is_not_there_is_tried_again(stage: Stage) -> None:
+async def test_missing_command_is_retried(stage: Stage) -> None:
     sidecar = stage.run(command="no-such-thing", args=())
     await until(lambda: sidecar.record.restarts == 2)
     assert "'no-such-thing' is not there, or cannot be run; starting it" in stage.said
     assert sidecar.record.pid is None
 
 
-async def test_one_that_is_tried_once_has_failed(stage: Stage) -> None:
+async def test_missing_command_without_restart_has_failed(stage: Stage) -> None:
     sidecar = stage.run(command="no-such-thing", args=(), restart="never")
     await stage.over()
     assert sidecar.record.state == "failed"
 
 
-async def test_what_cannot_be_run_says_why(stage: Stage) -> None:
+async def test_unexecutable_command_states_the_reason(stage: Stage) -> None:
     (stage.folder / "script").write_bytes(b"\x7fELF nonsense")
     (stage.folder / "script").chmod(0o700)
     stage.run(command="./script", args=(), restart="never")
@@ -160,7 +162,7 @@ async def test_what_cannot_be_run_says_why(stage: Stage) -> None:
     assert "cannot be started: embedded null byte" in stage.said
 
 
-async def test_it_may_end_gently_with_all_it_started(stage: Stage) -> None:
+async def test_sidecar_can_end_gracefully_with_its_children(stage: Stage) -> None:
     script = """
     trap 'sleep 0.1; echo gently > ended; exit' TERM
     sh -c 'trap "" INT; echo $$ > child; sleep 60' &
@@ -174,7 +176,7 @@ async def test_it_may_end_gently_with_all_it_started(stage: Stage) -> None:
     assert "killed" not in stage.said
 
 
-async def test_one_that_does_not_end_is_killed(stage: Stage) -> None:
+async def test_sidecar_ignoring_sigterm_is_killed(stage: Stage) -> None:
     script = "trap '' TERM; sleep 60 & echo $! > child; while :; do sleep 60; done"
     sidecar = stage.run(script, stop_seconds=0.05)
     await until(lambda: stage.there("child"))
@@ -185,7 +187,7 @@ async def test_one_that_does_not_end_is_killed(stage: Stage) -> None:
     await until(lambda: stage.is_gone("child"))
 
 
-async def test_what_an_ended_one_left_ends_too(stage: Stage) -> None:
+async def test_children_of_an_ended_sidecar_are_ended(stage: Stage) -> None:
     script = """
     sh -c 'trap "" TERM; echo $$ > child; sleep 60' &
     until [ -s child ]; do sleep 0.01; done; exit 0
@@ -196,15 +198,13 @@ async def test_what_an_ended_one_left_ends_too(stage: Stage) -> None:
     assert "did not end" not in stage.said
 
 
-async def test_its_last_words_are_heard(stage: Stage) -> None:
+async def test_last_output_is_logged(stage: Stage) -> None:
     stage.run("printf 'no line end' >&2; exit 3", restart="never")
     await stage.over()
     assert "stream=stderr no line end" in stage.said
 
 
-async def test_it_prints_without_end_and_waits_for_nobody(
-    stage: Stage, monkeypatch
-) -> None:
+async def test_endless_output_does_not_block(stage: Stage, monkeypatch) -> None:
     # 10 MB of lines, and 20 MB that are one.
     script = "yes a line of some bridge | head -c 10000000; head -c 20000000 /dev/zero"
     before = psutil.Process().memory_info().rss
@@ -215,7 +215,7 @@ async def test_it_prints_without_end_and_waits_for_nobody(
     assert len(stage.said) < 200_000
 
 
-async def test_it_sees_its_own_environment_and_no_input(stage: Stage) -> None:
+async def test_sidecar_has_its_own_environment_and_no_stdin(stage: Stage) -> None:
     fields = {"env": {"TOKEN": "of-the-bridge"}, "restart": "never"}
     stage.run("echo $TOKEN in $PWD; read x || echo nothing to read", **fields)
     await stage.over()
@@ -226,7 +226,7 @@ async def test_it_sees_its_own_environment_and_no_input(stage: Stage) -> None:
 HEALTH = {"command": "/bin/sh", "interval_seconds": 0.1, "failures": 2}
 
 
-async def test_one_that_is_not_well_starts_again(stage: Stage) -> None:
+async def test_unhealthy_sidecar_is_restarted(stage: Stage) -> None:
     health = {**HEALTH, "args": ("-c", "exit 7")}
     sidecar = stage.run("sleep 60", health=health)
     await until(lambda: sidecar.record.restarts == 1)
@@ -238,7 +238,7 @@ async def test_one_that_is_not_well_starts_again(stage: Stage) -> None:
         assert f"sidecar=bridge {said}" in stage.said
 
 
-async def test_a_check_that_hangs_is_a_failure(stage: Stage) -> None:
+async def test_hanging_health_check_is_a_failure(stage: Stage) -> None:
     health = {"args": ("-c", "sleep 60"), "timeout_seconds": 0.1, "failures": 1}
     before = {*psutil.Process().children()}
     sidecar = stage.run("sleep 60", health={**HEALTH, **health}, restart="never")
@@ -251,7 +251,7 @@ async def test_a_check_that_hangs_is_a_failure(stage: Stage) -> None:
     await until(lambda: {*psutil.Process().children()} <= before)
 
 
-async def test_failures_count_in_a_row_only(stage: Stage) -> None:
+async def test_only_consecutive_health_failures_count(stage: Stage) -> None:
     # It is well each second time it is asked.
     args = (
         "-c",
@@ -263,7 +263,7 @@ async def test_failures_count_in_a_row_only(stage: Stage) -> None:
     assert sidecar.record.state == "running"
 
 
-async def test_a_check_that_is_not_there_ends_nobody(stage: Stage) -> None:
+async def test_missing_health_command_ends_no_sidecar(stage: Stage) -> None:
     health = {**HEALTH, "command": "no-such-thing", "failures": 1}
     sidecar = stage.run("sleep 60", health=health)
     said = "cannot be asked whether it is well: its command 'no-such-thing' is not"
@@ -273,7 +273,7 @@ async def test_a_check_that_is_not_there_ends_nobody(stage: Stage) -> None:
     assert sidecar.record.state == "running"
 
 
-async def test_its_end_is_noticed_while_it_is_asked(stage: Stage) -> None:
+async def test_exit_during_a_health_check_is_noticed(stage: Stage) -> None:
     args = ("-c", "until [ -s pid ]; do sleep 0.01; done; kill $(cat pid); sleep 60")
     health = {**HEALTH, "args": args, "timeout_seconds": 60}
     stage.run("echo $$ > pid; sleep 60 & wait", health=health, restart="never")
@@ -281,9 +281,7 @@ async def test_its_end_is_noticed_while_it_is_asked(stage: Stage) -> None:
     assert "ended with signal SIGTERM" in stage.said
 
 
-async def test_where_the_kernel_does_not_help_it_runs_the_same(
-    stage: Stage, monkeypatch
-) -> None:
+async def test_sidecar_runs_without_kernel_support(stage: Stage, monkeypatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert groups_of._with_parent_death_signal("sh", ("-c",)) == ["sh", "-c"]
     stage.run("echo as ever", restart="never")

@@ -24,7 +24,7 @@ def load(sidecars: str) -> dict[str, SidecarConfig]:
     return loader.parse_config((YAML + sidecars).encode(), Path("c.yaml")).get(SIDECARS)
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_defaults_are_as_documented() -> None:
     sidecar = load("  - {name: bridge, command: ./bridge}")["bridge"]
     assert (sidecar.args, sidecar.env, sidecar.cwd) == ((), {}, None)
     assert (sidecar.restart, sidecar.health, sidecar.stop_seconds) == (
@@ -33,7 +33,7 @@ def test_what_is_left_out_has_its_default() -> None:
     )
 
 
-def test_placeholders_of_env_are_expanded(monkeypatch) -> None:
+def test_placeholders_in_env_are_expanded(monkeypatch) -> None:
     monkeypatch.setenv("BOT_PASSWORD", "of-the-bot")
     text = "  - {name: b, command: c, env: {PASSWORD: '${BOT_PASSWORD}'}}"
     assert load(text)["b"].env["PASSWORD"].get_secret_value() == "of-the-bot"
@@ -62,13 +62,13 @@ def test_placeholders_of_env_are_expanded(monkeypatch) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(sidecars: str, said: str) -> None:
+def test_invalid_fields_are_named(sidecars: str, said: str) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         load(sidecars)
     assert re.search(said, str(refused.value)), refused.value
 
 
-def test_a_message_shows_no_value_of_env() -> None:
+def test_errors_show_no_env_values() -> None:
     with pytest.raises(ConfigInvalid) as refused:
         load("  - {name: a, command: x, env: {TOKEN: [of-the-bot]}}")
     assert "of-the-bot" not in str(refused.value)
@@ -91,7 +91,7 @@ def test_a_message_shows_no_value_of_env() -> None:
         ("command: sh, health: {command: /bin/sh}", None),
     ],
 )
-def test_check_warns_of_what_is_not_there(
+def test_check_warns_of_missing_commands(
     tmp_path: Path, settings, monkeypatch, fields: str, said: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -108,7 +108,9 @@ def test_check_warns_of_what_is_not_there(
     assert said is None or said in found[0].msg
 
 
-def test_check_says_it(tmp_path: Path, settings, capsys, database: None) -> None:
+def test_check_command_prints_sidecar_warnings(
+    tmp_path: Path, settings, capsys, database: None
+) -> None:
     settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
     assert check_sidecars() == []
     settings.COULISSE_CONFIG.write_text("sidecars: 5")
@@ -118,7 +120,7 @@ def test_check_says_it(tmp_path: Path, settings, capsys, database: None) -> None
     assert "(coulisse.W901) sidecar 'a' cannot be started" in capsys.readouterr().err
 
 
-def test_every_field_is_in_the_documents() -> None:
+def test_every_field_is_documented() -> None:
     assert named("sidecars.md", "field") == SidecarConfig.model_fields.keys()
     fields = HealthConfig.model_fields
     assert named("sidecars.md", "field of `health`") == fields.keys()

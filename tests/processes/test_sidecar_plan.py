@@ -27,7 +27,7 @@ def load(tmp_path: Path, settings) -> Callable[[str], Config]:
     return lambda text: loader.parse_config(text.encode(), tmp_path / "coulisse.yaml")
 
 
-def test_a_server_with_sidecars_runs_them_once_it_answers(load) -> None:
+def test_server_starts_sidecars_once_it_answers(load) -> None:
     _, sidecars = server_plan.plan_server(load(ONE)).children(
         listening=5, lifeline=6, board=7
     )
@@ -38,7 +38,7 @@ def test_a_server_with_sidecars_runs_them_once_it_answers(load) -> None:
     assert not sidecars.command.outlives_web
 
 
-def test_a_server_without_them_has_no_process_for_them(load) -> None:
+def test_server_without_sidecars_has_no_sidecar_process(load) -> None:
     wanted = sidecar_activation.sidecars_needed(load(NONE))
     assert wanted is not None
     assert not wanted()
@@ -50,7 +50,7 @@ def test_a_server_without_them_has_no_process_for_them(load) -> None:
     assert not wanted()
 
 
-def test_a_server_of_web_processes_alone_runs_none(load, settings) -> None:
+def test_web_only_server_runs_no_sidecars(load, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web"})
     assert sidecar_activation.sidecars_needed(load(ONE)) is None
     found = server_plan.plan_server(load(ONE)).children(
@@ -59,7 +59,7 @@ def test_a_server_of_web_processes_alone_runs_none(load, settings) -> None:
     assert [child.command.name for child in found] == ["web-1"]
 
 
-def test_the_process_that_runs_them_is_small() -> None:
+def test_sidecar_process_imports_no_large_packages() -> None:
     code = "import sys, processes.sidecars; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code],

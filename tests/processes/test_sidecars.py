@@ -130,7 +130,7 @@ def running(project: Project) -> Iterator[Callable[..., Running]]:
         os.close(each.held)
 
 
-def test_none_outlives_who_runs_them(project: Project, running) -> None:
+def test_sidecars_end_with_their_runner(project: Project, running) -> None:
     write(project, bridge=WAITS)
     killed = running()
     family_of_it = family(project)
@@ -140,7 +140,7 @@ def test_none_outlives_who_runs_them(project: Project, running) -> None:
     assert not any(map(lives, [*family_of_it, guard]))
 
 
-def test_the_kernel_ends_those_whose_guard_is_killed_as_well(
+def test_sidecars_end_when_runner_and_guard_are_killed(
     project: Project, running
 ) -> None:
     write(project, bridge=WAITS)
@@ -163,7 +163,7 @@ def test_the_kernel_ends_those_whose_guard_is_killed_as_well(
     assert f"sidecar=bridge (pid {leader.pid}), left by a killed" in successor.end()
 
 
-def test_a_killed_guard_is_replaced(project: Project, running) -> None:
+def test_killed_guard_is_replaced(project: Project, running) -> None:
     write(project, bridge=WAITS)
     killed = running()
     family_of_it = family(project)
@@ -175,7 +175,9 @@ def test_a_killed_guard_is_replaced(project: Project, running) -> None:
     assert not any(map(lives, family_of_it))
 
 
-def test_they_end_gently_when_the_supervisor_is_gone(project: Project, running) -> None:
+def test_sidecars_end_gracefully_without_the_supervisor(
+    project: Project, running
+) -> None:
     write(project, bridge=ENDS_GENTLY)
     orphaned = running()
     family_of_it = family(project)
@@ -188,7 +190,7 @@ def test_they_end_gently_when_the_supervisor_is_gone(project: Project, running) 
     assert not project.state.sidecars.exists()
 
 
-def test_an_edit_leaves_alone_what_did_not_change(
+def test_config_edit_keeps_unchanged_sidecars(
     project: Project, running, settings
 ) -> None:
     write(project, stays=WAITS, goes=WAITS, differs=WAITS)
@@ -208,7 +210,7 @@ def test_an_edit_leaves_alone_what_did_not_change(
     assert are_gone(stays)()
 
 
-def test_one_is_started_again_when_somebody_asks(
+def test_sidecar_can_be_restarted_on_request(
     project: Project, running, settings
 ) -> None:
     write(project, first=WAITS, second="echo no luck >&2; exit 0")
@@ -245,7 +247,7 @@ def test_one_is_started_again_when_somebody_asks(
     assert not project.state.sidecar_lines.exists()
 
 
-def test_a_command_of_their_own_takes_edits_itself(project: Project, running) -> None:
+def test_sidecars_command_follows_config_edits(project: Project, running) -> None:
     write(project, bridge=WAITS)
     alone = running(MANAGE, "sidecars")
     before = family(project)
@@ -263,7 +265,7 @@ def names(project: Project) -> list[str]:
     return [] if known is None else [each.name for each in known.sidecars]
 
 
-def test_its_lines_are_json_and_have_no_secret(project: Project, running) -> None:
+def test_sidecar_lines_are_json_without_secrets(project: Project, running) -> None:
     write(project, bridge="true")
     with project.config.open("a") as file:
         file.write(
@@ -295,7 +297,7 @@ def has_state(project: Project, state: str) -> bool:
     return known is not None and all(each.state == state for each in known.sidecars)
 
 
-def test_nobody_else_runs_them_as_well(project: Project, running) -> None:
+def test_second_runner_is_refused(project: Project, running) -> None:
     write(project, bridge=WAITS)
     first = running()
     family(project)
@@ -307,7 +309,7 @@ def test_nobody_else_runs_them_as_well(project: Project, running) -> None:
     assert second.returncode == 1
 
 
-def test_a_server_brings_its_sidecars_and_takes_them_along(project: Project) -> None:
+def test_server_starts_and_stops_its_sidecars(project: Project) -> None:
     project.environment["COULISSE_PROCESSES"] = "web,sidecars"
     write(project, bridge=ENDS_GENTLY)
     with project.config.open("a") as file:
@@ -339,7 +341,7 @@ def test_a_server_brings_its_sidecars_and_takes_them_along(project: Project) -> 
     assert project.processes() == []
 
 
-def test_none_outlives_the_supervisor(project: Project) -> None:
+def test_sidecars_end_with_the_supervisor(project: Project) -> None:
     project.environment["COULISSE_PROCESSES"] = "web,sidecars"
     write(project, bridge=WAITS)
     server = project.serve()
@@ -350,7 +352,7 @@ def test_none_outlives_the_supervisor(project: Project) -> None:
     assert server.wait() == -signal.SIGKILL
 
 
-def test_what_a_stranger_has_by_now_is_left_alone(project: Project) -> None:
+def test_reused_pid_is_not_killed(project: Project) -> None:
     project.state.prepare()
     with subprocess.Popen(["sleep", "60"], process_group=0) as stranger:
         created_at = orphan_cleanup.created_at(stranger.pid)
@@ -381,11 +383,11 @@ def record(state: str, **fields: object) -> SidecarRecord:
     ],
     ids=["waiting", "due", "finished", "failed", "running"],
 )
-def test_status_says_what_one_does(known: SidecarRecord, said: str) -> None:
+def test_status_describes_a_sidecar(known: SidecarRecord, said: str) -> None:
     assert re.match(said, describe_sidecar(known))
 
 
-def test_status_believes_only_who_runs_them_now(project: Project) -> None:
+def test_status_ignores_records_of_an_ended_runner(project: Project) -> None:
     project.state.prepare()
     known = record("finished")
     runner = ChildRecord("sidecars", 4711, 0.0, 0)
@@ -398,7 +400,7 @@ def test_status_believes_only_who_runs_them_now(project: Project) -> None:
     assert list(describe_sidecars(served, project.state)) == []
 
 
-def test_a_sidecar_sees_the_environment_as_it_was(monkeypatch) -> None:
+def test_sidecar_has_the_original_environment(monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/of/the/user")
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
     ours = base_environment("/ours", "c.yaml")

@@ -30,7 +30,7 @@ BANNER = """\
 """
 
 
-def test_it_starts_reports_and_stops(project: Project) -> None:
+def test_start_serves_reports_and_stops(project: Project) -> None:
     project.environment["COULISSE_LOG_FORMAT"] = "json"
     started = project.run("start")
     assert (started.returncode, started.stderr) == (0, "")
@@ -60,7 +60,7 @@ def test_it_starts_reports_and_stops(project: Project) -> None:
     assert [line["message"] for line in logged].count(served) == 1
 
 
-def test_it_refuses_a_wrong_yaml_with_every_problem(project: Project) -> None:
+def test_start_refuses_invalid_yaml_with_every_problem(project: Project) -> None:
     project.config.write_text("agents:\n  - {name: a, provider: nowhere}\ntypo: 1\n")
     with pytest.raises(CommandError) as refused:
         project.call("start")
@@ -69,7 +69,7 @@ def test_it_refuses_a_wrong_yaml_with_every_problem(project: Project) -> None:
     assert not project.state.root.exists()
 
 
-def test_it_says_that_the_port_is_taken(project: Project) -> None:
+def test_start_reports_a_taken_port(project: Project) -> None:
     with socket.create_server(("127.0.0.1", project.port)):
         refused = project.run("start")
     assert refused.returncode == 1
@@ -78,7 +78,7 @@ def test_it_says_that_the_port_is_taken(project: Project) -> None:
     assert project.processes() == []
 
 
-def test_it_gives_up_on_an_application_that_cannot_start(project: Project) -> None:
+def test_start_fails_when_the_application_cannot_load(project: Project) -> None:
     project.environment["SMALL_APP"] = "broken"
     failed = project.run("start")
     assert failed.returncode == 1
@@ -87,7 +87,7 @@ def test_it_gives_up_on_an_application_that_cannot_start(project: Project) -> No
     assert project.processes() == []
 
 
-def test_another_yaml_beside_it_is_another_server(project: Project) -> None:
+def test_start_separates_servers_by_yaml(project: Project) -> None:
     server = project.serve()
     project.config.rename(project.root / "other.yaml")
     with pytest.raises(
@@ -96,7 +96,7 @@ def test_another_yaml_beside_it_is_another_server(project: Project) -> None:
         project.call("start", config="other.yaml")
 
 
-def test_it_gives_up_when_the_limit_passes(project: Project) -> None:
+def test_start_fails_at_the_time_limit(project: Project) -> None:
     project.environment["SMALL_APP"] = "never ready"
     failed = project.run("start", "--timeout", "1")
     assert failed.returncode == 1
@@ -104,7 +104,7 @@ def test_it_gives_up_when_the_limit_passes(project: Project) -> None:
     assert project.processes() == []
 
 
-def test_who_waits_hears_for_what(project: Project, monkeypatch) -> None:
+def test_start_reports_what_it_waits_for(project: Project, monkeypatch) -> None:
     monkeypatch.setattr(background_server, "REPORT_INTERVAL_SECONDS", 0.1)
     project.state.prepare()
     told: list[str] = []
@@ -136,7 +136,7 @@ def test_who_waits_hears_for_what(project: Project, monkeypatch) -> None:
     ]
 
 
-def test_one_of_two_starts_wins(project: Project) -> None:
+def test_parallel_starts_run_one_server(project: Project) -> None:
     racers = [
         subprocess.Popen(
             [sys.executable, MANAGE, "start"],
@@ -159,7 +159,7 @@ def test_one_of_two_starts_wins(project: Project) -> None:
     assert not project.state.pid.exists()
 
 
-def test_it_serves_the_real_application_without_a_broker(project: Project) -> None:
+def test_start_serves_the_real_application_without_a_broker(project: Project) -> None:
     project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
     del project.environment["COULISSE_PROCESSES"]
     project.write(extra=", worker_threads: 2")

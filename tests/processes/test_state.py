@@ -8,7 +8,9 @@ from processes.supervision.state_directory import StateDir
 
 
 @pytest.mark.parametrize("mode", [None, 0o755, 0o700])
-def test_only_its_owner_may_look_into_it(tmp_path: Path, mode: int | None) -> None:
+def test_state_directory_is_private_to_its_owner(
+    tmp_path: Path, mode: int | None
+) -> None:
     state = StateDir(tmp_path / ".coulisse")
     if mode is not None:
         state.root.mkdir()
@@ -17,9 +19,7 @@ def test_only_its_owner_may_look_into_it(tmp_path: Path, mode: int | None) -> No
     assert state.root.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_directory_of_someone_else_stays_as_it_is(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_state_directory_of_others_is_not_changed(tmp_path: Path, monkeypatch) -> None:
     state = StateDir(tmp_path)
     state.root.chmod(0o755)
     monkeypatch.setattr("os.getuid", lambda: -1)

@@ -57,39 +57,39 @@ def asked(monkeypatch) -> list[str]:
     return urls
 
 
-def test_it_is_ready_when_the_server_says_so(state, monkeypatch, capsys) -> None:
+def test_status_ready_follows_the_readiness_probe(state, monkeypatch, capsys) -> None:
     monkeypatch.setattr(health_probe, "is_answering", lambda url, *, seconds: True)
     call_command("status", ready=True)
     assert capsys.readouterr().out.startswith(f"running (pid {RUN.pid})\n")
 
 
-def test_running_is_not_ready(state, asked, capsys) -> None:
+def test_status_running_is_not_ready(state, asked, capsys) -> None:
     with pytest.raises(SystemExit, match="1"):
         call_command("status", ready=True)
     assert asked == ["http://localhost:8423/health/ready"]
     assert capsys.readouterr().out.startswith(f"running (pid {RUN.pid}), not ready\n")
 
 
-def test_starting_is_not_ready(state, asked, capsys) -> None:
+def test_status_starting_is_not_ready(state, asked, capsys) -> None:
     state.record.unlink()
     with pytest.raises(SystemExit, match="1"):
         call_command("status", ready=True)
     assert capsys.readouterr().out == f"starting (pid {RUN.pid}), not ready\n"
 
 
-def test_what_does_not_run_is_not_ready_either(tmp_path, settings, asked) -> None:
+def test_status_stopped_is_not_ready(tmp_path, settings, asked) -> None:
     settings.COULISSE_STATE_DIR = tmp_path
     with pytest.raises(SystemExit, match="3"):
         call_command("status", ready=True)
     assert asked == []
 
 
-def test_nobody_is_asked_unless_told(state, asked) -> None:
+def test_status_without_ready_option_sends_no_probe(state, asked) -> None:
     call_command("status")
     assert asked == []
 
 
-def test_what_has_ended_is_said_to_start_again(state, capsys) -> None:
+def test_status_shows_the_next_restart_of_an_ended_child(state, capsys) -> None:
     due_at = time.time() + 70
     waiting = WaitingRecord("beat", due_at, 6, "ended with exit code 1")
     run_state.write_record(state.record, replace(RUN, waiting=(waiting,)))
@@ -100,7 +100,7 @@ def test_what_has_ended_is_said_to_start_again(state, capsys) -> None:
     assert math.ceil(due_at - time.time()) <= int(told[1]) <= 70
 
 
-def test_a_child_tells_why_it_waits() -> None:
+def test_waiting_child_records_its_exit() -> None:
     argv = (sys.executable, "-I", "-c", "raise SystemExit(3)")
     child = ChildProcess(ChildCommand("beat", argv, os.environ, ()))
     assert child.waiting_record(time.monotonic()) is None
@@ -115,7 +115,7 @@ def test_a_child_tells_why_it_waits() -> None:
     assert before - 0.01 < died_at < time.time() + 0.01
 
 
-def test_the_image_asks_whether_it_can_serve(settings) -> None:
+def test_docker_image_has_a_readiness_check(settings) -> None:
     recipe = (settings.BASE_DIR / "Dockerfile").read_text()
     assert "HEALTHCHECK" in recipe
     assert "python manage.py status --ready\n" in recipe

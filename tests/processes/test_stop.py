@@ -43,9 +43,7 @@ def run(pid: int) -> RunRecord:
     )
 
 
-def test_no_server_starts_while_a_dead_one_is_cleared_away(
-    state: StateDir, monkeypatch
-) -> None:
+def test_start_is_blocked_while_stop_cleans_up(state: StateDir, monkeypatch) -> None:
     state.pid.write_text("1\n")
     run_state.write_record(state.record, run(1))
     monkeypatch.setattr(pidfile, "LOCK_TIMEOUT_SECONDS", 0.05)
@@ -73,9 +71,7 @@ def test_no_server_starts_while_a_dead_one_is_cleared_away(
     assert list(state.root.iterdir()) == []
 
 
-def test_a_server_that_was_quicker_keeps_its_files(
-    state: StateDir, monkeypatch
-) -> None:
+def test_server_started_meanwhile_keeps_its_files(state: StateDir, monkeypatch) -> None:
     monkeypatch.setattr(pidfile, "LOCK_TIMEOUT_SECONDS", 0.05)
     quicker = PidFile(state.pid)
     quicker.acquire()
@@ -93,7 +89,7 @@ def test_a_server_that_was_quicker_keeps_its_files(
         (True, r"killed .* after 5 s: (?!try)"),
     ],
 )
-def test_it_says_what_is_left_to_try(
+def test_stop_suggests_the_next_step(
     state: StateDir, monkeypatch, force: bool, said: str
 ) -> None:
     monkeypatch.setattr(shutdown, "_send", lambda pid, number: None)
@@ -123,7 +119,7 @@ def served(state: StateDir, settings, monkeypatch) -> Iterator[list[bool]]:
     lock.release()
 
 
-def test_it_spares_the_server_of_another_yaml(served: list[bool]) -> None:
+def test_stop_refuses_the_server_of_another_yaml(served: list[bool]) -> None:
     with pytest.raises(CommandError, match=r"serves \./coulisse.yaml, not \./b.yaml"):
         call_command("stop", config="b.yaml")
     assert served == []
@@ -135,7 +131,7 @@ def test_it_spares_the_server_of_another_yaml(served: list[bool]) -> None:
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_a_restart_spares_it_too(served: list[bool]) -> None:
+def test_restart_refuses_the_server_of_another_yaml(served: list[bool]) -> None:
     Path("b.yaml").write_text(
         "agents: [{name: a, provider: p, model: m}]\n"
         "providers: {p: {kind: openai, api_key: k}}\n"
@@ -145,7 +141,7 @@ def test_a_restart_spares_it_too(served: list[bool]) -> None:
     assert served == []
 
 
-def test_status_tells_which_yaml_is_served(served: list[bool], capsys) -> None:
+def test_status_names_the_served_yaml(served: list[bool], capsys) -> None:
     call_command("status", config="b.yaml")
     shown = capsys.readouterr().out
     assert "serves another YAML than ./b.yaml\n  config: ./coulisse.yaml\n" in shown
@@ -153,12 +149,12 @@ def test_status_tells_which_yaml_is_served(served: list[bool], capsys) -> None:
     assert "another" not in capsys.readouterr().out
 
 
-def test_it_leaves_no_file_where_no_server_ever_was(state: StateDir) -> None:
+def test_stop_without_a_server_leaves_no_files(state: StateDir) -> None:
     assert shutdown.stop_server(state, force=False) is None
     assert list(state.root.iterdir()) == []
 
 
-def test_a_command_that_ends_leaves_no_tidying_to_do() -> None:
+def test_exiting_command_freezes_the_garbage_collector() -> None:
     """Python's own takes half a second of a stop, with all that Django loads."""
     told = subprocess.run(
         [sys.executable, "-c", TELL_WHAT_IS_FROZEN],

@@ -20,7 +20,7 @@ def state(tmp_path: Path, settings) -> StateDir:
 
 @pytest.mark.parametrize("command", ["studio", "admin"])
 @pytest.mark.parametrize("has_browser", [True, False])
-def test_it_opens_a_browser(
+def test_studio_command_opens_a_browser(
     state: StateDir, monkeypatch, command: str, has_browser: bool
 ) -> None:
     opened: list[str] = []
@@ -47,6 +47,6 @@ def test_it_opens_a_browser(
     assert ("no browser" in output.getvalue()) is not has_browser
 
 
-def test_it_needs_a_running_server(state: StateDir) -> None:
+def test_studio_command_requires_a_running_server(state: StateDir) -> None:
     with pytest.raises(CommandError, match="not running"):
         call_command("studio")

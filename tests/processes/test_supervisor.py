@@ -25,7 +25,7 @@ from tests.processes.conftest import (
 )
 
 
-def test_it_restarts_a_killed_web_process_on_the_same_port(project: Project) -> None:
+def test_killed_web_process_restarts_on_the_same_port(project: Project) -> None:
     process = project.serve()
     killed = int(project.get("/pid"))
     os.kill(killed, signal.SIGKILL)
@@ -38,7 +38,7 @@ def test_it_restarts_a_killed_web_process_on_the_same_port(project: Project) -> 
     assert "web-1 ended with signal SIGKILL; starting it again" in end(process)
 
 
-def test_its_children_end_when_it_is_killed(project: Project) -> None:
+def test_children_end_when_the_supervisor_is_killed(project: Project) -> None:
     process = project.serve()
     process.kill()
     until(lambda: project.processes() == [])
@@ -48,7 +48,7 @@ def test_its_children_end_when_it_is_killed(project: Project) -> None:
     assert not project.state.pid.exists()
 
 
-def test_the_next_start_ends_what_a_killed_one_left(
+def test_next_start_ends_orphans_of_a_killed_server(
     project: Project, stranger: subprocess.Popen[bytes]
 ) -> None:
     left = remember(stranger)
@@ -68,7 +68,7 @@ def test_the_next_start_ends_what_a_killed_one_left(
     assert stranger.wait() == -signal.SIGTERM
 
 
-def test_it_lets_a_stream_finish(project: Project) -> None:
+def test_stop_lets_a_stream_finish(project: Project) -> None:
     process = project.serve()
     with urllib.request.urlopen(
         f"{project.url}/stream", timeout=PATIENCE_SECONDS
@@ -81,7 +81,7 @@ def test_it_lets_a_stream_finish(project: Project) -> None:
 
 
 @pytest.mark.parametrize("path", ["/endless", "/hanging"])
-def test_a_stream_without_end_does_not_hold_it_up(project: Project, path: str) -> None:
+def test_endless_stream_does_not_delay_the_stop(project: Project, path: str) -> None:
     # The real patience, drain and what follows, is within the ten seconds promised.
     assert server_plan.DRAIN_SECONDS < supervisor.STOP_SECONDS < shutdown.GRACE_SECONDS
     if path == "/endless":  # It ends by itself, long before it would be killed.
@@ -94,7 +94,7 @@ def test_a_stream_without_end_does_not_hold_it_up(project: Project, path: str) -
     assert project.processes() == []
 
 
-def test_a_web_process_that_hangs_is_replaced(project: Project) -> None:
+def test_hanging_web_process_is_replaced(project: Project) -> None:
     project.environment["COULISSE_LOG_LEVEL"] = "DEBUG"
     process = project.serve(QUICK_MANAGE)
     hanging = int(project.get("/pid"))
@@ -112,7 +112,7 @@ def test_a_web_process_that_hangs_is_replaced(project: Project) -> None:
     ("script", "times"),
     [("raise SystemExit(3)", 0), ("import time; time.sleep(60)", 1)],
 )
-def test_who_has_ended_does_not_hang(
+def test_ended_process_does_not_count_as_hanging(
     monkeypatch, caplog, script: str, times: int
 ) -> None:
     monkeypatch.setattr(supervisor, "HEARTBEAT_POLL_SECONDS", 0.0)
@@ -133,7 +133,7 @@ def test_who_has_ended_does_not_hang(
     assert caplog.text.count("web-1 hangs; killed") == times
 
 
-def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:
+def test_second_interrupt_stops_at_once(project: Project) -> None:
     process = project.serve()
     web = project.run_record.children[0]
     os.kill(web.pid, signal.SIGSTOP)
@@ -151,7 +151,7 @@ def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:
     assert project.processes() == []
 
 
-def test_a_reused_pid_is_never_killed(stranger: subprocess.Popen[bytes]) -> None:
+def test_reused_pid_is_never_killed(stranger: subprocess.Popen[bytes]) -> None:
     earlier = remember(stranger, seconds_ago=60)
     assert orphan_cleanup.end_processes([earlier]) == []
     assert stranger.poll() is None

@@ -32,16 +32,16 @@ def seen(headers, *proxies: str) -> list[str]:
     return told
 
 
-def test_a_listed_proxy_names_the_client():
+def test_trusted_proxy_sets_the_client_address():
     assert seen(FORWARDED, "127.0.0.0/8") == ["203.0.113.7", "https"]
 
 
 @pytest.mark.parametrize("proxies", [(), ("10.0.0.0/8",)])
-def test_headers_of_others_are_ignored(proxies):
+def test_headers_of_untrusted_clients_are_ignored(proxies):
     assert seen(FORWARDED, *proxies) == ["127.0.0.1", "http"]
 
 
-def test_the_last_address_that_is_no_proxy_counts():
+def test_last_untrusted_address_is_the_client():
     """Clients can send the header, too; the proxy adds what it saw at the end."""
     forwarded = {"X-Forwarded-For": "198.51.100.1, 203.0.113.7, 10.0.0.2"}
     assert seen(forwarded, "127.0.0.1", "10.0.0.0/8") == ["203.0.113.7", "http"]

@@ -103,7 +103,7 @@ def test_older_installation_keeps_its_users(fresh: Project) -> None:
     assert f"{USER_NAMESPACE}={PUBLIC_NAMESPACE}" in refused(fresh, "start")
 
 
-def test_nothing_works_with_a_lost_namespace(fresh: Project) -> None:
+def test_lost_namespace_stops_every_command(fresh: Project) -> None:
     end(fresh.serve())
     file = fresh.state.root / "secrets.env"
     kept = file.read_bytes()

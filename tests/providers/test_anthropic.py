@@ -57,7 +57,7 @@ def text(words: str):
 # What is sent.
 
 
-async def test_it_posts_where_and_as_the_api_wants(fake):
+async def test_request_has_the_url_headers_and_body_of_the_api(fake):
     await said(fake.provider("anthropic"), asking(user="u-1"))
     request = fake.requests[0]
     assert (request.method, request.path) == ("POST", "/v1/messages")
@@ -73,7 +73,7 @@ async def test_it_posts_where_and_as_the_api_wants(fake):
     }
 
 
-def test_system_messages_are_gathered():
+def test_system_messages_are_joined():
     sent = body(
         Message("system", "One."),
         Message("user", "Hi"),
@@ -110,11 +110,11 @@ def test_messages_of_one_role_are_joined_and_the_user_is_first():
     ]
 
 
-def test_nothing_to_say_is_the_callers_fault():
+def test_empty_conversation_is_refused():
     assert refused(Message("system", "One."), Message("user", " ")).param == "messages"
 
 
-def test_a_tool_loop_is_sent_back_thinking_first_and_results_first():
+def test_tool_loop_sends_reasoning_and_results_first():
     thinking = (
         Reasoning("hm", signature="sig"),
         Reasoning("", redacted="secret"),
@@ -147,7 +147,7 @@ def picture(url: str):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_pictures_of_tools_are_in_their_results(fake, stream: bool):
+async def test_tool_images_are_sent_in_their_results(fake, stream: bool):
     calls = (ToolCall("1", "look", "{}"), ToolCall("2", "draw", "{}"))
     jpeg = "data:image/jpg;charset=x;base64,/9j/"
     messages = [
@@ -183,7 +183,7 @@ async def test_pictures_of_tools_are_in_their_results(fake, stream: bool):
         ({"type": "input_audio", "input_audio": {}}, "(input_audio, which cannot be"),
     ],
 )
-def test_what_no_model_sees_is_named_in_the_result(part, becomes):
+def test_unsupported_media_is_named_in_the_result(part, becomes):
     sent = body(
         Message("user", "Look"),
         Message("assistant", tool_calls=(ToolCall("1", "look", "{}"),)),
@@ -195,7 +195,7 @@ def test_what_no_model_sees_is_named_in_the_result(part, becomes):
 
 
 @pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "3"])
-def test_arguments_that_are_no_object_still_make_a_valid_request(arguments: str):
+def test_non_object_arguments_still_make_a_valid_request(arguments: str):
     calls = (ToolCall("1", "add", arguments),)
     sent = body(Message("user", "Go"), Message("assistant", tool_calls=calls))
     assert isinstance(sent["messages"][1]["content"][0]["input"], dict)
@@ -253,7 +253,7 @@ def test_images_and_files_are_translated(part, block):
         {"text": "no type"},
     ],
 )
-def test_parts_it_cannot_send_are_the_callers_fault(part):
+def test_unsupported_content_parts_are_refused(part):
     assert refused(Message("user", [part])).param == "messages"
 
 
@@ -284,7 +284,7 @@ def test_tools_are_translated():
         ({"parallel_tool_calls": False, "tool_choice": "none"}, {"type": "none"}),
     ],
 )
-def test_the_choice_of_tools_is_translated(parameters, choice):
+def test_tool_choice_is_translated(parameters, choice):
     assert body(tools=[TOOL], parameters=parameters).get("tool_choice") == choice
     assert "tool_choice" not in body(parameters=parameters)
 
@@ -320,13 +320,13 @@ def test_parameters_are_translated(parameters, fields):
         ({"reasoning_effort": "low", "temperature": 0}, "temperature"),
     ],
 )
-def test_values_it_cannot_send_are_the_callers_fault(parameters, param: str):
+def test_unsupported_parameter_values_are_refused(parameters, param: str):
     with pytest.raises(Invalid) as caught:
         given(**parameters)
     assert caught.value.param == param
 
 
-def test_effort_is_a_budget_on_top_of_the_reply_for_older_models():
+def test_effort_sets_thinking_budget_for_older_models():
     sent = given(OLD, reasoning_effort="low", max_tokens=100, temperature=1)
     assert sent["thinking"] == {
         "type": "enabled",
@@ -335,7 +335,7 @@ def test_effort_is_a_budget_on_top_of_the_reply_for_older_models():
     assert sent["max_tokens"] == THINKING_BUDGETS["low"] + 100
 
 
-def test_effort_is_passed_on_to_models_that_choose_the_amount():
+def test_effort_is_passed_on_to_adaptive_models():
     sent = given(NEW, reasoning_effort="minimal", max_tokens=100)
     assert sent["thinking"] == {"type": "adaptive"}
     assert sent["output_config"] == {"effort": "low"}
@@ -355,11 +355,11 @@ def test_effort_is_passed_on_to_models_that_choose_the_amount():
         ("a-model-to-come", True),
     ],
 )
-def test_it_knows_which_models_choose_how_long_to_think(model: str, chooses: bool):
+def test_adaptive_thinking_is_detected_by_model(model: str, chooses: bool):
     assert has_adaptive_thinking(model) is chooses
 
 
-def test_the_extra_body_has_the_last_word():
+def test_extra_body_overrides_everything():
     assert body(extra_body={"top_k": 0, "stream": False})["top_k"] == 0
     assert body(extra_body={"stream": False})["stream"] is False
 
@@ -368,7 +368,7 @@ def test_the_extra_body_has_the_last_word():
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_it_reads_a_whole_turn(fake, stream: bool):
+async def test_stream_of_a_whole_turn_is_read(fake, stream: bool):
     count = Usage(19, 5, cache_read_tokens=4, cache_write_tokens=8)
     fake.reply("Hel", "lo", reasoning=["h", "m"], usage=count)
     events = await said(fake.provider("anthropic"), asking(stream=stream))
@@ -383,7 +383,7 @@ async def test_it_reads_a_whole_turn(fake, stream: bool):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_it_reads_parallel_tool_calls(fake, stream: bool):
+async def test_parallel_tool_calls_are_read(fake, stream: bool):
     fake.reply("So:", tool_calls=[("add", {"a": 1}), ("now", {})])
     events = await said(fake.provider("anthropic"), asking(stream=stream))
     calls = [event for event in events if isinstance(event, ToolCallDelta)]
@@ -439,11 +439,11 @@ async def read(fake, *events):
         ("something_new", "stop"),
     ],
 )
-async def test_reasons_are_translated(fake, word: str, reason: str):
+async def test_finish_reasons_are_translated(fake, word: str, reason: str):
     assert (await read(fake, ended(word), END))[-1].reason == reason
 
 
-async def test_the_last_count_replaces_the_first(fake):
+async def test_last_usage_replaces_the_first(fake):
     begin = {
         "type": "message_start",
         "message": {"usage": {"input_tokens": 3, "output_tokens": 1}},
@@ -472,12 +472,12 @@ async def test_the_last_count_replaces_the_first(fake):
         (7, None),
     ],
 )
-async def test_only_counts_that_make_sense_count(fake, counted, expected):
+async def test_only_valid_usage_counts_are_read(fake, counted, expected):
     end = {"type": "message_delta", "delta": {}, "usage": counted}
     assert (await read(fake, end, END))[-1].usage == expected
 
 
-async def test_hidden_thinking_is_kept_for_the_next_call(fake):
+async def test_redacted_thinking_is_kept_for_the_next_call(fake):
     hidden = start(type="redacted_thinking", data="x1")
     signed = [
         start(type="thinking", thinking=""),
@@ -490,7 +490,7 @@ async def test_hidden_thinking_is_kept_for_the_next_call(fake):
     ]
 
 
-async def test_it_passes_over_what_it_does_not_know(fake):
+async def test_unknown_events_are_ignored(fake):
     events = await read(
         fake,
         {"type": "ping"},
@@ -512,13 +512,13 @@ async def test_it_passes_over_what_it_does_not_know(fake):
 
 
 @pytest.mark.parametrize("pieces", [(), ("Hello",)])
-async def test_a_stream_without_its_end_is_an_error(fake, pieces):
+async def test_unterminated_stream_is_an_error(fake, pieces):
     fake.reply(*pieces, unterminated=True)
     with pytest.raises(BrokenReply, match="ended before it was finished"):
         await said(fake.provider("anthropic", retries=0))
 
 
-async def test_an_error_in_the_stream_is_raised_after_what_was_said(fake):
+async def test_error_in_the_stream_is_raised_after_the_text(fake):
     fake.reply("Hel", error={"type": "overloaded_error", "message": "Overloaded"})
     events = client.run("acme", fake.provider("anthropic"), asking())
     assert await anext(events) == TextDelta("Hel")
@@ -526,7 +526,7 @@ async def test_an_error_in_the_stream_is_raised_after_what_was_said(fake):
         await anext(events)
 
 
-async def test_a_refused_request_mid_stream_is_the_callers_fault(fake):
+async def test_refused_request_mid_stream_is_a_client_error(fake):
     error = {"type": "invalid_request_error", "message": "prompt is too long: 9 > 5"}
     fake.reply(error=error)
     with pytest.raises(RequestRefused) as caught:
@@ -535,7 +535,7 @@ async def test_a_refused_request_mid_stream_is_the_callers_fault(fake):
 
 
 @pytest.mark.parametrize("reply", ["[]", "{}", '{"content": null}', "nonsense"])
-async def test_a_whole_reply_that_makes_no_sense_is_an_error(fake, reply: str):
+async def test_invalid_whole_reply_is_an_error(fake, reply: str):
     fake.raw(reply)
     with pytest.raises(BrokenReply):
         await said(fake.provider("anthropic", retries=0), asking(stream=False))

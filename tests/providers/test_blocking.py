@@ -24,11 +24,11 @@ async def loop_and_thread() -> tuple[asyncio.AbstractEventLoop, threading.Thread
     return asyncio.get_running_loop(), threading.current_thread()
 
 
-def test_it_returns_what_the_coroutine_does():
+def test_run_sync_returns_the_coroutines_result():
     assert sync_bridge.run_sync(asyncio.sleep(0, "done"), timeout_seconds=60) == "done"
 
 
-def test_it_raises_what_the_coroutine_does():
+def test_run_sync_raises_the_coroutines_error():
     async def fail() -> None:
         raise LookupError("no such thing")
 
@@ -51,7 +51,7 @@ def test_all_calls_of_a_process_share_a_loop():
     assert first[1].daemon
 
 
-def test_a_coroutine_is_cancelled_at_the_timeout():
+def test_coroutine_is_cancelled_at_the_timeout():
     ended = threading.Event()
 
     async def linger() -> None:
@@ -65,7 +65,7 @@ def test_a_coroutine_is_cancelled_at_the_timeout():
     assert ended.is_set()
 
 
-def test_one_that_will_not_be_cancelled_is_left(monkeypatch):
+def test_uncancellable_coroutine_is_abandoned(monkeypatch):
     monkeypatch.setattr(sync_bridge, "CLOSE_SECONDS", 0.05)
 
     async def deaf() -> None:
@@ -79,7 +79,7 @@ def test_one_that_will_not_be_cancelled_is_left(monkeypatch):
         sync_bridge.run_sync(deaf(), timeout_seconds=0.01)
 
 
-def test_an_interrupted_wait_cancels_its_call(monkeypatch):
+def test_interrupted_wait_cancels_its_call(monkeypatch):
     begun, ended = threading.Event(), threading.Event()
 
     async def linger() -> None:
@@ -100,12 +100,12 @@ def test_an_interrupted_wait_cancels_its_call(monkeypatch):
     assert ended.wait(60)
 
 
-async def test_it_refuses_to_stop_an_event_loop():
+async def test_run_sync_refuses_to_block_an_event_loop():
     with pytest.raises(RuntimeError, match="await the coroutine"):
         sync_bridge.run_sync(asyncio.sleep(0), timeout_seconds=60)
 
 
-def test_connections_last_from_call_to_call():
+def test_connections_are_kept_between_calls():
     async def call() -> int:
         return len(await said(fake.provider()))
 
@@ -119,7 +119,7 @@ def test_connections_last_from_call_to_call():
         sync_bridge.close()
 
 
-def test_closing_ends_the_loop_and_its_calls():
+def test_close_ends_the_loop_and_its_calls():
     loop, thread = sync_bridge.run_sync(loop_and_thread(), timeout_seconds=60)
     task = asyncio.run_coroutine_threadsafe(asyncio.sleep(60), loop)
     sync_bridge.close()
@@ -131,7 +131,7 @@ def test_closing_ends_the_loop_and_its_calls():
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_fork_has_a_loop_of_its_own():
+def test_forked_process_has_its_own_loop():
     loop, _ = sync_bridge.run_sync(loop_and_thread(), timeout_seconds=60)
     child = os.fork()
     if child == 0:

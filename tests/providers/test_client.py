@@ -37,7 +37,7 @@ PLACES = pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream
 
 @KINDS
 @PLACES
-async def test_the_provider_sees_a_client_leave(fake, kind: str, place):
+async def test_cancelled_call_closes_the_provider_connection(fake, kind: str, place):
     fake.hang(place)
     heard = asyncio.Event()
 
@@ -59,7 +59,7 @@ async def test_the_provider_sees_a_client_leave(fake, kind: str, place):
 
 
 @KINDS
-async def test_closing_the_generator_is_enough(fake, kind: str):
+async def test_closing_the_generator_closes_the_connection(fake, kind: str):
     fake.hang("mid_stream")
     events = client.run("acme", fake.provider(kind), asking())
     assert await anext(events) == TextDelta("Hello")
@@ -67,7 +67,7 @@ async def test_closing_the_generator_is_enough(fake, kind: str):
     await fake.until(lambda: fake.requests[0].aborted)
 
 
-async def test_leaving_a_whole_reply_is_seen_too(fake):
+async def test_cancelled_whole_reply_closes_the_connection(fake):
     fake.hang("headers")
     task = asyncio.create_task(said(fake.provider(), asking(stream=False)))
     await fake.until(lambda: fake.requests)
@@ -76,7 +76,7 @@ async def test_leaving_a_whole_reply_is_seen_too(fake):
     assert len(fake.requests) == 1
 
 
-async def test_a_hanging_reply_can_go_on(fake):
+async def test_hanging_reply_can_continue(fake):
     fake.hang("mid_stream", "a", "b")
     events = client.run("acme", fake.provider(), asking())
     assert await anext(events) == TextDelta("a")
@@ -90,13 +90,13 @@ async def test_a_hanging_reply_can_go_on(fake):
 
 @KINDS
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_connection_is_used_again(fake, kind: str, stream: bool):
+async def test_connection_is_reused(fake, kind: str, stream: bool):
     for _ in range(3):
         await said(fake.provider(kind), asking(stream=stream))
     assert fake.connections == 1
 
 
-async def test_a_broken_off_connection_is_not(fake):
+async def test_aborted_connection_is_not_reused(fake):
     events = client.run("acme", fake.provider(), asking())
     await anext(events)
     await events.aclose()
@@ -105,7 +105,7 @@ async def test_a_broken_off_connection_is_not(fake):
     assert len(fake.requests) == 2
 
 
-async def test_calls_run_side_by_side(fake):
+async def test_calls_run_in_parallel(fake):
     fake.hang("headers")
     fake.hang("headers")
     calls = [asyncio.create_task(said(fake.provider())) for _ in range(2)]
@@ -124,7 +124,7 @@ def test_each_event_loop_has_its_own_connections(fake):
     assert asyncio.run(call()) == asyncio.run(call())
 
 
-async def test_a_key_follows_no_redirect(fake):
+async def test_redirect_does_not_receive_the_key(fake):
     with FakeProvider() as elsewhere:
         fake.raw("", status=307, headers={"Location": elsewhere.base_url})
         with pytest.raises(BrokenReply, match=r"providers\.acme\.base_url"):
@@ -139,13 +139,13 @@ async def test_cookies_are_not_kept(fake):
     assert "cookie" not in fake.requests[1].headers
 
 
-async def test_a_proxy_of_the_environment_is_used(fake, monkeypatch):
+async def test_proxy_of_the_environment_is_used(fake, monkeypatch):
     monkeypatch.setenv("http_proxy", fake.root_url)
     await said(ProviderConfig(kind="openai", base_url="http://model.test/v1"))
     assert fake.requests[0].path == "http://model.test/v1/chat/completions"
 
 
-async def test_text_that_is_not_unicode_is_the_callers_fault(fake):
+async def test_invalid_unicode_is_a_client_error(fake):
     with pytest.raises(Invalid, match="cannot be written as JSON"):
         await said(fake.provider(), asking(messages=[Message("user", "\ud800")]))
 
@@ -155,7 +155,7 @@ async def test_text_that_is_not_unicode_is_the_callers_fault(fake):
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_passing_failure_is_tried_again(fake, pauses, status, stream):
+async def test_transient_failure_is_retried(fake, pauses, status, stream):
     fake.fail(status)
     fake.reply("Hi")
     events = await said(fake.provider(), asking(stream=stream))
@@ -164,7 +164,7 @@ async def test_a_passing_failure_is_tried_again(fake, pauses, status, stream):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-async def test_a_lasting_failure_is_not(fake, pauses, status):
+async def test_permanent_failure_is_not_retried(fake, pauses, status):
     fake.fail(status)
     with pytest.raises(Exception, match="acme"):
         await said(fake.provider())
@@ -172,15 +172,13 @@ async def test_a_lasting_failure_is_not(fake, pauses, status):
 
 
 @pytest.mark.parametrize("place", ["headers", "first_token"])
-async def test_a_connection_cut_before_the_first_token_is_tried_again(
-    fake, pauses, place
-):
+async def test_connection_cut_before_the_first_token_is_retried(fake, pauses, place):
     fake.cut(place)
     fake.reply("Hi")
     assert (await said(fake.provider()))[0] == TextDelta("Hi")
 
 
-async def test_nothing_is_tried_again_once_something_was_said(fake, pauses):
+async def test_call_is_not_retried_after_the_first_token(fake, pauses):
     fake.cut("mid_stream")
     events = client.run("acme", fake.provider(), asking())
     assert await anext(events) == TextDelta("Hello")
@@ -189,13 +187,13 @@ async def test_nothing_is_tried_again_once_something_was_said(fake, pauses):
     assert (len(fake.requests), pauses) == (1, [])
 
 
-async def test_an_error_as_the_first_event_is_tried_again(fake, pauses):
+async def test_error_as_the_first_event_is_retried(fake, pauses):
     fake.reply(error={"type": "overloaded_error", "message": "Overloaded"})
     fake.reply("Hi")
     assert (await said(fake.provider("anthropic")))[0] == TextDelta("Hi")
 
 
-async def test_it_gives_up_after_as_many_tries_as_configured(fake, pauses):
+async def test_retries_stop_at_the_configured_number(fake, pauses):
     for _ in range(3):
         fake.fail(503, "try later")
     with pytest.raises(Overloaded, match="try later"):
@@ -203,7 +201,7 @@ async def test_it_gives_up_after_as_many_tries_as_configured(fake, pauses):
     assert (len(fake.requests), len(pauses)) == (3, 2)
 
 
-async def test_no_retries_is_a_value(fake, pauses):
+async def test_zero_retries_is_valid(fake, pauses):
     fake.fail(503)
     with pytest.raises(Overloaded):
         await said(fake.provider(retries=0))
@@ -213,13 +211,13 @@ async def test_no_retries_is_a_value(fake, pauses):
 @pytest.mark.parametrize(
     "header", [{"Retry-After": "7"}, {"retry-after-ms": "7000", "Retry-After": "90"}]
 )
-async def test_it_waits_as_long_as_it_is_asked_to(fake, pauses, header):
+async def test_retry_after_is_respected(fake, pauses, header):
     fake.fail(429, headers=header)
     await said(fake.provider())
     assert 7 <= pauses[0] <= 8
 
 
-async def test_it_does_not_wait_for_minutes(fake, pauses):
+async def test_long_retry_after_is_not_waited_for(fake, pauses):
     fake.fail(429, headers={"Retry-After": "120"})
     with pytest.raises(RateLimited) as caught:
         await said(fake.provider())
@@ -227,27 +225,27 @@ async def test_it_does_not_wait_for_minutes(fake, pauses):
     assert pauses == []
 
 
-async def test_it_does_not_wait_past_the_total(fake, pauses):
+async def test_retry_does_not_wait_past_the_total_timeout(fake, pauses):
     fake.fail(503, headers={"Retry-After": "20"})
     with pytest.raises(Overloaded):
         await said(fake.provider(timeouts={"total_seconds": 10}))
     assert pauses == []
 
 
-async def test_spent_credit_is_not_tried_again(fake, pauses):
+async def test_exhausted_credit_is_not_retried(fake, pauses):
     fake.fail(429, code="insufficient_quota")
     with pytest.raises(Exception, match="no credit or quota left"):
         await said(fake.provider())
     assert pauses == []
 
 
-def test_waits_grow_and_are_random(monkeypatch):
+def test_backoff_grows_and_is_random(monkeypatch):
     monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)
     waits = [backoff.delay_seconds(attempt, None) for attempt in range(1, 8)]
     assert waits == [0.5, 1, 2, 4, 8, 8, 8]
 
 
-def test_it_reads_a_date_to_wait_for(monkeypatch):
+def test_retry_after_accepts_a_date(monkeypatch):
     assert (
         backoff.parse_retry_after({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
     )
@@ -257,14 +255,14 @@ def test_it_reads_a_date_to_wait_for(monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["soon", "", "nan", "-1"])
-def test_it_ignores_a_wait_it_cannot_read(value: str):
+def test_invalid_retry_after_is_ignored(value: str):
     assert backoff.parse_retry_after({"Retry-After": value}) is None
 
 
 # What it took.
 
 
-async def test_every_attempt_is_told(fake, pauses):
+async def test_every_attempt_is_recorded(fake, pauses):
     fake.fail(503, "try later")
     attempts: list[Attempt] = []
     await said(fake.provider(), attempts=attempts)
@@ -275,7 +273,7 @@ async def test_every_attempt_is_told(fake, pauses):
     assert 0 < answered.seconds < 10
 
 
-async def test_the_attempts_of_a_call_that_failed_are_told(fake):
+async def test_attempts_of_a_failed_call_are_recorded(fake):
     fake.fail(400, "no such field")
     attempts: list[Attempt] = []
     with pytest.raises(Invalid):
@@ -283,7 +281,7 @@ async def test_the_attempts_of_a_call_that_failed_are_told(fake):
     assert ["no such field" in (attempt.error or "") for attempt in attempts] == [True]
 
 
-async def test_an_attempt_that_is_broken_off_is_told(fake):
+async def test_cancelled_attempt_is_recorded(fake):
     fake.hang("headers")
     attempts: list[Attempt] = []
     task = asyncio.create_task(said(fake.provider(), attempts=attempts))
@@ -296,7 +294,7 @@ async def test_an_attempt_that_is_broken_off_is_told(fake):
     assert attempts[0].is_billed
 
 
-async def test_an_attempt_that_is_broken_off_while_connecting_was_not_sent():
+async def test_attempt_cancelled_while_connecting_is_not_billed():
     attempts: list[Attempt] = []
     with deaf_port() as port:
         address = {"base_url": f"http://127.0.0.1:{port}/v1", "api_key": "key"}
@@ -315,9 +313,7 @@ async def test_an_attempt_that_is_broken_off_while_connecting_was_not_sent():
 
 @KINDS
 @pytest.mark.parametrize("place", ["headers", "first_token"])
-async def test_a_first_token_that_does_not_come_times_out(
-    fake, go_by, kind: str, place
-):
+async def test_missing_first_token_times_out(fake, go_by, kind: str, place):
     fake.hang(place)
     timeouts = {"first_token_seconds": 100.5, "total_seconds": 1000}
     call = asyncio.create_task(said(fake.provider(kind, timeouts=timeouts)))
@@ -332,7 +328,7 @@ async def test_a_first_token_that_does_not_come_times_out(
 
 
 @KINDS
-async def test_a_stream_that_stalls_times_out(fake, go_by, kind: str):
+async def test_stalled_stream_times_out(fake, go_by, kind: str):
     # The pause has us wait for the first token before we wait for the next.
     fake.reply("Hello", " there", hang="mid_stream", pause_seconds=0.01)
     timeouts = {"idle_seconds": 50, "first_token_seconds": 100, "total_seconds": 1000}
@@ -347,7 +343,7 @@ async def test_a_stream_that_stalls_times_out(fake, go_by, kind: str):
     await fake.until(lambda: fake.requests[0].aborted)
 
 
-async def test_a_stream_that_never_ends_times_out(fake, go_by):
+async def test_endless_stream_times_out(fake, go_by):
     fake.reply(*["word"] * 10_000, pause_seconds=0.01)
     timeouts = {"first_token_seconds": 500, "idle_seconds": 500, "total_seconds": 100}
     heard = asyncio.Event()
@@ -365,7 +361,7 @@ async def test_a_stream_that_never_ends_times_out(fake, go_by):
     await fake.until(lambda: fake.requests[0].aborted)
 
 
-async def test_only_the_total_bounds_a_whole_reply(fake):
+async def test_whole_reply_is_limited_by_total_timeout_only(fake):
     fake.hang("headers")
     timeouts = {"first_token_seconds": 0.01, "idle_seconds": 0.01, "total_seconds": 0.1}
     with pytest.raises(TimedOut) as caught:
@@ -373,7 +369,7 @@ async def test_only_the_total_bounds_a_whole_reply(fake):
     assert caught.value.wait == "total"
 
 
-async def test_a_slow_reader_is_not_the_providers_fault(fake, monkeypatch):
+async def test_slow_reader_does_not_cause_a_timeout(fake, monkeypatch):
     loop, slow_seconds = asyncio.get_running_loop(), 0
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + slow_seconds)
@@ -388,7 +384,7 @@ async def test_a_slow_reader_is_not_the_providers_fault(fake, monkeypatch):
     assert isinstance([event async for event in events][-1], TurnFinished)
 
 
-async def test_the_local_model_is_called_where_it_was_started(fake, monkeypatch):
+async def test_local_model_url_comes_from_the_environment(fake, monkeypatch):
     monkeypatch.setenv("COULISSE_LOCAL_MODEL_URL", fake.base_url)
     await said(ProviderConfig(kind="local"))
     assert fake.requests[0].path == "/v1/chat/completions"
@@ -400,7 +396,7 @@ async def test_the_local_model_is_called_where_it_was_started(fake, monkeypatch)
 # The fake itself.
 
 
-def test_the_fake_serves_synchronous_tests_from_its_thread(fake):
+def test_fake_provider_serves_synchronous_tests(fake):
     async def call() -> None:
         await said(fake.provider())
         await client.close()
@@ -413,7 +409,7 @@ def test_the_fake_serves_synchronous_tests_from_its_thread(fake):
         fake.wait(lambda: len(fake.requests) > 1, 0.01)
 
 
-async def test_the_fake_can_answer_as_the_request_deserves(fake):
+async def test_fake_provider_can_answer_by_request(fake):
     fake.default = lambda request: ScriptedAnswer(
         [request.body["messages"][-1]["content"]]
     )
@@ -421,7 +417,7 @@ async def test_the_fake_can_answer_as_the_request_deserves(fake):
 
 
 @pytest.mark.parametrize("hang", ["first_token", None])
-def test_the_fake_notes_who_left_before_it_wrote(fake, hang):
+def test_fake_provider_records_early_disconnects(fake, hang):
     caller = socket.create_connection(("127.0.0.1", urlsplit(fake.root_url).port))
 
     def reset(_request) -> ScriptedAnswer:
@@ -439,6 +435,6 @@ def test_the_fake_notes_who_left_before_it_wrote(fake, hang):
     assert len(fake.requests) == 1
 
 
-async def test_the_fake_keeps_its_pace(fake):
+async def test_fake_provider_can_pause_between_chunks(fake):
     fake.reply("a", "b", pause_seconds=0.001)
     assert (await said(fake.provider()))[:2] == [TextDelta("a"), TextDelta("b")]

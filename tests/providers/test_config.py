@@ -17,17 +17,17 @@ def problem(value) -> dict:
     return error
 
 
-def test_it_takes_the_kind_from_the_name():
+def test_kind_defaults_to_the_name():
     assert load({"groq": {"api_key": "gsk"}})["groq"].kind == "groq"
 
 
-def test_it_lets_an_entry_name_its_kind():
+def test_kind_can_be_set():
     providers = load({"ollama": {"kind": "openai", "base_url": "http://box:11434/v1/"}})
     assert providers["ollama"].kind == "openai"
     assert providers["ollama"].base_url == "http://box:11434/v1"
 
 
-def test_it_has_the_documented_defaults():
+def test_defaults_are_as_documented():
     provider = load({"openai": {"api_key": "sk"}})["openai"]
     assert provider.retries == 2
     assert provider.timeouts.model_dump() == {
@@ -38,27 +38,27 @@ def test_it_has_the_documented_defaults():
     }
 
 
-def test_no_retries_is_a_value():
+def test_zero_retries_is_valid():
     assert load({"openai": {"api_key": "sk", "retries": 0}})["openai"].retries == 0
 
 
-def test_it_suggests_the_kind_that_was_meant():
+def test_unknown_kind_suggests_a_similar_one():
     error = problem({"antropic": {"api_key": "sk"}})
     assert error["loc"] == ("antropic", "kind")
     assert "did you mean 'anthropic'?" in error["msg"]
     assert "`kind: openai` with a `base_url`" in error["msg"]
 
 
-def test_it_explains_a_kind_like_no_other():
+def test_unknown_kind_without_match_has_no_suggestion():
     assert "did you mean" not in problem({"zzz": {"api_key": "sk"}})["msg"]
 
 
 @pytest.mark.parametrize("key", [{}, {"api_key": ""}, {"api_key": "  "}])
-def test_it_demands_a_key(key: dict):
+def test_api_key_is_required(key: dict):
     assert "needs an api_key" in problem({"openai": key})["msg"]
 
 
-def test_it_demands_no_key_of_servers_of_ones_own():
+def test_own_servers_need_no_api_key():
     providers = load({"local": None, "openai": {"base_url": "http://localhost:1/v1"}})
     assert providers["local"].api_key is None
     assert providers["openai"].api_key is None
@@ -77,39 +77,39 @@ def test_it_demands_no_key_of_servers_of_ones_own():
         {"structured_outputs": "maybe"},
     ],
 )
-def test_it_refuses_what_makes_no_sense(fields: dict):
+def test_invalid_fields_are_refused(fields: dict):
     assert problem({"openai": {"api_key": "sk", **fields}})["msg"]
 
 
 @pytest.mark.parametrize("odd", ["\n", "\r\n", "\x00", "\x7f", "\udcff"])
-def test_it_refuses_a_key_no_header_can_hold(odd: str):
+def test_api_key_with_invalid_characters_is_refused(odd: str):
     error = problem({"openai": {"api_key": f"sk-hidden{odd}sk-second"}})
     assert error["loc"] == ("openai", "api_key")
     assert "control character" in error["msg"]
     assert "hidden" not in error["msg"]
 
 
-def test_white_space_around_a_key_is_not_the_key():
+def test_white_space_around_a_key_is_stripped():
     provider = load({"openai": {"api_key": " sk-plain\n"}})["openai"]
     assert provider.api_key is not None
     assert provider.api_key.get_secret_value() == "sk-plain"
 
 
-def test_a_refused_entry_shows_no_secret():
+def test_refused_entry_shows_no_secret():
     with pytest.raises(ValidationError) as caught:
         ProviderConfig(kind="openai", api_key="sk-hidden\nsk-second")
     assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("user", ["ada:hush", "ada", ":hush", ""])
-def test_it_refuses_credentials_in_the_address(user: str):
+def test_credentials_in_the_url_are_refused(user: str):
     error = problem({"openai": {"base_url": f"https://{user}@model.test/v1"}})
     assert error["loc"] == ("openai", "base_url")
     assert "headers:" in error["msg"]
     assert "hush" not in error["msg"]
 
 
-def test_it_shows_no_secret():
+def test_repr_shows_no_secret():
     provider = load(
         {"openai": {"api_key": "sk-hidden", "headers": {"X-Team": "hush-hush"}}}
     )["openai"]
@@ -129,11 +129,11 @@ def test_it_shows_no_secret():
         ({"kind": "local"}, "native"),
     ],
 )
-def test_each_kind_has_its_way_to_structured_outputs(fields: dict, way: str):
+def test_each_kind_has_a_structured_output_mode(fields: dict, way: str):
     assert registry.structured_outputs(ProviderConfig(**fields)) == way
 
 
-def test_it_refuses_a_way_anthropic_does_not_have():
+def test_anthropic_refuses_native_structured_outputs():
     fields = {"api_key": "k", "structured_outputs": "native"}
     error = problem({"anthropic": fields})
     assert error["loc"] == ("anthropic", "structured_outputs")
@@ -154,11 +154,11 @@ def test_it_refuses_a_way_anthropic_does_not_have():
         ("openai", "https://api.openai.com/v1/chat/completions"),
     ],
 )
-def test_each_kind_has_its_address(kind: str, address: str):
+def test_each_kind_has_a_base_url(kind: str, address: str):
     assert registry.provider_url(ProviderConfig(kind=kind, api_key="k")) == address
 
 
-def test_the_local_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
+def test_local_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
     local = ProviderConfig(kind="local")
     monkeypatch.setenv(registry.LOCAL_MODEL_URL, "http://127.0.0.1:9/v1/")
     assert registry.provider_url(local) == "http://127.0.0.1:9/v1/chat/completions"
@@ -167,7 +167,7 @@ def test_the_local_address_comes_from_the_environment(monkeypatch: pytest.Monkey
         registry.provider_url(local)
 
 
-def test_openais_own_address_written_out_is_still_openai():
+def test_explicit_openai_url_is_still_openai():
     written = ProviderConfig(
         kind="openai", api_key="k", base_url="https://api.openai.com/v1"
     )
@@ -177,7 +177,7 @@ def test_openais_own_address_written_out_is_still_openai():
 # Endpoints.
 
 
-def test_each_endpoint_has_what_it_says_or_else_the_entrys_own():
+def test_endpoints_inherit_the_providers_fields():
     provider = load(
         {
             "openai": {
@@ -209,17 +209,17 @@ def test_each_endpoint_has_what_it_says_or_else_the_entrys_own():
     assert names == ["1", "2", "far"]
 
 
-def test_an_entry_without_endpoints_is_one():
+def test_provider_without_endpoints_has_one():
     provider = load({"openai": {"api_key": "sk"}})["openai"]
     assert provider.per_endpoint() == [provider]
     assert load({"openai": {"api_key": "sk", "endpoints": []}})["openai"].per_endpoint()
 
 
-def test_keys_of_endpoints_are_enough():
+def test_endpoint_keys_are_sufficient():
     assert load({"openai": {"endpoints": [{"api_key": "a"}, {"base_url": "http://b"}]}})
 
 
-def test_an_endpoint_without_a_key_is_named():
+def test_endpoint_without_a_key_is_named():
     error = problem({"openai": {"endpoints": [{"api_key": "a"}, {"weight": 2}]}})
     assert (
         "endpoints[1] of a provider of kind 'openai' needs an api_key" in error["msg"]
@@ -229,7 +229,7 @@ def test_an_endpoint_without_a_key_is_named():
 @pytest.mark.parametrize(
     "endpoints", [[{"name": "2"}, {}], [{"name": "a"}, {"name": "a"}]]
 )
-def test_endpoints_have_names_of_their_own(endpoints):
+def test_endpoint_names_are_unique(endpoints):
     error = problem({"openai": {"api_key": "sk", "endpoints": endpoints}})
     assert error["loc"] == ("openai", "endpoints")
     assert "two are called" in error["msg"]
@@ -248,23 +248,23 @@ def test_endpoints_have_names_of_their_own(endpoints):
         {"retries": 1},
     ],
 )
-def test_it_refuses_an_endpoint_that_makes_no_sense(endpoint: dict):
+def test_invalid_endpoint_is_refused(endpoint: dict):
     error = problem({"openai": {"api_key": "sk", "endpoints": [endpoint]}})
     assert error["loc"][:3] == ("openai", "endpoints", 0)
 
 
-def test_a_refused_endpoint_shows_no_secret():
+def test_refused_endpoint_shows_no_secret():
     with pytest.raises(ValidationError) as caught:
         ProviderConfig(kind="openai", endpoints=[{"api_key": "sk-hidden\nsk-second"}])
     assert "hidden" not in str(caught.value)
     assert "control character" in str(caught.value)
 
 
-def test_the_local_model_has_no_endpoints():
+def test_local_provider_has_no_endpoints():
     assert "has none" in problem({"local": {"endpoints": [{}]}})["msg"]
 
 
-def test_a_provider_is_elsewhere_when_any_endpoint_is():
+def test_provider_with_a_foreign_endpoint_is_compatible():
     endpoints = [{}, {"base_url": "http://box/v1"}]
     here = load({"openai": {"api_key": "sk", "endpoints": [{}, {}]}})["openai"]
     there = load({"openai": {"api_key": "sk", "endpoints": endpoints}})["openai"]
@@ -273,7 +273,7 @@ def test_a_provider_is_elsewhere_when_any_endpoint_is():
     assert registry.structured_outputs(there) == "prompt"
 
 
-def test_the_breaker_is_gentle_unless_told():
+def test_breaker_defaults_are_lenient():
     assert load({"openai": {"api_key": "sk"}})["openai"].breaker.model_dump() == {
         "failures": 5,
         "after_seconds": 2,
@@ -284,5 +284,5 @@ def test_the_breaker_is_gentle_unless_told():
 @pytest.mark.parametrize(
     "breaker", [{"failures": -1}, {"open_seconds": 0}, {"after_seconds": -1}]
 )
-def test_it_refuses_a_breaker_that_makes_no_sense(breaker: dict):
+def test_invalid_breaker_is_refused(breaker: dict):
     assert problem({"openai": {"api_key": "sk", "breaker": breaker}})["msg"]

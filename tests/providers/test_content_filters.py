@@ -44,7 +44,9 @@ REASONING = {"message": "Invalid prompt: flagged", "code": "invalid_prompt"}
         ("anthropic", 400, ANTHROPIC),
     ],
 )
-async def test_a_filter_refuses_with_a_status(fake, kind, status, error, stream):
+async def test_filter_refusal_by_status_is_recognised(
+    fake, kind, status, error, stream
+):
     fake.raw(orjson.dumps({"error": error}), status=status)
     with pytest.raises(ContentFiltered) as caught:
         await said(fake.provider(kind), asking(stream=stream))
@@ -56,7 +58,7 @@ async def test_a_filter_refuses_with_a_status(fake, kind, status, error, stream)
 
 
 @pytest.mark.parametrize("shape", ['{"error": "%s"}', '{"detail": "%s"}', '"%s"'])
-async def test_a_proxy_that_passes_on_the_words_alone(fake, shape):
+async def test_filter_message_without_code_is_recognised(fake, shape):
     fake.raw(shape % ANTHROPIC["message"], status=502)
     with pytest.raises(ContentFiltered, match="content filtering policy"):
         await said(fake.provider())
@@ -64,7 +66,7 @@ async def test_a_proxy_that_passes_on_the_words_alone(fake, shape):
 
 @BOTH
 @EITHER
-async def test_a_filter_refuses_within_a_reply(fake, kind, stream):
+async def test_filter_refusal_inside_a_reply_is_recognised(fake, kind, stream):
     error = ANTHROPIC if kind == "anthropic" else AZURE
     fake.reply(error=error)
     with pytest.raises(ContentFiltered):
@@ -74,7 +76,7 @@ async def test_a_filter_refuses_within_a_reply(fake, kind, stream):
 @BOTH
 @EITHER
 @pytest.mark.parametrize("pieces", [("Once ", "upon"), ()])
-async def test_a_filter_ends_a_reply(fake, kind, stream, pieces):
+async def test_filter_finish_reason_ends_a_reply(fake, kind, stream, pieces):
     fake.reply(*pieces, finish="content_filter")
     events = await said(fake.provider(kind), asking(stream=stream))
     assert events[-1].reason == "content_filter"
@@ -94,7 +96,7 @@ async def test_a_filter_ends_a_reply(fake, kind, stream, pieces):
         "content_filter: PROHIBITED_CONTENT",
     ],
 )
-async def test_geminis_words_are_understood(fake, word, stream):
+async def test_gemini_finish_reasons_are_translated(fake, word, stream):
     fake.reply(finish=word)
     events = await said(fake.provider("gemini"), asking(stream=stream))
     assert events[-1].reason == "content_filter"
@@ -104,7 +106,7 @@ COUNT = {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9}
 EMPTY = {"object": "chat.completion", "choices": [], "usage": COUNT}
 
 
-async def test_gemini_blocks_a_prompt_without_a_word(fake):
+async def test_gemini_empty_stream_is_a_blocked_prompt(fake):
     fake.default = fake.events(EMPTY)
     (end,) = await said(fake.provider("gemini"))
     assert (end.reason, end.usage.input_tokens) == ("content_filter", 9)
@@ -113,13 +115,13 @@ async def test_gemini_blocks_a_prompt_without_a_word(fake):
     assert (end.reason, end.usage.input_tokens) == ("content_filter", 9)
 
 
-async def test_a_stream_that_broke_off_before_a_word_is_no_block(fake):
+async def test_stream_cut_before_text_is_not_a_block(fake):
     fake.events(EMPTY, done=False)
     with pytest.raises(BrokenReply):
         await said(fake.provider("gemini", retries=0))
 
 
-async def test_a_stream_that_broke_off_after_its_count_is_no_block(fake):
+async def test_stream_cut_after_usage_is_not_a_block(fake):
     words = {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}
     fake.events(EMPTY, words, done=False)
     with pytest.raises(BrokenReply):
@@ -127,7 +129,7 @@ async def test_a_stream_that_broke_off_after_its_count_is_no_block(fake):
 
 
 @EITHER
-async def test_elsewhere_an_empty_reply_makes_no_sense(fake, stream):
+async def test_empty_choices_of_other_kinds_are_a_broken_reply(fake, stream):
     fake.raw(b'{"choices": []}')
     with pytest.raises(BrokenReply):
         await said(fake.provider(retries=0), asking(stream=stream))
@@ -137,20 +139,20 @@ async def test_elsewhere_an_empty_reply_makes_no_sense(fake, stream):
 
 
 @EITHER
-async def test_a_call_gemini_could_not_write_is_no_answer(fake, stream):
+async def test_gemini_malformed_call_is_an_error(fake, stream):
     fake.reply(finish="MALFORMED_FUNCTION_CALL")
     with pytest.raises(Overloaded):
         await said(fake.provider("gemini", retries=0), asking(stream=stream))
 
 
 @EITHER
-async def test_a_key_that_may_not_is_no_filter(fake, stream):
+async def test_refused_key_is_not_a_filter_refusal(fake, stream):
     fake.fail(403, "not allowed", metadata={"provider_name": "x"})
     with pytest.raises(KeyRefused):
         await said(fake.provider(), asking(stream=stream))
 
 
-async def test_a_filtered_call_is_not_a_call(fake):
+async def test_filtered_tool_call_is_dropped(fake):
     fake.call_tool("add", {"a": 1}, finish="content_filter")
     events = await said(fake.provider())
     assert any(isinstance(event, ToolCallDelta) for event in events)

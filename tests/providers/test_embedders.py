@@ -32,7 +32,7 @@ async def alike(embedder, one: str, other: str) -> float:
 
 @BOTH
 @pytest.mark.parametrize("query", [True, False])
-async def test_rows_are_of_unit_length_whatever_the_text(embedder, query):
+async def test_rows_have_unit_length_for_any_text(embedder, query):
     texts = [
         "Hello",
         "你好 世界",
@@ -48,14 +48,14 @@ async def test_rows_are_of_unit_length_whatever_the_text(embedder, query):
 
 
 @BOTH
-async def test_nothing_is_a_row_of_zeros(embedder):
+async def test_empty_texts_are_zero_rows(embedder):
     rows = await embedders.embed_texts(embedder, ["", "  \n", "\0", "\ud800", "Hello"])
     assert [bool(row.any()) for row in rows] == [False] * 4 + [True]
     assert (await embedders.embed_texts(embedder, [])).shape == (0, embedder.dimensions)
 
 
 @BOTH
-async def test_the_same_text_has_the_same_row_in_any_company(embedder):
+async def test_same_text_has_the_same_row_in_any_batch(embedder):
     long = "And then we went on to the market in the rain. " * 8
     (alone,) = await embedders.embed_texts(embedder, ["She lives in Lisbon."])
     company = await embedders.embed_texts(
@@ -65,14 +65,14 @@ async def test_the_same_text_has_the_same_row_in_any_company(embedder):
 
 
 @BOTH
-async def test_halves_of_characters_are_as_if_they_were_not_there(embedder):
+async def test_surrogates_and_nul_are_ignored(embedder):
     assert await alike(embedder, "Hello \ud83d there\0", "Hello  there ") > 0.999
 
 
 # local.
 
 
-async def test_a_paraphrase_is_closer_than_another_subject():
+async def test_paraphrase_is_closer_than_another_topic():
     fact = "The user is allergic to peanuts."
     close = await alike(LOCAL, fact, "She cannot eat nuts, they make her ill.")
     far = await alike(LOCAL, fact, "The train to Porto leaves at nine.")
@@ -80,7 +80,7 @@ async def test_a_paraphrase_is_closer_than_another_subject():
     assert far < LOCAL.floor
 
 
-async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
+async def test_embedding_does_not_block_the_event_loop(monkeypatch):
     ticked = threading.Event()
     embed = minilm._ProcessModel.embed
 
@@ -98,7 +98,7 @@ async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
     assert (await work).any()
 
 
-async def test_a_query_does_not_wait_for_all_documents(monkeypatch):
+async def test_query_does_not_wait_for_all_documents(monkeypatch):
     done: list[int] = []
     embed = minilm._ProcessModel.embed
 
@@ -116,7 +116,7 @@ async def test_a_query_does_not_wait_for_all_documents(monkeypatch):
     await work
 
 
-async def test_a_recent_query_is_remembered(monkeypatch):
+async def test_recent_query_is_cached(monkeypatch):
     monkeypatch.setattr(minilm, "MAX_CACHED_QUERIES", 2)
     monkeypatch.setattr(minilm._process_model, "_recent", OrderedDict())
     (first,) = await embedders.embed_texts(LOCAL, ["one more query"], query=True)
@@ -137,7 +137,7 @@ async def test_a_recent_query_is_remembered(monkeypatch):
     assert minilm._process_model.cached_query("one more query") is None
 
 
-def test_batches_hold_texts_of_a_length():
+def test_batches_hold_texts_of_similar_length():
     texts = ["x" * size for size in (10, 1900, 20, 1, 5000)] + ["y"] * 40
     batches = list(minilm._split_batches(texts))
     assert sorted(number for batch in batches for number in batch) == list(range(45))
@@ -145,12 +145,12 @@ def test_batches_hold_texts_of_a_length():
     assert batches[-2:] == [[1], [4]]
 
 
-def test_two_event_loops_share_the_model():
+def test_event_loops_share_the_model():
     rows = [asyncio.run(embedders.embed_texts(LOCAL, ["Hello"])) for _ in range(2)]
     assert np.array_equal(*rows)
 
 
-def test_many_threads_load_it_once(monkeypatch):
+def test_parallel_threads_load_the_model_once(monkeypatch):
     monkeypatch.setattr(minilm, "_process_model", minilm._ProcessModel())
     loaded = []
 
@@ -170,18 +170,18 @@ def test_many_threads_load_it_once(monkeypatch):
     assert loaded == [1]
 
 
-def test_warming_the_others_does_nothing():
+def test_preload_of_other_embedders_does_nothing():
     assert embedders.preload(HASH) is None
 
 
-async def test_a_model_that_cannot_be_loaded_says_so(monkeypatch):
+async def test_model_load_failure_is_reported(monkeypatch):
     monkeypatch.setattr(minilm, "_process_model", minilm._ProcessModel())
     monkeypatch.setattr(minilm, "_weights_path", lambda: Path("no-such-model.onnx"))
     with pytest.raises(EmbedderDown, match=r"install requirements\.txt"):
         await embedders.embed_texts(LOCAL, ["Hello"])
 
 
-def test_the_packages_are_not_imported_before_they_are_needed():
+def test_packages_are_imported_lazily():
     source = Path(minilm.__file__).read_text()
     first = [
         line for line in source.splitlines() if line.startswith(("import", "from"))
@@ -193,7 +193,7 @@ def test_the_packages_are_not_imported_before_they_are_needed():
 # hash.
 
 
-async def test_words_make_texts_alike():
+async def test_common_words_raise_similarity():
     same = await alike(HASH, "My sister Ada got married", "When did ADA marry? sister")
     other = await alike(HASH, "My sister Ada got married", "The train is late again")
     assert same > 0.4
@@ -211,23 +211,23 @@ async def test_words_make_texts_alike():
         ("🎂 🎉", "🎂"),
     ],
 )
-async def test_words_of_any_script_count(one, other):
+async def test_words_of_every_script_count(one, other):
     assert await alike(HASH, one, other) > 0.3
 
 
-async def test_stop_words_do_not():
+async def test_stop_words_do_not_count():
     assert await alike(HASH, "the cat", "the dog") == 0
     assert await alike(HASH, "the cat is", "cat") > 0.999
     # A text of them alone is still a text.
     assert await alike(HASH, "to be or not to be", "To be, or not to be") > 0.999
 
 
-async def test_negations_are_no_stop_words():
+async def test_negations_are_not_stop_words():
     assert await alike(HASH, "likes fish", "does not like fish") < 0.9
     assert list(hash_embedder.STOP_WORDS & {"not", "no", "never", "nie", "pas"}) == []
 
 
-async def test_saying_it_again_adds_less_and_less():
+async def test_repetition_has_diminishing_weight():
     assert await alike(HASH, "tea " * 100 + "milk", "milk") > 0.15
 
 
@@ -237,7 +237,7 @@ async def test_few_dimensions_are_a_plain_bag_of_words():
     assert sorted(row[row > 0] ** 2 * 7)[-1] >= 4 - 1e-5
 
 
-def test_rows_are_the_same_in_every_process():
+def test_hash_rows_are_stable_across_processes():
     # Worked out once: another number here would orphan every stored vector.
     (row,) = hash_embedder.embed_texts(["Ada likes tea"], 1024)
     assert {int(place): float(row[place]) for place in np.flatnonzero(row)} == KNOWN
@@ -246,7 +246,7 @@ def test_rows_are_the_same_in_every_process():
 KNOWN = {10: 1.0, 691: -1.0, 733: -1.0}
 
 
-async def test_a_long_text_is_hashed_on_a_thread(monkeypatch):
+async def test_long_text_is_hashed_in_a_thread(monkeypatch):
     seen = []
     real = hash_embedder.embed_texts
 
@@ -264,7 +264,7 @@ async def test_a_long_text_is_hashed_on_a_thread(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_fork_embeds_too():
+def test_forked_process_can_embed():
     asyncio.run(embedders.embed_texts(LOCAL, ["Hello"]))
     own = minilm._process_model
     child = os.fork()

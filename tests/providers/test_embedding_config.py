@@ -44,20 +44,20 @@ def refused(asked: dict, **entries) -> dict[str, str]:
 # The choice when nothing is asked for.
 
 
-def test_openai_is_chosen_when_its_key_is_there():
+def test_openai_is_chosen_when_its_key_is_set():
     embedder = chosen(anthropic=ENTRY, openai=ENTRY)
     assert embedder.id == "openai:text-embedding-3-small:1536"
     assert embedder.dimensions == 1536
     assert not embedder.is_offline
 
 
-def test_another_name_for_openai_will_do():
+def test_openai_under_another_name_is_chosen():
     embedder = chosen(acme={"kind": "openai", "api_key": KEY})
     assert embedder.id == "openai:text-embedding-3-small:1536"
     assert embedder.api.source.setting("api_key") == "providers.acme.api_key"
 
 
-def test_of_several_endpoints_the_first_is_used():
+def test_first_endpoint_is_used():
     endpoints = [{"api_key": KEY}, {"api_key": "sk-other"}]
     for asked in (None, {"provider": "openai"}):
         embedder = chosen(asked, openai={"endpoints": endpoints})
@@ -68,19 +68,19 @@ def test_of_several_endpoints_the_first_is_used():
         assert key.get_secret_value() == KEY
 
 
-def test_openai_with_an_endpoint_elsewhere_is_not_chosen_by_itself():
+def test_openai_with_a_foreign_endpoint_is_not_chosen():
     endpoints = [{}, {"base_url": OLLAMA["base_url"]}]
     assert chosen(openai={**ENTRY, "endpoints": endpoints}).is_offline
 
 
-def test_a_compatible_server_is_not_openai():
+def test_compatible_server_is_not_chosen_as_openai():
     embedder = chosen(openai=OLLAMA, anthropic=ENTRY)
     assert embedder.id == "local:minilm-int8:384"
     assert embedder.is_offline
     assert embedders.embedder_warning(embedder) is None
 
 
-def test_words_are_hashed_when_nothing_is_installed(monkeypatch):
+def test_hash_embedder_is_chosen_without_packages(monkeypatch):
     monkeypatch.setattr(minilm, "is_available", lambda: False)
     embedder = chosen(anthropic=ENTRY)
     assert (embedder.id, embedder.dimensions) == ("hash:1024", 1024)
@@ -88,7 +88,7 @@ def test_words_are_hashed_when_nothing_is_installed(monkeypatch):
     assert "install" in refused({"provider": "local"})["provider"]
 
 
-def test_what_is_not_installed_is_not_there(monkeypatch):
+def test_minilm_is_unavailable_without_its_packages(monkeypatch):
     monkeypatch.setattr(minilm, "PACKAGES", ("no_such_package",))
     minilm.is_available.cache_clear()
     try:
@@ -99,7 +99,7 @@ def test_what_is_not_installed_is_not_there(monkeypatch):
     assert minilm.is_available()
 
 
-def test_names_of_entries_do_not_get_in_the_way_of_the_choice():
+def test_entry_names_do_not_affect_the_choice():
     assert chosen(local=OLLAMA, hash=OLLAMA).id == "local:minilm-int8:384"
 
 
@@ -141,7 +141,7 @@ def test_names_of_entries_do_not_get_in_the_way_of_the_choice():
         ),
     ],
 )
-def test_what_is_asked_for_is_chosen(asked, identity):
+def test_configured_embedder_is_chosen(asked, identity):
     embedder = chosen(asked, openai=ENTRY, gemini=ENTRY)
     assert embedder.id.startswith(identity.removesuffix(":b8c6bb1e"))
     assert str(embedder.dimensions) in embedder.id
@@ -155,7 +155,7 @@ def test_every_known_model_can_be_chosen():
         assert chosen({"provider": "voyage", "api_key": "pa-1", "model": name})
 
 
-def test_vectors_from_another_address_are_other_vectors():
+def test_embedder_id_depends_on_the_address():
     asked = {"model": "nomic-embed-text", "dims": 768}
     here = chosen({"provider": "ollama", **asked}, ollama=OLLAMA)
     renamed = chosen({"provider": "mine", **asked}, mine=OLLAMA)
@@ -166,19 +166,19 @@ def test_vectors_from_another_address_are_other_vectors():
     assert "11434" not in here.id
 
 
-def test_the_floor_is_the_embedders_own_unless_given():
+def test_similarity_threshold_defaults_per_embedder():
     assert chosen({"provider": "local"}).floor == 0.1
     assert chosen({"provider": "hash"}).floor == 0.05
     assert chosen({"provider": "hash", "floor": 0.0}).floor == 0.0
 
 
-def test_an_entry_wins_over_a_built_in_name():
+def test_entry_takes_precedence_over_a_built_in_name():
     asked = {"provider": "voyage", "model": "voyage-3.5", "dims": 1024}
     embedder = chosen(asked, voyage=OLLAMA)
     assert embedder.id.startswith("openai:voyage-3.5:1024:")
 
 
-def test_the_local_chat_model_is_no_embedder():
+def test_local_provider_entry_does_not_change_minilm():
     asked = {"provider": "local"}
     assert chosen(asked, local={}).id == "local:minilm-int8:384"
 
@@ -186,19 +186,19 @@ def test_the_local_chat_model_is_no_embedder():
 # Whose key goes where.
 
 
-def test_openai_takes_the_key_of_its_entry():
+def test_openai_uses_the_key_of_its_entry():
     provider = chosen({"provider": "openai"}, openai=ENTRY).api.source.provider
     assert provider.api_key.get_secret_value() == KEY
 
 
-def test_a_key_given_here_wins():
+def test_embed_with_key_takes_precedence():
     asked = {"provider": "openai", "api_key": " sk-other "}
     source = chosen(asked, openai=ENTRY).api.source
     assert source.provider.api_key.get_secret_value() == "sk-other"
     assert source.setting("api_key") == "embed_with.api_key"
 
 
-def test_an_entrys_secrets_go_to_no_other_address():
+def test_entry_secrets_are_not_sent_to_another_address():
     entry = {**ENTRY, "headers": {"X-Team": "secret"}}
     here = {"base_url": "http://elsewhere.test/v1", "model": "m", "dims": 8}
     provider = chosen({"provider": "openai", **here}, openai=entry).api.source
@@ -206,7 +206,7 @@ def test_an_entrys_secrets_go_to_no_other_address():
     assert provider.provider.headers == {}
 
 
-def test_it_waits_no_longer_for_a_vector_than_a_minute():
+def test_embedding_timeout_is_at_most_a_minute():
     patient = {**ENTRY, "timeouts": {"total_seconds": 600}}
     hasty = {**ENTRY, "timeouts": {"total_seconds": 5}}
     for entry, seconds in ((patient, 60), (hasty, 5)):
@@ -264,26 +264,26 @@ def test_it_waits_no_longer_for_a_vector_than_a_minute():
         ({"provider": "gemini"}, "model", "is needed"),
     ],
 )
-def test_what_cannot_be_had_is_refused_with_a_remedy(asked, field, words):
+def test_invalid_embedder_config_reports_fix(asked, field, words):
     faults = refused(asked, groq=ENTRY, ollama=OLLAMA, gemini=ENTRY)
     assert words in faults[field]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_embedder_problems_are_reported_together():
     assert refused({"provider": "voyage", "model": "x"}).keys() == {"api_key", "model"}
 
 
-def test_an_openai_that_is_another_kind_is_pointed_at():
+def test_openai_entry_of_another_kind_is_named():
     entry = {"kind": "anthropic", "api_key": KEY}
     faults = refused({"provider": "openai"}, openai=entry)
     assert "providers.openai is of kind 'anthropic'" in faults["provider"]
 
 
-def test_nothing_asked_for_is_no_fault():
+def test_missing_embedder_config_is_valid():
     assert list(embedders.find_problems(config(), None)) == []
 
 
-def test_it_is_one_of_our_errors():
+def test_embedder_misconfigured_is_an_invalid_error():
     assert issubclass(EmbedderMisconfigured, Invalid)
 
 
@@ -300,7 +300,7 @@ def test_it_is_one_of_our_errors():
         {"dimensions": 5},
     ],
 )
-def test_wrong_values_are_refused_without_a_secret(wrong):
+def test_wrong_values_are_refused_without_secrets(wrong):
     with pytest.raises(ValidationError) as caught:
         EmbedderConfig.model_validate({"provider": "openai", "api_key": KEY, **wrong})
     assert KEY not in str(caught.value)

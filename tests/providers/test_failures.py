@@ -125,7 +125,7 @@ FOREIGN = sorted(
 
 
 @pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.__qualname__)
-def test_no_foreign_exception_is_left_unmapped(kind):
+def test_every_transport_exception_is_mapped(kind):
     exc = example(kind)
     assert isinstance(exc, error_mapping.TRANSPORT_ERRORS)
     error = error_mapping.from_exception(SOURCE, exc)
@@ -135,7 +135,7 @@ def test_no_foreign_exception_is_left_unmapped(kind):
     assert SECRET not in error.message
 
 
-def test_all_of_aiohttps_client_errors_are_in_the_table():
+def test_aiohttp_client_errors_are_all_mapped():
     client_errors = {
         kind
         for _, kind in inspect.getmembers(aiohttp, inspect.isclass)
@@ -160,7 +160,7 @@ def test_all_of_aiohttps_client_errors_are_in_the_table():
         (orjson.JSONDecodeError, BrokenReply, False),
     ],
 )
-def test_exceptions_are_told_apart(kind, expected, retryable: bool):
+def test_exceptions_map_to_specific_errors(kind, expected, retryable: bool):
     error = error_mapping.from_exception(SOURCE, example(kind))
     assert type(error) is expected
     assert error.retryable is retryable
@@ -176,7 +176,7 @@ def test_exceptions_are_told_apart(kind, expected, retryable: bool):
     ],
     ids=repr,
 )
-async def test_a_request_that_cannot_be_sent_is_one_of_our_errors(fake, fields):
+async def test_unsendable_request_is_a_coulisse_error(fake, fields):
     # Past what the configuration refuses.
     provider = fake.provider(retries=0).model_copy(update=fields)
     with pytest.raises(Unreachable) as caught:
@@ -189,7 +189,7 @@ async def test_a_request_that_cannot_be_sent_is_one_of_our_errors(fake, fields):
 @pytest.mark.parametrize(
     "kind", [RequestRefused, LocalModelDown, *sorted(family(ProviderFailed), key=str)]
 )
-def test_every_error_says_whether_to_try_again(kind):
+def test_every_error_has_a_retryable_flag(kind):
     assert isinstance(kind("odd").retryable, bool)
 
 
@@ -197,7 +197,7 @@ def test_every_error_says_whether_to_try_again(kind):
 
 
 @pytest.mark.parametrize("status", [*range(300, 600)])
-def test_every_status_is_one_of_our_errors(status: int):
+def test_every_status_maps_to_a_coulisse_error(status: int):
     error = error_mapping.from_status(SOURCE, status, {}, b"<html>")
     assert isinstance(error, (RequestRefused, ProviderFailed))
     assert error.provider == "acme"
@@ -221,7 +221,7 @@ def test_every_status_is_one_of_our_errors(status: int):
         (529, Overloaded),
     ],
 )
-def test_statuses_are_told_apart(status: int, expected: type[CoulisseError]):
+def test_statuses_map_to_specific_errors(status: int, expected: type[CoulisseError]):
     assert type(error_mapping.from_status(SOURCE, status, {}, b"")) is expected
 
 
@@ -229,7 +229,7 @@ def refusal(body, status: int = 400) -> CoulisseError:
     return error_mapping.from_status(SOURCE, status, {}, orjson.dumps(body))
 
 
-def test_a_refusal_keeps_what_the_caller_can_act_on():
+def test_refusal_keeps_message_param_and_code():
     error = refusal(
         {
             "error": {
@@ -259,29 +259,29 @@ def test_a_refusal_keeps_what_the_caller_can_act_on():
         "too bad",
     ],
 )
-def test_every_shape_of_error_object_is_read(body):
+def test_every_error_object_format_is_read(body):
     error = refusal(body)
     assert "too bad" in error.message
     assert error.code is None
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"error": None}, {"error": {}}, 3])
-def test_an_error_without_words_is_still_an_error(body):
+def test_error_without_message_is_still_mapped(body):
     assert isinstance(refusal(body), RequestRefused)
 
 
-def test_a_long_explanation_is_cut():
+def test_long_error_message_is_truncated():
     assert len(refusal({"error": {"message": "x" * 10_000}}).message) < 1000
 
 
-def test_an_unknown_model_is_named():
+def test_unknown_model_error_names_the_model():
     error = refusal({"error": {"message": "no such thing"}}, 404)
     assert "'the-model'" in error.message
     assert "providers.acme.base_url" in error.detail
     assert "providers.acme" not in error.message
 
 
-def test_geminis_400_for_a_wrong_key_is_a_refused_key():
+def test_gemini_400_for_a_wrong_key_is_a_refused_key():
     body = [{"error": {"code": 400, "message": "API key not valid. Please pass…"}}]
     assert isinstance(refusal(body), KeyRefused)
 
@@ -299,7 +299,7 @@ def test_geminis_400_for_a_wrong_key_is_a_refused_key():
         ("sorry", Overloaded),
     ],
 )
-async def test_an_error_object_in_a_stream_is_told_apart(fake, error, expected):
+async def test_stream_error_objects_map_to_specific_errors(fake, error, expected):
     fake.events({"error": error})
     with pytest.raises(CoulisseError) as caught:
         await said(fake.provider(retries=0))
@@ -307,14 +307,14 @@ async def test_an_error_object_in_a_stream_is_told_apart(fake, error, expected):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_error_object_under_200_is_an_error(fake, stream: bool):
+async def test_error_object_with_status_200_is_an_error(fake, stream: bool):
     fake.raw('{"error": {"message": "sorry", "type": "server_error"}}')
     with pytest.raises(Overloaded, match="sorry"):
         await said(fake.provider(retries=0), asking(stream=stream))
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_web_page_is_not_a_reply(fake, stream: bool):
+async def test_html_page_is_a_broken_reply(fake, stream: bool):
     fake.raw("<html>Welcome</html>", content_type="text/html")
     with pytest.raises(BrokenReply, match=r"providers\.acme\.base_url"):
         await said(fake.provider(), asking(stream=stream))
@@ -329,13 +329,13 @@ async def test_broken_json_in_a_stream_is_an_error(fake, data: str):
 
 
 @pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream"])
-async def test_a_cut_connection_is_an_error(fake, place):
+async def test_cut_connection_is_an_error(fake, place):
     fake.cut(place)
     with pytest.raises(ProviderDisconnected, match="broke the connection"):
         await said(fake.provider(retries=0))
 
 
-async def test_a_whole_reply_cut_short_is_an_error(fake):
+async def test_truncated_whole_reply_is_an_error(fake):
     fake.cut("mid_stream")
     with pytest.raises(ProviderDisconnected):
         await said(fake.provider(retries=0), asking(stream=False))
@@ -343,9 +343,7 @@ async def test_a_whole_reply_cut_short_is_an_error(fake):
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_reply_that_does_not_stop_is_an_error(
-    fake, monkeypatch, kind: str, stream: bool
-):
+async def test_endless_reply_is_an_error(fake, monkeypatch, kind: str, stream: bool):
     monkeypatch.setattr(error_mapping, "MAX_REPLY_BYTES", 64 * 1024)
     fake.reply(*["word " * 1000] * 20)
     with pytest.raises(BrokenReply, match=r"is longer than 0\.0625 MiB") as caught:
@@ -355,7 +353,7 @@ async def test_a_reply_that_does_not_stop_is_an_error(
 
 
 @pytest.mark.parametrize("body", ["data: " + "x" * 1_000, "data: x\n" * 1_000])
-async def test_an_event_that_does_not_end_is_an_error(fake, monkeypatch, body: str):
+async def test_endless_event_is_an_error(fake, monkeypatch, body: str):
     monkeypatch.setattr(error_mapping, "MAX_REPLY_BYTES", 999)
     fake.raw(body, content_type="text/event-stream")
     with pytest.raises(BrokenReply, match="is longer than"):
@@ -384,7 +382,7 @@ WRONG = [
 @pytest.mark.parametrize("payload", WRONG, ids=repr)
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_json_of_another_shape_is_an_error_of_the_provider(
+async def test_json_of_another_shape_is_a_broken_reply(
     fake, kind: str, payload, stream: bool
 ):
     if stream:
@@ -395,7 +393,7 @@ async def test_json_of_another_shape_is_an_error_of_the_provider(
         assert await said(fake.provider(kind, retries=0), asking(stream=stream))
 
 
-async def test_an_error_beside_choices_keeps_its_words(fake):
+async def test_error_beside_choices_keeps_its_message(fake):
     choice = {"delta": {"content": ""}, "finish_reason": "error"}
     fake.events({"error": {"message": "gave up", "code": 502}, "choices": [choice]})
     with pytest.raises(Overloaded, match="gave up"):
@@ -407,7 +405,7 @@ async def test_an_error_beside_choices_keeps_its_words(fake):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 418, 429, 500, 503])
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-async def test_no_error_says_a_secret(fake, kind: str, status: int, caplog):
+async def test_errors_show_no_secrets(fake, kind: str, status: int, caplog):
     words = f"wrong key {SECRET} for {TEAM}, that is {TEAM_KEY}"
     fake.fail(status, words, code=SECRET, param=SECRET)
     provider = fake.provider(kind, api_key=SECRET, headers={"X-Team": TEAM}, retries=0)
@@ -421,7 +419,7 @@ async def test_no_error_says_a_secret(fake, kind: str, status: int, caplog):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_refused_key_says_where_to_mend_it(fake, status: int):
+async def test_refused_key_error_names_the_setting(fake, status: int):
     fake.fail(status, "the provider's own words")
     with pytest.raises(KeyRefused, match=r"check providers\.acme\.api_key") as caught:
         await said(fake.provider())

@@ -118,13 +118,13 @@ ROWS = [
 ]
 
 
-def test_every_fault_has_its_row():
+def test_every_fault_has_an_expectation():
     assert STREAMED.keys() == FAULTS.keys()
 
 
 @KINDS
 @pytest.mark.parametrize(("stream", "name"), ROWS)
-async def test_a_provider_that_fails(server, pauses, go_by, kind, stream, name):
+async def test_provider_faults_map_to_errors(server, pauses, go_by, kind, stream, name):
     expected = (STREAMED if stream else WHOLE)[name]
     server.default = FAULTS[name]
     provider = server.provider(kind, timeouts=short(expected.wait, 100))
@@ -157,7 +157,7 @@ async def test_a_provider_that_fails(server, pauses, go_by, kind, stream, name):
         assert server.connections == 1
 
 
-async def test_a_wait_that_is_asked_for_is_kept(server, pauses):
+async def test_retry_after_is_respected(server, pauses):
     server.then(FAULTS["429 with Retry-After"])
     await said(server.provider())
     assert 1 <= pauses[0] <= 1.5
@@ -165,7 +165,7 @@ async def test_a_wait_that_is_asked_for_is_kept(server, pauses):
 
 @KINDS
 @STREAMS
-async def test_a_good_reply_is_just_that(server, kind, stream):
+async def test_valid_reply_succeeds(server, kind, stream):
     events = await said(server.provider(kind), asking(stream=stream))
     texts = [event.text for event in events if isinstance(event, TextDelta)]
     assert "".join(texts) == "Hello there"
@@ -183,14 +183,14 @@ async def test_a_good_reply_is_just_that(server, kind, stream):
         (faults.reset, ProviderDisconnected),
     ],
 )
-async def test_other_faults(server, pauses, stream, fault, error):
+async def test_other_faults_map_to_errors(server, pauses, stream, fault, error):
     server.default = fault
     with pytest.raises(error):
         await said(server.provider(), asking(stream=stream))
     assert len(server.requests) == (3 if error is ProviderDisconnected else 1)
 
 
-async def test_a_kept_connection_the_server_has_closed_is_tried_again(server, pauses):
+async def test_kept_alive_connection_closed_by_server_is_retried(server, pauses):
     """As servers do that close idle connections just when we ask."""
     server.then(faults.reply(), faults.hang_up)
     await said(server.provider())
@@ -201,14 +201,14 @@ async def test_a_kept_connection_the_server_has_closed_is_tried_again(server, pa
 # Before there is a connection.
 
 
-async def test_a_refused_connection(pauses):
+async def test_refused_connection_names_the_base_url(pauses):
     remedy = r"check providers\.acme\.base_url"
     with faults.refused_port() as port, pytest.raises(Unreachable, match=remedy):
         await said(at(f"http://127.0.0.1:{port}/v1"))
     assert len(pauses) == 2
 
 
-async def test_a_connection_that_does_not_open(pauses):
+async def test_unanswered_connection_times_out(pauses):
     attempts: list[Attempt] = []
     with faults.deaf_port() as port, pytest.raises(TimedOut) as caught:
         await said(at(f"http://127.0.0.1:{port}/v1", "connect"), attempts=attempts)
@@ -217,26 +217,26 @@ async def test_a_connection_that_does_not_open(pauses):
     assert sum(attempt.seconds for attempt in attempts) < LEEWAY_SECONDS
 
 
-async def test_a_name_nobody_knows(pauses):
+async def test_unknown_host_name_is_unreachable(pauses):
     with faults.names(), pytest.raises(Unreachable, match="not known"):
         await said(at(faults.NOWHERE))
     assert len(pauses) == 2
 
 
-async def test_a_name_that_is_looked_up_for_ever(pauses):
+async def test_hanging_dns_lookup_times_out(pauses):
     with faults.names(hang=True), pytest.raises(TimedOut) as caught:
         await said(at(faults.NOWHERE, "connect", retries=0))
     assert caught.value.wait == "connect"
 
 
-async def test_a_certificate_nobody_trusts(pauses):
+async def test_untrusted_certificate_is_reported(pauses):
     reason = r"TLS failed.*CERTIFICATE_VERIFY_FAILED"
     with FaultServer(secure=True) as server, pytest.raises(Unreachable, match=reason):
         await said(server.provider())
     assert (pauses, server.requests) == ([], [])
 
 
-async def test_a_server_without_tls(pauses):
+async def test_plain_http_server_for_https_is_reported(pauses):
     in_the_clear = b"HTTP/1.1 400 Bad Request\r\n\r\n", faults.END
     with FaultServer(greeting=in_the_clear) as server:
         insecure = at(f"https://127.0.0.1:{server.port}/v1")
@@ -245,7 +245,7 @@ async def test_a_server_without_tls(pauses):
     assert pauses == []
 
 
-async def test_a_handshake_that_does_not_end():
+async def test_hanging_tls_handshake_times_out():
     with FaultServer(greeting=(faults.HANG,)) as server:
         address = f"https://127.0.0.1:{server.port}/v1"
         with pytest.raises(TimedOut) as caught:
@@ -257,7 +257,7 @@ async def test_a_handshake_that_does_not_end():
 
 
 @STREAMS
-async def test_a_head_that_comes_byte_by_byte(server, stream):
+async def test_slow_headers_time_out(server, stream):
     server.default = faults.slow_headers(0.02)
     wait = "first_token" if stream else "total"
     with pytest.raises(TimedOut) as caught:
@@ -268,7 +268,7 @@ async def test_a_head_that_comes_byte_by_byte(server, stream):
 
 @KINDS
 @STREAMS
-async def test_a_body_that_comes_byte_by_byte(server, kind, stream):
+async def test_slow_body_times_out(server, kind, stream):
     """Each byte comes in time, and the last one never does."""
     server.default = faults.trickle(0.02)
     provider = server.provider(kind, timeouts=short("total"))
@@ -278,9 +278,7 @@ async def test_a_body_that_comes_byte_by_byte(server, kind, stream):
     await server.until(lambda: server.open == 0)
 
 
-async def test_a_status_is_enough_where_its_explanation_does_not_end(
-    server, monkeypatch
-):
+async def test_status_counts_when_the_error_body_hangs(server, monkeypatch):
     monkeypatch.setattr(http_request, "ERROR_BODY_SECONDS", 0.05)
     server.default = faults.unexplained(503)
     with pytest.raises(Overloaded):
@@ -288,14 +286,14 @@ async def test_a_status_is_enough_where_its_explanation_does_not_end(
     await server.until(lambda: server.open == 0)
 
 
-async def test_an_explanation_in_two_pieces_is_read_to_its_end(server):
+async def test_error_body_in_two_chunks_is_read_completely(server):
     error = {"code": "insufficient_quota", "message": "You have spent it all."}
     server.default = faults.split_status(429, {"error": error})
     with pytest.raises(OutOfCredit):
         await said(server.provider(retries=0))
 
 
-async def test_no_retry_outlives_the_total(server):
+async def test_retries_end_at_the_total_timeout(server):
     """With real pauses: the third try would have to begin too late."""
     server.default = faults.status(503, retry_after=0.6)
     started = time.monotonic()
@@ -305,7 +303,7 @@ async def test_no_retry_outlives_the_total(server):
     assert len(server.requests) <= 2
 
 
-async def test_what_hangs_is_let_go_of_when_the_caller_leaves(server):
+async def test_cancelled_call_closes_a_hanging_connection(server):
     server.default = faults.silence
     task = asyncio.create_task(said(server.provider()))
     await server.until(lambda: server.requests)

@@ -50,7 +50,7 @@ def official(kind: str, **fields):
 # What is sent.
 
 
-async def test_it_posts_where_and_as_the_api_wants(fake):
+async def test_request_has_the_url_and_headers_of_the_api(fake):
     await said(fake.provider(headers={"X-Team": "blue-team"}))
     request = fake.requests[0]
     assert (request.method, request.path) == ("POST", "/v1/chat/completions")
@@ -59,31 +59,31 @@ async def test_it_posts_where_and_as_the_api_wants(fake):
     assert request.headers["content-type"] == "application/json"
 
 
-async def test_it_sends_no_key_where_there_is_none(fake):
+async def test_no_key_sends_no_authorization_header(fake):
     await said(ProviderConfig(kind="openai", base_url=fake.base_url))
     assert "authorization" not in fake.requests[0].headers
 
 
-async def test_it_asks_for_usage_in_every_stream(fake):
+async def test_streams_request_usage(fake):
     body = await sent(fake)
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
 
 
-async def test_it_sends_nothing_that_was_not_asked(fake):
+async def test_unset_parameters_are_not_sent(fake):
     assert await sent(fake, stream=False, parameters={"seed": None}) == {
         "model": "the-model",
         "messages": [{"role": "user", "content": "Hi"}],
     }
 
 
-async def test_nothing_and_zero_are_values(fake):
+async def test_zero_and_empty_values_are_sent(fake):
     given = {"temperature": 0, "seed": 0, "stop": "", "top_p": 0.0, "store": False}
     body = await sent(fake, parameters=given)
     assert {name: body[name] for name in given} == given
 
 
-async def test_the_extra_body_has_the_last_word(fake):
+async def test_extra_body_overrides_everything(fake):
     body = await sent(
         fake,
         parameters={"temperature": 1},
@@ -103,25 +103,25 @@ async def test_the_extra_body_has_the_last_word(fake):
         ("local", "max_tokens"),
     ],
 )
-def test_the_limit_has_the_name_the_kind_knows(kind: str, wanted: str, name: str):
+def test_max_tokens_has_the_name_of_the_kind(kind: str, wanted: str, name: str):
     body = official(kind, parameters={name: 0})
     assert {key for key in body if key.startswith("max")} == {wanted}
     assert body[wanted] == 0
 
 
-async def test_servers_that_speak_like_openai_know_max_tokens(fake):
+async def test_compatible_servers_receive_max_tokens(fake):
     body = await sent(fake, parameters={"max_completion_tokens": 5})
     assert body["max_tokens"] == 5
 
 
-def test_only_openai_itself_learns_the_user():
+def test_only_openai_receives_the_user():
     assert official("openai", user="u-1")["safety_identifier"] == "u-1"
     for kind in ("groq", "local", "cohere"):
         body = official(kind, user="u-1")
         assert not {"safety_identifier", "user"} & body.keys()
 
 
-async def test_it_sends_tools_and_what_is_about_them(fake):
+async def test_tools_and_tool_parameters_are_sent(fake):
     about = {"tool_choice": "required", "parallel_tool_calls": False}
     body = await sent(fake, tools=[TOOL], parameters=about)
     assert body["tools"] == [TOOL]
@@ -145,9 +145,7 @@ FULL = {"type": "object", "properties": {"a": {"type": "integer"}}}
         ("openai", EMPTY, EMPTY),
     ],
 )
-async def test_a_tool_without_arguments_is_sent_as_the_kind_wants(
-    fake, kind, parameters, sent_as
-):
+async def test_tool_without_parameters_fits_the_kind(fake, kind, parameters, sent_as):
     function = {"name": "now", "description": "d", "parameters": parameters}
     body = await sent(fake, kind, tools=[{"type": "function", "function": function}])
     (tool,) = body["tools"]
@@ -156,7 +154,7 @@ async def test_a_tool_without_arguments_is_sent_as_the_kind_wants(
     assert function["parameters"] is parameters
 
 
-async def test_it_sends_a_tool_loop_back(fake):
+async def test_tool_loop_is_sent_back(fake):
     body = await sent(
         fake, messages=[CALLED, Message("tool", "2", tool_call_id="call_1")]
     )
@@ -177,7 +175,7 @@ def words(text):
 
 
 @pytest.mark.parametrize("kind", ["cohere", "deepseek", "gemini", "groq", "openai"])
-async def test_pictures_of_tools_follow_their_results(fake, kind):
+async def test_tool_images_follow_their_results(fake, kind):
     looked = Message(
         "assistant",
         tool_calls=(ToolCall("1", "look", "{}"), ToolCall("2", "draw", "{}")),
@@ -214,13 +212,13 @@ async def test_pictures_of_tools_follow_their_results(fake, kind):
     ]
 
 
-async def test_pictures_of_the_last_result_follow_it_too(fake):
+async def test_images_of_the_last_result_follow_it(fake):
     seen = Message("tool", [picture(PIXEL)], tool_call_id="call_1")
     body = await sent(fake, messages=[Message("user", "Look"), CALLED, seen])
     assert [m["role"] for m in body["messages"]][2:] == ["tool", "user"]
 
 
-async def test_a_result_of_texts_is_one_text(fake):
+async def test_result_of_text_parts_is_joined(fake):
     parts = Message("tool", [words("one"), words("two")], tool_call_id="call_1")
     body = await sent(fake, messages=[Message("user", "Look"), CALLED, parts])
     assert body["messages"][2:] == [
@@ -238,26 +236,26 @@ async def test_a_result_of_texts_is_one_text(fake):
         ({"type": "input_audio", "input_audio": {}}, "(input_audio, which cannot be"),
     ],
 )
-async def test_what_no_model_sees_is_named_in_the_result(fake, part, becomes):
+async def test_unsupported_media_is_named_in_the_result(fake, part, becomes):
     result = Message("tool", [part], tool_call_id="call_1")
     body = await sent(fake, messages=[Message("user", "Look"), CALLED, result])
     (told,) = body["messages"][2:]
     assert told["content"].startswith(becomes)
 
 
-async def test_a_picture_has_the_type_providers_know(fake):
+async def test_image_mime_type_is_normalised(fake):
     result = Message("tool", [picture("data:IMAGE/JPG;base64,/9j/")], tool_call_id="1")
     body = await sent(fake, messages=[Message("user", "Look"), CALLED, result])
     assert body["messages"][3]["content"][1] == picture("data:image/jpeg;base64,/9j/")
 
 
-async def test_groq_gets_no_message_names(fake):
+async def test_groq_receives_no_message_names(fake):
     messages = [Message("user", "Hi", name="ada")]
     assert "name" not in (await sent(fake, "groq", messages=messages))["messages"][0]
     assert (await sent(fake, messages=messages))["messages"][0]["name"] == "ada"
 
 
-async def test_deepseek_gets_back_the_thinking_behind_its_calls(fake):
+async def test_deepseek_receives_reasoning_of_its_calls(fake):
     thought = Message(
         "assistant", tool_calls=CALLED.tool_calls, reasoning=(Reasoning("hm"),)
     )
@@ -270,7 +268,7 @@ async def test_deepseek_gets_back_the_thinking_behind_its_calls(fake):
     assert not any("reasoning_content" in message for message in body["messages"])
 
 
-async def test_gemini_gets_back_the_signature_of_its_calls(fake):
+async def test_gemini_receives_the_signatures_of_its_calls(fake):
     extra = {"google": {"thought_signature": "c2ln"}}
     fake.events(tools(piece("{}", "add", id="a", extra_content=extra), finish="stop"))
     events = await said(fake.provider("gemini"))
@@ -280,7 +278,7 @@ async def test_gemini_gets_back_the_signature_of_its_calls(fake):
     assert body["messages"][0]["tool_calls"][0]["extra_content"] == extra
 
 
-async def test_a_large_request_arrives_whole(fake):
+async def test_large_request_is_sent_completely(fake):
     text = "x" * 1_500_000
     body = await sent(fake, messages=[Message("user", text)])
     assert body["messages"][0]["content"] == text
@@ -290,7 +288,7 @@ async def test_a_large_request_arrives_whole(fake):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_it_reads_a_whole_turn(fake, stream: bool):
+async def test_stream_of_a_whole_turn_is_read(fake, stream: bool):
     count = Usage(9, 5, cache_read_tokens=4, reasoning_tokens=2)
     fake.reply("Hel", "lo", reasoning=["h", "m"], refusal="no", usage=count)
     events = await said(fake.provider(), asking(stream=stream))
@@ -305,7 +303,7 @@ async def test_it_reads_a_whole_turn(fake, stream: bool):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_it_reads_parallel_tool_calls(fake, stream: bool):
+async def test_parallel_tool_calls_are_read(fake, stream: bool):
     fake.reply(tool_calls=[("add", {"a": 1}), ("now", {})])
     events = await said(fake.provider(), asking(stream=stream))
     calls = [event for event in events if isinstance(event, ToolCallDelta)]
@@ -388,14 +386,14 @@ TWO_CALLS = [("add", '{"a":1}'), ("now", "{}")]
         ),
     ],
 )
-async def test_it_reads_tool_calls_however_they_come(fake, chunks):
+async def test_tool_calls_are_read_in_any_chunking(fake, chunks):
     fake.events(*chunks, chunk("tool_calls"))
     events = await said(fake.provider())
     calls = [event for event in events if isinstance(event, ToolCallDelta)]
     assert joined(calls) == TWO_CALLS
 
 
-async def test_it_reads_the_old_function_call(fake):
+async def test_legacy_function_call_is_read(fake):
     fake.events(
         chunk(function_call={"name": "add", "arguments": '{"a"'}),
         chunk(function_call={"arguments": ":1}"}),
@@ -432,18 +430,18 @@ HI = chunk(content="Hi")
         pytest.param([chunk(role="assistant", content="Hi")], id="role again"),
     ],
 )
-async def test_it_tolerates_quirks(fake, chunks):
+async def test_stream_quirks_are_tolerated(fake, chunks):
     fake.events(*chunks)
     assert await said(fake.provider()) == [TextDelta("Hi"), TurnFinished("stop", None)]
 
 
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
-async def test_it_reads_thinking_under_both_names(fake, key: str):
+async def test_reasoning_is_read_under_both_names(fake, key: str):
     fake.events(chunk(**{key: "hm"}), HI)
     assert (await said(fake.provider()))[0] == ReasoningDelta("hm")
 
 
-async def test_thinking_that_must_go_back_is_kept_whole(fake):
+async def test_reasoning_to_send_back_is_kept_whole(fake):
     fake.events(
         chunk(reasoning_content="h"), chunk(reasoning_content="m"), chunk("stop")
     )
@@ -451,37 +449,37 @@ async def test_thinking_that_must_go_back_is_kept_whole(fake):
     assert events[2] == ReasoningBlock(Reasoning("hm"))
 
 
-async def test_a_reason_is_an_end_when_the_stream_closes(fake):
+async def test_finish_reason_is_an_end_without_done(fake):
     fake.events(HI, chunk("length"), done=False)
     assert (await said(fake.provider()))[-1] == TurnFinished("length", None)
 
 
 @pytest.mark.parametrize("pieces", [(), ("Hello",)])
-async def test_a_stream_without_its_end_is_an_error(fake, pieces):
+async def test_unterminated_stream_is_an_error(fake, pieces):
     fake.reply(*pieces, unterminated=True)
     with pytest.raises(BrokenReply, match="ended before it was finished"):
         await said(fake.provider(retries=0))
 
 
-async def test_a_stream_of_nothing_is_an_error(fake):
+async def test_empty_stream_is_an_error(fake):
     fake.events()
     with pytest.raises(BrokenReply):
         await said(fake.provider(retries=0))
 
 
 @pytest.mark.parametrize("word", ["error", "insufficient_system_resource"])
-async def test_a_reply_given_up_is_an_error(fake, word: str):
+async def test_error_finish_reason_is_an_error(fake, word: str):
     fake.events(HI, chunk(word))
     with pytest.raises(Overloaded):
         await said(fake.provider(retries=0))
 
 
-async def test_calls_are_the_reason_whatever_the_provider_says(fake):
+async def test_tool_calls_override_the_finish_reason(fake):
     fake.events(tools(piece("{}", "now", id="a")), chunk("stop"))
     assert (await said(fake.provider()))[-1].reason == "tool_calls"
 
 
-async def test_a_whole_reply_to_a_stream_is_understood(fake):
+async def test_whole_reply_to_a_stream_request_is_read(fake):
     body = '{"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}'
     fake.raw(body)
     assert await said(fake.provider()) == [TextDelta("Hi"), TurnFinished("stop", None)]
@@ -492,7 +490,7 @@ async def test_a_whole_reply_to_a_stream_is_understood(fake):
     ["[]", "{}", '{"choices": []}', "null", "nonsense", '{"choices": '],
     ids=repr,
 )
-async def test_a_whole_reply_that_makes_no_sense_is_an_error(fake, body: str):
+async def test_invalid_whole_reply_is_an_error(fake, body: str):
     fake.raw(body)
     with pytest.raises(BrokenReply):
         await said(fake.provider(retries=0), asking(stream=False))
@@ -578,7 +576,7 @@ async def test_a_whole_reply_that_makes_no_sense_is_an_error(fake, body: str):
         ({}, None),
     ],
 )
-def test_usage_is_counted_in_our_terms(raw, expected: Usage | None):
+def test_usage_is_converted(raw, expected: Usage | None):
     assert parse_usage(raw) == expected
 
 
@@ -589,18 +587,18 @@ def test_usage_is_counted_in_our_terms(raw, expected: Usage | None):
         {"x_groq": {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}},
     ],
 )
-async def test_usage_is_found_wherever_it_is(fake, last):
+async def test_usage_is_found_in_every_position(fake, last):
     fake.events(HI, chunk("stop"), last)
     assert (await said(fake.provider()))[-1] == TurnFinished("stop", Usage(5, 2))
 
 
 @pytest.mark.parametrize("nonsense", ["many", 7, {"prompt_tokens": -3}, [1]])
-async def test_a_count_that_makes_no_sense_is_no_count(fake, nonsense):
+async def test_invalid_usage_is_ignored(fake, nonsense):
     fake.events(HI, chunk("stop"), {"choices": [], "usage": nonsense})
     assert (await said(fake.provider()))[-1] == TurnFinished("stop", None)
 
 
-async def test_nonsense_does_not_replace_a_count(fake):
+async def test_invalid_usage_does_not_replace_a_valid_one(fake):
     count = {"prompt_tokens": 5, "completion_tokens": 2}
     fake.events(HI, {"choices": [], "usage": count}, {"choices": [], "usage": 7})
     assert (await said(fake.provider()))[-1].usage == Usage(5, 2)

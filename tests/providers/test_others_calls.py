@@ -30,7 +30,7 @@ SIGNED = (Reasoning("Hm.", "signed"),)
     ("model", "reasoning", "thinks"),
     [(OLD, (), False), (OLD, SIGNED, True), (NEW, (), True)],
 )
-def test_claude_does_not_think_where_others_began(model, reasoning, thinks):
+def test_claude_does_not_think_after_foreign_calls(model, reasoning, thinks):
     messages = exchange(reasoning=reasoning)
     sent = body("anthropic", model, messages, reasoning_effort="low")
     assert ("thinking" in sent) is thinks
@@ -41,7 +41,7 @@ def test_claude_thinks_about_the_next_question():
     assert "thinking" in body("anthropic", OLD, messages, reasoning_effort="low")
 
 
-def test_claude_is_told_ids_it_takes():
+def test_claude_receives_valid_tool_call_ids():
     sent = body("anthropic", OLD, exchange(call_id="functions.add:0"))
     call, result = (message["content"][0] for message in sent["messages"][1:])
     assert call["id"] == result["tool_use_id"] == "functions_add_0"
@@ -57,7 +57,7 @@ def test_claude_is_told_ids_it_takes():
         ("gemini-10", (), "skip_thought_signature_validator"),
     ],
 )
-def test_gemini_is_told_that_a_call_is_not_its_own(model, reasoning, signature):
+def test_gemini_receives_a_signature_for_foreign_calls(model, reasoning, signature):
     sent = body("gemini", model, exchange(reasoning=reasoning))
     (call,) = sent["messages"][1]["tool_calls"]
     google = call.get("extra_content", {}).get("google", {})

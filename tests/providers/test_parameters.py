@@ -22,13 +22,13 @@ def of(kind: str) -> ProviderConfig:
         ("anthropic", ["frequency_penalty", "presence_penalty", "seed", "prediction"]),
     ],
 )
-def test_it_knows_what_a_kind_does_not_take(kind: str, names: list[str]):
+def test_unsupported_parameters_are_listed_per_kind(kind: str, names: list[str]):
     asked = ["temperature", *names, "max_tokens"]
     assert supported_parameters.unsupported_parameters(of(kind), asked) == names
 
 
 @pytest.mark.parametrize("address", [None, "http://box/v1"])
-def test_some_take_everything(address: str | None):
+def test_own_servers_accept_every_parameter(address: str | None):
     provider = ProviderConfig(kind="openai", api_key="k", base_url=address)
     assert (
         supported_parameters.unsupported_parameters(
@@ -38,19 +38,19 @@ def test_some_take_everything(address: str | None):
     )
 
 
-def test_what_no_kind_knows_is_refused_by_those_that_are_known():
+def test_known_kinds_refuse_unknown_parameters():
     assert supported_parameters.unsupported_parameters(
         of("groq"), ["seed", "logprobs"]
     ) == ["logprobs"]
 
 
 @pytest.mark.parametrize("kind", KIND_NAMES)
-def test_all_take_what_every_client_sends(kind: str):
+def test_common_parameters_are_supported_everywhere(kind: str):
     common = ["temperature", "top_p", "max_tokens", "stop", "tool_choice"]
     assert supported_parameters.unsupported_parameters(of(kind), common) == []
 
 
-async def test_a_refused_parameter_is_named_before_any_call(fake):
+async def test_unsupported_parameter_is_refused_before_any_call(fake):
     with pytest.raises(Invalid, match="does not take 'seed'") as caught:
         await said(fake.provider("deepseek"), asking(parameters={"seed": 0}))
     assert caught.value.param == "seed"
@@ -58,7 +58,7 @@ async def test_a_refused_parameter_is_named_before_any_call(fake):
     assert fake.requests == []
 
 
-async def test_an_unset_parameter_is_not_refused(fake):
+async def test_unset_parameter_is_not_refused(fake):
     await said(fake.provider("deepseek"), asking(parameters={"seed": None}))
     assert "seed" not in fake.requests[0].body
 
@@ -67,7 +67,7 @@ LIMITED = [kind for kind in KIND_NAMES if kind != "openai"]
 
 
 @pytest.mark.parametrize("kind", LIMITED)
-async def test_nobody_but_openai_is_asked_to_keep_a_copy(fake, kind: str):
+async def test_only_openai_accepts_store_true(fake, kind: str):
     with pytest.raises(Invalid, match="does not take 'store'") as caught:
         await said(fake.provider(kind), asking(parameters={"store": True}))
     assert caught.value.param == "store"
@@ -75,12 +75,12 @@ async def test_nobody_but_openai_is_asked_to_keep_a_copy(fake, kind: str):
 
 
 @pytest.mark.parametrize("kind", LIMITED)
-async def test_keeping_no_copy_is_what_they_do_unasked(fake, kind: str):
+async def test_store_false_is_accepted_and_not_sent(fake, kind: str):
     await said(fake.provider(kind), asking(parameters={"store": False}))
     assert "store" not in fake.requests[0].body
 
 
 @pytest.mark.parametrize("store", [True, False])
-async def test_servers_that_judge_for_themselves_are_told(fake, store: bool):
+async def test_own_servers_receive_store(fake, store: bool):
     await said(fake.provider(), asking(parameters={"store": store}))
     assert fake.requests[0].body["store"] is store

@@ -95,7 +95,7 @@ def state(endpoint: str = "") -> circuits.State:
 # Which endpoint.
 
 
-async def test_calls_are_spread_by_weight(server):
+async def test_calls_are_distributed_by_weight(server):
     endpoints = [
         {"name": "a", "api_key": SECRETS["a"], "weight": 9},
         {"name": "b", "api_key": SECRETS["b"]},
@@ -109,7 +109,7 @@ async def test_calls_are_spread_by_weight(server):
     assert drawn["a"] + drawn["b"] == 2000
 
 
-async def test_each_endpoint_has_its_own_key_address_and_headers(server, first):
+async def test_each_endpoint_uses_its_key_url_and_headers(server, first):
     with FaultServer() as elsewhere:
         provider = ProviderConfig.model_validate(
             {
@@ -135,7 +135,9 @@ async def test_each_endpoint_has_its_own_key_address_and_headers(server, first):
     assert there.headers["x-region"] == "eu"
 
 
-async def test_each_is_asked_in_the_words_of_its_address(server, first, monkeypatch):
+async def test_each_endpoint_uses_the_parameter_names_of_its_url(
+    server, first, monkeypatch
+):
     """OpenAI's own API and servers that are like it differ in a name."""
     openai = server.entry()["base_url"]
     kind = endpoint_pool.registry.KINDS["openai"]
@@ -157,7 +159,7 @@ async def test_each_is_asked_in_the_words_of_its_address(server, first, monkeypa
 
 @pytest.mark.parametrize("code", [401, 402, 403, 404, 408, 429, 500, 503])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_what_one_fails_at_another_does_at_once(
+async def test_failure_at_one_endpoint_tries_another_at_once(
     server, first, pauses, code, stream
 ):
     server.default = keyed(a=faults.status(code))
@@ -181,27 +183,27 @@ async def test_what_one_fails_at_another_does_at_once(
         faults.web_page,
     ],
 )
-async def test_a_broken_reply_is_made_good_by_another(server, first, pauses, fault):
+async def test_broken_reply_tries_another_endpoint(server, first, pauses, fault):
     server.default = keyed(a=fault)
     assert await said(two(server))
     assert (asked(server), pauses) == (["a", "b"], [])
 
 
-async def test_a_first_token_that_does_not_come_is_asked_of_another(server, first):
+async def test_first_token_timeout_tries_another_endpoint(server, first):
     server.default = keyed(a=faults.silence)
     assert await said(two(server, timeouts={"first_token_seconds": 0.05}))
     assert asked(server) == ["a", "b"]
 
 
 @pytest.mark.parametrize("code", [400, 413, 422])
-async def test_the_callers_fault_is_nobody_elses(server, first, code):
+async def test_client_error_tries_no_other_endpoint(server, first, code):
     server.default = faults.status(code)
     with pytest.raises(Invalid):
         await said(two(server))
     assert asked(server) == ["a"]
 
 
-async def test_a_content_filter_is_never_routed_around(server, first):
+async def test_content_filter_tries_no_other_endpoint(server, first):
     server.default = faults.status(400, "blocked by our content management policy")
     with pytest.raises(Invalid) as caught:
         await said(two(server))
@@ -209,14 +211,14 @@ async def test_a_content_filter_is_never_routed_around(server, first):
     assert asked(server) == ["a"]
 
 
-async def test_nothing_is_asked_of_another_once_something_was_said(server, first):
+async def test_no_other_endpoint_is_tried_after_the_first_token(server, first):
     server.default = keyed(a=faults.stopped(faults.CUT))
     with pytest.raises(Exception, match="broke the connection"):
         await said(two(server))
     assert asked(server) == ["a"]
 
 
-async def test_pauses_come_between_rounds(server, first, pauses):
+async def test_backoff_happens_between_rounds(server, first, pauses):
     server.default = faults.status(503)
     with pytest.raises(Overloaded):
         await said(two(server, retries=2, breaker={"failures": 0}))
@@ -224,7 +226,7 @@ async def test_pauses_come_between_rounds(server, first, pauses):
     assert len(pauses) == 2
 
 
-async def test_a_round_waits_for_the_soonest(server, first, pauses):
+async def test_round_waits_for_the_shortest_retry_after(server, first, pauses):
     server.default = keyed(
         a=faults.status(429, retry_after=20), b=faults.status(429, retry_after=3)
     )
@@ -236,7 +238,7 @@ async def test_a_round_waits_for_the_soonest(server, first, pauses):
     assert caught.value.retry_after_seconds == 3
 
 
-async def test_what_lasts_is_not_asked_again(server, first, pauses):
+async def test_permanent_failure_is_not_retried(server, first, pauses):
     server.default = keyed(a=faults.status(401), b=faults.status(503))
     with pytest.raises(Overloaded):
         await said(two(server, retries=2))
@@ -244,7 +246,7 @@ async def test_what_lasts_is_not_asked_again(server, first, pauses):
 
 
 @pytest.mark.parametrize("dead", ["a", "b"])
-async def test_the_client_learns_of_what_passes(server, first, dead):
+async def test_transient_error_is_reported_before_permanent_one(server, first, dead):
     server.default = keyed(
         **{name: faults.status(401 if name == dead else 503) for name in SECRETS}
     )
@@ -253,28 +255,28 @@ async def test_the_client_learns_of_what_passes(server, first, dead):
     assert asked(server) == ["a", "b"]
 
 
-async def test_an_unknown_model_is_not_asked_for_again(server, first, pauses):
+async def test_unknown_model_is_not_retried_at_an_endpoint(server, first, pauses):
     server.default = keyed(a=faults.status(404), b=faults.status(503))
     with pytest.raises(Overloaded):
         await said(two(server, retries=2))
     assert asked(server) == ["a", "b", "b", "b"]
 
 
-async def test_all_keys_refused_is_told_with_the_key_to_mend(server, first, pauses):
+async def test_all_refused_keys_error_names_the_setting(server, first, pauses):
     server.default = faults.status(401)
     with pytest.raises(KeyRefused, match=r"providers\.acme\.endpoints\[0\]\.api_key"):
         await said(two(server))
     assert (asked(server), pauses) == (["a", "b"], [])
 
 
-async def test_a_setting_that_is_inherited_is_named_where_it_stands(server):
+async def test_inherited_setting_is_named_at_its_place(server):
     endpoints = [{"api_key": SECRETS["a"]}]
     server.default = faults.web_page
     with pytest.raises(Exception, match=r"check providers\.acme\.base_url"):
         await said(server.provider(api_key=None, endpoints=endpoints))
 
 
-async def test_no_other_endpoints_key_is_told(server, first):
+async def test_errors_redact_keys_of_all_endpoints(server, first):
     said_by_it = f"not {SECRETS['b']}, nor {SECRETS['a']}"
     server.default = faults.status(400, said_by_it)
     with pytest.raises(Invalid) as caught:
@@ -282,7 +284,7 @@ async def test_no_other_endpoints_key_is_told(server, first):
     assert "not [redacted], nor [redacted]" in str(caught.value)
 
 
-async def test_the_total_bounds_all_endpoints(server, first, go_by):
+async def test_total_timeout_covers_all_endpoints(server, first, go_by):
     server.default = faults.silence
     timeouts = {"first_token_seconds": 1000, "total_seconds": 1500}
     call = asyncio.create_task(said(two(server, timeouts=timeouts)))
@@ -297,7 +299,7 @@ async def test_the_total_bounds_all_endpoints(server, first, go_by):
     await server.until(lambda: server.open == 0)
 
 
-async def test_a_limited_endpoint_is_chosen_last(server, first, clock):
+async def test_rate_limited_endpoint_is_chosen_last(server, first, clock):
     server.default = keyed(a=faults.status(429, retry_after=20))
     provider = two(server)
     for _ in range(3):
@@ -317,7 +319,7 @@ async def fail(provider: ProviderConfig, times: int, error=Overloaded) -> None:
             await said(provider)
 
 
-async def test_a_provider_that_keeps_failing_is_left_alone(server, clock):
+async def test_failing_provider_opens_its_circuit(server, clock):
     server.default = faults.status(500, "what a day")
     provider = one(server)
     await fail(provider, 3)
@@ -332,7 +334,7 @@ async def test_a_provider_that_keeps_failing_is_left_alone(server, clock):
     assert state().state == "open"
 
 
-async def test_the_call_that_opens_it_tells_of_the_failure(server, clock, pauses):
+async def test_call_that_opens_the_circuit_raises_the_failure(server, clock, pauses):
     server.default = faults.status(500)
     with pytest.raises(Overloaded) as caught:
         await said(one(server, retries=10))
@@ -340,7 +342,7 @@ async def test_the_call_that_opens_it_tells_of_the_failure(server, clock, pauses
     assert (len(server.requests), len(pauses)) == (3, 2)
 
 
-async def test_one_call_tries_it_and_a_reply_closes_it(server, clock, caplog):
+async def test_successful_trial_call_closes_the_circuit(server, clock, caplog):
     provider = one(server)
     server.then(*[faults.status(500)] * 3)
     await fail(provider, 3)
@@ -353,7 +355,7 @@ async def test_one_call_tries_it_and_a_reply_closes_it(server, clock, caplog):
     await said(provider)
 
 
-async def test_the_time_doubles_up_to_a_minute(server, clock):
+async def test_open_time_doubles_up_to_a_minute(server, clock):
     server.default = faults.status(500)
     provider = one(server)
     await fail(provider, 3)
@@ -368,7 +370,7 @@ async def test_the_time_doubles_up_to_a_minute(server, clock):
     assert len(server.requests) == 3 + 6
 
 
-async def test_only_one_call_tries_it(server, clock):
+async def test_half_open_circuit_allows_one_call(server, clock):
     provider = one(server)
     server.then(*[faults.status(500)] * 3, faults.silence)
     await fail(provider, 3)
@@ -384,7 +386,7 @@ async def test_only_one_call_tries_it(server, clock):
     assert state().state == "closed"
 
 
-async def test_a_try_that_hangs_does_not_keep_all_out_for_ever(server, clock):
+async def test_hanging_trial_call_does_not_block_forever(server, clock):
     provider = one(server)
     server.then(*[faults.status(500)] * 3, faults.silence)
     await fail(provider, 3)
@@ -398,7 +400,7 @@ async def test_a_try_that_hangs_does_not_keep_all_out_for_ever(server, clock):
     assert state().state == "closed"
 
 
-async def test_it_is_kept_away_as_long_as_it_asks(server, clock):
+async def test_circuit_stays_open_for_retry_after(server, clock):
     server.default = faults.status(503, retry_after=25)
     provider = one(server)
     await fail(provider, 3)
@@ -407,7 +409,7 @@ async def test_it_is_kept_away_as_long_as_it_asks(server, clock):
     assert caught.value.retry_after_seconds == 25
 
 
-async def test_nothing_keeps_it_away_for_hours(server, clock):
+async def test_circuit_open_time_is_limited(server, clock):
     server.default = faults.status(503, retry_after=1_000_000)
     await fail(one(server), 3)
     with pytest.raises(CircuitOpen) as caught:
@@ -415,7 +417,7 @@ async def test_nothing_keeps_it_away_for_hours(server, clock):
     assert caught.value.retry_after_seconds == 300
 
 
-async def test_a_reply_ends_a_row_of_failures(server, clock):
+async def test_success_resets_the_failure_count(server, clock):
     provider = one(server)
     server.then(*[faults.status(500)] * 2, faults.reply(), *[faults.status(500)] * 2)
     await fail(provider, 2)
@@ -424,7 +426,7 @@ async def test_a_reply_ends_a_row_of_failures(server, clock):
     await said(provider)
 
 
-async def test_what_retries_outlive_opens_nothing(server, clock):
+async def test_short_failures_survived_by_retries_open_nothing(server, clock):
     provider = one(server, breaker={"failures": 3, "after_seconds": 2})
     server.default = faults.status(500)
     await fail(provider, 10)
@@ -433,7 +435,7 @@ async def test_what_retries_outlive_opens_nothing(server, clock):
     await fail(provider, 1, CircuitOpen)
 
 
-async def test_a_burst_that_fails_at_once_opens_nothing(server, pauses):
+async def test_burst_of_parallel_failures_opens_nothing(server, pauses):
     """A hundred calls under way in the same bad moment are all served by retrying."""
     provider = server.provider(retries=10)
     server.then(*[faults.status(503)] * 100)
@@ -445,7 +447,7 @@ async def test_a_burst_that_fails_at_once_opens_nothing(server, pauses):
     ("code", "error"),
     [(429, RateLimited), (401, KeyRefused), (402, OutOfCredit), (404, ModelUnknown)],
 )
-async def test_a_lone_endpoint_is_asked_as_long_as_it_answers(
+async def test_refusals_do_not_open_a_single_endpoints_circuit(
     server, clock, code, error
 ):
     server.default = faults.status(code)
@@ -454,7 +456,9 @@ async def test_a_lone_endpoint_is_asked_as_long_as_it_answers(
     assert state().state == "closed"
 
 
-async def test_a_lone_endpoint_that_limits_us_is_tried_as_ever(server, clock, pauses):
+async def test_rate_limits_do_not_open_a_single_endpoints_circuit(
+    server, clock, pauses
+):
     """No worse than without a breaker: as many tries, and none refused by us."""
     server.default = faults.status(429, retry_after=1)
     provider = one(server, retries=2)
@@ -472,14 +476,14 @@ async def test_a_lone_endpoint_that_limits_us_is_tried_as_ever(server, clock, pa
         (faults.half_json, Exception),
     ],
 )
-async def test_other_failures_count(server, clock, fault, error):
+async def test_connection_failures_open_the_circuit(server, clock, fault, error):
     server.default = fault
     provider = one(server, timeouts={"first_token_seconds": 0.02})
     await fail(provider, 3, error)
     await fail(provider, 1, CircuitOpen)
 
 
-async def test_what_breaks_later_and_who_leaves_count_for_nothing(server, clock):
+async def test_late_failures_and_cancelled_calls_do_not_count(server, clock):
     provider = one(server)
     server.default = faults.stopped(faults.CUT)
     await fail(provider, 5, Exception)
@@ -492,7 +496,9 @@ async def test_what_breaks_later_and_who_leaves_count_for_nothing(server, clock)
     assert (state().state, state().failures) == ("closed", 0)
 
 
-async def test_a_dead_key_is_left_alone_and_told_of_once(server, first, clock, caplog):
+async def test_endpoint_with_refused_key_is_skipped_and_logged_once(
+    server, first, clock, caplog
+):
     server.default = keyed(a=faults.status(401))
     provider = two(server)
     with caplog.at_level(logging.WARNING):
@@ -514,7 +520,7 @@ async def test_a_dead_key_is_left_alone_and_told_of_once(server, first, clock, c
     assert asked(server)[8:] == ["b"]
 
 
-async def test_dead_keys_are_no_matter_of_waiting(server, clock):
+async def test_refused_keys_have_no_retry_after(server, clock):
     server.default = faults.status(402)
     await fail(two(server), 1, OutOfCredit)
     with pytest.raises(CircuitOpen, match="no credit or quota left") as caught:
@@ -522,14 +528,14 @@ async def test_dead_keys_are_no_matter_of_waiting(server, clock):
     assert caught.value.retry_after_seconds is None
 
 
-async def test_a_key_that_may_not_do_this_may_do_that(server, first, clock):
+async def test_403_does_not_disable_the_key(server, first, clock):
     server.default = keyed(a=faults.status(403))
     await said(two(server))
     await said(two(server))
     assert asked(server) == ["a", "b", "a", "b"]
 
 
-async def test_a_new_key_starts_anew_and_the_other_is_remembered(server, first, clock):
+async def test_changed_key_resets_only_its_endpoint(server, first, clock):
     server.default = faults.status(401)
     await fail(two(server), 1, KeyRefused)
     server.default = faults.reply()
@@ -543,7 +549,7 @@ async def test_a_new_key_starts_anew_and_the_other_is_remembered(server, first, 
     assert (state("a").state, state("b").state) == ("open", "closed")
 
 
-async def test_the_error_tells_of_one_that_is_left_alone(server, first, clock):
+async def test_error_mentions_skipped_endpoints(server, first, clock):
     # A retry may go to one alone, which others find down meanwhile.
     server.default = keyed(a=faults.status(401))
     provider = two(server)
@@ -554,14 +560,14 @@ async def test_the_error_tells_of_one_that_is_left_alone(server, first, clock):
     assert "providers.acme" not in told.message
 
 
-async def test_a_breaker_can_be_turned_off(server, clock):
+async def test_breaker_can_be_disabled(server, clock):
     server.default = faults.status(500)
     await fail(one(server), 3)
     await fail(one(server, breaker={"failures": 0}), 20)
     assert len(server.requests) == 23
 
 
-async def test_who_asks_is_told_how_each_does(server, first, clock):
+async def test_endpoint_states_are_reported(server, first, clock):
     server.default = keyed(a=faults.status(401))
     await said(two(server))
     dead, well = circuits.states()
@@ -571,15 +577,13 @@ async def test_who_asks_is_told_how_each_does(server, first, clock):
     assert (well.endpoint, well.state, well.last_error) == ("b", "closed", None)
 
 
-async def test_what_is_remembered_has_a_bound(server):
+async def test_circuit_states_are_limited(server):
     for number in range(endpoint_pool.MAX_POOLS + 10):
         endpoint_pool.find_pool(f"p{number}", server.provider())
     assert len(circuits.states()) == endpoint_pool.MAX_POOLS
 
 
-async def test_a_call_that_begins_while_nobody_may_be_asked_sends_nothing(
-    server, clock
-):
+async def test_call_with_open_circuits_sends_nothing(server, clock):
     server.default = faults.status(500)
     await fail(one(server), 3)
     attempts: list[Attempt] = []
@@ -588,14 +592,14 @@ async def test_a_call_that_begins_while_nobody_may_be_asked_sends_nothing(
     assert attempts == []
 
 
-async def test_the_only_one_of_several_is_not_alone_in_its_name(server):
+async def test_single_named_endpoint_has_its_name_in_attempts(server):
     attempts: list[Attempt] = []
     provider = server.provider(endpoints=[{"name": "main"}])
     await said(provider, attempts=attempts)
     assert [attempt.endpoint for attempt in attempts] == ["main"]
 
 
-async def test_embedding_opens_no_circuit_of_the_chats(server, clock):
+async def test_embedding_failures_do_not_open_the_chat_circuit(server, clock):
     source = client.ProviderSource("acme", one(server), "the-model")
     server.default = faults.status(500)
     for _ in range(5):

@@ -40,11 +40,11 @@ def test_prices_are_read(file):
     assert prices["o1"].request == 0
 
 
-def test_there_are_none_without_the_key(file):
+def test_missing_prices_key_is_empty(file):
     assert load(file, "") == {}
 
 
-def test_a_provider_there_is_not_is_refused(file):
+def test_unknown_provider_is_refused(file):
     found = problem(file, "prices: {opena: {x: {input: 1, output: 1}}}")
     assert found == (
         "coulisse.E111 prices: names provider 'opena', which is not under "
@@ -66,7 +66,7 @@ def test_a_provider_there_is_not_is_refused(file):
         ("prices: {openai: {x: {input: 1, output: 1, request: -1}}}", "coulisse.E009"),
     ],
 )
-def test_what_is_no_price_is_refused(file, text, code):
+def test_invalid_prices_are_refused(file, text, code):
     assert problem(file, text).startswith(code)
 
 
@@ -74,6 +74,6 @@ def test_every_field_is_documented():
     assert named("costs.md", "field of a price") == set(Price.model_fields)
 
 
-def test_an_embedding_api_may_have_a_price_without_an_entry(file):
+def test_embedding_api_can_have_a_price_without_provider(file):
     prices = load(file, "prices: {voyage: {voyage-3.5: {input: 0.06, output: 0}}}")
     assert prices["voyage"]["voyage-3.5"].input == 0.06

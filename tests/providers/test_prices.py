@@ -64,7 +64,7 @@ def anthropic_usage(raw: dict[str, int]) -> Usage:
 # Bills by hand: a dollar per million tokens is a micro-dollar per token.
 
 
-def test_openai_charges_half_for_what_it_had_cached():
+def test_openai_cached_tokens_cost_half():
     # prompt_tokens includes the cached ones.
     used = openai_usage(
         {
@@ -79,7 +79,7 @@ def test_openai_charges_half_for_what_it_had_cached():
     assert call_costs.call_cost(PLAIN, "openai", "gpt-4o-mini", used) == expected
 
 
-def test_openai_charges_for_thinking_as_for_the_reply():
+def test_openai_reasoning_costs_as_output():
     used = openai_usage(
         {
             "prompt_tokens": 100,
@@ -91,7 +91,7 @@ def test_openai_charges_for_thinking_as_for_the_reply():
     assert call_costs.call_cost(PLAIN, "openai", "gpt-5", used) == 100 * 1.25 + 900 * 10
 
 
-def test_anthropic_charges_a_tenth_to_read_its_cache_and_a_quarter_more_to_write():
+def test_anthropic_cache_read_and_write_prices():
     # input_tokens leaves both out.
     used = anthropic_usage(
         {
@@ -108,7 +108,7 @@ def test_anthropic_charges_a_tenth_to_read_its_cache_and_a_quarter_more_to_write
     assert call_costs.call_cost(PLAIN, "anthropic", model, used) == expected
 
 
-def test_gemini_charges_for_thoughts_it_counts_in_the_total_alone():
+def test_gemini_thinking_tokens_are_charged():
     used = openai_usage(
         {
             "prompt_tokens": 5_000,
@@ -123,7 +123,7 @@ def test_gemini_charges_for_thoughts_it_counts_in_the_total_alone():
     assert call_costs.call_cost(PLAIN, "gemini", "gemini-2.5-flash", used) == expected
 
 
-def test_groq_charges_by_the_host_s_own_list():
+def test_groq_uses_the_price_list_of_the_host():
     used = openai_usage({"prompt_tokens": 1_000, "completion_tokens": 300})
     # $0.05 and $0.08; then $0.15, $0.075 cached and $0.60.
     model = "llama-3.1-8b-instant"
@@ -141,7 +141,7 @@ def test_groq_charges_by_the_host_s_own_list():
     )
 
 
-def test_deepseek_charges_less_at_night():
+def test_deepseek_costs_less_at_night():
     used = openai_usage(
         {
             "prompt_tokens": 1_000,
@@ -161,7 +161,7 @@ def test_deepseek_charges_less_at_night():
     )
 
 
-def test_cohere_is_on_the_list():
+def test_cohere_has_listed_prices():
     # $0.0375 and $0.15: 37.5 and 1.5 make 39.
     assert (
         call_costs.call_cost(PLAIN, "cohere", "command-r7b-12-2024", Usage(1000, 10))
@@ -169,7 +169,7 @@ def test_cohere_is_on_the_list():
     )
 
 
-def test_a_long_prompt_makes_every_token_dearer():
+def test_long_prompt_uses_the_higher_price_tier():
     model = "claude-sonnet-4-5-20250929"
     # Up to 200,000 tokens $3, $0.30 and $15; beyond, $6, $0.60 and $22.50.
     short = Usage(200_000, 100, cache_read_tokens=50_000)
@@ -188,7 +188,7 @@ def test_a_long_prompt_makes_every_token_dearer():
         ("gpt-5-2025-08-07", "gpt-5"),
     ],
 )
-def test_a_version_s_date_is_no_other_model(dated, plain):
+def test_dated_model_name_has_the_price_of_its_model(dated, plain):
     used = Usage(1_000_000, 1_000)
     known = call_costs.call_cost(PLAIN, "openai", plain, used)
     assert known is not None
@@ -218,7 +218,9 @@ LISTED = [
     *[st.integers(0, 400_000) for _ in range(4)],
 )
 @settings(max_examples=60)
-def test_the_list_itself_comes_to_the_same(listed, when, plain, read, write, reply):
+def test_costs_equal_those_of_the_price_library(
+    listed, when, plain, read, write, reply
+):
     name, provider_id, model = listed
     at = when.replace(tzinfo=UTC)
     prompt = plain + read + write
@@ -252,19 +254,19 @@ def test_the_list_itself_comes_to_the_same(listed, when, plain, read, write, rep
         ("https://mine.openai.azure.com/openai/v1", "gpt-4o-mini", 210),
     ],
 )
-def test_hosts_that_are_on_the_list_are_known_by_their_address(url, model, expected):
+def test_listed_hosts_are_recognised_by_url(url, model, expected):
     found = call_costs.call_cost(
         config(host=url), "host", model, Usage(1_000, 100), at=NOON
     )
     assert found == expected
 
 
-def test_the_kind_s_own_address_may_be_written_out():
+def test_explicit_default_url_has_the_kinds_prices():
     written = config(mine="https://api.openai.com/v1")
     assert call_costs.call_cost(written, "mine", "gpt-4o-mini", Usage(1_000, 0)) == 150
 
 
-def test_a_free_model_is_known_to_be_free():
+def test_free_model_costs_nothing():
     host = config(host="https://openrouter.ai/api/v1")
     free = "meta-llama/llama-3.3-70b-instruct:free"
     assert call_costs.call_cost(host, "host", free, Usage(1_000, 100)) == 0
@@ -282,13 +284,13 @@ def test_a_free_model_is_known_to_be_free():
         ("nowhere", "gpt-4o-mini"),
     ],
 )
-def test_what_nobody_knows_is_unknown_and_not_free(provider, model):
+def test_unknown_price_is_none(provider, model):
     host = config(host="http://localhost:11434/v1")
     assert call_costs.call_cost(host, provider, model, Usage(1_000, 100)) is None
     assert call_costs.estimate_cost(host, provider, model, 1_000, 100) is None
 
 
-def test_a_model_on_this_machine_costs_nothing():
+def test_local_model_costs_nothing():
     assert call_costs.call_cost(PLAIN, "local", "smollm2-135m", Usage(1_000, 100)) == 0
     assert call_costs.estimate_cost(PLAIN, "local", "anything", 1_000, 100) == 0
 
@@ -296,7 +298,7 @@ def test_a_model_on_this_machine_costs_nothing():
 # The file's word
 
 
-def test_the_file_goes_before_the_list():
+def test_yaml_price_overrides_the_list():
     own = config({"openai": {"gpt-4o-mini": {"input": 1, "output": 2}}})
     assert call_costs.call_cost(own, "openai", "gpt-4o-mini", Usage(10, 5)) == 20
     assert (
@@ -307,7 +309,7 @@ def test_the_file_goes_before_the_list():
     )
 
 
-def test_a_model_s_own_price_goes_before_the_one_of_all():
+def test_model_price_overrides_the_wildcard():
     own = config(
         {
             "host": {
@@ -323,7 +325,7 @@ def test_a_model_s_own_price_goes_before_the_one_of_all():
     assert call_costs.call_cost(own, "local", "smollm2", Usage(1, 1)) == 250_000
 
 
-def test_prices_are_as_written_and_not_as_floats_are():
+def test_decimal_prices_are_exact():
     own = config({"openai": {"m": {"input": 0.1, "output": 0.7}}})
     assert call_costs.call_cost(own, "openai", "m", Usage(3, 1)) == 1
     assert call_costs.call_cost(own, "openai", "m", Usage(3 * 10**9, 10**9)) == 10**9
@@ -332,7 +334,7 @@ def test_prices_are_as_written_and_not_as_floats_are():
     assert call_costs.call_cost(own, "openai", "m", Usage(15, 0)) == 2
 
 
-def test_another_configuration_has_other_prices_at_once():
+def test_configuration_change_applies_prices_at_once():
     one = config({"openai": {"m": {"input": 1, "output": 1}}})
     two = config({"openai": {"m": {"input": 2, "output": 2}}})
     for _ in range(2):
@@ -343,13 +345,13 @@ def test_another_configuration_has_other_prices_at_once():
 # Estimates
 
 
-def test_an_estimate_is_of_the_dearest_sort_of_token():
+def test_estimate_uses_the_most_expensive_token_price():
     # All written to the cache, at $1.25; the reply at $5.
     found = call_costs.estimate_cost(PLAIN, "anthropic", "claude-haiku-4-5", 1_000, 100)
     assert found == 1_000 * 1.25 + 100 * 5
 
 
-def test_an_estimate_knows_the_steps():
+def test_estimate_uses_price_tiers():
     model = "claude-sonnet-4-5"
     assert (
         call_costs.estimate_cost(PLAIN, "anthropic", model, 200_000, 0)
@@ -363,7 +365,7 @@ def test_an_estimate_knows_the_steps():
 # Being told
 
 
-def test_an_unknown_price_is_told_once(caplog):
+def test_unknown_price_is_logged_once(caplog):
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             call_costs.call_cost(PLAIN, "openai", "gpt-imaginary", Usage(1, 1))
@@ -376,7 +378,7 @@ def test_an_unknown_price_is_told_once(caplog):
     assert "under prices:" in told[0]
 
 
-def test_the_list_is_read_from_its_file_alone(monkeypatch):
+def test_price_list_is_read_without_network(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a socket was opened")
 
@@ -389,7 +391,7 @@ def test_the_list_is_read_from_its_file_alone(monkeypatch):
     assert not price_list.load_snapshot().from_auto_update
 
 
-def test_endpoints_at_one_price_have_that_price():
+def test_endpoints_with_equal_prices_have_that_price():
     def host(*urls: str) -> Config:
         endpoints = [{"base_url": url} for url in urls]
         given = {"kind": "openai", "endpoints": endpoints, "api_key": "key"}

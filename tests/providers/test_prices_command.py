@@ -84,7 +84,7 @@ def test_every_model_is_listed_with_its_prices(file):
     ]
 
 
-def test_the_file_s_own_prices_say_so(file):
+def test_prices_of_the_file_are_marked(file):
     file.write_text(YAML + OWN)
     [line] = [line for line in run(file, "--check") if "house" in line]
     assert cells(line) == [
@@ -101,7 +101,7 @@ def test_check_fails_where_a_price_is_unknown(file):
     )
 
 
-def test_it_can_be_had_as_json(file):
+def test_prices_can_be_printed_as_json(file):
     told = json.loads("\n".join(run(file, "--json")))
     by_model = {each["model"]: each for each in told["data"]}
     assert by_model["llama"] == {
@@ -121,13 +121,13 @@ def test_it_can_be_had_as_json(file):
     }
 
 
-def test_prices_that_depend_on_the_hour_say_so(file):
+def test_time_dependent_prices_are_marked(file):
     file.write_text(YAML.replace("deepseek-v3.2", "deepseek-chat"))
     [line] = [line for line in run(file) if "deepseek" in line]
     assert "depends on the time" in line
 
 
-def test_a_file_that_is_not_valid_is_refused(file):
+def test_invalid_file_is_refused(file):
     file.write_text("providers: {}")
     with pytest.raises(CommandError, match="agents"):
         run(file)
@@ -141,7 +141,7 @@ def warned(file: Path) -> list[checks.CheckMessage]:
         return check_prices()
 
 
-def test_check_warns_of_unknown_prices_alone(file):
+def test_check_warns_of_unknown_prices_only(file):
     [warning] = warned(file)
     assert (warning.id, warning.level) == ("coulisse.W111", checks.WARNING)
     assert "house/llama" in warning.msg
@@ -149,7 +149,7 @@ def test_check_warns_of_unknown_prices_alone(file):
     assert warned(file) == []
 
 
-def test_check_leaves_to_others_what_is_not_valid(file):
+def test_check_ignores_invalid_configuration(file):
     file.write_text("providers: {}")
     assert warned(file) == []
     assert warned(file.with_name("none.yaml")) == []

@@ -35,13 +35,13 @@ USAGES = st.builds(
 )
 
 
-def test_half_a_micro_dollar_goes_to_the_even_one():
+def test_half_a_micro_dollar_rounds_to_even():
     assert [rates.divide_half_even(n, 10) for n in (4, 5, 6, 14, 15, 16, 25)] == [
         *(0, 0, 1, 1, 2, 2, 2)
     ]
 
 
-def test_what_is_cached_or_thought_is_counted_once():
+def test_cached_and_reasoning_tokens_are_counted_once():
     priced = rates.rates_from_usd(
         input=Decimal(1),
         output=Decimal(100),
@@ -55,12 +55,12 @@ def test_what_is_cached_or_thought_is_counted_once():
     assert priced.cost(Usage(1000, 50, 400, 100, 20)) == expected
 
 
-def test_parts_without_a_price_cost_what_they_are_part_of():
+def test_parts_without_a_price_cost_their_total_rate():
     priced = rates.rates_from_usd(input=Decimal(2), output=Decimal(3))
     assert priced.cost(Usage(10, 5, 4, 3, 2)) == 10 * 2 + 5 * 3
 
 
-def test_a_reply_of_a_model_that_only_embeds_has_no_known_cost():
+def test_embedding_model_has_no_reply_cost():
     priced = rates.rates_from_usd(input=Decimal("0.02"), output=None)
     assert priced.cost(Usage(1000, 0)) == 20
     assert priced.cost(Usage(1000, 1)) is None
@@ -68,7 +68,7 @@ def test_a_reply_of_a_model_that_only_embeds_has_no_known_cost():
 
 
 @given(RATES, USAGES)
-def test_the_sum_is_exact_and_rounded_once(priced, usage):
+def test_cost_is_exact_and_rounded_once(priced, usage):
     def dollars(rate: int) -> Decimal:
         return Decimal(rate) / priced.parts_per_micro_usd
 
@@ -85,7 +85,7 @@ def test_the_sum_is_exact_and_rounded_once(priced, usage):
 
 
 @given(RATES, USAGES)
-def test_no_call_costs_less_than_nothing_or_more_than_was_reckoned(priced, usage):
+def test_cost_is_between_zero_and_the_estimate(priced, usage):
     most = priced.max_cost(usage.input_tokens, usage.output_tokens)
     assert 0 <= priced.cost(usage) <= most
 
@@ -103,7 +103,5 @@ def test_more_tokens_never_cost_less(priced, usage, prompt, reply):
 
 
 @given(RATES, st.builds(Usage, TOKENS, TOKENS, TOKENS, TOKENS, TOKENS))
-def test_even_counts_that_contradict_each_other_cost_no_less_than_nothing(
-    priced, usage
-):
+def test_inconsistent_counts_never_cost_less_than_zero(priced, usage):
     assert priced.cost(usage) >= 0

@@ -32,23 +32,23 @@ def parse(pieces: list[bytes]) -> list[sse.SseEvent]:
     return events + parser.end()
 
 
-def test_it_reads_every_form_of_line_and_field():
+def test_every_form_of_line_and_field_is_parsed():
     assert parse([STREAM]) == EVENTS
 
 
-def test_it_reads_one_byte_at_a_time():
+def test_bytes_can_arrive_one_at_a_time():
     assert parse([STREAM[i : i + 1] for i in range(len(STREAM))]) == EVENTS
 
 
 @pytest.mark.parametrize("mark", ["\ufeff", ""])
-def test_it_reads_a_mark_of_byte_order_cut_anywhere(mark: str):
+def test_byte_order_mark_can_be_split_anywhere(mark: str):
     stream = f"{mark}data: x\n\n".encode()
     for cut in range(6):
         assert parse([stream[:cut], stream[cut:]]) == [("", b"x")]
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
-def test_it_does_not_matter_where_the_bytes_are_cut(cuts: list[int]):
+def test_stream_can_be_split_anywhere(cuts: list[int]):
     ends = [0, *sorted(cuts), len(STREAM)]
     pieces = [STREAM[a:b] for a, b in itertools.pairwise(ends)]
     assert parse(pieces) == EVENTS
@@ -63,7 +63,7 @@ def test_it_does_not_matter_where_the_bytes_are_cut(cuts: list[int]):
     st.sampled_from(["\n", "\r", "\r\n"]),
     st.integers(1, 5),
 )
-def test_it_gives_back_what_was_sent(texts: list[str], end: str, size: int):
+def test_sent_texts_round_trip(texts: list[str], end: str, size: int):
     stream = "".join(f"data: {text}{end}{end}" for text in texts).encode()
     pieces = [stream[i : i + size] for i in range(0, len(stream), size)]
     assert parse(pieces) == [("", text.encode()) for text in texts]
@@ -72,11 +72,11 @@ def test_it_gives_back_what_was_sent(texts: list[str], end: str, size: int):
 @pytest.mark.parametrize(
     "tail", [b"data: [DONE]", b"data: [DONE]\n", b"data: [DONE]\r"]
 )
-def test_it_counts_a_last_event_without_its_blank_line(tail: bytes):
+def test_last_event_without_blank_line_counts(tail: bytes):
     assert parse([tail]) == [("", b"[DONE]")]
 
 
-def test_a_long_line_is_read_once_however_it_is_cut():
+def test_long_line_in_chunks_takes_linear_time():
     short, long = (
         partial(parse, [b"data: ", *[b"x" * 1024] * count, b"\n\n"])
         for count in (1024, 8192)

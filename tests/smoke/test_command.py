@@ -59,7 +59,7 @@ def smoke(*words: str) -> tuple[str, str, int]:
 # run
 
 
-def test_it_runs_without_a_worker_and_says_how_far_it_is(cast: Cast):
+def test_run_without_a_worker_prints_progress(cast: Cast):
     cast.persona = ["Any plums?", "Thanks! [FIN]"]
 
     out, _, code = smoke("run", "plums")
@@ -77,7 +77,7 @@ def test_it_runs_without_a_worker_and_says_how_far_it_is(cast: Cast):
     ]
 
 
-def test_an_expectation_that_is_not_met_is_exit_1(cast: Cast):
+def test_unmet_expectation_exits_with_1(cast: Cast):
     cast.judge = answer(accuracy=2, tone=9)
 
     out, err, code = smoke("run", "judged", "--repetitions", "2", "--quiet")
@@ -90,7 +90,7 @@ def test_an_expectation_that_is_not_met_is_exit_1(cast: Cast):
     ]
 
 
-def test_what_did_not_come_to_an_end_is_exit_2(cast: Cast):
+def test_errored_run_exits_with_2(cast: Cast):
     cast.agent = [ScriptedAnswer(status=500)]
 
     out, err, code = smoke("run", "plums")
@@ -111,18 +111,18 @@ def test_what_did_not_come_to_an_end_is_exit_2(cast: Cast):
         (["plums", "--junit", "nowhere/x.xml"], "cannot write nowhere/x.xml"),
     ],
 )
-def test_what_cannot_be_run_is_exit_2(cast: Cast, words: list[str], error: str):
+def test_invalid_arguments_exit_with_2(cast: Cast, words: list[str], error: str):
     _, err, code = smoke("run", *words)
     assert code == 2 or "argument" in error
     assert error in err
 
 
-def test_nothing_is_run_for_a_file_that_cannot_be_written(cast: Cast):
+def test_unwritable_report_file_starts_no_run(cast: Cast):
     smoke("run", "plums", "--junit", "nowhere/x.xml")
     assert not cast.fake.requests
 
 
-def test_programs_read_json_and_people_the_progress(cast: Cast):
+def test_json_goes_to_stdout_and_progress_to_stderr(cast: Cast):
     out, err, code = smoke("run", "--all", "--json")
 
     plums, judged = json.loads(out)["batches"]
@@ -135,7 +135,7 @@ def test_programs_read_json_and_people_the_progress(cast: Cast):
     assert "persona    More plums?" in err
 
 
-def test_continuous_integration_reads_junit(cast: Cast, tmp_path: Path):
+def test_junit_report_is_written(cast: Cast, tmp_path: Path):
     cast.judge = answer(accuracy=2, tone=9)
     cast.agent = ["Plums\x07 & <pears>."]
     path = tmp_path / "junit.xml"
@@ -151,7 +151,7 @@ def test_continuous_integration_reads_junit(cast: Cast, tmp_path: Path):
     assert "assistant: Plums & <pears>." in case.find("system-out").text
 
 
-def test_it_may_be_left_to_a_worker(cast: Cast):
+def test_run_can_be_left_to_a_worker(cast: Cast):
     out, _, code = smoke("run", "plums", "--no-wait")
 
     run = SmokeRun.objects.order_by("created_at").last()
@@ -170,7 +170,7 @@ def test_it_may_be_left_to_a_worker(cast: Cast):
         (["--all"], "passed, 3 turns", "1 of 2"),
     ],
 )
-def test_an_interrupt_leaves_nothing_behind(
+def test_interrupt_cancels_every_run(
     cast: Cast, monkeypatch, words: list[str], at: str, left: str
 ):
     """Between launches, too."""
@@ -196,7 +196,7 @@ def test_an_interrupt_leaves_nothing_behind(
     assert time.monotonic() - began < PATIENCE_SECONDS
 
 
-def test_an_interrupt_before_the_first_launch_says_so(cast: Cast, monkeypatch):
+def test_interrupt_before_the_first_launch_says_so(cast: Cast, monkeypatch):
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
@@ -221,7 +221,7 @@ class Interrupted(StringIO):
 # list and show
 
 
-def test_tests_are_listed_with_what_they_last_came_to(cast: Cast, holding: Holding):
+def test_list_shows_tests_with_their_last_result(cast: Cast, holding: Holding):
     run = holding.hold("judged")
     out, _, _ = smoke("list")
     assert "judged  with judged, once" in out
@@ -232,7 +232,7 @@ def test_tests_are_listed_with_what_they_last_came_to(cast: Cast, holding: Holdi
     assert told[1]["last"]["runs"][0]["id"] == str(run.pk)
 
 
-def test_runs_are_listed_the_newest_first(cast: Cast, holding: Holding):
+def test_list_shows_runs_newest_first(cast: Cast, holding: Holding):
     first, second = holding.hold("judged"), holding.hold("judged")
 
     out, _, _ = smoke("list", "judged", "--limit", "2")
@@ -246,9 +246,7 @@ def test_runs_are_listed_the_newest_first(cast: Cast, holding: Holding):
     assert "at least 1" in smoke("list", "--limit", "0")[1]
 
 
-def test_a_run_is_shown_with_all_that_was_said_and_called(
-    cast: Cast, holding: Holding, configure: Configure
-):
+def test_show_prints_the_whole_run(cast: Cast, holding: Holding, configure: Configure):
     configure(with_test("max_turns: 1\nexpect: {contains: [pears]}", target="boss"))
     ask = ScriptedAnswer((), tool_calls=[("tuned", {"message": "Plums?"})])
     cast.agent = [ask, "None left.", "We have none.\n\x1b[2JSorry."]
@@ -267,7 +265,7 @@ def test_a_run_is_shown_with_all_that_was_said_and_called(
 
 
 @pytest.mark.parametrize("text", [UNKNOWN_RUN, "plums", "abc", ""])
-def test_a_run_nobody_has_is_not_shown(cast: Cast, text: str):
+def test_show_refuses_an_unknown_run(cast: Cast, text: str):
     _, err, code = smoke("show", text)
     assert code == 1
     assert "run" in err
@@ -288,7 +286,7 @@ def share_database(root: Path) -> dict[str, str]:
     return {"DATABASE_URL": url._replace(path=f"/{name}").geturl()}
 
 
-def test_it_is_a_program_with_an_exit_code(
+def test_program_exits_with_the_result_code(
     cast: Cast, fake: FakeProvider, tmp_path: Path
 ):
     """In a checkout of its own, as continuous integration has it."""
@@ -323,7 +321,7 @@ def test_it_is_a_program_with_an_exit_code(
     assert "queue does not take messages" not in ran.stderr
 
 
-def test_as_a_program_it_ends_with_130_where_it_is_interrupted(
+def test_program_exits_with_130_when_interrupted(
     cast: Cast, fake: FakeProvider, tmp_path: Path
 ):
     path = tmp_path / "coulisse.yaml"

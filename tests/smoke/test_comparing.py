@@ -30,12 +30,12 @@ def run(verdict="passed", *, turns=2, seconds=4.0, cost=1_000, **scores):
     )
 
 
-def test_means_weigh_runs_by_their_scores():
+def test_mean_scores_are_weighted_by_score_count():
     batch = [run(tone=(9.0, 3), wit=(5.0, 1)), run(tone=(5.0, 1))]
     assert batch_diff.mean_scores(batch) == {"quality.tone": 8.0, "quality.wit": 5.0}
 
 
-def test_batches_are_measured_alike():
+def test_batches_are_compared_by_the_same_measures():
     now = [run(tone=(8.0, 1), cost=None), run("failed", turns=4, seconds=6)]
     open_ = SmokeRun(state="running", scores={})
     before = [run(wit=(3.0, 1)), open_]
@@ -65,5 +65,5 @@ def test_batches_are_measured_alike():
         ("usd", 0.1, 0.0, False),
     ],
 )
-def test_what_is_for_the_better(unit, now, before, is_better):
+def test_difference_says_whether_it_is_better(unit, now, before, is_better):
     assert MeasureDifference("it", unit, now, before).is_better is is_better

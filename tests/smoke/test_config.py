@@ -22,7 +22,7 @@ def problems(text: str) -> list[tuple[str, str]]:
     return [(each.code, each.message) for each in caught.value.problems]
 
 
-def test_little_is_needed():
+def test_required_fields_are_few():
     test = parse(STAGE).get(SMOKE_TESTS)["judged"]
     assert (test.initial_message, test.stop_marker, test.schedule) == (None, None, None)
     assert (test.repetitions, test.keep_days) == (1, 30)
@@ -30,7 +30,7 @@ def test_little_is_needed():
     assert mine.max_turns == 10
 
 
-def test_it_may_talk_to_an_experiment():
+def test_target_can_be_an_experiment():
     assert parse(with_test("", target="greeter"))
 
 
@@ -88,13 +88,13 @@ def test_it_may_talk_to_an_experiment():
         ("expects: {}", "coulisse.E011", None),
     ],
 )
-def test_what_can_never_work_is_refused(fields, code, message):
+def test_invalid_fields_are_refused(fields, code, message):
     [(found, told)] = problems(with_test(fields))
     assert found == code
     assert message is None or told == message
 
 
-def test_whom_it_talks_to_must_exist():
+def test_unknown_target_is_refused():
     [(code, message)] = problems(with_test("", target="asistant"))
     assert code == "coulisse.E802"
     assert message == (
@@ -103,12 +103,12 @@ def test_whom_it_talks_to_must_exist():
     )
 
 
-def test_no_name_is_taken_twice():
+def test_names_are_unique():
     [(_, message)] = problems(with_test("").replace("name: mine", "name: plums"))
     assert "another smoke test is already called 'plums'" in message
 
 
-def test_a_persona_needs_a_provider_that_takes_what_it_sets():
+def test_persona_provider_must_support_its_parameters():
     spoken_by = "provider: openai\n      model: persona-test"
 
     def played(by: str) -> list[tuple[str, str]]:

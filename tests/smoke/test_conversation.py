@@ -34,7 +34,7 @@ Configure = Callable[[str], None]
 # How they talk
 
 
-def test_they_talk_until_the_persona_is_content(cast: Cast, holding: Holding):
+def test_conversation_ends_when_the_persona_stops(cast: Cast, holding: Holding):
     cast.persona = ["Any plums?", "Thanks! [FIN]"]
 
     run = holding.hold()
@@ -48,7 +48,7 @@ def test_they_talk_until_the_persona_is_content(cast: Cast, holding: Holding):
     assert (run.verdict, run.failures, run.turns) == ("passed", [], 1)
 
 
-def test_the_agent_may_end_it_too(cast: Cast, holding: Holding):
+def test_agent_can_end_the_conversation(cast: Cast, holding: Holding):
     cast.agent = ["Sorry, we are closed. [FIN]"]
 
     run = holding.hold()
@@ -57,14 +57,14 @@ def test_the_agent_may_end_it_too(cast: Cast, holding: Holding):
     assert [speaker for speaker, _ in said(run)] == ["persona", "assistant"]
 
 
-def test_a_persona_that_never_stops_is_stopped(cast: Cast, holding: Holding):
+def test_endless_persona_is_stopped_at_max_turns(cast: Cast, holding: Holding):
     run = holding.hold()
 
     assert (run.state, run.stopped_because, run.turns) == ("done", "max_turns", 3)
     assert run.lines.count() == 6
 
 
-def test_each_hears_the_other_as_its_user(cast: Cast, holding: Holding):
+def test_each_side_sees_the_other_as_user(cast: Cast, holding: Holding):
     cast.persona = ["Any plums?", "How much?", "[FIN]"]
     cast.agent = ["Yes.", "A euro."]
 
@@ -89,7 +89,7 @@ def test_each_hears_the_other_as_its_user(cast: Cast, holding: Holding):
     ]
 
 
-def test_the_first_message_may_be_given(
+def test_initial_message_can_be_configured(
     cast: Cast, holding: Holding, configure: Configure
 ):
     configure(with_test('initial_message: "Hi!"\nmax_turns: 1'))
@@ -101,9 +101,7 @@ def test_the_first_message_may_be_given(
     assert run.persona_micro_usd == 0
 
 
-def test_the_agent_has_its_subagents(
-    cast: Cast, holding: Holding, configure: Configure
-):
+def test_agent_has_its_subagents(cast: Cast, holding: Holding, configure: Configure):
     configure(with_test("max_turns: 1", target="boss"))
     ask = ScriptedAnswer((), tool_calls=[("tuned", {"message": "Plums?"})])
     cast.agent = [ask, "None left.", "We have none."]
@@ -120,7 +118,7 @@ def test_the_agent_has_its_subagents(
 # What it leaves behind
 
 
-def test_it_leaves_nothing_but_the_run(
+def test_run_stores_nothing_but_itself(
     cast: Cast, holding: Holding, configure: Configure
 ):
     configure(with_test("max_turns: 3", target="boss"))
@@ -137,13 +135,13 @@ def test_it_leaves_nothing_but_the_run(
     assert [tool["function"]["name"] for tool in body["tools"]] == ["tuned"]
 
 
-def test_no_limit_holds(cast: Cast, holding: Holding, configure: Configure):
+def test_usage_limits_do_not_apply(cast: Cast, holding: Holding, configure: Configure):
     configure(f"{STAGE}\nlimits: [{{per: principal, requests_per_hour: 1}}]")
 
     assert holding.hold().turns == 3
 
 
-def test_it_knows_what_it_cost(cast: Cast, holding: Holding):
+def test_run_stores_its_costs(cast: Cast, holding: Holding):
     cast.persona = [ScriptedAnswer(["More?"], usage=Usage(100, 10))]
     cast.agent = [ScriptedAnswer(["Yes."], usage=Usage(20, 5))]
 
@@ -153,9 +151,7 @@ def test_it_knows_what_it_cost(cast: Cast, holding: Holding):
     assert list(run.lines.values_list("cost_micro_usd", flat=True)) == [110, 25] * 3
 
 
-def test_what_is_not_known_is_not_nothing(
-    cast: Cast, holding: Holding, configure: Configure
-):
+def test_unknown_cost_is_null(cast: Cast, holding: Holding, configure: Configure):
     priced = "prices:\n  openai:"
     configure(STAGE.replace(priced, "prices:\n  anthropic:"))
 
@@ -164,7 +160,7 @@ def test_what_is_not_known_is_not_nothing(
     assert (run.cost_micro_usd, run.persona_micro_usd) == (None, None)
 
 
-def test_each_conversation_has_a_user_of_its_own(
+def test_each_conversation_has_a_separate_user(
     cast: Cast, holding: Holding, configure: Configure
 ):
     configure(with_test("max_turns: 1\nrepetitions: 12", target="greeter"))
@@ -182,7 +178,7 @@ def test_each_conversation_has_a_user_of_its_own(
 # What breaks it off
 
 
-def test_an_error_keeps_what_was_said(cast: Cast, holding: Holding):
+def test_error_keeps_the_earlier_lines(cast: Cast, holding: Holding):
     cast.agent = ["Yes.", ScriptedAnswer(status=500)]
 
     run = holding.hold()
@@ -194,7 +190,7 @@ def test_an_error_keeps_what_was_said(cast: Cast, holding: Holding):
     assert Task.objects.get(key=f"smoke:{run.pk}").state == "errored"
 
 
-def test_a_persona_that_cannot_speak_is_an_error(cast: Cast, holding: Holding):
+def test_failing_persona_is_an_error(cast: Cast, holding: Holding):
     cast.persona = [ScriptedAnswer(status=401)]
 
     run = holding.hold()
@@ -207,7 +203,9 @@ def test_a_persona_that_cannot_speak_is_an_error(cast: Cast, holding: Holding):
     ("who", "error"),
     [("persona", "the persona said nothing"), ("agent", "agent 'assistant' said")],
 )
-def test_silence_ends_it(cast: Cast, holding: Holding, who: str, error: str):
+def test_empty_message_ends_the_run_as_error(
+    cast: Cast, holding: Holding, who: str, error: str
+):
     setattr(cast, who, [ScriptedAnswer([" "])])
 
     run = holding.hold()
@@ -216,9 +214,7 @@ def test_silence_ends_it(cast: Cast, holding: Holding, who: str, error: str):
     assert run.error.startswith(error)
 
 
-def test_it_takes_no_longer_than_it_may(
-    cast: Cast, holding: Holding, configure: Configure
-):
+def test_run_timeout_is_enforced(cast: Cast, holding: Holding, configure: Configure):
     configure(with_test("timeout_seconds: 0.2"))
     cast.agent = [ScriptedAnswer(hang="headers")]
     # It goes on after a line that no clock could have kept from being said.
@@ -236,7 +232,7 @@ def test_it_takes_no_longer_than_it_may(
     assert said(run) == [("persona", "More plums?")]
 
 
-def test_a_run_that_is_cancelled_ends_at_once(cast: Cast, holding: Holding):
+def test_cancelled_run_ends_at_once(cast: Cast, holding: Holding):
     cast.agent = [ScriptedAnswer(hang="headers")]
     (run,) = holding.launch()
     holding.kick()
@@ -252,7 +248,7 @@ def test_a_run_that_is_cancelled_ends_at_once(cast: Cast, holding: Holding):
     assert said(run) == [("persona", "More plums?")]
 
 
-def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holding):
+def test_queued_run_can_be_cancelled(cast: Cast, holding: Holding):
     (run,) = queued()
     run_lifecycle.cancel_runs([run.pk])
     holding.take(run)
@@ -266,7 +262,7 @@ def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holdi
 # Workers that die
 
 
-def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holding):
+def test_run_of_a_dead_worker_is_resumed(cast: Cast, holding: Holding):
     (run,) = queued()
     begun = run_lifecycle.begin_run(run.pk, 1)
     run_lifecycle.store_persona_message(begun, "Any plums?", None)
@@ -283,7 +279,7 @@ def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holdi
     ]
 
 
-def test_a_worker_that_lost_a_run_writes_nothing_more(cast: Cast):
+def test_worker_that_lost_a_run_writes_nothing(cast: Cast):
     (run,) = queued()
     lost = run_lifecycle.begin_run(run.pk, 1)
     begun = run_lifecycle.begin_run(run.pk, 2)
@@ -297,7 +293,7 @@ def test_a_worker_that_lost_a_run_writes_nothing_more(cast: Cast):
     assert run.state == "running"
 
 
-def test_a_run_that_was_given_up_is_closed(cast: Cast):
+def test_abandoned_run_is_closed(cast: Cast):
     (run,), (other,) = queued(), queued()
     Task.objects.filter(key=f"smoke:{run.pk}").update(state="errored", error="gone")
 
@@ -311,7 +307,7 @@ def test_a_run_that_was_given_up_is_closed(cast: Cast):
 
 
 @pytest.mark.parametrize("state", ["queued", "judging"])
-def test_a_sweep_asks_as_much_about_many_runs_as_about_one(cast: Cast, state: str):
+def test_sweep_query_count_does_not_grow_with_runs(cast: Cast, state: str):
     launched = queued(repetitions=4)
     for run in launched[1:]:
         SmokeRun.objects.filter(pk=run.pk).update(state="cancelled")
@@ -340,12 +336,12 @@ def test_a_sweep_asks_as_much_about_many_runs_as_about_one(cast: Cast, state: st
     run_lifecycle.cancel_runs([run.pk for run in launched])
 
 
-def test_a_conversation_says_whose_turn_it_is():
+def test_persona_messages_swap_the_roles():
     flipped = dialogue.persona_messages("Be.", [dialogue.Utterance("persona", "a")])
     assert [message.role for message in flipped] == ["system", "user", "assistant"]
 
 
-def test_lines_go_with_their_run(cast: Cast, holding: Holding):
+def test_lines_are_deleted_with_their_run(cast: Cast, holding: Holding):
     run = holding.hold()
     run.delete()
     assert not SmokeLine.objects.filter(run_id=run.pk).exists()

@@ -28,7 +28,7 @@ def close(launched: list[SmokeRun]) -> None:
     run_lifecycle.cancel_runs([run.pk for run in launched])
 
 
-def test_it_is_launched_when_its_time_has_come(scheduled: None):
+def test_scheduled_test_is_launched_when_due(scheduled: None):
     assert run_lifecycle.launch_due(now=FOUR - SECOND) == []
 
     launched = run_lifecycle.launch_due(now=FOUR + 20 * SECOND)
@@ -43,7 +43,7 @@ def test_it_is_launched_when_its_time_has_come(scheduled: None):
     close(launched)
 
 
-def test_it_is_launched_once_however_many_look(
+def test_parallel_sweeps_launch_a_test_once(
     scheduled: None, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO", logger="smoke.execution.run_lifecycle")
@@ -61,12 +61,12 @@ def test_it_is_launched_once_however_many_look(
     close(again)
 
 
-def test_a_time_that_was_missed_is_left_out(scheduled: None):
+def test_missed_schedule_time_is_skipped(scheduled: None):
     late = FOUR + timedelta(days=3) + run_lifecycle.SCHEDULE_GRACE
     assert run_lifecycle.launch_due(now=late) == []
 
 
-def test_none_is_launched_where_no_work_is_done(cast: Cast, configure):
+def test_disabled_tasks_launch_nothing(cast: Cast, configure):
     configure(with_test(FIELDS).replace("tasks: {}", "tasks: {enabled: false}"))
     at = FOUR + timedelta(days=4)
     assert run_lifecycle.launch_due(now=at) == []
@@ -76,7 +76,7 @@ def test_none_is_launched_where_no_work_is_done(cast: Cast, configure):
     close(launched)
 
 
-def test_the_clock_is_that_of_its_zone(cast: Cast, configure):
+def test_schedule_uses_the_configured_time_zone(cast: Cast, configure):
     configure(with_test(f"{FIELDS}\ntime_zone: Asia/Tokyo"))
     assert run_lifecycle.launch_due(now=FOUR + timedelta(days=5)) == []
     tokyo = FOUR + timedelta(days=5) - timedelta(hours=9)
@@ -85,7 +85,7 @@ def test_the_clock_is_that_of_its_zone(cast: Cast, configure):
     close(launched)
 
 
-def test_the_sweep_looks_at_the_clock(cast: Cast, configure):
+def test_sweep_task_launches_due_tests(cast: Cast, configure):
     configure(with_test('schedule: "* * * * *"'))
     tasks.close_and_launch()
     launched = SmokeRun.objects.filter(test="mine", origin="schedule", state="queued")
@@ -96,7 +96,7 @@ def test_the_sweep_looks_at_the_clock(cast: Cast, configure):
 # Runs that are old
 
 
-def test_runs_are_deleted_when_they_are_old_enough(cast: Cast, holding: Holding):
+def test_old_runs_are_deleted(cast: Cast, holding: Holding):
     old, new = holding.hold(), holding.hold()
     waiting, *_ = queued("judged")
     past = datetime.now(UTC) - timedelta(days=31)
@@ -113,7 +113,7 @@ def test_runs_are_deleted_when_they_are_old_enough(cast: Cast, holding: Holding)
     SmokeRun.objects.filter(pk=waiting.pk).update(state="cancelled")
 
 
-def test_a_test_may_keep_its_runs_longer(cast: Cast, holding: Holding, configure):
+def test_keep_days_of_a_test_is_respected(cast: Cast, holding: Holding, configure):
     configure(with_test("max_turns: 1\nkeep_days: null"))
     old = holding.hold("mine")
     SmokeRun.objects.filter(pk=old.pk).update(

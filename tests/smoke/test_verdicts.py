@@ -65,26 +65,26 @@ def seen(**fields: object) -> RunResult:
         ),
     ],
 )
-def test_each_expectation_is_met_or_says_why_not(expected, sentence):
+def test_unmet_expectations_state_the_reason(expected, sentence):
     unmet = expectations.list_unmet(Expectations.model_validate(expected), seen())
     assert unmet == ([] if sentence is None else [sentence])
 
 
-def test_who_never_ends_has_not_ended_in_time():
+def test_endless_conversation_misses_max_turns():
     unmet = expectations.list_unmet(
         Expectations(max_turns=2), seen(stopped_because="max_turns")
     )
     assert unmet == ["nobody had said the stop marker after 2 turns (at most 2)"]
 
 
-def test_a_cost_that_is_not_known_is_not_low():
+def test_unknown_cost_misses_the_cost_limit():
     unmet = expectations.list_unmet(
         Expectations(max_cost_usd=1), seen(cost_micro_usd=None)
     )
     assert unmet[0].startswith("what the replies cost is not known")
 
 
-def test_all_that_is_wrong_is_said():
+def test_every_unmet_expectation_is_listed():
     expected = Expectations(tools_called=("a", "b"), contains=("pears",), max_turns=1)
     assert len(expectations.list_unmet(expected, seen())) == 4
 
@@ -93,7 +93,7 @@ def test_all_that_is_wrong_is_said():
 
 
 @database
-def test_the_judges_of_the_agent_score_each_reply(cast: Cast, holding: Holding):
+def test_judges_of_the_agent_score_each_reply(cast: Cast, holding: Holding):
     run = holding.hold("judged")
 
     assert run.verdict == "passed"
@@ -108,7 +108,7 @@ def test_the_judges_of_the_agent_score_each_reply(cast: Cast, holding: Holding):
 
 
 @database
-def test_judges_read_what_was_said(cast: Cast, holding: Holding):
+def test_judges_receive_the_conversation(cast: Cast, holding: Holding):
     cast.persona = ["Any plums?", "How much?"]
     cast.agent = ["Yes.", "A euro."]
 
@@ -131,7 +131,7 @@ def test_a_low_score_fails_the_run(cast: Cast, holding: Holding):
 
 
 @database
-def test_a_judge_that_cannot_be_read_says_so(cast: Cast, holding: Holding):
+def test_unreadable_judge_reply_is_reported(cast: Cast, holding: Holding):
     cast.judge = "I liked it very much."
 
     run = holding.hold("judged")
@@ -143,7 +143,7 @@ def test_a_judge_that_cannot_be_read_says_so(cast: Cast, holding: Holding):
 
 
 @database
-def test_a_judge_that_fails_is_told_of_where_nothing_is_expected(
+def test_failing_judge_is_reported_without_expectations(
     cast: Cast, holding: Holding, configure
 ):
     configure(with_test("max_turns: 1", target="judged"))
@@ -157,7 +157,7 @@ def test_a_judge_that_fails_is_told_of_where_nothing_is_expected(
 
 
 @database
-def test_scores_are_waited_for_and_not_for_ever(cast: Cast, holding: Holding):
+def test_score_wait_is_limited(cast: Cast, holding: Holding):
     cast.judge = ScriptedAnswer(hang="headers")
     (run,) = holding.launch("judged")
     holding.kick()
@@ -179,7 +179,7 @@ def test_scores_are_waited_for_and_not_for_ever(cast: Cast, holding: Holding):
 
 
 @database
-def test_the_sweep_closes_what_is_judged(cast: Cast, holding: Holding):
+def test_sweep_closes_judged_runs(cast: Cast, holding: Holding):
     (run,) = holding.launch()
     holding.kick()
 
@@ -193,7 +193,7 @@ def test_the_sweep_closes_what_is_judged(cast: Cast, holding: Holding):
 
 
 @database
-def test_what_was_called_is_expected_by_name(cast, holding, configure):
+def test_expected_tool_calls_are_matched_by_name(cast, holding, configure):
     configure(
         with_test(
             """
@@ -215,7 +215,7 @@ expect:
 
 
 @database
-def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast):
+def test_score_is_awaited_only_while_its_task_is_open(cast: Cast):
     (run,) = queued()
     draft = TaskSpec(judge_queue.KIND, run.user_id, "assistant", delay_seconds=3600)
     (task,) = lifecycle.enqueue([draft])
@@ -227,7 +227,7 @@ def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast):
     run_lifecycle.cancel_runs([run.pk])
 
 
-def test_a_tool_is_found_at_every_depth_and_an_agent_by_its_name():
+def test_tool_is_found_at_every_depth():
     inner = {"object": "tool_call", "name": "search", "kind": "mcp", "calls": []}
     outer = {
         "object": "tool_call",

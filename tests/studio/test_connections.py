@@ -26,7 +26,7 @@ def opened():
     connection_created.disconnect(note)
 
 
-def test_requests_open_no_connections_of_their_own(server, client, user, opened):
+def test_requests_reuse_database_connections(server, client, user, opened):
     page = {"Accept": "text/html"}
     calls = [
         *(("POST", PATH, {"json": body(user, stream=True)}), ("GET", "/v1/models", {})),

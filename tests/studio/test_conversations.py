@@ -53,7 +53,7 @@ def page(browser, user_id, query=""):
     return answer.text
 
 
-def test_what_was_said_is_read_oldest_first(script, alice):
+def test_transcript_is_listed_oldest_first(script, alice):
     turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
     told = read(script, alice)
     user, reply = told["data"]
@@ -67,7 +67,7 @@ def test_what_was_said_is_read_oldest_first(script, alice):
     assert not told["has_more"]
 
 
-def test_long_conversations_come_page_by_page_from_the_newest(script, browser, alice):
+def test_long_conversations_are_paginated_newest_first(script, browser, alice):
     for number in range(30):
         say(alice, Message("user", f"q{number}"), Message("assistant", f"a{number}"))
     newest = read(script, alice)
@@ -81,12 +81,12 @@ def test_long_conversations_come_page_by_page_from_the_newest(script, browser, a
 
 
 @pytest.mark.parametrize("query", [{"before": "x"}, {"limit": "0"}, {"limit": "201"}])
-def test_queries_that_make_no_sense_are_refused(script, alice, query):
+def test_invalid_queries_are_refused(script, alice, query):
     refused = error(script.get(f"/admin/users/{alice}/messages", params=query), 400)
     assert refused["param"] in query
 
 
-def test_threads_are_apart_and_the_latest_is_shown_first(script, browser, alice):
+def test_threads_are_separate_and_latest_is_shown_first(script, browser, alice):
     say(alice, Message("user", "In the first"), Message("assistant", "Yes"))
     name = 'a "b" & c/d?'
     say(alice, Message("user", "In the other"), Message("assistant", "Ok"), thread=name)
@@ -101,7 +101,7 @@ def test_threads_are_apart_and_the_latest_is_shown_first(script, browser, alice)
     assert error(refused, 404)["code"] == "thread_not_found"
 
 
-def test_texts_are_text_and_never_markup(browser, alice):
+def test_texts_are_escaped(browser, alice):
     call = tool_call("look", arguments=MARKUP, result=MARKUP, error=MARKUP)
     turn_id = say(alice, Message("user", MARKUP), Message("assistant", MARKUP))
     put(call, turn_id=turn_id, user_id=alice, user_message=MARKUP, error=MARKUP)
@@ -115,7 +115,7 @@ def test_texts_are_text_and_never_markup(browser, alice):
         assert "<b>bold" not in shown
 
 
-def test_our_own_secrets_are_not_shown(browser, script, alice):
+def test_configured_secrets_are_masked(browser, script, alice):
     secret = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"
     call = ToolCall("call_1", "look", f'{{"key": "{secret}"}}')
     say(
@@ -137,14 +137,14 @@ def test_our_own_secrets_are_not_shown(browser, script, alice):
         assert "[redacted]" in told
 
 
-def test_a_long_text_is_folded(browser, alice):
+def test_long_text_is_folded(browser, alice):
     say(alice, Message("user", "x" * 5000), Message("assistant", "short"))
     shown = page(browser, alice)
     assert "4000 more characters" in shown
     assert shown.count("<summary>…") == 1
 
 
-def test_parts_are_shown_by_their_names(script, browser, alice):
+def test_content_parts_are_shown_by_name(script, browser, alice):
     picture = "data:image/png;base64," + "A" * 4000
     parts = [
         {"type": "text", "text": "What is this?"},
@@ -168,7 +168,7 @@ def test_parts_are_shown_by_their_names(script, browser, alice):
     assert "file (plan.pdf, image/png, 4 kB)" in page(browser, alice)
 
 
-def test_recorded_calls_stand_above_the_reply(script, browser, alice):
+def test_recorded_calls_precede_the_reply(script, browser, alice):
     turn_id = say(
         alice,
         Message("user", "1 + 1?"),
@@ -205,7 +205,7 @@ def test_recorded_calls_stand_above_the_reply(script, browser, alice):
     assert shown.index("ask_researcher") < shown.index("Two.")
 
 
-def test_without_a_record_the_transcript_has_the_calls(script, alice):
+def test_transcript_calls_are_shown_without_a_record(script, alice):
     say(
         alice,
         Message("user", "1 + 1?"),
@@ -219,7 +219,7 @@ def test_without_a_record_the_transcript_has_the_calls(script, alice):
     assert [call["result"] for call in reply["calls"]] == ["2", "2"]
 
 
-def test_a_call_of_the_clients_is_shown_while_nobody_has_answered_it(script, alice):
+def test_unanswered_client_call_is_shown(script, alice):
     say(
         alice,
         Message("user", "1 + 1?"),
@@ -231,7 +231,7 @@ def test_a_call_of_the_clients_is_shown_while_nobody_has_answered_it(script, ali
     assert [call["result"] for call in reply["calls"]] == [None]
 
 
-def test_long_results_are_cut_here_and_whole_on_the_turns_page(script, alice):
+def test_long_results_are_truncated_except_on_the_turn_page(script, alice):
     turn_id = say(alice, Message("user", "?"), Message("assistant", "!"))
     long = "y" * 10_000
     put(tool_call("add", result=long), turn_id=turn_id, user_id=alice)
@@ -240,7 +240,7 @@ def test_long_results_are_cut_here_and_whole_on_the_turns_page(script, alice):
     assert ok(script.get(f"/admin/turns/{turn_id}"))["calls"][0]["result"] == long
 
 
-def test_scores_feedback_and_what_was_learnt_stand_with_the_reply(
+def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
     script, browser, alice
 ):
     turn_id = say(alice, Message("user", "I like plums"), Message("assistant", "Ok"))
@@ -272,7 +272,7 @@ def test_scores_feedback_and_what_was_learnt_stand_with_the_reply(
         assert text in shown
 
 
-def test_turns_that_failed_stand_where_they_happened(script, browser, alice):
+def test_failed_turns_are_shown_in_order(script, browser, alice):
     say(alice, Message("user", "First"), Message("assistant", "One"))
     put(
         user_id=alice,
@@ -289,7 +289,7 @@ def test_turns_that_failed_stand_where_they_happened(script, browser, alice):
     assert "HTTP 529" in page(browser, alice)
 
 
-def test_who_never_got_a_reply_has_their_failures(script, browser, alice):
+def test_failures_are_shown_for_a_user_without_replies(script, browser, alice):
     put(user_id=alice, outcome="error", error="no luck", user_message="Hello?")
     told = read(script, alice)
     assert told["thread"] is None
@@ -297,7 +297,7 @@ def test_who_never_got_a_reply_has_their_failures(script, browser, alice):
     assert "no luck" in page(browser, alice)
 
 
-def test_earlier_pages_have_their_own_failures_alone(script, alice):
+def test_earlier_pages_show_only_their_own_failures(script, alice):
     for number in range(3):
         say(alice, Message("user", f"q{number}"), Message("assistant", f"a{number}"))
         moment = datetime.now(UTC)
@@ -308,7 +308,7 @@ def test_earlier_pages_have_their_own_failures_alone(script, alice):
     assert "e2" not in [each.get("error") for each in older["data"]]
 
 
-def test_it_asks_as_often_whatever_was_said(alice):
+def test_query_count_is_independent_of_length(alice):
     counts = []
     for number in (1, 12):
         for _ in range(number):

@@ -8,7 +8,7 @@ import pytest
 from studio.server import event_loop_bridge
 
 
-def test_who_takes_too_long_is_given_up_and_told_so(running):
+def test_slow_coroutine_times_out_and_is_cancelled(running):
     begun, ended = threading.Event(), threading.Event()
 
     async def never() -> None:
@@ -24,7 +24,7 @@ def test_who_takes_too_long_is_given_up_and_told_so(running):
         assert ended.wait(60)
 
 
-def test_what_it_returns_and_raises_comes_back(running):
+def test_result_and_exception_are_returned(running):
     async def answer(value: int) -> float:
         return 1 / value
 

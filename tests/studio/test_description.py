@@ -69,26 +69,26 @@ def described(shapes: dict[str, list]) -> dict:
     return generator.get_schema(request=None, public=True)
 
 
-def test_it_is_valid_and_served(script) -> None:
+def test_openapi_document_is_valid_and_served(script) -> None:
     told = script.get("/admin/openapi.json")
     assert told.headers["Content-Type"].startswith("application/vnd.oai.openapi+json")
     assert told.json()["openapi"].startswith("3.1")
     validate(told.json())
 
 
-def test_it_is_told_as_plain_json_and_as_yaml(script) -> None:
+def test_openapi_document_is_available_as_json_and_yaml(script) -> None:
     plain = script.get("/admin/openapi.json", headers={"Accept": "application/json"})
     assert plain.json()["openapi"].startswith("3.1")
     yaml = script.get("/admin/openapi.json", headers={"Accept": "application/yaml"})
     assert yaml.text.startswith("openapi: 3.1")
 
 
-def test_nothing_had_to_be_guessed(described: dict) -> None:
+def test_openapi_generation_has_no_warnings(described: dict) -> None:
     assert list(GENERATOR_STATS._error_cache) == []
     assert list(GENERATOR_STATS._warn_cache) == []
 
 
-def test_every_operation_says_what_it_does(described: dict) -> None:
+def test_every_operation_has_a_summary(described: dict) -> None:
     for path, method, operation in iterate_operations(described):
         place = f"{method} {path}"
         assert operation.get("summary"), place
@@ -104,7 +104,7 @@ def test_every_operation_says_what_it_does(described: dict) -> None:
             assert "text/html" not in content, place
 
 
-def test_operations_have_names_of_their_own(described: dict) -> None:
+def test_operation_ids_are_unique(described: dict) -> None:
     names = Counter(
         operation["operationId"] for *_, operation in iterate_operations(described)
     )
@@ -112,7 +112,7 @@ def test_operations_have_names_of_their_own(described: dict) -> None:
     assert [name for name in names if name[-1].isdigit()] == []
 
 
-def test_operations_are_called_by_what_they_do(described: dict) -> None:
+def test_operation_ids_name_their_action(described: dict) -> None:
     names = {
         operation["operationId"] for *_, operation in iterate_operations(described)
     }
@@ -126,7 +126,7 @@ def test_operations_are_called_by_what_they_do(described: dict) -> None:
     assert [name for name in names if "_one" in name.replace("_check_one", "")] == []
 
 
-def test_what_is_told_has_a_shape(described: dict) -> None:
+def test_response_bodies_have_schemas(described: dict) -> None:
     free = {
         where
         for name, shape in described["components"]["schemas"].items()
@@ -161,7 +161,7 @@ def _free(shape: dict, where: str) -> Iterator[str]:
             yield from _free(each, where)
 
 
-def test_every_refusal_is_described(described: dict) -> None:
+def test_every_error_response_is_described(described: dict) -> None:
     for path, method, operation in iterate_operations(described):
         place, told = f"{method} {path}", operation["responses"].keys()
         assert {"401", "403", "406", "503"} <= told, place
@@ -173,7 +173,7 @@ def test_every_refusal_is_described(described: dict) -> None:
             assert content["schema"]["$ref"].endswith("/Refusal"), place
 
 
-def test_conflicts_are_described_where_there_can_be_any(described: dict) -> None:
+def test_conflict_responses_are_described(described: dict) -> None:
     refused = {
         status: {
             (method, path)
@@ -203,14 +203,14 @@ def test_conflicts_are_described_where_there_can_be_any(described: dict) -> None
             assert "422" in operation["responses"], path
 
 
-def test_no_two_shapes_have_one_name(described: dict, shapes: dict) -> None:
+def test_schema_names_are_unique(described: dict, shapes: dict) -> None:
     assert shapes
     for name, ones in shapes.items():
         told = [one for one in ones if one is not None]
         assert all(one == told[0] for one in told), name
 
 
-def test_what_is_told_is_as_described(described: dict, script, client, user) -> None:
+def test_responses_match_their_schemas(described: dict, script, client, user) -> None:
     chat = [{"role": "user", "content": "Hello!"}]
     client.chat.completions.create(
         model="assistant", messages=chat, safety_identifier=user
@@ -238,7 +238,7 @@ def _problems(described: dict, operation: dict, answer) -> Iterator:
         yield from jsonschema.Draft202012Validator(whole).iter_errors(answer.json())
 
 
-def test_a_client_is_made_of_it_and_works(
+def test_generated_client_works(
     script, server: str, tmp_path: Path, monkeypatch
 ) -> None:
     (tmp_path / "openapi.json").write_bytes(script.get("/admin/openapi.json").content)

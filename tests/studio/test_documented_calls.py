@@ -107,7 +107,7 @@ def names(cast: Cast) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("body", documented())
-def test_what_is_shown_works(cast, tmp_path, monkeypatch, body) -> None:
+def test_documented_call_works(cast, tmp_path, monkeypatch, body) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "of-the-server")
     known = {HERE: str(cast.http.base_url).rstrip("/"), **names(cast)}
     shell = CURL + "\n".join(CALL.findall(body))
@@ -123,7 +123,7 @@ def test_what_is_shown_works(cast, tmp_path, monkeypatch, body) -> None:
     assert done.returncode == 0, f"{done.stdout[-1500:]}\n{done.stderr[-500:]}\n{shell}"
 
 
-def test_every_call_is_tried() -> None:
+def test_every_documented_call_is_tried() -> None:
     for page in PAGES:
         text = (BASE / "docs" / f"{page}.md").read_text()
         tried = [

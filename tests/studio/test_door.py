@@ -62,7 +62,7 @@ def http(running):
 # Without auth.admin.
 
 
-def test_on_this_machine_it_is_open(configure, http):
+def test_local_studio_is_open_without_login(configure, http):
     configure(CONFIG)
     answer = http.get("/admin/")
     assert answer.status_code == 200
@@ -70,9 +70,7 @@ def test_on_this_machine_it_is_open(configure, http):
     assert answer.headers["X-Frame-Options"] == "DENY"
 
 
-def test_its_first_page_names_the_agents_and_is_reached_as_the_banner_says(
-    configure, http
-):
+def test_home_page_names_agents_and_is_reached_without_slash(configure, http):
     configure(CONFIG)
     answer = http.get("/admin", follow_redirects=True)
     assert (answer.status_code, answer.url.path) == (200, "/admin/")
@@ -93,7 +91,7 @@ def test_its_first_page_names_the_agents_and_is_reached_as_the_banner_says(
         {"Host": "coulisse"},
     ],
 )
-def test_through_a_proxy_it_is_closed_and_says_how_to_open_it(configure, http, headers):
+def test_proxied_request_is_refused_with_a_hint(configure, http, headers):
     configure(CONFIG)
     answer = http.get("/admin/", headers=headers)
     assert answer.status_code == 403
@@ -101,7 +99,7 @@ def test_through_a_proxy_it_is_closed_and_says_how_to_open_it(configure, http, h
     assert "password:" in answer.text
 
 
-def test_from_elsewhere_it_is_closed(configure, http):
+def test_remote_address_is_not_local(configure, http):
     request = RequestFactory().get("/admin/", HTTP_HOST="localhost")
     seen = {}
     for client in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.7", "::2", ""):
@@ -114,7 +112,7 @@ def test_from_elsewhere_it_is_closed(configure, http):
     assert not local_requests.is_local(request)
 
 
-def test_what_speaks_like_a_proxy_of_old_is_none_of_ours(configure, running):
+def test_http_1_0_proxy_request_is_refused(configure, running):
     configure(CONFIG)
     host, port = running.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as line:
@@ -122,13 +120,13 @@ def test_what_speaks_like_a_proxy_of_old_is_none_of_ours(configure, running):
         assert line.recv(100).split()[1] == b"403"
 
 
-def test_a_page_of_another_site_cannot_use_it(configure, http):
+def test_foreign_origin_is_refused(configure, http):
     configure(CONFIG)
     headers = {"Origin": "http://evil.localhost"}
     assert http.post("/admin/", headers=headers).status_code == 403
 
 
-def test_no_other_spelling_goes_around_the_door(configure, http):
+def test_path_spellings_do_not_bypass_authentication(configure, http):
     configure(BASIC)
     for path in ("/admin", "//admin/", "/v1/../admin/", "/admin%2f", "/%61dmin/"):
         answer = http.send(
@@ -141,7 +139,7 @@ def test_no_other_spelling_goes_around_the_door(configure, http):
 # auth.admin.basic
 
 
-def test_a_password_opens_it_from_anywhere(configure, http):
+def test_password_grants_remote_access(configure, http):
     configure(BASIC)
     headers = {**basic("admin", "open-the-studio"), "X-Forwarded-For": "10.0.0.1"}
     assert http.get("/admin/", headers=headers).status_code == 200
@@ -154,7 +152,7 @@ def test_a_password_opens_it_from_anywhere(configure, http):
         *({"Authorization": "Bearer open-the-studio"}, {"Authorization": "Basic x"}),
     ],
 )
-def test_nothing_else_does(configure, http, headers):
+def test_other_credentials_are_refused(configure, http, headers):
     configure(BASIC)
     answer = http.get("/admin/", headers=headers)
     assert answer.status_code == 401
@@ -164,7 +162,7 @@ def test_nothing_else_does(configure, http, headers):
     assert '<a href="/admin/">Log in' in answer.text
 
 
-def test_a_credential_of_one_scope_is_none_in_the_other(configure, http, database):
+def test_credentials_are_valid_in_one_scope_only(configure, http, database):
     configure(
         CONFIG
         + "auth: {admin: {basic: {password: open-the-studio}}, proxy: {tokens: {}}}\n"
@@ -178,7 +176,7 @@ def test_a_credential_of_one_scope_is_none_in_the_other(configure, http, databas
     assert http.get("/v1/models", headers=password).status_code == 401
 
 
-def test_the_api_does_not_ask_for_the_studio_s_password(configure, http):
+def test_api_does_not_require_the_studio_password(configure, http):
     configure(BASIC)
     assert http.get("/v1/models").status_code == 200
 
@@ -201,7 +199,7 @@ def browser(running, configure, idp):
     browser.http.close()
 
 
-def test_who_logs_in_at_the_provider_is_an_administrator(browser, idp, user):
+def test_oidc_user_becomes_administrator(browser, idp, user):
     idp.subject = user
     idp.claims = {"email": "ada@example.com", "name": "Ada L."}
     answer = browser.follow(browser.get("/admin/?page=2"), 3)
@@ -217,7 +215,7 @@ def test_who_logs_in_at_the_provider_is_an_administrator(browser, idp, user):
     assert len(idp.hits) == hits
 
 
-def test_a_session_opens_the_websocket_of_the_live_board(browser, idp, user, running):
+def test_session_opens_the_live_websocket(browser, idp, user, running):
     address = running.replace("http://", "ws://") + "/admin/live/events"
     with pytest.raises(InvalidStatus), connect(address, origin=running):
         pass
@@ -233,7 +231,7 @@ def test_a_session_opens_the_websocket_of_the_live_board(browser, idp, user, run
         pass
 
 
-def test_a_cookie_of_the_api_s_login_does_not_open_it(browser, idp, user):
+def test_api_session_cookie_does_not_open_the_studio(browser, idp, user):
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     value = browser.http.cookies["coulisse_studio"]
@@ -247,7 +245,7 @@ def test_a_cookie_of_the_api_s_login_does_not_open_it(browser, idp, user):
 @pytest.mark.parametrize(
     ("sealed_by", "status"), [(SessionStore, 200), (ApiSession, 302)]
 )
-def test_what_is_sealed_for_the_api_does_not_open_it(
+def test_session_encrypted_for_the_api_does_not_open_the_studio(
     browser, idp, user, sealed_by, status
 ):
     idp.subject = user
@@ -261,7 +259,7 @@ def test_what_is_sealed_for_the_api_does_not_open_it(
     assert browser.get("/admin/").status_code == status
 
 
-def test_its_cookie_goes_to_the_studio_alone(browser, idp, user):
+def test_session_cookie_is_scoped_to_the_studio(browser, idp, user):
     idp.subject = user
     answer = browser.follow(browser.get("/admin/"), 2)
     cookies = answer.headers.get_list("Set-Cookie")
@@ -270,14 +268,14 @@ def test_its_cookie_goes_to_the_studio_alone(browser, idp, user):
         assert {"HttpOnly", "SameSite=Lax", "Path=/admin/"} <= set(cookie.split("; "))
 
 
-def test_over_https_its_cookie_is_for_https(browser, idp, configure, running):
+def test_session_cookie_is_secure_over_https(browser, idp, configure, running):
     text = OIDC.replace("ISSUER", idp.issuer)
     configure(text.replace("HERE", "https://studio.example.com"))
     (cookie,) = browser.get("/admin/").headers.get_list("Set-Cookie")
     assert "Secure" in cookie
 
 
-def test_a_session_does_not_outlast_its_provider(
+def test_session_ends_with_its_client_or_lifetime(
     browser, idp, user, configure, running, monkeypatch
 ):
     idp.subject = user
@@ -298,17 +296,17 @@ def test_a_session_does_not_outlast_its_provider(
         {"Authorization": "Basic YWRtaW46YWRtaW4="},
     ],
 )
-def test_no_header_stands_for_a_login(browser, headers):
+def test_no_header_replaces_a_login(browser, headers):
     assert browser.http.get("/admin/", headers=headers).status_code == 302
     assert browser.http.post("/admin/", headers=headers).status_code in (401, 403)
 
 
-def test_a_bearer_token_of_the_provider_is_none_here(browser, idp):
+def test_oidc_bearer_token_is_refused(browser, idp):
     headers = {"Authorization": f"Bearer {idp.sign()}"}
     assert browser.http.get("/admin/", headers=headers).status_code == 302
 
 
-def test_without_a_database_a_session_is_not_lost(browser, idp, user, monkeypatch):
+def test_database_outage_does_not_end_a_session(browser, idp, user, monkeypatch):
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
 
@@ -325,7 +323,7 @@ def test_without_a_database_a_session_is_not_lost(browser, idp, user, monkeypatc
     assert browser.get("/admin/").status_code == 200
 
 
-def test_a_provider_that_is_down_says_so(browser, idp):
+def test_provider_outage_is_503(browser, idp):
     idp.status = 0
     assert browser.get("/admin/").status_code == 503
 
@@ -334,7 +332,7 @@ def test_a_provider_that_is_down_says_so(browser, idp):
 
 
 @pytest.mark.usefixtures("database")
-def test_one_person_is_one_row(user):
+def test_account_is_created_once_per_person(user):
     one = accounts.get_or_create_user(user)
     assert accounts.get_or_create_user(user, email="a@example.com").pk == one.pk
     assert (
@@ -345,7 +343,7 @@ def test_one_person_is_one_row(user):
 
 
 @pytest.mark.usefixtures("database")
-def test_whoever_is_new_has_a_role_in_each_of_their_first_requests(user):
+def test_new_account_has_a_role_from_its_first_request(user):
     together = threading.Barrier(4)
 
     def enter() -> Role | None:
@@ -361,7 +359,7 @@ def test_whoever_is_new_has_a_role_in_each_of_their_first_requests(user):
 
 
 @pytest.mark.usefixtures("database")
-def test_who_could_be_given_no_role_is_not_made(user, monkeypatch):
+def test_account_without_a_role_is_not_created(user, monkeypatch):
     def fail(*given: object) -> None:
         raise DatabaseError
 
@@ -375,7 +373,7 @@ def test_who_could_be_given_no_role_is_not_made(user, monkeypatch):
 # What becomes of a session.
 
 
-def test_a_newcomer_of_the_provider_is_what_the_configuration_says(
+def test_new_oidc_account_gets_the_configured_role(
     browser, idp, user, configure, running
 ):
     text = OIDC.replace("ISSUER", idp.issuer).replace("HERE", running)
@@ -399,7 +397,7 @@ def test_a_newcomer_of_the_provider_is_what_the_configuration_says(
         {"Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_with_its_cookie_another_page_changes_nothing(browser, idp, user, headers):
+def test_cross_site_request_with_session_cookie_is_refused(browser, idp, user, headers):
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     forged = {"label": "forged", "principal": "p"}
@@ -407,7 +405,7 @@ def test_with_its_cookie_another_page_changes_nothing(browser, idp, user, header
     assert answer.status_code == 403
 
 
-def test_who_is_kept_out_talks_to_nobody(browser, idp, user, fake):
+def test_deactivated_account_cannot_use_the_playground(browser, idp, user, fake):
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     User.objects.filter(username=f"oidc:{user}").update(is_active=False)
@@ -418,7 +416,7 @@ def test_who_is_kept_out_talks_to_nobody(browser, idp, user, fake):
     assert fake.is_idle
 
 
-def test_logging_out_ends_a_session_whoever_has_its_cookie(browser, idp, user):
+def test_logout_ends_the_session_for_every_cookie_holder(browser, idp, user):
     idp.subject = user
     page = browser.follow(browser.get("/admin/"), 3)
     cookie = browser.http.cookies["coulisse_studio"]
@@ -431,7 +429,7 @@ def test_logging_out_ends_a_session_whoever_has_its_cookie(browser, idp, user):
     assert browser.follow(browser.get("/admin/"), 3).status_code == 200
 
 
-def test_logging_out_ends_nobody_else_s_session(browser, idp, user, running):
+def test_logout_ends_only_its_own_session(browser, idp, user, running):
     other = Browser(running)
     for each, subject in ((browser, user), (other, f"other-{user}")):
         idp.subject = subject
@@ -441,7 +439,7 @@ def test_logging_out_ends_nobody_else_s_session(browser, idp, user, running):
     assert browser.get("/admin/").status_code == 200
 
 
-def test_a_session_of_who_was_kept_out_stays_ended(browser, idp, user):
+def test_session_of_reactivated_account_stays_ended(browser, idp, user):
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     for is_active in (False, True):
@@ -449,14 +447,14 @@ def test_a_session_of_who_was_kept_out_stays_ended(browser, idp, user):
     assert browser.get("/admin/").status_code == 302
 
 
-def test_a_session_ends_with_the_account(browser, idp, user):
+def test_session_ends_when_the_account_is_deleted(browser, idp, user):
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     User.objects.get(username=f"oidc:{user}").delete()
     assert browser.get("/admin/").status_code == 302
 
 
-def test_logging_out_asks_for_a_password_again_at_most(configure, http):
+def test_logout_does_not_end_basic_authentication(configure, http):
     """A browser sends it by itself: there is no session to end."""
     configure(BASIC)
     http.auth = ("admin", "open-the-studio")
@@ -476,7 +474,7 @@ def log_out(browser: Any, page: httpx2.Response) -> None:
     assert answer.headers["Location"] == "/admin/"
 
 
-def test_who_loses_their_role_is_shown_no_more(
+def test_websocket_closes_when_the_role_is_removed(
     browser, idp, user, running, monkeypatch
 ):
     monkeypatch.setattr(websocket, "RECHECK_SECONDS", 0.05)
@@ -496,7 +494,7 @@ def test_who_loses_their_role_is_shown_no_more(
     ("seconds", "status"),
     [(-8 * 3600 - 5, 302), (-8 * 3600 + 300, 200), (30, 200), (3600, 302)],
 )
-def test_a_session_ends_eight_hours_after_its_last_use(
+def test_session_ends_eight_hours_after_its_last_use(
     browser, idp, user, seconds, status
 ):
     idp.subject = user

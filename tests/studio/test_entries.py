@@ -92,7 +92,7 @@ def labels(script, kind="agents"):
 # What scripts do.
 
 
-def test_a_script_overrides_and_resets(script):
+def test_script_overrides_and_resets_an_entry(script):
     answer = put(script, "agents/tuned", BOB.replace("bob", "tuned"))
     assert answer.status_code == 200
     told = answer.json()
@@ -103,7 +103,7 @@ def test_a_script_overrides_and_resets(script):
     assert script.post("/admin/agents/tuned/reset").status_code == 409
 
 
-def test_a_client_gets_what_runs_at_once(script, client, fake):
+def test_clients_see_changes_at_once(script, client, fake):
     assert post(script, "agents", BOB).status_code == 201
     assert "bob" in [model.id for model in client.models.list()]
     script.delete("/admin/agents/forgetful")
@@ -113,7 +113,7 @@ def test_a_client_gets_what_runs_at_once(script, client, fake):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
-def test_every_kind_is_made_changed_and_deleted(script, browser, kind):
+def test_every_kind_is_created_changed_and_deleted(script, browser, kind):
     answer = post(script, kind.path, NEW[kind.path])
     assert answer.status_code == 201, answer.text
     assert answer.headers["Location"] == f"/admin/{kind.path}/bob"
@@ -129,7 +129,7 @@ def test_every_kind_is_made_changed_and_deleted(script, browser, kind):
     assert script.get(f"/admin/{address}").status_code == 404
 
 
-def test_an_entry_as_yaml_is_what_was_written(script):
+def test_entry_as_yaml_is_returned_as_written(script):
     post(script, "agents", BOB)
     wanted = {"Accept": "application/yaml"}
     told = script.get("/admin/agents/bob", headers=wanted)
@@ -143,7 +143,7 @@ def test_an_entry_as_yaml_is_what_was_written(script):
     assert listed["data"][-1]["name"] == "bob"
 
 
-def test_what_the_validator_says_is_told_verbatim(script):
+def test_validation_errors_are_returned_verbatim(script):
     answer = put(script, "agents/tuned", "name: tuned\nprovider: opena\nmodel: x\n")
     assert answer.status_code == 422
     error = answer.json()["error"]
@@ -181,7 +181,7 @@ def test_what_the_validator_says_is_told_verbatim(script):
         ("GET", "agents/tuned/reset", "", 405, ""),
     ],
 )
-def test_what_does_not_go_is_refused(script, method, path, text, status, said):
+def test_invalid_request_is_refused(script, method, path, text, status, said):
     answer = script.request(
         method, f"/admin/{path}", content=text, headers=YAML_TYPE if text else {}
     )
@@ -190,7 +190,7 @@ def test_what_does_not_go_is_refused(script, method, path, text, status, said):
     assert not OverrideVersion.objects.exists()
 
 
-def test_who_was_slower_is_told(script):
+def test_outdated_version_is_refused(script):
     post(script, "agents", BOB)
     shown = script.get("/admin/agents/bob").json()["version"]
     newer = BOB.replace("gpt-x", "gpt-y")
@@ -205,7 +205,7 @@ def test_who_was_slower_is_told(script):
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/yaml"])
-def test_what_was_shown_is_told_by_its_tag(script, kind):
+def test_etag_guards_against_lost_updates(script, kind):
     made = post(script, "agents", BOB)
     shown = script.get("/admin/agents/bob", headers={"Accept": kind}).headers["ETag"]
     assert shown == made.headers["ETag"]
@@ -217,7 +217,7 @@ def test_what_was_shown_is_told_by_its_tag(script, kind):
     assert put(script, "agents/bob", BOB, {"If-Match": "*"}).status_code == 200
 
 
-def test_the_fields_of_a_form_are_an_entry(script):
+def test_form_fields_make_an_entry(script):
     fields = {"name": "bob", "provider": "openai", "model": "gpt-x", "max_turns": "3"}
     made = script.post("/admin/agents", data=fields)
     assert made.status_code == 201, made.text
@@ -234,13 +234,13 @@ def test_the_fields_of_a_form_are_an_entry(script):
 @pytest.mark.parametrize(
     ("body", "said"), [(b"name: b\xff", "not UTF-8"), (b"\n", "empty; it must be")]
 )
-def test_what_is_no_text_is_refused(script, body, said):
+def test_non_text_body_is_refused(script, body, said):
     answer = put(script, "agents/tuned", body)
     assert answer.status_code == 400
     assert said in answer.json()["error"]["message"]
 
 
-def test_names_may_be_anything_a_client_sends(script, browser):
+def test_names_may_contain_any_characters(script, browser):
     name = "team/é 100%?"
     text = f"name: {name!r}\nprovider: openai\nmodel: m\n"
     where = post(script, "agents", text).headers["Location"]
@@ -251,9 +251,7 @@ def test_names_may_be_anything_a_client_sends(script, browser):
     assert script.delete(where).status_code == 200
 
 
-def test_a_body_keeps_its_placeholders_wherever_it_is_shown(
-    script, browser, monkeypatch
-):
+def test_extra_body_placeholders_are_shown_unresolved(script, browser, monkeypatch):
     monkeypatch.setenv("SOME_SECRET", "hush-hush-hush")
     text = BOB + "extra_body: {key: '${SOME_SECRET}'}\n"
     assert post(script, "agents", text).status_code == 201
@@ -265,7 +263,7 @@ def test_a_body_keeps_its_placeholders_wherever_it_is_shown(
         assert "hush" not in script.get(f"/admin/{path}").text
 
 
-def test_what_is_typed_is_judged_and_not_saved(script):
+def test_draft_is_checked_without_saving(script):
     def said(path, yaml):
         answer = script.post(f"/admin/{path}/check", json={"yaml": yaml, "at": "x"})
         return [(each["line"], each["message"]) for each in answer.json()["problems"]]
@@ -289,7 +287,7 @@ def test_what_is_typed_is_judged_and_not_saved(script):
 # What browsers do.
 
 
-def test_a_browser_makes_edits_disables_and_resets(browser, script):
+def test_browser_creates_edits_disables_and_resets(browser, script):
     page = browser.submit("/admin/agents", {"yaml": BOB}, of="/admin/agents/new")
     assert page.url.path == "/admin/agents/bob"
     assert "Made agent &#x27;bob&#x27;" in page.text
@@ -309,14 +307,14 @@ def test_a_browser_makes_edits_disables_and_resets(browser, script):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
-def test_a_new_one_begins_with_what_could_be_saved(script, kind):
+def test_new_entry_template_is_valid(script, kind):
     text = script.get(f"/admin/{kind.path}/new").json()["yaml"]
     checked = script.post(f"/admin/{kind.path}/check", json={"yaml": text})
     assert checked.json() == {"problems": []}
     assert post(script, kind.path, text).status_code == 201
 
 
-def test_a_new_one_begins_with_a_model_that_is_not_small(script, configure):
+def test_new_agent_template_prefers_a_large_model(script, configure):
     small = "agents:\n  - {name: small, provider: local, model: any}\n"
     text = CONFIG.replace("agents:\n", small)
     configure(text.replace("providers:\n", "providers:\n  local: {}\n"))
@@ -326,7 +324,7 @@ def test_a_new_one_begins_with_a_model_that_is_not_small(script, configure):
         assert "provider: local" not in text
 
 
-def test_a_form_that_is_refused_keeps_what_was_typed(browser, script):
+def test_refused_form_keeps_its_input(browser, script):
     typed = {"_method": "PUT", "yaml": "name: tuned\nprovider: opena\nmodel: mine\n"}
     page = browser.submit(
         "/admin/agents/tuned", {**typed, "version": "0"}, of="/admin/agents/tuned/edit"
@@ -345,7 +343,7 @@ def test_a_form_that_is_refused_keeps_what_was_typed(browser, script):
     assert "<h1>New agent" in page.text
 
 
-def test_of_two_people_the_second_is_told(browser, script):
+def test_second_of_two_editors_gets_a_conflict(browser, script):
     put(script, "agents/tuned", BOB.replace("bob", "tuned"))
     typed = {"_method": "PUT", "yaml": BOB.replace("bob", "tuned"), "version": "0"}
     page = browser.submit("/admin/agents/tuned", typed, of="/admin/agents/tuned/edit")
@@ -353,7 +351,7 @@ def test_of_two_people_the_second_is_told(browser, script):
     assert "was changed by studio: local since it was shown" in page.text
 
 
-def test_who_was_slower_sees_what_is_there_now_and_may_save_over_it(browser, script):
+def test_conflict_page_shows_current_version_and_can_overwrite(browser, script):
     theirs = BOB.replace("bob", "tuned")
     put(script, "agents/tuned", theirs)
     yours = theirs.replace("gpt-x", "gpt-y")
@@ -375,7 +373,7 @@ def test_who_was_slower_sees_what_is_there_now_and_may_save_over_it(browser, scr
     assert script.get("/admin/agents/tuned").json()["yaml"] == yours
 
 
-def test_what_was_disabled_or_deleted_meanwhile_is_told_so(browser, script):
+def test_conflict_page_reports_disabled_or_deleted_entry(browser, script):
     script.delete("/admin/experiments/trial")
     yours = NEW["experiments"].replace("bob", "trial")
     typed = {"_method": "PUT", "yaml": yours, "version": "0"}
@@ -395,7 +393,7 @@ def test_what_was_disabled_or_deleted_meanwhile_is_told_so(browser, script):
     assert f"{BOB}</textarea>" in page.text
 
 
-def test_the_history_can_be_edited_from(browser, script):
+def test_history_version_can_be_edited(browser, script):
     post(script, "agents", BOB)
     put(script, "agents/bob", BOB.replace("gpt-x", "gpt-y"))
     first = script.get("/admin/agents/bob").json()["history"][-1]["id"]
@@ -405,7 +403,7 @@ def test_the_history_can_be_edited_from(browser, script):
 
 
 @pytest.mark.parametrize("name", ["tuned", "bob"])
-def test_what_is_saved_unchanged_is_written_nowhere(browser, script, name):
+def test_unchanged_save_writes_nothing(browser, script, name):
     post(script, "agents", BOB)
     wants_yaml = {"Accept": "application/yaml"}
     text = script.get(f"/admin/agents/{name}", headers=wants_yaml).text
@@ -418,7 +416,7 @@ def test_what_is_saved_unchanged_is_written_nowhere(browser, script, name):
     assert labels(script)[name] == before["label"]
 
 
-def test_what_is_saved_as_the_file_has_it_enables_again(script):
+def test_saving_the_file_value_enables_the_entry_again(script):
     wants_yaml = {"Accept": "application/yaml"}
     text = script.get("/admin/smoke/greeting", headers=wants_yaml).text
     script.delete("/admin/smoke/greeting")
@@ -426,7 +424,7 @@ def test_what_is_saved_as_the_file_has_it_enables_again(script):
     assert labels(script, "smoke") == {"greeting": "override"}
 
 
-def test_a_long_history_has_pages(browser, script):
+def test_long_history_is_paginated(browser, script):
     post(script, "agents", BOB)
     for _ in range(22):
         OverrideVersion.objects.create(
@@ -441,7 +439,7 @@ def test_a_long_history_has_pages(browser, script):
     assert script.get("/admin/agents/bob?before=x").status_code == 400
 
 
-def test_what_is_broken_says_why(browser, script, configure):
+def test_rejected_override_shows_its_reason(browser, script, configure):
     text = "name: bob\nprovider: anthropic\nmodel: m\n"
     post(script, "agents", text)
     smaller = FULL.replace("  anthropic:\n", "  other:\n    kind: anthropic\n")
@@ -455,7 +453,7 @@ def test_what_is_broken_says_why(browser, script, configure):
     assert "set aside" in browser.get("/admin/agents").text
 
 
-def test_an_empty_list_says_what_to_do(browser, configure):
+def test_empty_list_links_to_the_first_entry(browser, configure):
     configure(CONFIG)
     assert "Write the first judge" in browser.get("/admin/judges").text
     assert 'href="/admin/judges/new"' in browser.get("/admin/judges").text
@@ -464,7 +462,7 @@ def test_an_empty_list_says_what_to_do(browser, configure):
 # Who may, and what is noted.
 
 
-def test_viewers_look_and_no_more(viewer, operator, configure):
+def test_viewers_are_read_only(viewer, operator, configure):
     assert viewer.get("/admin/agents").status_code == 200
     assert viewer.get("/admin/agents/tuned").status_code == 200
     assert post(viewer, "agents", BOB).status_code == 403
@@ -479,7 +477,7 @@ def test_viewers_look_and_no_more(viewer, operator, configure):
     assert not OverrideVersion.objects.exists()
 
 
-def test_each_change_is_in_the_audit_without_its_text(script):
+def test_changes_are_audited_without_text(script):
     AuditEntry.objects.all().delete()
     post(script, "judges", NEW["judges"])
     put(script, "judges/bob", NEW["judges"])  # as it is
@@ -503,7 +501,7 @@ def test_each_change_is_in_the_audit_without_its_text(script):
 # What agents' pages show.
 
 
-def test_who_refers_to_an_agent_is_listed(server):
+def test_agent_references_are_listed(server):
     found = agent_references.find_references(live.current(), "tuned")
     assert [tuple(each) for each in found] == [
         ("agent", "team", "calls it"),
@@ -516,7 +514,7 @@ def test_who_refers_to_an_agent_is_listed(server):
     )
 
 
-def test_an_agents_last_day_is_told(script, client, fake):
+def test_agent_page_shows_last_24_hours(script, client, fake):
     fake.reply("hello")
     client.chat.completions.create(
         model="team", user="u", messages=[{"role": "user", "content": "hi"}]
@@ -535,7 +533,7 @@ def queries(function):
     return len(captured)
 
 
-def test_pages_ask_as_often_however_much_there_is(script):
+def test_query_count_is_independent_of_amount(script):
     few = (
         queries(agent_details.load_overview),
         queries(lambda: agent_details.load_details("tuned", None)),

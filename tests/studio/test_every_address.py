@@ -69,12 +69,12 @@ def with_bodies() -> set[tuple[str, str]]:
     }
 
 
-def test_there_are_all(server) -> None:
+def test_routes_are_collected(server) -> None:
     assert len(FACES) > 60
     assert not any("<" in path for path, *_ in FACES)
 
 
-def test_viewers_write_nothing(viewer) -> None:
+def test_viewers_cannot_write(viewer) -> None:
     answers = {
         (method, path): viewer.request(method, path, json={}).status_code
         for method, path in writes()
@@ -83,7 +83,7 @@ def test_viewers_write_nothing(viewer) -> None:
     assert {place: code for place, code in answers.items() if code != 403} == {}
 
 
-def test_nobody_writes_who_is_not_known(running, viewer) -> None:
+def test_unauthenticated_requests_cannot_write(running, viewer) -> None:
     viewer.auth = None
     answers = {
         (method, path): viewer.request(method, path, json={}).status_code
@@ -92,7 +92,7 @@ def test_nobody_writes_who_is_not_known(running, viewer) -> None:
     assert {place: code for place, code in answers.items() if code != 401} == {}
 
 
-def test_other_methods_are_refused_with_those_there_are(script) -> None:
+def test_other_methods_are_405_with_allow(script) -> None:
     wrong = {}
     for path, _, methods in FACES:
         for method in METHODS - methods:
@@ -105,7 +105,7 @@ def test_other_methods_are_refused_with_those_there_are(script) -> None:
     assert wrong == {}
 
 
-def test_links_hold_names_whole() -> None:
+def test_links_encode_names() -> None:
     # A browser takes the steps of `a/../b` otherwise.
     wrong = {
         template.name
@@ -116,7 +116,7 @@ def test_links_hold_names_whole() -> None:
     assert 'href="/admin/triggers/a%2F..%2Fb"' in live.task_origin("trigger:a/../b")
 
 
-def test_nothing_is_told_as_a_picture(script) -> None:
+def test_image_accept_header_is_406(script) -> None:
     answers = {
         path: script.get(path, headers={"Accept": "image/png"}).status_code
         for path, _, methods in FACES
@@ -134,7 +134,7 @@ def test_nothing_is_told_as_a_picture(script) -> None:
         ("application/yaml", b"name: [", 400),
     ],
 )
-def test_bodies_that_cannot_be_read_are_refused(
+def test_unreadable_bodies_are_refused(
     script, kind: str, body: bytes, status: int
 ) -> None:
     answers = {
@@ -155,7 +155,7 @@ def test_bodies_that_cannot_be_read_are_refused(
     assert wrong == {}
 
 
-def test_what_is_there_is_told_in_all_three_ways(script) -> None:
+def test_existing_resources_are_served_in_all_formats(script) -> None:
     for path, face, methods in FACES:
         if "GET" not in methods or "somewhat" in path or path in (NOT_HTTP, NOT_YET):
             continue
@@ -172,7 +172,7 @@ def test_what_is_there_is_told_in_all_three_ways(script) -> None:
             assert "<h1>" in page.text, path
 
 
-def test_what_is_not_there_is_not_found_in_all_three_ways(script) -> None:
+def test_missing_resources_are_404_in_all_formats(script) -> None:
     script.headers["Accept"] = "*/*"
     for path, _, methods in FACES:
         if "GET" not in methods or "/somewhat" not in path or path in OF_THE_PAST:

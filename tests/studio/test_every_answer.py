@@ -120,7 +120,7 @@ def addresses(studio: httpx2.Client) -> Iterator[str]:
                 yield f"{address}?{query}"
 
 
-def test_yaml_says_the_same(studio) -> None:
+def test_yaml_equals_json(studio) -> None:
     wrong, tried = [], set()
     for address in addresses(studio):
         path = address.partition("?")[0]
@@ -147,7 +147,7 @@ def _is_as_written(steps: list[str]) -> bool:
     return len(steps) == 4 and steps[2] in KINDS and steps[3] != "runs"
 
 
-def test_all_that_is_told_is_as_described(studio) -> None:
+def test_responses_match_the_openapi_document(studio) -> None:
     wrong, asked = [], 0
     for address in addresses(studio):
         answer = studio.get(address)

@@ -60,7 +60,7 @@ def ask(stage: Cast, write: Write, path: str, body: object):
     return answer
 
 
-def test_every_change_is_in_the_audit_once(stage) -> None:
+def test_every_change_is_audited_once(stage) -> None:
     wrong, done = [], set()
     for write in changes(stage):
         done.add((write.method, write.route))
@@ -107,7 +107,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_no_body_is_taken_that_cannot_be_meant(stage, kind) -> None:
+def test_invalid_bodies_are_refused(stage, kind) -> None:
     wrong = []
     before = newest()
     content, body = BODIES[kind]
@@ -125,7 +125,7 @@ def test_no_body_is_taken_that_cannot_be_meant(stage, kind) -> None:
     assert words(before) == []
 
 
-def test_what_is_asked_changes_nothing(stage) -> None:
+def test_read_only_posts_change_nothing(stage) -> None:
     draft = {"yaml": "name: extra\n"}
     said = {"agent": "tuned", "user": "asks", "message": "Hello!", "incognito": True}
     asked = {
@@ -143,7 +143,7 @@ def test_what_is_asked_changes_nothing(stage) -> None:
     assert words(before) == []
 
 
-def test_there_are_no_other_addresses() -> None:
+def test_every_route_is_covered() -> None:
     known = {
         str(it.pattern)
         for it in urlpatterns
@@ -152,7 +152,7 @@ def test_there_are_no_other_addresses() -> None:
     assert {str(it.pattern) for it in urlpatterns} - known == NO_FACES
 
 
-def test_every_action_is_described(stage) -> None:
+def test_audit_actions_are_documented(stage) -> None:
     told = DOCS.read_text()
     actions = {write.action for write in changes(stage)}
     assert {it for it in actions if f"`{it}`" not in told} == set()

@@ -118,7 +118,7 @@ def results(script, trials, strategy, **query):
     return told.json()
 
 
-def test_a_split_tells_shares_traffic_and_the_winner(script, trials):
+def test_split_shows_shares_traffic_and_winner(script, trials):
     trials.serve("split", "warm", 3)
     trials.serve("split", "cool", 1)
     trials.score("split", "warm", 9, 9, 8, 9)
@@ -148,7 +148,7 @@ def test_a_split_tells_shares_traffic_and_the_winner(script, trials):
     )
 
 
-def test_only_what_came_since_counts(script, trials):
+def test_results_since_limits_the_turns(script, trials):
     trials.serve("split", "warm", 2, days=9)
     trials.serve("split", "warm", 1)
     told = results(script, trials, "split", since="7d")
@@ -160,7 +160,7 @@ def test_only_what_came_since_counts(script, trials):
     assert script.get("/admin/experiments/nobody/results").status_code == 404
 
 
-def test_a_shadow_calls_out_who_answers(script, trials):
+def test_shadow_run_lists_primary_and_traffic(script, trials):
     trials.serve("shadow", "warm", 2)
     trials.serve("shadow", "cool", 1, origin="shadow")
     told = results(script, trials, "shadow")
@@ -173,7 +173,7 @@ def test_a_shadow_calls_out_who_answers(script, trials):
     assert "unseen, on 20 % of turns" in page
 
 
-def test_a_bandit_tells_whom_it_would_choose(script, trials):
+def test_bandit_shows_its_next_choice(script, trials):
     address = f"/admin/experiments/{trials.name('bandit')}"
     trials.score("bandit", "warm", 6, 7)
     trials.score("bandit", "cool", 9)
@@ -195,20 +195,20 @@ def test_a_bandit_tells_whom_it_would_choose(script, trials):
     assert "of the last 7 days" in page
 
 
-def test_what_no_judge_scores_is_said(script, trials):
+def test_experiment_without_scores_says_so(script, trials):
     told = results(script, trials, "blind")
     assert told["metrics"] == []
     page = script.get(f"/admin/experiments/{trials.name('blind')}", headers=PAGE).text
     assert page.count("No judge scores all variants") == 1
 
 
-def test_one_can_be_talked_to_as_agents_can(script, trials):
+def test_experiment_page_links_to_the_playground(script, trials):
     name = trials.name("split")
     page = script.get(f"/admin/experiments/{name}", headers=PAGE).text
     assert f'href="/admin/playground?agent={name}">Chat<' in page
 
 
-def test_the_list_tells_who_has_won(script, trials):
+def test_list_shows_the_winner(script, trials):
     trials.score("split", "warm", 9, 9, 8, 9)
     trials.score("split", "cool", 3, 4, 3)
     trials.score("split", "cool", 4, criterion="wit")
@@ -227,7 +227,7 @@ def test_the_list_tells_who_has_won(script, trials):
     assert page.count(">winner<") == 1
 
 
-def test_the_list_takes_two_queries(script, trials):
+def test_list_takes_two_queries(script, trials):
     counts = []
     trials.serve("shadow", "cool", origin="shadow")
     for number in (1, 5):
@@ -244,7 +244,7 @@ def test_the_list_takes_two_queries(script, trials):
     assert trials.name("split") in page
 
 
-def test_results_take_as_many_queries_for_many_turns(trials):
+def test_results_query_count_is_independent_of_turns(trials):
     experiment = live.current().get(EXPERIMENTS)[trials.name("bandit")]
     counts = []
     for number in (1, 6):
@@ -282,5 +282,5 @@ def test_intervals_share_a_scale():
     ("seconds", "told"),
     [(604_800, "7 days"), (86_400, "1 day"), (5_400, "90 minutes"), (61, "61 seconds")],
 )
-def test_lengths_of_time_are_told_in_whole_units(seconds, told):
+def test_time_spans_use_whole_units(seconds, told):
     assert evaluate.time_span(seconds) == told

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.database
 YAML_TYPE = {"Content-Type": "application/yaml"}
 
 
-def test_the_same_answer_is_json_yaml_and_a_page(script):
+def test_resource_is_available_as_json_yaml_and_html(script):
     as_json = script.get("/admin/tokens").json()
     told = script.get("/admin/tokens", headers={"Accept": "application/yaml"})
     assert told.headers["Content-Type"].startswith("application/yaml")
@@ -19,7 +19,7 @@ def test_the_same_answer_is_json_yaml_and_a_page(script):
     assert script.get("/admin/tokens?format=yaml").text == told.text
 
 
-def test_json_yaml_and_a_form_are_the_same_body(script, browser):
+def test_body_may_be_json_yaml_or_a_form(script, browser):
     by_json = {"label": "json", "principal": "alice"}
     assert script.post("/admin/tokens", json=by_json).status_code == 201
     by_yaml = "label: yaml # a comment\nprincipal: alice\n"
@@ -32,7 +32,7 @@ def test_json_yaml_and_a_form_are_the_same_body(script, browser):
     assert labels >= {"json", "yaml", "form"}
 
 
-def test_a_form_says_which_method_is_meant(script, browser):
+def test_form_may_override_the_method(script, browser):
     made = script.post("/admin/tokens", json={"label": "x", "principal": "p"}).json()
     path = f"/admin/tokens/{made['id']}"
     page = browser.submit(path, {"_method": "DELETE"})
@@ -41,7 +41,7 @@ def test_a_form_says_which_method_is_meant(script, browser):
     assert script.get(path).json()["state"] == "revoked"
 
 
-def test_a_form_that_is_refused_keeps_what_was_typed(browser):
+def test_refused_form_keeps_its_input(browser):
     typed = {"label": "kept label", "principal": "alice", "limit_usd": "much"}
     page = browser.submit("/admin/tokens", typed)
     assert page.status_code == 400
@@ -68,9 +68,7 @@ def test_a_form_that_is_refused_keeps_what_was_typed(browser):
         ("POST", "/admin/nowhere", b"", {}, 404, "/admin/"),
     ],
 )
-def test_a_mistake_is_told_in_the_shape_of_every_error(
-    script, method, path, body, headers, status, said
-):
+def test_errors_share_one_format(script, method, path, body, headers, status, said):
     answer = script.request(method, path, content=body, headers=headers)
     assert answer.status_code == status
     error = answer.json()["error"]
@@ -78,7 +76,7 @@ def test_a_mistake_is_told_in_the_shape_of_every_error(
     assert error["type"] == "invalid_request_error"
 
 
-def test_a_viewer_looks_and_changes_nothing(viewer, operator):
+def test_viewer_is_read_only(viewer, operator):
     assert viewer.get("/admin/tokens").status_code == 200
     made = {"label": "x", "principal": "p"}
     refused = viewer.post("/admin/tokens", json=made)
@@ -89,7 +87,7 @@ def test_a_viewer_looks_and_changes_nothing(viewer, operator):
     assert operator.post("/admin/tokens", json=made).status_code == 201
 
 
-def test_who_is_kept_out_does_not_even_look(viewer, operator):
+def test_deactivated_account_cannot_read(viewer, operator):
     before = operator.get("/admin/audit?action=person&actor=olga").json()["data"]
     kept_out = operator.put("/admin/people/vera", json={"is_active": False})
     assert kept_out.status_code == 200
@@ -114,7 +112,7 @@ def test_who_is_kept_out_does_not_even_look(viewer, operator):
     assert operator.get("/admin/audit?target=nobody-of-all").json()["data"] == []
 
 
-def test_a_form_of_another_site_changes_nothing(browser, script):
+def test_cross_site_form_is_refused(browser, script):
     fields = {"label": "forged", "principal": "p"}
     foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     forged = browser.http.post("/admin/tokens", data=fields, headers=foreign)
@@ -127,7 +125,7 @@ def test_a_form_of_another_site_changes_nothing(browser, script):
     assert "forged" not in labels
 
 
-def test_pages_hold_no_script_and_let_none_in(browser):
+def test_pages_have_a_script_policy_and_cookie_flags(browser):
     page = browser.get("/admin/")
     policy = page.headers["Content-Security-Policy"]
     assert "script-src 'self' 'unsafe-eval';" in policy
@@ -140,7 +138,7 @@ def test_pages_hold_no_script_and_let_none_in(browser):
         assert flag in page.headers["Set-Cookie"]
 
 
-def test_assets_are_ours_and_kept_for_a_while(browser, script):
+def test_assets_are_local_and_cached(browser, script):
     asset = script.get("/admin/static/studio/studio.css")
     assert asset.status_code == 200
     again = script.get(

@@ -79,7 +79,7 @@ def guess(http: httpx2.Client, name: str = "admin") -> httpx2.Response:
     return http.get("/admin/", headers={**basic(name, uuid.uuid4().hex), **PAGE})
 
 
-def test_hashes_keep_no_page_and_no_asset_waiting(at, http, hashing):
+def test_hashing_does_not_block_pages_or_assets(at, http, hashing):
     assert http.get("/admin/agents", headers=RIGHT).status_code == 200
     hashing.may_end.clear()
     with ThreadPoolExecutor(24) as threads:
@@ -105,7 +105,7 @@ def test_hashes_keep_no_page_and_no_asset_waiting(at, http, hashing):
     assert busy.headers["Content-Security-Policy"]
 
 
-def test_the_pool_is_shared_with_the_api(at, http, hashing, configure):
+def test_hashing_pool_is_shared_with_the_api(at, http, hashing, configure):
     proxy = f"proxy: {{basic: {{password: '{HASH}'}}}}, "
     configure(YAML.replace("{admin:", f"{{{proxy}admin:"))
     hashing.may_end.clear()
@@ -121,7 +121,7 @@ def test_the_pool_is_shared_with_the_api(at, http, hashing, configure):
         assert {each.result().status_code for each in guesses} == {401}
 
 
-def test_an_asset_needs_no_password_and_checks_none(http, hashing):
+def test_assets_need_no_password_check(http, hashing):
     for _ in range(9):
         headers = basic("admin", uuid.uuid4().hex)
         assert http.get(STYLES, headers=headers).status_code == 200
@@ -138,7 +138,7 @@ def test_an_asset_needs_no_password_and_checks_none(http, hashing):
     )
 
 
-def test_after_five_failures_there_is_a_delay(http, hashing, clock):
+def test_sixth_failed_login_is_delayed(http, hashing, clock):
     assert [guess(http).status_code for _ in range(5)] == [401] * 5
     page = guess(http)
     assert (page.status_code, page.headers["Retry-After"]) == (429, "1")
@@ -153,13 +153,13 @@ def test_after_five_failures_there_is_a_delay(http, hashing, clock):
     assert http.get("/admin/", headers=RIGHT).status_code == 200
 
 
-def test_a_login_that_is_known_is_never_delayed(http):
+def test_verified_login_is_never_delayed(http):
     assert http.get("/admin/", headers=RIGHT).status_code == 200
     assert [guess(http).status_code for _ in range(6)][-1] == 429
     assert http.get("/admin/", headers=RIGHT).status_code == 200
 
 
-def test_a_right_password_gets_in_while_others_guess(at, clock):
+def test_right_password_succeeds_during_an_attack(at, clock):
     """The honest client waits as it is told; 4 others try again all the time."""
     stop = threading.Event()
 
@@ -187,7 +187,7 @@ def test_a_right_password_gets_in_while_others_guess(at, clock):
             each.result()
 
 
-def test_the_first_page_tells_of_failed_sign_ins(http, at):
+def test_home_page_reports_failed_logins(http, at):
     AuditEntry.objects.filter(action="login.fail").delete()  # of other tests
     name = f"name-{uuid.uuid4().hex[:8]}"
     stranger = at("127.0.0.2")
@@ -204,7 +204,7 @@ def test_the_first_page_tells_of_failed_sign_ins(http, at):
     assert name in {each["details"]["name"] for each in listed}
 
 
-def test_a_request_nobody_has_checked_is_refused(configure):
+def test_request_without_authentication_middleware_is_refused(configure):
     configure(YAML)
     request = RequestFactory().get("/admin/", headers=RIGHT)
     request.urlconf = "coulisse_site.studio_urls"

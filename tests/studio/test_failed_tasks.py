@@ -36,7 +36,7 @@ def fail(kind: str, agent: str, origin: str, *, hours: int, state: str = "errore
     )
 
 
-def test_judges_are_told_by_their_names_and_other_work_by_its_agent():
+def test_failed_tasks_are_grouped_by_judge_or_agent():
     for hours in (1, 2):
         fail("judge", "writer", "judge:quality", hours=hours)
     fail("judge", "assistant", "judge:quality", hours=3)

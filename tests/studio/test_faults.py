@@ -12,7 +12,7 @@ from studio.security import accounts
 pytestmark = pytest.mark.database
 
 
-def test_a_fault_is_logged_and_told_in_the_face_that_was_asked_for(
+def test_internal_error_is_logged_and_returned_in_requested_format(
     script, monkeypatch, caplog
 ):
     monkeypatch.setattr(HomeView, "template", "studio/no-such-template.html")
@@ -28,7 +28,7 @@ def test_a_fault_is_logged_and_told_in_the_face_that_was_asked_for(
 
 
 @pytest.mark.parametrize("path", ["/admin/", "/admin/agents", "/admin/nowhere"])
-def test_without_a_database_pages_say_so_too(script, monkeypatch, caplog, path):
+def test_database_outage_is_shown_on_pages(script, monkeypatch, caplog, path):
     monkeypatch.setattr(accounts, "get_or_create_user", gone)
     page = script.get(path, headers={"Accept": "text/html"})
     assert page.status_code == 503

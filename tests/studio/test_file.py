@@ -60,7 +60,7 @@ def told(answer):
 # Sections.
 
 
-def test_a_section_is_shown_as_data_and_as_it_is_written(script, yaml):
+def test_section_is_returned_as_json_and_yaml(script, yaml):
     assert script.get("/admin/telemetry").json() == {"fmt": {"enabled": True}}
     written = script.get("/admin/telemetry", headers=WANTS_YAML)
     assert written.text == "# on stderr\nfmt: {enabled: true}"
@@ -70,7 +70,7 @@ def test_a_section_is_shown_as_data_and_as_it_is_written(script, yaml):
     assert script.get("/admin/settings/users").json() == ""
 
 
-def test_yaml_is_written_as_it_was_typed(script, yaml, text):
+def test_yaml_is_written_as_typed(script, yaml, text):
     answer = script.put(
         "/admin/telemetry", content="fmt:\n  enabled: false # quiet\n", headers=AS_YAML
     )
@@ -81,21 +81,21 @@ def test_yaml_is_written_as_it_was_typed(script, yaml, text):
     )
 
 
-def test_json_changes_what_differs(script, yaml, text):
+def test_json_changes_only_what_differs(script, yaml, text):
     answer = script.put("/admin/telemetry", json={"fmt": {"enabled": False}})
     assert answer.status_code == 200
     assert yaml.read_text() == text.replace("{enabled: true}", "{enabled: false}")
     loader.load_file(yaml)
 
 
-def test_a_section_that_was_not_there_is_added(script, yaml, text):
+def test_missing_section_is_added(script, yaml, text):
     script.put("/admin/memory", content="user_state: false # no\n", headers=AS_YAML)
     assert yaml.read_text() == text + "\nmemory:\n  user_state: false # no\n"
     assert script.get("/admin/memory").json() == {"user_state": False}
     assert script.get("/admin/settings/memory").json() == {"user_state": False}
 
 
-def test_what_is_not_valid_is_refused_with_its_place(script, yaml, text):
+def test_invalid_section_is_refused_with_its_location(script, yaml, text):
     answer = script.put("/admin/telemetry", json={"fmt": {"enabled": "perhaps"}})
     assert answer.status_code == 422
     (problem,) = told(answer)["problems"]
@@ -107,7 +107,7 @@ def test_what_is_not_valid_is_refused_with_its_place(script, yaml, text):
 
 
 @pytest.mark.parametrize("body", [b"fmt: {", b"a: 1\n  b: 2", b"\xff\xfe", b"'"])
-def test_what_is_no_yaml_is_malformed(script, yaml, text, body):
+def test_malformed_yaml_is_refused(script, yaml, text, body):
     answer = script.put("/admin/telemetry", content=body, headers=AS_YAML)
     assert answer.status_code == 400
     assert script.put("/admin/config", content=body, headers=AS_YAML).status_code == 400
@@ -124,7 +124,7 @@ def test_what_is_no_yaml_is_malformed(script, yaml, text, body):
         ("mcp/web", "application/json", b""),
     ],
 )
-def test_a_body_that_was_lost_empties_nothing(script, yaml, text, path, content, body):
+def test_empty_body_does_not_clear_a_section(script, yaml, text, path, content, body):
     headers = {"Content-Type": content}
     answer = script.put(f"/admin/{path}", content=body, headers=headers)
     assert answer.status_code == 400
@@ -133,7 +133,7 @@ def test_a_body_that_was_lost_empties_nothing(script, yaml, text, path, content,
     assert script.get("/admin/telemetry").json() == {}
 
 
-def test_a_file_that_changed_meanwhile_is_not_written_over(script, yaml, text):
+def test_file_changed_meanwhile_is_not_overwritten(script, yaml, text):
     shown = script.get("/admin/telemetry").headers["ETag"]
     yaml.write_text(text + "# by hand\n")
     for path, body in [
@@ -149,7 +149,7 @@ def test_a_file_that_changed_meanwhile_is_not_written_over(script, yaml, text):
     assert yaml.read_text() == text + "# by hand\n"
 
 
-def test_what_there_is_not_yet_says_so(script, yaml):
+def test_unavailable_section_says_so(script, yaml):
     answer = script.get("/admin/storage")
     assert answer.status_code == 404
     assert "not available in this version" in told(answer)["message"]
@@ -162,7 +162,7 @@ def test_what_there_is_not_yet_says_so(script, yaml):
 # Secrets and commands.
 
 
-def test_no_face_shows_a_secret(script, yaml):
+def test_secrets_are_masked_in_every_format(script, yaml):
     browser = Browser(str(script.base_url))
     for path in [
         *("config", "config/edit", "providers", "providers/openai", "mcp"),
@@ -179,7 +179,7 @@ def test_no_face_shows_a_secret(script, yaml):
     browser.http.close()
 
 
-def test_what_is_shown_can_be_sent_back(script, yaml, text):
+def test_masked_file_can_be_sent_back(script, yaml, text):
     shown = script.get("/admin/config")
     assert shown.headers["Content-Type"].startswith("application/yaml")
     assert shown.text == text.replace(
@@ -195,7 +195,7 @@ def test_what_is_shown_can_be_sent_back(script, yaml, text):
     assert yaml.read_text() == text
 
 
-def test_a_mask_without_a_secret_is_refused(script, yaml, text):
+def test_mask_without_a_secret_is_refused(script, yaml, text):
     answer = script.put(
         "/admin/providers/openai",
         content=f"api_key: {MASK}\nheaders: {{X: {MASK}}}\n".encode(),
@@ -216,7 +216,7 @@ def test_a_mask_without_a_secret_is_refused(script, yaml, text):
         ("settings/studio", {"allow_commands": True}),
     ],
 )
-def test_commands_come_from_the_file(script, yaml, text, path, body):
+def test_commands_cannot_be_added_by_default(script, yaml, text, path, body):
     answer = script.put(f"/admin/{path}", json=body)
     assert answer.status_code == 403
     assert "studio: {allow_commands: true}" in told(answer)["message"]
@@ -230,7 +230,7 @@ def test_commands_come_from_the_file(script, yaml, text, path, body):
         "sidecars: [{name: s, command: sh}]\n",
     ],
 )
-def test_nor_do_they_come_with_the_whole_file(script, yaml, text, more):
+def test_commands_cannot_be_added_in_the_whole_file(script, yaml, text, more):
     body = f"{text}{more}".encode()
     answer = script.put("/admin/config", content=body, headers=AS_YAML)
     assert answer.status_code == 403
@@ -238,7 +238,7 @@ def test_nor_do_they_come_with_the_whole_file(script, yaml, text, more):
     assert yaml.read_text() == text
 
 
-def test_a_server_with_a_command_is_added_where_the_file_allows_it(script, yaml, text):
+def test_mcp_command_can_be_added_when_allowed(script, yaml, text):
     new = {"name": "more", "command": "uvx"}
     assert script.post("/admin/mcp", json=new).status_code == 403
     yaml.write_text(text + "studio: {allow_commands: true}\n")
@@ -249,7 +249,7 @@ def test_a_server_with_a_command_is_added_where_the_file_allows_it(script, yaml,
 # Entries.
 
 
-def test_a_provider_comes_and_goes(script, yaml, text):
+def test_provider_can_be_added_and_removed(script, yaml, text):
     new = {"kind": "groq", "api_key": "gsk-new-secret"}
     answer = script.post("/admin/providers", json=new)
     assert answer.status_code == 201
@@ -274,7 +274,7 @@ def test_a_provider_comes_and_goes(script, yaml, text):
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b?", "😀", "<b>", "a" * 2000])
-def test_a_provider_is_reached_whatever_its_name(script, browser, yaml, text, name):
+def test_provider_names_are_url_encoded(script, browser, yaml, text, name):
     made = script.post("/admin/providers", json={"name": name, "kind": "local"})
     assert made.status_code == 201
     place = made.headers["Location"]
@@ -286,13 +286,13 @@ def test_a_provider_is_reached_whatever_its_name(script, browser, yaml, text, na
 
 
 @pytest.mark.parametrize("name", ["new", ".", "..", "a\nb", "\r\nX: y"])
-def test_a_name_nobody_could_reach_is_refused(script, yaml, text, name):
+def test_unreachable_name_is_refused(script, yaml, text, name):
     made = script.post("/admin/providers", json={"name": name, "kind": "local"})
     assert made.status_code in (400, 422)
     assert yaml.read_text() == text
 
 
-def test_a_server_is_added_as_it_was_typed(script, yaml, text):
+def test_mcp_server_is_added_as_typed(script, yaml, text):
     body = (
         "name: more\n# remote, too\nurl: http://127.0.0.1:8/mcp # here\noauth: false\n"
     )
@@ -304,12 +304,12 @@ def test_a_server_is_added_as_it_was_typed(script, yaml, text):
     )
 
 
-def test_an_entry_without_a_name_is_refused(script, yaml):
+def test_entry_without_a_name_is_refused(script, yaml):
     assert script.post("/admin/mcp", json={"url": "http://x/"}).status_code == 422
     assert script.post("/admin/mcp", json=[1]).status_code == 400
 
 
-def test_what_others_need_is_not_removed(script, yaml, text):
+def test_used_provider_is_not_removed(script, yaml, text):
     answer = script.delete("/admin/providers/openai")
     assert answer.status_code == 422
     assert "agent 'assistant' uses provider 'openai'" in told(answer)["message"]
@@ -319,7 +319,7 @@ def test_what_others_need_is_not_removed(script, yaml, text):
 # Who, and what is known of it.
 
 
-def test_viewers_look_and_change_nothing(viewer, configure, tmp_path, settings):
+def test_viewers_are_read_only(viewer, configure, tmp_path, settings):
     path = tmp_path / "coulisse.yaml"
     before = path.read_text()
     assert viewer.get("/admin/config").status_code == 200
@@ -334,7 +334,7 @@ def test_viewers_look_and_change_nothing(viewer, configure, tmp_path, settings):
     assert path.read_text() == before
 
 
-def test_writes_are_in_the_audit_and_refusals_are_not(script, yaml):
+def test_writes_are_audited_and_refusals_are_not(script, yaml):
     before = AuditEntry.objects.filter(action="config.write").count()
     script.put("/admin/telemetry", json={"fmt": {"enabled": 7}})
     script.put("/admin/telemetry", json={"fmt": {"enabled": True}})  # as it is
@@ -347,7 +347,7 @@ def test_writes_are_in_the_audit_and_refusals_are_not(script, yaml):
     assert "gsk" not in json.dumps(entries[0].details)
 
 
-def test_a_write_is_not_told_of_as_somebody_elses_edit_too(script, yaml):
+def test_studio_write_is_not_audited_again_on_reload(script, yaml):
     script.post("/admin/providers", json={"kind": "groq", "api_key": "gsk-secret-1"})
     taken = loader.load_file(yaml)
     config_reloads.record_reload(taken, ["providers"])
@@ -358,7 +358,7 @@ def test_a_write_is_not_told_of_as_somebody_elses_edit_too(script, yaml):
 # Pages.
 
 
-def test_the_cards_say_what_is_set(script, browser, yaml):
+def test_settings_cards_summarize_sections(script, browser, yaml):
     cards = {card["key"]: card for card in script.get("/admin/settings").json()["data"]}
     assert cards["providers"]["says"] == "2 providers: openai, anthropic"
     assert cards["telemetry"]["says"] == "fmt (enabled)"
@@ -373,14 +373,14 @@ def test_the_cards_say_what_is_set(script, browser, yaml):
         assert browser.get(cards[key]["address"]).status_code == 200
 
 
-def test_a_section_that_is_not_set_is_shown_by_example(browser, yaml):
+def test_unset_section_shows_an_example(browser, yaml):
     page = browser.get("/admin/settings/limits").text
     assert "<details open>" in page
     assert "requests_per_minute: 60" in page
     assert "<details open>" not in browser.get("/admin/telemetry").text
 
 
-def test_a_form_saves_a_section(browser, yaml, text):
+def test_form_saves_a_section(browser, yaml, text):
     page = browser.submit(
         "/admin/telemetry",
         {
@@ -402,12 +402,12 @@ def test_a_form_saves_a_section(browser, yaml, text):
         ("settings/server", "port: 8422", "server; restart the server to apply it"),
     ],
 )
-def test_a_form_says_when_it_applies(browser, yaml, section, typed, said):
+def test_form_says_when_the_change_applies(browser, yaml, section, typed, said):
     page = browser.submit(f"/admin/{section}", {"_method": "PUT", "yaml": typed})
     assert re.search(r"Saved ([^<]+?)\s*<", page.text)[1] == said
 
 
-def test_a_form_that_is_refused_comes_back_as_it_was_with_its_own_lines(browser, yaml):
+def test_refused_form_keeps_its_input_and_line_numbers(browser, yaml):
     typed = "# mine\nfmt:\n  enabled: perhaps\n"
     fields = {"_method": "PUT", "yaml": typed}
     page = browser.submit("/admin/telemetry", fields)
@@ -423,9 +423,7 @@ def test_a_form_that_is_refused_comes_back_as_it_was_with_its_own_lines(browser,
     ("body", "headers"),
     [("null", {}), ("null\n", AS_YAML)],
 )
-def test_an_entry_that_is_saved_as_nothing_is_taken_out(
-    script, yaml, text, body, headers
-):
+def test_empty_entry_is_removed(script, yaml, text, body, headers):
     kind = {"Content-Type": "application/json", **headers}
     answer = script.put("/admin/mcp/web", content=body, headers=kind)
     assert (answer.status_code, answer.json()) == (200, {})
@@ -434,7 +432,7 @@ def test_an_entry_that_is_saved_as_nothing_is_taken_out(
     assert script.get("/admin/mcp/web").status_code == 404
 
 
-def test_an_entry_that_is_emptied_leads_back_to_the_others(browser, yaml, text):
+def test_emptied_entry_redirects_to_the_list(browser, yaml, text):
     page = browser.submit("/admin/mcp/web", {"_method": "PUT", "yaml": ""})
     assert (page.status_code, page.url.path) == (200, "/admin/mcp")
     assert "Removed &#x27;web&#x27;" in page.text
@@ -442,7 +440,7 @@ def test_an_entry_that_is_emptied_leads_back_to_the_others(browser, yaml, text):
 
 
 @pytest.mark.parametrize("where", ["telemetry", "mcp/web", "config/edit"])
-def test_who_was_slower_sees_what_is_there_now(browser, script, yaml, text, where):
+def test_conflict_page_shows_the_current_version(browser, script, yaml, text, where):
     address = f"/admin/{where}"
     wants = {"/admin/config/edit": "/admin/config"}.get(address, address)
     shown = script.get(wants, headers=WANTS_YAML).text
@@ -462,7 +460,7 @@ def test_who_was_slower_sees_what_is_there_now(browser, script, yaml, text, wher
     assert "# mine" in yaml.read_text()
 
 
-def test_a_file_that_was_broken_meanwhile_keeps_what_was_typed(browser, yaml, text):
+def test_broken_file_keeps_the_form_input(browser, yaml, text):
     last_valid_copy.write_copy(text.encode())
     yaml.write_text("agents: {\n")
     typed = {"_method": "PUT", "yaml": "fmt: {}\n", "version": "older"}
@@ -485,7 +483,7 @@ def test_forms_add_and_remove_entries(browser, yaml, text):
     assert yaml.read_text() == text
 
 
-def test_a_new_entry_that_is_refused_is_kept_as_it_was_typed(browser, yaml, text):
+def test_refused_new_entry_keeps_its_input(browser, yaml, text):
     address = "http://127.0.0.1:8/mcp"
     page = browser.submit("/admin/mcp", {"name": "web", "url": address})
     assert page.status_code == 409
@@ -502,7 +500,7 @@ def test_a_new_entry_that_is_refused_is_kept_as_it_was_typed(browser, yaml, text
     assert yaml.read_text() == text
 
 
-def test_the_whole_file_is_edited(browser, script, yaml, text):
+def test_whole_file_can_be_edited(browser, script, yaml, text):
     shown = script.get("/admin/config").text
     fields = {"_method": "PUT", "yaml": shown.replace("# the end", "# the very end")}
     page = browser.submit("/admin/config/edit", fields)
@@ -515,7 +513,7 @@ def test_the_whole_file_is_edited(browser, script, yaml, text):
     assert f'data-line="{line}"' in page.text
 
 
-def test_a_file_that_cannot_be_read_is_told_of(browser, yaml, text):
+def test_unreadable_file_is_reported(browser, yaml, text):
     last_valid_copy.write_copy(text.encode())
     yaml.write_text("agents: {\n")
     page = browser.get("/admin/config/edit").text
@@ -524,7 +522,7 @@ def test_a_file_that_cannot_be_read_is_told_of(browser, yaml, text):
     assert "sk-openai" not in page
 
 
-def test_a_file_that_is_not_valid_is_told_of(browser, yaml, text):
+def test_invalid_file_is_reported(browser, yaml, text):
     watcher = live.ConfigWatcher()
     yaml.write_text("prompt: x\n" + text)
     for _ in range(2):  # When it is first seen it may be half written.
@@ -548,7 +546,7 @@ def test_memory_is_a_page_for_browsers(browser, script, yaml):
 # While it is typed.
 
 
-def test_a_draft_is_judged_and_not_written(script, yaml, text):
+def test_draft_is_checked_without_writing(script, yaml, text):
     def problems(**draft):
         found = script.post("/admin/config/check", json=draft).json()["problems"]
         return [(p["line"], p["message"]) for p in found]
@@ -564,13 +562,13 @@ def test_a_draft_is_judged_and_not_written(script, yaml, text):
     assert yaml.read_text() == text
 
 
-def test_the_schema_is_that_of_the_command(script, yaml):
+def test_schema_equals_that_of_the_command(script, yaml):
     schema = script.get("/admin/config/schema").json()
     assert schema["$schema"].startswith("https://json-schema.org/")
     assert "studio" in schema["properties"]
 
 
-def test_no_page_asks_the_database_more_for_a_longer_file(browser, yaml, text):
+def test_query_count_is_independent_of_file_length(browser, yaml, text):
     def asked(path):
         with CaptureQueriesContext(connection) as queries:
             assert browser.get(path).status_code == 200

@@ -32,7 +32,7 @@ def text(yaml):
     return last_valid_copy.read_copy().decode()
 
 
-def test_a_browser_is_offered_what_was_valid_last(browser, yaml, text):
+def test_browser_is_offered_the_last_valid_file(browser, yaml, text):
     page = browser.get("/admin/config/edit").text
     assert "There is no such file any more" in page
     assert "# the end" in page
@@ -49,7 +49,7 @@ def test_a_browser_is_offered_what_was_valid_last(browser, yaml, text):
     assert "no such file" not in browser.get("/admin/config/edit").text
 
 
-def test_a_script_writes_it_again(script, yaml, text):
+def test_script_restores_the_file_from_yaml(script, yaml, text):
     shown = script.get("/admin/config")
     sent = script.put(
         "/admin/config",
@@ -62,13 +62,13 @@ def test_a_script_writes_it_again(script, yaml, text):
     assert entry.target.endswith("coulisse.yaml")
 
 
-def test_data_write_it_again_with_its_comments(script, yaml, text):
+def test_json_restores_the_file_with_comments(script, yaml, text):
     data = script.get("/admin/config", headers={"Accept": "application/json"}).json()
     assert script.put("/admin/config", json=data).status_code == 200
     assert yaml.read_text() == text
 
 
-def test_a_part_of_it_is_not_written(script, yaml):
+def test_section_write_is_refused(script, yaml):
     answer = script.put("/admin/telemetry", json={"fmt": {"enabled": True}})
     assert answer.status_code == 422
     assert "there is no such file; save the whole file" in answer.text
@@ -80,7 +80,7 @@ def test_a_part_of_it_is_not_written(script, yaml):
     assert not yaml.exists()
 
 
-def test_one_that_came_back_meanwhile_is_not_written_over(script, yaml, text):
+def test_recreated_file_is_not_overwritten(script, yaml, text):
     shown = script.get("/admin/config").headers["ETag"]
     yaml.write_text("agents: []\n")
     headers = {**AS_YAML, "If-Match": shown}
@@ -89,7 +89,7 @@ def test_one_that_came_back_meanwhile_is_not_written_over(script, yaml, text):
     assert yaml.read_text() == "agents: []\n"
 
 
-def test_one_that_nobody_keeps_is_told_of(script, yaml, settings):
+def test_missing_copy_is_reported(script, yaml, settings):
     (settings.COULISSE_STATE_DIR / last_valid_copy.FILE_NAME).unlink()
     wants_json = {"Accept": "application/json"}
     answer = script.get("/admin/config", headers=wants_json)

@@ -60,7 +60,7 @@ def concerns():
 # The faces.
 
 
-def test_it_is_data_for_scripts_and_a_page_for_browsers(script, browser):
+def test_home_is_json_for_scripts_and_html_for_browsers(script, browser):
     name = f"home-{uuid.uuid4().hex[:8]}"
     now = datetime.now(UTC)
     failed = put(agent=name, started_at=now, outcome="error", error=f"{name} fell")
@@ -79,7 +79,7 @@ def test_it_is_data_for_scripts_and_a_page_for_browsers(script, browser):
     assert "Nobody has asked anything yet" not in page
 
 
-def test_prices_nobody_knows_are_told_once():
+def test_unknown_prices_are_shown_once():
     def tile(**told):
         given = {"judges_micro_usd": 0, **told}
         return loader.render_to_string("studio/_cost_tile.html", given)
@@ -96,11 +96,11 @@ def test_prices_nobody_knows_are_told_once():
     ("number", "told"),
     [(None, words.NO_VALUE), (999, "999"), (1_645, "1\u202f645"), (12_300, "12.3k")],
 )
-def test_figures_are_short(number, told):
+def test_large_numbers_are_shortened(number, told):
     assert words.short(number) == told
 
 
-def test_what_is_written_is_no_markup(browser):
+def test_texts_are_escaped(browser):
     put(agent="<b>x</b>", started_at=datetime.now(UTC), outcome="error", error="<i>no")
     page = browser.get("/admin/").text
     assert "<b>x</b>" not in page
@@ -111,7 +111,7 @@ def test_what_is_written_is_no_markup(browser):
 
 
 @pytest.mark.usefixtures("alone")
-def test_agents_without_turns_are_there_too(configure):
+def test_agents_without_turns_are_listed(configure):
     configure(CONFIG)
     turn(agent="tuned", seconds=2)
     agents = {each["agent"]: each for each in day()["agents"]}
@@ -123,7 +123,7 @@ def test_agents_without_turns_are_there_too(configure):
 
 
 @pytest.mark.usefixtures("alone")
-def test_as_many_queries_whatever_there_is(configure):
+def test_query_count_is_independent_of_amount(configure):
     configure(CONFIG)
 
     def count() -> int:
@@ -141,7 +141,7 @@ def test_as_many_queries_whatever_there_is(configure):
 
 
 @pytest.mark.usefixtures("alone")
-def test_where_nothing_was_asked_it_says_what_to_do(configure, rf):
+def test_empty_home_page_shows_first_steps(configure, rf):
     configure(CONFIG)
     Turn.objects.all()._raw_delete("default")
     shown = home.page_context(recent_activity.summarize_since(SINCE, NOW))
@@ -161,7 +161,7 @@ def test_where_nothing_was_asked_it_says_what_to_do(configure, rf):
 
 
 @pytest.mark.usefixtures("alone")
-def test_many_errors_do(configure):
+def test_error_rate_raises_an_alert(configure):
     configure(CONFIG)
     for _ in range(19):
         turn()
@@ -171,7 +171,7 @@ def test_many_errors_do(configure):
 
 
 @pytest.mark.usefixtures("alone")
-def test_failed_sign_ins_do(configure):
+def test_failed_logins_raise_an_alert(configure):
     configure(CONFIG)
     for minutes, failures in ((61, 99), (59, 5), (50, 6), (40, 7), (30, 8), (1, 9)):
         AuditEntry.objects.create(
@@ -193,7 +193,7 @@ def test_failed_sign_ins_do(configure):
 
 
 @pytest.mark.usefixtures("alone")
-def test_work_that_failed_does(configure):
+def test_failed_tasks_raise_an_alert(configure):
     configure(CONFIG)
     for kind, origin in (("judge", "judge:quality"), ("agent", "api")):
         Task.objects.create(
@@ -226,7 +226,7 @@ def test_work_that_failed_does(configure):
 
 
 @pytest.mark.usefixtures("alone")
-def test_unknown_prices_do(configure):
+def test_unknown_prices_raise_an_alert(configure):
     configure(CONFIG)
     turn(cost_micro_usd=None)
     [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
@@ -235,13 +235,13 @@ def test_unknown_prices_do(configure):
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_record_that_is_off_does(configure):
+def test_disabled_telemetry_raises_an_alert(configure):
     configure(CONFIG + "telemetry: {sqlite: {enabled: false}}\n")
     assert concerns() == ["Turns are not recorded, so there is little to see here"]
 
 
 @pytest.mark.usefixtures("alone")
-def test_what_is_set_aside_does(configure):
+def test_rejected_override_raises_an_alert(configure):
     configure(CONFIG)
     aside = RejectedOverride(
         "agents", "bob", (Problem(("agents",), "no provider 'x'", "coulisse.E1"),)
@@ -255,7 +255,7 @@ def test_what_is_set_aside_does(configure):
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_file_that_an_edit_broke_does(configure):
+def test_broken_file_raises_an_alert(configure):
     configure(CONFIG)
     path = live.current().path
     good = path.read_text()
@@ -274,7 +274,7 @@ def test_a_file_that_an_edit_broke_does(configure):
 
 
 @pytest.mark.usefixtures("alone")
-def test_an_edit_that_takes_a_restart_does(configure):
+def test_pending_restart_raises_an_alert(configure):
     configure(CONFIG)
     path = live.current().path
     watcher = live.ConfigWatcher()

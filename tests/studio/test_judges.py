@@ -78,7 +78,7 @@ def beside(script, past):
     return told.json()["beside"]
 
 
-def test_means_are_of_a_day_a_week_and_a_month(script, past):
+def test_means_cover_a_day_a_week_and_a_month(script, past):
     give(past, 10)
     give(past, 4, days=3)
     give(past, 1, days=20, agent="another")
@@ -103,7 +103,7 @@ def test_means_are_of_a_day_a_week_and_a_month(script, past):
     assert mine["beside"] == {"count": 3, "mean": pytest.approx(20 / 3), "failed": 0}
 
 
-def test_nothing_falls_to_a_judge_unseen(script, past):
+def test_failed_and_skipped_judgements_are_shown(script, past):
     for _ in range(2):
         fall(past)
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_nothing_falls_to_a_judge_unseen(script, past):
     assert "the turn is not stored" in page
 
 
-def test_what_failed_is_tried_again(script, browser, past):
+def test_failed_judgement_is_retried(script, browser, past):
     task, other = fall(past, "errored"), fall(past, "errored")
     page = browser.submit(
         f"/admin/tasks/{task.pk}/again", {}, of=f"/admin/judges/{past.judge}"
@@ -143,7 +143,7 @@ def test_what_failed_is_tried_again(script, browser, past):
     assert script.get("/admin/judges/nobody/scores").status_code == 404
 
 
-def test_what_it_cost_is_told(script, past):
+def test_judge_cost_is_shown(script, past):
     settings = live.current().get(TELEMETRY)
     for cost in (1_500, None):
         paid = JudgeExpense(
@@ -155,7 +155,7 @@ def test_what_it_cost_is_told(script, past):
     assert spent["30d"] == spent["24h"]
 
 
-def test_what_people_say_stands_beside(script, past):
+def test_user_feedback_is_shown(script, past):
     for agent, comment in ((past.agent, "Kind of dry."), ("stranger", "No.")):
         Feedback.objects.create(
             turn_id=uuid.uuid4(),
@@ -205,7 +205,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
     assert script.get(address, params={"most": 11}).status_code == 400
 
 
-def test_past_replies_are_reckoned_and_then_scored(script, browser, past):
+def test_past_replies_are_estimated_and_scored(script, browser, past):
     past.replied(3)
     address = f"/admin/judges/{past.judge}/past"
     told = script.get(address, params={"limit": 2, "since": "300d"}).json()
@@ -224,7 +224,7 @@ def test_past_replies_are_reckoned_and_then_scored(script, browser, past):
     assert script.get(address, params={"since": "300d"}).json()["to_judge"] == 0
 
 
-def test_what_cannot_be_reckoned_is_said(script, past):
+def test_invalid_estimate_is_refused(script, past):
     address = f"/admin/judges/{past.judge}/past"
     for wrong in ({"since": "yore"}, {"sample": 2}, {"limit": 0}, {"sort": "x"}):
         assert script.get(address, params=wrong).status_code == 400
@@ -234,7 +234,7 @@ def test_what_cannot_be_reckoned_is_said(script, past):
     assert (page.status_code, "there is no judge" in page.text) == (404, True)
 
 
-def test_many_scores_take_as_many_queries_as_few(past):
+def test_query_count_is_independent_of_scores(past):
     counts = []
     for number in (1, 15):
         for value in range(number):

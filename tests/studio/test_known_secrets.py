@@ -37,7 +37,7 @@ def with_secret(answers):
     return sorted({path for path, answer in answers if SECRET in answer.text})
 
 
-def test_what_was_said_to_tasks_and_of_replies(script, browser, alice):
+def test_secrets_in_tasks_and_feedback_are_redacted(script, browser, alice):
     task = Task.objects.get(user_id=alice)
     seen = [
         (path, who.get(path))
@@ -56,7 +56,7 @@ def test_what_was_said_to_tasks_and_of_replies(script, browser, alice):
 @pytest.mark.parametrize(
     "model", table_browser.LIST_COLUMNS, ids=lambda model: model._meta.label
 )
-def test_no_row_of_a_table(browser, alice, model):
+def test_secrets_in_table_rows_are_redacted(browser, alice, model):
     place = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
     rows = model.objects.order_by("-pk")
     if "user_id" in {field.attname for field in model._meta.fields}:

@@ -85,7 +85,7 @@ def _nothing_runs():
     wait(lambda: ACTIVE_TURNS.count() == 0)
 
 
-def test_it_is_told_as_json(server, http, client, user):
+def test_live_state_is_returned_as_json(server, http, client, user):
     said = ask(client, user)
     # What was sent to the page follows what runs.
     wait(lambda: http.get("/admin/live", headers=JSON).json()["turns"] == [])
@@ -97,7 +97,7 @@ def test_it_is_told_as_json(server, http, client, user):
     face.LiveState.model_validate(told)
 
 
-def test_a_watcher_is_told_the_whole_board_and_then_what_changes(
+def test_watcher_receives_a_snapshot_and_then_changes(
     server, running, client, fake, user
 ):
     fake.hang()
@@ -116,7 +116,7 @@ def test_a_watcher_is_told_the_whole_board_and_then_what_changes(
         call.join(60)
 
 
-def test_who_comes_later_is_shown_what_runs(server, running, client, fake, user):
+def test_late_watcher_receives_running_turns(server, running, client, fake, user):
     fake.hang()
     call = beside(ask, client, user)
     fake.wait(lambda: fake.requests)
@@ -131,14 +131,14 @@ def test_who_comes_later_is_shown_what_runs(server, running, client, fake, user)
     call.join(60)
 
 
-def test_a_plain_request_is_told_where_it_is(server, http):
+def test_plain_http_request_is_426(server, http):
     answer = http.get(websocket.SOCKET_PATH)
     assert answer.status_code == 426
     assert answer.headers["Upgrade"] == "websocket"
     assert "/admin/live" in answer.text
 
 
-def test_pages_of_other_sites_may_not_watch(server, running):
+def test_foreign_origins_are_refused(server, running):
     for origin in ("http://evil.example", "null"):
         with pytest.raises(InvalidStatus) as refused, socket(running, origin=origin):
             pass
@@ -147,7 +147,7 @@ def test_pages_of_other_sites_may_not_watch(server, running):
         assert json.loads(ws.recv(timeout=60))["type"] == "snapshot"
 
 
-def test_who_may_not_enter_may_not_watch(configure, running):
+def test_unauthenticated_websocket_is_refused(configure, running):
     configure(BASIC)
     with pytest.raises(InvalidStatus) as refused, socket(running):
         pass
@@ -157,20 +157,20 @@ def test_who_may_not_enter_may_not_watch(configure, running):
         assert json.loads(ws.recv(timeout=60))["type"] == "snapshot"
 
 
-def test_through_a_proxy_nobody_watches_an_open_studio(server, running):
+def test_proxied_websocket_is_refused(server, running):
     headers = {"X-Forwarded-For": "127.0.0.1"}
     with pytest.raises(InvalidStatus), socket(running, additional_headers=headers):
         pass
 
 
-def test_there_is_no_other_websocket(server, running):
+def test_other_websocket_paths_are_refused(server, running):
     address = running.replace("http://", "ws://")
     for path in ("/", "/v1/chat/completions", "/admin/", "/admin/live/events/"):
         with pytest.raises(InvalidStatus), connect(address + path):
             pass
 
 
-def test_who_may_not_enter_any_more_is_shown_no_more(configure, running, monkeypatch):
+def test_websocket_closes_when_access_ends(configure, running, monkeypatch):
     monkeypatch.setattr(websocket, "RECHECK_SECONDS", 0.02)
     configure(CONFIG)
     with socket(running) as ws:
@@ -181,7 +181,7 @@ def test_who_may_not_enter_any_more_is_shown_no_more(configure, running, monkeyp
         assert closed.value.rcvd.code == websocket.CLOSE_FORBIDDEN
 
 
-def test_who_leaves_is_forgotten(server, running):
+def test_disconnected_watcher_is_removed(server, running):
     watching = broadcaster.current()
     with socket(running) as ws:
         ws.recv(timeout=60)
@@ -192,7 +192,7 @@ def test_who_leaves_is_forgotten(server, running):
     assert not watching._watching
 
 
-async def test_who_leaves_while_being_told_is_no_fault(server, caplog):
+async def test_disconnect_during_a_send_is_not_logged(server, caplog):
     scope = {"type": "websocket", "path": websocket.SOCKET_PATH, "query_string": b""}
     scope |= {"client": ["127.0.0.1", 1], "headers": [(b"host", b"127.0.0.1")]}
     told = []
@@ -217,7 +217,7 @@ def wait(condition, seconds=60):
         time.sleep(0.005)
 
 
-async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
+async def test_slow_watcher_receives_a_new_snapshot():
     class Told:
         count = 0
 
@@ -239,7 +239,7 @@ async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
     await messages.aclose()
 
 
-async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
+async def test_silent_process_is_removed(monkeypatch):
     told = running_turn()
     gone = {told["id"]: None}
     frame = live_publisher.ProcessUpdate(
@@ -269,7 +269,7 @@ def running_turn():
     return told_of.serialize_turn(a_turn())
 
 
-def test_a_stop_of_the_server_ends_it_at_once(database):
+def test_server_shutdown_closes_websockets(database):
     with serve("coulisse_site.asgi:application", grace_seconds=30) as url:
         ws = socket(url)
         with ws:
@@ -286,9 +286,7 @@ def ended(ws):
         Seen(ws).until(lambda: False)
 
 
-def test_the_page_shows_it_without_script_and_names_what_is_said(
-    server, browser, client, user
-):
+def test_page_without_script_shows_escaped_turns(server, browser, client, user):
     client.chat.completions.create(
         model="assistant",
         messages=[{"role": "user", "content": "Is <b>this</b> bold?"}],
@@ -300,7 +298,7 @@ def test_the_page_shows_it_without_script_and_names_what_is_said(
     assert "Nothing runs just now" in page
 
 
-def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, user):
+def test_polling_client_sees_running_turns(server, http, client, fake, user):
     fake.hang()
     call = beside(ask, client, user)
     fake.wait(lambda: fake.requests)
@@ -319,7 +317,7 @@ def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, use
     call.join(60)
 
 
-def test_the_rows_take_four_queries_however_many_there_are(client, user):
+def test_latest_turns_take_four_queries(client, user):
     def count():
         with CaptureQueriesContext(connection) as queries:
             recent_activity.load_latest()

@@ -36,7 +36,7 @@ def statements(monkeypatch):
     return seen
 
 
-def test_no_page_reads_all_of_one(browser, statements):
+def test_no_page_scans_a_whole_table(browser, statements):
     seen = {}
     for path, _, methods in FACES:
         if "GET" in methods:
@@ -50,7 +50,7 @@ def test_no_page_reads_all_of_one(browser, statements):
 @pytest.mark.parametrize(
     "model", table_browser.LIST_COLUMNS, ids=lambda model: model._meta.label
 )
-def test_its_rows_are_read_in_their_order(browser, statements, user, model):
+def test_rows_are_ordered_by_primary_key(browser, statements, user, model):
     path = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
     lives.live(identity.derive_user_id(user))
     # By each column; who types that sees the newest first all the same.

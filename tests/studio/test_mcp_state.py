@@ -62,7 +62,7 @@ def connect(number=0, *, server="notes", renews=True, ends=AT):
     return str(user_id)
 
 
-def test_the_tools_of_a_server_are_listed_once_it_was_looked_at(script):
+def test_tools_are_listed_after_the_server_was_opened(script):
     before = script.get("/admin/mcp/child/tools").json()
     assert (before["state"], before["tools"]) == ("idle", [])
     looked = script.post("/admin/mcp/child/tools").json()
@@ -72,7 +72,7 @@ def test_the_tools_of_a_server_are_listed_once_it_was_looked_at(script):
     assert script.get("/admin/mcp/child/tools").json() == looked
 
 
-def test_what_cannot_be_reached_says_why_each_time_it_is_asked(script):
+def test_unreachable_server_reports_its_error_each_time(script):
     for _ in range(2):
         told = script.post("/admin/mcp/gone/tools").json()
         assert told["state"] == "failed"
@@ -80,7 +80,7 @@ def test_what_cannot_be_reached_says_why_each_time_it_is_asked(script):
     assert script.get("/admin/mcp/gone/tools").json()["state"] == "failed"
 
 
-def test_what_a_server_printed_before_it_ended_is_shown(configure, script, browser):
+def test_output_of_a_failed_server_is_shown(configure, script, browser):
     configure(
         f"{CONFIG}mcp:\n  dies: {{command: {sys.executable}, "
         f'args: ["{CHILD}", exit], env: {{KEY: q7Vd2mXw9Lr4TzK8bNf3HcYs}}}}\n'
@@ -104,7 +104,7 @@ async def call(name, tool):
             await session.call(tool, {})
 
 
-def test_what_a_server_printed_that_ended_later_is_shown(script, browser):
+def test_output_of_a_server_that_exited_later_is_shown(script, browser):
     assert script.post("/admin/mcp/child/tools").json()["state"] == "open"
     event_loop_bridge.run_external(call("child", "die"))
     told = script.get("/admin/mcp/child/tools").json()
@@ -119,14 +119,14 @@ def test_what_a_server_printed_that_ended_later_is_shown(script, browser):
     ("name", "said", "colour"),
     [("gone", "was not reached", "bg-red"), ("child", "offers ", "bg-green")],
 )
-def test_a_browser_is_told_how_it_went(script, browser, name, said, colour):
+def test_browser_sees_the_result(script, browser, name, said, colour):
     page = browser.submit(f"/admin/mcp/{name}/tools", {}, of=f"/admin/mcp/{name}")
     told = page.text.partition('role="status"')[2].partition("</ul>")[0]
     assert f"&#x27;{name}&#x27; {said}" in told
     assert colour in told
 
 
-def test_servers_that_hang_leave_the_studio_its_threads(configure, script):
+def test_hanging_servers_do_not_block_the_studio(configure, script):
     with ExitStack() as stack:
         silent = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -150,7 +150,7 @@ def test_servers_that_hang_leave_the_studio_its_threads(configure, script):
     assert script.post(f"/admin/mcp/s{at[0]}/tools").json()["state"] == "failed"
 
 
-def test_one_that_is_mended_is_reached_at_once(configure, script, tmp_path):
+def test_repaired_server_is_reached_at_once(configure, script, tmp_path):
     program = tmp_path / "late"
     configure(f"{CONFIG}mcp: {{late: {{command: {program}}}}}\n")
     assert script.post("/admin/mcp/late/tools").json()["state"] == "failed"
@@ -159,19 +159,19 @@ def test_one_that_is_mended_is_reached_at_once(configure, script, tmp_path):
     assert script.post("/admin/mcp/late/tools").json()["state"] == "open"
 
 
-def test_one_with_sign_in_is_left_to_its_users(script):
+def test_server_with_sign_in_is_not_opened(script):
     told = script.post("/admin/mcp/notes/tools").json()
     assert (told["signs_in"], told["state"], told["tools"]) == (True, "idle", [])
 
 
-def test_there_is_no_other_server(script):
+def test_unknown_server_is_404(script):
     for what in ("tools", "connections"):
         answer = script.get(f"/admin/mcp/none/{what}")
         assert answer.status_code == 404
         assert answer.json()["error"]["code"] == "mcp_server_unknown"
 
 
-def test_who_is_connected_is_listed_without_tokens(script, browser):
+def test_connections_are_listed_without_tokens(script, browser):
     over = connect(1, renews=False, ends=AT)
     lasting = connect(2)
     answer = script.get("/admin/mcp/notes/connections")
@@ -185,7 +185,7 @@ def test_who_is_connected_is_listed_without_tokens(script, browser):
         assert "not-to-be-told" not in text
 
 
-def test_pages_of_them_follow_each_other_in_one_query(script):
+def test_connection_pages_are_contiguous_and_take_one_query(script):
     users = [connect(number) for number in range(5)]
     after, seen = None, []
     for _ in range(3):
@@ -198,7 +198,7 @@ def test_pages_of_them_follow_each_other_in_one_query(script):
     assert not page["has_more"]
 
 
-def test_one_is_disconnected_and_that_is_written_down(script, browser):
+def test_disconnecting_a_user_is_audited(script, browser):
     user, other = connect(), connect()
     place = "/admin/mcp/notes/connections"
     page = browser.submit(f"{place}/{user}", {"_method": "DELETE"}, of=place)
@@ -212,7 +212,7 @@ def test_one_is_disconnected_and_that_is_written_down(script, browser):
     assert answer.json()["error"]["code"] == "not_connected"
 
 
-def test_a_servers_page_shows_both(script, browser):
+def test_server_page_shows_tools_and_connections(script, browser):
     user = connect()
     script.post("/admin/mcp/child/tools")
     page = browser.get("/admin/mcp/child").text
@@ -222,7 +222,7 @@ def test_a_servers_page_shows_both(script, browser):
     assert '<span class="badge is-good">open</span>' in browser.get("/admin/mcp").text
 
 
-def test_viewers_disconnect_nobody(viewer):
+def test_viewers_cannot_disconnect(viewer):
     path = f"/admin/mcp/notes/connections/{uuid.uuid4()}"
     assert viewer.delete(path).status_code == 403
     assert viewer.post("/admin/mcp/notes/tools").status_code == 403

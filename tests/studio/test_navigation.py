@@ -27,13 +27,13 @@ MARKED = re.compile(r'<a href="([^"]+)"[^>]* aria-current="(page|true)"')
         ("/admin/turns", "Users"),
     ],
 )
-def test_a_page_is_under_one_entry(path, title):
+def test_page_belongs_to_one_menu_item(path, title):
     place = find_menu_item(path)
     assert (place and place[1].title) == title
 
 
 @pytest.mark.database
-def test_the_menu_says_where_one_is(browser):
+def test_menu_marks_the_current_page(browser):
     menu = MARKED.findall(browser.get("/admin/agents").text)
     assert menu == [("/admin/agents", "page")]
     menu = MARKED.findall(browser.get("/admin/providers").text)

@@ -43,19 +43,19 @@ def kind(answer) -> str:
         ("application/yaml;q=nonsense, application/json;q=0.1", JSON),
     ],
 )
-def test_what_is_liked_best_is_told(script, accept: str, told: str) -> None:
+def test_preferred_format_is_returned(script, accept: str, told: str) -> None:
     answer = script.get("/admin/tokens", headers={"Accept": accept})
     assert (answer.status_code, kind(answer)) == (200, told)
 
 
 @pytest.mark.parametrize("accept", ["image/png", "application/json;q=0", "nonsense"])
-def test_what_is_not_liked_is_not_told(script, accept: str) -> None:
+def test_unsupported_format_is_406(script, accept: str) -> None:
     answer = script.get("/admin/tokens", headers={"Accept": accept})
     assert answer.status_code == 406
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
-def test_the_query_says_it_for_those_who_cannot(script) -> None:
+def test_query_parameter_selects_the_format(script) -> None:
     answer = script.get("/admin/tokens?format=yaml")
     assert kind(answer) == YAML_TYPE
     assert script.get("/admin/tokens?format=csv").status_code == 406
@@ -65,13 +65,13 @@ def test_the_query_says_it_for_those_who_cannot(script) -> None:
     )
 
 
-def test_the_file_is_yaml_unless_json_is_liked_better(script) -> None:
+def test_config_defaults_to_yaml(script) -> None:
     assert kind(script.get("/admin/config")) == YAML_TYPE
     assert kind(script.get("/admin/config", headers={"Accept": JSON})) == JSON
     assert kind(script.get("/admin/config", headers={"Accept": BROWSERS})) == PAGE
 
 
-def test_yaml_says_what_json_says(script) -> None:
+def test_yaml_equals_json(script) -> None:
     assert len(READ) > 20
     wrong = []
     for path in set(READ) - {*MOVING}:
@@ -84,7 +84,7 @@ def test_yaml_says_what_json_says(script) -> None:
     assert wrong == []
 
 
-def test_all_answers_are_kept_by_nobody(script) -> None:
+def test_responses_are_not_cached(script) -> None:
     answers = [
         script.request(method, path, headers={"Accept": accept})
         for path in READ
@@ -100,7 +100,7 @@ def test_all_answers_are_kept_by_nobody(script) -> None:
     assert kept == set()
 
 
-def test_heads_are_those_of_what_is_told(script) -> None:
+def test_head_matches_get(script) -> None:
     for path in READ:
         got, head = script.get(path), script.head(path)
         assert (head.status_code, head.content) == (200, b""), path
@@ -108,7 +108,7 @@ def test_heads_are_those_of_what_is_told(script) -> None:
     assert script.head("/admin/tokens/none").status_code == 404
 
 
-def test_options_are_the_methods_there_are(script) -> None:
+def test_options_lists_the_methods(script) -> None:
     for path, _, methods in FACES:
         if "somewhat" in path or path in (NOT_HTTP, NOT_YET):
             continue
@@ -119,7 +119,7 @@ def test_options_are_the_methods_there_are(script) -> None:
         assert ("HEAD" in allowed) == ("GET" in allowed), path
 
 
-def test_a_browser_likes_pages() -> None:
+def test_browser_accept_header_prefers_html() -> None:
     assert content_negotiation.prefers_html(BROWSERS)
     assert not content_negotiation.prefers_html("*/*")
     assert not content_negotiation.prefers_html("application/json, text/html;q=0.1")

@@ -29,7 +29,7 @@ def yaml(configure, tmp_path, settings):
         ("DELETE", "", {}),
     ],
 )
-def test_it_is_taken_out_once(script, yaml, method, body, headers):
+def test_empty_section_is_removed_once(script, yaml, method, body, headers):
     without = yaml.read_text().replace("users: shared # all\n", "")
     before = AuditEntry.objects.count()
     for _ in range(2):
@@ -41,7 +41,7 @@ def test_it_is_taken_out_once(script, yaml, method, body, headers):
     assert AuditEntry.objects.count() == before + 1
 
 
-def test_it_is_not_while_another_needs_it(script, yaml):
+def test_section_used_by_another_is_not_removed(script, yaml):
     before = yaml.read_text()
     answer = script.delete("/admin/settings/providers")
     assert answer.status_code == 422
@@ -53,13 +53,13 @@ def test_it_is_not_while_another_needs_it(script, yaml):
     assert yaml.read_text() == before
 
 
-def test_it_is_not_where_the_file_has_changed_since(script, yaml):
+def test_section_is_not_removed_from_a_changed_file(script, yaml):
     headers = {"If-Match": "another"}
     assert script.delete(PLACE, headers=headers).status_code == 409
     assert "users: shared" in yaml.read_text()
 
 
-def test_a_form_says_that_nothing_changed(browser, yaml):
+def test_form_reports_that_nothing_changed(browser, yaml):
     before = yaml.read_text()
     page = browser.submit(PLACE, {"_method": "PUT", "yaml": "shared\r\n"})
     assert "Nothing changed: the file says this already" in page.text

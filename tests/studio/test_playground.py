@@ -22,7 +22,7 @@ def frames(text: str) -> list:
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
-def test_it_offers_agents_and_a_user_of_ones_own(script):
+def test_playground_offers_agents_and_a_default_user(script):
     told = script.get("/admin/playground").json()
     assert told["agents"][0] == "assistant"
     assert told["user"] == "playground-local"
@@ -33,7 +33,7 @@ def test_it_offers_agents_and_a_user_of_ones_own(script):
     assert 'value="ada"' in page.text
 
 
-def test_a_turn_is_streamed_as_that_user_and_recorded(script, fake):
+def test_turn_is_streamed_as_the_user_and_recorded(script, fake):
     fake.reply("Hello, ", "Ada.")
     answer = script.post(PATH, json=SAID)
     assert answer.headers["Content-Type"] == "text/event-stream"
@@ -46,7 +46,7 @@ def test_a_turn_is_streamed_as_that_user_and_recorded(script, fake):
     assert turn.outcome == "ok"
 
 
-def test_what_goes_wrong_is_a_frame(script, fake):
+def test_provider_error_is_an_error_frame(script, fake):
     fake.fail(500)
     answer = script.post(PATH, json=SAID)
     (told,) = frames(answer.text)
@@ -65,32 +65,32 @@ def test_what_goes_wrong_is_a_frame(script, fake):
         ({"temperature": 1}, 400, "temperature"),
     ],
 )
-def test_a_mistake_is_told_before_anything_runs(script, fake, change, status, said):
+def test_invalid_request_is_refused_before_the_turn(script, fake, change, status, said):
     answer = script.post(PATH, json={**SAID, **change})
     assert answer.status_code == status
     assert said in answer.json()["error"]["message"]
     assert fake.is_idle
 
 
-def test_incognito_leaves_no_row(script, fake):
+def test_incognito_turn_is_not_stored(script, fake):
     fake.reply("Who?")
     told = frames(script.post(PATH, json={**SAID, "incognito": True}).text)
     assert turn_store.load_record(turn_ids.parse_turn_id(told[0]["id"])) is None
 
 
-def test_a_viewer_talks_to_nobody(viewer, fake):
+def test_viewer_cannot_chat(viewer, fake):
     assert viewer.post(PATH, json=SAID).status_code == 403
     assert fake.is_idle
 
 
-def test_who_leaves_stops_the_turn(script, fake):
+def test_client_disconnect_stops_the_turn(script, fake):
     fake.hang("mid_stream", "One ", "two")
     with script.stream("POST", PATH, json=SAID) as streamed:
         assert next(streamed.iter_bytes())
     fake.wait(lambda: fake.requests[-1].aborted)
 
 
-def test_who_listens_when_the_server_stops_is_told(server, fake):
+def test_server_shutdown_is_reported_in_the_stream(server, fake):
     fake.hang("mid_stream", "One ", "two")
     heard = b""
     with ExitStack() as stack:

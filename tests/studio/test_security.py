@@ -43,7 +43,7 @@ def addresses() -> list[str]:
 ADDRESSES = addresses()
 
 
-def test_no_answer_lets_a_browser_run_or_show_what_is_not_ours(browser, script):
+def test_responses_block_foreign_scripts_and_frames(browser, script):
     found = browser.get("/admin/tokens")
     missing = browser.get("/admin/nowhere")
     refused = script.post("/admin/tokens", json={})
@@ -66,7 +66,7 @@ def test_no_answer_lets_a_browser_run_or_show_what_is_not_ours(browser, script):
         assert not re.search(r"<[^>]+\son(click|load|submit|error)=", page.text)
 
 
-def test_viewers_change_nothing_at_any_address(viewer):
+def test_viewers_cannot_change_any_address(viewer):
     assert len(ADDRESSES) > 80
     for address in ADDRESSES:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -75,7 +75,7 @@ def test_viewers_change_nothing_at_any_address(viewer):
             assert "role_needed" in refused.text
 
 
-def test_who_has_no_role_sees_nothing_at_any_address(viewer):
+def test_account_without_a_role_sees_no_address(viewer):
     accounts.get_or_create_user("vera").groups.clear()
     for address in ADDRESSES:
         for method in ("GET", "OPTIONS", "POST"):
@@ -84,7 +84,7 @@ def test_who_has_no_role_sees_nothing_at_any_address(viewer):
             assert "role_needed" in refused.text
 
 
-def test_what_an_alias_leads_to_is_masked_in_entries(script, configure):
+def test_secret_behind_a_yaml_alias_is_masked_in_entries(script, configure):
     configure(SPOKEN)
     for path in ("/admin/agents", "/admin/agents/gossip", "/admin/agents/gossip/edit"):
         for face in FACES:
@@ -94,7 +94,7 @@ def test_what_an_alias_leads_to_is_masked_in_entries(script, configure):
     assert MASK in script.get("/admin/agents/gossip").json()["config"]["preamble"]
 
 
-def test_a_mask_is_not_saved_as_what_it_stands_for(script, configure):
+def test_masked_alias_is_not_saved(script, configure):
     configure(SPOKEN)
     shown = script.get("/admin/agents/gossip", headers={"Accept": "application/yaml"})
     refused = script.put("/admin/agents/gossip", content=shown.text, headers=AS_YAML)
@@ -103,7 +103,7 @@ def test_a_mask_is_not_saved_as_what_it_stands_for(script, configure):
     assert script.get("/admin/agents/gossip").json()["label"] == "yaml"
 
 
-def test_no_problem_quotes_a_secret(script, configure, tmp_path, settings):
+def test_validation_problems_quote_no_secret(script, configure, tmp_path, settings):
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
     settings.COULISSE_STATE_DIR.mkdir()
     configure(SPOKEN)
@@ -125,14 +125,14 @@ def test_no_problem_quotes_a_secret(script, configure, tmp_path, settings):
     assert SECRET not in judged.text
 
 
-def test_no_address_fails_for_a_browser_or_a_script(script, browser):
+def test_every_address_answers_browsers_and_scripts(script, browser):
     # The description is made of all the others, and has tests of its own.
     for address in set(ADDRESSES) - {"/admin/openapi.json"}:
         for asking in (script, browser.http):
             assert asking.get(address).status_code < 500, address
 
 
-def test_a_browser_sees_what_scripts_get_where_there_is_no_page(browser, configure):
+def test_browser_gets_data_for_resources_without_a_page(browser, configure):
     configure(f"{CONFIG}\nmcp: {{far: {{url: 'http://127.0.0.1:9/mcp'}}}}\n")
     shown = browser.get("/admin/mcp/far/tools")
     assert shown.status_code == 200
@@ -140,7 +140,7 @@ def test_a_browser_sees_what_scripts_get_where_there_is_no_page(browser, configu
 
 
 @pytest.mark.parametrize("name", ["..", ".", "check", "runs", "a/edit", "a/b/scores"])
-def test_a_name_that_would_hide_a_page_is_refused(script, name):
+def test_name_that_would_hide_a_page_is_refused(script, name):
     body = {"name": name, "provider": "openai", "model": "gpt-test"}
     refused = script.post("/admin/agents", json=body)
     assert refused.status_code == 422
@@ -155,7 +155,7 @@ DEEP = "a: " + "[" * 5000 + "]" * 5000
 
 @pytest.mark.parametrize("path", ["agents", "tokens", "providers", "settings/limits"])
 @pytest.mark.parametrize("text", [BOMB, DEEP], ids=["bomb", "deep"])
-def test_a_body_that_stands_for_too_much_is_refused(script, monkeypatch, path, text):
+def test_body_with_too_many_yaml_nodes_is_refused(script, monkeypatch, path, text):
     monkeypatch.setattr(constructor, "MAX_NODES", 1000)
     method = "PUT" if path.startswith("settings") else "POST"
     refused = script.request(method, f"/admin/{path}", content=text, headers=AS_YAML)

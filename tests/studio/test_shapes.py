@@ -44,13 +44,13 @@ def alice(configure, running, user):
         ("/turns", turn_views.StudioTurnList),
     ],
 )
-def test_of_one_user(script, alice, path, shape):
+def test_user_responses_match_their_schemas(script, alice, path, shape):
     told = ok(script.get(f"/admin/users/{alice}{path}"))
     assert_fits(shape, told)
     assert told.get("data", True)
 
 
-def test_of_all(script, alice):
+def test_list_responses_match_their_schemas(script, alice):
     assert_fits(shapes.UserList, ok(script.get("/admin/users")))
     assert_fits(turn_views.StudioTurnList, ok(script.get("/admin/turns")))
 
@@ -66,14 +66,14 @@ def test_of_all(script, alice):
         ("triggers", trigger_views.TriggerList),
     ],
 )
-def test_of_the_server(script, alice, path, shape):
+def test_server_responses_match_their_schemas(script, alice, path, shape):
     minting.create_token(
         f"{alice}", f"{alice}", by=ADA, budget="total", limit_micro_usd=5
     )
     assert_fits(shape, ok(script.get(f"/admin/{path}")))
 
 
-def test_of_a_turn_and_a_fact(script, alice):
+def test_turn_and_fact_responses_match_their_schemas(script, alice):
     (turn, *_) = ok(script.get(f"/admin/users/{alice}/turns"))["data"]
     assert_fits(turn_views.JudgedTurn, ok(script.get(f"/admin/turns/{turn['id']}")))
     path = f"/admin/users/{alice}/facts"

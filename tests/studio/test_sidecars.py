@@ -49,7 +49,7 @@ def known(files: StateDir):
     lock.release()
 
 
-def test_they_are_listed_in_the_yamls_order(known, script):
+def test_sidecars_are_listed_in_yaml_order(known, script):
     answer = script.get("/admin/sidecars")
     bridge, other = answer.json()["data"]
     assert (bridge["state"], bridge["pid"], bridge["restarts"]) == ("running", 4321, 1)
@@ -58,7 +58,7 @@ def test_they_are_listed_in_the_yamls_order(known, script):
     assert "not-to-be-told" not in answer.text
 
 
-def test_the_page_shows_what_they_print_as_text(known, browser):
+def test_page_escapes_sidecar_output(known, browser):
     page = browser.get("/admin/sidecars").text
     assert "&lt;b&gt;listening&lt;/b&gt;" in page
     assert "cannot be started: &lt;no&gt;" in page
@@ -68,7 +68,7 @@ def test_the_page_shows_what_they_print_as_text(known, browser):
     assert 'data-told="bridge: running, pid 4321"' in page
 
 
-def test_what_a_killed_process_wrote_is_no_news(files, script):
+def test_state_of_a_killed_process_is_ignored(files, script):
     record = SidecarRecord("bridge", "running", 0, "", 4321, 1.0, 0)
     sidecar_records.write_record(files.sidecars, 999_999, [record])
     states = [each["state"] for each in script.get("/admin/sidecars").json()["data"]]
@@ -78,9 +78,7 @@ def test_what_a_killed_process_wrote_is_no_news(files, script):
     assert answer.json()["error"]["code"] == "sidecars_not_running"
 
 
-def test_one_is_asked_to_start_again_and_that_is_written_down(
-    known, files, script, browser
-):
+def test_restart_is_requested_and_audited(known, files, script, browser):
     answer = script.post("/admin/sidecars/a%2Fb%20%C3%BC/restart")
     assert answer.status_code == 202
     assert restart_requests.take_requests(files) == ["a/b ü"]
@@ -92,12 +90,12 @@ def test_one_is_asked_to_start_again_and_that_is_written_down(
     assert restart_requests.take_requests(files) == []
 
 
-def test_there_is_no_other(known, files, script):
+def test_unknown_sidecar_is_404(known, files, script):
     answer = script.post("/admin/sidecars/none/restart")
     assert answer.status_code == 404
     assert restart_requests.take_requests(files) == []
 
 
-def test_viewers_start_nothing_again(viewer):
+def test_viewers_cannot_restart(viewer):
     assert viewer.get("/admin/sidecars").status_code == 200
     assert viewer.post("/admin/sidecars/bridge/restart").status_code == 403

@@ -38,7 +38,7 @@ def of(told):
     return SmokeRun.objects.get(pk=told.json()["runs"][0]["id"])
 
 
-def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding):  # noqa: F811
+def test_script_starts_a_test_and_reads_its_transcript(script, cast, holding):  # noqa: F811
     cast.persona = ["Plums?", "Thanks [FIN]"]
     told = launch(script, repetitions=2)
     batch = told.json()
@@ -62,7 +62,7 @@ def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding)
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
 
 
-def test_what_is_watched_is_closed_as_soon_as_it_is_judged(script, cast, holding):  # noqa: F811
+def test_run_page_stops_reloading_once_judged(script, cast, holding):  # noqa: F811
     cast.judge = answer(accuracy=4, tone=9)
     run = of(launch(script, "judged"))
     address = f"/admin/smoke/runs/{run.pk}"
@@ -87,7 +87,7 @@ def test_what_is_watched_is_closed_as_soon_as_it_is_judged(script, cast, holding
     assert "Because of accuracy." in page
 
 
-def test_a_run_and_its_batch_are_cancelled(script, cast):  # noqa: F811
+def test_run_and_batch_are_cancelled(script, cast):  # noqa: F811
     told = launch(script, repetitions=3)
     first = told.json()["runs"][0]["id"]
     cancelled = script.post(f"/admin/smoke/runs/{first}/cancel").json()
@@ -97,7 +97,7 @@ def test_a_run_and_its_batch_are_cancelled(script, cast):  # noqa: F811
     assert SmokeRun.objects.filter(state="cancelled").count() == 3
 
 
-def test_a_browser_runs_a_test_and_sees_it_wait(browser, cast):  # noqa: F811
+def test_browser_starts_a_test_and_sees_its_state(browser, cast):  # noqa: F811
     page = browser.submit("/admin/smoke/plums/runs", {}, of="/admin/smoke/plums")
     assert page.status_code == 200
     run = SmokeRun.objects.get()
@@ -138,7 +138,7 @@ def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
     assert run["compared"] == told["compared"]
 
 
-def test_pages_of_runs_go_on(script, cast, monkeypatch):  # noqa: F811
+def test_runs_are_paginated(script, cast, monkeypatch):  # noqa: F811
     monkeypatch.setattr("studio.evaluation.smoke_runs.PAGE_SIZE", 2)
     ids = [launch(script).json()["id"] for _ in range(5)]
     # Of one instant, as if several had launched at once.
@@ -158,7 +158,7 @@ def test_pages_of_runs_go_on(script, cast, monkeypatch):  # noqa: F811
         assert script.get(address, headers=PAGE).status_code == 200
 
 
-def test_the_list_takes_as_many_queries_for_many(script, configure, cast):  # noqa: F811
+def test_list_query_count_is_independent_of_runs(script, configure, cast):  # noqa: F811
     configure(with_test("schedule: '0 6 * * *'"))
     counts = []
     for repetitions in (1, 9):
@@ -173,7 +173,7 @@ def test_the_list_takes_as_many_queries_for_many(script, configure, cast):  # no
     assert counts == [2, 2]
 
 
-def test_what_is_wrong_is_said(script):
+def test_invalid_requests_are_reported(script):
     told = script.post("/admin/smoke/plum/runs").json()["error"]
     assert "there is no smoke test 'plum'" in told["message"]
     assert script.get("/admin/smoke/runs/00000000").status_code == 404
@@ -181,6 +181,6 @@ def test_what_is_wrong_is_said(script):
     assert script.get("/admin/smoke/runs?after=x").status_code == 400
 
 
-def test_viewers_look(viewer):
+def test_viewers_are_read_only(viewer):
     assert viewer.get("/admin/smoke/runs").status_code == 200
     assert viewer.post("/admin/smoke/plums/runs").status_code == 403

@@ -57,7 +57,7 @@ def table(answer):
     return list(csv.DictReader(StringIO(answer.text)))
 
 
-def test_it_is_added_up_by_agent_day_user_model_and_token(script, agent):
+def test_spend_is_grouped_by_agent_day_user_model_and_token(script, agent):
     token, _ = api_tokens.create_token(agent, "ada", by=ADA)
     turn = paid(agent=agent, token_id=token.id)
     paid(None, agent=agent)
@@ -76,7 +76,7 @@ def test_it_is_added_up_by_agent_day_user_model_and_token(script, agent):
 
 
 @pytest.mark.parametrize("by", ["agent", "day", "model", "token", "user"])
-def test_each_is_a_page(browser, by, agent):
+def test_every_grouping_has_a_page(browser, by, agent):
     token, _ = api_tokens.create_token(agent, "ada", by=ADA)
     paid(9_000_000_000, agent=agent, token_id=token.id)
     answer = browser.get(f"{SPEND}?by={by}&since=7d")
@@ -87,7 +87,7 @@ def test_each_is_a_page(browser, by, agent):
         assert f">{agent}</a>" in answer.text
 
 
-def test_a_spreadsheet_gets_csv(script, agent):
+def test_csv_export_escapes_formulas(script, agent):
     token, _ = api_tokens.create_token(f"=cmd {agent}", "ada", by=ADA)
     paid(agent=agent, token_id=token.id)
     paid(None, agent=agent)
@@ -121,19 +121,19 @@ def test_a_spreadsheet_gets_csv(script, agent):
         ({"since": "0001-01-01T00:00+14:00"}, "neither"),
     ],
 )
-def test_what_makes_no_sense_is_refused(script, browser, query, said):
+def test_invalid_query_is_refused(script, browser, query, said):
     answer = script.get(SPEND, params=query)
     assert said in error(answer, 400)["message"]
     assert browser.http.get(SPEND, params=query).status_code == 400
 
 
-def test_the_viewer_may_look(viewer):
+def test_viewer_may_read(viewer):
     assert viewer.get(SPEND).status_code == 200
     assert viewer.get("/admin/").status_code == 200
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_page_shows_the_dearest(server):
+def test_page_shows_the_most_expensive_rows(server):
     for number in range(spend.ROWS_SHOWN + 5):
         paid(number, started_at=NOW, user_id=uuid.uuid4())
     shown = spend.page_context("user", NOW - timedelta(days=1), {}, NOW)
@@ -146,7 +146,7 @@ def test_a_page_shows_the_dearest(server):
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("by", ["agent", "day", "model", "token", "user"])
-def test_as_many_queries_whatever_there_is(server, by):
+def test_query_count_is_independent_of_amount(server, by):
     def count() -> int:
         with CaptureQueriesContext(connection) as queries:
             spend.page_context(by, NOW - timedelta(days=30), {}, NOW)
@@ -161,7 +161,7 @@ def test_as_many_queries_whatever_there_is(server, by):
 
 
 @pytest.mark.usefixtures("alone")
-def test_every_day_has_its_bar():
+def test_every_day_has_a_bar():
     paid(started_at=NOW - timedelta(days=3))
     paid(None, started_at=NOW - timedelta(days=1))
     days = cost_totals.totals_by("day", NOW - timedelta(days=6))
@@ -172,6 +172,6 @@ def test_every_day_has_its_bar():
 
 
 @pytest.mark.parametrize("sign", [*csv_export.FORMULA_PREFIXES])
-def test_a_spreadsheet_reckons_nothing(sign):
+def test_csv_cells_escape_formula_signs(sign):
     assert csv_export.escape_cell(f"{sign}1+1") == f"'{sign}1+1"
     assert csv_export.escape_cell(-1) == -1

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.database
 @pytest.mark.parametrize(
     "model", table_browser.LIST_COLUMNS, ids=lambda model: model._meta.label
 )
-def test_each_is_listed(browser, model):
+def test_table_is_listed_and_read_only(browser, model):
     path = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
     page = browser.get(path)
     assert page.status_code == 200
     assert browser.get(f"{path}add/").status_code == 403
 
 
-def test_a_row_is_shown_without_what_stands_for_a_secret(browser):
+def test_token_row_hides_its_digest(browser):
     row, _ = api_tokens.create_token("shown", "alice", by=ADA)
     path = f"/admin/tables/access/apitoken/{row.pk}/change/"
     page = browser.get(path)
@@ -33,7 +33,7 @@ def test_a_row_is_shown_without_what_stands_for_a_secret(browser):
     assert changed.status_code == 403
 
 
-def test_they_are_listed(browser):
+def test_index_lists_the_tables(browser):
     page = browser.get("/admin/tables/").text
     assert ">Audit entries<" in page
     assert ">Feedback<" in page
@@ -41,7 +41,7 @@ def test_they_are_listed(browser):
     assert page.count("<h1>") == 1
 
 
-def test_a_list_has_a_heading_and_a_way_back(browser):
+def test_table_page_has_a_title_and_breadcrumbs(browser):
     page = browser.get("/admin/tables/access/auditentry/").text
     assert "<title>" in page
     assert "Audit entries · Coulisse" in page
@@ -49,7 +49,7 @@ def test_a_list_has_a_heading_and_a_way_back(browser):
     assert '<a href="/admin/tables/">Tables</a>' in page
 
 
-def test_what_the_admin_has_beside_tables_leads_to_where_it_is_done(browser):
+def test_other_admin_pages_redirect_to_the_studio(browser):
     for path, place in [
         ("login/", "/admin/"),
         ("access/", "/admin/tables/"),
@@ -62,7 +62,7 @@ def test_what_the_admin_has_beside_tables_leads_to_where_it_is_done(browser):
     assert 'id="nav-sidebar"' in missing.text
 
 
-def test_instants_are_written_as_in_the_rest_of_the_studio(browser):
+def test_times_use_the_studios_format(browser):
     api_tokens.create_token("dated", "alice", by=ADA)
     page = browser.get("/admin/tables/access/auditentry/").text
     year = datetime.now(UTC).year
@@ -70,7 +70,7 @@ def test_instants_are_written_as_in_the_rest_of_the_studio(browser):
     assert not re.search(r"[ap]\.m\.|midnight|noon", page)
 
 
-def test_they_are_for_operators(viewer):
+def test_tables_require_the_operator_role(viewer):
     html = {"Accept": "text/html"}
     table = "/admin/tables/access/apitoken/"
     refused = viewer.get(table, headers=html)

@@ -42,7 +42,7 @@ def of(user):
     Task.objects.filter(user_id=derive_user_id(user)).delete()
 
 
-def test_they_are_found_by_state_agent_kind_and_user(script, of, user):
+def test_tasks_are_filtered_by_state_agent_kind_and_user(script, of, user):
     queued = of()
     failed = of("errored", agent="claude", error="no luck")
     judged = of("done", kind="judge", created_at=AT + timedelta(seconds=1))
@@ -59,7 +59,7 @@ def test_they_are_found_by_state_agent_kind_and_user(script, of, user):
     assert found(user=str(derive_user_id(user)), state="done") == [str(judged.pk)]
 
 
-def test_pages_follow_each_other(script, of, user):
+def test_task_pages_are_contiguous(script, of, user):
     made = [of(created_at=AT + timedelta(seconds=n)) for n in range(5)]
     after, seen = "", []
     for _ in range(3):
@@ -74,11 +74,11 @@ def test_pages_follow_each_other(script, of, user):
 @pytest.mark.parametrize(
     "query", ["state=lost", "kind=none", "after=x", "limit=0", f"user={'x' * 3000}"]
 )
-def test_what_cannot_be_looked_for_is_said(script, query):
+def test_invalid_filter_is_refused(script, query):
     assert script.get(f"/admin/tasks?{query}").status_code == 400
 
 
-def test_the_page_of_one_that_is_not_over_looks_again(browser, of):
+def test_unfinished_task_page_reloads(browser, of):
     def page(task):
         return browser.get(f"/admin/tasks/{task.pk}").text
 
@@ -90,7 +90,7 @@ def test_the_page_of_one_that_is_not_over_looks_again(browser, of):
     assert ">Reload<" not in page(done)
 
 
-def test_one_is_shown_with_all_there_is(script, browser, of, user):
+def test_task_page_shows_all_details(script, browser, of, user):
     task = of("errored", error="no <luck>", prompt="Say <b>hello</b>", attempts=2)
     told = script.get(f"/admin/tasks/{task.pk}").json()
     assert told["user_id"] == str(derive_user_id(user))
@@ -101,7 +101,7 @@ def test_one_is_shown_with_all_there_is(script, browser, of, user):
     assert "Run again" in page
 
 
-def test_there_is_no_other(script):
+def test_unknown_task_is_404(script):
     for path in (uuid.uuid4(), "nonsense", f"{uuid.uuid4()}/cancel"):
         method = script.post if str(path).endswith("cancel") else script.get
         answer = method(f"/admin/tasks/{path}")
@@ -109,7 +109,7 @@ def test_there_is_no_other(script):
         assert answer.json()["error"]["code"] == "task_not_found"
 
 
-def test_one_is_cancelled_and_written_down(script, browser, of):
+def test_task_is_cancelled_and_audited(script, browser, of):
     task = of()
     answer = script.post(f"/admin/tasks/{task.pk}/cancel")
     assert answer.json()["state"] == "cancelled"
@@ -122,14 +122,14 @@ def test_one_is_cancelled_and_written_down(script, browser, of):
     assert "Cancelled the task" in page.text
 
 
-def test_what_is_not_there_is_not_written_down(script):
+def test_unknown_task_is_not_audited(script):
     wanted = uuid.uuid4()
     script.post(f"/admin/tasks/{wanted}/cancel")
     script.post(f"/admin/tasks/{wanted}/again")
     assert not AuditEntry.objects.filter(target=str(wanted)).exists()
 
 
-def test_what_failed_is_put_back(script, of):
+def test_failed_task_is_requeued(script, of):
     task = of("errored", error="no luck", failures=3)
     answer = script.post(f"/admin/tasks/{task.pk}/again")
     assert answer.status_code == 202
@@ -138,7 +138,7 @@ def test_what_failed_is_put_back(script, of):
     assert AuditEntry.objects.filter(action="task.retry", target=str(task.pk)).exists()
 
 
-def test_of_what_is_done_another_one_is_made(script, of):
+def test_finished_task_is_run_again_as_a_copy(script, of):
     task = of("done", result="The report.", payload={"metadata": {"thread_id": "t"}})
     made = script.post(f"/admin/tasks/{task.pk}/again").json()
     assert made["id"] != str(task.pk)
@@ -152,13 +152,13 @@ def test_of_what_is_done_another_one_is_made(script, of):
     ("state", "kind", "code"),
     [("queued", "agent", "task_not_ended"), ("done", "judge", "task_done")],
 )
-def test_some_cannot_be_done_again(script, of, state, kind, code):
+def test_some_tasks_cannot_be_retried(script, of, state, kind, code):
     answer = script.post(f"/admin/tasks/{of(state, kind=kind).pk}/again")
     assert answer.status_code == 409
     assert answer.json()["error"]["code"] == code
 
 
-def test_viewers_change_nothing(viewer, of):
+def test_viewers_are_read_only(viewer, of):
     task = of()
     for what in ("cancel", "again"):
         assert viewer.post(f"/admin/tasks/{task.pk}/{what}").status_code == 403
@@ -167,7 +167,7 @@ def test_viewers_change_nothing(viewer, of):
     assert task.state == "queued"
 
 
-def test_many_take_as_many_queries_as_few(of, user):
+def test_query_count_is_independent_of_tasks(of, user):
     def count(limit):
         with CaptureQueriesContext(
             connection,
@@ -196,7 +196,7 @@ def alone(of) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("alone")
-def test_the_queue_is_told_as_it_stands(of):
+def test_queue_snapshot_shows_open_and_failed_tasks(of):
     queued = of(prompt="  Two\nlines ", priority=9)
     running = of("running", started_at=AT, priority=8)
     failed = of("errored", error="no luck")
@@ -213,7 +213,7 @@ def test_the_queue_is_told_as_it_stands(of):
 
 
 @pytest.mark.usefixtures("alone")
-def test_of_a_long_queue_a_part_is_looked_at(of, monkeypatch):
+def test_long_queue_snapshot_is_truncated(of, monkeypatch):
     monkeypatch.setattr(queue_snapshot, "MAX_COUNTED", 3)
     monkeypatch.setattr(queue_snapshot, "MAX_SHOWN", 2)
     for _ in range(4):

@@ -31,7 +31,7 @@ def yaml(configure, tmp_path, settings):
 
 
 @pytest.mark.parametrize("who", ["users: shared", "default_user_id: main"])
-def test_a_button_has_tokens_asked_for(browser, yaml, who):
+def test_button_enables_tokens(browser, yaml, who):
     path = yaml(f"{who} # all of us\n# the end\n")
     page = browser.get("/admin/tokens").text
     assert "Tokens open nothing yet" in page
@@ -46,7 +46,7 @@ def test_a_button_has_tokens_asked_for(browser, yaml, who):
     assert "open nothing" not in browser.get("/admin/tokens").text
 
 
-def test_all_else_stays(operator, yaml):
+def test_enabling_tokens_keeps_other_settings(operator, yaml):
     path = yaml(AUTH)
     before = path.read_text()
     assert operator.post("/admin/tokens/enable").json() == {"is_on": True}
@@ -55,7 +55,7 @@ def test_all_else_stays(operator, yaml):
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "local", "openai", "tour"])
-def test_what_a_starter_says_of_users_goes_with_them(script, yaml, kind):
+def test_starter_comments_about_users_are_removed(script, yaml, kind):
     text = starter.TEMPLATES.joinpath(f"{kind}.yaml").read_text()
     above = text[: text.index("\nusers:") + 1].rpartition("\n\n")[2]
     assert above.startswith("# ")
@@ -68,7 +68,7 @@ def test_what_a_starter_says_of_users_goes_with_them(script, yaml, kind):
     assert "\n\n\n" not in after
 
 
-def test_what_somebody_else_says_of_users_stays(script, yaml):
+def test_other_comments_about_users_stay(script, yaml):
     (theirs,) = [it for it in starter.comments_above("users") if "share one conv" in it]
     text = f"\n# We are three.\n{theirs}users: shared\n"
     path = yaml(text)
@@ -76,7 +76,7 @@ def test_what_somebody_else_says_of_users_stays(script, yaml):
     assert f"\n# We are three.\n{theirs}" in path.read_text()
 
 
-def test_another_scheme_is_not_replaced(browser, script, yaml):
+def test_other_authentication_scheme_is_not_replaced(browser, script, yaml):
     path = yaml("auth: {proxy: {basic: [{username: cy, password: calls-it-all}]}}\n")
     before = path.read_text()
     page = browser.get("/admin/tokens").text
@@ -88,7 +88,7 @@ def test_another_scheme_is_not_replaced(browser, script, yaml):
     assert path.read_text() == before
 
 
-def test_switched_on_already_nothing_is_written(browser, yaml):
+def test_enabling_tokens_twice_writes_nothing(browser, yaml):
     path = yaml("auth: {proxy: {tokens: {}}}\n")
     before = path.read_text()
     page = browser.submit("/admin/tokens/enable", {}, of="/admin/tokens")
@@ -96,7 +96,7 @@ def test_switched_on_already_nothing_is_written(browser, yaml):
     assert path.read_text() == before
 
 
-def test_a_section_alone_is_refused_and_leads_to_the_whole_file(browser, yaml):
+def test_section_alone_is_refused_with_link_to_the_whole_file(browser, yaml):
     yaml("users: shared\n")
     fields = {"_method": "PUT", "yaml": "proxy: {tokens: {}}\n"}
     page = browser.submit("/admin/auth", fields)
@@ -105,7 +105,7 @@ def test_a_section_alone_is_refused_and_leads_to_the_whole_file(browser, yaml):
     assert 'href="/admin/config/edit" target="_blank"' in page.text
 
 
-def test_viewers_are_told_and_do_not_switch(viewer):
+def test_viewers_cannot_enable_tokens(viewer):
     page = viewer.get("/admin/tokens", headers={"Accept": "text/html"}).text
     assert "Tokens open nothing yet" in page
     assert "tokens/enable" not in page

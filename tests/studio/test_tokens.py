@@ -38,7 +38,7 @@ def mine(script, user, **query):
     return {token["label"]: token for token in told if token["principal"] == user}
 
 
-def test_those_that_are_over_are_listed_where_all_are_asked_for(script, user):
+def test_revoked_tokens_are_listed_on_request(script, user):
     mint(user, "kept")
     api_tokens.revoke(str(mint(user, "gone").id), by=ADA)
     assert list(mine(script, user)) == ["kept"]
@@ -51,7 +51,7 @@ def test_those_that_are_over_are_listed_where_all_are_asked_for(script, user):
         }
 
 
-def test_a_meter_shows_the_share_of_its_own_budget(script, user):
+def test_usage_is_shown_as_share_of_the_budget(script, user):
     for budget, label in (("monthly", "month"), ("total", "all")):
         row = mint(user, label, budget=budget, limit_micro_usd=1_000)
         use(row, time_windows.EVER, 750)
@@ -69,7 +69,7 @@ def test_a_meter_shows_the_share_of_its_own_budget(script, user):
     }
 
 
-def test_a_form_names_agents_in_one_line_and_a_day_with_blanks(browser, script, user):
+def test_form_accepts_agent_list_and_blank_date(browser, script, user):
     label = f"form-{uuid.uuid4().hex[:8]}"
     form = {"label": label, "principal": user, "agents": " assistant, ,claude, "}
     page = browser.submit(TOKENS, {**form, "expires": " 2199-12-31 "})
@@ -94,9 +94,7 @@ def test_a_form_names_agents_in_one_line_and_a_day_with_blanks(browser, script, 
         ({"agents": "nobody"}, "agents"),
     ],
 )
-def test_a_form_that_is_refused_says_why_in_its_place(
-    browser, script, user, wrong, param
-):
+def test_refused_form_marks_the_field(browser, script, user, wrong, param):
     form = {"label": "mine", "principal": user, **wrong}
     assert error(script.post(TOKENS, json=form), 400)["param"] == param
     page = browser.submit(TOKENS, form)

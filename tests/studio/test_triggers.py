@@ -50,7 +50,7 @@ def a_run(name, number, state="done", **more):
     )
 
 
-def test_they_are_listed_in_the_yamls_order_and_tell_no_secret(names, script):
+def test_triggers_are_listed_in_yaml_order_without_secrets(names, script):
     answer = script.get("/admin/triggers")
     told = answer.json()["data"]
     assert [trigger["name"] for trigger in told] == names
@@ -59,7 +59,7 @@ def test_they_are_listed_in_the_yamls_order_and_tell_no_secret(names, script):
     assert "a-secret-of-the-hook" not in answer.text
 
 
-def test_each_has_its_newest_runs(names, script, monkeypatch):
+def test_newest_runs_are_listed(names, script, monkeypatch):
     monkeypatch.setattr(faces, "LIST_RUNS_SHOWN", 2)
     TriggerState.objects.create(name=names[0], fired=3, missed=1, fired_at=AT)
     first, second, third = (
@@ -75,7 +75,7 @@ def test_each_has_its_newest_runs(names, script, monkeypatch):
     assert [run["id"] for run in one["last_runs"]][-1] == str(first.pk)
 
 
-def test_many_take_as_many_queries_as_few(names):
+def test_query_count_is_independent_of_triggers(names):
     def count():
         with CaptureQueriesContext(connection) as seen:
             faces.serialize_triggers(live.current().get(TRIGGERS), 10)
@@ -89,14 +89,14 @@ def test_many_take_as_many_queries_as_few(names):
     assert count() == few == 3
 
 
-def test_more_than_a_hundred_are_asked_for_in_parts(names, monkeypatch):
+def test_recent_runs_are_loaded_in_batches(names, monkeypatch):
     monkeypatch.setattr(recent_runs, "BATCH_SIZE", 2)
     made = [a_run(name, 1) for name in names]
     newest = recent_runs.newest_runs(names, 5)
     assert [newest[name][0]["id"] for name in names] == [str(run.pk) for run in made]
 
 
-def test_one_is_shown_with_its_prompt_and_the_times_to_come(names, script, browser):
+def test_trigger_page_shows_prompt_and_next_times(names, script, browser):
     told = script.get(f"/admin/triggers/{names[0]}").json()
     assert told["prompt"] == "It is time."
     assert len(told["next_times"]) == faces.NEXT_TIMES_SHOWN
@@ -105,7 +105,7 @@ def test_one_is_shown_with_its_prompt_and_the_times_to_come(names, script, brows
     assert script.get("/admin/triggers/none").status_code == 404
 
 
-def test_one_is_fired_by_hand_and_that_is_written_down(names, script):
+def test_manual_run_is_audited(names, script):
     told = script.post(f"/admin/triggers/{names[0]}/fire").json()
     (run,) = runs(names[0])
     assert told["task_id"] == str(run.pk)
@@ -113,7 +113,7 @@ def test_one_is_fired_by_hand_and_that_is_written_down(names, script):
     assert (entry.actor, entry.details) == ("studio: local", {"task": str(run.pk)})
 
 
-def test_a_webhook_is_fired_with_what_it_is_sent(names, script, browser):
+def test_webhook_runs_with_a_manual_payload(names, script, browser):
     path = f"/admin/triggers/{names[1]}"
     script.post(f"{path}/fire", json={"say": "hello"})
     browser.submit(f"{path}/fire", {"yaml": "say: good bye"}, of=path)
@@ -121,7 +121,7 @@ def test_a_webhook_is_fired_with_what_it_is_sent(names, script, browser):
     assert prompts == ["They say hello.", "They say good bye."]
 
 
-def test_one_that_is_off_is_fired_too_and_a_browser_is_led_to_its_task(names, browser):
+def test_disabled_trigger_runs_manually_and_redirects_to_its_task(names, browser):
     path = f"/admin/triggers/{names[2]}"
     page = browser.submit(f"{path}/fire", {}, of=path)
     (run,) = runs(names[2])
@@ -129,7 +129,7 @@ def test_one_that_is_off_is_fired_too_and_a_browser_is_led_to_its_task(names, br
     assert "Fired" in page.text
 
 
-def test_one_that_skips_says_that_a_run_is_not_over(script, configure):
+def test_skipped_run_is_reported(script, configure):
     name = unique("slow")
     configure(yaml(cron(name, "0 9 * * *", "skip_if_running: true")))
     a_run(name, 1, "queued")
@@ -139,7 +139,7 @@ def test_one_that_skips_says_that_a_run_is_not_over(script, configure):
     Task.objects.filter(origin=f"trigger:{name}").delete()
 
 
-def test_viewers_fire_nothing(viewer):
+def test_viewers_cannot_run_triggers(viewer):
     assert viewer.get("/admin/triggers").status_code == 200
     assert viewer.post("/admin/triggers/any/fire").status_code == 403
     page = viewer.get("/admin/triggers", headers={"Accept": "text/html"}).text

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.database
 UNKNOWN_TURN = "5f8b1c3e-7a52-4d0e-9b64-2c1f3e8a9d07"
 
 
-def test_a_script_gets_the_tree_and_the_scores(script):
+def test_script_gets_the_tree_and_scores(script):
     turn = put(*deep(), cost_micro_usd=1500)
     judged = JudgedReply(turn.turn_id, turn.user_id, "quality", "assistant")
     scores.store_scores(judged, {"tone": JudgeResult(3, "It is curt.")})
@@ -34,18 +34,18 @@ def test_a_script_gets_the_tree_and_the_scores(script):
 
 
 @pytest.mark.parametrize("written", ["{}", "chatcmpl-{}"])
-def test_it_goes_by_the_id_of_the_reply_too(script, written):
+def test_turn_is_found_by_completion_id(script, written):
     turn = put()
     path = f"/admin/turns/{written.format(turn.turn_id.hex)}"
     assert ok(script.get(path))["id"] == str(turn.turn_id)
 
 
 @pytest.mark.parametrize("text", [UNKNOWN_TURN, "plums"])
-def test_what_is_not_recorded_is_not_found(script, text):
+def test_unrecorded_turn_is_404(script, text):
     assert error(script.get(f"/admin/turns/{text}"), 404)["code"] == "turn_not_found"
 
 
-def test_its_page_has_every_depth(browser):
+def test_page_shows_every_level(browser):
     attempts = [Attempt("eu", 0.1, "HTTP 529"), Attempt("us", 0.2)]
     turn = put(
         *deep(), model_call(attempts=attempts), error="It broke", outcome="error"
@@ -59,7 +59,7 @@ def test_its_page_has_every_depth(browser):
     assert page.count("<li>") >= 10
 
 
-def test_it_shows_what_was_recalled(script, browser):
+def test_page_shows_recalled_facts(script, browser):
     user_id, stranger = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     tea, cake = known(user_id, "likes tea", "bakes cakes")
     (secret,) = known(stranger, "owes money")
@@ -82,11 +82,12 @@ def test_it_shows_what_was_recalled(script, browser):
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
-def test_what_was_recalled_stands_as_it_was_told(script, is_reversed):
+def test_recalled_facts_keep_their_order(script, is_reversed):
     user_id = UserId(uuid.uuid4())
     ids = sorted(known(user_id, *"abcdef"), reverse=is_reversed)
     turn = put(
-        user_id=user_id, recalled_fact_ids=[public_ids.format_fact_id(each) for each in ids]
+        user_id=user_id,
+        recalled_fact_ids=[public_ids.format_fact_id(each) for each in ids],
     )
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert [each["id"] for each in shown["recalled_facts"]] == shown["recalled"]
@@ -98,7 +99,7 @@ def known(user_id: UserId, *contents: str) -> list[uuid.UUID]:
     return [each.fact_id for each in saved]
 
 
-def test_its_fragment_is_the_tree_alone(browser):
+def test_fragment_contains_only_the_tree(browser):
     turn = put(*deep())
     part = browser.get(f"/admin/turns/{turn.turn_id}?fragment=1").text
     assert part.lstrip().startswith('<div class="tree">')
@@ -106,14 +107,14 @@ def test_its_fragment_is_the_tree_alone(browser):
     assert "<html" not in part
 
 
-def test_arguments_and_results_are_laid_out_if_they_are_json(browser):
+def test_json_arguments_and_results_are_indented(browser):
     turn = put(tool_call(arguments='{"a": {"b": [1]}}', result="not {json"))
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
     assert "{\n  &quot;a&quot;: {\n" in page
     assert "not {json" in page
 
 
-def test_turns_are_listed_and_narrowed(script, browser):
+def test_turns_are_listed_and_filtered(script, browser):
     user_id = uuid.uuid4()
     for number in range(60):
         put(

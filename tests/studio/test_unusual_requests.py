@@ -32,7 +32,7 @@ def test_options_names_the_methods_and_has_no_body(script, accept: str) -> None:
     assert (known.status_code, known.content) == (204, b"")
 
 
-def test_options_of_a_form_is_no_method(browser) -> None:
+def test_options_cannot_be_a_form_method(browser) -> None:
     answer = browser.submit("/admin/agents", {"_method": "OPTIONS"}, of="/admin/tokens")
     assert answer.status_code in (204, 405)
 
@@ -54,7 +54,7 @@ def test_nul_in_a_query_is_refused(script, query: str) -> None:
 
 
 @pytest.mark.parametrize("charset", ["unicode_escape", "utf-7", "idna", "zlib"])
-def test_query_is_utf8_whatever_charset_is_named(script, charset: str) -> None:
+def test_query_is_utf8_despite_another_charset(script, charset: str) -> None:
     kind = {"Content-Type": f"text/plain; charset={charset}"}
     for path in ("/admin/users", "/admin/people", "/admin/tables/memory/fact/"):
         answer = script.get(f"{path}?q=%5Cud800", headers=kind)
@@ -63,9 +63,7 @@ def test_query_is_utf8_whatever_charset_is_named(script, charset: str) -> None:
 
 @pytest.mark.parametrize("charset", ["unicode_escape", "utf-16", "zlib"])
 @pytest.mark.parametrize("kind", [FORM, "multipart/form-data; boundary=x"])
-def test_form_is_utf8_whatever_charset_is_named(
-    script, kind: str, charset: str
-) -> None:
+def test_form_is_utf8_despite_another_charset(script, kind: str, charset: str) -> None:
     body = b"yaml=%5Cud800"
     if kind != FORM:
         head = b'--x\r\nContent-Disposition: form-data; name="yaml"\r\n\r\n'
@@ -93,7 +91,7 @@ def test_form_with_a_file_is_refused(
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
-def test_form_of_another_method_is_checked_too(script, method: str) -> None:
+def test_form_with_another_method_is_checked(script, method: str) -> None:
     for path in ("agents/a", "telemetry", "users/a/facts"):
         answer = script.request(
             method,
@@ -169,7 +167,7 @@ LISTS = (
 
 @pytest.mark.parametrize("at", [LATE, EARLY, "2026-01-01T00:00:00+00:00"])
 @pytest.mark.parametrize("key", [UUID, "1", "9223372036854775808", "-1", "9" * 5000])
-def test_places_that_no_page_ends_at_are_refused(script, at: str, key: str) -> None:
+def test_invalid_page_positions_are_refused(script, at: str, key: str) -> None:
     for path in LISTS:
         answer = script.get(f"/admin/{path}?after={quote(f'{at}~{key}')}")
         assert answer.status_code < 500, (path, answer.text)
@@ -185,14 +183,14 @@ def test_places_that_no_page_ends_at_are_refused(script, at: str, key: str) -> N
         *("_changelist_filters=%00", "_changelist_filters=%ED%A0%80", "e=1", "all="),
     ],
 )
-def test_tables_refuse_queries_they_cannot_answer(script, query: str) -> None:
+def test_tables_refuse_invalid_queries(script, query: str) -> None:
     for table in ("access/token", "memory/message", "config/override"):
         for rest in ("", "1/", "1/change/", "1/delete/", "1/history/", "add/"):
             answer = script.get(f"/admin/tables/{table}/{rest}?{query}")
             assert answer.status_code < 500, (table, rest, answer.text[:300])
 
 
-def test_table_query_that_django_suspects_is_400_in_both_forms(script) -> None:
+def test_table_query_suspicious_to_django_is_400_in_both_formats(script) -> None:
     address = "/admin/tables/memory/storedmessage/?_to_field=x"
     told = script.get(address, headers={"Accept": "application/json"})
     assert told.status_code == 400
@@ -202,14 +200,14 @@ def test_table_query_that_django_suspects_is_400_in_both_forms(script) -> None:
     assert "<h1>" in page.text
 
 
-def test_numbers_as_wide_as_the_database_has_them_are_taken(script) -> None:
+def test_wide_integers_are_accepted_or_refused(script) -> None:
     body = json.dumps({"label": "x", "principal": "y", "limit_usd": 2**31})
     headers = {"Content-Type": "application/json"}
     answer = script.post("/admin/tokens", content=body, headers=headers)
     assert answer.status_code in (201, 400), answer.text
 
 
-def test_large_answers_are_json_which_is_yaml_too() -> None:
+def test_large_yaml_responses_are_json() -> None:
     small, large = {"a": ["b\nc"] * 10}, {"a": [{"b": "c"}] * 20_000}
     told = formats.YamlRenderer().serialize(small, {})
     assert told.startswith("a:\n- |")

@@ -53,7 +53,7 @@ def contents(script, user_id, **query):
     ]
 
 
-def test_facts_are_listed_newest_first_and_narrowed(script, alice):
+def test_facts_are_listed_newest_first_and_filtered(script, alice):
     for number in range(60):
         kind = "event" if number % 2 else "fact"
         fact_store.save_drafts(
@@ -71,7 +71,7 @@ def test_facts_are_listed_newest_first_and_narrowed(script, alice):
     )
 
 
-def test_one_is_added_by_hand(script, alice):
+def test_fact_is_added_manually(script, alice):
     made = ok(
         script.post(at(alice), json={"content": SECRET, "category": "preference"}), 201
     )
@@ -85,7 +85,7 @@ def test_one_is_added_by_hand(script, alice):
     )
 
 
-def test_one_is_corrected_with_its_history_kept(script, alice):
+def test_fact_is_corrected_and_history_kept(script, alice):
     fact_id = save(alice, "Lives in Lisbon").fact_id
     changes = {"content": "Lives in Porto", "importance": 8, "reason": "moved"}
     changed = ok(script.patch(at(alice, fact_id), json=changes))
@@ -99,7 +99,7 @@ def test_one_is_corrected_with_its_history_kept(script, alice):
     assert details["fields"] == ["content", "importance"]
 
 
-def test_one_is_pinned_held_back_brought_back_and_forgotten(script, alice):
+def test_fact_is_pinned_held_restored_and_deleted(script, alice):
     fact_id = save(alice, "Lives in Lisbon").fact_id
     path = at(alice, fact_id)
     for _ in range(2):  # The second one changes nothing.
@@ -115,7 +115,7 @@ def test_one_is_pinned_held_back_brought_back_and_forgotten(script, alice):
     assert actions == ["memory.change"] * 3 + ["memory.delete"]
 
 
-def test_one_is_superseded_by_what_is_so_now(script, alice):
+def test_fact_is_superseded_by_a_new_one(script, alice):
     old = save(alice, "Works as a baker", category="fact").fact_id
     body = {
         "content": "Works as a pilot",
@@ -128,7 +128,7 @@ def test_one_is_superseded_by_what_is_so_now(script, alice):
     assert ok(script.get(at(alice, old)))["superseded_by"] == made["id"]
 
 
-def test_null_clears_and_what_is_left_out_stays(script, alice):
+def test_null_clears_and_omitted_fields_stay(script, alice):
     fact_id = save(alice, "Lives in Lisbon", key="home", importance=9).fact_id
     path = at(alice, fact_id)
     dated = ok(script.patch(path, json={"valid_from": "2026-03-01"}))
@@ -152,20 +152,20 @@ def test_null_clears_and_what_is_left_out_stays(script, alice):
         ({"content": "x", "expires_at": "2020-01-01"}, None),
     ],
 )
-def test_what_cannot_be_known_is_refused(script, alice, body, param):
+def test_invalid_fact_is_refused(script, alice, body, param):
     refused = error(script.post(at(alice), json=body), 400)
     assert refused["param"] == param
     assert not Fact.objects.filter(user_id=alice).exists()
 
 
-def test_a_key_that_is_taken_is_refused(script, alice):
+def test_duplicate_key_is_refused(script, alice):
     save(alice, "Lives in Lisbon", key="home")
     fact_id = save(alice, "Has a cat").fact_id
     refused = error(script.patch(at(alice, fact_id), json={"key": "home"}), 400)
     assert refused["code"] == "key_taken"
 
 
-def test_others_facts_are_not_found(script, alice):
+def test_facts_of_another_user_are_404(script, alice):
     fact_id = save(UserId(uuid.uuid4()), "Likes plums").fact_id
     for answer in (
         *(script.get(at(alice, fact_id)), script.delete(at(alice, fact_id))),
@@ -176,7 +176,7 @@ def test_others_facts_are_not_found(script, alice):
     assert Fact.objects.get(pk=fact_id).status == "active"
 
 
-def test_viewers_change_nothing(viewer, user):
+def test_viewers_are_read_only(viewer, user):
     alice = identity.derive_user_id(user)
     fact_id = save(alice, "Likes plums").fact_id
     assert viewer.get(at(alice)).status_code == 200
@@ -207,7 +207,7 @@ def known(user_id, *contents):
         )
 
 
-def test_search_tells_by_what_each_was_found(script, remembering, alice):
+def test_search_explains_each_match(script, remembering, alice):
     known(alice, "Has a cat called Minka", "Plays the cello", "Works as a baker")
     found = ok(script.get(at(alice), params={"q": "the cello"}))
     first, *_ = found["data"]
@@ -218,7 +218,7 @@ def test_search_tells_by_what_each_was_found(script, remembering, alice):
     assert found["embedding"].startswith("hash")
 
 
-def test_past_messages_are_found_as_well(script, remembering, alice):
+def test_past_messages_are_searchable(script, remembering, alice):
     message_store.append_turn(
         alice, "", new_turn_id(), [NewMessage(Message("user", "I bought plums"), 5)]
     )
@@ -229,7 +229,7 @@ def test_past_messages_are_found_as_well(script, remembering, alice):
     assert ok(script.get(at(alice), params={"q": "plums"}))["data"] == []
 
 
-def test_the_page_says_what_a_prompt_would_be_told(browser, remembering, alice):
+def test_search_page_shows_the_memory_prompt(browser, remembering, alice):
     known(alice, "Plays the cello")
     page = browser.get(f"{at(alice)}?q=cello").text
     assert "Known about the user:" in page
@@ -237,7 +237,7 @@ def test_the_page_says_what_a_prompt_would_be_told(browser, remembering, alice):
     assert "meaning" in page
 
 
-def test_without_memory_words_are_searched_and_the_page_says_so(browser, alice):
+def test_search_without_memory_uses_words_and_says_so(browser, alice):
     save(alice, "Plays the cello")
     page = browser.get(f"{at(alice)}?q=cello").text
     assert "Plays the cello" in page
@@ -256,13 +256,13 @@ def seen(alice):
     return alice
 
 
-def test_pages_of_somebody_unknown_are_not_found(browser, alice):
+def test_unknown_user_page_is_404(browser, alice):
     page = browser.get(at(alice))
     assert page.status_code == 404
     assert "seen no such user" in page.text
 
 
-def test_a_fact_is_added_changed_and_forgotten_by_forms(browser, seen):
+def test_forms_add_change_and_delete_a_fact(browser, seen):
     page = browser.submit(at(seen), {"content": "Likes plums", "importance": "7"})
     assert "Remembered" in page.text
     fact = Fact.objects.get(user_id=seen)
@@ -289,7 +289,7 @@ def test_a_fact_is_added_changed_and_forgotten_by_forms(browser, seen):
     assert "Forgotten" in browser.submit(path, {"_method": "DELETE"}).text
 
 
-def test_a_form_that_is_refused_keeps_what_was_typed(browser, seen):
+def test_refused_form_keeps_its_input(browser, seen):
     page = browser.submit(at(seen), {"content": "Likes plums", "importance": "70"})
     assert page.status_code == 400
     assert "importance" in page.text
@@ -307,7 +307,7 @@ def test_a_form_that_is_refused_keeps_what_was_typed(browser, seen):
     assert "checked" in form
 
 
-def test_what_supersedes_still_does_when_it_was_refused_once(browser, seen):
+def test_refused_form_keeps_the_superseded_fact(browser, seen):
     fact_id = public_ids.format_fact_id(save(seen, "Has a cat").fact_id)
     fields = {"supersedes": fact_id, "content": "Has a dog", "importance": "x"}
     page = browser.submit(at(seen), fields)
@@ -315,7 +315,7 @@ def test_what_supersedes_still_does_when_it_was_refused_once(browser, seen):
     assert f'<input type="hidden" name="supersedes" value="{fact_id}">' in form
 
 
-def test_forms_about_what_is_not_there_say_so(browser, seen):
+def test_forms_for_missing_facts_report_it(browser, seen):
     gone = browser.submit(
         at(seen, uuid.uuid4()), {"_method": "PATCH", "content": "x"}, of=at(seen)
     )
@@ -326,7 +326,7 @@ def test_forms_about_what_is_not_there_say_so(browser, seen):
     assert "content" in nobody.text
 
 
-def test_memory_leads_to_a_users_facts(browser, seen, user):
+def test_memory_page_links_to_user_facts(browser, seen, user):
     save(seen, "Likes plums")
     page = browser.get(f"/admin/memory?q={user}").text
     assert f'href="{at(seen)}"' in page

@@ -64,7 +64,7 @@ def more(user_id):
     "face",
     [UserDetailView, ThreadListView, FactListView, UserScoresView, UserTurnListView],
 )
-def test_a_page_about_a_user(alice, face):
+def test_user_page_query_count_is_constant(alice, face):
     queries(face, user=str(alice))
     few = queries(face, user=str(alice))
     more(alice)
@@ -72,7 +72,7 @@ def test_a_page_about_a_user(alice, face):
 
 
 @pytest.mark.parametrize("face", [UserListView, TurnListView])
-def test_a_page_about_all(alice, face):
+def test_list_page_query_count_is_constant(alice, face):
     few = queries(face)
     for _ in range(4):
         user_id = UserId(uuid.uuid4())
@@ -81,7 +81,7 @@ def test_a_page_about_all(alice, face):
     assert queries(face) == few <= 9
 
 
-def test_a_page_about_a_turn_or_a_fact(alice):
+def test_turn_and_fact_page_query_count_is_constant(alice):
     shallow, tree = put(user_id=alice), put(*deep(), user_id=alice)
     assert queries(TurnView, id=str(shallow.turn_id)) == queries(
         TurnView, id=str(tree.turn_id)
@@ -98,7 +98,7 @@ def test_users_are_read_in_three_queries(alice):
     assert len(seen) == 3
 
 
-def test_what_was_said_later_counts_for_the_place(alice):
+def test_later_messages_determine_the_order(alice):
     Thread.objects.filter(user_id=alice, name="").update(
         updated_at=NOW + timedelta(days=80_000)
     )

@@ -48,14 +48,14 @@ def find(script, text):
 # The list.
 
 
-def test_users_are_found_by_name_by_id_and_by_its_beginning(script, alice, user):
+def test_users_are_found_by_name_id_and_id_prefix(script, alice, user):
     for text in (user, f" {user} ", str(alice), str(alice)[:13], alice.hex.upper()):
         (found,) = find(script, text)
         assert found["id"] == str(alice)
     assert find(script, f"{user}-and-more") == []
 
 
-def test_one_is_listed_with_what_there_is_of_them(script, alice, user):
+def test_user_is_listed_with_counts_and_cost(script, alice, user):
     now = datetime.now(UTC)
     put(model_call(cost_micro_usd=700), user_id=alice, started_at=now)
     put(user_id=alice, started_at=now, cost_micro_usd=None)
@@ -74,7 +74,7 @@ def test_one_is_listed_with_what_there_is_of_them(script, alice, user):
     }
 
 
-def test_parts_of_names_that_tokens_have_are_found(script, user):
+def test_users_are_found_by_part_of_a_token_principal(script, user):
     made = ok(script.post("/admin/tokens", json={"label": "x", "principal": user}), 201)
     lives.talk(identity.derive_user_id(user), "plums")
     (found,) = find(script, user[8:30].upper())
@@ -82,7 +82,7 @@ def test_parts_of_names_that_tokens_have_are_found(script, user):
     assert made["principal"] == user
 
 
-def test_who_was_active_last_comes_first_page_by_page(script, server):
+def test_users_are_paginated_by_last_activity(script, server):
     users = _active(*(FAR + timedelta(hours=n) for n in range(120)))
     ours = [str(user) for user in users]
     seen, after = [], None
@@ -94,7 +94,7 @@ def test_who_was_active_last_comes_first_page_by_page(script, server):
     Thread.objects.filter(user_id__in=users).delete()
 
 
-def test_users_of_one_instant_are_told_apart(script, server):
+def test_users_active_at_the_same_time_are_paginated(script, server):
     users = _active(*[FAR + timedelta(days=9)] * 60)
     first = ok(script.get(USERS))
     second = ok(script.get(USERS, params={"after": first["last_id"]}))
@@ -114,7 +114,7 @@ def _active(*times):
     return [row.user_id for row in rows]
 
 
-def test_who_only_failed_and_of_whom_only_facts_are_known_are_seen_too(script, server):
+def test_users_with_only_failures_or_facts_are_listed(script, server):
     failed, remembered = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     put(user_id=failed, outcome="error", error="provider 'x' failed")
     lives.remember(remembered, "Likes plums")
@@ -124,12 +124,12 @@ def test_who_only_failed_and_of_whom_only_facts_are_known_are_seen_too(script, s
         assert (found["messages"], found["facts"]) == counts
 
 
-def test_a_place_that_is_none_is_refused(script):
+def test_invalid_page_position_is_refused(script):
     refused = error(script.get(USERS, params={"after": "plums"}), 400)
     assert refused["param"] == "after"
 
 
-def test_whoever_is_not_found_is_said_to_be_nobody(browser):
+def test_search_without_results_says_so(browser):
     page = browser.get(f"{USERS}?q={uuid.uuid4()}").text
     assert "Nobody of that name." in page
 
@@ -137,7 +137,7 @@ def test_whoever_is_not_found_is_said_to_be_nobody(browser):
 # One of them.
 
 
-def test_a_user_is_shown_at_a_glance(script, alice, user):
+def test_user_page_shows_a_summary(script, alice, user):
     now = datetime.now(UTC)
     put(user_id=alice, started_at=now + timedelta(hours=1), cost_micro_usd=700)
     told = ok(script.get(at(alice)))
@@ -152,7 +152,7 @@ def test_a_user_is_shown_at_a_glance(script, alice, user):
     assert ok(script.get(at(user)))["id"] == told["id"]
 
 
-def test_limits_are_shown_with_what_is_used(configure, script, alice):
+def test_limits_are_shown_with_usage(configure, script, alice):
     configure(CONFIG + LIMITS)
     (limit,) = ok(script.get(at(alice)))["limits"]
     assert limit.pop("resets_at")
@@ -165,7 +165,7 @@ def test_limits_are_shown_with_what_is_used(configure, script, alice):
     }
 
 
-def test_one_nobody_has_seen_is_not_found(script, browser):
+def test_unknown_user_is_404(script, browser):
     nobody = uuid.uuid4()
     assert error(script.get(at(nobody)), 404)["code"] == "user_not_found"
     page = browser.get(at(nobody))
@@ -176,7 +176,7 @@ def test_one_nobody_has_seen_is_not_found(script, browser):
 @pytest.mark.parametrize(
     "path", ["", "/facts", "/scores", "/turns", "/threads", "/erase", "/facts?q=plums"]
 )
-def test_each_tab_is_a_page(browser, alice, path):
+def test_every_tab_is_a_page(browser, alice, path):
     page = browser.get(f"{at(alice)}{path}")
     assert page.status_code == 200
     assert f'href="{USERS}"' in page.text
@@ -185,7 +185,7 @@ def test_each_tab_is_a_page(browser, alice, path):
 # Export and erasure.
 
 
-def test_everything_can_be_taken_along(script, alice):
+def test_user_data_can_be_exported(script, alice):
     answer = script.get(f"{at(alice)}/export")
     told = ok(answer)
     assert (told["user_id"], len(told["threads"])) == (str(alice), 2)
@@ -193,7 +193,7 @@ def test_everything_can_be_taken_along(script, alice):
     assert AuditEntry.objects.filter(action="user.export", target=alice).count() == 1
 
 
-def test_viewers_take_nothing_along_and_erase_nobody(viewer, user):
+def test_viewers_cannot_export_or_erase(viewer, user):
     user_id = identity.derive_user_id(user)
     lives.live(user_id)
     assert viewer.get(at(user_id)).status_code == 200
@@ -202,7 +202,7 @@ def test_viewers_take_nothing_along_and_erase_nobody(viewer, user):
     assert Fact.objects.filter(user_id=user_id).exists()
 
 
-def test_a_script_erases_a_user(script, alice):
+def test_script_erases_a_user(script, alice):
     counted = ok(script.get(f"{at(alice)}/erase"))["would_delete"]
     deleted = ok(script.delete(at(alice)))["deleted"]
     assert deleted == counted
@@ -214,7 +214,7 @@ def test_a_script_erases_a_user(script, alice):
     assert script.get(at(alice)).status_code == 404
 
 
-def test_a_browser_is_shown_what_would_go_and_erases_by_a_form(browser, alice):
+def test_browser_confirms_and_erases_by_form(browser, alice):
     page = browser.submit(at(alice), {"_method": "DELETE"}, of=f"{at(alice)}/erase")
     assert page.url.path == USERS
     assert f"Erased user {alice}" in page.text

@@ -18,5 +18,5 @@ from studio.templatetags.studio import NO_VALUE, readable_value
         ("<b>", "<b>"),
     ],
 )
-def test_details_are_told_in_words(value, told):
+def test_audit_details_are_readable(value, told):
     assert readable_value(value) == told

@@ -32,7 +32,7 @@ def put(user_id: UserId, state: str = "queued", /, **fields) -> Task:
     return task
 
 
-def test_tasks_are_listed_the_newest_first(user, user_id):
+def test_tasks_are_listed_newest_first(user, user_id):
     first, second = put(user_id), put(user_id, "errored", error="It broke.")
     lines = run("list", "--user", user).splitlines()
     assert [line.split()[0] for line in lines] == [str(second.pk), str(first.pk)]
@@ -43,7 +43,7 @@ def test_tasks_are_listed_the_newest_first(user, user_id):
     assert str(second.pk) in run("list", "--user", user, "--limit", "1", remark=more)
 
 
-def test_what_is_not_the_users_to_see_is_listed_here(user, user_id):
+def test_internal_tasks_are_listed(user, user_id):
     lifecycle.enqueue([TaskSpec("judge", user_id, "assistant")])
     [line] = run("list", "--user", user, "--kind", "judge").splitlines()
     assert "judge" in line
@@ -51,14 +51,14 @@ def test_what_is_not_the_users_to_see_is_listed_here(user, user_id):
     assert [task["kind"] for task in told] == ["judge"]
 
 
-def test_one_is_shown_whole(user_id):
+def test_show_prints_the_whole_task(user_id):
     task = put(user_id, "done", result="All of it.\n" * 100)
     assert "result: All of it." in run("show", str(task.pk))
     told = json.loads(run("show", task.pk.hex, "--json"))
     assert told["result"].count("All") == 100
 
 
-def test_one_is_cancelled(user_id):
+def test_cancel_command_cancels_a_task_and_audits_it(user_id):
     task = put(user_id)
     assert run("cancel", str(task.pk)) == f"task {task.pk} is cancelled\n"
     # The second time there is nothing to end, and nothing to tell.
@@ -66,7 +66,7 @@ def test_one_is_cancelled(user_id):
     assert AuditEntry.objects.get(target=str(task.pk)).action == "task.cancel"
 
 
-def test_what_failed_is_put_back(user_id):
+def test_failed_task_is_requeued(user_id):
     failed, done = put(user_id, "errored", error="x"), put(user_id, "done")
     assert run("retry", str(failed.pk), str(done.pk)).startswith("1 put back;")
     failed.refresh_from_db()
@@ -75,7 +75,7 @@ def test_what_failed_is_put_back(user_id):
         run("retry", str(done.pk))
 
 
-def test_all_of_a_kind_that_failed_are_put_back(user_id):
+def test_all_failed_tasks_of_a_kind_are_requeued(user_id):
     (task,) = lifecycle.enqueue([TaskSpec("smoke", user_id, "assistant")])
     Task.objects.filter(pk=task.pk).update(state="errored")
     run("retry", "--kind", "smoke")
@@ -84,7 +84,7 @@ def test_all_of_a_kind_that_failed_are_put_back(user_id):
     assert run("retry", "--kind", "smoke").startswith("0 put back;")
 
 
-def test_they_are_counted_and_so_is_why_they_failed(user_id):
+def test_counts_include_failure_reasons(user_id):
     error = f"It broke for {user_id}."
     before = json.loads(run("counts", "--json"))["counts"].get("agent", {})
     put(user_id)
@@ -108,6 +108,6 @@ def test_they_are_counted_and_so_is_why_they_failed(user_id):
         (["list", "--limit", "0"], "--limit must be at least 1"),
     ],
 )
-def test_what_cannot_be_done_is_said(arguments, complaint):
+def test_invalid_arguments_are_refused(arguments, complaint):
     with pytest.raises(CommandError, match=complaint):
         run(*arguments)

@@ -20,7 +20,7 @@ def load(tmp_path, block: str = "", agent: str = ""):
     return loader.parse_config(text, tmp_path / "coulisse.yaml")
 
 
-def test_defaults_are_as_the_table_says():
+def test_defaults_match_the_documentation():
     listed = {row[0].strip("`"): row[1] for row in rows("tasks.md", "field of `tasks`")}
     defaults = TasksConfig().model_dump()
     assert listed == {name: f"`{told(value)}`" for name, value in defaults.items()}
@@ -30,7 +30,7 @@ def told(value: bool | float) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
-def test_agents_have_the_tools_where_there_is_a_block(tmp_path):
+def test_task_tools_require_the_tasks_block(tmp_path):
     assert not load(tmp_path).get(TASKS).tools
     assert not load(tmp_path, "tasks:").get(TASKS).tools
     assert load(tmp_path, "tasks: {}").get(TASKS).tools
@@ -44,12 +44,12 @@ def test_agents_have_the_tools_where_there_is_a_block(tmp_path):
         *("{max_open: 0}", "{threads: 4}"),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path, block):
+def test_invalid_block_is_refused(tmp_path, block):
     with pytest.raises(ConfigInvalid):
         load(tmp_path, f"tasks: {block}")
 
 
-def test_an_agent_may_have_some_tools(tmp_path):
+def test_agent_may_have_some_task_tools(tmp_path):
     for asked, read in (
         ("true", True),
         ("false", False),

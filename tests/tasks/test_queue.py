@@ -60,7 +60,7 @@ def draft(user_id: UserId, prompt: str, **fields) -> TaskSpec:
 # Taken.
 
 
-def test_the_highest_priority_is_first_then_the_oldest(user_id):
+def test_highest_priority_then_oldest_comes_first(user_id):
     lifecycle.enqueue([draft(user_id, "old")], now=NOW - timedelta(seconds=9))
     add(user_id, draft(user_id, "new"), draft(user_id, "urgent", priority=1))
     add(user_id, draft(user_id, "later", priority=9, delay_seconds=60))
@@ -96,21 +96,21 @@ class TestTurns:
     def one(self, user_id: UserId, prompt: str, now: datetime) -> None:
         lifecycle.enqueue([draft(user_id, prompt, priority=self.priority)], now=now)
 
-    def test_who_asks_for_many_keeps_nobody_waiting(self, user_id, other):
+    def test_users_are_served_round_robin(self, user_id, other):
         self.many(user_id)
         assert self.prompts(4, user_id, other) == ["a0", "a1", "a2", "a3"]
         self.many(other, 3, "b")
         taken = [*self.prompts(1, user_id, other), *self.prompts(99, user_id, other)]
         assert taken == ["a4", "a5", "b0", "a6", "b1", "a7", "b2", "a8"]
 
-    def test_their_own_are_taken_as_they_came(self, user_id):
+    def test_tasks_of_one_user_are_taken_in_order(self, user_id):
         for number in range(5):
             self.one(user_id, str(number), self.at)
             self.prompts(number % 2, user_id)
         self.many(user_id, 2)
         assert self.prompts(9, user_id) == ["2", "3", "4", "a0", "a1"]
 
-    def test_who_waits_is_not_passed_for_ever(self, user_id, other):
+    def test_waiting_user_is_not_starved(self, user_id, other):
         self.many(user_id, 4)
         taken = []
         users = [user_id]
@@ -126,7 +126,7 @@ class TestTurns:
         self.many(other, 2, "b")
         assert self.prompts(9, user_id, other) == ["a0", "a1", "a2", "b0", "b1"]
 
-    def test_what_waits_for_a_time_counts_when_that_has_come(self, user_id, other):
+    def test_delayed_task_counts_from_its_due_time(self, user_id, other):
         self.many(user_id, 3, "late", delay_seconds=20)
         self.many(user_id, 2)
         assert self.prompts(9, user_id) == ["a0", "a1"]
@@ -136,18 +136,16 @@ class TestTurns:
             *("late0", "late1", "b", "late2")
         ]
 
-    def test_one_that_is_tried_again_takes_its_turn(self, user_id, other):
+    def test_retried_task_keeps_its_round(self, user_id, other):
         self.many(user_id, 4, max_failures=2)
         for work in take(user_id):
             lifecycle.record_failure(work, OSError())
-        later = datetime.now(UTC) + timedelta(
-            seconds=lifecycle.MIN_BACKOFF_SECONDS
-        )
+        later = datetime.now(UTC) + timedelta(seconds=lifecycle.MIN_BACKOFF_SECONDS)
         self.one(other, "b", later)
         taken = self.prompts(9, user_id, other, now=later)
         assert taken == ["a0", "a1", "b", "a2", "a3"]
 
-    def test_what_is_put_back_by_hand_takes_its_turn(self, user_id, other):
+    def test_requeued_task_keeps_its_round(self, user_id, other):
         self.many(user_id, 4)
         for work in take(user_id):
             lifecycle.record_failure(work, OSError())
@@ -159,7 +157,7 @@ class TestTurns:
         assert taken == ["a0", "a1", "b", "a2", "a3"]
 
 
-def test_two_workers_never_take_the_same(user_id):
+def test_two_workers_never_take_the_same_task(user_id):
     add(user_id, *(draft(user_id, str(number)) for number in range(40)))
     barrier = threading.Barrier(4)
 
@@ -176,7 +174,7 @@ def test_two_workers_never_take_the_same(user_id):
     assert sorted(map(int, taken)) == list(range(40))
 
 
-def test_of_one_key_the_first_is_added(user_id):
+def test_duplicate_key_is_added_once(user_id):
     (first,) = add(user_id, draft(user_id, "a", key=f"k:{user_id}"))
     added = add(user_id, draft(user_id, "b", key=f"k:{user_id}"), draft(user_id, "c"))
     assert [task.prompt for task in added] == ["c"]
@@ -186,7 +184,7 @@ def test_of_one_key_the_first_is_added(user_id):
 # Lost.
 
 
-def test_a_lost_task_is_begun_three_times_more(user_id):
+def test_lost_task_is_restarted_three_times(user_id):
     (task,) = add(user_id)
     for number in range(1 + lifecycle.MAX_INTERRUPTIONS):
         now = NOW + number * (LATER - NOW)
@@ -199,7 +197,7 @@ def test_a_lost_task_is_begun_three_times_more(user_id):
     assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
-def test_one_that_runs_once_is_not_begun_again(user_id):
+def test_lost_run_once_task_is_not_restarted(user_id):
     (task,) = add(user_id)
     take(user_id)
     assert take(user_id, now=LATER, once=["agent"]) == []
@@ -209,7 +207,7 @@ def test_one_that_runs_once_is_not_begun_again(user_id):
     assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
-def test_one_that_was_cancelled_and_lost_is_cancelled(user_id):
+def test_lost_cancelled_task_is_cancelled(user_id):
     (task,) = add(user_id)
     take(user_id)
     lifecycle.cancel(task.pk)
@@ -218,7 +216,7 @@ def test_one_that_was_cancelled_and_lost_is_cancelled(user_id):
     assert state(task)[0] == "cancelled"
 
 
-def test_who_lost_a_task_closes_nothing(user_id):
+def test_worker_without_the_lease_cannot_close_the_task(user_id):
     (task,) = add(user_id)
     (before,) = take(user_id)
     (work,) = take(user_id, now=LATER)
@@ -233,7 +231,7 @@ def test_who_lost_a_task_closes_nothing(user_id):
     assert (task.state, task.result) == ("done", "new")
 
 
-def test_a_lease_that_is_kept_does_not_run_out(user_id):
+def test_extended_lease_does_not_expire(user_id):
     add(user_id)
     (work,) = take(user_id)
     lifecycle.extend_leases([work], now=LATER)
@@ -251,7 +249,7 @@ def dead() -> str:
     return f"{host}:{process.pid}:{started:.0f}"
 
 
-def test_the_tasks_of_a_worker_that_died_here_are_taken_at_once(user_id, dead):
+def test_tasks_of_a_dead_local_worker_are_taken_at_once(user_id, dead):
     (task,) = add(user_id)
     take(user_id)
     Task.objects.filter(pk=task.pk).update(worker=dead)
@@ -260,7 +258,7 @@ def test_the_tasks_of_a_worker_that_died_here_are_taken_at_once(user_id, dead):
     assert (work.id, work.attempts) == (task.pk, 2)
 
 
-def test_where_they_run_once_they_are_errored_at_once(user_id, dead, configure):
+def test_lost_run_once_tasks_fail_at_once(user_id, dead, configure):
     configure(CONFIG + "\ntasks: {rerun_interrupted: false}\n")
     (task,) = add(user_id)
     take(user_id)
@@ -269,7 +267,7 @@ def test_where_they_run_once_they_are_errored_at_once(user_id, dead, configure):
     assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
-def test_of_other_workers_nobody_here_can_tell(dead):
+def test_only_dead_local_workers_are_reported(dead):
     pid, started = dead.split(":")[1:]
     host = worker_identity.own_name().split(":")[0]
     assert worker_identity.ended_workers([dead]) == [dead]
@@ -301,7 +299,7 @@ def once_written(do: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def test_one_that_is_put_back_meanwhile_is_cancelled_all_the_same(user_id):
+def test_task_released_during_cancellation_is_cancelled(user_id):
     (task,) = add(user_id)
     (work,) = take(user_id)
     with once_written(lambda: lifecycle.release_leases([work])):
@@ -318,7 +316,7 @@ def test_one_that_is_put_back_meanwhile_is_cancelled_all_the_same(user_id):
         ),
     ],
 )
-def test_one_that_is_cancelled_meanwhile_is_not_begun_again(user_id, let_go):
+def test_task_cancelled_during_failure_is_not_restarted(user_id, let_go):
     (task,) = add(user_id, draft(user_id, "x", max_failures=2))
     (work,) = take(user_id)
     with once_written(lambda: lifecycle.cancel(task.pk)):
@@ -326,7 +324,7 @@ def test_one_that_is_cancelled_meanwhile_is_not_begun_again(user_id, let_go):
     assert state(task)[0] == "cancelled"
 
 
-def test_one_that_was_cancelled_and_failed_is_cancelled(user_id):
+def test_cancelled_task_that_fails_is_cancelled(user_id):
     (task,) = add(user_id)
     (work,) = take(user_id)
     lifecycle.cancel(task.pk)
@@ -361,7 +359,7 @@ def plans(seen: list[tuple[str, Any]]) -> Iterator[str]:
             yield str(cursor.fetchall())
 
 
-def test_what_has_ended_is_not_looked_at(user_id):
+def test_queue_queries_use_the_partial_index(user_id):
     """SQLite uses an index on a condition only for a query in the same words."""
     with asked() as seen:
         claim.claim_tasks(9, ["other"])
@@ -377,7 +375,7 @@ def test_what_has_ended_is_not_looked_at(user_id):
     assert all("tasks_task_open" in plan for plan in list(plans(seen)))
 
 
-def test_of_the_few_that_failed_the_many_that_were_done_are_not_looked_at(user_id):
+def test_failed_task_queries_skip_done_tasks(user_id):
     failed = ["errored", "cancelled"]
     with asked() as seen:
         for states in ([failed[0]], [failed[1]], failed):
@@ -397,7 +395,7 @@ def test_of_the_few_that_failed_the_many_that_were_done_are_not_looked_at(user_i
 # Kept for a while.
 
 
-def test_old_tasks_are_deleted_once_they_ended(user_id, configure):
+def test_ended_tasks_are_deleted_after_keep_days(user_id, configure):
     configure(CONFIG + "\ntasks: {keep_days: 2}\n")
     old, open_, young = (add(user_id)[0] for _ in range(3))
     long_ago = NOW - timedelta(days=3)
@@ -409,7 +407,7 @@ def test_old_tasks_are_deleted_once_they_ended(user_id, configure):
     assert set(left) == {open_.pk, young.pk}
 
 
-def test_they_may_be_kept_for_ever(user_id, configure):
+def test_tasks_may_be_kept_forever(user_id, configure):
     configure(CONFIG + "\ntasks: {keep_days: null}\n")
     assert live.current()
     assert retention.delete_expired(NOW + timedelta(days=9_999)) == 0

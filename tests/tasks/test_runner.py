@@ -25,7 +25,7 @@ from tests.tasks.conftest import Working, wait_for, wait_until
 pytestmark = pytest.mark.database
 
 
-def test_a_task_takes_a_turn_like_a_request(
+def test_task_runs_a_turn_like_a_request(
     working: Working, fake: FakeProvider, user_id: UserId
 ):
     fake.reply("All is well.")
@@ -38,14 +38,14 @@ def test_a_task_takes_a_turn_like_a_request(
     assert Turn.objects.get(pk=task.turn_id).user_id == user_id
 
 
-def test_an_unknown_agent_is_an_error_that_names_it(working: Working, user_id: UserId):
+def test_unknown_agent_error_names_the_agent(working: Working, user_id: UserId):
     task = working.do(TaskSpec("agent", user_id, "nobody", "How is it?"))
 
     assert task.state == "errored"
     assert "'nobody'" in task.error
 
 
-def test_a_task_whose_lease_was_lost_stores_nothing(
+def test_task_with_a_lost_lease_stores_nothing(
     working: Working, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
@@ -67,7 +67,7 @@ def is_judged(request: Any) -> bool:
 
 
 @pytest.mark.parametrize("working", [1, 3], indirect=True)
-def test_judges_that_hang_keep_no_task_waiting(
+def test_hanging_judges_do_not_block_tasks(
     working: Working,
     fake: FakeProvider,
     user_id: UserId,
@@ -129,7 +129,7 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_leases_are_extended_now_and_then_and_what_is_cancelled_is_seen_at_once(
+def test_leases_are_extended_and_cancellation_is_seen_at_once(
     beats: list[str], working: Working, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")

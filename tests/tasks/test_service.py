@@ -12,7 +12,7 @@ from tests.tasks.conftest import Working, wait_for, wait_until
 pytestmark = pytest.mark.database
 
 
-def test_an_edit_says_how_many_are_done_at_a_time(server, configure):
+def test_worker_count_follows_the_file(server, configure):
     assert service.configured_slots() == 4
     configure(CONFIG + "\ntasks: {workers: 9}\n")
     assert service.configured_slots() == 9
@@ -22,7 +22,7 @@ def test_an_edit_says_how_many_are_done_at_a_time(server, configure):
 
 # From its very first look, which may be under way yet.
 @pytest.mark.parametrize("working", [0], indirect=True)
-def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
+def test_queued_task_waits_while_tasks_are_disabled(working: Working, fake, user_id):
     room, looks = 0, 0
 
     def slots() -> int:
@@ -44,7 +44,7 @@ def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
 
 
 @pytest.mark.parametrize("working", [2], indirect=True)
-def test_no_more_run_than_there_is_room_for(working: Working, fake, user_id):
+def test_running_tasks_do_not_exceed_the_slots(working: Working, fake, user_id):
     for _ in range(3):
         fake.hang("headers")
     tasks = lifecycle.enqueue(
@@ -58,7 +58,7 @@ def test_no_more_run_than_there_is_room_for(working: Working, fake, user_id):
     assert {working.closed(task).state for task in tasks} == {"done"}
 
 
-def test_a_sweep_that_fails_at_the_start_keeps_nothing_waiting(
+def test_failed_startup_sweep_does_not_block_tasks(
     server, fake, user_id, monkeypatch, caplog
 ):
     def fail() -> None:

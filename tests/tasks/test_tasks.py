@@ -10,7 +10,7 @@ from tasks import tasks
 from tasks.queue import lease_recovery
 
 
-def test_who_is_told_twice_to_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
+def test_repeated_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
     stopped: list[bool] = []
     ending = threading.Thread(target=lambda: stopped.append(True))
     monkeypatch.setattr(tasks, "_stop_thread", ending)
@@ -25,7 +25,7 @@ def test_who_is_told_twice_to_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
     ("fault", "is_told_at_length"),
     [(OperationalError("gone\nHINT: see"), False), (ValueError("ours"), True)],
 )
-def test_a_database_that_is_away_is_told_in_a_line(
+def test_database_outage_is_logged_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     fault: Exception,

@@ -26,7 +26,7 @@ def a_turn(turn_id=None, *, calls=(), said="What is new?"):
     )
 
 
-def test_it_shows_a_turn_until_it_is_taken_down():
+def test_turn_is_listed_until_unregistered():
     shown = ActiveTurns()
     turn = a_turn()
     shown.register(turn.turn_id, lambda: turn)
@@ -35,7 +35,7 @@ def test_it_shows_a_turn_until_it_is_taken_down():
     assert (shown.list_turns(), shown.count()) == ([], 0)
 
 
-def test_it_reads_no_turn_before_somebody_asks():
+def test_turn_is_read_only_when_listed():
     shown = ActiveTurns()
 
     def look():
@@ -45,7 +45,7 @@ def test_it_reads_no_turn_before_somebody_asks():
     assert shown.count() == 1
 
 
-def test_it_says_once_that_there_is_news():
+def test_changes_are_reported_once():
     shown = ActiveTurns()
     turn = a_turn()
     assert shown.take_changes() == ChangeFlags(
@@ -65,13 +65,13 @@ def test_it_says_once_that_there_is_news():
     )
 
 
-def test_what_was_never_up_is_no_news():
+def test_unregistering_an_unknown_turn_is_no_change():
     shown = ActiveTurns()
     shown.unregister(TurnId(uuid.uuid4()))
     assert not shown.take_changes().has_ended_turns
 
 
-def test_it_is_watched_for_a_while():
+def test_watching_ends_after_its_time():
     now = [0.0]
     shown = ActiveTurns(clock=lambda: now[0])
     assert not shown.is_watched()
@@ -83,7 +83,7 @@ def test_it_is_watched_for_a_while():
     assert not shown.is_watched()
 
 
-def test_of_very_many_turns_it_shows_the_newest():
+def test_newest_turns_are_listed_up_to_the_maximum():
     shown = ActiveTurns()
     turns = [a_turn() for _ in range(active_turns.MAX_LISTED + 5)]
     for turn in turns:
@@ -95,7 +95,7 @@ def test_of_very_many_turns_it_shows_the_newest():
 # What is told of a turn.
 
 
-def test_a_turn_tells_what_it_waits_for():
+def test_running_turn_shows_what_it_waits_for():
     turn = a_turn()
 
     def what():
@@ -116,7 +116,7 @@ def test_a_turn_tells_what_it_waits_for():
     assert what() == ("end", ["read"])
 
 
-def test_its_calls_are_told_with_those_within_them():
+def test_nested_calls_are_shown():
     outer = TracedToolCall("helper", "subagent", "{}", target="bob")
     inner = TracedToolCall("search", "mcp", '{"for": "secrets"}', target="web")
     inner.end(error="it\nis down")
@@ -133,7 +133,7 @@ def test_its_calls_are_told_with_those_within_them():
     assert "secrets" not in str(told)
 
 
-def test_a_clients_tool_is_waited_for_by_nobody():
+def test_client_tool_call_is_not_shown_as_running():
     told = running_turn_serializer.serialize_turn(
         a_turn(calls=[TracedToolCall("ask", "client", "{}", id="call_1")])
     )
@@ -141,7 +141,7 @@ def test_a_clients_tool_is_waited_for_by_nobody():
     assert told["doing"]["what"] == "end"
 
 
-def test_what_was_said_is_one_short_line_without_secrets():
+def test_message_is_one_short_line_without_secrets():
     said = f"my key is sk-{'a' * 40}\nand more " + "x" * 1000
     told = running_turn_serializer.serialize_turn(a_turn(said=said))["user_message"]
     assert "sk-a" not in told
@@ -150,7 +150,7 @@ def test_what_was_said_is_one_short_line_without_secrets():
     assert told.endswith("…")
 
 
-def test_of_very_many_calls_the_newest_are_told():
+def test_newest_calls_are_listed_up_to_the_maximum():
     calls = [
         TracedToolCall(f"tool{n}", "mcp", "{}")
         for n in range(running_turn_serializer.MAX_CALLS + 3)

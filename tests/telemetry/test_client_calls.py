@@ -41,7 +41,7 @@ def told(turn) -> list[str | None]:
     return [call.result for call in turn_store.load_record(turn.turn_id).calls]
 
 
-def test_results_are_put_down_with_the_time_they_took(owner):
+def test_results_are_stored_with_their_duration(owner):
     turn = ask(owner, asked("a"), asked("b"), asked("c"))
     answer(owner, {"a": "blue", "b": "", "other": "no"})
     assert told(turn) == ["blue", "", None]
@@ -50,14 +50,14 @@ def test_results_are_put_down_with_the_time_they_took(owner):
     assert third.seconds is None
 
 
-def test_the_first_answer_counts(owner):
+def test_first_answer_is_kept(owner):
     turn = ask(owner)
     answer(owner, {"call_1": "blue"})
     answer(owner, {"call_1": "not blue"})
     assert told(turn) == ["blue"]
 
 
-def test_the_first_answer_counts_of_two_at_once(owner, monkeypatch):
+def test_first_of_two_concurrent_answers_is_kept(owner, monkeypatch):
     turn = ask(owner)
 
     def payload(said, most_bytes):
@@ -69,20 +69,20 @@ def test_the_first_answer_counts_of_two_at_once(owner, monkeypatch):
     assert told(turn) == ["the other's"]
 
 
-def test_only_a_clients_call_waits_for_a_client(owner):
+def test_only_client_calls_accept_client_results(owner):
     turn = ask(owner, asked(kind="mcp"))
     answer(owner, {"call_1": "blue"})
     assert told(turn) == [None]
 
 
-def test_of_calls_with_one_id_the_newest_is_answered(owner):
+def test_newest_of_calls_with_one_id_is_answered(owner):
     """Some servers count the calls of each reply anew."""
     older, newer = ask(owner, before=2 * SECOND), ask(owner, before=SECOND)
     answer(owner, {"call_1": "blue"})
     assert (told(older), told(newer)) == ([None], ["blue"])
 
 
-def test_an_answer_is_for_one_of_the_latest_turns(owner):
+def test_only_the_latest_turns_accept_answers(owner):
     late = ask(
         owner, asked("late"), before=client_tool_results.MAX_TURNS_SEARCHED * SECOND
     )
@@ -97,19 +97,19 @@ def test_an_answer_is_for_one_of_the_latest_turns(owner):
     assert (told(late), told(kept)) == ([None], ["blue"])
 
 
-def test_another_users_turn_is_left_alone(owner):
+def test_turn_of_another_user_is_not_changed(owner):
     turn = ask(owner)
     answer(UserId(uuid.uuid4()), {"call_1": "blue"})
     assert told(turn) == [None]
 
 
-def test_nothing_is_put_down_where_turns_are_not_recorded(owner):
+def test_disabled_telemetry_stores_no_results(owner):
     turn = ask(owner)
     answer(owner, {"call_1": "blue"}, enabled=False)
     assert told(turn) == [None]
 
 
-def test_a_long_result_is_cut(owner):
+def test_long_result_is_truncated(owner):
     turn = ask(owner)
     answer(owner, {"call_1": "x" * 300}, max_payload_bytes=256)
     [result] = told(turn)
@@ -117,13 +117,13 @@ def test_a_long_result_is_cut(owner):
     assert result.endswith("(cut: 300 bytes)")
 
 
-def test_a_long_id_is_found_as_it_was_stored(owner):
+def test_long_call_id_is_found_as_stored(owner):
     turn = ask(owner, asked("é\0" + "x" * 300))
     answer(owner, {"é\0" + "x" * 300: "blue"})
     assert told(turn) == ["blue"]
 
 
-def test_a_clock_that_was_put_back_makes_no_negative_time(owner):
+def test_clock_set_back_gives_no_negative_duration(owner):
     turn = ask(owner, asked(started_at=NOW + timedelta(hours=1)))
     answer(owner, {"call_1": "blue"})
     assert turn_store.load_record(turn.turn_id).calls[0].seconds == 0

@@ -40,7 +40,7 @@ def run(*arguments: str, remark: str = "", **options: object) -> list[str]:
 # turns
 
 
-def test_the_newest_are_listed_first(name, owner):
+def test_turns_are_listed_newest_first(name, owner):
     first = put(user_id=owner)
     second = put(*deep(), user_id=owner, started_at=NOON + SECOND, agent="writer")
     put()
@@ -52,7 +52,7 @@ def test_the_newest_are_listed_first(name, owner):
     ]
 
 
-def test_the_list_can_be_narrowed(name, owner):
+def test_list_can_be_filtered(name, owner):
     ok = put(user_id=owner, agent=name)
     failed = put(user_id=owner, agent=name, outcome="error", error="no answer")
     [line] = run("turns", "--failed", "--agent", name)
@@ -66,21 +66,21 @@ def test_the_list_can_be_narrowed(name, owner):
     assert line.startswith(str(named.turn_id))
 
 
-def test_it_says_when_there_is_none(name):
+def test_empty_list_says_so(name):
     assert run("turns", user=name, remark="no such turn is recorded") == []
 
 
-def test_a_limit_of_nothing_is_refused():
+def test_limit_of_zero_is_refused():
     with pytest.raises(CommandError, match="at least 1"):
         run("turns", limit=0)
 
 
-def test_a_blank_user_is_refused():
+def test_blank_user_is_refused():
     with pytest.raises(CommandError, match="empty"):
         run("turns", user=" ")
 
 
-def test_it_says_what_to_do_without_tables(monkeypatch):
+def test_missing_tables_error_names_the_migration_command(monkeypatch):
     def fail(**_):
         raise OperationalError("no such table: telemetry_turn")
 
@@ -92,7 +92,7 @@ def test_it_says_what_to_do_without_tables(monkeypatch):
 # turn
 
 
-def test_the_tree_is_drawn(owner):
+def test_turn_is_printed_as_a_tree(owner):
     turn = put(*deep(), user_id=owner, thread="trip", error="oh")
     assert run("turn", str(turn.turn_id)) == [
         f"{turn.turn_id}  2026-05-06 12:00:00  assistant  ok (stop)  1.25 s  "
@@ -124,7 +124,7 @@ def test_the_tree_is_drawn(owner):
     ]
 
 
-def test_an_unknown_cost_is_said_to_be_unknown(name, owner):
+def test_unknown_cost_is_printed_as_unknown(name, owner):
     call = model_call(cost_micro_usd=None)
     turn = put(call, user_id=owner, cost_micro_usd=None)
     [line] = run("turns", user=name)
@@ -134,13 +134,13 @@ def test_an_unknown_cost_is_said_to_be_unknown(name, owner):
     assert last == "    openai/gpt-test  0.50 s  100 + 20 tokens  cost unknown  stop"
 
 
-def test_nothing_is_no_unknown_cost(name, owner):
+def test_zero_cost_is_printed_as_zero(name, owner):
     put(user_id=owner, cost_micro_usd=0)
     [line] = run("turns", user=name)
     assert "  $0.000000  " in line
 
 
-def test_every_attempt_is_told():
+def test_every_attempt_is_printed():
     attempts = [
         Attempt("east", 0.1, "429: slow down\x1b[2J"),
         Attempt("", 0.2, "no answer"),
@@ -155,13 +155,13 @@ def test_every_attempt_is_told():
     ]
 
 
-def test_the_id_of_a_reply_is_enough():
+def test_completion_id_is_accepted():
     turn = put()
     for written in (turn.turn_id.hex, f"chatcmpl-{turn.turn_id.hex}"):
         assert run("turn", written)[0].startswith(str(turn.turn_id))
 
 
-def test_texts_are_cut_to_a_line_and_cannot_steer_the_terminal():
+def test_texts_are_truncated_and_control_characters_escaped():
     evil = "one\n\x1b[2Jtwo\x9b31m" + "x" * 1000
     turn = put(tool_call(evil, arguments=evil, result=evil), user_message=evil)
     lines = run("turn", str(turn.turn_id))
@@ -171,17 +171,17 @@ def test_texts_are_cut_to_a_line_and_cannot_steer_the_terminal():
     assert lines[-1].endswith("…")
 
 
-def test_all_of_it_can_be_had_as_json():
+def test_turn_is_available_as_json():
     turn = put(tool_call(result="x" * 1000), model_call(usage=Usage(1, 2)))
     printed = "\n".join(run("turn", str(turn.turn_id), "--json"))
     assert json.loads(printed) == turn_serializers.serialize_turn(turn)
 
 
-def test_what_is_no_id_is_refused():
+def test_invalid_turn_id_is_refused():
     with pytest.raises(CommandError, match="'abc' is no id of a turn"):
         run("turn", "abc")
 
 
-def test_a_turn_there_is_not_is_an_error():
+def test_unknown_turn_is_an_error():
     with pytest.raises(CommandError, match="is not recorded, or was deleted"):
         run("turn", str(uuid.uuid4()))

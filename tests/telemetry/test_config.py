@@ -29,11 +29,11 @@ def read(tmp_path) -> Callable[[str], TelemetryConfig]:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "{fmt: {}, sqlite: {}}", "{otlp: }"])
-def test_what_is_left_out_is_as_documented(read, text):
+def test_omitted_fields_have_documented_defaults(read, text):
     assert read(text) == TelemetryConfig()
 
 
-def test_each_switch_is_read(read):
+def test_every_switch_is_read(read):
     told = read("{fmt: {enabled: false}, sqlite: {enabled: false, keep_days: 7}}")
     assert (told.fmt.enabled, told.sqlite.enabled) == (False, False)
     assert told.sqlite.keep_days == 7
@@ -41,7 +41,7 @@ def test_each_switch_is_read(read):
     assert read("{sqlite: {show_to_users: true}}").sqlite.show_to_users is True
 
 
-def test_turns_can_be_kept_for_ever(read):
+def test_unlimited_retention_is_accepted(read):
     assert read("{sqlite: {keep_days: null}}").sqlite.keep_days is None
 
 
@@ -58,7 +58,7 @@ def test_turns_can_be_kept_for_ever(read):
         ("{sql: {}}", "'sql' is not a known field; did you mean 'sqlite'"),
     ],
 )
-def test_what_is_wrong_is_named(read, text, says):
+def test_invalid_field_is_named(read, text, says):
     with pytest.raises(ConfigInvalid) as refused:
         read(text)
     [problem] = refused.value.problems
@@ -81,26 +81,26 @@ def written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def test_every_field_is_documented_with_its_default():
+def test_fields_are_documented_with_defaults():
     told = {row[0]: row[1] for row in rows("telemetry.md", "field of `telemetry`")}
     expected = {f"`{name}`": f"`{written(value)}`" for name, value in fields().items()}
     assert told == {**expected, "`otlp`": "none"}
     assert BLOCKS.keys() | {"otlp"} == TelemetryConfig.model_fields.keys()
 
 
-def test_the_documented_block_is_the_default(read):
+def test_documented_block_equals_the_defaults(read):
     [text, *_] = blocks(Path(BASE / "docs/telemetry.md"), "yaml")
     given = YAML(typ="safe", pure=True).load(text)["telemetry"]
     assert given == TelemetryConfig().model_dump(exclude={"otlp"})
 
 
-def test_the_tour_shows_every_field():
+def test_tour_starter_shows_every_field():
     tour = (BASE / "config/starters/tour.yaml").read_text()
     block = tour[tour.index("\ntelemetry:") :]
     for name in fields():
         assert re.search(rf"\b{name.split('.')[1]}:", block), name
 
 
-def test_every_kind_of_call_is_documented():
+def test_tool_kinds_are_documented():
     told = {row[0].strip("`") for row in rows("telemetry.md", "`kind`")}
     assert told == set(get_args(ToolKind))

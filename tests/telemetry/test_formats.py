@@ -73,11 +73,11 @@ def raised(message: str) -> Exception:
         return exc
 
 
-def test_a_line_of_text():
+def test_text_line_format():
     assert text("said %s", 1) == "2026-03-01 09:30:02,114 WARNING a.b said 1"
 
 
-def test_a_line_of_json(monkeypatch):
+def test_json_line_format(monkeypatch):
     monkeypatch.setenv(formatters.PROCESS_VARIABLE, "web-1")
     told = read("said %s", 1, fields={"seconds": 1.5, "agent": "a", "level": "mine"})
     assert told.pop("pid") > 0
@@ -92,7 +92,7 @@ def test_a_line_of_json(monkeypatch):
     }
 
 
-def test_it_names_the_request():
+def test_line_contains_the_request_id():
     def say() -> tuple[str, dict[str, Any]]:
         request_ids.assign_request_id(b"checkout-7")
         return text("said"), read("said")
@@ -114,7 +114,7 @@ def test_it_names_the_request():
         ([], "python"),
     ],
 )
-def test_a_process_without_a_name_is_called_by_its_command(monkeypatch, argv, name):
+def test_unnamed_process_is_named_by_its_command(monkeypatch, argv, name):
     monkeypatch.delenv(formatters.PROCESS_VARIABLE, raising=False)
     monkeypatch.setattr(sys, "argv", argv)
     assert formatters.process_name() == name
@@ -123,7 +123,7 @@ def test_a_process_without_a_name_is_called_by_its_command(monkeypatch, argv, na
 # What went wrong.
 
 
-def test_a_traceback_is_set_in():
+def test_text_traceback_is_indented():
     lines = text("failed", error=raised("no")).splitlines()
     assert lines[0].endswith("WARNING a.b failed")
     assert lines[1] == "    Traceback (most recent call last):"
@@ -131,14 +131,14 @@ def test_a_traceback_is_set_in():
     assert all(line.startswith("    ") for line in lines[1:])
 
 
-def test_a_traceback_is_one_field():
+def test_json_traceback_is_one_field():
     told = read("failed", error=raised("no"))
     assert told["message"] == "failed"
     assert told["exception"].startswith("Traceback (most recent call last):\n")
     assert told["exception"].endswith("\nValueError: no")
 
 
-def test_where_it_was_said_is_told_on_request():
+def test_stack_info_is_included():
     assert text("here", stack_info="Stack:\n  x").endswith("here\n    Stack:\n      x")
     assert read("here", stack_info="Stack:\n  x")["exception"] == "Stack:\n  x"
 
@@ -148,27 +148,27 @@ def test_where_it_was_said_is_told_on_request():
 FORGED = "a\n2026-03-01 09:30:02,114 INFO a.b forged\r\x1b[2K\u2028"
 
 
-def test_a_message_is_one_line():
+def test_message_is_escaped_to_one_line():
     line = text("%s", FORGED)
     assert line.count("\n") == 0
     assert line.endswith(r"a\n2026-03-01 09:30:02,114 INFO a.b forged\r\x1b[2K\u2028")
     assert read("%s", FORGED)["message"] == line.partition("a.b ")[2]
 
 
-def test_a_traceback_forges_nothing():
+def test_traceback_cannot_forge_a_line():
     told = text("failed", error=raised(FORGED)).splitlines()
     assert [line for line in told if line.startswith("2026")] == told[:1]
     assert "\x1b" not in read("failed", error=raised(FORGED))["exception"]
 
 
-def test_lines_of_our_own_stay_and_are_set_in():
+def test_multiline_messages_are_indented_when_allowed():
     line = text("broken:\n%s", "first\nsecond\x1b", has_lines=True)
     assert line.endswith("WARNING a.b broken:\n    first\n    second\\x1b")
     told = read("broken:\n%s", "first\nsecond\x1b", has_lines=True)
     assert told["message"] == "broken:\nfirst\nsecond\\x1b"
 
 
-def test_half_a_character_costs_no_line():
+def test_lone_surrogate_is_escaped():
     assert text("half \ud800").endswith(r"half \ud800")
     assert read("half \ud800", fields={"agent": "\ud800"})["agent"] == r"\ud800"
 
@@ -189,12 +189,12 @@ def test_half_a_character_costs_no_line():
         {"message": "it is", "stack_info": SECRET},
     ],
 )
-def test_secrets_are_in_no_part_of_a_line(name, said):
+def test_secrets_are_redacted_in_every_part(name, said):
     assert SECRET not in formatter(name).format(record(**said))
 
 
 @BOTH
-def test_arguments_too(name):
+def test_secrets_in_arguments_are_redacted(name):
     for args in ((SECRET,), (ValueError(SECRET),), ({"key": SECRET},)):
         line = formatter(name).format(record("it is %r", *args))
         assert SECRET not in line
@@ -202,14 +202,14 @@ def test_arguments_too(name):
 
 
 @BOTH
-def test_a_message_that_cannot_be_made_is_a_line_all_the_same(name, capsys):
+def test_unformattable_message_is_logged(name, capsys):
     line = formatter(name).format(record("%d of them: %s", SECRET, "x"))
     assert "%d of them" in line
     assert SECRET not in line
     assert capsys.readouterr().err == ""
 
 
-def test_every_handler_has_such_a_formatter():
+def test_every_handler_uses_our_formatters():
     for handler in settings.LOGGING["handlers"].values():
         assert handler["formatter"] in settings.LOGGING["formatters"]
     for made in settings.LOGGING["formatters"].values():
@@ -222,7 +222,7 @@ def test_every_handler_has_such_a_formatter():
 # Lines of uvicorn's.
 
 
-def test_queries_are_not_told():
+def test_query_strings_are_removed():
     path = "/mcp/github/oauth/callback?code=abc"
     made = record('%s - "%s %s HTTP/%s" %d', "127.0.0.1:1", "GET", path, "1.1", 200)
     assert QueryStringFilter().filter(made)
@@ -232,7 +232,7 @@ def test_queries_are_not_told():
     assert (told["method"], told["status"]) == ("GET", 200)
 
 
-def test_a_path_without_a_query_stays():
+def test_path_without_a_query_is_unchanged():
     made = record('%s - "%s %s HTTP/%s" %d', "1:1", "GET", "/v1/models", "1.1", 200)
     QueryStringFilter().filter(made)
     assert "/v1/models HTTP" in made.getMessage()
@@ -260,7 +260,7 @@ def taken_over(monkeypatch) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     root.removeHandler(handler)
 
 
-def test_what_ends_a_process_is_a_line(taken_over):
+def test_uncaught_exception_is_a_log_line(taken_over):
     error = raised(SECRET)
     sys.excepthook(type(error), error, error.__traceback__)
     [told] = taken_over()
@@ -268,13 +268,13 @@ def test_what_ends_a_process_is_a_line(taken_over):
     assert told["exception"].endswith("ValueError: [redacted]")
 
 
-def test_who_interrupts_a_process_gets_no_line(taken_over, capsys):
+def test_keyboard_interrupt_is_not_logged(taken_over, capsys):
     sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert taken_over() == []
     assert "KeyboardInterrupt" in capsys.readouterr().err
 
 
-def test_what_ends_a_thread_is_a_line(taken_over):
+def test_uncaught_thread_exception_is_a_log_line(taken_over):
     def fail() -> None:
         raise ValueError(SECRET)
 
@@ -286,7 +286,7 @@ def test_what_ends_a_thread_is_a_line(taken_over):
     assert told["exception"].endswith("ValueError: [redacted]")
 
 
-def test_what_nobody_can_catch_is_a_line(taken_over):
+def test_unraisable_exception_is_a_log_line(taken_over):
     class Stubborn:
         def __del__(self) -> None:
             raise ValueError(SECRET)
@@ -297,7 +297,7 @@ def test_what_nobody_can_catch_is_a_line(taken_over):
     assert told["exception"].endswith("ValueError: [redacted]")
 
 
-def test_a_warning_is_a_line(taken_over):
+def test_warning_is_a_log_line(taken_over):
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning(UserWarning(SECRET), UserWarning, "a.py", 1)
@@ -310,7 +310,7 @@ def test_a_warning_is_a_line(taken_over):
 
 
 @pytest.mark.database
-def test_a_job_goes_by_its_message(database):
+def test_celery_job_uses_its_message_id_as_request_id(database):
     def in_a_thread_of_the_worker() -> tuple[str, str]:
         @celery_app.task(name="look")
         def look() -> str:

@@ -43,7 +43,7 @@ def seen() -> recent_activity.ActivitySummary:
     return recent_activity.summarize_since(SINCE, NOW)
 
 
-def test_it_counts_turns_users_tokens_and_errors():
+def test_summary_counts_turns_users_tokens_and_errors():
     asked()
     asked(user_id=BOB, outcome="error")
     asked(user_id=BOB, outcome="cancelled")
@@ -54,7 +54,7 @@ def test_it_counts_turns_users_tokens_and_errors():
     assert found.error_rate == pytest.approx(1 / 3)
 
 
-def test_nothing_is_nothing():
+def test_summary_without_turns_is_zero():
     found = seen()
     assert (found.turns, found.users, found.error_rate) == (0, 0, None)
     assert (found.p50_seconds, found.agents) == (None, [])
@@ -62,7 +62,7 @@ def test_nothing_is_nothing():
     assert {hour.turns for hour in found.hours} == {0}
 
 
-def test_it_tells_hours_apart():
+def test_hours_are_separate():
     asked(minutes_ago=0.5)
     asked(minutes_ago=31)
     asked(minutes_ago=31, outcome="error")
@@ -74,7 +74,7 @@ def test_it_tells_hours_apart():
     assert hours[0].turns == 1
 
 
-def test_it_tells_of_each_hour_who_asked_and_how_long_it_took():
+def test_hour_shows_users_and_duration():
     for seconds in range(1, 21):
         asked(user_id=BOB, seconds=seconds)
     asked(seconds=0.1, outcome="error")
@@ -86,7 +86,7 @@ def test_it_tells_of_each_hour_who_asked_and_how_long_it_took():
     assert (seen().hours[0].users, seen().hours[0].p95_seconds) == (0, None)
 
 
-def test_it_tells_agents_apart_the_busiest_first():
+def test_agents_are_listed_busiest_first():
     for seconds in range(1, 21):
         asked(agent="assistant", seconds=seconds)
     asked(agent="assistant", seconds=0.1, outcome="error")
@@ -98,7 +98,7 @@ def test_it_tells_agents_apart_the_busiest_first():
     assert (writer.turns, writer.unpriced, writer.micro_usd) == (1, 1, 0)
 
 
-def test_trials_are_in_no_other_figure():
+def test_shadow_runs_are_excluded_from_the_summary():
     asked()
     asked(origin="shadow", user_id=BOB, agent="trial", outcome="error")
     found = seen()
@@ -106,7 +106,7 @@ def test_trials_are_in_no_other_figure():
     assert [each.agent for each in found.agents] == ["assistant"]
 
 
-def test_what_judges_cost_is_told_besides():
+def test_judge_costs_are_separate():
     for cost in (900, None):
         paid = JudgeExpense("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
         costs.record_expense(paid, TelemetryConfig())
@@ -116,7 +116,7 @@ def test_what_judges_cost_is_told_besides():
     assert found.micro_usd == 0
 
 
-def test_it_reads_no_turn_itself():
+def test_summary_uses_a_covering_index():
     def plans() -> list[str]:
         with CaptureQueriesContext(connection) as queries:
             seen()
@@ -138,6 +138,6 @@ def test_it_reads_no_turn_itself():
     ("values", "half", "most"),
     [([1], 1, 1), ([1, 2], 1, 2), ([1, 2, 3], 2, 3), (list(range(1, 101)), 50, 95)],
 )
-def test_percentiles_are_values_there_are(values, half, most):
+def test_percentiles_are_existing_values(values, half, most):
     assert recent_activity.percentile(values, 0.5) == half
     assert recent_activity.percentile(values, 0.95) == most

@@ -62,7 +62,7 @@ def test_all_secrets_are_found_and_nothing_else(tmp_path):
     assert set(secret_values.find_secrets(config.values)) == SECRETS
 
 
-def test_they_are_found_while_others_read_the_configuration(tmp_path):
+def test_secrets_are_found_during_concurrent_reads(tmp_path):
     server = loader.parse_config(YAML.encode(), tmp_path / "c.yaml").values["mcp"][
         "local"
     ]
@@ -72,21 +72,21 @@ def test_they_are_found_while_others_read_the_configuration(tmp_path):
     assert list(found) == []
 
 
-def test_reading_a_configuration_makes_its_random_keys_known(tmp_path):
+def test_parsing_registers_random_keys(tmp_path):
     loader.parse_config(RANDOM.encode(), tmp_path / "c.yaml")
     for secret in KEYS:
         assert secret not in redaction.redact_own(f"it is {secret}")
     assert redaction.redact_own("Acme Limited") == "Acme Limited"
 
 
-def test_reading_a_configuration_makes_no_guessable_secret_known(tmp_path):
+def test_parsing_registers_no_guessable_secret(tmp_path):
     loader.parse_config(YAML.encode(), tmp_path / "c.yaml")
     assert redaction._known_secrets == {}
     loader.parse_sections(YAML.encode(), (SERVER,))
     assert redaction._known_secrets == {}
 
 
-def test_reading_a_part_of_it_makes_all_known() -> None:
+def test_parsing_sections_registers_all_keys() -> None:
     config = loader.parse_sections(RANDOM.encode(), (SERVER,))
     assert config.get(SERVER).port == 8421
     assert config.values.keys() <= {"server", "vars"}
@@ -96,7 +96,7 @@ def test_reading_a_part_of_it_makes_all_known() -> None:
         assert redaction.redact_own(word) == word
 
 
-def test_those_of_a_file_with_a_mistake_are_known_too(tmp_path):
+def test_invalid_file_still_registers_its_keys(tmp_path):
     broken = RANDOM.replace("model: gpt", "modell: gpt").encode()
     with pytest.raises(ConfigInvalid):
         loader.parse_config(broken, tmp_path / "c.yaml")

@@ -55,13 +55,13 @@ def say(level: int = logging.WARNING) -> None:
     logging.getLogger("test.of.the.log").log(level, "said")
 
 
-def test_it_is_on_by_default(written, put):
+def test_log_is_on_by_default(written, put):
     put(Config(Path("coulisse.yaml"), {}))
     say()
     assert written.getvalue() == "said\n"
 
 
-def test_it_is_switched_while_it_runs(written, put):
+def test_log_is_switched_at_runtime(written, put):
     put(config(enabled=False))
     say(logging.ERROR)
     assert written.getvalue() == ""
@@ -70,7 +70,7 @@ def test_it_is_switched_while_it_runs(written, put):
     assert written.getvalue() == "said\n"
 
 
-def test_what_ends_a_process_is_always_said(written, put):
+def test_critical_messages_are_always_logged(written, put):
     put(config(enabled=False))
     say(logging.CRITICAL)
     assert written.getvalue() == "said\n"
@@ -85,7 +85,7 @@ def state(tmp_path, settings, put) -> Path:
 
 
 @pytest.mark.usefixtures("state")
-def test_who_reads_no_yaml_goes_by_what_is_in_force_for_the_server(written):
+def test_process_without_config_uses_the_last_valid_copy(written):
     last_valid_copy.write_copy(OFF)
     say()
     assert written.getvalue() == ""
@@ -95,7 +95,7 @@ def test_who_reads_no_yaml_goes_by_what_is_in_force_for_the_server(written):
 
 
 @pytest.mark.usefixtures("state")
-def test_an_error_before_anything_is_in_force_may_be_why_it_ends(written):
+def test_early_errors_are_logged_despite_the_switch(written):
     last_valid_copy.write_copy(OFF)
     say(logging.ERROR)
     assert written.getvalue() == "said\n"
@@ -103,7 +103,7 @@ def test_an_error_before_anything_is_in_force_may_be_why_it_ends(written):
 
 @pytest.mark.usefixtures("state")
 @pytest.mark.parametrize("content", [None, b"", b"{", b"agents: []\nvars: {a: b}"])
-def test_it_is_on_where_nothing_is_known(written, content):
+def test_log_is_on_without_a_readable_copy(written, content):
     if content is not None:
         last_valid_copy.write_copy(content)
     say()
@@ -111,7 +111,7 @@ def test_it_is_on_where_nothing_is_known(written, content):
 
 
 @pytest.mark.usefixtures("state")
-def test_the_switch_may_be_a_variable(written, monkeypatch):
+def test_switch_may_be_an_environment_variable(written, monkeypatch):
     monkeypatch.setenv("LOG", "false")
     last_valid_copy.write_copy(b"telemetry: {fmt: {enabled: '${LOG:-true}'}}")
     say()
@@ -128,7 +128,7 @@ logging.getLogger("processes.beat").critical("ends")
 """
 
 
-def test_a_process_of_its_own_is_silent(tmp_path):
+def test_separate_process_is_silent(tmp_path):
     state = tmp_path / ".coulisse"
     state.mkdir()
     (state / last_valid_copy.FILE_NAME).write_bytes(OFF)

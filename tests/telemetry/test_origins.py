@@ -17,7 +17,7 @@ def owner(database) -> UserId:
     return UserId(uuid.uuid4())
 
 
-def test_both_are_read_back_as_they_were(owner):
+def test_origin_and_experiment_are_stored(owner):
     kept = put(model_call(), user_id=owner, experiment="helper", origin="task")
     plain = put(model_call(), user_id=owner)
     for each in (kept, plain):
@@ -27,7 +27,7 @@ def test_both_are_read_back_as_they_were(owner):
     assert [turn.turn_id for turn in listed] == [kept.turn_id]
 
 
-def test_users_see_what_they_began_and_no_trial(owner):
+def test_users_see_their_turns_and_no_shadow_runs(owner):
     made = {
         origin: put(user_id=owner, origin=origin).turn_id
         for origin in ("chat", "task", "smoke", "shadow")
@@ -39,7 +39,7 @@ def test_users_see_what_they_began_and_no_trial(owner):
     assert turn_store.load_record(made["shadow"]) is not None
 
 
-def test_a_variant_is_told_where_an_experiment_chose_it():
+def test_variant_is_shown_with_its_experiment():
     told = turn_serializers.serialize_summary(record(experiment="helper"))
     assert (told["agent"], told["experiment"], told["variant"]) == (
         *("assistant", "helper", "assistant"),

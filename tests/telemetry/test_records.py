@@ -54,17 +54,17 @@ def read(turn: TurnRecord) -> TurnRecord:
 # Writing and reading.
 
 
-def test_a_turn_is_read_back_as_it_was():
+def test_turn_round_trips():
     turn = put(*deep(), thread="trip", is_streamed=True)
     assert whole(read(turn)) == whole(turn)
 
 
-def test_a_turn_that_failed_is_read_back():
+def test_failed_turn_round_trips():
     turn = put(outcome="error", error="no answer", finish_reason="", usage=Usage())
     assert whole(read(turn)) == whole(turn)
 
 
-def test_calls_are_numbered_in_order_of_beginning():
+def test_calls_are_numbered_by_start_time():
     turn = put(*deep())
     tools = ToolCallRow.objects.filter(turn=turn.turn_id).order_by("position")
     assert [(t.position, t.parent_position, t.depth, t.name) for t in tools] == [
@@ -80,7 +80,7 @@ def test_calls_are_numbered_in_order_of_beginning():
     assert (row.model_calls, row.tool_calls) == (5, 5)
 
 
-def test_what_nobody_knows_is_null():
+def test_unknown_values_are_null():
     calls = (
         model_call(usage=None, seconds=None, cost_micro_usd=None),
         tool_call(result=None),
@@ -100,20 +100,20 @@ def test_zero_is_not_null():
     assert (model.usage, tool.result) == (Usage(), "")
 
 
-def test_a_turn_of_thousands_of_calls_is_kept(monkeypatch):
+def test_turn_with_many_calls_is_stored_in_batches(monkeypatch):
     monkeypatch.setattr(turn_store, "BATCH_SIZE", 7)
     turn = put(*(tool_call(str(number)) for number in range(50)))
     assert [call.name for call in read(turn).calls] == [str(n) for n in range(50)]
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="it is SQLite's limit")
-def test_a_batch_is_less_than_a_statement_may_hold():
+def test_batch_fits_in_one_statement():
     connection.ensure_connection()
     most = connection.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
     assert min(most, 32_766) >= turn_store.BATCH_SIZE * 20
 
 
-def test_a_turn_costs_an_insert_for_each_table():
+def test_turn_takes_one_insert_per_table():
     with CaptureQueriesContext(connection) as queries:
         put()
         put(*deep())
@@ -123,7 +123,7 @@ def test_a_turn_costs_an_insert_for_each_table():
     ]
 
 
-def test_it_is_in_the_callers_transaction():
+def test_insert_joins_the_callers_transaction():
     turn = record(*deep())
     with transaction.atomic():
         turn_store.insert(turn, SETTINGS)
@@ -131,7 +131,7 @@ def test_it_is_in_the_callers_transaction():
     assert turn_store.load_record(turn.turn_id) is None
 
 
-def test_nothing_is_recorded_where_it_is_switched_off():
+def test_disabled_telemetry_records_nothing():
     turn = record(*deep())
     turn_store.insert(turn, settings(enabled=False))
     assert turn_store.load_record(turn.turn_id) is None
@@ -141,7 +141,7 @@ def test_nothing_is_recorded_where_it_is_switched_off():
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "\ud83d\ude00", "\udc80", "🙂é"])
-def test_any_text_can_be_kept(text):
+def test_any_text_can_be_stored(text):
     turn = put(
         tool_call(text, arguments=text, result=text, error=text, target=text, id=text),
         model_call(text, error=text, finish_reason=text),
@@ -162,7 +162,7 @@ def test_any_text_can_be_kept(text):
 
 
 @pytest.mark.parametrize("unit", ["x", "é", "€", "🙂", "\ud800", "\0"])
-def test_long_texts_are_cut_where_a_character_ends(unit):
+def test_long_texts_are_truncated_at_a_character_boundary(unit):
     turn = record(tool_call(result=unit * 1000, arguments="short"))
     turn_store.insert(turn, settings(max_payload_bytes=300))
     call = read(turn).calls[0]
@@ -177,7 +177,7 @@ def test_long_texts_are_cut_where_a_character_ends(unit):
 
 
 @pytest.mark.parametrize("unit", ["x", "é", "€", "🙂"])
-def test_a_text_that_just_fits_is_whole(unit):
+def test_text_at_the_limit_is_whole(unit):
     text = unit * (1200 // len(unit.encode()))
     for most, is_whole in ((1200, True), (1199, False)):
         turn = record(tool_call(result=text))
@@ -187,7 +187,7 @@ def test_a_text_that_just_fits_is_whole(unit):
         assert (call.result == text) is is_whole
 
 
-def test_everything_of_the_users_is_cut():
+def test_all_user_texts_are_truncated():
     long = "y" * 1000
     turn = record(
         tool_call(arguments=long, result=long, error=long),
@@ -204,7 +204,7 @@ def test_everything_of_the_users_is_cut():
     assert max(len(found.user_message), len(found.error)) <= 256
 
 
-def test_names_that_are_too_long_are_cut():
+def test_long_names_are_truncated():
     turn = put(tool_call("n" * 3000, id="i" * 3000), model_call(finish_reason="f" * 99))
     tool, model = read(turn).calls
     assert isinstance(tool, TracedToolCall)
@@ -212,7 +212,7 @@ def test_names_that_are_too_long_are_cut():
     assert (len(tool.name), len(tool.id), len(model.finish_reason)) == (255, 255, 32)
 
 
-def test_counts_no_provider_should_give_are_kept_as_near_as_can_be():
+def test_out_of_range_counts_are_clamped():
     turn = put(model_call(usage=Usage(-5, 2**80)), usage=Usage(-5, 2**80))
     try:
         assert read(turn).usage == Usage(0, 2**63 - 1)
@@ -224,7 +224,7 @@ def test_counts_no_provider_should_give_are_kept_as_near_as_can_be():
 # The database's own rules.
 
 
-def test_a_turn_is_recorded_once():
+def test_turn_is_recorded_once():
     turn = put()
     with pytest.raises(IntegrityError), transaction.atomic():
         turn_store.insert(turn, SETTINGS)
@@ -240,7 +240,7 @@ def test_a_turn_is_recorded_once():
         (ModelCallRow, {"position": -1}),
     ],
 )
-def test_the_database_refuses_what_makes_no_tree(table, wrong):
+def test_database_constraints_refuse_an_invalid_tree(table, wrong):
     turn = put(tool_call(), model_call())
     of_turn = {"pk" if table is Turn else "turn": turn.turn_id}
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -250,18 +250,18 @@ def test_the_database_refuses_what_makes_no_tree(table, wrong):
 # Whose it is.
 
 
-def test_a_turn_of_another_is_not_found():
+def test_turn_of_another_user_is_not_found():
     turn = put(*deep())
     assert turn_store.load_record(turn.turn_id, turn.user_id) is not None
     stranger = UserId(uuid.UUID(int=turn.user_id.int ^ 1))
     assert turn_store.load_record(turn.turn_id, stranger) is None
 
 
-def test_what_does_not_exist_is_not_found():
+def test_unknown_turn_is_not_found():
     assert turn_store.load_record(new_turn_id()) is None
 
 
-def test_owned_are_the_rows_of_one_user():
+def test_owned_rows_are_those_of_one_user():
     one, other = put(*deep()), put(*deep())
     owned = {table.name: table.rows([one.user_id]) for table in user_data.TABLES}
     counts = {name: rows.count() for name, rows in owned.items()}
@@ -284,14 +284,14 @@ def ids(page: tuple) -> list[uuid.UUID]:
     return [turn.turn_id for turn in page[0]]
 
 
-def test_the_newest_come_first(owner):
+def test_turns_are_listed_newest_first(owner):
     turns = [put(user_id=owner, started_at=NOON + n * SECOND) for n in range(3)]
     page, has_more = turn_store.page_turns(user_id=owner)
     assert [t.turn_id for t in page] == [t.turn_id for t in reversed(turns)]
     assert not has_more
 
 
-def test_a_listed_turn_is_told_without_its_calls(owner):
+def test_listed_turn_has_no_calls(owner):
     turn = put(*deep(), user_id=owner)
     [listed], _ = turn_store.page_turns(user_id=owner)
     for field in fields(TurnSummary):
@@ -299,7 +299,7 @@ def test_a_listed_turn_is_told_without_its_calls(owner):
     assert (listed.model_calls, listed.tool_calls) == (5, 5)
 
 
-def test_pages_follow_each_other_without_gap_or_repetition(owner):
+def test_pages_have_no_gaps_or_duplicates(owner):
     at_once = [put(user_id=owner).turn_id for _ in range(8)]
     later = [put(user_id=owner, started_at=NOON + SECOND).turn_id for _ in range(4)]
     seen: list[uuid.UUID] = []
@@ -314,7 +314,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(owner):
     ]
 
 
-def test_pages_can_be_narrowed(owner):
+def test_pages_can_be_filtered(owner):
     ok = put(user_id=owner)
     failed = put(user_id=owner, outcome="error")
     writer = put(user_id=owner, agent="writer", started_at=NOON + SECOND)
@@ -352,7 +352,7 @@ def plan_of(**asked) -> str:
         ),
     ],
 )
-def test_a_page_is_read_off_an_index(asked, index):
+def test_page_uses_an_index_without_sorting(asked, index):
     plan = plan_of(**asked)
     assert f"INDEX {index}" in plan, plan
     assert "TEMP B-TREE" not in plan, plan

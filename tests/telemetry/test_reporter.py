@@ -110,7 +110,7 @@ async def until(condition):
             await asyncio.sleep(0.002)
 
 
-async def test_a_process_is_told_what_runs_in_another():
+async def test_process_receives_updates_of_another():
     async with processes(Broker(), 2) as (web, worker):
         turn, later = a_turn(), a_turn()
         worker.board.register(turn.turn_id, lambda: turn)
@@ -126,7 +126,7 @@ async def test_a_process_is_told_what_runs_in_another():
         await until(lambda: any(frame.has_changed_tasks for frame in web.frames))
 
 
-async def test_without_anybody_who_watches_nothing_is_sent(soon_forgotten):
+async def test_nothing_is_sent_without_watchers(soon_forgotten):
     broker = Broker()
     async with processes(broker, 2) as (web, worker):
         turn = a_turn()
@@ -149,7 +149,7 @@ async def test_without_anybody_who_watches_nothing_is_sent(soon_forgotten):
         assert looked == []
 
 
-async def test_only_what_changed_is_sent_and_now_and_then_a_word():
+async def test_only_changes_and_heartbeats_are_sent():
     async with processes(Broker(), 2) as (web, worker):
         first, second = a_turn(), a_turn()
         worker.board.register(first.turn_id, lambda: first)
@@ -165,7 +165,7 @@ async def test_only_what_changed_is_sent_and_now_and_then_a_word():
         await until(lambda: {f.process for f in web.frames[before:]} == both)
 
 
-async def test_who_comes_later_is_told_all():
+async def test_late_watcher_receives_everything():
     async with processes(Broker(), 3) as (web, other, worker):
         turn = a_turn()
         worker.board.register(turn.turn_id, lambda: turn)
@@ -176,7 +176,7 @@ async def test_who_comes_later_is_told_all():
         assert other.heard().keys() == {str(turn.turn_id)}
 
 
-async def test_without_a_broker_a_process_hears_of_itself():
+async def test_process_sees_its_own_turns_without_a_broker():
     broker = Broker()
     broker.is_away = True
     async with processes(broker, 2) as (web, worker):
@@ -190,7 +190,7 @@ async def test_without_a_broker_a_process_hears_of_itself():
         await until(lambda: len(web.heard()) == 2)
 
 
-async def test_what_was_lost_with_the_broker_is_told_when_it_is_back():
+async def test_lost_updates_are_sent_once_the_broker_is_back():
     broker = Broker()
     async with processes(broker, 2) as (web, worker):
         web.watch()
@@ -222,7 +222,7 @@ class Flaky:
         await self._broker.group_send(group, message)
 
 
-async def test_what_one_process_could_not_send_is_sent_when_it_is_asked_again():
+async def test_failed_update_is_sent_on_the_next_request():
     broker = Broker()
     flaky = Flaky(broker)
     web, worker = Process(broker), Process(flaky)
@@ -237,7 +237,7 @@ async def test_what_one_process_could_not_send_is_sent_when_it_is_asked_again():
         assert [*web.heard()] == [str(turn.turn_id)]
 
 
-async def test_a_fault_in_one_turn_does_not_end_it(caplog):
+async def test_exception_in_one_turn_does_not_stop_the_publisher(caplog):
     def broken():
         raise RuntimeError("a fault of ours")
 

@@ -55,7 +55,7 @@ def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
 
 
 @pytest.mark.usefixtures("keep")
-def test_old_turns_go_with_all_they_called():
+def test_expired_turn_is_deleted_with_its_calls():
     turn = put(*deep(), started_at=LONG_AGO - DAY)
     assert retention.delete_expired(NOW) == 1
     assert turn_store.load_record(turn.turn_id) is None
@@ -64,7 +64,7 @@ def test_old_turns_go_with_all_they_called():
 
 
 @pytest.mark.usefixtures("keep")
-def test_a_turn_is_kept_to_the_last_moment():
+def test_turn_is_kept_until_the_last_moment():
     turn = put(started_at=LONG_AGO)
     assert retention.delete_expired(NOW) == 0
     assert turn_store.load_record(turn.turn_id) is not None
@@ -72,7 +72,7 @@ def test_a_turn_is_kept_to_the_last_moment():
     assert turn_store.load_record(turn.turn_id) is None
 
 
-def test_it_is_kept_for_as_long_as_is_configured(keep):
+def test_configured_retention_applies(keep):
     [turn_id] = put_old(1)
     for days in (None, 32):
         keep(keep_days=days)
@@ -82,14 +82,14 @@ def test_it_is_kept_for_as_long_as_is_configured(keep):
     assert retention.delete_expired(NOW + DAY) == 1
 
 
-def test_what_was_recorded_before_it_was_switched_off_goes_too(keep):
+def test_disabled_telemetry_still_deletes_old_turns(keep):
     put_old(1)
     keep(enabled=False)
     assert retention.delete_expired(NOW) == 1
 
 
 @pytest.mark.usefixtures("keep")
-def test_many_go_in_short_transactions(monkeypatch, caplog):
+def test_many_turns_are_deleted_in_batches(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(retention, "BATCH_SIZE", 10)
     put_old(25)
@@ -102,7 +102,7 @@ def test_many_go_in_short_transactions(monkeypatch, caplog):
 
 
 @pytest.mark.usefixtures("keep")
-def test_what_judges_took_is_kept_as_long(monkeypatch):
+def test_judge_expenses_have_the_same_retention(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     for _ in range(4):
         paid = JudgeExpense("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
@@ -118,7 +118,7 @@ def test_what_judges_took_is_kept_as_long(monkeypatch):
 
 
 @pytest.mark.usefixtures("keep")
-def test_a_run_ends_when_it_took_long_and_the_next_goes_on(monkeypatch):
+def test_long_run_stops_and_the_next_continues(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 10)
     monkeypatch.setattr(retention, "MAX_SECONDS", 0.0)
     put_old(15)
@@ -126,7 +126,7 @@ def test_a_run_ends_when_it_took_long_and_the_next_goes_on(monkeypatch):
 
 
 @pytest.mark.usefixtures("keep")
-def test_two_runs_at_once_delete_each_turn_once(monkeypatch):
+def test_parallel_runs_delete_each_turn_once(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 5)
     put_old(40)
     barrier, counts = threading.Barrier(2), []
@@ -145,7 +145,7 @@ def test_two_runs_at_once_delete_each_turn_once(monkeypatch):
 
 
 @pytest.mark.usefixtures("keep")
-def test_turns_can_be_kept_meanwhile(monkeypatch):
+def test_turns_can_be_stored_during_deletion(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     put_old(40)
     owner, done = UserId(uuid.uuid4()), threading.Event()
@@ -166,7 +166,7 @@ def test_turns_can_be_kept_meanwhile(monkeypatch):
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="the plan is SQLite's")
 @pytest.mark.usefixtures("keep")
-def test_no_table_is_read_whole():
+def test_deletion_scans_no_table():
     put_old(1)
     with CaptureQueriesContext(connection) as queries:
         retention.delete_expired(NOW)
@@ -178,7 +178,7 @@ def test_no_table_is_read_whole():
                 assert "SCAN" not in plan, plan
 
 
-def test_it_is_hourly():
+def test_job_is_scheduled_hourly():
     entry = settings.CELERY_BEAT_SCHEDULE["telemetry-prune"]
     assert entry["task"] == tasks.prune.name
     assert entry["task"] in current_app.tasks
@@ -186,7 +186,7 @@ def test_it_is_hourly():
 
 
 @pytest.mark.usefixtures("keep")
-def test_the_job_goes_by_the_clock():
+def test_job_uses_the_current_time():
     old = put(started_at=LONG_AGO).turn_id
     new = put(started_at=datetime.now(NOON.tzinfo)).turn_id
     tasks.prune()

@@ -37,7 +37,7 @@ def shown(fake):
     return seen
 
 
-def test_a_turn_is_shown_while_its_model_is_asked(client, fake, user):
+def test_running_turn_is_listed(client, fake, user):
     seen = shown(fake)
     ACTIVE_TURNS.take_changes()
     said = ask(client, user)
@@ -50,7 +50,7 @@ def test_a_turn_is_shown_while_its_model_is_asked(client, fake, user):
     assert ACTIVE_TURNS.take_changes().has_ended_turns
 
 
-def test_one_that_leaves_no_trace_is_not(client, fake, user):
+def test_incognito_turn_is_not_listed(client, fake, user):
     seen = shown(fake)
     ACTIVE_TURNS.take_changes()
     ask(client, user, metadata={"memory": "incognito"})
@@ -58,7 +58,7 @@ def test_one_that_leaves_no_trace_is_not(client, fake, user):
     assert not ACTIVE_TURNS.take_changes().has_ended_turns
 
 
-def test_one_that_fails_is_taken_down(client, fake, user):
+def test_failed_turn_is_unregistered(client, fake, user):
     seen = shown(fake)
     fake.fail(400)
     with pytest.raises(Exception, match="400"):

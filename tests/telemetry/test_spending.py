@@ -77,7 +77,7 @@ def three_turns() -> None:
     put(failed, started_at=THEN + DAY, user_id=BOB, agent="writer", outcome="error")
 
 
-def test_a_turn_counts_for_the_agent_that_was_asked():
+def test_turn_counts_for_the_called_agent():
     three_turns()
     assert cost_totals.totals_by("agent", THEN) == [
         CostTotal("assistant", 1, 0, 60, 6, 1_300),
@@ -85,7 +85,7 @@ def test_a_turn_counts_for_the_agent_that_was_asked():
     ]
 
 
-def test_it_counts_for_its_user_and_its_day():
+def test_turn_counts_for_its_user_and_day():
     three_turns()
     assert cost_totals.totals_by("user", THEN) == [
         CostTotal(str(ADA), 1, 0, 60, 6, 1_300),
@@ -97,7 +97,7 @@ def test_it_counts_for_its_user_and_its_day():
     ]
 
 
-def test_each_call_counts_for_its_model():
+def test_call_counts_for_its_model():
     three_turns()
     assert cost_totals.totals_by("model", THEN) == [
         CostTotal("openai/large", 1, 0, 50, 5, 1_000),
@@ -109,7 +109,7 @@ def test_each_call_counts_for_its_model():
     assert provider == CostTotal("openai", 5, 1, 80, 8, 1_307)
 
 
-def test_tokens_are_told_apart_from_none():
+def test_turns_with_and_without_a_token_are_separate():
     token = uuid.uuid4()
     put(asked("small", 5), started_at=THEN, token_id=token)
     put(asked("small", 9), started_at=THEN)
@@ -117,7 +117,7 @@ def test_tokens_are_told_apart_from_none():
     assert found == [(None, 9), (str(token), 5)]
 
 
-def test_all_of_it_is_the_sum():
+def test_grand_total_is_the_sum():
     three_turns()
     assert cost_totals.grand_total(THEN) == CostTotal(None, 3, 1, 80, 8, 1_307)
     assert cost_totals.grand_total(THEN + DAY) == CostTotal(None, 2, 1, 20, 2, 7)
@@ -125,13 +125,13 @@ def test_all_of_it_is_the_sum():
     assert cost_totals.totals_by("agent", THEN + 2 * DAY) == []
 
 
-def test_days_are_those_of_utc():
+def test_days_are_in_utc():
     late = datetime(2100, 1, 1, 23, 59, 59, 999_999, tzinfo=UTC)
     put(asked("small", 5), started_at=late)
     assert [s.key for s in cost_totals.totals_by("day", THEN)] == ["2100-01-01"]
 
 
-def test_sums_beyond_a_float_are_exact():
+def test_sums_beyond_float_precision_are_exact():
     for _ in range(3):
         put(asked("small", 2**53 + 1), started_at=THEN)
     assert cost_totals.grand_total(THEN).micro_usd == 3 * (2**53 + 1)
@@ -168,7 +168,7 @@ def test_judges_are_counted_apart_from_turns():
     assert cost_totals.grand_total(THEN + 2 * DAY) == CostTotal(None, 0, 0, 0, 0, 0)
 
 
-def test_nothing_is_kept_of_judges_who_did_not_answer_or_where_nothing_is_recorded():
+def test_failed_or_disabled_judge_expense_is_not_stored():
     before = Expense.objects.count()
     told = JudgeExpense("quality", "writer", "openai", "m", 0, Usage(), 0)
     costs.record_expense(told, TelemetryConfig())
@@ -178,7 +178,7 @@ def test_nothing_is_kept_of_judges_who_did_not_answer_or_where_nothing_is_record
 
 
 @pytest.mark.parametrize("what", cost_totals.DIMENSIONS)
-def test_it_is_read_from_indexes_alone(what):
+def test_totals_use_covering_indexes(what):
     three_turns()
     paid(900)
     with CaptureQueriesContext(connection) as seen:
@@ -194,7 +194,7 @@ def test_it_is_read_from_indexes_alone(what):
         assert "COVERING INDEX telemetry_expense_at" in judges
 
 
-def test_as_many_queries_whatever_there_is():
+def test_query_count_is_independent_of_turns():
     three_turns()
     with CaptureQueriesContext(connection) as few:
         cost_totals.totals_by("day", THEN)
@@ -205,7 +205,7 @@ def test_as_many_queries_whatever_there_is():
     assert len(many) == len(few)
 
 
-def test_of_years_each_day_is_told():
+def test_every_day_of_years_is_listed():
     put(asked("small", 5), started_at=THEN)
     put(asked("small", 6), started_at=THEN + 700 * DAY)
     told = [(s.key, s.micro_usd) for s in cost_totals.totals_by("day", THEN)]
@@ -235,7 +235,7 @@ def run(file: Path, *arguments: str) -> tuple[list[str], list[str]]:
     return out.getvalue().splitlines(), err.getvalue().splitlines()
 
 
-def test_what_is_unknown_is_shown_apart(file):
+def test_unknown_costs_are_shown_separately(file):
     three_turns()
     put(asked("secret", None), started_at=THEN, agent="spy")
     assert run(file) == (
@@ -250,7 +250,7 @@ def test_what_is_unknown_is_shown_apart(file):
     )
 
 
-def test_judges_have_rows_of_their_own(file):
+def test_judges_have_their_own_rows(file):
     three_turns()
     paid(900)
     paid(None, 200)
@@ -276,7 +276,7 @@ def test_judges_have_rows_of_their_own(file):
     assert told["total"]["judgements"] == 3
 
 
-def test_tokens_are_named(file):
+def test_tokens_are_listed_by_label(file):
     row, _ = api_tokens.create_token("laptop", "ada", by=authors.ADA)
     put(asked("small", 5), started_at=THEN, token_id=row.id)
     put(asked("small", 1), started_at=THEN)
@@ -285,7 +285,7 @@ def test_tokens_are_named(file):
     assert second.startswith("- ")
 
 
-def test_it_can_be_had_as_json(file):
+def test_table_is_available_as_json(file):
     three_turns()
     out, _ = run(file, "--by", "day", "--json")
     assert json.loads("\n".join(out)) == {
@@ -329,12 +329,12 @@ def test_it_can_be_had_as_json(file):
     }
 
 
-def test_what_is_no_time_is_refused(file):
+def test_invalid_time_is_refused(file):
     with pytest.raises(CommandError, match="'soon' is neither"):
         run(file, "--since", "soon")
 
 
-def test_it_says_how_far_back_the_record_goes(file):
+def test_note_names_the_oldest_record(file):
     put(asked("small", 5), started_at=datetime(1970, 1, 2, tzinfo=UTC))
     file.write_text(YAML % 30)
     _, notes = run(file, "--since", "1970-01-01")
@@ -344,7 +344,7 @@ def test_it_says_how_far_back_the_record_goes(file):
     ]
 
 
-def test_it_says_that_nothing_is_recorded():
+def test_note_says_that_nothing_is_recorded():
     off = TelemetryConfig(sqlite=SqliteConfig(enabled=False, keep_days=7))
     assert [*spend_table.notes(THEN - 8 * DAY, None, off, THEN)] == [
         "turns are not recorded at present: telemetry.sqlite.enabled is false",
@@ -353,7 +353,7 @@ def test_it_says_that_nothing_is_recorded():
     assert [*spend_table.notes(THEN - 7 * DAY, None, TelemetryConfig(), THEN)] == []
 
 
-def test_of_the_first_day_only_what_came_since_counts():
+def test_first_day_counts_only_turns_since_the_start():
     put(asked("small", 5), started_at=THEN)
     put(asked("small", 6), started_at=THEN + DAY / 8)
     [day] = cost_totals.totals_by("day", THEN + DAY / 8)

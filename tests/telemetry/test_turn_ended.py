@@ -12,7 +12,7 @@ def lines(caplog):
     return [record for record in caplog.records if record.name == logs.__name__]
 
 
-def test_a_turn_is_a_line_in_the_log(caplog):
+def test_turn_is_one_log_line(caplog):
     caplog.set_level(logging.INFO)
     turn = record(*deep(), user_message="secret")
     logs.log_turn(turn)
@@ -23,7 +23,7 @@ def test_a_turn_is_a_line_in_the_log(caplog):
     )
 
 
-def test_its_token_is_told_and_a_cost_nobody_knows_is_not(caplog):
+def test_log_line_has_the_token_and_omits_unknown_cost(caplog):
     caplog.set_level(logging.INFO)
     logs.log_turn(record(token_id=uuid.uuid4(), cost_micro_usd=None))
     [told] = lines(caplog)
@@ -33,7 +33,7 @@ def test_its_token_is_told_and_a_cost_nobody_knows_is_not(caplog):
     assert "cost_micro_usd" not in told.fields
 
 
-def test_what_json_has_of_a_turn(caplog):
+def test_json_log_fields_of_a_turn(caplog):
     caplog.set_level(logging.INFO)
     turn = record(*deep())
     logs.log_turn(turn)
@@ -50,7 +50,7 @@ def test_what_json_has_of_a_turn(caplog):
     }
 
 
-def test_nothing_that_was_said_is_in_the_log(caplog):
+def test_conversation_content_is_not_logged(caplog):
     caplog.set_level(logging.DEBUG)
     calls = [
         tool_call("n", arguments="secret", result="secret", error="secret"),

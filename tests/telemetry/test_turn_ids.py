@@ -12,7 +12,7 @@ ID = uuid.UUID("5f0cb7a4-27b6-4e0a-9a55-0ab6c9d0b3e1")
 @pytest.mark.parametrize(
     "text", [str(ID), ID.hex, f"chatcmpl-{ID.hex}", f"chatcmpl-{ID}", ID.hex.upper()]
 )
-def test_an_id_is_read(text):
+def test_turn_id_is_parsed(text):
     assert turn_ids.parse_turn_id(text) == ID
 
 
@@ -23,5 +23,5 @@ def test_an_id_is_read(text):
         *(f"{ID.hex}\n", f"{{{ID}}}", "\u0661" * 32, str(ID).replace("-", "_")),
     ],
 )
-def test_what_is_none_is_not(text):
+def test_invalid_turn_id_is_none(text):
     assert turn_ids.parse_turn_id(text) is None

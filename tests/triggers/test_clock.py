@@ -64,7 +64,7 @@ def hands() -> Hands:
     return Hands()
 
 
-def test_it_fires_at_each_tick_and_has_the_work_looked_at(
+def test_cron_fires_each_tick_and_wakes_the_workers(
     configure: Configure, name: str, hands: Hands
 ):
     configure(yaml(cron(name, "* * * * *")))
@@ -77,9 +77,7 @@ def test_it_fires_at_each_tick_and_has_the_work_looked_at(
     assert (len(ticks(name)), hands.kicks) == (2, 2)
 
 
-def test_it_says_which_crons_it_watches(
-    configure: Configure, name: str, hands: Hands, caplog
-):
+def test_armed_crons_are_logged(configure: Configure, name: str, hands: Hands, caplog):
     caplog.set_level("INFO", "triggers.runs.run_log")
     configure(yaml(cron(name, "0 9 * * *")))
     hands.look()
@@ -89,9 +87,7 @@ def test_it_says_which_crons_it_watches(
     assert "next=2026-03-03T09:00:00Z" in caplog.text
 
 
-def test_an_edit_of_the_yaml_takes_effect(
-    configure: Configure, name: str, hands: Hands, caplog
-):
+def test_yaml_edit_takes_effect(configure: Configure, name: str, hands: Hands, caplog):
     configure(yaml(cron(name, "0 9 * * *")))
     hands.look()
     caplog.clear()
@@ -109,7 +105,7 @@ def test_an_edit_of_the_yaml_takes_effect(
     assert (len(ticks(name)), len(ticks(f"{name}-b"))) == (2, 1)
 
 
-def test_an_edit_of_something_else_arms_nothing(
+def test_unrelated_edit_does_not_rearm_a_cron(
     configure: Configure, name: str, hands: Hands, caplog
 ):
     configure(yaml(cron(name, "* * * * *")))
@@ -120,7 +116,9 @@ def test_an_edit_of_something_else_arms_nothing(
     assert "armed" not in caplog.text
 
 
-def test_it_survives_a_clock_that_is_set(configure: Configure, name: str, hands: Hands):
+def test_system_clock_change_does_not_repeat_a_tick(
+    configure: Configure, name: str, hands: Hands
+):
     configure(yaml(cron(name, "* * * * *")))
     hands.look(NOON)
     hands.look(NOON, seconds=60)
@@ -139,7 +137,7 @@ def test_it_survives_a_clock_that_is_set(configure: Configure, name: str, hands:
     assert ticks(name).count("2026-03-02T13:00:00Z") == 1
 
 
-def test_a_cron_of_every_second_runs_as_the_seconds_pass(
+def test_every_second_cron_runs_each_second(
     configure: Configure, name: str, working: Working, user_id: UserId
 ):
     configure(yaml(cron(name, "* * * * * *", f"user: {user_id}")))
@@ -172,7 +170,7 @@ class Fired:
 # What is lost.
 
 
-def test_it_takes_up_what_was_lost_without_a_message(hands: Hands, user_id: UserId):
+def test_lost_task_is_recovered_without_a_message(hands: Hands, user_id: UserId):
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
     hands.look()
     ago = datetime.now(UTC) - timedelta(seconds=1)
@@ -189,7 +187,7 @@ def test_it_takes_up_what_was_lost_without_a_message(hands: Hands, user_id: User
     assert (row.get().state, row.get().error) == ("errored", lifecycle.INTERRUPTED)
 
 
-def test_a_sweep_that_fails_keeps_no_trigger_from_firing(
+def test_failed_sweep_does_not_stop_triggers(
     configure: Configure, name: str, hands: Hands, monkeypatch: pytest.MonkeyPatch
 ):
     def fail() -> bool:
@@ -207,7 +205,7 @@ def test_a_sweep_that_fails_keeps_no_trigger_from_firing(
 # What fires at the start.
 
 
-def test_it_fires_once_at_each_start(
+def test_boot_trigger_fires_once_per_start(
     configure: Configure, name: str, monkeypatch: pytest.MonkeyPatch
 ):
     configure(yaml(boot(name)))
@@ -224,7 +222,7 @@ def test_it_fires_once_at_each_start(
     assert len(runs(name)) == 2
 
 
-def test_one_that_is_new_waits_for_the_next_start(configure: Configure, name: str):
+def test_new_boot_trigger_waits_for_the_next_start(configure: Configure, name: str):
     Hands().look()
     configure(yaml(boot(name)))
     Hands().look(seconds=1)
@@ -240,7 +238,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("apart")
-def test_of_workers_apart_the_first_is_the_start(configure: Configure, name: str):
+def test_first_worker_is_the_start(configure: Configure, name: str):
     configure(yaml(boot(name)))
     first, second = Hands(), Hands()
     first.look()
@@ -255,9 +253,7 @@ def test_of_workers_apart_the_first_is_the_start(configure: Configure, name: str
 
 
 @pytest.mark.usefixtures("apart")
-def test_when_all_workers_have_stopped_the_next_is_a_start(
-    configure: Configure, name: str
-):
+def test_worker_after_all_others_stopped_is_a_start(configure: Configure, name: str):
     configure(yaml(boot(name)))
     Hands().look()
     Hands().look(seconds=1)
@@ -268,7 +264,7 @@ def test_when_all_workers_have_stopped_the_next_is_a_start(
 
 
 @pytest.mark.usefixtures("apart")
-def test_a_worker_that_was_killed_comes_back_without_one(
+def test_killed_worker_counts_as_alive_until_silence_expires(
     configure: Configure, name: str
 ):
     configure(yaml(boot(name)))
@@ -285,7 +281,7 @@ def test_a_worker_that_was_killed_comes_back_without_one(
 # A database that is away.
 
 
-def test_what_is_due_while_the_database_is_away_fires_when_it_is_back(
+def test_tick_during_database_outage_fires_afterwards(
     configure: Configure, name: str, hands: Hands, monkeypatch: pytest.MonkeyPatch
 ):
     configure(yaml(cron(name, "* * * * *")))

@@ -49,7 +49,7 @@ def run(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_it_says_what_each_is_and_what_came_of_it(configure: Configure, name: str):
+def test_list_shows_triggers_and_their_runs(configure: Configure, name: str):
     secret = "secret: long-enough"
     configure(
         yaml(
@@ -89,7 +89,7 @@ def test_it_says_what_each_is_and_what_came_of_it(configure: Configure, name: st
     assert "long-enough" not in json.dumps(told)
 
 
-def test_however_many_there_are_it_asks_twice(
+def test_list_takes_two_queries(
     configure: Configure, name: str, django_assert_num_queries
 ):
     configure(yaml(*(cron(f"{name}-{n}", "0 9 * * *") for n in range(9))))
@@ -97,11 +97,11 @@ def test_however_many_there_are_it_asks_twice(
         run()
 
 
-def test_without_any_it_says_so():
+def test_empty_list_says_so():
     assert run() == "there are no triggers in the YAML\n"
 
 
-def test_one_is_fired_by_hand_though_it_is_off(configure: Configure, name: str):
+def test_disabled_trigger_runs_manually(configure: Configure, name: str):
     configure(yaml(cron(name, "0 9 * * *", "enabled: no")))
     task_id = run("fire", name).strip()
     (task,) = runs(name)
@@ -110,7 +110,7 @@ def test_one_is_fired_by_hand_though_it_is_off(configure: Configure, name: str):
     assert entry.details["task"] == task_id
 
 
-def test_a_webhook_is_given_what_it_would_be_sent(configure: Configure, name: str):
+def test_webhook_runs_with_a_manual_payload(configure: Configure, name: str):
     configure(yaml(hook(name, "/hooks/d")))
     run("fire", name, "--payload", '{"say": "hi"}')
     assert runs(name)[0].prompt == "They say hi."
@@ -118,9 +118,7 @@ def test_a_webhook_is_given_what_it_would_be_sent(configure: Configure, name: st
         run("fire", name, "--payload", "hi")
 
 
-def test_it_fires_nothing_that_is_not_there_or_not_over(
-    configure: Configure, name: str
-):
+def test_unknown_or_running_trigger_is_refused(configure: Configure, name: str):
     configure(yaml(cron(name, "0 9 * * *", "skip_if_running: yes")))
     with pytest.raises(CommandError, match=f"did you mean '{name}'"):
         run("fire", f"{name}x")
@@ -132,7 +130,7 @@ def test_it_fires_nothing_that_is_not_there_or_not_over(
 # And what is fired runs.
 
 
-def test_a_run_is_a_turn_of_the_agent(
+def test_trigger_run_is_an_agent_turn(
     configure: Configure, name: str, working: Working, user_id: UserId
 ):
     configure(yaml(boot(name) + f", user: {user_id}"))
@@ -143,7 +141,7 @@ def test_a_run_is_a_turn_of_the_agent(
     assert task.turn_id
 
 
-def test_an_agent_that_a_payload_names_and_nobody_knows_is_an_error(
+def test_unknown_agent_from_a_payload_is_an_error(
     configure: Configure, name: str, working: Working, user_id: UserId
 ):
     configure(yaml(hook(name, "/hooks/e", f"agent: '{{{{to}}}}', user: {user_id}")))
@@ -154,15 +152,13 @@ def test_an_agent_that_a_payload_names_and_nobody_knows_is_an_error(
     assert "'nobody'" in task.error
 
 
-def test_a_run_is_tried_again_as_tasks_are(configure: Configure, name: str):
+def test_trigger_run_uses_the_task_retries(configure: Configure, name: str):
     configure(yaml(boot(name), more="tasks: {retries: 2}"))
     run("fire", name)
     assert runs(name)[0].max_failures == 3
 
 
-def test_a_run_that_waits_to_be_tried_again_is_not_over(
-    configure: Configure, name: str
-):
+def test_run_waiting_for_a_retry_counts_as_running(configure: Configure, name: str):
     configure(yaml(boot(name) + ", skip_if_running: yes"))
     (trigger,) = live.current().get(TRIGGERS)
     fired = trigger_runs.run_trigger(trigger_runs.build_event(live.current(), trigger))

@@ -40,7 +40,7 @@ def hook(more: str = "", name: str = "a", path: str = "/hooks/a") -> str:
     )
 
 
-def test_what_is_not_said_has_a_default():
+def test_omitted_fields_have_defaults():
     (trigger,) = read(cron()).get(TRIGGERS)
     assert (trigger.time_zone, trigger.catch_up, trigger.enabled) == (
         "UTC",
@@ -86,22 +86,22 @@ def test_what_is_not_said_has_a_default():
         (["name: a, type: boot, agent: pm"], "E010", "'prompt' is missing"),
     ],
 )
-def test_what_cannot_work_is_refused(entries: list[str], code: str, says: str):
+def test_invalid_trigger_is_refused(entries: list[str], code: str, says: str):
     ((found, message),) = refused(*entries)
     assert found == f"coulisse.{code}"
     assert says in message
 
 
-def test_the_secret_is_in_no_message():
+def test_secret_is_not_in_error_messages():
     ((_, message),) = refused(hook("secret: ' hunter2222 '"))
     assert "hunter2222" not in message
 
 
-def test_a_templated_agent_is_looked_for_when_it_is_known():
+def test_templated_agent_is_not_checked_in_advance():
     assert read(hook("agent: '{{agent}}'")).get(TRIGGERS)
 
 
-def test_an_experiment_may_be_started():
+def test_trigger_may_start_an_experiment():
     more = (
         "experiments: [{name: trial, strategy: split, "
         "variants: [{agent: pm, weight: 1}]}]"
@@ -110,7 +110,7 @@ def test_an_experiment_may_be_started():
     assert read(entry, more=more).get(TRIGGERS)
 
 
-def test_a_webhook_on_the_network_without_a_secret_is_warned_of():
+def test_public_webhook_without_a_secret_is_warned_about():
     secret = "secret: long-enough-secret"
     triggers = [
         *(hook(), hook(secret, "b", "/hooks/b")),
@@ -120,7 +120,7 @@ def test_a_webhook_on_the_network_without_a_secret_is_warned_of():
     assert checks.open_webhooks(read(*triggers, more="server: {bind: 127.0.0.1}")) == []
 
 
-def test_a_webhook_whose_secret_can_be_guessed_is_warned_of(tmp_path: Path, settings):
+def test_guessable_webhook_secret_is_warned_about(tmp_path: Path, settings):
     random, made_up = "9f86d081884c7d659a2feaa0c55ad015", "correct-horse-battery"
     triggers = [
         hook(f"secret: {made_up}"),
@@ -137,7 +137,7 @@ def test_a_webhook_whose_secret_can_be_guessed_is_warned_of(tmp_path: Path, sett
     assert made_up not in message
 
 
-def test_the_check_of_the_yaml_says_so(tmp_path: Path, settings):
+def test_configuration_check_reports_warnings(tmp_path: Path, settings):
     settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
     assert warnings() == []
     settings.COULISSE_CONFIG.write_text(f"{YAML}\ntriggers:\n  - {{{hook()}}}\n")

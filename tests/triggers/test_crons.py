@@ -41,7 +41,7 @@ def look(seconds: float) -> None:
     cron_triggers.fire_due_triggers(live.current(), NOON + timedelta(seconds=seconds))
 
 
-def test_a_tick_becomes_a_task_of_the_agent(configure: Configure, name: str):
+def test_tick_creates_a_task_of_the_agent(configure: Configure, name: str):
     configure(yaml(cron(name, "*/5 * * * *")))
     arm()
 
@@ -56,9 +56,7 @@ def test_a_tick_becomes_a_task_of_the_agent(configure: Configure, name: str):
     assert task.payload["learns"] is False
 
 
-def test_it_fires_once_for_each_tick_however_often_it_is_looked_at(
-    configure: Configure, name: str
-):
+def test_tick_fires_once_despite_repeated_checks(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *")))
     arm()
     for seconds in (60, 60, 61, 119, 120, 120.5):
@@ -67,14 +65,14 @@ def test_it_fires_once_for_each_tick_however_often_it_is_looked_at(
     assert state(name).fired == 2
 
 
-def test_six_fields_begin_with_the_second(configure: Configure, name: str):
+def test_six_field_expression_starts_with_seconds(configure: Configure, name: str):
     configure(yaml(cron(name, "*/20 0 12 * * *")))
     arm()
     look(45)
     assert ticks(name) == ["2026-03-02T12:00:20Z", "2026-03-02T12:00:40Z"]
 
 
-def test_two_clocks_at_once_fire_once(configure: Configure, name: str):
+def test_two_schedulers_fire_once(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * * *")))
     arm()
     together = threading.Barrier(2)
@@ -96,7 +94,7 @@ def test_two_clocks_at_once_fire_once(configure: Configure, name: str):
     assert (state(name).fired, state(name).repeated) == (10, 0)
 
 
-def test_a_clock_that_was_set_back_fires_nothing_twice(configure: Configure, name: str):
+def test_clock_set_back_fires_nothing_twice(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *")))
     arm()
     look(60)
@@ -110,7 +108,7 @@ def test_a_clock_that_was_set_back_fires_nothing_twice(configure: Configure, nam
     assert len(ticks(name)) == len(set(ticks(name))) == 3
 
 
-def test_a_clock_that_was_years_ahead_does_not_stop_it(
+def test_clock_years_ahead_does_not_stop_a_cron(
     configure: Configure, name: str, caplog
 ):
     configure(yaml(cron(name, "* * * * *")))
@@ -122,9 +120,7 @@ def test_a_clock_that_was_years_ahead_does_not_stop_it(
     assert f"cron trigger set back, for the clock was trigger={name}" in caplog.text
 
 
-def test_what_was_missed_is_reported_and_not_run(
-    configure: Configure, name: str, caplog
-):
+def test_missed_ticks_are_reported_and_not_run(configure: Configure, name: str, caplog):
     configure(yaml(cron(name, "*/10 * * * *")))
     arm()
     caplog.set_level("INFO", "triggers.runs.run_log")
@@ -139,7 +135,7 @@ def test_what_was_missed_is_reported_and_not_run(
     assert "last=2026-03-02T15:00:00Z" in caplog.text
 
 
-def test_a_tick_within_the_last_minute_fires_late(configure: Configure, name: str):
+def test_tick_within_the_last_minute_fires_late(configure: Configure, name: str):
     configure(yaml(cron(name, "*/10 * * * *")))
     arm()
     look(3 * 3600 + 59)
@@ -150,7 +146,7 @@ def test_a_tick_within_the_last_minute_fires_late(configure: Configure, name: st
 @pytest.mark.parametrize(
     ("catch_up", "ran", "missed"), [("true", 18, 0), ("last", 1, 17)]
 )
-def test_what_was_missed_runs_where_it_is_asked_for(
+def test_missed_ticks_run_with_catch_up(
     configure: Configure, name: str, catch_up: str, ran: int, missed: int
 ):
     configure(yaml(cron(name, "*/10 * * * *", f"catch_up: {catch_up}")))
@@ -162,7 +158,7 @@ def test_what_was_missed_runs_where_it_is_asked_for(
     assert state(name).missed == missed
 
 
-def test_no_more_than_a_hundred_are_caught_up(configure: Configure, name: str):
+def test_catch_up_is_limited_to_a_hundred(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * * *", "catch_up: true")))
     arm()
     look(3600)
@@ -172,9 +168,7 @@ def test_no_more_than_a_hundred_are_caught_up(configure: Configure, name: str):
     assert state(name).missed == 3600 - 160
 
 
-def test_of_years_that_were_missed_not_every_second_is_counted(
-    configure: Configure, name: str
-):
+def test_missed_tick_count_is_capped(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * * *", "catch_up: last")))
     arm(NOON - timedelta(days=3650))
     look(0)
@@ -182,7 +176,7 @@ def test_of_years_that_were_missed_not_every_second_is_counted(
     assert state(name).missed == cron_triggers.MAX_COUNTED
 
 
-def test_an_edit_of_the_schedule_begins_anew(configure: Configure, name: str):
+def test_schedule_edit_restarts_the_cron(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *")))
     arm()
     configure(yaml(cron(name, "*/30 * * * *")))
@@ -194,7 +188,7 @@ def test_an_edit_of_the_schedule_begins_anew(configure: Configure, name: str):
     assert state(name).missed == 0
 
 
-def test_what_is_switched_off_misses_nothing(configure: Configure, name: str):
+def test_disabled_cron_misses_nothing(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *")))
     arm()
     configure(yaml(cron(name, "* * * * *", "enabled: false")))
@@ -207,7 +201,7 @@ def test_what_is_switched_off_misses_nothing(configure: Configure, name: str):
     assert state(name).missed == 0
 
 
-def test_a_process_with_an_older_yaml_leaves_it_alone(configure: Configure, name: str):
+def test_process_with_an_older_yaml_fires_nothing(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *")))
     arm()
     older = live.current()
@@ -217,9 +211,7 @@ def test_a_process_with_an_older_yaml_leaves_it_alone(configure: Configure, name
     assert runs(name) == []
 
 
-def test_it_waits_for_its_run_to_be_over_if_told_so(
-    configure: Configure, name: str, caplog
-):
+def test_skip_if_running_waits_for_the_run(configure: Configure, name: str, caplog):
     configure(yaml(cron(name, "* * * * *", "skip_if_running: true")))
     arm()
     caplog.set_level("INFO", "triggers.runs.run_log")
@@ -236,7 +228,7 @@ def test_it_waits_for_its_run_to_be_over_if_told_so(
     assert caplog.text.count(skipped) == 2
 
 
-def test_nothing_fires_where_no_task_is_taken_on(configure: Configure, name: str):
+def test_disabled_tasks_stop_crons(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *"), more="tasks: {enabled: false}"))
     arm()
     look(60)
@@ -252,7 +244,7 @@ def test_nothing_fires_where_no_task_is_taken_on(configure: Configure, name: str
         ("default_user_id: dora", "user: team", "team"),
     ],
 )
-def test_it_works_for_a_user(
+def test_cron_runs_for_its_user(
     configure: Configure, name: str, more: str, own: str, expected: str
 ):
     configure(yaml(cron(name, "* * * * *", own), more=more))
@@ -262,7 +254,7 @@ def test_it_works_for_a_user(
     assert UserId(task.user_id) == identity.derive_user_id(expected)
 
 
-def test_it_may_speak_in_a_thread_of_its_own(configure: Configure, name: str):
+def test_cron_may_use_its_own_thread(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *", "thread: standups, learns: true")))
     arm()
     look(60)

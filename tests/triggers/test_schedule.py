@@ -32,7 +32,7 @@ def after(expression: str, since: str, count: int = 3, zone: str = "UTC") -> lis
         ("  0   0 1 4 *  ", ["04-01 00:00:00", "04-01 00:00:00"]),
     ],
 )
-def test_it_fires_when_its_fields_say(expression: str, expected: list[str]):
+def test_cron_fires_at_its_fields(expression: str, expected: list[str]):
     # 2026-03-01 is a Sunday.
     assert after(expression, "2026-03-01 12:00", 2) == expected
 
@@ -54,7 +54,7 @@ def test_it_fires_when_its_fields_say(expression: str, expected: list[str]):
         ("nine o'clock, every single day", "the minute is not right"),
     ],
 )
-def test_what_is_no_expression_is_told_where(expression: str, names: str):
+def test_invalid_expression_error_names_the_field(expression: str, names: str):
     with pytest.raises(ValueError, match=names):
         cron_schedule.validate_expression(expression)
 
@@ -71,7 +71,7 @@ def test_what_is_no_expression_is_told_where(expression: str, names: str):
         ("0 0 * 2 MON#5", True),
     ],
 )
-def test_it_knows_what_can_never_be(expression: str, is_possible: bool):
+def test_impossible_expression_is_detected(expression: str, is_possible: bool):
     assert (
         CronSchedule(cron_schedule.validate_expression(expression), "UTC").is_possible
         is is_possible
@@ -82,7 +82,7 @@ def test_it_knows_what_can_never_be(expression: str, is_possible: bool):
 
 
 @pytest.mark.parametrize("expression", ["30 2 * * *", "0 30 2 * * *"])
-def test_what_is_in_the_hour_left_out_fires_after_it(expression: str):
+def test_tick_in_the_skipped_hour_fires_after_it(expression: str):
     assert after(expression, "2026-03-28 12:00", 3, "Europe/Berlin") == [
         "03-29 01:00:00",  # 03:00 there
         "03-30 00:30:00",
@@ -91,14 +91,14 @@ def test_what_is_in_the_hour_left_out_fires_after_it(expression: str):
 
 
 @pytest.mark.parametrize("expression", ["30 2 * * *", "0 30 2 * * *"])
-def test_what_is_in_the_hour_that_comes_twice_fires_once(expression: str):
+def test_tick_in_the_repeated_hour_fires_once(expression: str):
     assert after(expression, "2026-10-24 12:00", 2, "Europe/Berlin") == [
         "10-25 00:30:00",
         "10-26 01:30:00",
     ]
 
 
-def test_it_does_not_fire_again_when_asked_within_that_hour():
+def test_tick_does_not_fire_again_within_the_repeated_hour():
     for minute in (31, 59):
         asked = f"2026-10-25 00:{minute}"
         assert after("30 2 * * *", asked, 1, "Europe/Berlin") == ["10-26 01:30:00"]
@@ -107,7 +107,7 @@ def test_it_does_not_fire_again_when_asked_within_that_hour():
     assert after("30 2 * * *", asked, 1, "Europe/Berlin") == ["10-26 01:30:00"]
 
 
-def test_what_fires_every_hour_goes_by_the_time_that_passes():
+def test_hourly_cron_follows_elapsed_time():
     assert after("0 * * * *", "2026-03-28 23:30", 3, "Europe/Berlin") == [
         *("03-29 00:00:00", "03-29 01:00:00", "03-29 02:00:00"),
     ]
@@ -118,7 +118,7 @@ def test_what_fires_every_hour_goes_by_the_time_that_passes():
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Sao_Paulo"])
 @pytest.mark.parametrize("expression", ["30 2 * * *", "*/7 * * * *", "0 0 9 * * MON"])
-def test_backwards_it_names_the_same_times(expression: str, zone: str):
+def test_backward_iteration_returns_the_same_times(expression: str, zone: str):
     times = CronSchedule(expression, zone)
     since = datetime(2026, 10, 20, tzinfo=UTC)
     forth = list(islice(times.after(since), 9))

@@ -33,17 +33,17 @@ PAYLOAD = {
         ("{sender.name} {{}} {{sender.name}", "{sender.name} {{}} {{sender.name}"),
     ],
 )
-def test_places_are_filled(template: str, filled: str):
+def test_placeholders_are_filled(template: str, filled: str):
     assert prompt_templates.render(template, PAYLOAD) == filled
 
 
 @pytest.mark.parametrize("template", ["{{sender.age}}", "to {{none}}", "{{items.9}}"])
-def test_where_all_must_be_there_it_says_what_is_not(template: str):
+def test_strict_render_names_the_missing_path(template: str):
     with pytest.raises(PathMissing) as missing:
         prompt_templates.render_strict(template, PAYLOAD)
     assert missing.value.path in template
 
 
-def test_a_payload_need_not_be_a_map():
+def test_payload_may_be_a_non_object():
     assert prompt_templates.render("{{0}} {{a}}", ["x"]) == "x {{ a }}"
     assert prompt_templates.render("{{a}}", "text") == "{{ a }}"

@@ -75,7 +75,7 @@ def speaking(
 # Tried again.
 
 
-def test_it_is_tried_again_and_said_once(
+def test_failed_task_is_retried_and_replied_once(
     configure, working: Working, fake: FakeProvider, user_id
 ):
     configure(CONFIG + PRICES)
@@ -90,21 +90,21 @@ def test_it_is_tried_again_and_said_once(
     assert [turn.outcome for turn in turns] == ["error", "error", "ok"]
 
 
-def test_an_error_that_stays_is_not_tried_again(working, fake, user_id):
+def test_permanent_error_is_not_retried(working, fake, user_id):
     fake.fail(400, "no such thing")
     task = working.do(draft(user_id, max_failures=3))
     assert (task.state, task.attempts) == ("errored", 1)
     assert "no such thing" in task.error
 
 
-def test_an_error_is_told_without_our_secrets(working, fake, user_id):
+def test_error_message_is_redacted(working, fake, user_id):
     keys = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs or q7Vd2mXw9Lr4TzK8bNf3HcYs"
     fake.fail(400, f"not with {keys}")
     task = working.do(draft(user_id))
     assert "not with [redacted] or [redacted]" in task.error
 
 
-def test_an_error_that_stays_to_the_end_leaves_no_message(working, fake, user_id):
+def test_final_error_stores_no_message(working, fake, user_id):
     fake.cut("mid_stream", "All", " is")
     task = working.do(draft(user_id))
     assert (task.state, task.attempts) == ("errored", 1)
@@ -112,7 +112,7 @@ def test_an_error_that_stays_to_the_end_leaves_no_message(working, fake, user_id
     assert Turn.objects.get(user_id=user_id).outcome == "error"
 
 
-def test_it_can_be_replayed(working, fake, user_id):
+def test_failed_task_can_be_requeued(working, fake, user_id):
     fake.fail(500)
     task = working.do(draft(user_id))
     assert task.state == "errored"
@@ -126,7 +126,7 @@ def test_it_can_be_replayed(working, fake, user_id):
 # Ended early.
 
 
-def test_a_running_task_is_cancelled_and_what_it_said_is_kept(
+def test_cancelled_running_task_stores_its_partial_reply(
     working, speaking, fake: FakeProvider, user_id
 ):
     assert lifecycle.cancel(speaking.pk).state == "running"
@@ -137,13 +137,13 @@ def test_a_running_task_is_cancelled_and_what_it_said_is_kept(
     assert said(user_id) == [("How is it?", ""), ("All is", "cancelled")]
 
 
-def test_a_queued_task_is_cancelled_at_once(working, fake, user_id):
+def test_queued_task_is_cancelled_at_once(working, fake, user_id):
     (task,) = lifecycle.enqueue([draft(user_id, delay_seconds=60)])
     assert lifecycle.cancel(task.pk).state == "cancelled"
     assert lifecycle.cancel(task.pk).finished_at is not None
 
 
-def test_what_takes_too_long_is_ended(configure, working, fake, user_id):
+def test_slow_task_is_ended_by_the_timeout(configure, working, fake, user_id):
     configure(CONFIG + "\ntasks: {timeout_seconds: 0.05}\n")
     fake.hang("headers")
     task = working.do(draft(user_id, max_failures=3))
@@ -153,7 +153,7 @@ def test_what_takes_too_long_is_ended(configure, working, fake, user_id):
     fake.wait(lambda: all(request.aborted for request in fake.requests))
 
 
-def test_a_worker_that_stops_puts_back_what_runs(working, speaking, user_id):
+def test_stopping_worker_requeues_running_tasks(working, speaking, user_id):
     sync_bridge.run_sync(working._runner.stop(0.01), timeout_seconds=PATIENCE_SECONDS)
     speaking.refresh_from_db()
     assert (speaking.state, speaking.interruptions) == ("queued", 0)
@@ -164,9 +164,7 @@ def test_a_worker_that_stops_puts_back_what_runs(working, speaking, user_id):
 # Nobody's any more.
 
 
-def test_a_user_who_is_erased_meanwhile_leaves_nothing(
-    working, speaking, fake, user_id
-):
+def test_erasure_during_a_task_leaves_nothing(working, speaking, fake, user_id):
     erasure.erase_user(user_id)
     wait_until(lambda: working.is_idle)
     fake.wait(lambda: fake.requests[0].aborted)
@@ -175,7 +173,7 @@ def test_a_user_who_is_erased_meanwhile_leaves_nothing(
     assert not Turn.objects.filter(user_id=user_id).exists()
 
 
-def test_a_reply_that_comes_after_the_erasure_is_not_stored(working, fake, user_id):
+def test_reply_after_erasure_is_not_stored(working, fake, user_id):
     fake.hang("headers")
     lifecycle.enqueue([draft(user_id)])
     working.kick()
@@ -187,7 +185,7 @@ def test_a_reply_that_comes_after_the_erasure_is_not_stored(working, fake, user_
     assert not Turn.objects.filter(user_id=user_id).exists()
 
 
-def test_a_token_that_was_revoked_pays_for_nothing(working, fake, user, user_id):
+def test_task_of_a_revoked_token_is_refused(working, fake, user, user_id):
     row, _ = api_tokens.create_token("ci", user, by=ADA)
     # Before it is queued: a worker may take it at once.
     api_tokens.revoke(str(row.pk), by=ADA)
@@ -199,7 +197,7 @@ def test_a_token_that_was_revoked_pays_for_nothing(working, fake, user, user_id)
     assert fake.requests == []
 
 
-def test_it_is_charged_to_the_token_that_asked(configure, working, fake, user, user_id):
+def test_task_is_charged_to_its_token(configure, working, fake, user, user_id):
     configure(CONFIG + PRICES)
     row, _ = api_tokens.create_token("ci", user, agents=["assistant"], by=ADA)
     assert working.do(draft(user_id, token_id=row.pk)).state == "done"
@@ -217,7 +215,7 @@ def _replies_come_first(monkeypatch):
 
 
 @pytest.mark.usefixtures("_replies_come_first")
-def test_what_nobody_may_store_is_charged(configure, working, fake, user, user_id):
+def test_unstorable_reply_is_charged(configure, working, fake, user, user_id):
     configure(CONFIG + PRICES)
     row, _ = api_tokens.create_token("ci", user, by=ADA)
     fake.hang("headers")

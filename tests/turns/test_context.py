@@ -22,12 +22,12 @@ def result(id: str) -> Message:
     return Message("tool", "found", tool_call_id=id)
 
 
-def test_only_what_follows_the_last_reply_is_new():
+def test_messages_after_the_last_reply_are_new():
     sent = [user("a"), assistant("b"), user("c"), user("d")]
     assert prompt.new_messages(sent) == [user("c"), user("d")]
 
 
-def test_system_messages_are_never_part_of_the_conversation():
+def test_system_messages_are_excluded_from_the_conversation():
     sent = [Message("system", "be kind"), user("a"), Message("system", "and brief")]
     assert prompt.new_messages(sent) == [user("a")]
     assert prompt.conversation(sent) == [user("a")]
@@ -36,22 +36,22 @@ def test_system_messages_are_never_part_of_the_conversation():
 @pytest.mark.parametrize(
     "sent", [[user("a"), assistant("b")], [Message("system", "x")], []]
 )
-def test_there_must_be_something_to_answer(sent):
+def test_messages_without_a_question_are_refused(sent):
     with pytest.raises(MessagesInvalid, match="nothing to answer"):
         prompt.new_messages(sent)
 
 
-def test_the_agents_own_system_message_comes_first_and_once():
+def test_agents_system_message_comes_first_and_once():
     client = Message("system", "from the client")
     messages = prompt.system_messages("preamble\n", ["in French", ""], [client])
     assert messages == [Message("system", "preamble\n\nin French"), client]
 
 
-def test_an_agent_without_preamble_says_nothing():
+def test_agent_without_preamble_has_no_system_message():
     assert prompt.system_messages("", [""], [user("a")]) == []
 
 
-def test_answered_calls_stay():
+def test_answered_calls_are_kept():
     spoken = [user("a"), assistant(None, CALL, OTHER)]
     answers = [result("call_2"), result("call_1")]
     assert prompt.join(spoken, answers) == [
@@ -60,37 +60,37 @@ def test_answered_calls_stay():
     ]
 
 
-def test_a_call_nobody_answered_is_left_out():
+def test_unanswered_call_is_dropped():
     spoken = [user("a"), assistant("looking", CALL), user("never mind")]
     assert prompt.drop_malformed(spoken) == [
         *(user("a"), assistant("looking"), user("never mind"))
     ]
 
 
-def test_a_silent_call_nobody_answered_disappears():
+def test_unanswered_call_without_text_drops_its_message():
     spoken = [user("a"), assistant(None, CALL), user("b")]
     assert prompt.drop_malformed(spoken) == [user("a"), user("b")]
 
 
-def test_thinking_goes_with_the_call_it_led_to():
+def test_reasoning_is_dropped_with_its_call():
     thought = Message(
         "assistant", "hm", tool_calls=(CALL,), reasoning=(Reasoning("x", "sig"),)
     )
     assert prompt.drop_malformed([user("a"), thought])[-1].reasoning == ()
 
 
-def test_of_two_calls_only_the_answered_one_stays():
+def test_only_the_answered_of_two_calls_is_kept():
     spoken = [user("a"), assistant(None, CALL, OTHER), result("call_1"), user("b")]
     assert prompt.drop_malformed(spoken)[1].tool_calls == (CALL,)
 
 
-def test_a_result_without_its_call_is_left_out_of_history():
+def test_result_without_its_call_is_dropped_from_history():
     assert prompt.drop_malformed([user("a"), result("gone"), user("b")]) == [
         *(user("a"), user("b"))
     ]
 
 
-def test_a_new_result_without_its_call_is_refused():
+def test_new_result_without_its_call_is_refused():
     with pytest.raises(MessagesInvalid, match="call_9"):
         prompt.join([user("a")], [result("call_9")])
 
@@ -126,20 +126,20 @@ CALLED = assistant(None, CALL, OTHER)
         ),
     ],
 )
-def test_new_results_stand_by_their_calls(since, new, joined):
+def test_new_results_follow_their_calls(since, new, joined):
     assert prompt.join([user("a"), CALLED, *since], new) == [user("a"), *joined]
 
 
-def test_of_calls_with_one_id_the_last_is_answered():
+def test_last_of_calls_with_one_id_is_answered():
     call = assistant(None, CALL)
     history = [user("a"), call, result("call_1"), call]
     assert prompt.join(history, [result("call_1")]) == [*history, result("call_1")]
 
 
-def test_the_same_question_asked_again_is_asked_once():
+def test_repeated_question_is_joined_once():
     assert prompt.join([user("a")], [user("a")]) == [user("a")]
 
 
-def test_the_same_question_later_on_is_another_question():
+def test_same_question_after_a_reply_is_kept():
     spoken = [user("a"), assistant("b"), user("a")]
     assert prompt.drop_malformed(spoken) == spoken

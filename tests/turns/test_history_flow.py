@@ -48,7 +48,7 @@ def replied(text: str) -> dict[str, str]:
 
 @BOTH
 @EITHER
-def test_a_conversation_goes_on(server, fake, user, agent, stream):
+def test_conversation_continues(server, fake, user, agent, stream):
     for question, answer in [("one", "1"), ("two", "2"), ("three", "3")]:
         fake.reply(answer)
         request = body(user, question, agent=agent, stream=stream)
@@ -58,14 +58,14 @@ def test_a_conversation_goes_on(server, fake, user, agent, stream):
 
 @BOTH
 @EITHER
-def test_when_the_reply_is_there_so_is_its_row(server, fake, user, agent, stream):
+def test_reply_is_stored_before_it_is_returned(server, fake, user, agent, stream):
     for number in range(5):
         name = f"{user}/{number}"
         post(server, body(name, agent=agent, stream=stream))
         assert len(stored(name)) == 2
 
 
-def test_a_stream_is_stored_before_it_says_it_is_finished(client, fake, user):
+def test_stream_is_stored_before_its_finish_reason(client, fake, user):
     for chunk in client.chat.completions.create(**body(user), stream=True):
         if chunk.choices[0].finish_reason:
             assert stored(user)[-1] == ("assistant", "Hello from the fake.", "stop")
@@ -82,7 +82,7 @@ def test_agents_share_a_users_conversation(client, fake, user):
     assert [row.agent for row in spoke] == ["claude", "assistant"]
 
 
-def test_what_a_turn_adds_bears_its_id(client, user):
+def test_stored_messages_have_the_turn_id(client, user):
     completion = ask(client, user)
     rows = StoredMessage.objects.order_by("-id")[:2]
     assert {f"chatcmpl-{row.turn_id.hex}" for row in rows} == {completion.id}
@@ -91,7 +91,7 @@ def test_what_a_turn_adds_bears_its_id(client, user):
 # Threads.
 
 
-def test_threads_of_one_user_are_apart(client, fake, user):
+def test_threads_of_one_user_are_separate(client, fake, user):
     ask(client, user, "at home")
     ask(client, user, "at work", metadata={"thread_id": "work"})
     assert spoken(fake.requests[-1]) == ["at work"]
@@ -104,7 +104,7 @@ def test_threads_of_one_user_are_apart(client, fake, user):
     ]
 
 
-def test_one_thread_name_of_two_users_is_two_threads(client, fake, user):
+def test_equal_thread_names_of_two_users_are_separate(client, fake, user):
     ask(client, user, "mine", metadata={"thread_id": "t"})
     ask(client, f"{user}-2", "yours", metadata={"thread_id": "t"})
     assert spoken(fake.requests[-1]) == ["yours"]
@@ -113,7 +113,7 @@ def test_one_thread_name_of_two_users_is_two_threads(client, fake, user):
 # Users and requests at once.
 
 
-def test_users_at_once_see_only_their_own(server, fake, user):
+def test_concurrent_users_see_only_their_messages(server, fake, user):
     fake.default = lambda request: ScriptedAnswer([f"re: {spoken(request)[-1]}"])
 
     def talk(number: int) -> None:
@@ -134,7 +134,7 @@ def test_users_at_once_see_only_their_own(server, fake, user):
 
 
 @EITHER
-def test_requests_of_one_user_at_once_keep_their_pairs(server, fake, user, stream):
+def test_concurrent_requests_of_one_user_keep_their_pairs(server, fake, user, stream):
     barrier = threading.Barrier(8)
     fake.default = lambda request: ScriptedAnswer([f"re: {spoken(request)[-1]}"])
 
@@ -153,9 +153,7 @@ def test_requests_of_one_user_at_once_keep_their_pairs(server, fake, user, strea
 
 
 @BOTH
-def test_a_client_that_sends_everything_each_time_is_not_doubled(
-    client, fake, user, agent
-):
+def test_resent_history_is_not_duplicated(client, fake, user, agent):
     sent = [{"role": "system", "content": "Be brief."}]
     for question in ("one", "two", "three"):
         sent.append(says(question))
@@ -166,7 +164,7 @@ def test_a_client_that_sends_everything_each_time_is_not_doubled(
     assert len(stored(user)) == 6
 
 
-def test_a_client_may_send_its_own_history_instead(client, fake, user):
+def test_client_history_replaces_the_stored_one(client, fake, user):
     ask(client, user, "stored")
     few_shot = [says("2+2"), replied("4"), says("3+3")]
     ask(client, user, messages=few_shot, metadata={"history": "client"})
@@ -187,7 +185,7 @@ def rows() -> int:
 
 @BOTH
 @EITHER
-def test_an_incognito_turn_leaves_no_row_anywhere(server, fake, user, agent, stream):
+def test_incognito_turn_stores_no_row(server, fake, user, agent, stream):
     post(server, body(user, "known", agent=agent))
     before = rows()
     for name in (user, f"{user}-stranger"):
@@ -207,7 +205,7 @@ def test_an_incognito_turn_leaves_no_row_anywhere(server, fake, user, agent, str
 # How much is remembered.
 
 
-def test_no_more_is_sent_than_the_agents_context_holds(client, fake, user):
+def test_history_fits_the_agents_context(client, fake, user):
     for number in range(12):
         fake.reply("x" * 100, usage=None)
         ask(client, user, f"{number}: " + "y" * 100, agent="forgetful")
@@ -219,13 +217,13 @@ def test_no_more_is_sent_than_the_agents_context_holds(client, fake, user):
     assert len(stored(user)) == 24
 
 
-def test_a_long_question_is_never_cut(client, fake, user):
+def test_long_question_is_never_truncated(client, fake, user):
     ask(client, user, "before", agent="forgetful")
     ask(client, user, "z" * 5000, agent="forgetful")
     assert spoken(fake.requests[-1]) == ["z" * 5000]
 
 
-def test_what_one_agent_forgets_another_remembers(client, fake, user):
+def test_history_is_truncated_per_agent(client, fake, user):
     ask(client, user, "y" * 2000, agent="forgetful")
     ask(client, user, "b", agent="forgetful")
     assert spoken(fake.requests[-1]) == ["b"]
@@ -303,7 +301,7 @@ def _block(role: str, block: dict) -> tuple:
 @BOTH
 @EITHER
 @pytest.mark.parametrize("resent", [True, False], ids=["all resent", "results only"])
-def test_a_clients_tool_goes_there_and_back(server, fake, user, agent, stream, resent):
+def test_client_tool_call_round_trips(server, fake, user, agent, stream, resent):
     calls, before = called(server, fake, user, agent, stream=stream)
     assert calls[0]["function"] == {"name": "add", "arguments": '{"a":1,"b":2}'}
     assert stored(user)[-1] == ("assistant", "", "tool_calls")
@@ -337,7 +335,7 @@ def test_a_clients_tool_goes_there_and_back(server, fake, user, agent, stream, r
 
 
 @BOTH
-def test_calls_at_once_are_answered_together(server, fake, user, agent):
+def test_parallel_calls_are_answered_together(server, fake, user, agent):
     tools = [("add", {"a": 1}), ("look", {})]
     calls, _ = called(server, fake, user, agent, said=["Let me see."], tools=tools)
     assert [call["function"]["name"] for call in calls] == ["add", "look"]
@@ -355,7 +353,7 @@ def test_calls_at_once_are_answered_together(server, fake, user, agent):
 
 
 @BOTH
-def test_results_and_a_word_with_them(server, fake, user, agent):
+def test_results_may_come_with_a_question(server, fake, user, agent):
     calls, _ = called(server, fake, user, agent)
     messages = [*results(calls, "3"), says("and double it")]
     post(server, body(user, agent=agent, tools=[TOOL], messages=messages))
@@ -366,7 +364,7 @@ def test_results_and_a_word_with_them(server, fake, user, agent):
 
 
 @BOTH
-def test_several_rounds_of_tools(server, fake, user, agent):
+def test_tool_loop_may_have_several_rounds(server, fake, user, agent):
     calls, sent = called(server, fake, user, agent)
     for number in range(3):
         sent += results(calls, str(number))
@@ -381,7 +379,7 @@ def test_several_rounds_of_tools(server, fake, user, agent):
 
 
 @BOTH
-def test_thinking_goes_back_with_the_call_it_led_to(server, fake, user, agent):
+def test_reasoning_is_sent_back_with_its_call(server, fake, user, agent):
     fake.reply(reasoning=["hm"], tool_calls=[("add", {})])
     request = body(user, agent=agent, tools=[TOOL])
     calls, _ = calls_in(post(server, request), stream=False)
@@ -399,7 +397,7 @@ def test_thinking_goes_back_with_the_call_it_led_to(server, fake, user, agent):
 
 
 @BOTH
-def test_a_result_nobody_asked_for_is_refused(server, fake, user, agent):
+def test_unrequested_result_is_refused(server, fake, user, agent):
     orphan = {"role": "tool", "tool_call_id": "call_nowhere", "content": "3"}
     for messages in ([orphan], [says("hi"), orphan]):
         said = refused(server, body(user, agent=agent, messages=messages))
@@ -409,14 +407,14 @@ def test_a_result_nobody_asked_for_is_refused(server, fake, user, agent):
     assert stored(user) == []
 
 
-def test_a_result_of_another_users_call_is_refused(server, fake, user):
+def test_result_of_another_users_call_is_refused(server, fake, user):
     calls, _ = called(server, fake, user, "assistant")
     stranger = body(f"{user}-2", messages=results(calls, "3"))
     assert refused(server, stranger)["message"]
 
 
 @BOTH
-def test_a_call_nobody_answers_does_not_break_the_next_turn(server, fake, user, agent):
+def test_unanswered_call_does_not_break_the_next_turn(server, fake, user, agent):
     called(server, fake, user, agent, said=["Let me see."])
     called(server, fake, f"{user}-silent", agent)
     post(server, body(user, "never mind", agent=agent))
@@ -431,7 +429,7 @@ def test_a_call_nobody_answers_does_not_break_the_next_turn(server, fake, user, 
 
 
 @BOTH
-def test_of_two_calls_one_may_stay_unanswered(server, fake, user, agent):
+def test_one_of_two_calls_may_stay_unanswered(server, fake, user, agent):
     calls, _ = called(server, fake, user, agent, tools=[("add", {}), ("look", {})])
     messages = results(calls[1:], "a cat")
     post(server, body(user, agent=agent, tools=[LOOK], messages=messages))
@@ -442,9 +440,7 @@ def test_of_two_calls_one_may_stay_unanswered(server, fake, user, agent):
 
 
 @BOTH
-def test_an_exchange_in_progress_is_kept_whole_whatever_it_costs(
-    server, fake, user, agent, configure
-):
+def test_exchange_in_progress_is_never_truncated(server, fake, user, agent, configure):
     configure(
         "providers: {openai: {base_url: '{fake}/v1'}, "
         "anthropic: {base_url: '{fake}'}}\n"
@@ -461,7 +457,7 @@ def test_an_exchange_in_progress_is_kept_whole_whatever_it_costs(
 
 
 @BOTH
-def test_a_tool_loop_may_be_incognito(server, fake, user, agent):
+def test_tool_loop_may_be_incognito(server, fake, user, agent):
     fake.reply(tool_calls=[("add", {})])
     hidden = {"metadata": {"memory": "incognito"}, "tools": [TOOL]}
     reply = post(server, body(user, agent=agent, **hidden))
@@ -476,7 +472,7 @@ def test_a_tool_loop_may_be_incognito(server, fake, user, agent):
     assert stored(user) == []
 
 
-def test_audio_that_was_answered_is_not_sent_again(server, fake, user):
+def test_answered_audio_is_not_sent_again(server, fake, user):
     sound = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}
     heard = {"role": "user", "content": [{"type": "text", "text": "listen"}, sound]}
     post(server, {"model": "assistant", "safety_identifier": user, "messages": [heard]})
@@ -485,7 +481,7 @@ def test_audio_that_was_answered_is_not_sent_again(server, fake, user):
     assert "input_audio" not in str(fake.requests[-1].body)
 
 
-def test_thinking_does_not_push_the_conversation_out(server, fake, user):
+def test_reasoning_tokens_do_not_displace_history(server, fake, user):
     fake.reply("Yes.", reasoning=["hm"], usage=Usage(10, 17_000))
     post(server, body(user, "first", agent="claude"))
     post(server, body(user, "second", agent="claude"))
@@ -494,7 +490,7 @@ def test_thinking_does_not_push_the_conversation_out(server, fake, user):
     ]
 
 
-def test_a_tool_loop_that_began_elsewhere_goes_on_here(server, fake, user):
+def test_tool_loop_of_another_client_can_continue(server, fake, user):
     function = {"name": "look", "arguments": "{}"}
     call = {"id": "call_1", "type": "function", "function": function}
     messages = [

@@ -34,14 +34,14 @@ def trips(monkeypatch):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_turn_is_one_trip_in_and_one_out(server, client, user, trips, stream):
+def test_turn_takes_two_database_jobs(server, client, user, trips, stream):
     with calling(server, body(user, stream=stream)) as caller:
         caller.hear("stop")
         until(lambda: stored(user))
     assert trips == ["load_context", "store_turn"]
 
 
-def test_an_incognito_turn_makes_none(client, user, trips):
+def test_incognito_turn_takes_no_database_job(client, user, trips):
     ask(client, user, metadata={"memory": "incognito"})
     assert trips == []
 
@@ -63,7 +63,7 @@ def test_open_streams_hold_no_database_thread(server, fake, client, user):
         one.__exit__(None, None, None)
 
 
-async def test_a_read_is_repeated_when_the_connection_was_lost():
+async def test_read_is_retried_after_a_lost_connection():
     calls = []
 
     def read() -> str:
@@ -76,7 +76,7 @@ async def test_a_read_is_repeated_when_the_connection_was_lost():
     assert await database_executor.run(read) == "here"
 
 
-async def test_a_write_is_never_repeated():
+async def test_write_is_never_retried():
     calls = []
 
     def write() -> None:
@@ -97,7 +97,7 @@ async def test_a_write_is_never_repeated():
         (ValueError(), ["a write whose caller had gone failed"]),
     ],
 )
-async def test_a_write_whose_caller_left_tells_only_faults_of_ours(fault, told, caplog):
+async def test_abandoned_write_logs_only_internal_errors(fault, told, caplog):
     has_begun, is_left = threading.Event(), threading.Event()
     # What other tests left behind has its say before.
     gc.collect()
@@ -125,7 +125,7 @@ async def test_a_write_whose_caller_left_tells_only_faults_of_ours(fault, told, 
     assert [record.getMessage() for record in ours] == told
 
 
-async def test_what_another_loop_waits_for_is_not_waited_for():
+async def test_wait_for_writes_ignores_other_event_loops():
     has_begun, is_over = threading.Event(), threading.Event()
 
     def write():
@@ -145,7 +145,7 @@ async def test_what_another_loop_waits_for_is_not_waited_for():
     await asyncio.to_thread(other.join, 60)
 
 
-async def test_a_fault_of_ours_is_not_the_databases():
+async def test_internal_error_is_not_a_database_error():
     with pytest.raises(ZeroDivisionError):
         await database_executor.run(lambda: 1 / 0)
 
@@ -156,7 +156,7 @@ def connection_is_open() -> bool:
     return True
 
 
-async def test_missing_tables_are_an_unavailable_database():
+async def test_missing_tables_are_database_down():
     def read() -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT * FROM no_such_table")
@@ -167,7 +167,7 @@ async def test_missing_tables_are_an_unavailable_database():
 
 @pytest.mark.skipif(not ON_SQLITE, reason="SQLite's own settings")
 class TestSqlite:
-    async def test_the_lane_writes_ahead_and_waits_for_locks(self):
+    async def test_executor_uses_wal_and_busy_timeout(self):
         def pragma(name: str) -> object:
             with connection.cursor() as cursor:
                 cursor.execute(f"PRAGMA {name}")
@@ -177,17 +177,17 @@ class TestSqlite:
         assert await database_executor.run(pragma, "busy_timeout") == 5000
         assert await database_executor.run(pragma, "synchronous") == 1
 
-    def test_transactions_take_the_write_lock_at_once(self):
+    def test_transactions_are_immediate(self):
         assert settings.DATABASES["default"]["OPTIONS"]["transaction_mode"] == (
             "IMMEDIATE"
         )
 
-    def test_a_locked_database_is_waited_for_then_unavailable(self, server, user):
+    def test_locked_database_is_503_after_the_timeout(self, server, user):
         with LaneWaits(50), Locked():
             assert refused(server, body(user), 503)["code"] == "database_unavailable"
         assert stored(user) == []
 
-    def test_a_database_locked_for_a_moment_is_waited_for(self, server, client, user):
+    def test_briefly_locked_database_is_waited_for(self, server, client, user):
         with LaneWaits(60_000):
             lock = Locked()
             lock.__enter__()

@@ -26,14 +26,14 @@ def system(fake) -> list[str]:
         ("de-CH-1996", "German (de-CH"),
     ],
 )
-def test_the_model_is_told_the_languages_name(client, fake, user, tag, name):
+def test_prompt_names_the_language(client, fake, user, tag, name):
     ask(client, user, metadata={"language": tag})
     assert f"Always reply in {name}" in system(fake)[0]
     assert "even when the user writes in another language" in system(fake)[0]
 
 
 @BOTH
-def test_it_is_said_once_in_the_first_system_message(client, fake, user, agent):
+def test_language_is_in_the_first_system_message_once(client, fake, user, agent):
     messages = [{"role": "system", "content": "Be brief."}, says("hi")]
     ask(client, user, agent=agent, messages=messages, metadata={"language": "fr"})
     whole = "\n\n".join(system(fake))
@@ -45,20 +45,20 @@ def test_it_is_said_once_in_the_first_system_message(client, fake, user, agent):
         assert len(system(fake)) == 2
 
 
-def test_an_agent_without_preamble_is_told_too(client, fake, user):
+def test_language_applies_without_a_preamble(client, fake, user):
     ask(client, user, agent="tuned", metadata={"language": "fr"})
     (only,) = system(fake)
     assert only.startswith("Always reply in French")
 
 
-def test_it_holds_for_one_request_only(client, fake, user):
+def test_language_applies_to_one_request_only(client, fake, user):
     ask(client, user, metadata={"language": "fr"})
     ask(client, user)
     assert "French" not in str(fake.bodies[-1])
     assert not any("French" in text for _, text, _ in stored(user))
 
 
-def test_it_goes_with_a_format(client, fake, user):
+def test_language_works_with_a_response_format(client, fake, user):
     fake.reply("{}")
     asked = {"type": "json_object"}
     ask(client, user, metadata={"language": "fr"}, response_format=asked)
@@ -74,7 +74,7 @@ def test_it_goes_with_a_format(client, fake, user):
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_malformed_tag_is_refused(server, fake, user, stream, tag):
+def test_malformed_language_tag_is_refused(server, fake, user, stream, tag):
     said = refused(server, body(user, stream=stream, metadata={"language": tag}))
     assert said["type"] == "invalid_request_error"
     assert said["param"] == "metadata.language"

@@ -7,13 +7,13 @@ from tests.gateway.calls import ask, body, post, prompt, refused, stored, thread
 pytestmark = pytest.mark.database
 
 
-def test_other_keys_are_the_callers_own(client, fake, user):
+def test_other_metadata_keys_are_ignored(client, fake, user):
     ask(client, user, metadata={"ticket": "42", "Language": "nonsense", "": ""})
     assert len(fake.requests) == 1
 
 
 @pytest.mark.parametrize("metadata", [{}, None])
-def test_none_is_fine(server, user, metadata):
+def test_empty_metadata_is_accepted(server, user, metadata):
     assert post(server, body(user, metadata=metadata)).status_code == 200
 
 
@@ -21,7 +21,7 @@ def test_none_is_fine(server, user, metadata):
     "key", ["tokens_per_hour", "tokens_per_day", "tokens_per_month"]
 )
 @pytest.mark.parametrize("value", ["", "abc", "-1", "1.5", " 7", "1e3", "٣", "²", "+1"])
-def test_a_limit_that_is_no_number_is_refused(server, fake, user, key, value):
+def test_non_numeric_limit_is_refused(server, fake, user, key, value):
     said = refused(server, body(user, metadata={key: value}))
     assert said["param"] == f"metadata.{key}"
     wanted = f"metadata key '{key}' must be a non-negative integer, got '{value}'"
@@ -30,14 +30,14 @@ def test_a_limit_that_is_no_number_is_refused(server, fake, user, key, value):
 
 
 @pytest.mark.parametrize("name", ["", " ", "\n", "x" * 513, "a\0b"])
-def test_a_thread_without_a_proper_name_is_refused(server, fake, user, name):
+def test_invalid_thread_id_is_refused(server, fake, user, name):
     said = refused(server, body(user, metadata={"thread_id": name}))
     assert said["param"] == "metadata.thread_id"
     assert fake.requests == []
 
 
 @pytest.mark.parametrize("name", ["x" * 512, "ünï 😀", "../..", "'; --", " padded "])
-def test_a_thread_may_be_called_anything(client, fake, user, name):
+def test_thread_id_may_be_any_text(client, fake, user, name):
     ask(client, user, "one", metadata={"thread_id": name})
     ask(client, user, "two", metadata={"thread_id": name})
     assert len(prompt(fake.requests[-1])) == 4
@@ -55,7 +55,7 @@ def test_a_thread_may_be_called_anything(client, fake, user, name):
         ("memory", ""),
     ],
 )
-def test_a_choice_that_is_none_is_refused(server, fake, user, key, value):
+def test_invalid_choice_is_refused(server, fake, user, key, value):
     said = refused(server, body(user, metadata={key: value}))
     assert said["param"] == f"metadata.{key}"
     assert fake.requests == []

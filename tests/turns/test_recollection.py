@@ -54,9 +54,7 @@ async def has_vector(remembering: UserMemory) -> bool:
     return query.embedded is not None
 
 
-async def test_one_that_hangs_keeps_the_next_turns_waiting_no_more(
-    remote, remembering, monkeypatch
-):
+async def test_hanging_embedder_delays_only_one_turn(remote, remembering, monkeypatch):
     monkeypatch.setattr(query_embedding, "MAX_WAIT_SECONDS", 0.02)
     remote.hangs = True
     assert not await has_vector(remembering)
@@ -64,7 +62,7 @@ async def test_one_that_hangs_keeps_the_next_turns_waiting_no_more(
     assert remote.asked == 1
 
 
-async def test_it_is_asked_again_after_a_while(remote, remembering, monkeypatch):
+async def test_failed_embedder_is_retried_later(remote, remembering, monkeypatch):
     monkeypatch.setattr(query_embedding, "RETRY_SECONDS", 0.0)
     remote.error = ProviderFailed("it is down")
     assert not await has_vector(remembering)
@@ -72,7 +70,7 @@ async def test_it_is_asked_again_after_a_while(remote, remembering, monkeypatch)
     assert await has_vector(remembering)
 
 
-async def test_a_text_it_refuses_is_no_reason_to_leave_it_alone(remote, remembering):
+async def test_refused_text_does_not_pause_the_embedder(remote, remembering):
     remote.error = RequestRefused("it is too long")
     assert not await has_vector(remembering)
     remote.error = None

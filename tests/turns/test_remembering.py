@@ -8,7 +8,7 @@ from providers.errors import EmbedderMisconfigured
 
 
 @pytest.mark.usefixtures("server")
-def test_what_cannot_be_made_ready_is_said_and_stops_nothing(monkeypatch, caplog):
+def test_failed_warmup_is_logged_and_stops_nothing(monkeypatch, caplog):
     def fail(config):
         raise EmbedderMisconfigured("embed_with.model: there is none")
 

@@ -75,13 +75,13 @@ async def check(schema: Any, reply: Any) -> str | None:
     return await reply_schema.from_client(schema).first_error(text, reply)
 
 
-async def test_cheap_schema_is_compiled_once_and_here(work):
+async def test_cheap_schema_is_compiled_once_in_process(work):
     assert await check(CHEAP, 5) is None
     assert await check(CHEAP, "x") == '"x" is not of type "integer"'
     assert work == ["compile here", "check here", "check here", "explain here"]
 
 
-async def test_costly_schema_is_compiled_once_and_in_a_child(work, closed):
+async def test_costly_schema_is_compiled_once_in_a_child(work, closed):
     assert await check(COSTLY, "abc") is None
     assert "does not match" in (await check(COSTLY, "5") or "")
     assert work == ["compile in child", "check in child", "check in child"]
@@ -104,7 +104,7 @@ async def test_costly_mismatch_is_explained_in_a_child(work, closed):
     assert work[4:] == ["check here", "check in child"]
 
 
-async def test_order_of_properties_makes_another_schema(remembered, closed):
+async def test_property_order_changes_the_schema_digest(remembered, closed):
     one, other = {"minimum": 1, "maximum": 2}, {"maximum": 2, "minimum": 1}
     assert (
         reply_schema.from_client(one).digest != reply_schema.from_client(other).digest
@@ -122,7 +122,7 @@ async def test_error_quotes_little_of_an_invalid_schema(remembered, closed, more
     assert quoted.isprintable()
 
 
-async def test_invalid_schema_is_not_remembered(work):
+async def test_invalid_schema_is_not_cached(work):
     for _ in range(2):
         with pytest.raises(SchemaInvalid, match="is not a valid JSON Schema"):
             await reply_schema.from_client({"type": "strange"}).compile()
@@ -142,7 +142,7 @@ async def test_reply_nested_too_deeply_is_a_mismatch(remembered):
 
 
 @pytest.mark.parametrize("weight", [None, SchemaWeight(32)])
-def test_remembered_schemas_are_bounded(weight):
+def test_schema_cache_is_bounded(weight):
     kept = _SchemaCache()
     for number in range(5000):
         kept.put(b"%d" % number, CompiledSchema(weight), 10_000)
@@ -152,14 +152,14 @@ def test_remembered_schemas_are_bounded(weight):
     assert kept.get(b"0") is None
 
 
-def test_remembered_schema_that_is_used_stays():
+def test_used_schema_stays_in_the_cache():
     kept = _SchemaCache()
     for number in range(5000):
         kept.put(b"%d" % number, CompiledSchema(None), 0)
         assert kept.get(b"0") is not None
 
 
-def test_half_a_character_in_a_schema_is_refused():
+def test_lone_surrogate_in_a_schema_is_refused():
     with pytest.raises(SchemaInvalid):
         reply_schema.from_client({"title": "\ud800"})
 
@@ -181,7 +181,7 @@ def test_refused_schema_is_not_charged(limited, fake, user, bad, stream):  # noq
 
 
 @database
-def test_schema_is_not_compiled_for_who_is_over_the_limit(
+def test_schema_is_not_compiled_over_the_limit(
     limited,  # noqa: F811
     user,
     work,
@@ -194,7 +194,7 @@ def test_schema_is_not_compiled_for_who_is_over_the_limit(
 
 
 @database
-def test_client_that_leaves_leaves_nothing_set_aside(
+def test_disconnected_client_releases_its_reservation(
     limited,  # noqa: F811
     fake,
     user,
@@ -216,7 +216,7 @@ def test_client_that_leaves_leaves_nothing_set_aside(
 
 @database
 @pytest.mark.parametrize("stream", [True, False])
-def test_too_many_new_schemas_are_told_to_wait(
+def test_too_many_new_schemas_are_503(
     server, fake, user, monkeypatch, remembered, stream
 ):
     crowded = _WorkerPool(slots=asyncio.Semaphore(0), waiting=99)
@@ -229,7 +229,7 @@ def test_too_many_new_schemas_are_told_to_wait(
 
 
 @database
-def test_known_schemas_are_answered_while_children_are_busy(
+def test_known_schemas_are_checked_while_children_are_busy(
     client, fake, user, monkeypatch, remembered
 ):
     crowded = _WorkerPool(slots=asyncio.Semaphore(0), waiting=99)

@@ -74,7 +74,7 @@ async def test_child_answers_more_than_once(closed):
 
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
-async def test_child_that_takes_too_much_is_replaced(closed, keyword):
+async def test_costly_check_is_ended_and_its_child_replaced(closed, keyword):
     value = b"5" if keyword == "allOf" else b'"x"'
     with pytest.raises(CheckTooCostly):
         await schema_workers.first_error(doubling(keyword), value)
@@ -99,14 +99,14 @@ def endings(monkeypatch) -> list[int | None]:
     return found
 
 
-async def test_memory_of_a_child_is_limited(closed, endings):
+async def test_child_memory_is_limited(closed, endings):
     huge = b'"' + b"x" * 300_000_000 + b'"'
     with pytest.raises(CheckTooCostly, match="memory"):
         await schema_workers.first_error(GOOD, huge)
     assert None not in endings
 
 
-async def test_cpu_time_of_a_child_is_limited(closed, endings):
+async def test_child_cpu_time_is_limited(closed, endings):
     options = [{"a": number} for number in range(4000)]
     slow = orjson.dumps({"items": {"enum": options}})
     with pytest.raises(CheckTooCostly, match="time"):
@@ -114,7 +114,7 @@ async def test_cpu_time_of_a_child_is_limited(closed, endings):
     assert endings == [-signal.SIGXCPU]
 
 
-async def test_child_that_died_meanwhile_is_replaced(closed):
+async def test_dead_child_is_replaced(closed):
     await schema_workers.compile_error(GOOD)
     (pid,) = mine()
     os.kill(pid, signal.SIGKILL)
@@ -136,7 +136,7 @@ async def test_child_of_a_cancelled_check_is_ended(closed):
     assert not psutil.pid_exists(pid)
 
 
-async def test_child_knows_no_secret(closed, monkeypatch):
+async def test_child_environment_has_no_secrets(closed, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     await schema_workers.compile_error(GOOD)
     (pid,) = mine()
@@ -145,7 +145,7 @@ async def test_child_knows_no_secret(closed, monkeypatch):
     assert set(environment) <= {"PYTHONPATH", "LC_CTYPE", "__CF_USER_TEXT_ENCODING"}
 
 
-async def test_children_are_few(closed):
+async def test_number_of_children_is_limited(closed):
     most = 0
     checks = asyncio.gather(
         *(schema_workers.first_error(GOOD, b"%d" % number) for number in range(20))
@@ -177,7 +177,7 @@ async def test_new_schemas_are_refused_while_too_many_wait(closed, monkeypatch):
     assert await asyncio.gather(*waiting, checking) == [None] * 3
 
 
-async def test_wait_for_a_child_ends(closed, monkeypatch):
+async def test_waiting_for_a_child_times_out(closed, monkeypatch):
     monkeypatch.setattr(schema_workers, "MAX_WAIT_SECONDS", 0.01)
     slots = schema_workers._current_pool().slots
     for _ in range(schema_workers.MAX_CHILDREN):
@@ -187,7 +187,7 @@ async def test_wait_for_a_child_ends(closed, monkeypatch):
     assert schema_workers._current_pool().waiting == 0
 
 
-async def test_child_that_does_not_start_is_a_503(closed, monkeypatch, caplog):
+async def test_child_start_failure_is_503(closed, monkeypatch, caplog):
     monkeypatch.setattr(schema_workers.sys, "executable", "/nowhere/python")
     with pytest.raises(SchemaChecksBusy):
         await schema_workers.compile_error(GOOD)

@@ -271,7 +271,7 @@ def test_checks_by_the_largest_schemas_are_linear(name):
         5,
     ],
 )
-def test_anything_else_is_left_to_a_child(schema):
+def test_other_schemas_are_left_to_a_child(schema):
     assert schema_cost.weight(schema, len(orjson.dumps(schema))) is None
 
 

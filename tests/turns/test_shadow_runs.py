@@ -102,7 +102,7 @@ def spent(user: str) -> int:
     )
 
 
-def test_the_others_are_asked_the_same_with_their_own_preamble(
+def test_other_variants_get_the_same_request_with_their_preamble(
     stage, client, fake, user
 ):
     ask(client, user, "First?", agent="trial", temperature=0.9)
@@ -115,7 +115,7 @@ def test_the_others_are_asked_the_same_with_their_own_preamble(
     assert served["messages"][0]["content"] == "Be calm."
 
 
-def test_the_conversation_is_what_was_really_said(stage, client, fake, user):
+def test_shadow_run_uses_the_real_conversation(stage, client, fake, user):
     ask(client, user, "First?", agent="trial")
     tried(stage, user)
     ask(client, user, "Second?", agent="trial")
@@ -132,7 +132,7 @@ def test_the_conversation_is_what_was_really_said(stage, client, fake, user):
     ]
 
 
-def test_it_leaves_a_record_and_nothing_else(stage, client, user):
+def test_shadow_run_stores_only_its_record(stage, client, user):
     told = ask(client, user, "First?", agent="trial")
     said, used = said_by(user), spent(user)
     assert said == [("user", "First?"), ("assistant", "gpt-calm says so.")]
@@ -151,7 +151,7 @@ def test_it_leaves_a_record_and_nothing_else(stage, client, user):
     assert task.payload == {"experiment": "trial"}
 
 
-def test_it_is_judged_by_what_it_said_itself(stage, client, fake, user):
+def test_shadow_run_is_judged_by_its_own_reply(stage, client, fake, user):
     ask(client, user, "First?", agent="trial")
     tried(stage, user)
     [judging] = Task.objects.filter(user_id=identity.derive_user_id(user), kind="judge")
@@ -166,7 +166,9 @@ def test_it_is_judged_by_what_it_said_itself(stage, client, fake, user):
     assert "gpt-calm" not in asked
 
 
-def test_only_the_wanted_share_is_tried(stage, configure, client, user, monkeypatch):
+def test_only_the_configured_share_is_shadowed(
+    stage, configure, client, user, monkeypatch
+):
     configure(staged(rate=0.25))
     drawn = iter([0.1, 0.25, 0.9, 0.2499])
     monkeypatch.setattr("judges.runs.judge_queue.random.random", lambda: next(drawn))
@@ -175,7 +177,7 @@ def test_only_the_wanted_share_is_tried(stage, configure, client, user, monkeypa
     assert len(shadows_of(user)) == 2
 
 
-def test_a_rate_of_nothing_tries_nothing(stage, configure, client, user):
+def test_rate_of_zero_shadows_nothing(stage, configure, client, user):
     configure(staged(rate=0))
     ask(client, user, "First?", agent="trial")
     assert shadows_of(user) == []
@@ -188,12 +190,12 @@ def test_a_rate_of_nothing_tries_nothing(stage, configure, client, user):
         {"agent": "calm"},
     ],
 )
-def test_what_is_not_tried(stage, client, user, more):
+def test_excluded_requests_are_not_shadowed(stage, client, user, more):
     ask(client, user, "First?", **more)
     assert shadows_of(user) == []
 
 
-def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
+def test_incognito_turn_with_writing_tools_is_not_shadowed(stage, user):
     request = TurnRequest(
         turn_id=new_turn_id(),
         agent="trial",
@@ -216,7 +218,7 @@ def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
     assert shadows_of(user) == []
 
 
-def test_a_turn_that_waits_for_its_client_is_not_tried(stage, client, fake, user):
+def test_turn_waiting_for_its_client_is_not_shadowed(stage, client, fake, user):
     fake.call_tool("look", {})
     function = {"name": "look", "parameters": {"type": "object"}}
     told = ask(
@@ -228,7 +230,7 @@ def test_a_turn_that_waits_for_its_client_is_not_tried(stage, client, fake, user
     assert shadows_of(user) == []
 
 
-def test_a_format_is_held_to(stage, client, fake, user):
+def test_response_format_is_enforced(stage, client, fake, user):
     fake.reply('{"a": 1}')
     ask(client, user, "First?", agent="trial", response_format={"type": "json_object"})
     fake.reply("Prose.")
@@ -238,7 +240,7 @@ def test_a_format_is_held_to(stage, client, fake, user):
     assert fake.bodies[2]["messages"][-2]["content"] == "Prose."
 
 
-def test_one_that_fails_is_seen(stage, client, fake, user):
+def test_failed_shadow_run_is_recorded(stage, client, fake, user):
     ask(client, user, "First?", agent="trial")
     fake.default = None
     fake.fail(401)
@@ -256,9 +258,7 @@ def test_one_that_fails_is_seen(stage, client, fake, user):
 
 
 @pytest.mark.parametrize("status", [200, 401])
-def test_nothing_is_written_of_a_user_erased_meanwhile(
-    stage, client, fake, user, status
-):
+def test_erasure_during_a_shadow_run_leaves_nothing(stage, client, fake, user, status):
     ask(client, user, "First?", agent="trial")
     fake.answer(ScriptedAnswer(["Late."], status=status, hang="headers"))
     stage.kick()
@@ -269,7 +269,7 @@ def test_nothing_is_written_of_a_user_erased_meanwhile(
     assert turns_of(user, origin="shadow") == []
 
 
-def test_a_variant_that_was_taken_away_is_not_tried(stage, configure, client, user):
+def test_removed_variant_is_not_run(stage, configure, client, user):
     ask(client, user, "First?", agent="trial")
     configure(CONFIG)
     task = tried(stage, user)
@@ -277,9 +277,7 @@ def test_a_variant_that_was_taken_away_is_not_tried(stage, configure, client, us
     assert task.payload == {"experiment": "trial"}
 
 
-def test_users_do_not_see_trials_among_their_turns(
-    stage, configure, client, user, running
-):
+def test_shadow_runs_are_hidden_from_users(stage, configure, client, user, running):
     ask(client, user, "First?", agent="trial")
     tried(stage, user)
     owner = identity.derive_user_id(user)
@@ -307,9 +305,7 @@ class Shop:
             return "bought"
 
 
-def test_only_tools_that_change_nothing_are_called(
-    stage, configure, client, fake, user
-):
+def test_only_readonly_tools_are_called(stage, configure, client, fake, user):
     shop = Shop()
     with serve(shop.mcp.streamable_http_app(host="127.0.0.1")) as url:
         more = "mcp_tools: [{server: shop}]"
@@ -333,13 +329,13 @@ def test_only_tools_that_change_nothing_are_called(
     assert {"buy", "price", "save_memory", "search_memory"} <= offered
 
 
-def test_a_prompt_too_large_is_not_copied(stage, client, user, monkeypatch):
+def test_oversized_prompt_is_not_copied(stage, client, user, monkeypatch):
     monkeypatch.setattr("turns.shadow_runs.shadow_queue.MAX_SIZE", 10)
     ask(client, user, "A question of some length?", agent="trial")
     assert shadows_of(user) == []
 
 
-def test_what_is_written_down_is_read_back():
+def test_turn_snapshot_round_trips():
     trial = turn_snapshot.TurnSnapshot(
         experiment="e",
         messages=[turn_snapshot.Message("user", [{"type": "text", "text": "hi"}])],

@@ -58,7 +58,7 @@ def content(completion: Any) -> Any:
 
 
 @BOTH
-def test_the_schema_is_taught_after_the_agents_own_words(client, fake, user, agent):
+def test_schema_follows_the_agents_preamble(client, fake, user, agent):
     fake.reply(ADA)
     asked = schema(description="a single person record", strict=True)
     ask(client, user, agent=agent, response_format=asked)
@@ -69,20 +69,20 @@ def test_the_schema_is_taught_after_the_agents_own_words(client, fake, user, age
 
 
 @BOTH
-def test_json_is_asked_for(client, fake, user, agent):
+def test_json_object_format_asks_for_json(client, fake, user, agent):
     fake.reply("{}")
     ask(client, user, agent=agent, response_format=OBJECT)
     assert "JSON object" in told(fake.requests[-1])
 
 
 @BOTH
-def test_free_text_is_taught_nothing(client, fake, user, agent):
+def test_text_format_adds_nothing_to_the_prompt(client, fake, user, agent):
     ask(client, user, agent=agent, response_format={"type": "text"})
     assert told(fake.requests[-1]) == "You are a test assistant."
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_a_provider_that_enforces_it_itself_is_sent_it(
+def test_native_provider_receives_the_response_format(
     client, fake, user, configure, native
 ):
     how = "native" if native else "prompt"
@@ -98,7 +98,7 @@ def test_a_provider_that_enforces_it_itself_is_sent_it(
         assert "JSON" in told(fake.requests[-1])
 
 
-def test_an_unknown_server_that_speaks_like_openai_is_not(client, fake, user):
+def test_unknown_openai_server_does_not_receive_the_format(client, fake, user):
     fake.reply(ADA)
     ask(client, user, response_format=schema())
     assert "response_format" not in fake.bodies[-1]
@@ -118,7 +118,7 @@ def test_an_unknown_server_that_speaks_like_openai_is_not(client, fake, user):
         f"Here you are:\n\n```json\n{ADA}\n```\nAnything else?",
     ],
 )
-def test_the_bare_json_comes_back(client, fake, user, agent, said):
+def test_bare_json_is_returned(client, fake, user, agent, said):
     fake.reply(said)
     completion = ask(client, user, agent=agent, response_format=schema())
     assert content(completion) == ADA
@@ -127,14 +127,14 @@ def test_the_bare_json_comes_back(client, fake, user, agent, said):
 
 
 @BOTH
-def test_any_object_will_do_for_json_object(client, fake, user, agent):
+def test_json_object_accepts_any_object(client, fake, user, agent):
     fake.reply('{"a": [1, "ünï", null]}')
     completion = ask(client, user, agent=agent, response_format=OBJECT)
     assert content(completion) == '{"a": [1, "ünï", null]}'
 
 
 @pytest.mark.parametrize("value", ["5", "[1,2]", '"text"', "null", "true"])
-def test_a_schema_may_ask_for_what_is_no_object(client, fake, user, value):
+def test_schema_may_require_another_type_than_object(client, fake, user, value):
     fake.reply(value)
     assert content(ask(client, user, response_format=schema({}))) == value
 
@@ -149,7 +149,7 @@ def test_fences_inside_a_string_are_text(client, fake, user):
 
 
 @BOTH
-def test_the_model_is_shown_its_reply_and_the_error(client, fake, user, agent):
+def test_repair_shows_the_reply_and_the_error(client, fake, user, agent):
     fake.reply(NO_AGE, usage=Usage(10, 5, cache_read_tokens=1))
     fake.reply(ADA, usage=Usage(30, 7, cache_read_tokens=2))
     completion = ask(client, user, "who?", agent=agent, response_format=schema())
@@ -166,7 +166,7 @@ def test_the_model_is_shown_its_reply_and_the_error(client, fake, user, agent):
 
 
 @BOTH
-def test_it_is_asked_at_most_twice_more(server, fake, user, agent):
+def test_repair_stops_after_two_retries(server, fake, user, agent):
     fake.default = ScriptedAnswer([NO_AGE])
     said = refused(server, body(user, agent=agent, response_format=schema()), 502)
     assert said["type"] == "upstream_error"
@@ -175,7 +175,7 @@ def test_it_is_asked_at_most_twice_more(server, fake, user, agent):
     assert stored(user) == []
 
 
-def test_the_third_attempt_may_be_right(client, fake, user):
+def test_third_attempt_may_succeed(client, fake, user):
     for said in ("no JSON", '{"age": "x", "name": "y"}', ADA):
         fake.reply(said)
     completion = ask(client, user, response_format=schema())
@@ -187,19 +187,19 @@ def test_the_third_attempt_may_be_right(client, fake, user):
     assert completion.usage.total_tokens == 30
 
 
-def test_an_object_is_an_object(server, fake, user):
+def test_array_does_not_match_json_object(server, fake, user):
     fake.default = ScriptedAnswer(["[1]"])
     said = refused(server, body(user, response_format=OBJECT), 502)
     assert "not an object" in said["message"]
 
 
-def test_an_empty_reply_is_repaired_too(client, fake, user):
+def test_empty_reply_is_repaired(client, fake, user):
     fake.reply()
     fake.reply("{}")
     assert content(ask(client, user, response_format=OBJECT)) == "{}"
 
 
-def test_the_conversation_keeps_nothing_of_the_repair(client, fake, user):
+def test_repair_is_not_stored_in_the_conversation(client, fake, user):
     fake.reply("oops")
     fake.reply("{}")
     ask(client, user, "one", response_format=OBJECT)
@@ -207,7 +207,7 @@ def test_the_conversation_keeps_nothing_of_the_repair(client, fake, user):
     assert [text for _, text in prompt(fake.requests[-1])[1:]] == ["one", "{}", "two"]
 
 
-def test_a_failure_during_the_repair_is_the_providers(server, fake, user):
+def test_provider_failure_during_repair_is_reported(server, fake, user):
     fake.reply("oops")
     fake.fail(429)
     said = refused(server, body(user, response_format=OBJECT), 429)
@@ -227,16 +227,14 @@ def test_mismatch_quotes_little_of_schema_and_reply(server, fake, user):
 
 
 @BOTH
-def test_a_reply_cut_off_by_its_length_is_not_asked_for_again(
-    server, fake, user, agent
-):
+def test_truncated_reply_is_not_repaired(server, fake, user, agent):
     fake.reply('{"age": 3', finish="length")
     said = refused(server, body(user, agent=agent, response_format=schema()), 502)
     assert "max_tokens" in said["message"]
     assert len(fake.requests) == 1
 
 
-def test_a_whole_reply_that_just_fits_is_fine(client, fake, user):
+def test_complete_reply_at_the_length_limit_is_accepted(client, fake, user):
     fake.reply(ADA, finish="length")
     assert content(ask(client, user, response_format=schema())) == ADA
 
@@ -246,7 +244,7 @@ def test_a_whole_reply_that_just_fits_is_fine(client, fake, user):
 
 @BOTH
 @EITHER
-def test_a_tool_call_is_no_reply_yet(server, client, fake, user, agent, stream):
+def test_tool_call_is_not_checked_as_a_reply(server, client, fake, user, agent, stream):
     fake.reply("Let me see.", tool_calls=[("add", {})])
     tools = [{"type": "function", "function": {"name": "add"}}]
     asked = {"agent": agent, "tools": tools, "response_format": schema()}
@@ -264,7 +262,7 @@ def test_a_tool_call_is_no_reply_yet(server, client, fake, user, agent, stream):
 
 @BOTH
 @EITHER
-def test_a_model_may_refuse(server, client, fake, user, agent, stream):
+def test_refusal_is_returned_unchecked(server, client, fake, user, agent, stream):
     fake.answer(ScriptedAnswer((), refusal="I will not.", finish="content_filter"))
     asked = {"agent": agent, "response_format": schema()}
     if stream:
@@ -281,7 +279,7 @@ def test_a_model_may_refuse(server, client, fake, user, agent, stream):
 
 
 @BOTH
-def test_a_stream_that_matches_is_a_stream_like_any_other(server, fake, user, agent):
+def test_matching_stream_is_unchanged(server, fake, user, agent):
     fake.reply('{"age": 36,', ' "name": "Ada"}')
     read = frames(server, body(user, agent=agent, response_format=schema()))
     assert json.loads(text_of(read)) == json.loads(ADA)
@@ -290,7 +288,7 @@ def test_a_stream_that_matches_is_a_stream_like_any_other(server, fake, user, ag
 
 
 @BOTH
-def test_a_stream_that_does_not_match_ends_with_an_error(server, fake, user, agent):
+def test_mismatching_stream_ends_with_an_error(server, fake, user, agent):
     fake.reply(NO_AGE)
     read = frames(server, body(user, agent=agent, response_format=schema()))
     *said, failed, done = read
@@ -302,7 +300,7 @@ def test_a_stream_that_does_not_match_ends_with_an_error(server, fake, user, age
     assert stored(user)[-1] == ("assistant", NO_AGE, "error")
 
 
-def test_a_stream_cut_off_by_its_length_ends_with_an_error(server, fake, user):
+def test_truncated_stream_ends_with_an_error(server, fake, user):
     fake.reply('{"age": 3', finish="length")
     *_, failed, _ = frames(server, body(user, response_format=schema()))
     assert "max_tokens" in failed["error"]["message"]
@@ -332,7 +330,7 @@ def test_a_stream_cut_off_by_its_length_ends_with_an_error(server, fake, user):
         {"$dynamicRef": "http://127.0.0.1:9/a"},
     ],
 )
-def test_a_bad_schema_is_refused_before_any_call(server, fake, user, stream, bad):
+def test_invalid_schema_is_refused_before_any_call(server, fake, user, stream, bad):
     request = body(user, stream=stream, response_format=schema(bad))
     said = refused(server, request)
     assert said["param"] == "response_format"
@@ -340,7 +338,7 @@ def test_a_bad_schema_is_refused_before_any_call(server, fake, user, stream, bad
     assert fake.requests == []
 
 
-def test_no_reference_is_ever_fetched(server, fake, user):
+def test_references_are_never_fetched(server, fake, user):
     seen = len(fake.requests)
     for reference in ("$ref", "$dynamicRef", "$schema"):
         bad = schema({reference: f"{fake.root_url}/schema.json"})
@@ -348,7 +346,7 @@ def test_no_reference_is_ever_fetched(server, fake, user):
     assert len(fake.requests) == seen
 
 
-def test_references_within_the_schema_work(client, fake, user):
+def test_internal_references_work(client, fake, user):
     tree = {
         "$defs": {
             "node": {
@@ -375,7 +373,7 @@ def test_references_within_the_schema_work(client, fake, user):
         "https://json-schema.org/draft/2020-12/schema",
     ],
 )
-def test_a_schema_may_say_which_draft_it_is(client, fake, user, draft):
+def test_schema_may_name_its_draft(client, fake, user, draft):
     fake.reply("{}")
     fake.reply(ADA)
     asked = schema({"$schema": draft, **PERSON})
@@ -390,7 +388,7 @@ def test_a_schema_may_say_which_draft_it_is(client, fake, user, draft):
     "pattern",
     ["^(a+)+$", "^(a|a)*$", "^(?=(a+)+$)(a|b)*$", "(a*)*\\1b", "(?!x)(a|aa)+$"],
 )
-def test_a_pattern_that_never_ends_ends(server, fake, user, stream, pattern):
+def test_catastrophic_pattern_ends(server, fake, user, stream, pattern):
     hostile = {"type": "string", "pattern": pattern}
     fake.default = ScriptedAnswer([json.dumps("a" * 2000 + "!")])
     started = time.monotonic()
@@ -403,7 +401,7 @@ def test_a_pattern_that_never_ends_ends(server, fake, user, stream, pattern):
 
 
 @pytest.mark.parametrize(("depth", "good"), [(300, True), (2000, False)])
-def test_a_reply_however_deep_is_no_fault_of_ours(
+def test_deeply_nested_reply_is_no_internal_error(
     server, client, fake, user, depth, good
 ):
     fake.default = ScriptedAnswer(["[" * depth + "]" * depth])
@@ -414,13 +412,13 @@ def test_a_reply_however_deep_is_no_fault_of_ours(
         refused(server, body(user, **asked), 502)
 
 
-def test_a_schema_that_is_its_own_reference_ends(client, fake, user):
+def test_self_referencing_schema_ends(client, fake, user):
     fake.reply("{}")
     assert content(ask(client, user, response_format=schema({"$ref": "#"}))) == "{}"
 
 
 @pytest.mark.parametrize("number", ["12345678901234567890123", "0.10", "-1e-400"])
-def test_numbers_come_back_as_they_were_said(client, fake, user, number):
+def test_numbers_are_returned_unchanged(client, fake, user, number):
     said = f'{{"n": {number}}}'
     fake.reply(said)
     assert content(ask(client, user, response_format=OBJECT)) == said
@@ -435,7 +433,7 @@ def explosive(levels: int) -> dict:
     return {"$defs": definitions, "$ref": "#/$defs/d0"}
 
 
-def test_a_schema_that_takes_for_ever_stops_nobody(server, fake, user, monkeypatch):
+def test_endless_check_does_not_block_other_requests(server, fake, user, monkeypatch):
     monkeypatch.setattr(schema_workers, "CHECK_SECONDS", 0.3)
     fake.reply('"x"')
     shape = {"name": "bomb", "schema": explosive(40)}
@@ -447,7 +445,7 @@ def test_a_schema_that_takes_for_ever_stops_nobody(server, fake, user, monkeypat
         assert "takes too long" in waiting.result()["message"]
 
 
-def test_a_schema_with_references_is_checked_all_the_same(server, fake, user):
+def test_schema_with_references_is_checked(server, fake, user):
     node = {
         "type": "object",
         "properties": {"next": {"$ref": "#"}, "value": {"type": "integer"}},
@@ -465,7 +463,7 @@ def test_a_schema_with_references_is_checked_all_the_same(server, fake, user):
     assert '"two" is not of type "integer" at \'next/value\'' in shown
 
 
-def test_a_fence_of_blanks_is_read_in_no_time():
+def test_fence_of_blanks_is_parsed_in_linear_time():
     def parse(text: str) -> None:
         with pytest.raises(reply_format.Mismatch):
             reply_format.parse_json(text)
@@ -476,5 +474,5 @@ def test_a_fence_of_blanks_is_read_in_no_time():
 @pytest.mark.parametrize(
     "text", ['Sure! {"a": 1} Anything else?', '{"a": 1}\n\nDone.', 'So:\n{"a": 1}']
 )
-def test_prose_around_the_json_is_left_out(text):
+def test_prose_around_the_json_is_removed(text):
     assert reply_format.parse_json(text) == ('{"a": 1}', {"a": 1})

@@ -47,7 +47,7 @@ def chat(client: openai.OpenAI, configure) -> openai.OpenAI:
     return client
 
 
-def test_an_agent_has_another_do_something_in_the_background(
+def test_agent_dispatches_a_background_task(
     chat: openai.OpenAI, fake: FakeProvider, user: str
 ):
     fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Find out."})
@@ -61,7 +61,7 @@ def test_an_agent_has_another_do_something_in_the_background(
     assert ToolCall.objects.get(turn=turn_id).kind == "task"
 
 
-def test_the_tools_are_as_documented(
+def test_tools_match_the_documentation(
     chat: openai.OpenAI, fake: FakeProvider, user: str
 ):
     ask(chat, user, "hi")
@@ -101,7 +101,7 @@ def test_the_tools_are_as_documented(
         ("task_tools: [tasks_status]", "tasks: {tools: false}", {"tasks_status"}),
     ],
 )
-def test_who_has_the_tools_is_said_in_the_file(
+def test_configuration_decides_which_agents_have_task_tools(
     client, fake, user, configure, of_agent, of_all, offered
 ):
     agent = f"    seed: 7\n    {of_agent}" if of_agent else "    seed: 7"
@@ -110,7 +110,7 @@ def test_who_has_the_tools_is_said_in_the_file(
     assert set(tools(fake.bodies[0])) == offered
 
 
-def test_a_turn_that_leaves_no_trace_has_none(chat, fake, user):
+def test_incognito_turn_has_no_task_tools(chat, fake, user):
     ask(chat, user, "hi", metadata={"memory": "incognito"})
     assert tools(fake.bodies[0]) == []
 
@@ -125,9 +125,7 @@ def test_a_turn_that_leaves_no_trace_has_none(chat, fake, user):
         ({"agent": "tuned", "prompt": "x" * 200_001}, "200000"),
     ],
 )
-def test_what_cannot_be_done_is_told_to_the_model(
-    chat, fake, user, arguments, complaint
-):
+def test_invalid_task_is_reported_to_the_model(chat, fake, user, arguments, complaint):
     fake.call_tool("dispatch_task", arguments)
     ask(chat, user, "hi")
     assert complaint in answer(fake.bodies[1])
@@ -135,7 +133,7 @@ def test_what_cannot_be_done_is_told_to_the_model(
 
 
 @pytest.mark.parametrize("name", ["claude", "claud"])
-def test_dispatch_hides_agents_the_token_may_not_call(
+def test_dispatch_hides_agents_forbidden_to_the_token(
     chat, fake, user, configure, name
 ):
     secret = api_tokens.create_token("test", user, agents=["tuned"], by=ADA)[1]
@@ -152,7 +150,7 @@ def test_dispatch_hides_agents_the_token_may_not_call(
     assert tasks_of(user) == []
 
 
-def test_an_agent_sees_the_tasks_of_its_user_alone(chat, fake, user):
+def test_agent_sees_only_tasks_of_its_user(chat, fake, user):
     mine, others = identity.derive_user_id(user), identity.derive_user_id(f"{user}-b")
     for owner, prompt in ((others, "theirs"), (mine, "first"), (mine, "p" * 300)):
         lifecycle.enqueue([TaskSpec("agent", owner, "tuned", prompt)])
@@ -173,7 +171,7 @@ def test_an_agent_sees_the_tasks_of_its_user_alone(chat, fake, user):
     assert answer(fake.bodies[2])["tasks"] == [oldest]
 
 
-def test_what_an_agent_asks_for_is_kept_apart_from_the_conversation(
+def test_dispatched_task_has_its_own_thread(
     chat, fake, user, working: Working, configure
 ):
     configure(WITH_TASKS.replace("tasks: {}", "tasks: {}\nmemory: {user_state: {}}"))
@@ -192,7 +190,7 @@ def test_what_an_agent_asks_for_is_kept_apart_from_the_conversation(
     assert [lesson.thread.name for lesson in learnt] == [""]
 
 
-def test_tasks_that_ask_for_tasks_come_to_an_end(
+def test_nested_dispatch_is_limited(
     configure, working: Working, fake: FakeProvider, user_id: UserId
 ):
     configure(WITH_TASKS)

@@ -31,14 +31,14 @@ class Tool:
     kind: str = "mcp"
 
 
-def test_tools_of_one_name_are_told_apart_one_by_one():
+def test_tools_with_equal_names_get_distinct_names():
     tools = [Tool("add", target) for target in ("", "maths", "maths", "maths", "")]
     assert [tool.name for tool in make_names_unique(tools)] == [
         *("add", "maths_add", "maths_add_2", "maths_add_3", "mcp_add")
     ]
 
 
-async def test_agents_know_how_many_stand_above_them(tmp_path):
+async def test_subagents_know_their_depth(tmp_path):
     config = loader.parse_config(TWINS.encode(), tmp_path / "coulisse.yaml")
     user_id = UserId(uuid.uuid4())
     agent = config.get(AGENTS)["one"]
@@ -63,7 +63,7 @@ agents:
 """
 
 
-async def test_a_turn_nobody_waits_for_waits_for_its_servers(tmp_path, monkeypatch):
+async def test_background_turn_waits_for_its_mcp_servers(tmp_path, monkeypatch):
     monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 0.01)
     args = ["-I", "-S", str(HERE / "raw_child.py"), "sleepy"]
     text = SLEEPY.format(

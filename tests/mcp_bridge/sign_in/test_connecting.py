@@ -39,7 +39,7 @@ async def whoami(protected, token: str) -> str:
         return (await client.call_tool("whoami", {})).content[0].text
 
 
-async def test_each_user_has_a_token_of_their_own(real, protected):
+async def test_each_user_has_a_separate_token(real, protected):
     ann, bob = new_user(), new_user()
     assert await real.token("notes", ann) is None
     await sign_in(real, protected, ann, subject="ann")
@@ -59,7 +59,7 @@ async def test_all_users_share_one_registration(real, protected):
     assert len(protected.provider.clients) == 1
 
 
-async def test_two_processes_that_register_at_once_agree(real, protected):
+async def test_parallel_registrations_share_one_client(real, protected):
     others = Stage(real.config)
     first, second = await asyncio.gather(
         real.leave("notes", new_user()), others.leave("notes", new_user())
@@ -67,7 +67,7 @@ async def test_two_processes_that_register_at_once_agree(real, protected):
     assert asked(first)["client_id"] == asked(second)["client_id"]
 
 
-async def test_a_token_is_renewed_before_it_ends(real, protected, monkeypatch):
+async def test_token_is_renewed_before_it_expires(real, protected, monkeypatch):
     user = new_user()
     await sign_in(real, protected, user, subject="ann")
     first = await real.token("notes", user)
@@ -79,7 +79,7 @@ async def test_a_token_is_renewed_before_it_ends(real, protected, monkeypatch):
     assert await whoami(protected, second) == "ann"
 
 
-async def test_a_refused_token_is_renewed_once_for_all_who_ask(real, protected):
+async def test_refused_token_is_renewed_once_for_all_callers(real, protected):
     user, before = new_user(), protected.provider.refreshes
     await sign_in(real, protected, user, subject="ann")
     refused = await real.token("notes", user)
@@ -95,7 +95,7 @@ async def test_a_refused_token_is_renewed_once_for_all_who_ask(real, protected):
     assert protected.provider.refreshes == before + 1
 
 
-async def test_a_renewal_survives_the_caller(real, protected):
+async def test_renewal_survives_the_callers_cancellation(real, protected):
     user = new_user()
     await sign_in(real, protected, user, subject="ann")
     refused = await real.token("notes", user)
@@ -113,7 +113,7 @@ async def test_a_renewal_survives_the_caller(real, protected):
     assert await whoami(protected, renewed) == "ann"
 
 
-async def test_disconnecting_revokes_what_the_provider_gave(real, protected):
+async def test_disconnect_revokes_the_tokens(real, protected):
     user = new_user()
     await sign_in(real, protected, user, subject="ann")
     token = await real.token("notes", user)
@@ -124,7 +124,7 @@ async def test_disconnecting_revokes_what_the_provider_gave(real, protected):
     assert await real.sign_ins.connection_states(real.config, user) == {"notes": False}
 
 
-async def test_a_server_that_forgot_us_is_registered_with_anew(real, protected):
+async def test_forgotten_client_is_registered_again(real, protected):
     user = new_user()
     await sign_in(real, protected, user, subject="ann")
     protected.provider.forget_clients()
@@ -133,7 +133,7 @@ async def test_a_server_that_forgot_us_is_registered_with_anew(real, protected):
     assert await whoami(protected, await real.token("notes", user)) == "bob"
 
 
-async def test_connecting_again_takes_the_place_of_what_was(real, protected):
+async def test_reconnect_replaces_the_tokens(real, protected):
     user = new_user()
     await sign_in(real, protected, user, subject="ann")
     await sign_in(real, protected, user, subject="anna")

@@ -57,7 +57,7 @@ async def process(scripted, user):
     )
 
 
-async def test_of_two_processes_one_refreshes_for_both(scripted, user):
+async def test_parallel_processes_refresh_once(scripted, user):
     both = await asyncio.gather(*(process(scripted, user) for _ in range(2)))
     for each in both:
         assert await each.stdout.readline() == b"ready\n"
@@ -78,7 +78,7 @@ def in_two_loops(work):
         return [each.result(PATIENCE_SECONDS) for each in both]
 
 
-async def test_of_two_event_loops_one_refreshes_for_both(stage, scripted, user):
+async def test_parallel_event_loops_refresh_once(stage, scripted, user):
     both = asyncio.to_thread(in_two_loops, lambda: stage.token("notes", user))
     working = asyncio.create_task(both)
     await heard(scripted, "/token", 2)
@@ -88,7 +88,7 @@ async def test_of_two_event_loops_one_refreshes_for_both(stage, scripted, user):
     assert len(refreshes(scripted)) == 1
 
 
-async def test_two_event_loops_that_register_at_once_agree(stage, scripted):
+async def test_parallel_event_loops_register_once(stage, scripted):
     scripted.hang("/register")
     both = asyncio.to_thread(in_two_loops, lambda: stage.leave("notes", new_user()))
     working = asyncio.create_task(both)
@@ -99,9 +99,7 @@ async def test_two_event_loops_that_register_at_once_agree(stage, scripted):
     assert asked(first)["client_id"] == asked(second)["client_id"]
 
 
-async def test_what_is_for_this_machine_goes_through_no_proxy(
-    stage, scripted, monkeypatch
-):
+async def test_local_addresses_bypass_the_proxy(stage, scripted, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     await stage.leave("notes", new_user())
     assert http_requests._proxy_url("http://elsewhere.example/") == "http://127.0.0.1:9"

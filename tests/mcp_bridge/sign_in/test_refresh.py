@@ -40,7 +40,7 @@ def refreshes(scripted):
     return [form for form in forms if form["grant_type"] == "refresh_token"]
 
 
-async def test_all_who_ask_at_once_share_one_refresh(stage, scripted, user):
+async def test_parallel_callers_share_one_refresh(stage, scripted, user):
     others = Stage(stage.config)  # Another process.
     others.clock = others.sign_ins._clock = stage.clock
     asked = [each.token("notes", user) for each in [stage, others] * 5]
@@ -50,7 +50,7 @@ async def test_all_who_ask_at_once_share_one_refresh(stage, scripted, user):
     assert form["resource"] == scripted.url
 
 
-async def test_a_refresh_token_that_is_not_replaced_is_kept(stage, scripted, user):
+async def test_unreplaced_refresh_token_is_kept(stage, scripted, user):
     scripted.answer("/token", scripted.tokens(refresh_token=None))
     for _ in range(2):
         await stage.token("notes", user)
@@ -58,7 +58,7 @@ async def test_a_refresh_token_that_is_not_replaced_is_kept(stage, scripted, use
     assert [each["refresh_token"] for each in refreshes(scripted)] == ["refresh-1"] * 2
 
 
-async def test_one_that_is_replaced_is_used_from_then_on(stage, scripted, user):
+async def test_replaced_refresh_token_is_used(stage, scripted, user):
     scripted.answer("/token", scripted.tokens(refresh_token="refresh-2"))
     for _ in range(2):
         await stage.token("notes", user)
@@ -68,7 +68,7 @@ async def test_one_that_is_replaced_is_used_from_then_on(stage, scripted, user):
 
 
 @pytest.mark.parametrize("error", ["invalid_grant", "unauthorized_client"])
-async def test_a_sign_in_taken_back_is_over(stage, scripted, user, error):
+async def test_revoked_sign_in_is_disconnected(stage, scripted, user, error):
     scripted.answer("/token", {"error": error}, status=400)
     assert await stage.token("notes", user) is None
     assert await stored(user) is None
@@ -77,7 +77,7 @@ async def test_a_sign_in_taken_back_is_over(stage, scripted, user, error):
     }
 
 
-async def test_an_app_that_was_forgotten_is_forgotten_here(stage, scripted, user):
+async def test_client_forgotten_by_server_is_registered_again(stage, scripted, user):
     scripted.answer("/token", {"error": "invalid_client"}, status=401)
     assert await stage.token("notes", user) is None
     await stage.leave("notes", user)
@@ -85,9 +85,7 @@ async def test_an_app_that_was_forgotten_is_forgotten_here(stage, scripted, user
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_provider_in_trouble_costs_nobody_their_sign_in(
-    stage, scripted, user, status
-):
+async def test_failing_provider_does_not_end_the_sign_in(stage, scripted, user, status):
     scripted.answer("/token", b"<html>", status=status)
     assert await stage.token("notes", user) == "access-1"
     with pytest.raises(SignInFailed, match="try again in a minute") as caught:
@@ -97,7 +95,7 @@ async def test_a_provider_in_trouble_costs_nobody_their_sign_in(
     assert await stage.token("notes", user) == "access-3"
 
 
-async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
+async def test_slow_provider_does_not_end_the_sign_in(scripted, database):
     stage, user = Stage(configured(notes={"url": scripted.url}), seconds=0.05), None
     user = new_user()
     await Stage(stage.config).connect("notes", user)
@@ -113,9 +111,7 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
     assert await stage.sign_ins.connection_states(stage.config, user) == {"notes": True}
 
 
-async def test_a_turn_does_not_wait_for_a_token_while_it_has_one(
-    scripted, database, monkeypatch
-):
+async def test_valid_token_is_returned_without_waiting(scripted, database, monkeypatch):
     monkeypatch.setattr(token_manager, "TIMEOUT_SECONDS", 0.02)
     stage = Stage(configured(notes={"url": scripted.url}))
     user = new_user()
@@ -128,7 +124,7 @@ async def test_a_turn_does_not_wait_for_a_token_while_it_has_one(
     await stage.sign_ins.close()
 
 
-async def test_without_a_refresh_token_the_end_is_the_end(stage, scripted):
+async def test_expired_token_without_refresh_token_is_disconnected(stage, scripted):
     user = new_user()
     scripted.answer("/token", scripted.tokens(refresh_token=None))
     await stage.connect("notes", user)
@@ -140,7 +136,7 @@ async def test_without_a_refresh_token_the_end_is_the_end(stage, scripted):
     assert refreshes(scripted) == []
 
 
-async def test_without_a_refresh_token_a_refusal_is_the_end(stage, scripted):
+async def test_refused_token_without_refresh_token_is_disconnected(stage, scripted):
     user = new_user()
     scripted.answer("/token", scripted.tokens(refresh_token=None))
     await stage.connect("notes", user)
@@ -149,18 +145,14 @@ async def test_without_a_refresh_token_a_refusal_is_the_end(stage, scripted):
     assert await stored(user) is None
 
 
-async def test_a_token_renewed_in_the_meantime_is_not_renewed_again(
-    stage, scripted, user
-):
+async def test_token_renewed_meanwhile_is_not_renewed_again(stage, scripted, user):
     assert await stage.token("notes", user) == "access-2"
     renewed = stage.sign_ins.renew(stage.config, "notes", user, "access-1")
     assert await renewed == "access-2"
     assert len(refreshes(scripted)) == 1
 
 
-async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
-    stage, scripted, user
-):
+async def test_lease_of_a_dead_process_expires(stage, scripted, user):
     found = token_store.read_tokens
     held = (await database_executor.run(found, user, {"notes": scripted.url}))["notes"]
     until = stage.clock() + timedelta(seconds=30)
@@ -171,9 +163,7 @@ async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
     assert await stage.token("notes", user) == "access-2"
 
 
-async def test_who_disconnects_during_a_refresh_stays_disconnected(
-    stage, scripted, user
-):
+async def test_disconnect_during_a_refresh_is_final(stage, scripted, user):
     found = await database_executor.run(
         token_store.read_tokens, user, {"notes": scripted.url}
     )
@@ -183,9 +173,7 @@ async def test_who_disconnects_during_a_refresh_stays_disconnected(
     assert await stored(user) is None
 
 
-async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
-    stage, scripted, user
-):
+async def test_reconnect_during_a_refresh_keeps_the_new_token(stage, scripted, user):
     found = await database_executor.run(
         token_store.read_tokens, user, {"notes": scripted.url}
     )
@@ -202,7 +190,7 @@ async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
 # Whose token goes where.
 
 
-async def test_a_token_does_not_follow_a_name_to_another_address(stage, scripted, user):
+async def test_token_is_not_sent_to_a_changed_address(stage, scripted, user):
     moved = Stage(configured(notes={"url": f"{scripted.url}/elsewhere"}))
     assert await moved.token("notes", user) is None
     assert await moved.sign_ins.connection_states(moved.config, user) == {
@@ -212,7 +200,7 @@ async def test_a_token_does_not_follow_a_name_to_another_address(stage, scripted
     assert await stored(user) is None
 
 
-async def test_a_row_given_to_another_user_opens_nothing(stage, user):
+async def test_token_row_moved_to_another_user_is_unreadable(stage, user):
     thief = new_user()
     await database_executor.run(
         McpToken.objects.filter(user_id=user).update, user_id=thief
@@ -220,7 +208,7 @@ async def test_a_row_given_to_another_user_opens_nothing(stage, user):
     assert await stage.token("notes", thief) is None
 
 
-async def test_nothing_secret_is_in_the_row(stage, user):
+async def test_token_row_contains_no_plain_secret(stage, user):
     row = await stored(user)
     whole = repr(
         {
@@ -232,9 +220,7 @@ async def test_nothing_secret_is_in_the_row(stage, user):
     assert "refresh-1" not in whole
 
 
-async def test_with_another_vault_key_users_connect_again(
-    stage, scripted, user, tmp_path
-):
+async def test_changed_vault_key_requires_reconnect(stage, scripted, user, tmp_path):
     with keys_in(tmp_path):
         assert await stage.token("notes", user) is None
         assert await stage.sign_ins.connection_states(stage.config, user) == {
@@ -246,12 +232,12 @@ async def test_with_another_vault_key_users_connect_again(
     assert await stage.token("notes", user) is None
 
 
-async def test_without_keys_a_turn_goes_on_without_tokens(stage, user, monkeypatch):
+async def test_missing_keys_do_not_fail_the_turn(stage, user, monkeypatch):
     monkeypatch.setenv(secret_keys.VAULT_KEY, "broken")
     assert await stage.token("notes", user) is None
 
 
-async def test_servers_without_sign_in_cost_no_trip(stage, scripted):
+async def test_servers_without_sign_in_need_no_query(stage, scripted):
     async def never(*_, **__):
         raise AssertionError("a trip")
 
@@ -261,7 +247,7 @@ async def test_servers_without_sign_in_cost_no_trip(stage, scripted):
     assert await stage.sign_ins.connection_states(config, new_user()) == {"open": None}
 
 
-async def test_all_servers_are_one_trip(scripted, database):
+async def test_tokens_of_all_servers_take_one_query(scripted, database):
     stage = Stage(configured(a={"url": scripted.url}, b={"url": scripted.url}))
     user, trips = new_user(), []
     for name in ("a", "b"):
@@ -281,7 +267,7 @@ async def test_all_servers_are_one_trip(scripted, database):
 # What is deleted by itself.
 
 
-async def test_used_links_are_deleted_once_they_would_have_expired(stage):
+async def test_expired_used_links_are_deleted(stage):
     now = stage.clock()
     rows = McpUsedLink.objects.filter(nonce="old")
     await database_executor.run(used_links.mark_used, "old", now)
@@ -292,7 +278,7 @@ async def test_used_links_are_deleted_once_they_would_have_expired(stage):
     assert not await database_executor.run(rows.exists)
 
 
-async def test_sign_ins_that_ended_are_deleted(stage, scripted):
+async def test_ended_sign_ins_are_deleted(stage, scripted):
     renewable, ended = new_user(), new_user()
     await stage.connect("notes", renewable)
     scripted.answer("/token", scripted.tokens(refresh_token=None))
@@ -304,7 +290,7 @@ async def test_sign_ins_that_ended_are_deleted(stage, scripted):
     assert await stored(renewable) is not None
 
 
-def test_the_clock_knows_the_job():
+def test_delete_expired_is_scheduled():
     sent = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
     assert tasks.delete_expired.name in sent
     tasks.delete_expired()

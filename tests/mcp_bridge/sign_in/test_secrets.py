@@ -28,7 +28,7 @@ def file(tmp_path, monkeypatch):
         yield path
 
 
-def test_they_are_made_once_for_their_owner_only(file):
+def test_key_file_is_created_readable_by_its_owner_only(file):
     made = secret_keys.load_keys()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -39,7 +39,7 @@ def test_they_are_made_once_for_their_owner_only(file):
     assert os.listdir(file.parent) == ["secrets.env"]
 
 
-def test_of_many_who_are_first_one_makes_them(file):
+def test_parallel_first_loads_create_one_key_file(file):
     def load(_):
         secret_keys._build_keys.cache_clear()
         return secret_keys.load_keys().cipher.key_id
@@ -48,14 +48,14 @@ def test_of_many_who_are_first_one_makes_them(file):
         assert len(set(threads.map(load, range(40)))) == 1
 
 
-def test_the_environment_comes_first_and_then_no_file_is_made(file, monkeypatch):
+def test_environment_keys_create_no_file(file, monkeypatch):
     monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
     monkeypatch.setenv(secret_keys.HMAC_KEY, URL_SAFE)
     assert secret_keys.load_keys().cipher.key_id == TokenCipher(bytes(range(32))).key_id
     assert not file.exists()
 
 
-def test_one_may_come_from_each(file, monkeypatch):
+def test_environment_and_file_keys_can_be_mixed(file, monkeypatch):
     ours = secret_keys.load_keys().cipher.key_id
     monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
     assert secret_keys.load_keys().cipher.key_id == ours
@@ -72,7 +72,7 @@ def test_one_may_come_from_each(file, monkeypatch):
         ("é", "is not base64"),
     ],
 )
-def test_one_that_is_no_key_is_named_and_not_shown(file, monkeypatch, name, text, says):
+def test_invalid_key_is_named_and_not_shown(file, monkeypatch, name, text, says):
     monkeypatch.setenv(name, text)
     with pytest.raises(SecretsInvalid, match=f"{name} {says}") as caught:
         secret_keys.load_keys()
@@ -82,7 +82,7 @@ def test_one_that_is_no_key_is_named_and_not_shown(file, monkeypatch, name, text
 
 
 @pytest.mark.parametrize("content", [b"", b"COULISSE_VAULT_KEY=x\n", b"\xff", b"A=B"])
-def test_a_file_that_is_none_is_named(file, content):
+def test_invalid_key_file_is_named(file, content):
     file.parent.mkdir()
     file.write_bytes(content)
     with pytest.raises(SecretsInvalid, match=r"secrets\.env|COULISSE_VAULT_KEY"):
@@ -90,14 +90,14 @@ def test_a_file_that_is_none_is_named(file, content):
     assert file.read_bytes() == content
 
 
-def test_quotes_blanks_and_comments_are_read_over(file):
+def test_key_file_may_contain_quotes_blanks_and_comments(file):
     file.parent.mkdir()
     file.write_text(f'# c\n\nCOULISSE_VAULT_KEY = "{KEY}"\r\nCOULISSE_HMAC_KEY={KEY}\n')
     file.chmod(0o600)
     assert secret_keys.load_keys().cipher.key_id == TokenCipher(bytes(range(32))).key_id
 
 
-def test_a_file_others_can_read_is_warned_of(file, caplog):
+def test_key_file_readable_by_others_is_warned_about(file, caplog):
     secret_keys.load_keys()
     assert not [each for each in caplog.records if each.levelno > logging.INFO]
     file.chmod(0o644)
@@ -106,13 +106,13 @@ def test_a_file_others_can_read_is_warned_of(file, caplog):
     assert "can be read by others: chmod 600" in caplog.text
 
 
-def test_a_folder_that_cannot_be_written_names_the_remedy(file, tmp_path):
+def test_unwritable_directory_error_names_the_remedy(file, tmp_path):
     (tmp_path / ".coulisse").write_text("a file")
     with pytest.raises(SecretsInvalid, match="give COULISSE_VAULT_KEY, COULISSE"):
         secret_keys.load_keys()
 
 
-def test_no_key_is_in_a_repr(file, monkeypatch):
+def test_repr_shows_no_key(file, monkeypatch):
     monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
     monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
     loaded = secret_keys.load_keys()
@@ -121,7 +121,7 @@ def test_no_key_is_in_a_repr(file, monkeypatch):
     assert repr(bytes(range(32))) not in shown
 
 
-def test_another_process_reads_what_the_first_made(file):
+def test_other_process_reads_the_created_keys(file):
     program = (
         "import django; from django.conf import settings;"
         f"settings.configure(COULISSE_SECRETS_FILE={str(file)!r});"
@@ -139,7 +139,7 @@ def test_another_process_reads_what_the_first_made(file):
 # The vault.
 
 
-def test_a_text_is_read_in_its_own_place_only():
+def test_encrypted_text_is_readable_only_in_its_context():
     vault = TokenCipher(bytes(32))
     box = vault.encrypt("secret", "table", "server", "ann", "field")
     assert vault.decrypt(box, "table", "server", "ann", "field") == "secret"
@@ -148,20 +148,20 @@ def test_a_text_is_read_in_its_own_place_only():
             vault.decrypt(box, *place)
 
 
-def test_no_two_places_are_written_alike():
+def test_contexts_with_colons_are_distinct():
     vault = TokenCipher(bytes(32))
     box = vault.encrypt("secret", "a:b", "c")
     with pytest.raises(DecryptionFailed):
         vault.decrypt(box, "a", "b:c")
 
 
-def test_the_same_text_is_never_the_same_twice():
+def test_equal_texts_have_different_ciphertexts():
     vault = TokenCipher(bytes(32))
     assert vault.encrypt("secret", "x") != vault.encrypt("secret", "x")
 
 
 @pytest.mark.parametrize("box", [b"", b"short", bytes(12), bytes(40)])
-def test_what_is_no_box_is_unreadable(box):
+def test_invalid_ciphertext_is_refused(box):
     with pytest.raises(DecryptionFailed):
         TokenCipher(bytes(32)).decrypt(box, "x")
 
@@ -176,7 +176,7 @@ mcp: {notes: {url: "https://notes.example/mcp", oauth: OAUTH}}
 
 
 @pytest.mark.parametrize(("oauth", "ids"), [("true", ["coulisse.E521"]), ("false", [])])
-def test_a_bad_key_is_found_before_the_start(
+def test_invalid_key_fails_the_system_check(
     file, monkeypatch, settings, tmp_path, oauth, ids
 ):
     settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"

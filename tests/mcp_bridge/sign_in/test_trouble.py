@@ -33,14 +33,14 @@ def user():
 # Links.
 
 
-async def test_a_link_is_good_once(stage, user):
+async def test_link_works_once(stage, user):
     token = stage.link_token("notes", user)
     await stage.connecting.use_link(stage.config, "notes", token, browser="b")
     with pytest.raises(LinkUsed):
         await stage.connecting.use_link(stage.config, "notes", token, browser="b")
 
 
-async def test_of_two_who_open_a_link_at_once_one_may(stage, user):
+async def test_parallel_opens_of_a_link_allow_one(stage, user):
     token = stage.link_token("notes", user)
     opened = await asyncio.gather(
         *(
@@ -52,7 +52,7 @@ async def test_of_two_who_open_a_link_at_once_one_may(stage, user):
     assert sum(isinstance(each, LinkUsed) for each in opened) == 3
 
 
-async def test_to_look_at_a_link_does_not_use_it(stage, user):
+async def test_looking_at_a_link_does_not_use_it(stage, user):
     token = stage.link_token("notes", user)
     assert (
         await stage.connecting.read_link(stage.config, "notes", token)
@@ -60,7 +60,7 @@ async def test_to_look_at_a_link_does_not_use_it(stage, user):
     await stage.connecting.use_link(stage.config, "notes", token, browser="b")
 
 
-async def test_a_link_expires(stage, user):
+async def test_link_expires(stage, user):
     token = stage.link_token("notes", user)
     stage.clock.forward(minutes=9, seconds=58)
     await stage.connecting.read_link(stage.config, "notes", token)
@@ -69,7 +69,7 @@ async def test_a_link_expires(stage, user):
         await stage.connecting.read_link(stage.config, "notes", token)
 
 
-async def test_nobody_reads_a_user_in_a_link(stage, user):
+async def test_link_does_not_contain_the_user_id(stage, user):
     link = stage.sign_ins.link(stage.config, "notes", user)
     assert user.hex not in link
     assert str(user) not in link
@@ -77,7 +77,7 @@ async def test_nobody_reads_a_user_in_a_link(stage, user):
 
 
 @pytest.mark.parametrize("place", [0, 11, 12, 40, -1])
-async def test_a_link_that_was_altered_is_none(stage, user, place):
+async def test_altered_link_is_refused(stage, user, place):
     token = stage.link_token("notes", user)
     other = "A" if token[place] != "A" else "B"
     altered = token[:place] + other + (token[place + 1 :] if place >= 0 else "")
@@ -86,18 +86,18 @@ async def test_a_link_that_was_altered_is_none(stage, user, place):
 
 
 @pytest.mark.parametrize("token", ["", "x", "é", "=" * 40, "A" * 5000, "AAAA\n" * 9])
-async def test_what_is_no_link_is_refused(stage, token):
+async def test_invalid_link_is_refused(stage, token):
     with pytest.raises(LinkInvalid):
         await stage.connecting.read_link(stage.config, "notes", token)
 
 
-async def test_a_link_is_for_its_own_server(scripted, database, user):
+async def test_link_works_for_its_server_only(scripted, database, user):
     stage = Stage(configured(a={"url": scripted.url}, b={"url": scripted.url}))
     with pytest.raises(LinkInvalid):
         await stage.connecting.read_link(stage.config, "b", stage.link_token("a", user))
 
 
-async def test_a_state_is_no_link_and_a_link_no_state(stage, user):
+async def test_link_and_state_are_not_interchangeable(stage, user):
     departure = await stage.leave("notes", user)
     with pytest.raises(LinkInvalid):
         await stage.connecting.read_link(
@@ -108,7 +108,7 @@ async def test_a_state_is_no_link_and_a_link_no_state(stage, user):
         await stage.come_back("notes", departure, state=token)
 
 
-async def test_a_link_of_another_user_is_refused_and_stays_good(stage, user):
+async def test_link_of_another_user_is_refused_and_stays_valid(stage, user):
     token = stage.link_token("notes", user)
     opening = {"token": token, "browser": "b"}
     with pytest.raises(UserMismatch):
@@ -118,13 +118,13 @@ async def test_a_link_of_another_user_is_refused_and_stays_good(stage, user):
     await stage.connecting.use_link(stage.config, "notes", **opening, named=[user])
 
 
-async def test_a_link_to_nowhere_is_refused(stage, user):
+async def test_link_for_unknown_server_is_refused(stage, user):
     token = stage.link_token("notes", user)
     with pytest.raises(ServerUnknown):
         await stage.connecting.read_link(stage.config, "gone", token)
 
 
-async def test_a_link_whose_provider_fails_is_not_used_up(stage, scripted, user):
+async def test_link_stays_valid_when_the_provider_fails(stage, scripted, user):
     token = stage.link_token("notes", user)
     scripted.answer(ISSUER, {}, status=503)
     with pytest.raises(SignInFailed):
@@ -136,7 +136,7 @@ async def test_a_link_whose_provider_fails_is_not_used_up(stage, scripted, user)
 # Coming back.
 
 
-async def test_a_user_comes_back_with_a_token(stage, scripted, user):
+async def test_callback_stores_the_token(stage, scripted, user):
     departure = await stage.connect("notes", user)
     assert await stage.token("notes", user) == "access-1"
     question = asked(departure)
@@ -149,14 +149,14 @@ async def test_a_user_comes_back_with_a_token(stage, scripted, user):
     assert len(form["code_verifier"]) >= 43
 
 
-async def test_a_state_is_good_once(stage, user):
+async def test_state_works_once(stage, user):
     departure = await stage.connect("notes", user)
     with pytest.raises(LinkUsed):
         await stage.come_back("notes", departure)
 
 
 @pytest.mark.parametrize("cookies", [{}, {"coulisse-sign-in": "browser"}])
-async def test_who_did_not_leave_cannot_come_back(stage, user, cookies):
+async def test_callback_from_another_browser_is_refused(stage, user, cookies):
     """Somebody else is sent the provider's address, and consents there."""
     departure = await stage.leave("notes", user)
     with pytest.raises(BrowserMismatch):
@@ -167,7 +167,7 @@ async def test_who_did_not_leave_cannot_come_back(stage, user, cookies):
     await stage.come_back("notes", departure)  # Who did leave still can.
 
 
-async def test_a_bad_state_is_refused(stage, user):
+async def test_invalid_state_is_refused(stage, user):
     departure = await stage.leave("notes", user)
     state = asked(departure)["state"]
     for bad in ("", state[:-1], state[::-1]):
@@ -178,7 +178,7 @@ async def test_a_bad_state_is_refused(stage, user):
         await stage.come_back("notes", departure)
 
 
-async def test_a_user_who_declines_is_not_connected(stage, scripted, user):
+async def test_declined_consent_leaves_user_disconnected(stage, scripted, user):
     departure = await stage.leave("notes", user)
     refusal = {"code": None, "error": "access_denied", "description": "No\n<b>way</b>"}
     with pytest.raises(AuthServerRefused) as caught:
@@ -189,13 +189,13 @@ async def test_a_user_who_declines_is_not_connected(stage, scripted, user):
     assert await stage.token("notes", user) is None
 
 
-async def test_an_answer_without_a_code_makes_no_sense(stage, user):
+async def test_callback_without_code_is_refused(stage, user):
     departure = await stage.leave("notes", user)
     with pytest.raises(AuthServerReplyInvalid, match="without a code"):
         await stage.come_back("notes", departure, code=None)
 
 
-async def test_another_issuers_answer_is_refused(stage, scripted, user):
+async def test_callback_of_another_issuer_is_refused(stage, scripted, user):
     departure = await stage.leave("notes", user)
     with pytest.raises(AuthServerReplyInvalid, match="does not come from"):
         await stage.come_back("notes", departure, issuer="https://evil.example")
@@ -204,7 +204,7 @@ async def test_another_issuers_answer_is_refused(stage, scripted, user):
     await stage.come_back("notes", departure, issuer=scripted.origin)
 
 
-async def test_an_issuer_that_names_itself_must(stage, scripted, user):
+async def test_missing_required_issuer_is_refused(stage, scripted, user):
     named = {"authorization_response_iss_parameter_supported": True}
     scripted.answer(ISSUER, scripted.metadata(**named))
     departure = await stage.leave("notes", user)
@@ -228,7 +228,7 @@ async def test_an_issuer_that_names_itself_must(stage, scripted, user):
     ],
     ids=lambda body: str(body)[:30],
 )
-async def test_what_is_no_token_is_refused(stage, scripted, user, body):
+async def test_invalid_token_response_is_refused(stage, scripted, user, body):
     scripted.answer("/token", body)
     departure = await stage.leave("notes", user)
     with pytest.raises(AuthServerReplyInvalid) as caught:
@@ -238,7 +238,9 @@ async def test_what_is_no_token_is_refused(stage, scripted, user, body):
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 500])
-async def test_an_error_is_told_in_the_providers_words(stage, scripted, user, status):
+async def test_token_error_shows_the_providers_description(
+    stage, scripted, user, status
+):
     error = {"error": "invalid_grant", "error_description": "that code is\x07 old"}
     scripted.answer("/token", error, status=status)
     departure = await stage.leave("notes", user)
@@ -247,14 +249,14 @@ async def test_an_error_is_told_in_the_providers_words(stage, scripted, user, st
     assert caught.value.description == "that code is old"
 
 
-async def test_a_token_may_have_no_end(stage, scripted, user):
+async def test_token_can_have_no_expiry(stage, scripted, user):
     scripted.answer("/token", scripted.tokens(expires_in=None, refresh_token=None))
     await stage.connect("notes", user)
     stage.clock.forward(days=400)
     assert await stage.token("notes", user) == "access-1"
 
 
-async def test_a_token_endpoint_that_redirects_gets_no_secret(stage, scripted, user):
+async def test_token_endpoint_redirect_is_not_followed(stage, scripted, user):
     scripted.answer("/token", {}, status=307, Location=f"{scripted.origin}/other")
     departure = await stage.leave("notes", user)
     with pytest.raises(SignInFailed):
@@ -262,9 +264,7 @@ async def test_a_token_endpoint_that_redirects_gets_no_secret(stage, scripted, u
     assert scripted.heard("/other") == []
 
 
-async def test_a_code_for_a_forgotten_app_registers_anew_next_time(
-    stage, scripted, user
-):
+async def test_forgotten_client_is_registered_again(stage, scripted, user):
     scripted.answer("/token", {"error": "invalid_client"}, status=401)
     departure = await stage.leave("notes", user)
     with pytest.raises(AuthServerRefused):
@@ -276,7 +276,7 @@ async def test_a_code_for_a_forgotten_app_registers_anew_next_time(
 # Slow, down, too large.
 
 
-async def test_a_provider_that_takes_too_long_is_given_up(scripted, database, user):
+async def test_slow_provider_times_out(scripted, database, user):
     stage = Stage(configured(notes={"url": scripted.url}), seconds=0.05)
     scripted.hang(ISSUER)
     with pytest.raises(
@@ -285,13 +285,13 @@ async def test_a_provider_that_takes_too_long_is_given_up(scripted, database, us
         await stage.leave("notes", user)
 
 
-async def test_a_provider_that_is_not_there_is_down(database, user):
+async def test_unavailable_provider_is_unreachable(database, user):
     stage = Stage(configured(notes={"url": "http://127.0.0.1:9/mcp"}))
     with pytest.raises(AuthServerUnreachable):
         await stage.leave("notes", user)
 
 
-async def test_a_provider_that_says_too_much_is_cut_off(stage, scripted, user):
+async def test_oversized_metadata_is_refused(stage, scripted, user):
     scripted.answer(ISSUER, b" " * (1024 * 1024 + 1))
     with pytest.raises(AuthServerReplyInvalid, match="more than 1048576 bytes"):
         await stage.leave("notes", user)
@@ -300,7 +300,7 @@ async def test_a_provider_that_says_too_much_is_cut_off(stage, scripted, user):
 # Discovery and registration.
 
 
-async def test_the_refusal_names_the_metadata(stage, scripted, user):
+async def test_www_authenticate_names_the_metadata_url(stage, scripted, user):
     elsewhere = f"{scripted.origin}/meta"
     header = f'Bearer realm="x", resource_metadata="{elsewhere}", scope="a b"'
     scripted.answer("/mcp", {}, status=401, WWW_Authenticate=header)
@@ -311,19 +311,19 @@ async def test_the_refusal_names_the_metadata(stage, scripted, user):
     assert scripted.heard(f"{RESOURCE}/mcp") == []
 
 
-async def test_a_server_without_metadata_is_its_own_issuer(stage, scripted, user):
+async def test_server_without_metadata_is_its_own_issuer(stage, scripted, user):
     scripted.answer(f"{RESOURCE}/mcp", {}, status=404)
     await stage.connect("notes", user)
     assert len(scripted.heard(RESOURCE)) == 1
 
 
-async def test_openid_connects_document_will_do(stage, scripted, user):
+async def test_openid_configuration_is_accepted(stage, scripted, user):
     scripted.answer(ISSUER, {}, status=404)
     scripted.answer(OPENID, scripted.metadata(scopes_supported=["openid", "notes"]))
     assert asked(await stage.leave("notes", user))["scope"] == "openid notes"
 
 
-async def test_the_yamls_scopes_come_first(scripted, database, user):
+async def test_scopes_of_the_yaml_take_precedence(scripted, database, user):
     oauth = {"scopes": ["read", "write"]}
     stage = Stage(configured(notes={"url": scripted.url, "oauth": oauth}))
     scripted.answer(ISSUER, scripted.metadata(scopes_supported=["all"]))
@@ -347,13 +347,13 @@ async def test_the_yamls_scopes_come_first(scripted, database, user):
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_metadata_that_will_not_do(stage, scripted, user, changes, says):
+async def test_unsuitable_metadata_is_refused(stage, scripted, user, changes, says):
     scripted.answer(ISSUER, scripted.metadata(**changes))
     with pytest.raises(AuthServerReplyInvalid, match=says):
         await stage.leave("notes", user)
 
 
-async def test_metadata_of_another_server_are_refused(stage, scripted, user):
+async def test_metadata_of_another_server_is_refused(stage, scripted, user):
     other = {
         "resource": "https://other.example/mcp",
         "authorization_servers": [scripted.origin],
@@ -374,13 +374,15 @@ async def test_metadata_of_another_server_are_refused(stage, scripted, user):
         (201, {"client_secret": "s"}, AuthServerReplyInvalid),
     ],
 )
-async def test_a_registration_that_fails(stage, scripted, user, status, body, failure):
+async def test_failed_registration_is_reported(
+    stage, scripted, user, status, body, failure
+):
     scripted.answer("/register", body, status=status)
     with pytest.raises(failure):
         await stage.leave("notes", user)
 
 
-async def test_a_registration_is_kept_and_its_secret_encrypted(stage, scripted, user):
+async def test_registration_is_stored_with_encrypted_secret(stage, scripted, user):
     await stage.leave("notes", user)
     await Stage(stage.config).leave("notes", new_user())  # Another process.
     assert len(scripted.heard("/register")) == 1
@@ -390,7 +392,7 @@ async def test_a_registration_is_kept_and_its_secret_encrypted(stage, scripted, 
     assert "app-secret" not in str(row.metadata)
 
 
-async def test_a_secret_that_ends_is_replaced_in_time(stage, scripted, user):
+async def test_expiring_client_secret_is_replaced(stage, scripted, user):
     ends = int(stage.clock().timestamp()) + 3600
     made = {
         "client_id": "app-1",
@@ -405,7 +407,7 @@ async def test_a_secret_that_ends_is_replaced_in_time(stage, scripted, user):
     assert asked(await stage.leave("notes", user))["client_id"] == "app-2"
 
 
-async def test_endpoints_that_move_are_found_within_a_day(stage, scripted, user):
+async def test_moved_endpoints_are_found_within_a_day(stage, scripted, user):
     await stage.leave("notes", user)
     moved = f"{scripted.origin}/consent"
     scripted.answer(ISSUER, scripted.metadata(authorization_endpoint=moved))
@@ -431,7 +433,7 @@ def static(scripted, **changes):
     return Stage(configured(notes={"url": scripted.url, "oauth": oauth}))
 
 
-async def test_an_app_in_the_yaml_needs_no_discovery(scripted, database, user):
+async def test_static_client_needs_no_discovery(scripted, database, user):
     stage = static(scripted)
     link = stage.sign_ins.link(stage.config, "notes", user)
     assert link.startswith("https://me.example/base/mcp/notes/connect?token=")
@@ -446,7 +448,7 @@ async def test_an_app_in_the_yaml_needs_no_discovery(scripted, database, user):
     assert await stage.token("notes", user) == "access-2"
 
 
-async def test_a_secret_does_not_go_where_others_listen(scripted, database, user):
+async def test_client_secret_is_not_sent_over_plain_http(scripted, database, user):
     stage = static(scripted, token_url="http://auth.example/token")
     with pytest.raises(AuthServerReplyInvalid, match="neither https nor"):
         await stage.leave("notes", user)
