@@ -1,13 +1,13 @@
-"""What can go wrong when an agent is asked for."""
+"""Errors of resolving and calling agents."""
 
 from core.errors import CoulisseError, NotFound
 
 
 class AgentUnknown(NotFound):
-    """There is no agent of that name."""
+    """No agent has this name."""
 
     code = "model_not_found"
 
 
 class SubagentFailed(CoulisseError):
-    """The agent that was called did not answer."""
+    """The called agent returned no answer."""

@@ -58,7 +58,8 @@ FIRST_PER_USER_SQL = """
     ORDER BY due_at, id LIMIT %s
 """
 CLAIM_SQL = """
-    UPDATE memory_extractionjob SET state = 'running', attempts = attempts + 1, due_at = %s
+    UPDATE memory_extractionjob SET state = 'running', attempts = attempts + 1,\
+ due_at = %s
     WHERE id = %s AND state IN ('queued', 'running') AND due_at <= %s
 """
 MAX_CHECKED = 500

@@ -76,8 +76,8 @@ def _check_key(fact: Fact, values: dict[str, Any]) -> None:
     if other := others.first():
         raise KeyTaken(
             f"the key '{other.key}' of category '{other.category}' belongs to fact "
-            f"{public_ids.format_fact_id(other.id)}: {other.content:.100}; change or delete "
-            "that one, or choose another key",
+            f"{public_ids.format_fact_id(other.id)}: {other.content:.100}; "
+            "change or delete that one, or choose another key",
             param="key",
         )
 
