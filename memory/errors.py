@@ -1,4 +1,4 @@
-"""What can go wrong with what is known about a user."""
+"""Errors of facts about users."""
 
 from core.errors import Invalid, NotFound
 
@@ -10,7 +10,7 @@ class FactUnknown(NotFound):
 
 
 class FactInvalid(Invalid):
-    """This cannot be remembered as a fact."""
+    """The fact is invalid."""
 
 
 class KeyTaken(Invalid):
