@@ -54,7 +54,8 @@ def _reactivation_values(
 def _authorship_values(
     fact: Fact, changes: dict[str, Any], by: str, now: datetime
 ) -> dict[str, Any]:
-    """Return the new source of a fact; a person's correction keeps its source."""
+    """Return `said_at`, and `source` if a person edits, for a fact whose text
+    changes."""
     if changes.get("content", fact.content) == fact.content:
         return {}
     is_person = by in ("user", "operator")

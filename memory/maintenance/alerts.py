@@ -15,7 +15,7 @@ from providers.embeddings import embedders
 
 MINUTE = timedelta(minutes=1)
 MAX_WAIT = 10 * MINUTE
-"""Seconds after which a waiting job means that no worker runs."""
+"""The delay of a due job from which no worker seems to run."""
 MAX_COUNTED = 10_000
 """The count stops here: an exact figure would take time and is not needed."""
 

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 MAX_SUMMARIES = 500
 """Summaries per run, which limits the cost of the model."""
 MAX_SECONDS = 540.0
-"""Of one run."""
+"""Seconds per run."""
 MAX_FAILURES = 5
 """Consecutive failures after which a run ends: the model is unavailable."""
 UNFINISHED = "the rest is left to the next run"
