@@ -4,10 +4,10 @@ from core.errors import CoulisseError, NotFound
 
 
 class AgentUnknown(NotFound):
-    """No agent has this name."""
+    """There is no agent of that name."""
 
     code = "model_not_found"
 
 
 class SubagentFailed(CoulisseError):
-    """The called agent returned no answer."""
+    """The agent that was called did not answer."""

@@ -10,7 +10,7 @@ class FactUnknown(NotFound):
 
 
 class FactInvalid(Invalid):
-    """The fact is invalid."""
+    """This cannot be remembered as a fact."""
 
 
 class KeyTaken(Invalid):

@@ -242,7 +242,7 @@ def date_values(draft: FactDraft) -> dict[str, datetime | None]:
 
 
 def require_said_at(draft: FactDraft) -> datetime:
-    assert draft.said_at is not None  # noqa: S101  `facts.save` has seen to it
+    assert draft.said_at is not None  # noqa: S101  `save_drafts` sets it
     return draft.said_at
 
 

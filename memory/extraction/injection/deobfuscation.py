@@ -14,8 +14,8 @@ from importlib import resources
 import orjson
 
 MAX_LENGTH = 8_000
-"""Characters that are checked. A fact has at most 2,000; with up to three kept
-separators between all letters, four times as many."""
+"""Characters that are checked. A fact has at most 2,000; with three separators after
+each letter it has four times as many."""
 GAP = re.compile(r"([\s\x00-\x1f\x7f-\x9f]{3})[\s\x00-\x1f\x7f-\x9f]+")
 SPACED = re.compile(r"(?<![^\W_])(?:[^\W\d_][\W_]{1,3}){3,}[^\W\d_](?![^\W_])")
 """Four or more letters, each separated."""

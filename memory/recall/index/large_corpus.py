@@ -62,7 +62,7 @@ class LargeCorpus:
     merged_postings: Postings
     recent_postings: Postings
     merged: int
-    """How many passages `old` contains."""
+    """How many passages `merged_postings` covers."""
     spaces: dict[VectorSpace, tuple[VectorBlock, ...]]
     """At most two blocks each: old and new."""
     # Derived from the other fields:
@@ -93,7 +93,7 @@ def place_of(thread_id: int, position: int) -> int:
 
 
 def place_of_row(row: PassageRow) -> int:
-    """Return the place of a row's message, or `NOWHERE` for a fact."""
+    """Return the place of a row's message, or `NO_PLACE` for a fact."""
     _, thread_id, position, *_ = row
     if thread_id is None or position is None:
         return NO_PLACE

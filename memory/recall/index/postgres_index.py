@@ -104,9 +104,9 @@ MESSAGE_CONDITIONS = {
     "kind": "p.message_id IS NOT NULL",
     "plain_kind": "p.thread_id IS NOT NULL",
 }
-"""Conditions for the kind: literally as in partial indexes, and by a column without an
-index. The latter lets the planner use another index, where it would also read all
-users' facts."""
+"""Conditions for the kind: one literally as in partial indexes, and one by a column
+without an index. The latter is for queries that use another index: with the former, the
+planner would also read all users' facts through the partial one."""
 FACT_FILTER_SQL = (
     "AND p.fact_id IN (SELECT f.id FROM memory_fact f WHERE f.user_id = %(user_id)s"
 )

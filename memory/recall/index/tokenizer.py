@@ -18,7 +18,7 @@ MAX_LENGTH = 40
 UNSPACED = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao … Khmer
     "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han, kana
-    "\uac00-\ud7a3\U00020000-\U0003ffff"  # Korean, whose particles are attached to words
+    "\uac00-\ud7a3\U00020000-\U0003ffff"  # Korean, with attached particles
 )
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 INDIC = "\u0900-\u0963\u0966-\u0dff"
