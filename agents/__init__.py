@@ -1,1 +1,1 @@
-"""The named personas clients talk to."""
+"""Agents: the named personas that clients talk to."""

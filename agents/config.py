@@ -32,7 +32,7 @@ PARAMETERS = {
     *("reasoning_effort", "seed", "service_tier", "stop", "temperature", "top_p"),
     "verbosity",
 }
-"""The fields that are defaults of request parameters, under OpenAI's names."""
+"""Fields that set defaults of request parameters, under OpenAI's names."""
 
 
 TaskTool = Literal["dispatch_task", "tasks_status"]
@@ -174,7 +174,7 @@ class AgentConfig(BaseModel):
 
 
 def _check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Problem]:
-    """Find agents whose provider is not configured or cannot do what they ask."""
+    """Yield a problem for each agent with invalid references or parameters."""
     providers = config.get(PROVIDERS)
     for index, agent in enumerate(agents.values()):
         if agent.provider not in providers:
@@ -266,7 +266,8 @@ def _check_fallbacks(
     agents: Mapping[str, AgentConfig],
     providers: Mapping[str, ProviderConfig],
 ) -> Iterable[Problem]:
-    """Find fallbacks that lead nowhere, back to the agent, or to a sure refusal."""
+    """Yield a problem for each fallback that is unknown, repeated, the agent itself, or
+    unable to take the agent's parameters."""
     itself = (agent.name, ModelChoice(provider=agent.provider, model=agent.model))
     for position, named in enumerate(agent.fallbacks):
         at = ("agents", index, "fallbacks", position)
@@ -280,8 +281,8 @@ def _check_fallbacks(
         elif named in agent.fallbacks[:position]:
             yield Problem(
                 at,
-                f"agent '{agent.name}' lists {_describe_fallback(named)} twice under fallbacks; "
-                "remove one",
+                f"agent '{agent.name}' lists {_describe_fallback(named)} twice "
+                "under fallbacks; remove one",
                 "coulisse.E207",
             )
         elif isinstance(named, ModelChoice):
@@ -327,7 +328,7 @@ def _describe_fallback(named: str | ModelChoice) -> str:
 
 
 def _settings_of(agent: AgentConfig) -> AgentSettings:
-    """Have mypy compare what is declared to other apps with what there is."""
+    """Let mypy check that `AgentConfig` satisfies the protocol `AgentSettings`."""
     return agent
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong when an agent is asked for."""
+"""Errors of resolving and calling agents."""
 
 from core.errors import CoulisseError, NotFound
 

@@ -1,4 +1,4 @@
-"""The models that may answer for an agent: its own, and those it falls back to."""
+"""The models that can answer for an agent: its own and its fallbacks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from providers.default_model import ModelChoice
 from providers.errors import ContentFiltered, LocalModelDown, ProviderFailed
 
 ALIASES = ({"max_tokens", "max_completion_tokens"},)
-"""Names of one thing: a request that sets either puts aside the agent's other."""
+"""Aliases of one parameter: a request that sets either replaces the agent's other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model, where it runs and what it is asked with."""
+    """A model with its provider and its default parameters."""
 
     provider_name: str
     """The provider's key under `providers:`."""
     provider: ProviderConfig
     name: str
-    """The provider's own."""
+    """The provider's own name of the model."""
     defaults: Mapping[str, Any]
-    """Parameters for what a request leaves out, under OpenAI's names."""
+    """Parameters that apply unless the request sets them, under OpenAI's names."""
     extra_body: Mapping[str, Any]
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Model:
 
     @property
     def has_native_format(self) -> bool:
-        """Whether its provider is sent a `response_format` and holds a reply to it."""
+        """Whether its provider accepts `response_format` and enforces it."""
         return registry.structured_outputs(self.provider) == "native"
 
     def parameters(
@@ -42,9 +42,9 @@ class Model:
         requested: Mapping[str, Any],
         response_format: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the parameters of a call: the request's before its own.
+        """Return the parameters of a call; the request's override the model's.
 
-        A format goes to those who hold a reply to it themselves.
+        `response_format` is only passed to providers that enforce it.
         """
         given = merge_parameters(self.defaults, requested)
         if response_format and self.has_native_format:
@@ -55,7 +55,7 @@ class Model:
 def merge_parameters(
     defaults: Mapping[str, Any], requested: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return an agent's parameters with the request's in their place."""
+    """Return an agent's parameters, overridden by the request's."""
     given = {**defaults, **requested}
     for names in ALIASES:
         if names & requested.keys():
@@ -76,7 +76,7 @@ def models_for(config: Config, agent: AgentConfig) -> tuple[Model, ...]:
 
 
 def primary_model(agent: AgentConfig, provider: ProviderConfig) -> Model:
-    """Return the model an agent names as its own."""
+    """Return the agent's own model."""
     return Model(
         agent.provider, provider, agent.model, agent.parameters, agent.extra_body
     )
@@ -85,9 +85,10 @@ def primary_model(agent: AgentConfig, provider: ProviderConfig) -> Model:
 def _resolve_fallback(
     config: Config, agent: AgentConfig, named: str | ModelChoice
 ) -> Model:
-    """Return a fallback: as another agent has it, or with this agent's parameters.
+    """Return a fallback: another agent's model, or a model with this agent's
+    parameters.
 
-    `extra_body` is in the words of one provider, so it goes to no other.
+    `extra_body` is specific to one provider, so other providers do not receive it.
     """
     providers = config.get(PROVIDERS)
     if isinstance(named, str):
@@ -103,34 +104,33 @@ def _resolve_fallback(
 
 
 class FallbackChain:
-    """Decides which model answers in one turn.
+    """Selects the model that answers in one turn.
 
-    The one that answered last, and where it fails the next: each once in a round, the
-    agent's own after the last.
+    It starts with the model that answered last. After a failure it takes the next one,
+    wrapping around after the last. Each model is tried once per round.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
         self._models = models
         self._at = 0
         self._failed: list[tuple[Model, Exception]] = []
-        """In this round."""
+        """The failures of this round."""
 
     @property
     def model(self) -> Model:
-        """The one whose turn it is."""
+        """The current model."""
         return self._models[self._at]
 
     def next_round(self) -> None:
-        """Begin another reply."""
+        """Start a new round."""
         self._failed.clear()
 
     def advance(self, error: Exception) -> bool:
-        """Put the next model in the place of one that failed, and say whether there is
-        any.
+        """Switch to the next model after a failure; return whether there is one.
 
-        The client's fault is no other model's to mend, unless it is one only for a
-        fallback: a parameter it does not take, a prompt too long for it. What a filter
-        refused is offered to nobody else.
+        An invalid request is not retried, unless only a fallback rejects it: an
+        unsupported parameter, or a prompt too long for it. Content that a filter
+        refused is not sent to another model.
         """
         if not self._allows_fallback(error):
             return False
@@ -148,14 +148,14 @@ class FallbackChain:
         return isinstance(error, (ProviderFailed, LocalModelDown))
 
     def final_error(self, last: Exception) -> Exception:
-        """Return what to tell of a round in which no model answered.
+        """Return the error to raise for a round in which no model answered.
 
-        The error of the model that was asked first, with what became of the others;
-        `last` itself where that one may not be routed around.
+        This is the error of the model that was called first, extended by the errors of
+        the others. It is `last` itself if that error allows no fallback.
         """
         if len(self._failed) < 2 or last is not self._failed[-1][1]:
             return last
-        # A fallback's refusal of the request would be news to nobody.
+        # That a fallback rejects the request does not help the client.
         faults = [each for each in self._failed if not isinstance(each[1], Invalid)]
         told = (faults or self._failed)[0]
         others = [each for each in self._failed if each is not told]
@@ -165,7 +165,7 @@ class FallbackChain:
 def _with_other_errors(
     error: Exception, others: Sequence[tuple[Model, Exception]]
 ) -> Exception:
-    """Add what became of the other models to an error, each part where it belongs."""
+    """Append the other models' messages and details to an error."""
     if not isinstance(error, CoulisseError):
         return error
     said, details = [], [error.detail]

@@ -1,4 +1,4 @@
-"""Pictures that tools returned, for a model that cannot see."""
+"""Removal of images in tool results for models without vision."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,10 +10,10 @@ IMAGE_PLACEHOLDER = "(an image, which this model cannot be shown)"
 
 
 def drop_images(messages: Sequence[Message]) -> list[Message] | None:
-    """Return the messages without the pictures in tool results; None if there is none.
+    """Return the messages without images in tool results, or None if there are none.
 
-    Whether a model sees is known to its provider alone, which refuses what it cannot
-    take; the answer of a tool must not end a turn.
+    Only the provider knows whether a model has vision: it refuses images otherwise. A
+    tool result must not fail the turn.
     """
     if not any(_has_images(message) for message in messages):
         return None

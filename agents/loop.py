@@ -1,7 +1,8 @@
-"""An agent at work: its model is called until it is done.
+"""The agent loop: it calls the model until the turn is done.
 
-A round is one call. Calls of the agent's own tools are answered here, unseen by the
-client, and another round follows; a call of a client's tool ends the turn.
+A round is one call of the model. The loop executes calls of the agent's own tools,
+hidden from the client, and starts another round. A call of a client's tool ends the
+turn.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -37,57 +38,58 @@ from providers.model_call import ModelRequest
 
 @dataclass(frozen=True, slots=True)
 class AgentRun:
-    """What an agent is asked, and with what."""
+    """The input of one run of an agent."""
 
     agent: AgentConfig
     fallback_chain: FallbackChain
-    """Who answers for it. Tasks of one turn share it: who answered one goes on."""
+    """The models that answer. Runs of one turn share the chain, so they continue with
+    the model that answered last."""
     messages: Sequence[Message]
     parameters: Mapping[str, Any]
-    """The request's; the model's own stand for what it leaves out."""
+    """The request's parameters; they override the model's defaults."""
     response_format: Mapping[str, Any] | None = None
-    """OpenAI's, for providers that hold a reply to it themselves."""
+    """In OpenAI's format, for providers that enforce it."""
     client_tools: Sequence[dict[str, Any]] = ()
     """OpenAI tool objects; their calls go back to the client."""
     own_tools: Sequence[Tool] = ()
-    """The agent's own; nobody sees them called."""
+    """The agent's own tools; clients do not see their calls."""
     tool_set: "ToolSet | None" = None
-    """What may be called, if it is known already; else it follows from the tools."""
+    """The callable tools, if known already; otherwise derived from the tools above."""
     stream: bool = True
     final_text_only: bool = False
-    """Whether text before a call is no part of the answer: it must have a format, or
-    another agent waits for it."""
+    """Whether text before a tool call is left out of the answer: because the answer
+    must match a format, or because another agent waits for it."""
     is_live: bool = True
-    """Whether somebody hears it as it comes; else a reply that broke off in the middle
-    may be begun again. Not without `says_last_alone`."""
+    """Whether a client receives the reply as it streams. Otherwise a reply that broke
+    off can be restarted. False requires `final_text_only`."""
     user: str = ""
     """An opaque id of the end user, for the provider."""
     record: list[Call] = field(default_factory=list)
-    """Where every call is put when it begins."""
+    """Each model call and tool call is appended here when it starts."""
 
 
 @dataclass(slots=True)
 class Round:
-    """One reply, whoever gives it."""
+    """One reply of a model."""
 
     messages: list[Message]
-    """What is told; where a model cannot see, without pictures from then on."""
+    """The prompt; without images once a model has refused them."""
     parameters: Mapping[str, Any]
-    """The request's."""
+    """The request's parameters."""
     stream_filter: StreamFilter
     reply: Reply = field(default_factory=Reply)
     model: Model | None = None
-    """Whose it is."""
+    """The model that gave the reply."""
 
     @property
     def message(self) -> Message:
-        """The reply as the assistant's message, its thinking signed."""
+        """The reply as an assistant message, its reasoning marked with the model."""
         return reasoning_blocks.sign(self.reply.message(), str(self.model))
 
 
 @dataclass(frozen=True)
 class ToolSet:
-    """The tools a model may call in one turn, and whose they are."""
+    """The tools that a model may call in one turn, and who executes them."""
 
     own: Mapping[str, Tool]
     client_names: frozenset[str]
@@ -96,15 +98,15 @@ class ToolSet:
 
     @cached_property
     def tool_tokens(self) -> int:
-        """About how many tokens the definitions take in each call of the turn."""
+        """The estimated tokens of the tool definitions, per call of the model."""
         return token_estimates.estimate_json(self.tools)
 
     def own_calls(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Return the calls that are answered here, of tools nobody has too."""
+        """Return the calls that are executed here, including calls of unknown tools."""
         return [call for call in calls if call.name not in self.client_names]
 
     def parameters_for_round(self, *, is_last: bool) -> Mapping[str, Any]:
-        """Return the parameters of a round; in the last nothing may be called."""
+        """Return the parameters of a round; the last round forbids tool calls."""
         if is_last and self.tools:
             return {**self.parameters, "tool_choice": "none"}
         return self.parameters
@@ -113,11 +115,10 @@ class ToolSet:
 def build_tool_set(
     clients: Sequence[dict[str, Any]], own: Sequence[Tool], asked: Mapping[str, Any]
 ) -> ToolSet:
-    """Decide which of the client's and the agent's own tools the model may call.
+    """Select the client's tools and the agent's own tools that the model may call.
 
-    `tool_choice`, among the request's parameters, is the client's word on its own
-    tools: when it wants one of them called the agent's are left out, and when it wants
-    none called they stay.
+    The request's `tool_choice` refers to the client's tools. If it requires a call, the
+    agent's tools are left out. If it is `none`, only the agent's tools stay.
     """
     choice = asked.get("tool_choice")
     if choice == "none" and own:
@@ -134,12 +135,12 @@ def build_tool_set(
 
 
 async def run(task: AgentRun) -> AsyncGenerator[Event]:
-    """Yield what the agent says, `TurnFinished` last.
+    """Yield the agent's events, `TurnFinished` last.
 
-    Its text is yielded as it comes, that before a tool call too, unless only the last
-    counts. After `max_turns` rounds with tools it is asked once more, for an answer
-    without. A tool that fails, or that nobody has, is an answer to the model.
-    Source: "Loop" of the reference's agents.
+    Text is yielded as it arrives, including text before a tool call, unless
+    `final_text_only` is set. After `max_turns` rounds with tools the model is called
+    once more without tools. Failures of a tool, and calls of unknown tools, are
+    returned to the model as results. Source: "Loop" of the reference's agents.
     """
     offered = task.tool_set or build_tool_set(
         task.client_tools, task.own_tools, task.parameters
@@ -184,7 +185,7 @@ async def run(task: AgentRun) -> AsyncGenerator[Event]:
 async def _execute_tools(
     task: AgentRun, offered: ToolSet, calls: Sequence[ToolCall], messages: list[Message]
 ) -> AsyncGenerator[Event]:
-    """Run calls and add their results; yield signs of life meanwhile."""
+    """Run calls and append their results; yield heartbeats meanwhile."""
     async with tool_execution.execute_tools(calls, offered.own, task.record) as answers:
         for agent in answers.handoffs:
             yield HandoffStarted(agent)
@@ -203,21 +204,24 @@ def _record_client_calls(task: AgentRun, offered: ToolSet, reply: Reply) -> None
 
 
 def _finish_reason(last: Reply, offered: ToolSet) -> FinishReason:
-    """Return why it ended: a model that calls when told not to has not answered."""
+    """Return the finish reason.
+
+    A call in a round that forbids calls is no answer: it counts as `length`.
+    """
     called = {call.name for call in last.tool_calls}
     if called & offered.client_names:
         return "tool_calls"
     if called:
         return "length"
     if last.finish_reason == "tool_calls":
-        return "stop"  # It says that it calls, and calls nothing.
+        return "stop"  # It reports tool calls, but there are none.
     return last.finish_reason or "stop"
 
 
 def _complete_exchange(
     said: Sequence[Message], last: Message, offered: ToolSet
 ) -> tuple[Message, ...]:
-    """Return what a turn that waits for its client must keep to go on."""
+    """Return the messages to store when the turn waits for a client's tool."""
     if not said or not any(
         call.name in offered.client_names for call in last.tool_calls
     ):
@@ -229,10 +233,10 @@ def _complete_exchange(
 async def _call_model(
     task: AgentRun, offered: ToolSet, current: Round
 ) -> AsyncGenerator[Event]:
-    """Call the model, gather its reply and put the call down.
+    """Call the model, collect its reply and record the call.
 
-    Once more without the pictures of tools, where the model cannot see; and where it
-    fails before anything was heard of it, whoever follows in the line-up.
+    Retries without images in tool results if the model refuses them, and with the next
+    model of the fallback chain if this one fails before the client received anything.
     """
     while True:
         model = current.model = task.fallback_chain.model
@@ -268,15 +272,15 @@ async def _call_model(
                 raise
             raise told from exc
         finally:
-            # Also of what was broken off: the provider bills it, and the prompt of
-            # what was broken off before a word.
+            # Cancelled calls count too: the provider bills them, even if only the
+            # prompt was processed.
             if reply.has_begun or entry.is_billed:
                 entry.usage = _count_usage(call, offered, reply)
             entry.finish_reason = reply.finish_reason or ""
 
 
 def _count_usage(call: ModelRequest, offered: ToolSet, reply: Reply) -> Usage:
-    """Return what a call used; tools are counted only where the provider did not."""
+    """Return the usage of a call; estimated if the provider reported none."""
     if reply.usage is not None:
         return reply.usage
     return token_usage.count_usage(
@@ -288,7 +292,7 @@ def _count_usage(call: ModelRequest, offered: ToolSet, reply: Reply) -> Usage:
 
 
 def _recover(task: AgentRun, current: Round, error: Exception) -> bool:
-    """Do what may help against a failure; return whether there is anything."""
+    """Prepare a retry after a failure; return whether one is possible."""
     if current.stream_filter.has_sent and task.is_live:
         return False
     is_blind = isinstance(error, RequestRefused)

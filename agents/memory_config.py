@@ -1,4 +1,4 @@
-"""What an agent of the YAML sets of `memory:` for itself."""
+"""An agent's own `memory:` settings in the YAML."""
 
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -13,13 +13,13 @@ STATE_FIELDS = {
     *("block_tokens", "dedup_threshold", "fusion", "learn_from"),
     *("max_facts_per_turn", "recall_k", "standing_facts"),
 }
-"""The fields of `AgentMemoryConfig` that stand under `memory.user_state` for all agents."""
+"""Fields of `AgentMemoryConfig` that belong to `memory.user_state`."""
 
 
 class AgentMemoryConfig(BaseModel):
-    """What differs from `memory:` for one agent; what is left out is as there.
+    """An agent's overrides of `memory:`; unset fields keep the global value.
 
-    The embedder is the same for all: they share what is known of a user.
+    The embedder cannot be overridden: all agents share what is known about a user.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,17 +68,17 @@ class AgentMemoryConfig(BaseModel):
 
     @property
     def is_on(self) -> bool | None:
-        """Whether this agent remembers users; None is as `memory:` says."""
+        """Whether this agent remembers users; None keeps the value of `memory:`."""
         return self.user_state
 
     @cached_property
     def user_state_fields(self) -> dict[str, Any]:
-        """What it sets of `memory.user_state`."""
+        """The agent's overrides of `memory.user_state`."""
         return self._set_fields(STATE_FIELDS)
 
     @cached_property
     def memory_fields(self) -> dict[str, Any]:
-        """What it sets of `memory`."""
+        """The agent's overrides of `memory`."""
         return self._set_fields(self.model_fields_set - STATE_FIELDS - {"user_state"})
 
     def _set_fields(self, fields: set[str]) -> dict[str, Any]:
@@ -87,5 +87,5 @@ class AgentMemoryConfig(BaseModel):
 
 
 def expand_boolean(value: Any) -> Any:
-    """Return `true` and `false` as maps that say no more."""
+    """Return `true` and `false` as the map that they abbreviate."""
     return {"user_state": value} if isinstance(value, bool) else value

@@ -1,6 +1,6 @@
-"""A model's thinking, which goes back to that model and to no other.
+"""Reasoning blocks, which are sent back only to the model that produced them.
 
-Providers prove by signatures that thinking is their own and refuse what is not.
+Providers sign reasoning and refuse blocks without their own signature.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from core.messages import Message, Reasoning
 
 
 def sign(message: Message, model: str) -> Message:
-    """Return a reply with the name of the model on what it thought."""
+    """Return a reply whose reasoning blocks carry the name of the model."""
     if not message.reasoning:
         return message
     blocks = tuple(replace(block, model=model) for block in message.reasoning)
@@ -18,7 +18,7 @@ def sign(message: Message, model: str) -> Message:
 
 
 def drop_foreign(messages: Sequence[Message], model: str) -> Sequence[Message]:
-    """Return the messages as a model is told them: without what others thought."""
+    """Return the messages without reasoning blocks of other models."""
     if all(_is_own(block, model) for each in messages for block in each.reasoning):
         return messages
     return [
@@ -33,5 +33,5 @@ def drop_foreign(messages: Sequence[Message], model: str) -> Sequence[Message]:
 
 
 def _is_own(block: Reasoning, model: str) -> bool:
-    # What was stored before anybody noted whose it is may well be.
+    # Blocks stored before the model was recorded may be its own.
     return block.model in ("", model)

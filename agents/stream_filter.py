@@ -1,4 +1,4 @@
-"""What of an agent's rounds the client hears."""
+"""Selection of the agent's events that the client receives."""
 
 from collections.abc import Collection, Sequence
 
@@ -12,42 +12,41 @@ from core.events import (
 
 
 class StreamFilter:
-    """Passes on what a model says, round after round, as one reply.
+    """Forwards what a model says in several rounds as one reply.
 
-    Text goes through as it comes, unless the last alone counts: whether it is
-    the answer is known at the end. Signed thinking belongs to the calls of its round,
-    so only that of the last is kept, by the caller.
+    Text passes as it arrives, unless only the final text counts, which is known at the
+    end. Signed reasoning belongs to the calls of its round, so the caller keeps only
+    that of the last round.
     """
 
     def __init__(self, clients: Collection[str], *, says_last_alone: bool) -> None:
         self._clients = clients
         self._says_last_alone = says_last_alone
         self._has_said = False
-        """Whether the rounds before this one had text."""
+        """Whether earlier rounds had text."""
         self._says = False
-        """Whether this one has."""
+        """Whether this round has text."""
         self._screen = ToolCallFilter(clients)
         self.has_sent = False
-        """Whether the client was told anything of this round."""
+        """Whether the client received anything of this round."""
 
     def next_round(self) -> None:
-        """Begin another call of the model."""
+        """Start another call of the model."""
         self._has_said = self._has_said or self._says
         self.restart_round()
 
     def restart_round(self) -> None:
-        """Forget this call, of which nobody heard."""
+        """Discard this call, of which the client received nothing."""
         self._says = False
         self._screen = ToolCallFilter(self._clients)
         self.has_sent = False
 
     def passes_unchanged(self, event: Event) -> bool:
-        """Whether an event goes to the client as it is, which most do: it is text that
-        goes on."""
+        """Whether an event passes unchanged: a fast path for continued text."""
         return self._says and type(event) is TextDelta
 
     def filter(self, event: Event) -> Sequence[Event]:
-        """Return what the client is told of an event, now."""
+        """Return the events to send to the client now."""
         told = self._filter_event(event)
         self.has_sent = self.has_sent or bool(told)
         return told
@@ -72,20 +71,20 @@ class StreamFilter:
 
 
 class ToolCallFilter:
-    """Lets the pieces of the client's calls through, and keeps back all others.
+    """Passes the deltas of the client's tool calls and drops all others.
 
-    A call's first pieces may come without its name; they wait for it.
+    The first deltas of a call may have no name; they are buffered until it arrives.
     """
 
     def __init__(self, clients: Collection[str]) -> None:
         self._clients = clients
         self._shown: dict[int, int] = {}
-        """The index the client sees, by the model's."""
+        """The index that the client sees, by the model's index."""
         self._waiting: dict[int, list[ToolCallDelta]] = {}
         self._hidden: set[int] = set()
 
     def filter(self, piece: ToolCallDelta) -> Sequence[ToolCallDelta]:
-        """Return the pieces that may go to the client now."""
+        """Return the deltas to send to the client now."""
         if piece.index in self._hidden:
             return ()
         if piece.index in self._shown:

@@ -1,8 +1,7 @@
 """Agents as tools of other agents.
 
-Each call is a conversation of its own: the agent called knows its preamble and the
-message it is given, and nothing of the caller's conversation. Source: "Subagents" of
-the reference.
+Each call is a conversation of its own: the called agent receives its preamble and the
+message, and nothing of the caller's conversation. Source: "Subagents" of the reference.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from core.trace import TracedToolCall
 from core.validation import tool_names
 
 MAX_DEPTH = 4
-"""How many agents deep a turn may go below the one the client called."""
+"""How many levels of subagents a turn may have below the client's agent."""
 
 MAX_MESSAGE_LENGTH = 200_000
 
@@ -43,11 +42,11 @@ OpenTools = Callable[[AgentConfig], Awaitable[Sequence[Tool]]]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAgent:
-    """Who answers a call."""
+    """The agent that answers a call."""
 
     agent: AgentConfig
     models: Sequence[Model]
-    """Those that may answer for it, its own first."""
+    """The models that can answer for it, its own first."""
 
 
 AgentResolver = Callable[[], Awaitable[ResolvedAgent]]
@@ -55,17 +54,17 @@ AgentResolver = Callable[[], Awaitable[ResolvedAgent]]
 
 @dataclass(frozen=True, slots=True)
 class Subagent:
-    """An agent another one may call, or several under one name."""
+    """An agent, or an experiment over several, that another agent may call."""
 
     target: str
-    """What the YAML calls it."""
+    """Its name in the YAML."""
     purpose: str | None
     resolve: AgentResolver
-    """Returns who answers this time."""
+    """Returns the agent that answers this call."""
     open_tools: OpenTools
-    """Returns the tools it may use, for the turn's user."""
+    """Returns the tools that it may use, for the turn's user."""
     depth: int
-    """1 for those the client's agent calls."""
+    """1 for the agents that the client's agent calls."""
     user: str = ""
     """An opaque id of the end user, for the provider."""
     kind: Literal["subagent"] = "subagent"
@@ -83,11 +82,10 @@ class Subagent:
         return PARAMETERS
 
     async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
-        """Return the agent's last word on the message it is given.
+        """Return the agent's final text for the message.
 
-        Raises `SubagentFailed` where agents call each other deeper than `MAX_DEPTH`,
-        for arguments it does not take and when it says nothing, and what its provider
-        raises.
+        Raises `SubagentFailed` for calls deeper than `MAX_DEPTH`, for invalid arguments
+        and for an empty answer. Errors of its provider pass through.
         """
         if self.depth > MAX_DEPTH:
             raise SubagentFailed(
@@ -125,14 +123,14 @@ class Subagent:
 
 
 def build_prompt(agent: AgentConfig, message: str) -> list[Message]:
-    """Return all that the agent is told."""
+    """Return the complete prompt of the called agent."""
     preamble = agent.preamble.strip()
     system = [Message("system", preamble)] if preamble else []
     return [*system, Message("user", message)]
 
 
 def _parse_message(arguments: Mapping[str, Any]) -> str:
-    """Return what the agent is to be told; raises `SubagentFailed`."""
+    """Return the message to the agent; raises `SubagentFailed`."""
     message = arguments.get("message")
     if arguments.keys() != {"message"} or not isinstance(message, str):
         raise SubagentFailed("give one argument, 'message', a text")

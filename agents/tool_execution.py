@@ -1,4 +1,4 @@
-"""The calls of one round, and what the agent's own tools answer."""
+"""Execution of the agent's own tools in one round."""
 
 import asyncio
 import logging
@@ -16,22 +16,23 @@ from core.tools import Tool, ToolResult
 from core.trace import Call
 
 HEARTBEAT_SECONDS = 20.0
-"""How long a client hears nothing while tools run."""
+"""The interval of heartbeats to the client while tools run."""
 MAX_CALLS = 64
-"""Calls of one round that are answered; a model that goes astray asks for more."""
+"""Calls of one round that are executed; a misbehaving model may request more."""
 MAX_AT_ONCE = 16
 MAX_DEPTH = 64
-"""Levels of a call's arguments; what is deeper fits into no message to a server."""
+"""Nesting levels of a call's arguments; deeper ones do not fit into a message to a
+server."""
 MAX_RESULT_LENGTH = 32_000
-"""Characters of a result the model is told."""
+"""Characters of one result that the model receives."""
 MAX_ROUND_LENGTH = 128_000
-"""Characters of all the results of a round."""
+"""Characters of all results of a round."""
 
 logger = logging.getLogger(__name__)
 
 
 class ToolExecution:
-    """Calls that are being answered, all at once."""
+    """Tool calls that run concurrently."""
 
     def __init__(
         self, calls: Sequence[ToolCall], own: Mapping[str, Tool], record: list[Call]
@@ -61,11 +62,12 @@ class ToolExecution:
 
     @property
     def handoffs(self) -> list[str]:
-        """The agents that are asked."""
+        """The subagents that are called."""
         return [entry.target for entry in self._entries if entry.kind == "subagent"]
 
     async def wait(self) -> bool:
-        """Wait for all of them, but not much longer than a client waits for news."""
+        """Wait for all calls, at most until a heartbeat is due; return whether all are
+        done."""
         _, pending = await asyncio.wait(self._tasks, timeout=HEARTBEAT_SECONDS)
         return not pending
 
@@ -77,7 +79,7 @@ class ToolExecution:
         ]
 
     async def stop(self) -> None:
-        """Break off what still runs."""
+        """Cancel the calls that still run."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -111,7 +113,8 @@ class ToolExecution:
         except KeyError:
             known = ", ".join(self._own) or "none"
             raise CoulisseError(
-                f"there is no tool called '{escape_and_truncate(call.name)}'; there are: {known}"
+                f"there is no tool called '{escape_and_truncate(call.name)}'; "
+                f"there are: {known}"
             ) from None
 
     def _record_crash(self, entry: trace.TracedToolCall) -> str:
@@ -121,7 +124,7 @@ class ToolExecution:
 
 
 def _is_cancelled() -> bool:
-    """Whether it is this task that is cancelled, and not something within a tool."""
+    """Whether this task is being cancelled, not something within a tool."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -130,10 +133,10 @@ def _is_cancelled() -> bool:
 async def execute_tools(
     calls: Sequence[ToolCall], own: Mapping[str, Tool], record: list[Call]
 ) -> AsyncGenerator[ToolExecution]:
-    """Run calls of the agent's own tools; what still runs at the end is broken off.
+    """Run calls of the agent's own tools; cancel those that still run at the end.
 
-    A tool that fails, or that does not exist, answers the model with what went wrong.
-    Each call is put into the record when it begins.
+    Failures of a tool, and calls of unknown tools, are returned to the model as
+    results. Each call is recorded when it starts.
     """
     answers = ToolExecution(calls, own, record)
     try:
@@ -143,7 +146,7 @@ async def execute_tools(
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """Return a call's arguments; raises `CoulisseError` for what can be no tool's."""
+    """Return a call's arguments; raises `CoulisseError` if they are invalid."""
     try:
         read = orjson.loads(call.arguments or "{}")
     except orjson.JSONDecodeError as exc:
@@ -171,19 +174,19 @@ def _children(node: Any) -> Iterable[Any]:
 
 
 def _message_content(result: ToolResult) -> str | list[dict[str, Any]]:
-    """Return a result as a message's content."""
+    """Return a result as the content of a message."""
     return result if isinstance(result, str) else list(result)
 
 
 def result_text(result: ToolResult) -> str:
-    """Return a result as text; what is no text is named."""
+    """Return a result as text; other parts are replaced by their type."""
     if isinstance(result, str):
         return result
     return "\n".join(part.get("text", f"({part['type']})") for part in result)
 
 
 def truncate_result(result: ToolResult, most: int) -> ToolResult:
-    """Return a result with at most so many characters of text."""
+    """Return a result with at most `most` characters of text."""
     if isinstance(result, str):
         return _truncate_text(result, most)
     parts = []
@@ -198,5 +201,5 @@ def truncate_result(result: ToolResult, most: int) -> ToolResult:
 def _truncate_text(text: str, most: int) -> str:
     if len(text) > most:
         text = f"{text[:most]}\n(cut: the result has {len(text)} characters)"
-    # Half a surrogate pair, which JSON can spell, fits into no request.
+    # A lone surrogate, which JSON can express, cannot be sent in a request.
     return text.encode("utf-8", "replace").decode()

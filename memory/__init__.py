@@ -1,1 +1,1 @@
-"""What was said, per user and thread."""
+"""Memory: transcripts, facts, search and user data, per user and thread."""

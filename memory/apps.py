@@ -1,4 +1,4 @@
-"""Memory as Django knows it."""
+"""The Django app."""
 
 from django.apps import AppConfig
 
@@ -7,4 +7,4 @@ class MemoryApp(AppConfig):
     name = "memory"
 
     def ready(self) -> None:
-        from memory import checks  # noqa: F401  # registers them
+        from memory import checks  # noqa: F401  # registers the checks

@@ -1,4 +1,4 @@
-"""What `manage.py check` says where the configuration does not fit what is stored."""
+"""System checks: whether the stored data fits the configuration."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from memory.maintenance import alerts
 
 @checks.register
 def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Warn of what is stored and does not fit what is configured.
+    """Warn of stored data that does not fit the configuration.
 
-    Not while tables are being made, which asks for checks too.
+    Skipped during migrations, which run checks too.
     """
     config = None if databases else checked_file.load()
     users = None if config is None else memory_settings.resolve_for_users(config)

@@ -17,7 +17,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class UserState(BaseModel):
-    """How facts about each user are learnt and recalled."""
+    """How facts about each user are extracted and recalled."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,7 +71,7 @@ def _expand_boolean(value: Any) -> Any:
 
 
 class RoleImportance(BaseModel):
-    """How much a message matters at first, from 0 to 1, by who said it."""
+    """The initial importance of a message, from 0 to 1, by its role."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,7 +82,7 @@ class RoleImportance(BaseModel):
 
 
 class MemoryConfig(BaseModel):
-    """What is remembered beyond the conversation itself, which always is."""
+    """What is remembered besides conversations, which are always stored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -139,7 +139,7 @@ class MemoryConfig(BaseModel):
 
 
 def check_memory(memory: MemoryConfig, config: Config) -> Iterable[Problem]:
-    """Find a learner or an embedder that is not there."""
+    """Yield a problem for an unknown extraction model or embedder."""
     state = memory.user_state
     if state is None:
         return

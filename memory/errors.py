@@ -1,4 +1,4 @@
-"""What can go wrong with what is known about a user."""
+"""Errors of facts about users."""
 
 from core.errors import Invalid, NotFound
 

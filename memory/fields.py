@@ -1,4 +1,4 @@
-"""Columns whose type each database has its own word for."""
+"""Model fields whose column type depends on the database."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class VectorField(models.Field):  # type: ignore[type-arg]
 
 
 class TermsField(models.Field):  # type: ignore[type-arg]
-    """The words of a text: a `tsvector`, or on SQLite their hashes as bytes."""
+    """The terms of a text: a `tsvector`, or their hashes as bytes on SQLite."""
 
     description = "Search terms"
 
@@ -30,16 +30,16 @@ class TermsField(models.Field):  # type: ignore[type-arg]
 
 
 def write_vector(vector: np.ndarray, vendor: str) -> Any:
-    """Return a vector as its column takes it in plain SQL."""
+    """Return a vector in the form that plain SQL passes to its column."""
     if vendor == "postgresql":
-        # The shortest text of each number, several times as fast as Python's own.
+        # The shortest text of each number, several times as fast as Python's `repr`.
         exact = np.ascontiguousarray(vector, dtype=np.float32)
         return orjson.dumps(exact, option=orjson.OPT_SERIALIZE_NUMPY).decode()
     return vector.astype(FLOAT32).tobytes()
 
 
 def read_vector(value: Any) -> np.ndarray:
-    """Return the vector a column holds, whatever form the database gave it in."""
+    """Return the vector of a column value in any database's form."""
     if isinstance(value, str):
         return np.fromstring(value[1:-1], dtype=FLOAT32, sep=",")
     return np.frombuffer(value, dtype=FLOAT32)

@@ -1,6 +1,6 @@
-"""What memory does for an agent: its settings, its embedder and its learner.
+"""Resolved memory settings of an agent: its settings, embedder and extraction model.
 
-Worked out once for each reading of the YAML, for a turn has no time for it.
+Resolved once per load of the YAML, because a turn has no time for it.
 """
 
 from dataclasses import dataclass, replace
@@ -20,38 +20,38 @@ class ExtractionModel(NamedTuple):
     """The model that reads turns for facts."""
 
     name: str
-    """Its provider's, under `providers:`."""
+    """The provider's name under `providers:`."""
     provider: ProviderConfig
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class UserMemory:
-    """Memory that is switched on, with everything it needs."""
+    """Enabled memory with everything it needs."""
 
     embedder: Embedder
     extraction_model: ExtractionModel | None
-    """None where no agent is meant and no cheap model is known."""
+    """None if no agent is given and no cheap model is known."""
     user_state: UserState
     memory: MemoryConfig
 
 
 class ResolvedMemory(NamedTuple):
-    """An agent's settings, and its plan where it remembers users."""
+    """An agent's settings, and its `UserMemory` if it remembers users."""
 
     settings: MemoryConfig
     user_memory: UserMemory | None
 
     @property
     def has_paid_embedder(self) -> bool:
-        """Whether an API makes the vectors of users' memories."""
+        """Whether the embedder of users' memories is an API."""
         return (
             self.user_memory is not None and self.user_memory.embedder.api is not None
         )
 
 
 _cache: tuple[Config | None, dict[Any, ResolvedMemory]] = (None, {})
-"""The configuration in force, and what it makes of each agent's overrides."""
+"""The current configuration, and the resolution of each agent's overrides."""
 
 
 def resolve(
@@ -59,10 +59,10 @@ def resolve(
     overrides: MemoryOverrides | None = None,
     own_model: tuple[str, str] | None = None,
 ) -> ResolvedMemory:
-    """Return how an agent remembers under a configuration; no plan is not at all.
+    """Return an agent's memory settings under a configuration.
 
-    `own_model` is the agent's provider and model, which it learns with where no cheap
-    model is known. Without an agent, how all remember.
+    `own_model` is the agent's provider and model, used for extraction if no cheap model
+    is known. Without an agent, returns the global settings.
     """
     global _cache
     known_config, memories = _cache
@@ -80,7 +80,7 @@ def resolve(
 
 
 def resolve_for_agent(config: Config, name: str) -> ResolvedMemory:
-    """Return how an agent remembers; one that is gone from the YAML, as all do."""
+    """Return an agent's memory settings; the global ones if the agent was removed."""
     agent = config.get(AGENT_SETTINGS).get(name)
     if agent is None:
         return resolve(config)
@@ -88,11 +88,11 @@ def resolve_for_agent(config: Config, name: str) -> ResolvedMemory:
 
 
 def resolve_for_users(config: Config) -> UserMemory | None:
-    """Return how users are remembered: by all agents, or else by the first that does.
+    """Return the memory for users: the global one, or that of the first agent with one.
 
-    None is where no agent remembers them. The embedder is the same for all, for they
-    share what is known of a user. Where each agent learns with its own model, that of
-    the first is lent for what is done for all.
+    None if no agent remembers users. All agents share the embedder, because they share
+    what is known about a user. If each agent extracts with its own model, work for all
+    users uses the first agent's model.
     """
     plans = (
         resolve_for_agent(config, name).user_memory

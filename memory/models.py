@@ -1,4 +1,4 @@
-"""What was said, what was learnt from it, and where to find it again."""
+"""Models of conversations, extracted facts and the search index."""
 
 import uuid
 from typing import Any
@@ -10,14 +10,14 @@ from memory.fields import TermsField, VectorField
 
 
 class Thread(models.Model):
-    """One conversation of one user; a user who names none has the one called ""."""
+    """A conversation of a user; "" names the user's default conversation."""
 
     user_id = models.UUIDField()
     name = models.CharField(max_length=512, blank=True, default="")
     length = models.BigIntegerField(default=0)
-    """How many messages it has had; the next one's position."""
+    """The number of messages stored so far; also the next message's position."""
     summarised = models.BigIntegerField(db_default=0)
-    """Messages before this position are told by summaries."""
+    """Summaries cover the messages before this position."""
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -33,14 +33,14 @@ class Thread(models.Model):
 
 
 class StoredMessage(models.Model):
-    """One message, as it was said. Never edited."""
+    """A message as it was sent. Never edited."""
 
     thread = models.ForeignKey(
         Thread,
         on_delete=models.CASCADE,
         related_name="messages",
-        # The unique constraint's index is the one to walk; with another beside it
-        # PostgreSQL picks that and reads the whole thread.
+        # Queries use the unique constraint's index; with a second one PostgreSQL would
+        # pick that and read the whole thread.
         db_index=False,
     )
     position = models.BigIntegerField()
@@ -48,16 +48,16 @@ class StoredMessage(models.Model):
     role = models.CharField(max_length=16)
     text = models.TextField(blank=True, default="")
     extra = models.TextField(blank=True, default="")
-    """JSON of what plain text cannot hold: content parts, tool calls, thinking."""
+    """JSON of what plain text cannot hold: content parts, tool calls, reasoning."""
     tokens = models.IntegerField()
     agent = models.CharField(max_length=255, blank=True, default="")
-    """Who spoke, on assistant messages."""
+    """The agent, on assistant messages."""
     finish_reason = models.CharField(max_length=32, blank=True, default="")
     """How the reply ended; `cancelled` when the client left, `error` when it broke."""
     importance = models.FloatField(default=0.5)
-    """From 0 to 1; its role's, or more once something important was learnt from it."""
+    """From 0 to 1; the role's default, raised when an important fact is extracted."""
     consolidated_at = models.DateTimeField(null=True)
-    """When a summary took its place in prompts."""
+    """When a summary replaced it in prompts."""
     created_at = models.DateTimeField()
 
     class Meta:
@@ -68,13 +68,13 @@ class StoredMessage(models.Model):
             )
         ]
         indexes = [
-            # The few that stand out; the rest never enter it.
+            # Only the few important messages are in this index.
             models.Index(
                 fields=["thread", "position"],
                 condition=Q(importance__gt=0.5),
                 name="memory_message_important",
             ),
-            # A turn is found by its reply; its other messages stand before that.
+            # A turn is found by its reply; its other messages precede the reply.
             models.Index(
                 fields=["turn_id"],
                 condition=Q(finish_reason__gt=""),
@@ -87,13 +87,14 @@ class StoredMessage(models.Model):
 
 
 class Owner(models.Model):
-    """One user who is remembered; its row is locked while their facts change."""
+    """A user with memories; the row is locked while the user's facts change."""
 
     user_id = models.UUIDField(unique=True)
     version = models.BigIntegerField(default=0)
-    """Counts removals and new vectors: who holds passages in memory reads them anew."""
+    """Incremented on removals and new vectors, so that processes refresh their
+    caches."""
     time_zone = models.CharField(max_length=64, blank=True, default="")
-    """The IANA name the user's client gave last; "" is UTC."""
+    """The IANA time zone that the client sent last; "" is UTC."""
     created_at = models.DateTimeField()
 
     def __str__(self) -> str:
@@ -101,7 +102,7 @@ class Owner(models.Model):
 
 
 class FactCategory(models.TextChoices):
-    """What kind of thing a fact says."""
+    """The subject of a fact."""
 
     PREFERENCE = "preference"
     FACT = "fact"
@@ -112,7 +113,7 @@ class FactCategory(models.TextChoices):
 
 
 class FactStatus(models.TextChoices):
-    """Whether a fact counts; only active ones reach a prompt."""
+    """The status of a fact; only active facts reach prompts."""
 
     ACTIVE = "active"
     HELD = "held"
@@ -122,7 +123,7 @@ class FactStatus(models.TextChoices):
 
 
 class FactSource(models.TextChoices):
-    """Who said so."""
+    """The origin of a fact."""
 
     EXTRACTION = "extraction"
     AGENT = "agent"
@@ -138,20 +139,20 @@ class Fact(models.Model):
     content = models.TextField()
     category = models.CharField(max_length=16, choices=FactCategory, default="general")
     key = models.CharField(max_length=255, null=True)  # noqa: DJ001  NULL is not ""
-    """What makes it the only one of its kind: `category` + `key` name one fact."""
+    """Unique key: `category` + `key` identify one fact."""
     importance = models.SmallIntegerField(default=5)
     """1 is trivial, 10 critical."""
     status = models.CharField(max_length=16, choices=FactStatus, default="active")
     is_pinned = models.BooleanField(default=False)
-    """Pinned facts neither expire nor give way to others in the prompt."""
+    """Pinned facts do not expire, and prompts include them first."""
     source = models.CharField(max_length=16, choices=FactSource)
     agent = models.CharField(max_length=255, blank=True, default="")
-    """The agent whose turn it was learnt in, or that saved it."""
+    """The agent whose turn it was extracted from, or that saved it."""
     quote = models.TextField(blank=True, default="")
-    """The user's own words it was learnt from."""
+    """The user's own words that it was extracted from."""
     message = models.ForeignKey(StoredMessage, null=True, on_delete=models.SET_NULL)
     said_at = models.DateTimeField()
-    """When the user said it: what was said later wins."""
+    """When the user said it: later statements win."""
     valid_from = models.DateTimeField(null=True)
     valid_to = models.DateTimeField(null=True)
     expires_at = models.DateTimeField(null=True)
@@ -219,9 +220,9 @@ class FactChange(models.Model):
 
 
 class Passage(models.Model):
-    """A text that can be found again: a fact, or a message, or nothing else.
+    """A searchable text: a fact or a message.
 
-    Written once; a changed text gets a new one, so what has been read stays true.
+    Rows are never updated: a changed text gets a new row, so cached rows stay valid.
     """
 
     user_id = models.UUIDField()
@@ -232,18 +233,18 @@ class Passage(models.Model):
         null=True,
         on_delete=models.CASCADE,
         db_index=False,
-        # The message's own keeps it true; to check this one without an index, all
-        # passages of all users would be read for each thread that is erased.
+        # The message's own foreign key ensures it. Checking this one without an index
+        # would read all passages of all users for each erased thread.
         db_constraint=False,
     )
     position = models.BigIntegerField(null=True)
-    """The message's, in its thread: its neighbours are its window."""
+    """The message's position in its thread; its window consists of its neighbours."""
     is_question = models.BooleanField(default=False)
     terms = TermsField()
     window_terms = TermsField(null=True)
-    """Those of a message with its neighbours; kept on PostgreSQL only."""
+    """The terms of a message and its neighbours; on PostgreSQL only."""
     embedder = models.CharField(max_length=128, blank=True, default="")
-    """Whose vector this is; "" has none yet."""
+    """The embedder of the vector; "" if there is none yet."""
     dimensions = models.IntegerField(default=0)
     vector = VectorField(null=True)
     embedding_error = models.TextField(blank=True, default="")
@@ -266,7 +267,7 @@ class Passage(models.Model):
 
 
 class ExtractionJob(models.Model):
-    """One turn to learn from: the truth about a piece of background work."""
+    """A background job that extracts facts from one turn."""
 
     class State(models.TextChoices):
         QUEUED = "queued"
@@ -285,10 +286,10 @@ class ExtractionJob(models.Model):
     state = models.CharField(max_length=16, choices=State, default="queued")
     attempts = models.IntegerField(default=0)
     due_at = models.DateTimeField()
-    """When it may be taken: at once, after a pause, or when a lease has run out."""
+    """When it becomes claimable: at once, after a pause, or when a lease expires."""
     error = models.TextField(blank=True, default="")
     reply = models.TextField(blank=True, default="")
-    """What the model said, where that was the fault."""
+    """The model's reply, if it caused the failure."""
     facts_found = models.IntegerField(default=0)
     facts_saved = models.IntegerField(default=0)
     created_at = models.DateTimeField()
@@ -314,7 +315,7 @@ class ExtractionJob(models.Model):
 
 
 class ConsolidationRun(models.Model):
-    """One run that summarised old conversations, and its receipt."""
+    """One consolidation run and its counts."""
 
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
@@ -332,7 +333,7 @@ class ConsolidationRun(models.Model):
 
 
 class Summary(models.Model):
-    """What some messages of a thread came to; the messages stay."""
+    """A summary of messages of a thread; the messages stay stored."""
 
     user_id = models.UUIDField()
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE)
@@ -357,7 +358,7 @@ class Summary(models.Model):
 
 
 class PendingErasure(models.Model):
-    """A wish to be forgotten that waits to be confirmed."""
+    """An erasure request that awaits confirmation."""
 
     user_id = models.UUIDField(unique=True)
     confirmation_digest = models.CharField(max_length=64)

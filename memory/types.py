@@ -1,4 +1,4 @@
-"""What is known about a user, as plain values every side can hold."""
+"""Plain value types of memory, shared by all layers."""
 
 import uuid
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ Status = Literal["active", "held", "superseded", "expired", "deleted"]
 Source = Literal["extraction", "agent", "user", "operator"]
 Fusion = Literal["weighted", "rrf"]
 Outcome = Literal["created", "updated", "unchanged", "superseded", "outdated", "held"]
-"""What became of a draft: `superseded` put another fact's truth to an end, `outdated`
-came after a newer one and is kept as its past."""
+"""The outcome of a draft: `superseded` ended another fact, `outdated` is older than a
+known fact and is stored as its past."""
 
 MAX_CONTENT_LENGTH = 2000
-"""Characters of one fact."""
+"""The most characters of a fact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A text's vector and whose it is."""
+    """A text's vector and its embedder."""
 
     embedder: str
     vector: np.ndarray
@@ -31,43 +31,43 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class FactDraft:
-    """A fact someone wants remembered."""
+    """A fact to save."""
 
     content: str
     category: Category = "general"
     importance: int = 5
     """From 1, trivial, to 10, critical."""
     key: str | None = None
-    """With the category it names one fact: saving it again replaces it."""
+    """Unique key within the category: saving it again replaces the fact."""
     is_pinned: bool = False
     source: Source = "extraction"
     agent: str = ""
     quote: str = ""
     message_id: int | None = None
     said_at: datetime | None = None
-    """When the user said it; None is now."""
+    """When the user said it; None means now."""
     valid_from: datetime | None = None
     valid_to: datetime | None = None
     expires_at: datetime | None = None
     supersedes: uuid.UUID | None = None
-    """A fact this one says is no longer so."""
+    """The id of a fact that this one ends."""
     review_reason: str = ""
-    """Why nobody shall act on it until a person has looked; "" is no reason."""
+    """Why a person must review it before use; "" means no review."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveResult:
-    """What became of a draft."""
+    """The outcome of saving a draft."""
 
     fact_id: uuid.UUID
-    """The fact that now says it."""
+    """The fact that now holds the content."""
     outcome: Outcome
     superseded: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFact:
-    """One fact as it stands."""
+    """A fact in its current state."""
 
     id: uuid.UUID
     content: str
@@ -88,7 +88,7 @@ class KnownFact:
     updated_at: datetime
 
     def is_valid_at(self, now: datetime) -> bool:
-        """Say whether it holds at a moment; a pinned one does not expire."""
+        """Return whether it is valid at a moment; pinned facts do not expire."""
         return (
             (self.is_pinned or self.expires_at is None or self.expires_at > now)
             and (self.valid_from is None or self.valid_from <= now)
@@ -110,25 +110,25 @@ class FactHistoryStep:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to look for."""
+    """A search query."""
 
     text: str
     embedded: Embedded | None = None
     """None searches by words alone."""
     similarity_threshold: float = 0.0
-    """The similarity below which nothing is related."""
+    """The similarity below which passages count as unrelated."""
     fusion: Fusion = "weighted"
 
 
 @dataclass(frozen=True, slots=True)
 class SearchScore:
-    """Why something was found: its place is the `total`'s."""
+    """The scores of a search result, which is ranked by `total`."""
 
     total: float
     similarity: float | None = None
-    """Cosine of the vectors; None was not among the nearest."""
+    """Cosine of the vectors; None if it is not among the nearest."""
     terms: float | None = None
-    """The lexical score of the text; None has none of the words."""
+    """The lexical score of the text; None if no word matches."""
     window: float | None = None
     """The lexical score of a message with its neighbours."""
 

@@ -1,3 +1,2 @@
-"""Skills of agents: SKILL.md folders that are found, parsed, kept fresh, and offered to
-models as tools.
-"""
+"""Skills of agents: SKILL.md folders are found, parsed, refreshed, and offered to
+models as tools."""

@@ -1,4 +1,4 @@
-"""The directory of skills: a folder with a SKILL.md is one."""
+"""The directory of skills: each folder with a SKILL.md is a skill."""
 
 import logging
 import re
@@ -13,13 +13,13 @@ from agents.skills.skill_files import MAX_DEPTH, MAX_FILES, SKILL_FILE, FolderLi
 from config.loading import reader
 
 READ_TOOL = "skill_file"
-"""The tool that reads bundled files; no skill may have its name."""
+"""The name of the tool that reads bundled files; skills cannot use it."""
 
 MAX_SKILL_BYTES = 256 * 1024
 MAX_DESCRIPTION_LENGTH = 1024
-"""Characters of a tool's description that every provider takes."""
+"""Characters of a tool description that every provider accepts."""
 TIMESTAMP_GRANULARITY_SECONDS = 2.0
-"""How long after a change another one may leave the same times in the file system."""
+"""The time within which two changes can leave equal timestamps in the file system."""
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -28,23 +28,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill as it was found."""
+    """A loaded skill."""
 
     name: str
-    """What agents and models call it."""
+    """The name that agents and models use."""
     description: str
     body: str
     directory: Path
-    """The directory of all skills."""
+    """The directory that contains all skills."""
     folder: str
-    """The name of its own folder in there."""
+    """The name of its folder in `directory`."""
     files: Mapping[str, int]
-    """The size in bytes of each bundled file, by its path in the folder."""
+    """The size of each bundled file in bytes, by its path in the folder."""
 
     def read_file(self, path: str, most: int) -> bytes:
-        """Return the first bytes of one of its files, as it is now.
+        """Return the first `most` bytes of a bundled file, read now.
 
-        Raises `OSError` for what is not there any more, and for what became a link.
+        Raises `OSError` if the file is gone or became a link.
         """
         steps = [self.folder, *path.split("/")]
         return skill_files.read_file(self.directory, steps, most)
@@ -52,7 +52,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class FolderScan:
-    """What was made of a folder."""
+    """The result of scanning a folder."""
 
     listing: FolderListing
     read_at: float
@@ -61,7 +61,7 @@ class FolderScan:
 
 
 class SkillDirectory:
-    """Reads the skills of a directory, and again what changed since."""
+    """Loads the skills of a directory, and reloads those that changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class SkillDirectory:
         self._told: set[str] = set()
 
     def load(self) -> dict[str, Skill]:
-        """Return the skills by name; what is wrong is left out, and logged once."""
+        """Return the skills by name; invalid ones are skipped and logged once."""
         folders, complaints = self._list_folders()
         found = {folder: self._scan(folder) for folder in folders}
         self._findings = {f: finding for f, finding in found.items() if finding}
@@ -88,7 +88,7 @@ class SkillDirectory:
         return skills
 
     def _list_folders(self) -> tuple[list[str], list[str]]:
-        """Return the names of the folders, and what is wrong with others."""
+        """Return the names of the folders, and the problems of others."""
         try:
             entries = skill_files.list_visible(self.path)
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class SkillDirectory:
         return folders, [_link_message(self._label(name)) for name in links]
 
     def _scan(self, folder: str) -> FolderScan | None:
-        """Return what is made of a folder; None if it is no skill's."""
+        """Return the scan of a folder, or None if it has no skill."""
         try:
             seen = skill_files.list_folder(self.path / folder)
         except OSError as exc:
@@ -175,7 +175,7 @@ class SkillDirectory:
 
 
 def _is_settled(finding: FolderScan) -> bool:
-    """Whether SKILL.md, changed again, would have other times than it has."""
+    """Whether another change of SKILL.md would change its timestamps."""
     stamp = finding.listing.files.get(SKILL_FILE)
     if stamp is None:
         return True

@@ -1,4 +1,4 @@
-"""The tools with which a model looks up skills: one for each, one for their files."""
+"""Tools that let a model look up skills: one per skill, one for their files."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from core.tools import Tool
 from core.trace import TracedToolCall
 
 PAGE_LENGTH = 24_000
-"""Characters of a file in one answer; with the list below it is under the loop's cap,
-which would cut off how to read on."""
+"""Characters of a file per result. With the list of files below it stays under the
+loop's limit, which would cut off the hint on how to read on."""
 MAX_LISTED = 100
 MAX_LIST_LENGTH = 6_000
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -25,7 +25,10 @@ NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 def make_tools(skills: Mapping[str, Skill]) -> list[Tool]:
-    """Return one agent's tools for these skills, by name; they reach no other's."""
+    """Return one agent's tools for these skills, by name.
+
+    They cannot read other skills.
+    """
     if not skills:
         return []
     return [*map(SkillTool, skills.values()), SkillFileTool(skills)]
@@ -33,7 +36,7 @@ def make_tools(skills: Mapping[str, Skill]) -> list[Tool]:
 
 @dataclass(frozen=True, slots=True)
 class SkillTool:
-    """Tells what a skill teaches."""
+    """Returns the instructions of one skill."""
 
     skill: Skill
     kind: Literal["skill"] = "skill"
@@ -61,7 +64,7 @@ class SkillTool:
 
 
 class FileArguments(BaseModel):
-    """What `skill_file` is called with; unknown names are refused."""
+    """Arguments of `skill_file`; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -137,7 +140,7 @@ def _check_arguments(arguments: Mapping[str, Any]) -> FileArguments:
 
 
 def _normalize_path(path: str) -> str:
-    """Return a path as skills list theirs; raises `Invalid` if it leads elsewhere."""
+    """Return a path as skills list it; raises `Invalid` if it leaves the folder."""
     written = PurePosixPath(path)
     if written.is_absolute() or ".." in written.parts or "\\" in path:
         raise Invalid(
@@ -148,7 +151,7 @@ def _normalize_path(path: str) -> str:
 
 
 def _file_text(skill: Skill, path: str) -> str:
-    """Return what a bundled file says, or what it is when it cannot be shown."""
+    """Return a bundled file's text, or a note if it is not text."""
     try:
         content = skill.read_file(path, MAX_FILE_BYTES + 1)
     except OSError as exc:
@@ -169,9 +172,10 @@ def _file_text(skill: Skill, path: str) -> str:
 
 
 def text_page(text: str, offset: int, skill: str, path: str) -> str:
-    """Return a text from a character on, and how to read on if that is not all.
+    """Return a page of a text from `offset`, with a hint on how to read on if there is
+    more.
 
-    Raises `Invalid` for an offset behind its end.
+    Raises `Invalid` for an offset beyond the end.
     """
     if offset > len(text):
         raise Invalid(f"offset: '{path}' has only {len(text)} characters")

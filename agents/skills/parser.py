@@ -1,4 +1,4 @@
-"""What a SKILL.md says: its name and description, and the instructions below them."""
+"""Parser of SKILL.md: its name and description, and the instructions below them."""
 
 import re
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from config.loading.reader import PARSER_HINTS
 from core.errors import Invalid
 
 MAX_FRONTMATTER_LENGTH = 16_384
-"""Characters of frontmatter that are parsed; it needs a few hundred."""
+"""Characters of frontmatter that are parsed; a few hundred are typical."""
 MAX_DEPTH = 32
 
 PARSER_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
     *(TypeError, ValueError),
 )
-"""What the parser lets out besides its own errors: `!!float ''`, `\\U99999999`."""
+"""What the YAML parser raises besides its own errors: `!!float ''`, `\\U99999999`."""
 
 FENCE = "---"
 FRONTMATTER = re.compile(
@@ -32,19 +32,20 @@ class SkillInvalid(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class SkillText:
-    """What a SKILL.md says."""
+    """The content of a SKILL.md."""
 
     name: str | None
-    """What its frontmatter calls it, if it does."""
+    """The name in the frontmatter, if set."""
     description: str
     body: str
 
 
 def parse(content: bytes) -> SkillText:
-    """Return what a SKILL.md says; raises `SkillInvalid`.
+    """Return the content of a SKILL.md; raises `SkillInvalid`.
 
-    The frontmatter between two lines `---` may be missing. Of its fields `name` and
-    `description` are read; others are for other programs.
+    The frontmatter between two lines `---` is optional. Only its fields `name` and
+    `description` are read; other programs use the others.
+
     Source: "Writing a skill" of the reference.
     """
     head, body = _split(_decode(content))
@@ -64,7 +65,7 @@ def _decode(content: bytes) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the frontmatter and what follows it."""
+    """Return the frontmatter and the text after it."""
     if text.partition("\n")[0].rstrip() != FENCE:
         return "", text
     match = FRONTMATTER.match(text)
@@ -74,8 +75,8 @@ def _split(text: str) -> tuple[str, str]:
         )
     if len(match[1]) > MAX_FRONTMATTER_LENGTH:
         raise SkillInvalid(
-            f"its frontmatter has more than {MAX_FRONTMATTER_LENGTH} characters; move the "
-            "text below it"
+            f"its frontmatter has more than {MAX_FRONTMATTER_LENGTH} characters; "
+            "move the text below it"
         )
     return match[1], text[match.end() :]
 
@@ -105,7 +106,7 @@ def _parse_frontmatter(head: str) -> dict[Any, Any]:
 
 def _error_message(exc: MarkedYAMLError) -> str:
     mark = exc.problem_mark or exc.context_mark
-    # The mark counts from 0 and from below the first fence.
+    # The mark is zero-based and starts below the first `---`.
     where = f"line {mark.line + 2}: " if mark else ""
     problem = exc.problem or "this cannot be read"
     hint = next((hint for start, hint in PARSER_HINTS.items() if start in problem), "")
@@ -115,7 +116,7 @@ def _error_message(exc: MarkedYAMLError) -> str:
 
 
 def _one_line(fields: dict[Any, Any], key: str) -> str | None:
-    """Return a field as one line of text, None where it is not set."""
+    """Return a field as one line of text, or None if it is not set."""
     value = fields.get(key)
     if value is None:
         return None

@@ -1,7 +1,7 @@
-"""Files below a directory, looked at and read without ever leaving it.
+"""Listing and reading of files without ever leaving a directory.
 
-Symbolic links are followed nowhere, neither when a folder is looked at nor when a file
-is read; so no change in there, whenever it is made, leads to other files.
+Symbolic links are not followed, neither when a folder is listed nor when a file is
+read. So a concurrent change in the directory cannot redirect a read.
 """
 
 import os
@@ -12,13 +12,13 @@ from itertools import islice
 from pathlib import Path
 
 SKILL_FILE = "SKILL.md"
-"""What makes a folder a skill, and what is looked at first."""
+"""The file that makes a folder a skill; it is listed first."""
 MAX_FILES = 500
-"""Files of one folder that are looked at."""
+"""Files of one folder that are listed."""
 MAX_DEPTH = 8
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-# A pipe would keep us waiting for someone to write to it.
+# Opening a pipe would block until someone writes to it.
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Entry = os.DirEntry[str]
@@ -26,7 +26,7 @@ Entry = os.DirEntry[str]
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What changes when a file does."""
+    """Metadata that changes when a file changes."""
 
     size: int
     """In bytes."""
@@ -37,17 +37,17 @@ class FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class FolderListing:
-    """What a look at a folder showed; hidden things are left out."""
+    """The files of a folder; hidden ones are left out."""
 
     files: Mapping[str, FileStamp]
-    """By their paths in the folder."""
+    """By their path in the folder."""
     links: Sequence[str]
     is_truncated: bool
-    """Whether there is more than was looked at."""
+    """Whether the folder has more files than were listed."""
 
 
 def list_folder(folder: Path) -> FolderListing:
-    """Return what a folder holds, at every depth; raises `OSError`."""
+    """Return the files of a folder, at every depth; raises `OSError`."""
     files: dict[str, FileStamp] = {}
     links: list[str] = []
     entries = list(islice(_walk(folder, "", 0), MAX_FILES + 1))
@@ -63,7 +63,8 @@ def list_folder(folder: Path) -> FolderListing:
 
 
 def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Entry | None]]:
-    """Yield each thing by its path, files first; None is a folder that is too deep."""
+    """Yield each entry with its path, files first; None marks a folder that is too
+    deep."""
     for entry in list_visible(folder):
         path = prefix + entry.name
         if not entry.is_dir(follow_symlinks=False):
@@ -75,7 +76,7 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Entry | 
 
 
 def list_visible(folder: Path) -> list[Entry]:
-    """Return what is in a folder and not hidden, files first, by name."""
+    """Return the visible entries of a folder, files first, by name."""
     with os.scandir(folder) as found:
         return sorted((e for e in found if not e.name.startswith(".")), key=_sort_key)
 
@@ -86,7 +87,7 @@ def _sort_key(entry: Entry) -> tuple[bool, bool, str]:
 
 
 def _is_utf8(path: str) -> bool:
-    """Whether a path is UTF-8; JSON has no way to ask for another."""
+    """Whether a path is UTF-8; JSON cannot express others."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -101,9 +102,9 @@ def _stamp(status: os.stat_result) -> FileStamp:
 
 
 def read_file(directory: Path, steps: Sequence[str], most: int) -> bytes:
-    """Return the first bytes of a file below a directory.
+    """Return the first `most` bytes of a file below a directory.
 
-    Raises `OSError` for what is not there, and for what is or goes through a link.
+    Raises `OSError` if the file does not exist, or if its path is or contains a link.
     """
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -1,7 +1,7 @@
-"""Instructions an agent looks up when it needs them: the YAML's `skills:`.
+"""Skills: instructions that an agent looks up on demand, the YAML's `skills:`.
 
-A turn reads no disk: what is there is read when it is first asked for, and kept fresh
-by `Watcher`. Source: "Skills" of the reference.
+A turn does not read the disk: skills are read on first use, and `SkillWatcher`
+refreshes them. Source: "Skills" of the reference.
 """
 
 import logging
@@ -20,7 +20,7 @@ from config.sections import Config, Section
 from core.tools import Tool
 
 POLL_SECONDS = 0.5
-"""How long an edit of a skill goes unseen."""
+"""The longest delay until an edit of a skill is seen."""
 
 P = ParamSpec("P")
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class SkillsConfig(BaseModel):
-    """Where skills are found."""
+    """The directory of skills."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,8 +58,8 @@ _logged_missing: tuple[Config, set[str]] | None = None
 def get_skills(config: Config) -> Mapping[str, Skill]:
     """Return the skills by name.
 
-    The directory is read only when it is another than the last: when the process
-    starts and after an edit of `skills.dir`. `Watcher` does the rest.
+    This reads the directory only if it differs from the last one: at process start and
+    after an edit of `skills.dir`. Later changes are loaded by `SkillWatcher`.
     """
     path = config.path.parent / config.get(SKILLS).dir
     known = _cached
@@ -69,7 +69,7 @@ def get_skills(config: Config) -> Mapping[str, Skill]:
 
 
 def refresh() -> None:
-    """Look at the directory last used, and log what is new in it."""
+    """Rescan the directory last used, and log new problems."""
     with _lock:
         if _directory is not None:
             _load(_directory)
@@ -94,9 +94,9 @@ def _load(directory: SkillDirectory) -> Mapping[str, Skill]:
 
 
 def make_tools(config: Config, names: Sequence[str]) -> list[Tool]:
-    """Return one agent's tools for the skills it lists: each, and their files.
+    """Return one agent's tools: one per listed skill, and one for their files.
 
-    Names of none are left out, and logged once for each edit of the YAML.
+    Unknown names are skipped, and logged once per edit of the YAML.
     """
     if not names:
         return []
@@ -125,11 +125,11 @@ def _log_missing(config: Config, name: str, skills: Mapping[str, Skill]) -> None
 
 
 class SkillWatcher:
-    """Keeps the skills fresh, from a thread of its own.
+    """Refreshes the skills from a background thread.
 
-    It looks again and again, which also sees what no file system reports: a directory
-    that is not there yet or that is swapped, a mount, a share. A look costs about
-    7 µs a file; only a SKILL.md that changed is read.
+    It polls, because a file system reports no events for a directory that does not
+    exist yet or is swapped, for a mount, or for a network share. A scan costs about 7
+    µs per file; only a changed SKILL.md is read.
     """
 
     def __init__(self, config: Config) -> None:
@@ -140,12 +140,12 @@ class SkillWatcher:
         )
 
     def start(self) -> None:
-        """Read the skills, and begin to watch."""
+        """Load the skills and start watching."""
         _log_exceptions(get_skills, self._config)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and wait for it."""
+        """Stop the thread and wait for it."""
         self._stop.set()
         self._thread.join()
 
@@ -157,7 +157,8 @@ class SkillWatcher:
 def _log_exceptions(
     look: Callable[P, object], *args: P.args, **kwargs: P.kwargs
 ) -> None:
-    """Look; a fault of ours neither stops the server from starting nor the watch."""
+    """Call `look` and log its exceptions, so that a bug here stops neither the server
+    start nor the watcher."""
     try:
         look(*args, **kwargs)
     except Exception:

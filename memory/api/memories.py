@@ -1,4 +1,4 @@
-"""`/v1/memories`: what is known of a user, in the user's hands."""
+"""`/v1/memories`: users read and edit the facts known about them."""
 
 import uuid
 from datetime import datetime
@@ -65,7 +65,8 @@ async def list_memories(
 async def _cursor(
     user_id: UserId, after: str | None
 ) -> tuple[datetime, uuid.UUID] | None:
-    """Return where a page ends; raises `Invalid` for no memory of this user."""
+    """Return the cursor of a memory; raises `Invalid` if the user has no such
+    memory."""
     if after is None:
         return None
     try:
@@ -110,7 +111,7 @@ async def create_memory(
     return json_response(serializers.serialize_saved(fact, saved), status=201)
 
 
-# Before `{memory_id}`, which would take `search` for an id.
+# Registered before `{memory_id}`, which would take `search` for an id.
 
 
 @router.get(
@@ -196,13 +197,13 @@ async def change_memory(
     body: Body[MemoryChanges],
 ) -> HttpResponse:
     user_id = identify_user(request, asked, body)
-    # Asked first, so that nobody has us embed for what is not theirs.
+    # Read first, so that no embedding is made for another user's fact.
     fact = await database_executor.run(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
     )
     changes = body.changes()
     if injection_filter.find_injection(changes.get("content", ""), ""):
-        # As when it is saved: no prompt has it until a person says it may.
+        # As on saving: it stays out of prompts until a person approves it.
         changes.setdefault("status", "held")
     if changes:
         vector = await query_preparation.embed_changed_fact(fact.content, changes)

@@ -1,4 +1,4 @@
-"""What clients send about memories, as pydantic reads it, and what they get."""
+"""Pydantic models of the requests and responses of `/v1/memories`."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
@@ -101,7 +101,7 @@ class MemorySearchBody(CallerBody):
 
 
 class MemoryDates(CallerBody):
-    """What new and changed memories have in common."""
+    """Fields that new and changed memories share."""
 
     valid_from: Instant | None = None
     valid_to: Instant | None = None
@@ -129,7 +129,7 @@ class MemoryDates(CallerBody):
 
 
 class NewFactFields(BaseModel):
-    """What is said of a fact that shall be remembered, by whomever."""
+    """Fields of a new fact, from clients and agents."""
 
     content: Content
     category: Category = "general"
@@ -144,7 +144,7 @@ class NewFactFields(BaseModel):
     expires_at: Instant | None = None
 
     def to_fact_draft(self, source: Source, **more: Any) -> FactDraft:
-        """Return the draft of it; `more` are fields only its writer may set."""
+        """Return the fact's draft; `more` are fields only its writer may set."""
         return FactDraft(
             self.content,
             category=self.category,
@@ -168,13 +168,13 @@ class NewMemory(MemoryDates, NewFactFields):
 
 
 def remove_schema_defaults(schema: dict[str, Any]) -> None:
-    """Leave defaults out of a description: what is left out stays as it is."""
+    """Remove defaults from a schema: omitted fields stay unchanged."""
     for described in schema["properties"].values():
         described.pop("default", None)
 
 
 class FactChangeFields(BaseModel):
-    """What changes of a fact, by whomever; null clears what may be empty."""
+    """Changes of a fact, from clients and agents; null clears optional fields."""
 
     model_config = ConfigDict(json_schema_extra=remove_schema_defaults)
 
@@ -191,7 +191,7 @@ class FactChangeFields(BaseModel):
     )
 
     def changes(self) -> dict[str, Any]:
-        """Return the changes, by the names of `memory.facts.fact_store.edit`."""
+        """Return the changes, by the names of `memory.facts.fact_store.edit_fact`."""
         given = sorted(self.model_fields_set & CHANGEABLE_FIELDS)
         return {COLUMN_NAMES.get(name, name): getattr(self, name) for name in given}
 
@@ -204,18 +204,18 @@ COLUMN_NAMES = {"pinned": "is_pinned"}
 
 
 class MemoryChanges(MemoryDates, FactChangeFields):
-    """Body of `PATCH /v1/memories/{id}`; null clears what may be empty."""
+    """Body of `PATCH /v1/memories/{id}`; null clears optional fields."""
 
     @property
     def embedding_tokens(self) -> int:
         if "content" in self.model_fields_set:
             return token_estimates.estimate_text(self.content)
-        # The memory's own text is embedded again, which may be as long as any.
+        # A new status embeds the stored text again, which may have the full length.
         return MAX_CONTENT_LENGTH if "status" in self.model_fields_set else 0
 
 
-# What clients get. Only described: the answers are written by
-# `memory.facts.fact_serializers`.
+# Response schemas, for documentation only: `memory.facts.fact_serializers` writes the
+# responses.
 
 
 class MemoryObject(BaseModel):

@@ -1,4 +1,4 @@
-"""Memories as clients get them: one, a page, what a search found."""
+"""Serializers of memories: single, page, and search results."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -23,7 +23,7 @@ def serialize_page(facts: Sequence[KnownFact], *, has_more: bool) -> dict[str, A
 
 
 def serialize_saved(fact: KnownFact, saved: SaveResult) -> dict[str, Any]:
-    """Return the memory that now says what was to be saved, and what became of it."""
+    """Return the memory that now holds the saved fact, and the outcome."""
     gone = saved.superseded
     return {
         **fact_serializers.serialize_fact(fact),
@@ -40,9 +40,9 @@ def serialize_hits(
     limit: int,
     explain: bool,
 ) -> dict[str, Any]:
-    """Return what was found, the best first; facts and messages take turns.
+    """Return search results, best first; facts and messages alternate.
 
-    Their scores are not on one scale. With `explain` each says what it was found by.
+    Their scores have different scales. `explain` adds the scores of each retriever.
     """
     paired = chain.from_iterable(zip_longest(facts, messages))
     kept = [each for each in paired if each is not None]
@@ -83,7 +83,7 @@ def _serialize_hit(found: SearchHit) -> dict[str, Any]:
 def _explain_scores(
     score: SearchScore, rivals: Sequence[SearchScore]
 ) -> dict[str, Any]:
-    """Return each leg's score, and its place among those found by that leg."""
+    """Return the score of each retriever, and the rank among its results."""
     return {
         **{leg: getattr(score, leg) for leg in SCORE_NAMES},
         "ranks": {leg: _rank(leg, score, rivals) for leg in SCORE_NAMES},

@@ -1,4 +1,4 @@
-"""`/v1/users/me`: everything about a user, to take along or to have erased."""
+"""`/v1/users/me`: export and erasure of a user's data."""
 
 from collections.abc import AsyncGenerator
 from datetime import datetime
@@ -68,7 +68,7 @@ async def export_user(
     start = ExportPosition(
         shows_calls=live.current().get(TELEMETRY).sqlite.show_to_users
     )
-    # Read before the answer begins, so that what goes wrong has an honest status.
+    # Read before the response starts, so that errors get their own status.
     first, rest = await database_executor.run_to_end(
         audit_log.run_recorded,
         build_event(request, "user.export", user_id),
@@ -89,7 +89,10 @@ async def export_user(
 async def stream_export(
     user_id: UserId, written: bytes, place: ExportPosition | None
 ) -> AsyncGenerator[bytes]:
-    """Yield an export from what is written on; no connection waits for its reader."""
+    """Yield an export that continues after `written`.
+
+    No database connection is held while the client reads.
+    """
     yield written
     while place is not None:
         written, place = await database_executor.run(export.next_chunk, user_id, place)

@@ -1,4 +1,4 @@
-"""What is told of a user in a prompt: quoted, in order, and no longer than allowed."""
+"""The part of the prompt about a user: quoted, ordered, and limited in tokens."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ from memory.extraction.injection import injection_filter
 from memory.types import FoundMessage, KnownFact
 
 MAX_QUOTE_LENGTH = 400
-"""Characters of an older message that are quoted."""
+"""Characters of an older message that the prompt quotes."""
 MAX_READ_LENGTH = 10 * MAX_QUOTE_LENGTH
-"""Those that are looked at for it."""
+"""Characters of an older message that are read to make the quote."""
 
 FACTS_HEADING = "Known about the user:"
 MESSAGES_HEADING = "Said earlier:"
@@ -27,35 +27,36 @@ SUBJECTS = ("The user ", "the user ")
 
 @dataclass(frozen=True, slots=True)
 class PromptMemories:
-    """What a turn shall know of its user."""
+    """The memories for one prompt."""
 
     pinned: Sequence[KnownFact] = ()
-    """Those that are always told, in their order."""
+    """Facts that every prompt has, in their order."""
     facts: Sequence[KnownFact] = ()
-    """Those found for this turn, the best first."""
+    """Facts found for this turn, best first."""
     messages: Sequence[FoundMessage] = ()
-    """Older messages, the most wanted first."""
+    """Older messages, most relevant first."""
     summaries: Sequence[str] = ()
-    """What was said before, the oldest first."""
+    """Summaries of earlier messages, oldest first."""
 
 
 class MemoryPrompt(NamedTuple):
-    """What a prompt says of a user."""
+    """The rendered memories of a user."""
 
     text: str
-    """"" when there is nothing to tell."""
+    """"" when there are no memories."""
     facts: Sequence[uuid.UUID]
-    """Those that are in it."""
+    """The facts included in the text."""
 
 
 def render(
     memories: PromptMemories, max_tokens: int, zone: tzinfo = UTC
 ) -> MemoryPrompt:
-    """Return what a prompt says of a user.
+    """Render the memories of a user for a prompt.
 
-    Facts go in first, then older messages, as long as they fit in `max_tokens`;
-    summaries stand for the conversation itself and are not counted. Days are those of
-    `zone`, the user's.
+    Facts come first, then older messages, as long as they fit in `max_tokens`.
+    Summaries replace parts of the conversation and are not counted. Dates are in
+    `zone`, the user's time zone.
+
     Source: "What gets injected into the prompt" of the reference.
     """
     budget = _TokenBudget(max_tokens - token_estimates.estimate_text(DATA_NOTICE))
@@ -72,13 +73,13 @@ def render(
 
 
 class _TokenBudget:
-    """Tokens to spend, line by line."""
+    """A token budget, spent line by line."""
 
     def __init__(self, tokens_left: int) -> None:
         self._left = tokens_left
 
     def spend(self, line: str) -> bool:
-        """Pay for a line if there is enough left."""
+        """Subtract a line's tokens if enough are left; return whether they were."""
         price = token_estimates.estimate_text(line) + 1
         if price > self._left:
             return False
@@ -122,14 +123,15 @@ def _validity(fact: KnownFact, zone: tzinfo) -> str:
 def _format_day(at: datetime, zone: tzinfo) -> str:
     try:
         return at.astimezone(zone).date().isoformat()
-    except OverflowError:  # The first or the last day there is.
+    except OverflowError:  # The first or last representable day.
         return at.date().isoformat()
 
 
 def _fitting_message_lines(
     messages: Iterable[FoundMessage], budget: _TokenBudget, zone: tzinfo
 ) -> Iterable[str]:
-    """Return those that fit, the most wanted first, in the order they were said."""
+    """Return the lines of the messages that fit, chosen by relevance, in chronological
+    order."""
     affordable = [
         (message, line)
         for message in messages
@@ -140,7 +142,7 @@ def _fitting_message_lines(
 
 
 def _message_line(message: FoundMessage, zone: tzinfo) -> str:
-    # What is quoted does not end before its line does.
+    # A quotation mark inside the text must not end the quote.
     text = quote_line(message.text[:MAX_READ_LENGTH]).replace('"', "'")
     if len(text) > MAX_QUOTE_LENGTH:
         text = f"{text[:MAX_QUOTE_LENGTH].rstrip()}…"
@@ -148,8 +150,9 @@ def _message_line(message: FoundMessage, zone: tzinfo) -> str:
 
 
 def quote_line(text: str) -> str:
-    """Return a text on one line, without what cannot be seen.
+    """Return a text on one line, without invisible characters.
 
-    Nothing in it can pass for a line of ours, or say other than what a person reads.
+    The text can neither imitate a line of the prompt nor differ from what a person
+    reads.
     """
     return " ".join(injection_filter.INVISIBLE.sub("", text).split())

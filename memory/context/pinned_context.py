@@ -1,6 +1,6 @@
-"""What a prompt has whatever is asked: standing facts and important messages.
+"""Memories that every prompt has: standing facts and important messages.
 
-Plain SQL, for every turn reads them.
+In plain SQL, because every turn reads them.
 """
 
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from memory.transcript.message_store import RecentMessages
 from memory.types import FoundMessage, KnownFact
 
 PINNED_IMPORTANCE = 9
-"""From here on a fact belongs in every prompt."""
+"""The importance from which a fact is in every prompt."""
 
 FACTS_SQL = f"""
     SELECT {", ".join(passage_sources.FACT_COLUMNS)} FROM memory_fact {{index}}
@@ -28,7 +28,7 @@ FACTS_SQL = f"""
     LIMIT %s
 """  # noqa: S608
 INDEX_HINT = "INDEXED BY memory_fact_standing"
-"""SQLite knows no statistics here and would look at all facts of the user."""
+"""Without statistics, SQLite would read all facts of the user."""
 MESSAGES_SQL = """
     SELECT id, position, role, text, agent, importance, created_at
     FROM memory_message
@@ -37,13 +37,13 @@ MESSAGES_SQL = """
     ORDER BY position DESC LIMIT %s
 """
 HIGH_IMPORTANCE = 0.5
-"""Above it messages are few; the partial index of them is used for its own words."""
+"""Few messages are above it. The partial index repeats this condition literally."""
 
 
 def pinned_facts(user_id: UserId, *, limit: int) -> list[KnownFact]:
-    """Return the facts every prompt has: pinned ones, then the most important.
+    """Return the facts of every prompt: pinned ones, then the most important.
 
-    Always in the same order, so that providers can reuse the prompt's beginning.
+    The order is stable, so that providers can reuse the prompt's prefix.
     """
     if not limit:
         return []
@@ -58,7 +58,7 @@ def pinned_facts(user_id: UserId, *, limit: int) -> list[KnownFact]:
 def important_messages(
     recent: RecentMessages, thread: str, settings: MemoryConfig
 ) -> list[FoundMessage]:
-    """Return a thread's important messages from before the newest ones."""
+    """Return a thread's important messages that precede the recent ones."""
     if recent.thread_id is None or not recent.first_position:
         return []
     least = settings.salience_threshold

@@ -1,6 +1,6 @@
-"""What would be recalled of a user for some words: as a turn would, but by an operator.
+"""Search in a user's memory as a turn would do it, for operators.
 
-From code that is not async: the studio's pages and commands.
+For synchronous code: the studio's pages and commands.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from providers import sync_bridge
 SearchScope = Literal["facts", "messages", "all"]
 
 MAX_CONTEXT_TOKENS = 8_000
-"""Of the conversation that is taken to be in the prompt already."""
+"""Tokens of the conversation that are assumed to be in the prompt already."""
 TIMEOUT_SECONDS = MAX_WAIT_SECONDS + 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What was found, and what by."""
+    """The results of a search, and its method."""
 
     prepared: PreparedQuery
     facts: list[FoundFact]
@@ -43,7 +43,7 @@ def search_memory(
     fusion: Fusion | None = None,
     limit: int = 10,
 ) -> SearchResult:
-    """Return the facts and the past messages that fit a text best."""
+    """Return the facts and past messages that fit a text best."""
     prepared = sync_bridge.run_sync(
         query_preparation.prepare_query(text, fusion=fusion),
         timeout_seconds=TIMEOUT_SECONDS,
@@ -58,7 +58,7 @@ def search_memory(
 
 
 def memory_prompt(user_id: UserId, recalled: SearchResult, thread: str = "") -> str:
-    """Return what a prompt would say of the user; "" where nobody is remembered."""
+    """Return the memory prompt of the user; "" if no agent remembers users."""
     memory = memory_settings.resolve_for_users(live.current())
     if memory is None:
         return ""
@@ -76,7 +76,7 @@ def embed_fact(content: str) -> FactVector:
 
 
 def embed_changed_fact(content: str, changes: Mapping[str, Any]) -> FactVector:
-    """Return the vector of a fact that changes, as `remembering` does."""
+    """Return the vector of a changed fact, as the API computes it."""
     return sync_bridge.run_sync(
         query_preparation.embed_changed_fact(content, changes),
         timeout_seconds=TIMEOUT_SECONDS,

@@ -1,8 +1,8 @@
-"""The context of a turn in one trip: what was said last, what else is worth knowing.
+"""The context of a turn in one read: recent messages and recalled memories.
 
-Three ways lead into it, and no message enters twice: the newest ones (recency), the
-important ones (salience) and those that resemble the question (relevance).
-Source: "Tri-Hybrid Retrieval" of a SQLite agent memory.
+Messages are selected in three ways, each at most once: the newest (recency), the
+important ones (salience) and those similar to the question (relevance). Source:
+"Tri-Hybrid Retrieval" of a SQLite agent memory.
 """
 
 import uuid
@@ -25,27 +25,27 @@ from memory.transcript.message_store import RecentMessages, ThreadHistory
 from memory.types import FoundMessage, Query
 
 SUMMARY_FRACTION = 4
-"""Summaries take at most one part in so many of a conversation's tokens."""
+"""Summaries take at most 1/n of a conversation's tokens."""
 
 MIN_SUMMARY_TOKENS = 50
-"""Hardly a summary has fewer, so no more of them are read than may fit."""
+"""Few summaries have fewer tokens; this limits how many are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextQuery:
-    """What a turn wants of the past."""
+    """The context that a turn requests."""
 
     thread: str
     max_tokens: int
-    """For messages, summaries and memories together."""
+    """The limit for messages, summaries and memories together."""
     settings: MemoryConfig
     mid_exchange: bool = False
     recall_query: Query | None = None
-    """What to recall the user by; None recalls nothing."""
+    """The query for recall; None recalls nothing."""
     client_sends_history: bool = False
     """The client sends the conversation itself; only facts are looked up."""
     time_zone: str = ""
-    """The user's, by its IANA name, in which days are told; "" is UTC."""
+    """The user's IANA time zone, used for dates; "" is UTC."""
 
     @property
     def needs_reading(self) -> bool:
@@ -55,18 +55,18 @@ class ContextQuery:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a turn gets of the past."""
+    """The context of a turn."""
 
     messages: Sequence[Message]
     """The conversation, oldest first."""
     memory_prompt: str = ""
-    """What else to tell the model, or ""."""
+    """The memories for the prompt, or ""."""
     facts: Sequence[uuid.UUID] = ()
-    """Those of the user that it tells."""
+    """The user's facts in `memory_prompt`."""
 
 
 def load_context(user_id: UserId, wanted: ContextQuery) -> Context:
-    """Read what a turn needs: its conversation and, if wanted, what is known."""
+    """Load the context of a turn: the conversation and, if requested, memories."""
     state = wanted.settings.user_state
     reserved = state.block_tokens if wanted.recall_query and state else 0
     conversation = _read_thread(user_id, wanted)

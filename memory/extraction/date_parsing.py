@@ -1,4 +1,4 @@
-"""Dates as models write them, put where the user is."""
+"""Parsing of dates that models write, in the user's time zone."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 
 DATE_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}")
 FIRST_YEAR, LAST_YEAR = 1800, 2200
-"""Nothing anyone tells is true from before or until after."""
+"""The range of years that a fact can refer to."""
 
 
 def get_zone(name: str) -> tzinfo:
-    """Return a time zone by its IANA name; UTC for "" and for one nobody knows."""
+    """Return a time zone by its IANA name; UTC for "" and for unknown names."""
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):
@@ -22,8 +22,8 @@ def parse_instant(
 ) -> datetime | None:
     """Return the UTC instant of an ISO 8601 date or time, or None if it is neither.
 
-    One without an offset is the user's own, in `zone`. A day is its first moment, or
-    with `at_end` its last, which is the first of the next.
+    A value without an offset is in `zone`. A date means the start of the day, or with
+    `at_end` its end, which is the start of the next day.
     """
     if not isinstance(value, str):
         return None

@@ -1,7 +1,7 @@
-"""Learning from a turn, after the user has had their answer.
+"""The extraction worker: it extracts facts from a turn after the reply is sent.
 
-What was said is made searchable; then a model is asked what it tells about the user,
-and the facts that prove themselves are saved. docs/learning.md tells it whole.
+It indexes the messages of the turn, lets a model propose facts about the user, and
+saves the facts whose quotes are verified. See docs/learning.md.
 """
 
 import logging
@@ -38,29 +38,30 @@ from providers.errors import TimedOut
 logger = logging.getLogger(__name__)
 
 LEASE_SECONDS = 300.0
-"""Longer than a lesson can take: two answers of a model, two of an embedder."""
+"""The lease of a job, in seconds: longer than two calls of a model and two of an
+embedder."""
 MAX_EARLIER_MESSAGES = 12
-"""How many messages before the turn help to understand it."""
+"""Messages before the turn that the model sees as context."""
 MAX_TURN_MESSAGES = 50
-"""Of a turn, the newest; more is a transcript somebody sent in, not a turn."""
+"""Newest messages of a turn that are read; a longer turn is an imported transcript."""
 MAX_SIMILAR_FACTS = 10
-"""How many known facts the model is shown."""
+"""Known facts that the model sees."""
 MAX_SEARCH_CHARS = 20_000
-"""Of a message, to be found by; PostgreSQL takes no more than a megabyte of words."""
+"""Indexed characters of a message; PostgreSQL limits the words of a row to 1 MB."""
 MAX_QUERY_CHARS = 4_000
 MAX_QUOTED_CHARS = 4_000
-"""Of a message, all that a prompt may ever quote."""
+"""Embedded characters of a message: the most that a prompt quotes."""
 SPOKEN_ROLES = ("user", "assistant")
-"""Whose messages can be found again: what tools and systems say is not said."""
+"""Roles whose messages are indexed; tool results and system messages are not."""
 
 BUSY_RETRY_SECONDS = 10.0
-"""Until a lesson that found the local model busy is taken again."""
+"""Seconds until a job that found the local model busy is retried."""
 
 MEMORY_OFF = "memory is off"
 
 
 class ExtractionFailed(Exception):
-    """The model's reply could not be read, nor the one after it."""
+    """Neither the model's reply nor its corrected reply could be read."""
 
     def __init__(self, problem: str, reply: str) -> None:
         super().__init__(f"the model's reply could not be read: {problem}")
@@ -68,21 +69,21 @@ class ExtractionFailed(Exception):
 
 
 class LocalModelBusy(Exception):
-    """The model on this machine learns from another turn already."""
+    """The local model is already extracting from another turn."""
 
 
 _stopping = threading.Event()
 _running_jobs: dict[int, ExtractionJob] = {}
-"""The lessons this process is at."""
+"""The jobs that this process is running."""
 _local_model_lock = threading.Lock()
-"""Whoever asks the model on this machine: it answers two at once, and one of them
-shall be a user."""
+"""Held while extraction calls the local model: it answers two requests at once, and one
+slot stays free for users."""
 
 
 def run_due_jobs(seconds: float) -> int:
-    """Learn from what is due until nothing is, or the time is up; return how many.
+    """Run due jobs until none is left or the time is up; return how many ran.
 
-    Where there is work for two, another worker is woken.
+    Wakes another worker if more jobs are due.
     """
     until = time.monotonic() + seconds
     learnt = 0
@@ -101,26 +102,26 @@ def run_due_jobs(seconds: float) -> int:
 
 
 def stop() -> None:
-    """Begin no further lesson in this process, which is about to end."""
+    """Start no more jobs in this process, which is shutting down."""
     _stopping.set()
 
 
 def release_jobs() -> None:
-    """Let go of the lessons this process will not finish.
+    """Release the jobs that this process will not finish.
 
-    Whoever takes them begins anew; else they would wait until the lease runs out, and
-    all later ones of their users with them.
+    Another worker restarts them. Otherwise they, and all later jobs of the same users,
+    would wait until the leases expire.
     """
     for lesson in list(_running_jobs.values()):
         job_queue.release(lesson, seconds=0)
 
 
 def run_job(lesson: ExtractionJob) -> None:
-    """Learn from one turn; what came of it is written in the lesson's row.
+    """Run one job and store its result in the job's row.
 
-    The lesson is the caller's (`lessons.claim`). What may pass, a busy provider say,
-    is tried again later; all else fails for a person to see. Raises nothing but what
-    writing that row may.
+    The caller has claimed the job (`job_queue.claim`). Temporary failures, such as a
+    busy provider, are retried later; others mark the job as failed. Raises only errors
+    of writing that row.
     """
     try:
         memory = memory_settings.resolve_for_agent(live.current(), lesson.agent)
@@ -155,7 +156,7 @@ def _retry_or_fail(lesson: ExtractionJob, exc: Exception) -> None:
 
 
 def _is_retryable(exc: Exception) -> bool:
-    """Whether the same lesson may go better later."""
+    """Whether a retry of the job may succeed."""
     passing = (TimeoutError, TimedOut, Unavailable, OperationalError, InterfaceError)
     return isinstance(exc, passing) or bool(getattr(exc, "retryable", False))
 
@@ -181,7 +182,7 @@ def _extract(lesson: ExtractionJob, memory: UserMemory) -> None:
 def _read_messages(
     lesson: ExtractionJob,
 ) -> tuple[list[PromptMessage], list[PromptMessage]]:
-    """Return the messages of the turn, and those before it."""
+    """Return the messages of the turn, and the messages before it."""
     rows = StoredMessage.objects.filter(
         thread_id=lesson.thread_id,
         thread__user_id=lesson.user_id,
@@ -195,16 +196,16 @@ def _read_messages(
     return turn[-MAX_TURN_MESSAGES:], earlier
 
 
-# What was said can be found again.
+# Indexing of messages.
 
 
 def _index_messages(
     lesson: ExtractionJob, memory: UserMemory, turn: Sequence[PromptMessage]
 ) -> dict[int, Embedded | None]:
-    """Store the passages of the turn; return the vectors of what was stored.
+    """Store the passages of the turn; return all vectors by message id.
 
-    Messages that read like orders get none: a prompt would quote them in conversations
-    they were not said in.
+    Messages that look like instructions get no vector: otherwise prompts of other
+    conversations would quote them.
     """
     spoken = [line for line in turn if _is_quotable(line)]
     embedded, errors = embedding.embed_texts(
@@ -215,7 +216,7 @@ def _index_messages(
         message_id__in=[line.id for line in spoken],
         embedder=memory.embedder.id,
     )
-    # A lesson that is tried again must not lose to a worse day the vectors it has.
+    # A retry whose embedder fails must not remove existing vectors.
     have = set(ready.values_list("message_id", flat=True))
     texts = [
         (line.id, line.position, line.text[:MAX_SEARCH_CHARS], vector, error)
@@ -235,7 +236,7 @@ def _is_quotable(line: PromptMessage) -> bool:
     )
 
 
-# What it tells about the user.
+# Extraction of facts.
 
 
 def _similar_facts(
@@ -244,7 +245,7 @@ def _similar_facts(
     from_user: Sequence[PromptMessage],
     vectors: dict[int, Embedded | None],
 ) -> list[KnownFact]:
-    """Return known facts like what the user says, for the model to compare with."""
+    """Return known facts similar to the user's messages, for the model to compare."""
     text = "\n".join(line.text for line in from_user)[-MAX_QUERY_CHARS:]
     query = Query(
         text,
@@ -259,7 +260,10 @@ def _similar_facts(
 def _extract_facts(
     lesson: ExtractionJob, memory: UserMemory, material: ExtractionInput
 ) -> ParsedFacts:
-    """Ask the model, once more if its reply cannot be read; raises `ExtractionFailed`."""
+    """Call the model, and again if its reply is unreadable.
+
+    Raises `ExtractionFailed`.
+    """
     learner = memory.extraction_model
     if learner is None:
         raise RuntimeError(
@@ -284,7 +288,7 @@ def _extract_facts(
 
 @contextmanager
 def _exclusive_local_model(learner: ExtractionModel) -> Iterator[None]:
-    """Ask the model on this machine alone; raises `LocalModelBusy` if another does."""
+    """Reserve the local model; raises `LocalModelBusy` if another job uses it."""
     if learner.provider.kind != "local":
         yield
     elif _local_model_lock.acquire(blocking=False):
@@ -333,16 +337,16 @@ def _raise_importance(
     *,
     quotable: Container[int],
 ) -> None:
-    """Have the messages facts were learnt from matter as much as the facts do."""
+    """Raise the importance of the source messages to that of their facts."""
     wanted: dict[int, float] = {}
     for draft, each in zip(drafts, saved, strict=True):
         message_id = draft.message_id
-        # What is held must not come into prompts by the message it was learnt from.
+        # A held fact must not reach prompts through its source message.
         is_held = each.outcome in ("held", "outdated")
         if message_id is not None and message_id in quotable and not is_held:
             importance = max(wanted.get(message_id, 0.0), draft.importance / 10)
             wanted[message_id] = importance
-    # In one order everywhere, so that two never wait for each other.
+    # Always in the same order, so that two transactions cannot deadlock.
     for message_id, importance in sorted(wanted.items()):
         StoredMessage.objects.filter(
             pk=message_id, thread_id=lesson.thread_id, importance__lt=importance

@@ -1,8 +1,7 @@
-"""Facts out of a conversation: what is made of a model's reply.
+"""Parser of the model's reply to the extraction prompt.
 
-What the model says is a proposal; every fact must prove itself by a quote of the user's
-own words. One that cannot be believed is dropped and counted, the others count all the
-same.
+The reply contains proposals: each fact must be backed by a quote of the user's own
+words. Facts that fail are dropped and counted; the others are kept.
 """
 
 from collections import Counter
@@ -36,22 +35,22 @@ class FactListUnreadable(ValueError):
 
 
 class FactRejected(ValueError):
-    """A proposed fact cannot be believed; the message says why."""
+    """A proposed fact is not credible; the message says why."""
 
 
 @dataclass
 class ParsedFacts:
-    """What a reply came to."""
+    """The facts parsed from a reply."""
 
     drafts: list[FactDraft]
     total: int
     """How many facts the model proposed."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """How many of them were not kept, by reason."""
+    """The number of dropped facts, by reason."""
 
 
 def _parse_number(value: Any) -> int | None:
-    """Return the whole number a model means by 7, 7.0, "7", "7/10" or "#7"."""
+    """Return the integer that a model means by 7, 7.0, "7", "7/10" or "#7"."""
     if isinstance(value, str):
         value = value.strip().lstrip("#").partition("/")[0]
     if isinstance(value, bool):
@@ -73,7 +72,7 @@ def _parse_category(value: Any) -> str:
 
 
 class ProposedFact(BaseModel):
-    """A fact as a model writes it, read as leniently as can be."""
+    """A fact as a model writes it, validated leniently."""
 
     content: str
     category: Annotated[Category, BeforeValidator(_parse_category)] = "general"
@@ -85,9 +84,10 @@ class ProposedFact(BaseModel):
 
 
 def find_fact_list(reply: str) -> list[Any]:
-    """Return the facts in a reply, unchecked; raises `Unreadable` if it has no list.
+    """Return the unvalidated facts of a reply.
 
-    A bare array and an object with `facts` are both read, fenced or amid prose.
+    Reads a bare array, or an object with `facts`, fenced or surrounded by prose. Raises
+    `FactListUnreadable` if there is no list.
     """
     said = _strip_thinking(reply).strip()
     has_json = False
@@ -97,7 +97,7 @@ def find_fact_list(reply: str) -> list[Any]:
         if _is_list_of_facts(listed):
             return listed
         if text == said:
-            break  # All of it is JSON, of another kind: no list inside is the answer.
+            break  # The whole reply is other JSON: a list inside it is not the answer.
     if has_json:
         raise FactListUnreadable('it is not {"facts": […]} with a list of objects')
     raise FactListUnreadable(lenient_json.describe_problem(said))
@@ -110,15 +110,15 @@ def _is_list_of_facts(value: Any) -> TypeGuard[list[Any]]:
 
 
 def _strip_thinking(reply: str) -> str:
-    """Return a reply without what some models think aloud before it."""
+    """Return a reply without the reasoning that some models put before it."""
     return reply.rpartition("</think>")[2]
 
 
 def parse_reply(reply: str, material: ExtractionInput, *, now: datetime) -> ParsedFacts:
-    """Return the facts in a reply that can be believed, the most important first.
+    """Return the credible facts of a reply, most important first.
 
-    At most `material.most`. One that reads like an instruction is kept but held.
-    Raises `Unreadable` if there is no list.
+    Returns at most `material.max_facts`. Facts that look like instructions are kept
+    with a reason to review them. Raises `FactListUnreadable` if there is no list.
     """
     listed = find_fact_list(reply)
     judge = _FactValidator(material, now)
@@ -136,12 +136,12 @@ def parse_reply(reply: str, material: ExtractionInput, *, now: datetime) -> Pars
 
 
 class _FactValidator:
-    """Takes the facts of one reply, one after the other."""
+    """Validates the facts of one reply in order."""
 
     def __init__(self, material: ExtractionInput, now: datetime) -> None:
         self._material = material
         self._now = now
-        # What the model was shown of them: it can quote nothing else.
+        # The text that the model has seen: it can quote nothing else.
         self._sources = [
             (said, quote_check.normalize(truncate_middle(said.text, MAX_TURN_CHARS)))
             for said in material.user_messages
@@ -149,7 +149,7 @@ class _FactValidator:
         self._seen: set[str] = set()
 
     def build_draft(self, entry: Any) -> FactDraft:
-        """Return what to remember of an entry; raises `FactRejected` if nothing."""
+        """Return the draft of a proposed fact; raises `FactRejected`."""
         try:
             item = ProposedFact.model_validate(entry)
         except ValidationError as exc:
@@ -191,7 +191,7 @@ class _FactValidator:
         return content
 
     def _find_quoted_message(self, quote: str) -> PromptMessage:
-        """Return the user's message a quote is from."""
+        """Return the user's message that contains a quote."""
         words = quote_check.normalize(quote)
         for said, text in self._sources:
             if quote_check.is_quoted_from(words, text):
@@ -207,7 +207,7 @@ class _FactValidator:
         if expires_at is not None and expires_at <= self._now:
             raise FactRejected("expired")
         if valid_from and expires_at and expires_at <= valid_from:
-            # One of the two is wrong, and nobody knows which.
+            # One of the two is wrong, and it is unknown which.
             return None, None
         return valid_from, expires_at
 

@@ -1,6 +1,6 @@
-"""The turns there is something to learn from, as a queue of rows.
+"""The queue of extraction jobs, as database rows.
 
-A row is the truth about a piece of work; whoever wakes a worker only saves it time.
+The row is the source of truth; a notification only makes a worker look sooner.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from telemetry.storage.stored_text import make_storable
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 5
-"""Of a lesson, before it is left to a person."""
+"""Attempts of a job before it is marked as failed."""
 MIN_BACKOFF_SECONDS = 30.0
 MAX_BACKOFF_SECONDS = 600.0
 MAX_ERROR_LENGTH = 2_000
@@ -39,8 +39,8 @@ INSERT_SQL = """
     VALUES (%s, %s, %s, %s, %s, %s, %s, 'queued', 0, %s, '', '', 0, 0, %s)
 """
 
-# The states are written out, not passed, and the open lessons gathered first: only so
-# is their index used, and the many that are closed never read.
+# The states are literals, not parameters, and open jobs are selected first: only then
+# does SQLite use their index and skip the many closed jobs.
 FIRST_PER_USER_SQL = """
     WITH every_open AS MATERIALIZED (
         SELECT id, user_id, state, attempts, due_at FROM memory_extractionjob
@@ -58,23 +58,24 @@ FIRST_PER_USER_SQL = """
     ORDER BY due_at, id LIMIT %s
 """
 CLAIM_SQL = """
-    UPDATE memory_extractionjob SET state = 'running', attempts = attempts + 1, due_at = %s
+    UPDATE memory_extractionjob SET state = 'running', attempts = attempts + 1,\
+ due_at = %s
     WHERE id = %s AND state IN ('queued', 'running') AND due_at <= %s
 """
 MAX_CHECKED = 500
-"""Open lessons that are looked at first; all of them only if none can be taken."""
+"""Open jobs that are examined first; all of them only if none is claimable."""
 UNLIMITED = 2**31
 SPARE_CANDIDATES = 16
-"""More than asked for: other workers may be faster."""
+"""Candidates per requested job: other workers may claim some first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionRequest:
-    """The wish to learn from a turn."""
+    """A request to extract facts from a turn."""
 
     agent: str
     time_zone: str = ""
-    """The user's, by its IANA name; "" is UTC."""
+    """The user's IANA time zone; "" is UTC."""
 
 
 class StoredTurn(NamedTuple):
@@ -88,7 +89,7 @@ class StoredTurn(NamedTuple):
 
 
 def enqueue(turn: StoredTurn, study: ExtractionRequest, now: datetime) -> None:
-    """Put a turn down to be learnt from, in the caller's transaction."""
+    """Add an extraction job for a turn, in the caller's transaction."""
     at = connection.ops.adapt_datetimefield_value(now)
     user = ExtractionJob._meta.get_field("user_id").get_db_prep_value(
         turn.user_id, connection
@@ -115,14 +116,14 @@ def enqueue(turn: StoredTurn, study: ExtractionRequest, now: datetime) -> None:
 def claim(
     limit: int, lease_seconds: float, *, now: datetime | None = None
 ) -> list[ExtractionJob]:
-    """Take up to `limit` lessons to learn from, the longest due first; return them.
+    """Claim and return up to `limit` jobs, the longest due first.
 
-    Those that are due are taken, and those whose worker's lease ran out; of one user
-    only the oldest that is open, and none while another of theirs is being learnt, so
-    that facts arrive in the order they were told. Two workers never take the same one.
+    Claimable jobs are due, or their worker's lease has expired. Of each user only the
+    oldest open job is claimable, and none while another of the same user is running, so
+    that facts arrive in chronological order. Two workers never claim the same job.
     """
     now = now or datetime.now(UTC)
-    # Read before, for it may take a while, and SQLite has one writer.
+    # Read before the transaction: it may take a while, and SQLite has one writer.
     found = _claimable_ids(limit, now, MAX_CHECKED) or _claimable_ids(
         limit, now, UNLIMITED
     )
@@ -154,10 +155,10 @@ def _claim_one(number: int, lease_seconds: float, now: datetime) -> bool:
 def complete(
     lesson: ExtractionJob, *, found: int = 0, saved: int = 0, error: str = ""
 ) -> bool:
-    """Close a lesson; `error` says why it was skipped, where it was.
+    """Mark a job as done, or as skipped with `error` as the reason.
 
-    Return whether it was still this worker's to close: not when its lease ran out and
-    another took it, nor when its user was erased.
+    Returns whether this worker still held the job: not if its lease expired and another
+    worker claimed it, nor if its user was erased.
     """
     return _close(
         lesson,
@@ -170,9 +171,10 @@ def complete(
 
 
 def fail(lesson: ExtractionJob, error: str, *, reply: str = "", found: int = 0) -> bool:
-    """Close a lesson nothing was learnt from, for a person to see; says so in the log.
+    """Mark a job as failed, and log it.
 
-    `reply` is what the model said, where that was the fault. Returns as `done` does.
+    `reply` is the model's reply, if that caused the failure. Returns the same as
+    `complete`.
     """
     closed = _close(
         lesson,
@@ -182,7 +184,7 @@ def fail(lesson: ExtractionJob, error: str, *, reply: str = "", found: int = 0) 
         reply=_storable_text(reply, MAX_REPLY_LENGTH),
     )
     if closed:
-        # The error may quote the model, and the model the user: it stays in the row.
+        # The error may quote the model, and the model the user: only the row has it.
         logger.warning(
             "nothing was learnt from turn %s of user %s: lesson %d failed; see "
             "`manage.py lessons --failed`",
@@ -194,7 +196,8 @@ def fail(lesson: ExtractionJob, error: str, *, reply: str = "", found: int = 0) 
 
 
 def retry(lesson: ExtractionJob, error: str, *, seconds: float) -> bool:
-    """Put a lesson back, to be taken again after a pause; returns as `done` does."""
+    """Requeue a job after a failure, due after a pause; returns the same as
+    `complete`."""
     due_at = datetime.now(UTC) + timedelta(seconds=seconds)
     mine = _leased_row(lesson)
     return bool(
@@ -207,12 +210,12 @@ def retry(lesson: ExtractionJob, error: str, *, seconds: float) -> bool:
 
 
 def _storable_text(text: str, most: int) -> str:
-    """Return what is kept of a text that may quote a provider or a model."""
+    """Return the storable part of a text that may quote a provider or a model."""
     return make_storable(redaction.redact_own(text))[:most]
 
 
 def release(lesson: ExtractionJob, *, seconds: float) -> bool:
-    """Put a lesson back that was not begun, to be taken again after a pause."""
+    """Requeue a job that was not started, due after a pause."""
     return bool(
         _leased_row(lesson).update(
             state=ExtractionJob.State.QUEUED,
@@ -223,15 +226,15 @@ def release(lesson: ExtractionJob, *, seconds: float) -> bool:
 
 
 class JobLeaseLost(Exception):
-    """The lesson is not this worker's any more: another took it, or it was erased."""
+    """The worker no longer holds the job: another claimed it, or it was erased."""
 
 
 @contextmanager
 def lock_leased(lesson: ExtractionJob) -> Iterator[None]:
-    """Write what a lesson came to, in a transaction in which it surely is ours.
+    """Write the results of a job in a transaction that locks its row.
 
-    Raises `Gone` if it is not, so that nothing is written about a user who was erased
-    meanwhile: who erases locks the same row.
+    Raises `JobLeaseLost` if this worker no longer holds the job. So no data is written
+    about a user who was erased meanwhile: an erasure locks the same row.
     """
     with transaction.atomic():
         owner = user_lock.lock_user(UserId(lesson.user_id), datetime.now(UTC))
@@ -244,14 +247,14 @@ def lock_leased(lesson: ExtractionJob) -> Iterator[None]:
 
 
 def backoff_seconds(attempts: int, asked: float | None = None) -> float:
-    """Return how long to wait after this many attempts; `asked` is the least."""
+    """Return the delay after this many attempts; at least `asked`."""
     longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 4 ** (attempts - 1))
-    jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
+    jitter = random.uniform(longest / 2, longest)  # noqa: S311  not a secret
     return max(jitter, asked or 0.0)
 
 
 def requeue(ids: Iterable[int] | None = None, *, user_id: UserId | None = None) -> int:
-    """Put failed lessons back, all or those named; return how many there were."""
+    """Requeue failed jobs, all or by id; return how many there were."""
     rows = ExtractionJob.objects.filter(state=ExtractionJob.State.FAILED)
     if ids is not None:
         rows = rows.filter(pk__in=list(ids))
@@ -264,17 +267,17 @@ def requeue(ids: Iterable[int] | None = None, *, user_id: UserId | None = None) 
 
 
 IS_FAILED = RawSQL("state = 'failed'", (), output_field=BooleanField())
-"""As the index `memory_extractionjob_failed` has it: SQLite goes by that for the same words
-alone, and else looks at all there ever was."""
+"""The literal condition of the index `memory_extractionjob_failed`: with other words
+SQLite ignores the index and reads all jobs."""
 
 
 def count_failed(since: datetime) -> int:
-    """Return how many lessons failed since then."""
+    """Return how many jobs failed since then."""
     return ExtractionJob.objects.filter(IS_FAILED, finished_at__gte=since).count()
 
 
 def close_abandoned(now: datetime) -> int:
-    """Fail the lessons whose workers died again and again; return how many."""
+    """Mark jobs as failed whose workers died repeatedly; return how many."""
     lost = ExtractionJob.objects.filter(
         state=ExtractionJob.State.RUNNING, due_at__lte=now, attempts__gte=MAX_ATTEMPTS
     )
@@ -283,7 +286,7 @@ def close_abandoned(now: datetime) -> int:
 
 
 def has_due_job(now: datetime) -> bool:
-    """Whether there is a lesson a worker could take."""
+    """Whether a worker could claim a job."""
     return ExtractionJob.objects.filter(
         state__in=[ExtractionJob.State.QUEUED, ExtractionJob.State.RUNNING],
         due_at__lte=now,
@@ -293,9 +296,9 @@ def has_due_job(now: datetime) -> bool:
 def count_by_state(
     now: datetime | None = None, *, user_id: UserId | None = None
 ) -> dict[str, int]:
-    """Return how many lessons are due, waiting, running, done, skipped and failed.
+    """Return how many jobs are due, waiting, running, done, skipped and failed.
 
-    Those that wait are queued for later; those that were skipped say why.
+    Waiting jobs are queued for later; skipped jobs have a reason.
     """
     now = now or datetime.now(UTC)
     rows = ExtractionJob.objects.all()
@@ -317,12 +320,12 @@ def count_by_state(
 
 
 def pseudonym(user_id: uuid.UUID) -> str:
-    """Return what a log calls a user: always the same, and not their id."""
+    """Return a stable pseudonym of a user for logs, instead of the id."""
     return hashlib.sha256(user_id.bytes).hexdigest()[:12]
 
 
 def _leased_row(lesson: ExtractionJob) -> QuerySet[ExtractionJob]:
-    # Who takes a lesson counts its attempts up, so that number is the lease's own.
+    # Each claim increments `attempts`, so the number identifies the lease.
     return ExtractionJob.objects.filter(
         pk=lesson.pk,
         user_id=lesson.user_id,

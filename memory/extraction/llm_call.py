@@ -1,4 +1,4 @@
-"""Asking the learner model, in one piece and with patience that ends."""
+"""Calls of the extraction model, without streaming and with a time limit."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -12,13 +12,13 @@ from providers.errors import RequestRefused
 from providers.model_call import ModelRequest
 
 TIMEOUT_SECONDS = 90.0
-"""Of one answer, retries included."""
+"""Seconds per answer, retries included."""
 LOCAL_MAX_TOKENS = 400
-"""Most tokens the local model answers with: it holds up the replies of agents."""
+"""The token limit of the local model, which delays agents' replies meanwhile."""
 
 
 class LlmReply(NamedTuple):
-    """What the model said."""
+    """The reply of the model."""
 
     text: str
     is_complete: bool
@@ -32,10 +32,10 @@ def call_model(
     response_format: Mapping[str, Any] | None = None,
     user: str = "",
 ) -> LlmReply:
-    """Return what the learner says, as coldly as its provider lets it.
+    """Return the extraction model's reply, at the lowest temperature it allows.
 
-    `response_format` is sent to providers that hold a reply to it. Blocks. Raises what
-    `providers.errors` lists, and TimeoutError.
+    `response_format` is sent to providers that enforce it. Blocks. Raises the errors of
+    `providers.errors`, and TimeoutError.
     """
     asked: dict[str, Any] = {}
     if not supported_parameters.unsupported_parameters(
@@ -63,8 +63,8 @@ async def _call_with_fallback(
     except RequestRefused:
         if not asked:
             raise
-        # Reasoning models take no temperature, many servers no schema: not every
-        # refusal says which. What was asked for is a help, not a need.
+        # Reasoning models take no temperature, many servers no schema, and not every
+        # refusal names the parameter. Both are optional, so retry without them.
         return await _call(learner, messages, {}, user)
 
 

@@ -1,7 +1,7 @@
-"""Wakes a worker when there is something to learn.
+"""Notifications that wake a worker for new extraction jobs.
 
-The lesson's row is the truth; a message to the queue only saves the worker from
-looking. So it may be late, shared by many turns, or lost: a sweep finds the row.
+The job's row is the source of truth; the message only saves the worker from polling. So
+it may be late, shared by several turns, or lost: the periodic sweep finds the row.
 """
 
 import celery
@@ -10,12 +10,12 @@ from core.runtime.notifier import Notifier
 
 TASK_NAME = "memory.tasks.extract_facts"
 MIN_INTERVAL_SECONDS = 0.5
-"""Between two messages: turns that end meanwhile share the next."""
+"""Seconds between two messages; turns that end meanwhile share the next one."""
 
 
 def send_message() -> None:
-    """Send the message; raises whatever is wrong with the broker."""
-    # Late is as good as lost: the sweep looks again anyway.
+    """Send the message; raises errors of the broker."""
+    # A late message is useless: the sweep checks the queue anyway.
     celery.current_app.send_task(TASK_NAME, ignore_result=True, retry=False, expires=60)
 
 
@@ -25,14 +25,14 @@ _notifier = Notifier(
 
 
 def notify() -> None:
-    """Have a worker look for lessons shortly.
+    """Have a worker check the queue shortly.
 
-    Takes microseconds and never raises, so it may be called on the event loop; many
-    calls make one message.
+    Takes microseconds and never raises, so it can be called on the event loop. Several
+    calls share one message.
     """
     _notifier.notify()
 
 
 def flush() -> None:
-    """Send what is still to be sent; blocks until the broker has it or fails."""
+    """Send the pending message; blocks until the broker accepts it or fails."""
     _notifier.flush()

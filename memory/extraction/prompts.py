@@ -1,7 +1,7 @@
-"""Facts out of a conversation: what a model is asked.
+"""Prompts for fact extraction.
 
-What is made of its reply is in `memory.extraction.fact_parser`. No table and no network
-here.
+`memory.extraction.fact_parser` parses the replies. This module accesses neither the
+database nor the network.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from memory.types import Category, KnownFact
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
 MAX_TURN_CHARS = 12_000
-"""Of one message of the turn; of a longer one its beginning and its end are shown."""
+"""Characters of one message of the turn; the middle of a longer one is cut."""
 MAX_EARLIER_CHARS = 800
 
 INSTRUCTIONS = """\
@@ -98,17 +98,17 @@ RESPONSE_FORMAT: dict[str, Any] = {
     "type": "json_schema",
     "json_schema": {"name": "facts", "strict": True, "schema": SCHEMA},
 }
-"""For providers that hold a reply to it. The prompt says the same to all."""
+"""The schema for providers that enforce it. The prompt states the same for all."""
 
 LOCAL_RESPONSE_FORMAT = deepcopy(RESPONSE_FORMAT)
-"""For the local model, which else repeats itself to the end of its context. Providers
-elsewhere need no limit, and not all take one."""
+"""A schema with limits for the local model, which would otherwise repeat itself to the
+end of its context. Other providers need no limits, and not all accept them."""
 LOCAL_RESPONSE_FORMAT["json_schema"]["schema"]["properties"]["facts"]["maxItems"] = 2
 
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """A message, and where it is stored."""
+    """A message and its stored position."""
 
     id: int
     position: int
@@ -119,30 +119,30 @@ class PromptMessage:
 
 @dataclass(frozen=True)
 class ExtractionInput:
-    """What there is to learn from."""
+    """The input of an extraction."""
 
     turn: Sequence[PromptMessage]
     earlier: Sequence[PromptMessage]
     zone: tzinfo
-    """Where the user is."""
+    """The user's time zone."""
     known_facts: Sequence[KnownFact] = ()
-    """Facts like what the user says, numbered from 1 in the prompt."""
+    """Facts similar to the user's messages, numbered from 1 in the prompt."""
     agent: str = ""
     max_facts: int = 5
-    """How many facts are kept."""
+    """The most facts that are kept."""
 
     @property
     def user_messages(self) -> list[PromptMessage]:
-        """What the user says in the turn."""
+        """The user's messages of the turn."""
         return [said for said in self.turn if said.role == "user" and said.text.strip()]
 
     def with_known_facts(self, known: Sequence[KnownFact]) -> "ExtractionInput":
-        """Return the same with facts that are known already."""
+        """Return a copy with known facts."""
         return replace(self, known_facts=known)
 
 
 def build_prompt(material: ExtractionInput) -> list[Message]:
-    """Return what to ask the model about a turn."""
+    """Return the extraction prompt for a turn."""
     at = material.user_messages[-1].at.astimezone(material.zone)
     system = INSTRUCTIONS.format(
         weekday=f"{at:%A}",
@@ -161,7 +161,7 @@ def _zone_name(at: datetime) -> str:
 
 
 def _quote_input(material: ExtractionInput) -> str:
-    """Return the material as lines of JSON: no text in it can pass for a heading."""
+    """Return the input as lines of JSON: text in it cannot imitate a heading."""
     known = [
         f"{number}. [{fact.category}] {' '.join(fact.content.split())}"
         for number, fact in enumerate(material.known_facts, start=1)
@@ -182,7 +182,7 @@ def _quote_message(said: PromptMessage, most: int) -> str:
 
 
 def truncate_middle(text: str, most: int) -> str:
-    """Return a text of about `most` characters at most, cut in its middle."""
+    """Return a text of at most about `most` characters, cut in its middle."""
     if len(text) <= most:
         return text
     head = most * 2 // 3
@@ -190,7 +190,7 @@ def truncate_middle(text: str, most: int) -> str:
 
 
 def build_correction(reply: str, problem: str) -> list[Message]:
-    """Return what to say to a model whose reply could not be read."""
+    """Return the messages that ask a model to correct an unreadable reply."""
     return [
         Message("assistant", truncate_middle(reply, MAX_TURN_CHARS) or "(nothing)"),
         Message(

@@ -1,14 +1,14 @@
-"""Whether words are somebody's own: a quote, and the text it is said to be from.
+"""Verification that a quote occurs in a text.
 
-Models copy words right and signs wrong: they straighten quotation marks, drop a comma,
-begin with a capital. So letters, digits and symbols count, in their order, and nothing
-else does.
+Models copy words correctly, but change punctuation: they straighten quotation marks,
+drop a comma, begin with a capital. So only letters, digits and symbols are compared, in
+their order.
 """
 
 import re
 import unicodedata
 
-# Scripts that put no space between words, so a quote may begin anywhere.
+# Scripts without spaces between words, so a quote can begin anywhere.
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
@@ -16,23 +16,24 @@ UNSPACED = re.compile(
 
 
 MAX_TRIES = 1_000
-"""Places inside of words at which a quote is found before it is none."""
+"""Occurrences inside of words that are checked before the quote is rejected."""
 
 
 def normalize(text: str) -> str:
-    """Return a text's letters, digits and symbols in small, one space between words."""
+    """Return a text's letters, digits and symbols in lower case, with single spaces
+    between words."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(map(_normalize_character, plain)).split())
 
 
 def _normalize_character(character: str) -> str:
     kind = unicodedata.category(character)
-    # A sign that joins, such as the one inside an emoji, is not between words.
+    # A joiner, such as the one inside an emoji, does not separate words.
     return "" if kind == "Cf" else " " if kind[0] in "PZC" else character
 
 
 def is_quoted_from(quote: str, text: str) -> bool:
-    """Whether the words of a quote stand in a text, whole and in a row; both folded."""
+    """Whether a text contains a quote as whole consecutive words; both normalized."""
     start = text.find(quote) if quote else -1
     for _ in range(MAX_TRIES):
         if start < 0:
@@ -44,7 +45,7 @@ def is_quoted_from(quote: str, text: str) -> bool:
 
 
 def _splits_word(text: str, place: int) -> bool:
-    """Whether a cut at a place goes through a word."""
+    """Whether a cut at a position splits a word."""
     if place in (0, len(text)):
         return False
     sides = text[place - 1 : place + 1]

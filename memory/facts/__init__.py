@@ -1,3 +1,2 @@
-"""Facts about users: created, updated, reconciled with what is known, and read as of
-any moment.
-"""
+"""Facts about users: storage, updates, reconciliation, and their state at a past
+time."""

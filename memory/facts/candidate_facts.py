@@ -1,4 +1,4 @@
-"""What is known that a few drafts may have to do with."""
+"""Known facts that may be related to the drafts of one save."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ from memory.recall import search
 from memory.types import Embedded, FactDraft, Query
 
 MAX_NEIGHBOURS = 5
-"""Facts proposed for each draft, by vectors and as many by words."""
+"""Candidates per draft by vectors, and as many by words."""
 
 
 class CandidateFacts:
-    """The facts near some drafts, and those made of the drafts before."""
+    """The facts similar to the drafts, and those created from earlier drafts."""
 
     def __init__(
         self,
@@ -31,17 +31,18 @@ class CandidateFacts:
         self._added: list[Fact] = []
 
     def near(self, number: int) -> list[Fact]:
-        """Return the active facts near the draft of that number, the nearest first."""
+        """Return the active facts similar to the draft of that number, nearest
+        first."""
         near = [self._active[key] for key in self._near[number] if key in self._active]
         return [fact for fact in (*near, *self._added) if _is_active(fact)]
 
     def by_id(self, fact_id: uuid.UUID | None) -> Fact | None:
-        """Return an active fact of the user by its id, if a draft named it."""
+        """Return the user's active fact with this id, if a draft refers to it."""
         fact = self._active.get(fact_id) if fact_id else None
         return fact if fact and _is_active(fact) else None
 
     def by_key(self, draft: FactDraft) -> Fact | None:
-        """Return the one active fact that has the draft's category and key."""
+        """Return the active fact with the draft's category and key, or None."""
         if draft.key is None:
             return None
         for fact in (*self._active.values(), *self._added):
@@ -51,7 +52,7 @@ class CandidateFacts:
         return None
 
     def retired(self, status: FactStatus, content: str) -> list[Fact]:
-        """Return the facts in that status, no longer active, that say this exactly."""
+        """Return the inactive facts with that status and exactly this content."""
         return [
             fact
             for fact in self._retired
@@ -59,11 +60,11 @@ class CandidateFacts:
         ]
 
     def is_new(self, fact: Fact) -> bool:
-        """Say whether a fact was made of one of these drafts."""
+        """Return whether a fact was created from one of these drafts."""
         return any(fact is added for added in self._added)
 
     def add(self, fact: Fact) -> None:
-        """Have the drafts that follow meet a new fact."""
+        """Add a new fact as a candidate for the following drafts."""
         self._added.append(fact)
 
 
@@ -74,10 +75,10 @@ def load_candidates(
     *,
     threshold: float,
 ) -> CandidateFacts:
-    """Read what the drafts may have to do with.
+    """Load the candidates for the drafts.
 
-    Vectors at least as similar as `threshold` propose, and so do words, for a good
-    part of what says the same is further apart; neither decides.
+    Candidates have a vector at least as similar as `threshold`, or share words: many
+    texts of the same meaning have less similar vectors. Neither decides about a match.
     """
     near = [
         _near_ids(user_id, draft, vector, threshold)

@@ -1,4 +1,4 @@
-"""What happens to a user's facts is noted, then written at once, history included."""
+"""Changes of a user's facts: collected, then written at once with their history."""
 
 import uuid
 from collections.abc import Iterable
@@ -16,19 +16,19 @@ TRACKED_FIELDS = (
     *("agent", "quote", "said_at", "valid_from", "valid_to", "expires_at"),
     "superseded_by_id",
 )
-"""What the history tells of a fact."""
+"""Fields of a fact that its history records."""
 UPDATED_FIELDS = (*TRACKED_FIELDS, "message_id", "updated_at")
 
 EmbeddingResult = tuple[Embedded | None, str]
-"""A text's vector, or None and why there is none."""
+"""A text's vector, or None and the reason."""
 UNEMBEDDED: EmbeddingResult = (None, "")
 
 
 class ChangeSet:
     """The changes of one transaction to the facts of one user.
 
-    Nothing reaches the database before `write`, which takes the same few queries
-    whatever was noted.
+    Only `write` accesses the database, with the same few queries for any number of
+    changes.
     """
 
     def __init__(self, user_id: UserId, *, by: str, now: datetime) -> None:
@@ -39,9 +39,9 @@ class ChangeSet:
         self._changed: dict[uuid.UUID, Fact] = {}
         self._steps: list[FactChange] = []
         self._found: set[uuid.UUID] = set()
-        """Facts a search can find, before anything is written."""
+        """Facts that are searchable before the write."""
         self._texts: dict[uuid.UUID, EmbeddingResult] = {}
-        """Facts whose text is new, or new to searches."""
+        """Facts whose text is new, or newly searchable."""
 
     def create(
         self,
@@ -51,7 +51,7 @@ class ChangeSet:
         reason: str = "",
         text: EmbeddingResult = UNEMBEDDED,
     ) -> None:
-        """Note a new fact."""
+        """Record a new fact."""
         self._created[fact.id] = fact
         self._texts[fact.id] = text
         self._add_step(fact, action, reason, None, field_values(fact, TRACKED_FIELDS))
@@ -65,7 +65,7 @@ class ChangeSet:
         reason: str = "",
         text: EmbeddingResult = UNEMBEDDED,
     ) -> bool:
-        """Set a fact's fields and note those that differ; return whether any did."""
+        """Set a fact's fields and record the differences; return whether any differ."""
         changed = [name for name, new in values.items() if getattr(fact, name) != new]
         if not changed:
             return False
@@ -79,16 +79,16 @@ class ChangeSet:
         return True
 
     def touch(self, fact: Fact, said_at: datetime) -> None:
-        """Note that a fact was said again, which is no step of its history."""
+        """Record that a fact was repeated, which adds no step to its history."""
         self._mark_changed(fact)
         fact.said_at = max(fact.said_at, said_at)
 
     def write(self) -> None:
-        """Write what was noted. Call it once, inside the transaction."""
+        """Write the recorded changes. Call it once, inside the transaction."""
         if self._changed:
             Fact.objects.bulk_update(self._changed.values(), UPDATED_FIELDS)
-        # After the updates: a new fact may take the key of one that gave way. Foreign
-        # keys to it are checked when the transaction ends.
+        # After the updates: a new fact may take the key of a superseded one. Foreign
+        # keys to it are checked at the end of the transaction.
         Fact.objects.bulk_create(self._created.values())
         FactChange.objects.bulk_create(self._steps)
         self._write_passages()
@@ -135,7 +135,7 @@ class ChangeSet:
 
 
 def field_values(fact: Fact, names: Iterable[str]) -> dict[str, Any]:
-    """Return fields of a fact as JSON holds them: instants in UTC, ids as text."""
+    """Return fields of a fact as JSON values: instants in UTC, ids as text."""
     return {name: _to_json(getattr(fact, name)) for name in names}
 
 
@@ -146,7 +146,7 @@ def _to_json(value: object) -> object:
 
 
 def set_field_values(fact: Fact, values: dict[str, Any]) -> None:
-    """Set fields of a fact, in memory only, to what `state` returned of them."""
+    """Set fields of a fact, in memory only, to values returned by `field_values`."""
     for name, value in values.items():
         setattr(fact, name, _from_json(name, value))
 

@@ -1,4 +1,4 @@
-"""A fact and its history as clients are told of them.
+"""Serializers of facts and their history for clients.
 
 `created_at` and `updated_at` are seconds since 1970, as in OpenAI's objects; every
 other instant is ISO 8601 in UTC.
@@ -53,7 +53,7 @@ def serialize_change(step: FactHistoryStep) -> dict[str, Any]:
 
 
 def unix_seconds(at: datetime) -> int:
-    """Return an instant in seconds since 1970."""
+    """Return an instant as seconds since 1970."""
     return int(at.timestamp())
 
 

@@ -1,7 +1,7 @@
-"""What is known about each user: saved, corrected, forgotten, read.
+"""The store of facts about users: save, edit, delete and read.
 
-Every function takes the user it works for, and none finds another user's facts. The
-rules are told in docs/facts.md.
+Every function takes the user and accesses only that user's facts. docs/facts.md
+describes the rules.
 """
 
 import uuid
@@ -47,12 +47,12 @@ def save_drafts(
     threshold: float = 0.9,
     errors: Sequence[str] = (),
 ) -> list[SaveResult]:
-    """Remember drafts, all or none, each where it belongs among what is known.
+    """Save drafts, all or none, reconciled with the known facts.
 
-    `embedded` has each draft's vector or None; `errors`, when given, says of each why
-    it has none. `threshold` is the cosine similarity from which a known fact is
+    `embedded` has each draft's vector or None; `errors`, if given, has the reason for
+    each missing one. `threshold` is the cosine similarity from which a known fact is
     compared with a draft. `by` is `extraction`, `agent:NAME`, `user`, `mcp` or
-    `operator`. Returns what became of each. Raises `FactInvalid`.
+    `operator`. Returns the outcome of each draft. Raises `FactInvalid`.
     """
     now = timezone.now()
     cleaned = [
@@ -60,7 +60,7 @@ def save_drafts(
         for draft in map(fact_validation.clean_draft, drafts)
     ]
     texts = list(zip(embedded, errors or [""] * len(cleaned), strict=True))
-    # Read now, for what is read inside a transaction is not kept for the next search.
+    # Read now: reads inside a transaction are not cached for the next search.
     search.open_index(user_id)
     with transaction.atomic():
         user_lock.lock_user(user_id, now)
@@ -87,12 +87,12 @@ def edit_fact(
     embedded: Embedded | None = None,
     error: str = "",
 ) -> KnownFact:
-    """Change a fact and return it as it then stands.
+    """Change a fact and return its new state.
 
     `changes` may hold content, category, importance, key, is_pinned, valid_from,
-    valid_to, expires_at and status: `held` takes a fact out of prompts, `active` puts
-    back a held, superseded, expired or deleted one. `embedded` is the vector of the
-    content, `error` why it has none.
+    valid_to, expires_at and status: `held` takes a fact out of prompts, `active`
+    restores a held, superseded, expired or deleted one. `embedded` is the vector of the
+    content, `error` the reason if it has none.
 
     Raises `FactUnknown`, `FactInvalid` and `KeyTaken`.
     """
@@ -110,9 +110,9 @@ def edit_fact(
 def soft_delete_fact(
     user_id: UserId, fact_id: uuid.UUID, *, by: str, reason: str = ""
 ) -> bool:
-    """Delete a fact from prompts and searches; it and its history are kept.
+    """Remove a fact from prompts and searches; it and its history stay stored.
 
-    Returns False where it was deleted already. Raises `FactUnknown`.
+    Returns False if it was already deleted. Raises `FactUnknown`.
     """
     with transaction.atomic():
         ledger, fact = _begin_change(user_id, fact_id, by)
@@ -138,12 +138,12 @@ def _find_fact(user_id: UserId, fact_id: uuid.UUID) -> Fact:
 
 
 def get_fact(user_id: UserId, fact_id: uuid.UUID) -> KnownFact:
-    """Return a fact, whatever its status. Raises `FactUnknown`."""
+    """Return a fact of any status. Raises `FactUnknown`."""
     return known_fact_from_row(_find_fact(user_id, fact_id))
 
 
 def list_changes(user_id: UserId, fact_id: uuid.UUID) -> list[FactHistoryStep]:
-    """Return all that happened to a fact, the oldest first. Raises `FactUnknown`."""
+    """Return the history of a fact, oldest first. Raises `FactUnknown`."""
     _find_fact(user_id, fact_id)
     steps = FactChange.objects.filter(user_id=user_id, fact_id=fact_id)
     return [
@@ -165,11 +165,11 @@ def page_facts(
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int = 20,
 ) -> tuple[list[KnownFact], bool]:
-    """Return facts, the newest first, and whether there are more.
+    """Return facts, newest first, and whether there are more.
 
-    `status=None` is any. `after` is the `created_at` and the id of the last fact of
-    the page before. With `as_of`, facts are as they stood then, and active ones those
-    that were so then.
+    `status=None` means any. `after` is the `created_at` and the id of the last fact of
+    the previous page. With `as_of`, facts are returned as they were at that time, and
+    `status` refers to that time too.
     """
     given = {"category": category, "source": source, "is_pinned": is_pinned}
     narrowed = {name: value for name, value in given.items() if value is not None}
@@ -197,9 +197,9 @@ def page_facts(
 
 
 def expire_due_facts(now: datetime, *, limit: int = 500) -> int:
-    """Mark facts whose time is up as expired, and return how many there were.
+    """Mark facts past their `expires_at` as expired, and return how many there were.
 
-    They are hidden from the moment itself; this takes them out of the index and tells
+    They are hidden from that moment on; this removes them from the index and extends
     their history. At most `limit` at a time.
     """
     due = Fact.objects.filter(
@@ -219,7 +219,7 @@ def _expire_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID], now: datetime)
     with transaction.atomic():
         user_lock.lock_user(user_id, now)
         ledger = ChangeSet(user_id, by="expiry", now=now)
-        # Asked again: before the lock, one may have been pinned or prolonged.
+        # Queried again: a fact may have been pinned or prolonged before the lock.
         due = Fact.objects.filter(
             point_in_time.status_condition("expired", now), status=FactStatus.ACTIVE
         )
@@ -232,7 +232,8 @@ def _expire_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID], now: datetime)
 
 
 def known_fact_from_row(row: Fact, *, at: datetime | None = None) -> KnownFact:
-    """Return the fact a row holds; one whose time is up at `at`, or now, is expired."""
+    """Return the fact of a row; it is expired if `expires_at` is before `at`, or
+    now."""
     return KnownFact(
         id=row.id,
         content=row.content,

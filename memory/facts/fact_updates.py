@@ -1,4 +1,4 @@
-"""What a person or an agent changes of a fact by hand."""
+"""Manual changes of a fact by a person or an agent."""
 
 from datetime import datetime
 from typing import Any
@@ -19,9 +19,9 @@ def apply_changes(
     reason: str,
     text: EmbeddingResult,
 ) -> None:
-    """Note the changes, already cleaned, in the ledger.
+    """Record validated changes in the change set.
 
-    Raises `FactInvalid` where the dates contradict each other, and `KeyTaken`.
+    Raises `FactInvalid` if the dates contradict each other, and `KeyTaken`.
     """
     was = point_in_time.status_at(fact, ledger.now)
     values = {**_reactivation_values(fact, was, changes, ledger.now), **changes}
@@ -40,7 +40,7 @@ END_FIELDS = ("valid_to", "expires_at")
 def _reactivation_values(
     fact: Fact, was: str, changes: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """Return what must go for a fact to count again: links and ends in the past."""
+    """Return the values that make a fact active again: no links and no past ends."""
     if changes.get("status") != "active" or was == "active":
         return {}
     passed = {
@@ -54,7 +54,8 @@ def _reactivation_values(
 def _authorship_values(
     fact: Fact, changes: dict[str, Any], by: str, now: datetime
 ) -> dict[str, Any]:
-    """Return who says it from now on: what a person has put right stays so."""
+    """Return `said_at`, and `source` if a person edits, for a fact whose text
+    changes."""
     if changes.get("content", fact.content) == fact.content:
         return {}
     is_person = by in ("user", "operator")
@@ -76,8 +77,8 @@ def _check_key(fact: Fact, values: dict[str, Any]) -> None:
     if other := others.first():
         raise KeyTaken(
             f"the key '{other.key}' of category '{other.category}' belongs to fact "
-            f"{public_ids.format_fact_id(other.id)}: {other.content:.100}; change or delete "
-            "that one, or choose another key",
+            f"{public_ids.format_fact_id(other.id)}: {other.content:.100}; "
+            "change or delete that one, or choose another key",
             param="key",
         )
 

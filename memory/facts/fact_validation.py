@@ -1,4 +1,4 @@
-"""What can be remembered: texts are cleaned, the rest is taken or refused."""
+"""Validation of facts: texts are cleaned, invalid values are refused."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,9 +17,9 @@ DATE_FIELDS = ("valid_from", "valid_to", "expires_at")
 
 
 def clean_draft(draft: FactDraft) -> FactDraft:
-    """Return the draft as it can be stored, its text on one line.
+    """Return the draft as it is stored, with its text on one line.
 
-    Raises `FactInvalid`, which names the field, when it cannot be.
+    Raises `FactInvalid`, which names the field.
     """
     cleaned = replace(
         draft,
@@ -38,9 +38,9 @@ def clean_draft(draft: FactDraft) -> FactDraft:
 
 
 def clean_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields a person or an agent changes, cleaned.
+    """Return validated changes of a fact.
 
-    Raises `FactInvalid` for a field that cannot be changed or a value it cannot take.
+    Raises `FactInvalid` for a field that cannot be changed, or an invalid value.
     """
     unknown = sorted(set(changes) - set(CLEANERS))
     if unknown:
@@ -51,7 +51,7 @@ def clean_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def clean_text(text: str) -> str:
-    """Return a text on one line, without what no database can hold."""
+    """Return a text on one line, without characters that databases cannot store."""
     readable = storable_values.UNSTORABLE.sub("\ufffd", text)
     return " ".join(CONTROL_CHARACTERS.sub(" ", readable).split())
 
@@ -92,7 +92,7 @@ def _clean_importance(importance: object) -> int:
 
 
 def clean_key(key: object) -> str | None:
-    """Return the key, or None for an empty one, which names nothing."""
+    """Return the key, or None for an empty one."""
     if key is not None and not isinstance(key, str):
         raise FactInvalid("'key' must be text or null", param="key")
     cleaned = clean_text(key) if key else ""
@@ -115,7 +115,7 @@ def _clean_date(name: str, at: object) -> datetime | None:
 def check_interval(
     valid_from: datetime | None, valid_to: datetime | None, expires_at: datetime | None
 ) -> None:
-    """Raise `FactInvalid` unless what ends does so after it begins."""
+    """Raise `FactInvalid` if an end precedes its beginning."""
     for name, end in (("valid_to", valid_to), ("expires_at", expires_at)):
         if valid_from is not None and end is not None and end <= valid_from:
             raise FactInvalid(f"'{name}' must be after 'valid_from'", param=name)

@@ -1,4 +1,4 @@
-"""What was known, and true, at some moment of the past."""
+"""Facts as they were known, and valid, at a past time."""
 
 import uuid
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from memory.facts.change_set import set_field_values
 from memory.models import Fact, FactChange
 
 FactCursor = tuple[datetime, uuid.UUID]
-"""Where a page ends: a fact's `created_at` and id."""
+"""The cursor of a page: the `created_at` and id of a fact."""
 NEWEST_FIRST = ("-created_at", "-id")
 
 
@@ -24,12 +24,12 @@ def list_facts_at(
     after: FactCursor | None,
     limit: int,
 ) -> list[Fact]:
-    """Return facts as they stood at a moment, the newest first.
+    """Return facts as they were at a moment, newest first.
 
-    Those known by then, and with `status="active"` only those that were true by what
-    was known then. `narrowed` gives fields their values. Three queries whatever is
-    stored: facts not changed since are filtered by the database; for the others, what
-    happened since is undone.
+    Includes facts known by then; with `status="active"` only those valid by what was
+    known then. `narrowed` filters by field values. Runs three queries for any amount of
+    data: the database filters facts unchanged since; for the others, later changes are
+    undone.
     """
     known = Fact.objects.filter(
         after_cursor(after), user_id=user_id, created_at__lte=at
@@ -53,7 +53,7 @@ def cursor_of(fact: Fact) -> FactCursor:
 
 
 def after_cursor(after: FactCursor | None) -> Q:
-    """Return the condition of what follows a place, the newest being first."""
+    """Return the condition for facts after a cursor, newest first."""
     if after is None:
         return Q()
     created_at, fact_id = after
@@ -61,7 +61,7 @@ def after_cursor(after: FactCursor | None) -> Q:
 
 
 def status_condition(status: str | None, at: datetime) -> Q:
-    """Return the condition of a status, a fact expiring the moment its time is up."""
+    """Return the condition for a status; a fact expires exactly at `expires_at`."""
     lasts = Q(is_pinned=True) | Q(expires_at__isnull=True) | Q(expires_at__gt=at)
     match status:
         case None:
@@ -75,13 +75,13 @@ def status_condition(status: str | None, at: datetime) -> Q:
 
 
 def _validity_condition(at: datetime) -> Q:
-    """Return the condition of what was so at a moment."""
+    """Return the condition for facts that are valid at a moment."""
     begun = Q(valid_from__isnull=True) | Q(valid_from__lte=at)
     return begun & (Q(valid_to__isnull=True) | Q(valid_to__gt=at))
 
 
 def status_at(fact: Fact, at: datetime) -> str:
-    """Return a fact's status, which is expired the moment its time is up."""
+    """Return a fact's status, which is `expired` from `expires_at` on."""
     is_due = fact.expires_at is not None and fact.expires_at <= at
     if fact.status == "active" and is_due and not fact.is_pinned:
         return "expired"

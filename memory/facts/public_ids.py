@@ -1,4 +1,4 @@
-"""What clients call a fact: `mem_` and its id."""
+"""Public ids of facts: `mem_` and the id."""
 
 import re
 import uuid
@@ -10,18 +10,18 @@ PATTERN = re.compile(rf"{PREFIX}([0-9a-f]{{32}})", re.ASCII)
 
 
 def format_fact_id(fact_id: uuid.UUID) -> str:
-    """Return the name clients know a fact by: `mem_` and 32 hexadecimal digits."""
+    """Return a fact's public id: `mem_` and 32 hexadecimal digits."""
     return PREFIX + fact_id.hex
 
 
 def parse_fact_id(name: str) -> uuid.UUID | None:
-    """Return the id a name stands for, or None where it stands for none."""
+    """Return the id of a public id, or None if it is malformed."""
     found = PATTERN.fullmatch(name)
     return uuid.UUID(found[1]) if found else None
 
 
 def require_fact_id(name: str) -> uuid.UUID:
-    """Return the id; what is none is one nobody has: raises `FactUnknown`."""
+    """Return the id of a public id; raises `FactUnknown` if it is malformed."""
     fact_id = parse_fact_id(name)
     if fact_id is None:
         raise FactUnknown

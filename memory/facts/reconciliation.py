@@ -1,7 +1,7 @@
-"""Where a draft belongs among what is known: said already, changed, or new.
+"""Reconciliation of drafts with known facts: repeated, changed, or new.
 
-The rules, in their order, are those of docs/facts.md. A wrong merge is worse than a
-duplicate, so what is in doubt becomes a fact of its own.
+docs/facts.md describes the rules in their order. A wrong merge is worse than a
+duplicate, so a doubtful draft becomes a separate fact.
 """
 
 import uuid
@@ -16,11 +16,11 @@ from memory.models import Fact, FactStatus
 from memory.types import FactDraft, SaveResult
 
 HUMAN_SOURCES = ("user", "operator")
-"""What they said themselves, no extraction changes."""
+"""Sources whose facts extraction cannot change."""
 
 
 class FactReconciler:
-    """Takes drafts one by one and notes in the ledger what becomes of them."""
+    """Reconciles drafts one by one and records the results in the change set."""
 
     def __init__(self, ledger: ChangeSet, board: CandidateFacts) -> None:
         self._ledger = ledger
@@ -29,7 +29,7 @@ class FactReconciler:
     def reconcile(
         self, draft: FactDraft, number: int, text: EmbeddingResult
     ) -> SaveResult:
-        """Find the draft its place and note it; the draft has a `said_at`."""
+        """Reconcile a draft and record the result; the draft must have a `said_at`."""
         candidates = self._board.near(number)
         if draft.review_reason:
             return self._hold_for_review(draft, draft.review_reason, candidates)
@@ -37,7 +37,7 @@ class FactReconciler:
         ended = self._board.by_id(draft.supersedes)
         if ended is None or ended.id == saved.fact_id:
             return saved
-        # It turned out to be a fact known already; what it ends, ends all the same.
+        # The draft repeats a known fact; what it supersedes still ends.
         if saved.outcome not in ("updated", "unchanged") or not _can_end(ended, draft):
             return saved
         self._end_fact(ended, saved.fact_id, draft)
@@ -66,7 +66,7 @@ class FactReconciler:
             match equivalence.compare_texts(fact.content, draft.content):
                 case "same":
                     return self._reword(fact, draft, text)
-                # Of what is said in one breath, nothing takes another's place.
+                # Drafts of the same save do not replace each other.
                 case "changed" if not _was_past(draft) and not self._board.is_new(fact):
                     changed.append(fact)
         if changed:
@@ -74,7 +74,7 @@ class FactReconciler:
         return self._create(draft, text)
 
     def _find_deleted(self, draft: FactDraft) -> Fact | None:
-        """Return the fact a user had forgotten after saying what is only read now."""
+        """Return the fact that the user deleted after saying what this draft states."""
         if draft.source in HUMAN_SOURCES:
             return None
         for fact in self._board.retired(FactStatus.DELETED, draft.content):
@@ -101,7 +101,7 @@ class FactReconciler:
         return SaveResult(fact.id, "updated")
 
     def _confirm(self, fact: Fact, draft: FactDraft) -> SaveResult:
-        """Note that a fact was said again, perhaps with more weight."""
+        """Record that a fact was repeated, possibly with more importance."""
         values = {} if _is_protected(fact, draft) else self._merged_values(fact, draft)
         self._ledger.touch(fact, require_said_at(draft))
         if self._ledger.change(fact, values, action="updated"):
@@ -118,7 +118,7 @@ class FactReconciler:
         return SaveResult(fact.id, "updated")
 
     def _merged_values(self, fact: Fact, draft: FactDraft) -> dict[str, Any]:
-        """Return what a draft adds to a fact that says the same."""
+        """Return the values that a draft adds to a fact with the same meaning."""
         values: dict[str, Any] = {
             "importance": max(fact.importance, draft.importance),
             "is_pinned": fact.is_pinned or draft.is_pinned,
@@ -160,7 +160,7 @@ class FactReconciler:
         return SaveResult(new.id, "superseded", olds[0].id)
 
     def _end_fact(self, fact: Fact, new_id: uuid.UUID, draft: FactDraft) -> None:
-        """Note that a fact gives way to another, at once or from a later day on."""
+        """Record that a fact is superseded, now or from a later day on."""
         end = draft.valid_from or require_said_at(draft)
         values: dict[str, Any] = {"superseded_by_id": new_id}
         if end <= self._ledger.now:
@@ -171,7 +171,7 @@ class FactReconciler:
         self._ledger.change(fact, values, action="superseded", reason=reason)
 
     def _store_outdated(self, draft: FactDraft, newer: Fact) -> SaveResult:
-        """Keep a draft as the past of a fact that was said after it."""
+        """Store a draft as superseded by a fact that was said after it."""
         for fact in self._board.retired(FactStatus.SUPERSEDED, draft.content):
             if fact.superseded_by_id == newer.id:
                 return SaveResult(fact.id, "outdated")
@@ -222,7 +222,7 @@ END_FIELDS = ("valid_to", "expires_at")
 
 
 def source_values(draft: FactDraft) -> dict[str, Any]:
-    """Return what was said, by whom, and where."""
+    """Return the source fields of a draft."""
     return {
         "content": draft.content,
         "source": draft.source,
@@ -242,17 +242,17 @@ def date_values(draft: FactDraft) -> dict[str, datetime | None]:
 
 
 def require_said_at(draft: FactDraft) -> datetime:
-    assert draft.said_at is not None  # noqa: S101  `facts.save` has seen to it
+    assert draft.said_at is not None  # noqa: S101  `save_drafts` sets it
     return draft.said_at
 
 
 def _was_past(draft: FactDraft) -> bool:
-    """Return whether a draft tells of what was over when it was said."""
+    """Return whether a draft's validity had ended when it was said."""
     return draft.valid_to is not None and draft.valid_to <= require_said_at(draft)
 
 
 def _is_protected(fact: Fact, draft: FactDraft) -> bool:
-    """Return whether a draft was only inferred, and the fact put there by a person."""
+    """Return whether a draft is inferred while a person set the fact."""
     return draft.source == "extraction" and (
         fact.is_pinned or fact.source in HUMAN_SOURCES
     )
@@ -263,7 +263,7 @@ def _can_end(fact: Fact, draft: FactDraft) -> bool:
 
 
 def _keys_agree(fact: Fact, draft: FactDraft) -> bool:
-    """Return whether the two may be one fact: two keys name two facts."""
+    """Return whether the keys allow a match: different keys mean different facts."""
     return (
         fact.key is None
         or draft.key is None
@@ -272,7 +272,7 @@ def _keys_agree(fact: Fact, draft: FactDraft) -> bool:
 
 
 def _inherit_key(new: Fact, olds: Sequence[Fact]) -> None:
-    """Have a new fact go on under the key of the one that gave way to it."""
+    """Give a new fact the key of the fact it supersedes."""
     for old in olds:
         if new.key is None and old.key is not None and old.status != FactStatus.ACTIVE:
             new.category, new.key = old.category, old.key

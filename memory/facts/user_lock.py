@@ -1,4 +1,4 @@
-"""One user's facts change one after the other."""
+"""A lock that serializes changes of one user's facts."""
 
 from datetime import datetime
 
@@ -7,10 +7,10 @@ from memory.models import Owner
 
 
 def lock_user(user_id: UserId, now: datetime) -> Owner:
-    """Return the user's row, made if need be, for this transaction alone.
+    """Return the user's row, created if missing, locked for this transaction.
 
-    Whoever else wants it waits: SELECT … FOR UPDATE on PostgreSQL; on SQLite the
-    transaction itself, being IMMEDIATE, has let nobody else write.
+    On PostgreSQL, SELECT … FOR UPDATE makes other transactions wait; on SQLite, the
+    IMMEDIATE transaction itself already excludes other writers.
     """
     owner, _ = Owner.objects.select_for_update().get_or_create(
         user_id=user_id, defaults={"created_at": now}

@@ -1,4 +1,4 @@
-"""Whether what is stored fits what is configured, for operators."""
+"""Alerts for operators: whether the stored data fits the configuration."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,18 +15,19 @@ from providers.embeddings import embedders
 
 MINUTE = timedelta(minutes=1)
 MAX_WAIT = 10 * MINUTE
-"""A turn that waits longer for a worker waits for none."""
+"""The delay of a due job from which no worker seems to run."""
 MAX_COUNTED = 10_000
-"""More are not counted: it would take time for a figure nobody needs exactly."""
+"""The count stops here: an exact figure would take time and is not needed."""
 
 
 def find_alerts(plan: UserMemory) -> Iterator[tuple[str, str]]:
-    """Yield what an operator should know of, each with the id of its kind.
+    """Yield alerts as pairs of an id of the kind and a text.
 
-    Says nothing of a database that cannot be read: others do.
+    Yields nothing if the database is unavailable: other alerts report that.
     """
     yield from _config_alerts(plan)
-    # Read whole before the first is told, for the database may go meanwhile.
+    # Read completely before the first yield: the database may become unavailable in
+    # between.
     with suppress(DatabaseError):
         yield from list(_storage_alerts(plan))
 

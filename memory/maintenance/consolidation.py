@@ -1,7 +1,7 @@
-"""Old conversations are summarised, so that they fit into prompts whole.
+"""Consolidation: summaries of old conversations, so that prompts can cover them.
 
-A summary takes the place of the messages it covers in prompts; the messages stay. Told
-in docs/learning.md.
+Prompts contain a summary instead of the messages it covers; the messages stay stored.
+See docs/learning.md.
 """
 
 import logging
@@ -25,11 +25,11 @@ from memory.models import ConsolidationRun, StoredMessage, Summary, Thread
 logger = logging.getLogger(__name__)
 
 MAX_SUMMARIES = 500
-"""Of one run: what a model may cost in a few hours."""
+"""Summaries per run, which limits the cost of the model."""
 MAX_SECONDS = 540.0
-"""Of one run."""
+"""Seconds per run."""
 MAX_FAILURES = 5
-"""In a row, before a run ends: the model is not to be had."""
+"""Consecutive failures after which a run ends: the model is unavailable."""
 UNFINISHED = "the rest is left to the next run"
 
 LOCK_SQL = "SELECT pg_advisory_xact_lock(hashtext('memory_consolidation'), 0)"
@@ -42,12 +42,12 @@ def consolidate(
     force: bool = False,
     user_id: UserId | None = None,
 ) -> ConsolidationRun | None:
-    """Summarise what is old enough, if it is time to, and return the receipt.
+    """Summarise old conversations if it is time, and return the run.
 
-    None when it is not time, which `force` does not ask, or memory is off. A dry run
-    asks no model and writes no row; its receipt, not stored, tells what a run would
-    take on. Of several callers at the same instant one runs. With `user_id`, only that
-    user's conversations.
+    Returns None if memory is off, or if the last run was recent and `force` is not set.
+    A dry run calls no model and writes no row; the returned run is not stored and
+    counts what a real run would process. Of concurrent callers, one runs. `user_id`
+    limits the run to that user's conversations.
     """
     users = memory_settings.resolve_for_users(live.current())
     if users is None:
@@ -65,11 +65,11 @@ def consolidate(
 def _create_receipt(
     now: datetime, users: UserMemory, *, force: bool
 ) -> ConsolidationRun | None:
-    """Return the receipt of a new run, unless another ran lately."""
+    """Create and return a new run, unless the last one was recent."""
     interval = timedelta(hours=users.memory.consolidation_interval_hours)
     with transaction.atomic():
         if connection.vendor == "postgresql":
-            # SQLite lets one writer in at a time anyway.
+            # SQLite has one writer at a time anyway.
             with connection.cursor() as cursor:
                 cursor.execute(LOCK_SQL)
         last = ConsolidationRun.objects.order_by("-started_at").first()
@@ -84,7 +84,7 @@ def _is_recent(last: ConsolidationRun, since: datetime) -> bool:
 
 
 class _Run:
-    """One run, which keeps its receipt."""
+    """One run, which counts its results."""
 
     def __init__(
         self, receipt: ConsolidationRun, users: UserMemory, now: datetime
@@ -96,12 +96,12 @@ class _Run:
         self._failures_in_a_row = 0
 
     def summarise_threads(self, user_id: UserId | None) -> None:
-        """Summarise thread after thread, until all is done or it is enough."""
+        """Summarise threads until all are done or a limit is reached."""
         receipt = self._receipt
         cutoff = self._now - timedelta(hours=self._plan.memory.consolidate_after_hours)
         waiting = summarizable_ranges.candidate_thread_ids(user_id)
-        # In another order each time: those a model fails at shall not keep it from
-        # the others for ever.
+        # Random order: threads on which the model fails must not block the others
+        # forever.
         random.shuffle(waiting)
         try:
             for thread_id in waiting:
@@ -139,7 +139,7 @@ class _Run:
             first = stretch.end
 
     def _summarise_range(self, thread: Thread, stretch: SummarizableRange) -> bool:
-        """Put a summary in the place of a stretch; return whether it is there."""
+        """Summarise a range of messages; return whether it is stored."""
         receipt = self._receipt
         if not receipt.is_dry_run:
             summary = self._build_summary(thread, stretch)
@@ -154,7 +154,7 @@ class _Run:
     def _build_summary(
         self, thread: Thread, stretch: SummarizableRange
     ) -> Summary | None:
-        """Return the summary a model gives, not stored yet; None if it gives none."""
+        """Return the model's summary, not yet stored; None if it gives none."""
         try:
             text = _write_summary(self._plan.extraction_model, thread, stretch)
         except (CoulisseError, TimeoutError, summary_prompts.SummaryInvalid) as exc:
@@ -182,7 +182,7 @@ class _Run:
             "thread %d of user %s was not summarised: %s",
             thread.pk,
             job_queue.pseudonym(thread.user_id),
-            # What else is said may quote the conversation.
+            # Other errors may quote the conversation.
             exc
             if isinstance(exc, summary_prompts.SummaryInvalid)
             else type(exc).__name__,
@@ -207,9 +207,9 @@ def _write_summary(
 
 
 def _store_summary(summary: Summary, now: datetime) -> bool:
-    """Store a summary and mark what it covers; False if another was there first."""
+    """Store a summary and mark its messages; False if another was stored first."""
     with transaction.atomic():
-        # Also false when the user was erased meanwhile: the thread is gone.
+        # Also False if the user was erased meanwhile: the thread is gone.
         is_next = Thread.objects.filter(
             pk=summary.thread_id,
             user_id=summary.user_id,

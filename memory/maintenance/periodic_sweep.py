@@ -1,4 +1,4 @@
-"""What is set right every half minute, whatever went wrong before."""
+"""The periodic sweep: every half minute it completes unfinished work."""
 
 import logging
 import time
@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 64
 MAX_BATCHES = 10
-"""Of one sweep; the next one goes on."""
+"""Texts per sweep; the next sweep continues."""
 MAX_BACKOFF_SECONDS = 600.0
 
 
 class EmbedderBackoff:
-    """How long an embedder that fails is left alone: longer each time."""
+    """Exponential backoff for a failing embedder."""
 
     def __init__(self) -> None:
         self._pause_seconds = 0.0
@@ -36,7 +36,7 @@ class EmbedderBackoff:
         return time.monotonic() >= self._until
 
     def record(self, *, failed: bool) -> None:
-        """Wait twice as long as last time, or not at all."""
+        """Double the delay after a failure; reset it after a success."""
         longer = min(max(2 * self._pause_seconds, 60.0), MAX_BACKOFF_SECONDS)
         self._pause_seconds = longer if failed else 0.0
         self._until = time.monotonic() + self._pause_seconds
@@ -46,12 +46,11 @@ _backoff = EmbedderBackoff()
 
 
 def sweep(now: datetime) -> dict[str, int]:
-    """Do what was left undone; return how much, by what it was.
+    """Complete unfinished work; return how much, by kind.
 
-    Lessons nobody was woken for, those whose workers died, facts whose time is up,
-    texts without their vectors, wishes to be erased that nobody confirmed, and the
-    index of a new embedder's vectors. One that fails does not keep the others from
-    being done.
+    Covers jobs without notification, jobs of dead workers, expired facts, texts without
+    vectors, unconfirmed erasure requests, and the index of a new embedder's vectors. A
+    failure of one does not stop the others.
     """
     steps: dict[str, Callable[[], int]] = {
         "lessons failed": lambda: job_queue.close_abandoned(now),
@@ -121,7 +120,7 @@ def _embed_failed_texts() -> int:
 
 
 def _list_failed_texts(limit: int) -> list[PendingPassage]:
-    """Return passages whose embedding failed and may do better now, oldest first."""
+    """Return passages whose embedding failed and may now succeed, oldest first."""
     rows = (
         Passage.objects.filter(embedder="")
         .exclude(embedding_error="")
@@ -138,14 +137,14 @@ def _list_failed_texts(limit: int) -> list[PendingPassage]:
 
 
 def _retry_embedding(embedder: Embedder, waiting: list[PendingPassage]) -> int:
-    """Give texts their vectors, or note that they get none; return how many of them."""
+    """Embed texts, or record why they get no vector; return how many were settled."""
     found, errors = embedding.embed_texts(embedder, [text.text for text in waiting])
     settled = [
         (text, vector, error)
         for text, vector, error in zip(waiting, found, errors, strict=True)
         if not error or error.startswith(embedding.REFUSED)
     ]
-    # The others keep their error: to write it again would only stir up every cache.
+    # The others keep their error: rewriting it would only invalidate every cache.
     if settled:
         passages.set_vectors(settled)
     return len(settled)

@@ -1,4 +1,4 @@
-"""Which part of a conversation is old enough for a summary, and in what pieces."""
+"""Selection of old parts of a conversation for summaries."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,31 +12,31 @@ from memory.maintenance.summary_prompts import MAX_MESSAGE_CHARS
 from memory.models import StoredMessage, Thread
 
 RECENT_MESSAGES = 10
-"""The newest messages of a thread, which no summary replaces."""
+"""The newest messages of a thread, which are never summarised."""
 MIN_MESSAGES = 20
-"""Old messages a thread must have for a summary to be worth it."""
+"""The fewest old messages that justify a summary."""
 MAX_TOKENS = 6_000
-"""Of what is put to the model at a time."""
+"""Tokens that the model receives per summary."""
 MAX_ROWS = 400
 SPOKEN_ROLES = ("user", "assistant")
 
 
 @dataclass(frozen=True)
 class SummarizableRange:
-    """Whole exchanges of a thread that one summary can tell."""
+    """Whole exchanges of a thread that one summary covers."""
 
     first: int
     end: int
     """The messages are `first <= position < end`."""
     shown_messages: list[PromptMessage]
-    """What the model is shown of them."""
+    """The messages that the model receives."""
     message_count: int
     tokens: int
-    """What they cost in prompts."""
+    """Their tokens in prompts."""
 
 
 def candidate_thread_ids(user_id: UserId | None = None) -> list[int]:
-    """Return the ids of threads long enough to have something to summarise."""
+    """Return the ids of threads long enough for a summary."""
     threads = Thread.objects.filter(
         length__gte=F("summarised") + RECENT_MESSAGES + MIN_MESSAGES
     )
@@ -46,9 +46,10 @@ def candidate_thread_ids(user_id: UserId | None = None) -> list[int]:
 
 
 def summarizable_end(thread: Thread, cutoff: datetime) -> int | None:
-    """Return the position up to which a thread is to be summarised, if it is.
+    """Return the position up to which a thread can be summarised, or None.
 
-    What came after `cutoff` is not, nor the newest messages; a user's message follows.
+    Messages after `cutoff` and the newest messages are excluded. A user's message is at
+    the returned position.
     """
     messages = StoredMessage.objects.filter(
         thread=thread, position__gte=thread.summarised
@@ -66,7 +67,7 @@ def summarizable_end(thread: Thread, cutoff: datetime) -> int | None:
 
 
 def next_range(thread: Thread, first: int, end: int) -> SummarizableRange | None:
-    """Return whole exchanges from `first` on, as many as one call may tell."""
+    """Return whole exchanges from `first` on, as many as one call can cover."""
     rows = (
         StoredMessage.objects.filter(
             thread=thread, position__gte=first, position__lt=end
@@ -97,7 +98,7 @@ def _build_range(
     shown, total = [], 0
     for said, _ in taken:
         total += _prompt_tokens(said)
-        # Of one exchange that is too long by itself, the beginning must do.
+        # Of a single exchange that is too long, only the beginning is used.
         if _prompt_tokens(said) and total <= MAX_TOKENS:
             shown.append(said)
     return SummarizableRange(
@@ -106,7 +107,7 @@ def _build_range(
 
 
 def _prompt_tokens(said: PromptMessage) -> int:
-    """Return what a message costs to show; what tools answered is not shown."""
+    """Return the tokens of a message in the prompt; tool results are not included."""
     if said.role not in SPOKEN_ROLES or not said.text.strip():
         return 0
     text = truncate_middle(said.text, MAX_MESSAGE_CHARS)

@@ -1,4 +1,4 @@
-"""Long conversations in few words: what a model is asked, and what its reply may be."""
+"""Prompts for summaries, and the parser of the replies."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import PromptMessage, truncate_middle
 
 MAX_MESSAGE_CHARS = 6_000
-"""Of one message; of a longer one its beginning and its end are shown."""
+"""Characters of one message; the middle of a longer one is cut."""
 MAX_LENGTH = 4_000
 """Characters of a summary."""
 MAX_READ = 10 * MAX_LENGTH
-"""Characters of a reply that are read for it."""
+"""Characters of a reply that are read for the summary."""
 
 INSTRUCTIONS = """\
 You summarise a stretch of an old conversation between a user and an assistant. Your \
@@ -38,7 +38,7 @@ class SummaryInvalid(Exception):
 
 
 def build_prompt(said: Sequence[PromptMessage]) -> list[Message]:
-    """Return what to ask the model about a stretch of a conversation."""
+    """Return the prompt that asks for a summary of messages."""
     lines = (
         orjson.dumps(
             {
@@ -53,9 +53,9 @@ def build_prompt(said: Sequence[PromptMessage]) -> list[Message]:
 
 
 def parse_summary(reply: str) -> str:
-    """Return the summary in a reply, without sentences that give orders.
+    """Return the summary in a reply, without sentences that give instructions.
 
-    Raises `SummaryInvalid` when nothing is left.
+    Raises `SummaryInvalid` if nothing is left.
     """
     text = reply.rpartition("</think>")[2][:MAX_READ].replace("\0", "\ufffd")
     told = injection_filter.remove_instructions(text).strip()

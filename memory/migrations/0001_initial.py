@@ -10,8 +10,8 @@ TERM_INDEXES = {
     f"memory_passage_{column}": f"USING gin ({column})"
     for column in ("terms", "window_terms")
 }
-# A bit for each number of a vector, in indexes that are read without the table: the
-# vectors of a user lie scattered over it.
+# One bit per dimension of a vector, in indexes that are read without the table, because
+# the vectors of a user are scattered over it.
 CODE_COLUMN = """
     ALTER TABLE memory_passage ADD COLUMN code varbit
     GENERATED ALWAYS AS (binary_quantize(vector)) STORED

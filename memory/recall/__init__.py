@@ -1,3 +1,2 @@
-"""Hybrid search over a user's facts and messages: queries, passages, their vectors, and
-rank fusion.
-"""
+"""Hybrid search over a user's facts and messages: queries, passages, vectors, and rank
+fusion."""

@@ -1,4 +1,4 @@
-"""Vectors for what is stored, from code that is not async; a failure is an answer."""
+"""Synchronous embedding of stored texts; failures are returned, not raised."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,25 +10,26 @@ from providers.embeddings.base import Embedder
 from providers.errors import RequestRefused
 
 MAX_CHARS = 8_000
-"""Of a text; what comes after hardly moves its vector, and costs as much."""
+"""Embedded characters of a text; the rest hardly changes the vector, and costs as
+much."""
 TIMEOUT_SECONDS = 30.0
 REFUSED = "refused: "
-"""Begins the error of a text that the embedder will not take another time either."""
+"""The prefix of errors that a retry cannot fix: the embedder refuses the text."""
 MAX_REFUSALS = 3
-"""In a row, before it is taken that the rest would be refused as well."""
+"""Consecutive refusals after which the remaining texts count as refused too."""
 
 Vector = tuple[Embedded | None, str]
-"""A text's vector, or None and why."""
+"""A text's vector, or None and the reason."""
 
 
 def embed_texts(
     embedder: Embedder, texts: Sequence[str]
 ) -> tuple[list[Embedded | None], list[str]]:
-    """Return each text's vector or None, and why it has none.
+    """Return each text's vector or None, and the reasons for missing ones.
 
-    A text that is refused does not spoil the others; else all fail together. A text the
-    embedder finds nothing in, such as an emoji to one that counts words, has no vector
-    and no error.
+    A refused text does not affect the others; other failures affect all texts. A text
+    without content for the embedder, such as an emoji for one that counts words, has no
+    vector and no error.
     """
     if not texts:
         return [], []
@@ -56,7 +57,7 @@ def _embed_one_by_one(embedder: Embedder, texts: Sequence[str]) -> Iterator[Vect
 
 
 def _call_embedder(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """Return vectors, or the same error for all; raises RequestRefused."""
+    """Return vectors, or the same error for all texts; raises RequestRefused."""
     try:
         rows = sync_bridge.run_sync(
             embedders.embed_texts(embedder, texts), timeout_seconds=TIMEOUT_SECONDS

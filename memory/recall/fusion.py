@@ -1,4 +1,4 @@
-"""One ranking of what several ways of looking found."""
+"""Fusion of the results of several retrievers into one ranking."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,18 +14,19 @@ from memory.recall.index.retrieval_types import (
 from memory.types import Fusion, SearchScore
 
 RRF_K = 60
-"""As in Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", SIGIR 2009."""
+"""The constant of Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", SIGIR
+2009."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrieverWeights:
-    """How much each way counts where the best of each is 1."""
+    """The weight of each retriever, relative to a best score of 1."""
 
     similarity: float
     terms: float
     window: float = 0.0
     question: float = 0.0
-    """What a passage loses by only asking."""
+    """The deduction for a passage that is only a question."""
 
 
 FACT_WEIGHTS = RetrieverWeights(similarity=1.0, terms=0.5)
@@ -33,7 +34,7 @@ MESSAGE_WEIGHTS = RetrieverWeights(similarity=1.0, terms=0.5, window=1.0, questi
 
 
 class Ranking(Protocol):
-    """What was found, the best first."""
+    """Search results, best first."""
 
     def __len__(self) -> int: ...
 
@@ -41,7 +42,7 @@ class Ranking(Protocol):
         """Return the passage at a rank, from 0."""
 
     def score_at(self, rank: int) -> SearchScore:
-        """Return what that rank is owed to."""
+        """Return the scores that explain a rank."""
 
 
 def fuse(
@@ -49,11 +50,11 @@ def fuse(
     weights: RetrieverWeights,
     fusion: Fusion,
 ) -> Ranking:
-    """Return one ranking, best first and of equals newest first.
+    """Return one ranking, best first; ties are broken by recency.
 
-    `weighted` adds up the scores, each as a share of its way's best, so that a clear
-    winner stays one; `rrf` adds up 1 / (60 + rank). What a way did not find gets
-    nothing from it.
+    `weighted` adds up the scores, each as a share of its retriever's best, so that a
+    clear winner stays first; `rrf` adds up 1 / (60 + rank). Retrievers that did not
+    find a passage add nothing.
     """
     if isinstance(found, SparseRetrieverScores):
         return _SmallRanking(found, _sorted_totals(found, weights, fusion))
@@ -62,7 +63,7 @@ def fuse(
 
 @dataclass(frozen=True, slots=True)
 class _SmallRanking:
-    """The ranking of a few."""
+    """The ranking of few results."""
 
     found: SparseRetrieverScores
     totals: list[tuple[int, float]]
@@ -81,7 +82,7 @@ class _SmallRanking:
 
 @dataclass(frozen=True, slots=True)
 class _LargeRanking:
-    """The ranking of many, in arrays."""
+    """The ranking of many results, in arrays."""
 
     scores: RetrieverScores
     order: NDArray[np.int64]
@@ -123,9 +124,9 @@ def _sorted_totals(
 def _order_by_total(
     legs: RetrieverScores, weights: RetrieverWeights, fusion: Fusion
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the places of what was found, best first and of equals newest first.
+    """Return the places of the results, best first, and the totals of all places.
 
-    And the totals of all.
+    Ties are broken by recency.
     """
     totals = (
         _weighted_totals(legs, weights)
@@ -144,7 +145,7 @@ def _reciprocal_ranks(leg: dict[int, float]) -> dict[int, float]:
 
 
 def build_score(legs: RetrieverScores, place: int, totals: Scores) -> SearchScore:
-    """Return what a passage's rank is owed to."""
+    """Return the scores that explain a passage's rank."""
     return SearchScore(
         float(totals[place]),
         float(legs.similarity[place]) or None,
@@ -181,5 +182,5 @@ def _ranks(leg: Scores) -> NDArray[np.int64]:
 
 
 def _best_first(scores: Scores) -> NDArray[np.int64]:
-    # Stable, over the newest first.
+    # A stable sort over the reversed scores puts the newest of equals first.
     return len(scores) - 1 - np.argsort(-scores[::-1], kind="stable")

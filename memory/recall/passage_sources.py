@@ -1,4 +1,4 @@
-"""Facts and messages by the passages that were found, as they are now."""
+"""The current facts and messages behind found passages."""
 
 import uuid
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ FACT_COLUMNS = (
 """The columns of `memory_fact`, in the order of `KnownFact`."""
 
 MessageFields = tuple[int, str, int, str, str, str, float, datetime]
-"""Those of `FoundMessage`, but for the score."""
+"""The columns of `FoundMessage`, except the score."""
 
 FACTS_SQL = f"""
     SELECT p.id, {", ".join(f"f.{name}" for name in FACT_COLUMNS)}
@@ -50,7 +50,7 @@ def load_messages(user_id: UserId, found: Sequence[int]) -> dict[int, MessageFie
 
 
 def fact_from_row(row: Sequence[Any]) -> KnownFact:
-    """Return the fact whose `FACT_COLUMNS` plain SQL gave."""
+    """Return the fact of a row of `FACT_COLUMNS`."""
     (number, content, category, key, importance, status, is_pinned, source, agent) = (
         row[:9]
     )
@@ -77,17 +77,17 @@ def fact_from_row(row: Sequence[Any]) -> KnownFact:
 
 
 def to_uuid(value: Any) -> uuid.UUID:
-    """Return an id as plain SQL gives it: SQLite has but its digits."""
+    """Return the id of a value read by plain SQL; SQLite stores hexadecimal digits."""
     return value if isinstance(value, uuid.UUID) else uuid.UUID(value)
 
 
 def to_sql_id(value: uuid.UUID) -> Any:
-    """Return an id as plain SQL takes it."""
+    """Return an id in the form that plain SQL takes."""
     return value if connection.features.has_native_uuid_field else value.hex
 
 
 def to_utc(value: datetime) -> datetime:
-    """Return an instant as plain SQL gives it, in UTC where SQLite does not say."""
+    """Return an instant read by plain SQL, in UTC, which SQLite omits."""
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 

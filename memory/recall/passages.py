@@ -1,8 +1,8 @@
-"""What can be found again: the texts of facts and messages, as search reads them.
+"""Passages: the searchable texts of facts and messages.
 
-A passage is written once. Whoever changes one removes it and writes another with a
-higher id, so that what a process holds of a user (`memory.recall.index.corpus_cache`)
-stays true, and counts up the owner's version, so that it notices.
+Passages are immutable. A change deletes one and inserts another with a higher id, so
+that cached passages (`memory.recall.index.corpus_cache`) stay valid. A deletion also
+increments the owner's version, so that processes notice it.
 """
 
 import re
@@ -22,12 +22,12 @@ from memory.recall.passage_sources import to_sql_id, to_uuid
 from memory.types import Embedded
 
 FactText = tuple[uuid.UUID, str, Embedded | None, str]
-"""The fact's id, what it says, its vector, and why it has none."""
+"""The fact's id, content and vector, and the reason if it has none."""
 MessageText = tuple[int, int, str, Embedded | None, str]
-"""The message's id, its position, its text, its vector, and why it has none."""
+"""The message's id, position, text and vector, and the reason if it has none."""
 
 BATCH_SIZE = 500
-"""Rows of one statement."""
+"""Rows per statement."""
 MAX_ERROR_LENGTH = 1000
 
 SUBJECT_PATTERN = re.compile(r"^\s*(?:the\s+)?user(?:['\u2019]s)?\s+", re.IGNORECASE)
@@ -37,7 +37,7 @@ COLUMNS = (
     *("terms", "embedder", "dimensions", "vector", "embedding_error"),
 )
 CASTS = {"terms": "%s::tsvector", "vector": "%s::vector"}
-"""Where PostgreSQL must be told what a text is."""
+"""Explicit casts, which PostgreSQL needs."""
 
 BUMP_VERSION_SQL = """
     INSERT INTO memory_owner (user_id, version, time_zone, created_at)
@@ -79,15 +79,15 @@ NEW_ID_SQL = "(SELECT seq FROM sqlite_sequence WHERE name = 'memory_passage')"
 
 
 def strip_subject(text: str) -> str:
-    """Return a fact without the "The user" before it, which all facts have in common.
+    """Return a fact without the leading "The user", which all facts share.
 
-    What is embedded; the words of `index_facts` lose it by themselves.
+    Used for embedding; `index_facts` removes it from the words itself.
     """
     return SUBJECT_PATTERN.sub("", text, count=1) or text
 
 
 def index_facts(user_id: UserId, texts: Sequence[FactText]) -> None:
-    """Make facts searchable by what they say now, in place of what they said.
+    """Make facts searchable by their current content, replacing earlier passages.
 
     Call it in the transaction that changes the facts.
     """
@@ -106,7 +106,7 @@ def index_facts(user_id: UserId, texts: Sequence[FactText]) -> None:
 
 
 def unindex_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID]) -> None:
-    """Make facts unsearchable, in the transaction that retires them."""
+    """Make facts unsearchable; call it in the transaction that retires them."""
     _remove(user_id, "fact_id", [to_sql_id(fact_id) for fact_id in fact_ids])
 
 
@@ -115,7 +115,7 @@ def index_messages(
 ) -> None:
     """Make messages of one thread searchable, alone and with their neighbours.
 
-    Those that were already are written anew.
+    Existing passages of the messages are replaced.
     """
     vendor = connection.vendor
     rows = [
@@ -182,9 +182,9 @@ def _bump_version(user_id: UserId) -> None:
 
 
 def _bump_existing_version(user_id: UserId) -> None:
-    """Do the same, but not for a user who was erased meanwhile."""
+    """Increment the owner's version, unless the user was erased meanwhile."""
     with connection.cursor() as cursor:
-        # Waits for an erasure that is under way.
+        # Waits for a running erasure.
         cursor.execute(BUMP_EXISTING_VERSION_SQL, [to_sql_id(user_id)])
         is_known = cursor.rowcount > 0
     if not is_known and Passage.objects.filter(user_id=user_id).exists():
@@ -192,7 +192,7 @@ def _bump_existing_version(user_id: UserId) -> None:
 
 
 def _lock_thread(thread_id: int) -> None:
-    """Wait until nobody else writes this thread's passages: windows overlap."""
+    """Lock the passages of a thread, because windows overlap."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtext('memory_passage'), %s)",
@@ -212,11 +212,11 @@ def _batches(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
     )
 
 
-# Embedding anew.
+# Re-embedding.
 
 
 class PendingPassage(NamedTuple):
-    """A passage without a vector of the embedder in use."""
+    """A passage without a vector of the current embedder."""
 
     id: int
     user_id: UserId
@@ -227,10 +227,10 @@ class PendingPassage(NamedTuple):
 def list_pending(
     embedder_id: str, *, after: int = 0, limit: int = 64
 ) -> list[PendingPassage]:
-    """Return passages of all users to embed with this embedder, the oldest first.
+    """Return passages of all users to embed with this embedder, oldest first.
 
-    Those that have no vector and those that have another's, from the first id above
-    `after`. `set_vectors` may give them higher ids.
+    These have no vector or another embedder's, and ids above `after`. `set_vectors` may
+    give them higher ids.
     """
     with connection.cursor() as cursor:
         cursor.execute(PENDING_SQL, [after, embedder_id, limit])
@@ -244,18 +244,18 @@ def list_pending(
 
 
 def count_pending(embedder_id: str) -> int:
-    """Return how many passages `pending` has to give."""
+    """Return how many passages `list_pending` would return in total."""
     return Passage.objects.exclude(embedder=embedder_id).count()
 
 
 def set_vectors(found: Sequence[tuple[PendingPassage, Embedded | None, str]]) -> None:
-    """Give passages their vectors, or say why they have none; all or none of them.
+    """Store vectors of passages, or the reasons for missing ones; all or none.
 
-    One that is gone by now stays so.
+    Passages deleted meanwhile are skipped.
     """
     with transaction.atomic():
-        # In this order everywhere: the owner's row first, so that two never wait for
-        # each other.
+        # Always in this order, the owner's row first, so that two transactions cannot
+        # deadlock.
         for user_id in sorted({passage.user_id for passage, _, _ in found}):
             _bump_existing_version(user_id)
         for passage, embedded, error in found:
@@ -266,7 +266,7 @@ def _set_vector(passage: PendingPassage, values: tuple[Any, ...]) -> None:
     is_postgres = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         if not is_postgres:
-            # As a new passage, for other processes hold what they have read.
+            # Inserted as a new passage, because other processes cache the old one.
             cursor.execute(NEXT_ID_SQL)
         cursor.execute(
             SET_VECTOR_SQL.format(

@@ -1,4 +1,4 @@
-"""What a turn asks of its user's memory."""
+"""Queries of a turn to its user's memory, with their vectors."""
 
 import asyncio
 import logging
@@ -15,32 +15,32 @@ from providers.embeddings import embedders
 from providers.embeddings.base import Embedder
 
 MAX_QUERY_LENGTH = 4000
-"""Characters to search by; a longer message is searched by its end."""
+"""Characters of a query; of a longer message, the end is used."""
 MAX_WAIT_SECONDS = 2.0
-"""A turn waits no longer for an embedding: it recalls by words alone instead."""
+"""The most seconds a turn waits for an embedding; then it recalls by words only."""
 RETRY_SECONDS = 15.0
-"""An API that kept a turn waiting is not asked by the next ones for so long."""
+"""Seconds for which later turns skip an API that did not answer."""
 LOG_INTERVAL_SECONDS = 60.0
-"""An embedder that stays down is said to be so once in this time."""
+"""Seconds between log messages about an unavailable embedder."""
 NO_VECTOR = "the embedder did not answer in time"
-"""Why a fact has no vector yet; it gets one later."""
+"""The reason of a missing vector that is added later."""
 
 logger = logging.getLogger(__name__)
 
 _unavailable_until: dict[str, float] = {}
-"""When to ask an embedder again that did not answer, by its id."""
+"""When to retry an unavailable embedder, by its id."""
 _warned_at = -LOG_INTERVAL_SECONDS
 
 
 class FactVector(NamedTuple):
-    """A fact's vector, or why it has none."""
+    """A fact's vector, or the reason if it has none."""
 
     embedded: Embedded | None
     error: str = ""
 
 
 async def build_query(memory: UserMemory | None, text: str) -> Query:
-    """Return what to search by; without a plan, or its embedder, words alone."""
+    """Return the query of a turn; without memory or its embedder, words only."""
     text = text.strip()[-MAX_QUERY_LENGTH:]
     if memory is None:
         return Query(text)
@@ -53,7 +53,7 @@ async def build_query(memory: UserMemory | None, text: str) -> Query:
 
 
 async def embed_fact(memory: UserMemory | None, content: str) -> FactVector:
-    """Return the vector a fact is found by; without a plan, none and no reason."""
+    """Return a fact's vector; without memory, neither a vector nor a reason."""
     if memory is None:
         return FactVector(None)
     text = passages.strip_subject(content)
@@ -88,7 +88,7 @@ async def _try_embed(embedder: Embedder, text: str, *, query: bool) -> Embedded 
 
 
 def _mark_unavailable(embedder: Embedder, reason: str) -> None:
-    # One on this machine is busy, not away.
+    # A local embedder is busy, not unavailable.
     if not embedder.is_offline:
         _unavailable_until[embedder.id] = time.monotonic() + RETRY_SECONDS
     _warn(embedder, reason)

@@ -1,4 +1,4 @@
-"""What clients search for and save outside any turn, and the vectors for it."""
+"""Queries and facts from clients outside of turns, with their vectors."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -25,15 +25,15 @@ FAILED = "failed"
 
 
 class PreparedQuery(NamedTuple):
-    """What to search for, and how far it got."""
+    """A query, and how it is embedded."""
 
     query: Query
     embedding: str
-    """The embedder's id, or why words alone are searched by: `OFF` or `FAILED`."""
+    """The embedder's id; `OFF` or `FAILED` if only words are searched."""
 
 
 async def prepare_query(text: str, *, fusion: Fusion | None = None) -> PreparedQuery:
-    """Return what to search for; `fusion` overrides the configured one."""
+    """Return a query; `fusion` overrides the configured one."""
     users = memory_settings.resolve_for_users(live.current())
     query = await query_embedding.build_query(users, text)
     if fusion is not None:
@@ -51,9 +51,9 @@ async def embed_fact(content: str) -> FactVector:
 
 
 async def embed_changed_fact(content: str, changes: Mapping[str, Any]) -> FactVector:
-    """Return the vector of a fact that changes; none where searches keep the old one.
+    """Return the vector of a changed fact; none if its passage stays as it is.
 
-    A text that is new has none yet, one that comes back may have lost it.
+    A new text has no vector yet, and a restored one may have lost it.
     """
     if "content" not in changes and "status" not in changes:
         return FactVector(None)
@@ -61,7 +61,7 @@ async def embed_changed_fact(content: str, changes: Mapping[str, Any]) -> FactVe
 
 
 def with_saved_fact(saving: AuditEvent) -> Callable[[list[SaveResult]], AuditEvent]:
-    """Return what tells of a deed which fact was saved, once that is known."""
+    """Return a function that adds the saved fact to an audit event."""
 
     def told(saved: list[SaveResult]) -> AuditEvent:
         (one,) = saved
@@ -81,7 +81,7 @@ def dedup_threshold() -> float:
 
 
 def warm() -> None:
-    """Load the embedder ahead, where it is on this machine; call it from a thread."""
+    """Preload a local embedder; call it from a thread."""
     try:
         users = memory_settings.resolve_for_users(live.current())
         if users is not None:

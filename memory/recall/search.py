@@ -1,7 +1,7 @@
-"""Finding what a user said, and what is known of them, by words and by meaning.
+"""Search in a user's messages and facts, by words and vectors.
 
-Each function takes the user it works for and finds nothing of anyone else's. How, and
-how well, is told in docs/search.md.
+Each function takes the user and searches only that user's data. See docs/search.md for
+the method and its quality.
 """
 
 import uuid
@@ -49,9 +49,10 @@ def search_facts(
     category: Category | None = None,
     status: Status | None = "active",
 ) -> list[FoundFact]:
-    """Return the facts that fit a query best, the best first.
+    """Return the facts that fit a query best, best first.
 
-    Active ones that are so now, by default; `status=None` is any that can be found.
+    By default, only facts that are active and currently valid; `status=None` means any
+    searchable fact.
     """
     question = parse_query(query)
     if question.is_empty or limit < 1:
@@ -63,10 +64,10 @@ def search_facts(
 def search_messages(
     user_id: UserId, query: Query, *, limit: int, beyond: MessageCutoff = None
 ) -> list[FoundMessage]:
-    """Return the past messages that fit a query best, the best first.
+    """Return the past messages that fit a query best, best first.
 
-    `beyond`, a thread's id and a position, leaves out that thread's messages from
-    there on: they are in the prompt already.
+    `beyond`, a thread's id and a position, excludes that thread's messages from that
+    position on: the prompt already contains them.
     """
     question = parse_query(query)
     if question.is_empty or limit < 1:
@@ -84,7 +85,7 @@ def search_facts_and_messages(
     messages: int,
     beyond: MessageCutoff = None,
 ) -> tuple[list[FoundFact], list[FoundMessage]]:
-    """Return what `facts` and `messages` do, at most so many of each, in one go."""
+    """Return the results of `search_facts` and `search_messages` in one pass."""
     question = parse_query(query)
     if question.is_empty or max(facts, messages) < 1:
         return [], []
@@ -98,7 +99,7 @@ def search_facts_and_messages(
 def nearest_facts(
     user_id: UserId, embedded: Embedded, *, limit: int
 ) -> list[tuple[uuid.UUID, float]]:
-    """Return active facts with their cosine to a vector, the nearest first."""
+    """Return active facts with their cosine similarity to a vector, nearest first."""
     question = ParsedQuery([], embedded, 0.0)
     wanted = _SearchPlan(
         lambda index: index.facts(question, FactFilter()),
@@ -112,7 +113,7 @@ def nearest_facts(
 
 
 def open_index(user_id: UserId, *, anew: bool = False) -> Index:
-    """Return the user's index; with `anew`, nothing held of it is trusted."""
+    """Return the user's index; `anew` ignores cached passages."""
     if connection.vendor == "postgresql":
         return postgres_index.PostgresIndex(user_id)
     return numpy_index.NumpyIndex(user_id, anew=anew)
@@ -120,12 +121,12 @@ def open_index(user_id: UserId, *, anew: bool = False) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class _SearchPlan(Generic[T]):
-    """What is looked for."""
+    """What to search for."""
 
     retrieve: Callable[[Index], RetrieverScores | SparseRetrieverScores]
     weights: RetrieverWeights
     fetch: Callable[[Sequence[int]], dict[int, T]]
-    """Returns by passage what is behind it, leaving out what is gone."""
+    """Loads the objects behind passages, without deleted ones."""
     is_match: Callable[[T], bool]
     limit: int
     fusion: Fusion = "weighted"
@@ -184,7 +185,7 @@ def _run_search(
 def _collect_top(
     index: Index, wanted: _SearchPlan[T]
 ) -> tuple[list[tuple[T, SearchScore]], bool]:
-    """Return the first that count, and whether some are gone from the database."""
+    """Return the best valid results, and whether some were deleted meanwhile."""
     ranking = fusion.fuse(wanted.retrieve(index), wanted.weights, wanted.fusion)
     kept: list[tuple[T, SearchScore]] = []
     gone = False

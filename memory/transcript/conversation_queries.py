@@ -1,7 +1,6 @@
-"""Conversations as operators read them: a user's threads, and what was said in one.
+"""Queries of conversations for operators: a user's threads and messages.
 
-All of it is shown, the calls of agents' own tools, too; but of pictures and files only
-what they are.
+They include the calls of agents' own tools. Images and files are only described.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +20,10 @@ from memory.models import StoredMessage as Row
 from memory.transcript.message_rows import message_from_row
 
 MAX_EXTRA_LENGTH = 200_000
-"""Characters of what is stored beside a message's text; more of it are files, and not
-read."""
+"""Characters of `extra` that are read; larger values contain files."""
 
 ThreadCursor = tuple[datetime, int]
-"""Where a page of threads ends."""
+"""The cursor of a page of threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class ThreadInfo:
 
     id: int
     name: str
-    """"" is the default one."""
+    """"" is the default thread."""
     messages: int
     created_at: datetime
     updated_at: datetime
@@ -54,24 +52,25 @@ class TranscriptMessage:
     role: Role
     text: str
     parts: Sequence[str]
-    """What else is in it, by name: "image (data:image/png, 34 kB)"."""
+    """Its other parts by description: "image (data:image/png, 34 kB)"."""
     calls: Sequence[ToolCall]
-    """The tools the model called, in a loop that goes on in the next messages."""
+    """The model's tool calls; the results are in the next messages."""
     answers: str
-    """The id of the call this is the answer to, if it is one."""
+    """The id of the call that this message answers, or ""."""
     tokens: int
     agent: str
     finish_reason: str
     importance: float
     is_summarised: bool
-    """Whether prompts have a summary in its place."""
+    """Whether prompts contain a summary instead."""
     created_at: datetime
 
 
 def list_threads(
     user_id: UserId, *, after: ThreadCursor | None = None, limit: int = 20
 ) -> tuple[list[ThreadInfo], bool]:
-    """Return a user's threads, the one spoken in last first, and if there are more."""
+    """Return a user's threads, most recently active first, and whether there are
+    more."""
     rows = Thread.objects.filter(user_id=user_id)
     if after is not None:
         at, last_id = after
@@ -94,10 +93,10 @@ def _thread_from_row(row: Thread) -> ThreadInfo:
 def list_messages(
     thread_id: int, *, before: int | None = None, limit: int = 40
 ) -> tuple[list[TranscriptMessage], bool]:
-    """Return the newest messages of a thread, oldest first, and if there are earlier.
+    """Return the newest messages of a thread, oldest first, and whether there are more.
 
-    With `before` those that stand before that position. Costs the same however long
-    the thread is.
+    `before` limits them to earlier positions. The cost does not depend on the length of
+    the thread.
     """
     rows = Row.objects.filter(thread_id=thread_id)
     if before is not None:
@@ -116,7 +115,7 @@ def list_messages(
 
 
 def _message_from_row(row: Any) -> TranscriptMessage:
-    # Our own secrets are nobody's to read, wherever they were said.
+    # The server's own secrets are always redacted.
     text, extra = redaction.redact_own(row.text), redaction.redact_own(row.read)
     message = message_from_row(cast(Role, row.role), text, extra)
     too_much = (
@@ -175,24 +174,24 @@ def _format_size(characters: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FactInfo:
-    """A fact as it is now."""
+    """A fact in its current state."""
 
     id: UUID
     message_id: int | None
-    """The message it was learnt from, if that is kept."""
+    """The message it was extracted from, if known."""
     content: str
     category: str
     status: str
 
 
 def list_extracted_facts(user_id: UserId, message_ids: Sequence[int]) -> list[FactInfo]:
-    """Return the facts that were learnt from these messages of a user."""
+    """Return the facts extracted from these messages of a user."""
     rows = Fact.objects.filter(user_id=user_id, message__in=message_ids)
     return _facts_from_rows(rows.order_by("created_at", "id"))
 
 
 def list_recalled_facts(user_id: UserId, fact_ids: Sequence[UUID]) -> list[FactInfo]:
-    """Return facts of a user in this order, without those that are gone."""
+    """Return facts of a user in this order, without deleted ones."""
     found = _facts_from_rows(Fact.objects.filter(user_id=user_id, id__in=fact_ids))
     return sorted(found, key=lambda fact: fact_ids.index(fact.id))
 

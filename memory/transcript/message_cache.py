@@ -1,8 +1,8 @@
-"""Working memory: the newest messages of the threads this process served last.
+"""The message cache: the newest messages of recently used threads.
 
-Messages are only ever added, and a thread's row says how many it has. So what is held
-here is right whenever that row says the same, whichever process wrote since; where it
-says more, only what is new is read.
+Messages are only appended, and a thread's row stores their count. So cached messages
+are valid while the row has the same count, regardless of which process wrote. If it is
+higher, only the new messages are read.
 """
 
 import threading
@@ -14,16 +14,17 @@ from core.ids import UserId
 from core.messages import Message
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Of text and attachments in one process; the threads used longest ago give way."""
+"""Characters of text and attachments per process; the least recently used threads are
+evicted."""
 ROW_BYTES = 400
-"""What a message costs besides its text."""
+"""The size of a message besides its text."""
 
 ThreadKey = tuple[UserId, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CachedMessage:
-    """A stored message and what it weighs."""
+    """A stored message and its size."""
 
     position: int
     tokens: int
@@ -38,13 +39,13 @@ class CachedThread:
 
     thread_id: int
     length: int
-    """The thread's when they were the newest."""
+    """The thread's length when they were read."""
     messages: tuple[CachedMessage, ...]
 
     def extended(
         self, lines: Sequence[CachedMessage], length: int, cap: int
     ) -> "CachedThread":
-        """Return the newest `cap` of these messages and those that followed them."""
+        """Return the newest `cap` messages of these and the following ones."""
         kept = (*self.messages, *lines)
         return CachedThread(self.thread_id, length, kept[-cap:] if cap else ())
 
@@ -54,7 +55,7 @@ class CachedThread:
 
 
 class MessageCache:
-    """Threads by user and name; safe to use from several threads."""
+    """Threads by user and name; thread-safe."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -63,7 +64,7 @@ class MessageCache:
         self._lock = threading.Lock()
 
     def get(self, key: ThreadKey) -> CachedThread | None:
-        """Return what is held of a thread; its row must still say the same."""
+        """Return a cached thread; the caller must compare its length with the row."""
         with self._lock:
             found = self._threads.get(key)
             if found is None:
@@ -72,7 +73,7 @@ class MessageCache:
             return found[0]
 
     def put(self, key: ThreadKey, held: CachedThread) -> None:
-        """Hold a thread's newest messages in place of what was held of it."""
+        """Cache a thread's newest messages, replacing earlier ones."""
         size = held.size
         with self._lock:
             self._remove(key)
@@ -84,12 +85,12 @@ class MessageCache:
                 self._remove(next(iter(self._threads)))
 
     def drop(self, key: ThreadKey) -> None:
-        """Hold nothing of a thread any more."""
+        """Remove a thread from the cache."""
         with self._lock:
             self._remove(key)
 
     def drop_user(self, user_id: UserId) -> None:
-        """Hold nothing of a user any more."""
+        """Remove a user from the cache."""
         with self._lock:
             for key in [key for key in self._threads if key[0] == user_id]:
                 self._remove(key)
@@ -101,4 +102,4 @@ class MessageCache:
 
 
 MESSAGE_CACHE = MessageCache()
-"""This process's."""
+"""The cache of this process."""

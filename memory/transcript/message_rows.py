@@ -1,4 +1,4 @@
-"""How a message becomes a row and a row a message."""
+"""Conversion between messages and rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,25 +11,25 @@ from core.messages import Message, Reasoning, Role, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message about to be stored, with what is known about it."""
+    """A message to store, with its metadata."""
 
     message: Message
     tokens: int
     agent: str = ""
     finish_reason: str = ""
     importance: float = 0.5
-    """How much it matters later, from 0 to 1."""
+    """Its importance for recall, from 0 to 1."""
     own_calls: frozenset[str] = frozenset()
-    """The ids of calls of the agent's own tools, which users may not be shown."""
+    """The ids of calls of the agent's own tools, which are hidden from users."""
 
 
 def stored_text(message: Message) -> str:
-    """Return the text as a database can hold it: PostgreSQL knows no NUL."""
+    """Return the storable text: PostgreSQL does not support NUL."""
     return message.text.replace("\0", "\ufffd")
 
 
 def extra_json(entry: NewMessage) -> str:
-    """Return as JSON what the text leaves out, or "" when it leaves out nothing."""
+    """Return the rest of a message as JSON, or "" if the text is complete."""
     message = entry.message
     extra: dict[str, Any] = {}
     if message.content is not None and not isinstance(message.content, str):
@@ -40,7 +40,7 @@ def extra_json(entry: NewMessage) -> str:
         extra["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
         extra["tool_calls"] = [(c.id, c.name, c.arguments) for c in message.tool_calls]
-        # Only a tool loop needs the thinking back; elsewhere it is spent.
+        # Only a tool loop needs the reasoning again.
         extra["reasoning"] = [
             (r.text, r.signature, r.redacted, r.model) for r in message.reasoning
         ]
@@ -54,9 +54,9 @@ def _call_ids(message: Message) -> Iterator[str]:
 
 
 def visible_message(role: Role, text: str, extra: str) -> Message | None:
-    """Return the message a row holds as its user may see it, if at all.
+    """Return a row's message as its user may see it, or None.
 
-    Without the calls of the agent's own tools, and what they answered.
+    Calls of the agent's own tools and their results are removed.
     """
     message = message_from_row(role, text, extra)
     own = frozenset(orjson.loads(extra).get("own_calls", ())) if extra else frozenset()
@@ -69,7 +69,7 @@ def visible_message(role: Role, text: str, extra: str) -> Message | None:
 
 
 def message_from_row(role: Role, text: str, extra: str) -> Message:
-    """Return the message a row holds."""
+    """Return the message of a row."""
     if not extra:
         return Message(role, text)
     known = orjson.loads(extra)

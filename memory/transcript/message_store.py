@@ -1,7 +1,8 @@
-"""The transcript of each user's threads.
+"""The transcripts of users' threads.
 
-Plain SQL, because it is read and written on every turn: the ORM costs more than the
-queries (see docs/performance.md). Every function takes the user it works for.
+In plain SQL, because every turn reads and writes it: the ORM costs more than the
+queries (see docs/performance.md). Every function takes the user and accesses only that
+user's threads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ PAGE_SIZE = 64
 """Rows read at a time; a context rarely needs more than one page."""
 
 DEFAULT_CACHED_MESSAGES = 50
-"""Messages of a thread held in working memory, unless the caller says otherwise."""
+"""Cached messages of a thread, unless the caller sets another limit."""
 
 THREAD_SQL = """
     SELECT id, length, summarised FROM memory_thread
@@ -44,8 +45,8 @@ NEWEST_PAGE_SQL = """
     WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
     ORDER BY m.position DESC
 """
-"""Bounded by position, not by LIMIT: PostgreSQL, which guesses that a thread is as long
-as the average one, would read and sort all of a long one."""
+"""Limited by position instead of LIMIT: PostgreSQL assumes that a thread has average
+length, and would read and sort all of a long one."""
 BETWEEN_SQL = """
     SELECT position, tokens, role, text, extra FROM memory_message
     WHERE thread_id = %s AND position >= %s AND position < %s
@@ -71,28 +72,28 @@ MAX_BYTES = 4 * 1024 * 1024
 """Pictures and files cost few tokens for their size; providers limit both."""
 
 BATCH_SIZE = 1000
-"""Rows of one INSERT: databases limit the values of a statement."""
+"""Rows per INSERT: databases limit the parameters of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentMessages:
-    """The newest messages of a thread, oldest first, and where they begin."""
+    """The newest messages of a thread, oldest first, and their first position."""
 
     messages: list[Message]
     thread_id: int | None = None
-    """None while nobody has said anything in it."""
+    """None while the thread is empty."""
     first_position: int = 0
-    """The position of the oldest kept; the next message's when none is."""
+    """The position of the oldest message; the next position if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadHistory:
-    """A thread somebody has spoken in, as it is now."""
+    """The current state of a thread that has messages."""
 
     cached: CachedThread
     """Its newest messages."""
     summarised_until: int
-    """The position before which summaries tell what was said."""
+    """Summaries cover the messages before this position."""
 
     @property
     def thread_id(self) -> int:
@@ -103,12 +104,12 @@ class ThreadHistory:
     ) -> RecentMessages:
         """Return the newest messages that fit in `max_tokens`.
 
-        At most `limit`, and `MAX_BYTES` of them, for pictures weigh more than their
-        tokens. Starts at a user message, so that no reply or tool result stands
-        without its cause. With `mid_exchange`, when the caller is about to answer the
-        last tool calls, everything back to the last user message is kept whatever it
-        costs. Stops where summaries begin. Costs the same however many messages are
-        stored.
+        Returns at most `limit` messages and `MAX_BYTES`, because images are larger than
+        their tokens suggest. Starts at a user message, so that no reply or tool result
+        lacks its cause. With `mid_exchange`, when the caller is about to answer the
+        last tool calls, everything from the last user message on is included at any
+        cost. Stops at summaries. The cost does not depend on the number of stored
+        messages.
         """
         kept: list[CachedMessage] = []
         tokens = size = 0
@@ -130,9 +131,9 @@ class ThreadHistory:
 def read_thread(
     user_id: UserId, thread: str, *, cap: int = DEFAULT_CACHED_MESSAGES
 ) -> ThreadHistory | None:
-    """Return a thread as it is now, or None while nobody has spoken in it.
+    """Return the current state of a thread, or None if it is empty.
 
-    Its newest `cap` messages are held in working memory.
+    Its newest `cap` messages are cached.
     """
     key = (user_id, thread)
     held = message_cache.MESSAGE_CACHE.get(key)
@@ -164,7 +165,7 @@ def _load_thread(key: ThreadKey, cap: int) -> ThreadHistory | None:
 
 
 def _iter_newest_first(held: CachedThread, summarised: int) -> Iterator[CachedMessage]:
-    """Yield a thread's messages back to where summaries end."""
+    """Yield a thread's messages, newest first, down to the summaries."""
     lines: Sequence[CachedMessage] = held.messages
     before = held.length
     while lines or before > summarised:
@@ -207,11 +208,10 @@ def append_turn(
     study: ExtractionRequest | None = None,
     cap: int = DEFAULT_CACHED_MESSAGES,
 ) -> None:
-    """Store the messages of one turn at the end of a thread, all or none.
+    """Append the messages of one turn to a thread, all or none.
 
-    The thread's row is claimed first, so the turns of several processes follow each
-    other whole instead of interleaving. With `study` the turn is put down to be learnt
-    from, in the same transaction.
+    The thread's row is locked first, so that turns of several processes do not
+    interleave. With `study`, an extraction job is added in the same transaction.
     """
     if not entries:
         return
@@ -223,7 +223,7 @@ def append_turn(
         if study is not None:
             turn = StoredTurn(user_id, thread_id, turn_id, first, length)
             job_queue.enqueue(turn, study, now)
-        # Not before it is certain: the caller may have more to store with it.
+        # On commit, because the caller may roll back.
         transaction.on_commit(
             partial(_extend_cache, user_id, thread, thread_id, first, entries, cap)
         )
@@ -237,7 +237,7 @@ def _extend_cache(
     entries: Sequence[NewMessage],
     cap: int,
 ) -> None:
-    """Add to working memory what was just stored, if nothing came in between."""
+    """Add the stored messages to the cache, if no others came in between."""
     held = message_cache.MESSAGE_CACHE.get((user_id, thread))
     if held is None or held.thread_id != thread_id or held.length != first:
         return

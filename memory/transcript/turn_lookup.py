@@ -1,4 +1,4 @@
-"""A stored turn, found by its id: its messages, and some of those before it."""
+"""Lookup of a stored turn by its id, with its messages and earlier ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from memory.models import StoredMessage as Row
 from memory.models import Thread
 from memory.transcript.message_rows import message_from_row
 
-# The words of the partial index: by others SQLite does not find it.
+# Literally the condition of the partial index: SQLite needs it to use the index.
 REPLY_SQL = """
     SELECT m.thread_id, m.position, m.agent, m.finish_reason FROM memory_message m
     JOIN memory_thread t ON t.id = m.thread_id
@@ -26,34 +26,33 @@ MESSAGES_SQL = """
 
 @dataclass(frozen=True, slots=True)
 class ReplyLocation:
-    """Where a turn's reply is stored."""
+    """The location of a turn's reply."""
 
     thread_id: int
     position: int
     agent: str
-    """Who replied."""
+    """The agent that replied."""
     finish_reason: str
-    """How; `cancelled` or `error` where it was broken off."""
+    """How the reply ended; `cancelled` or `error` if it was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """What was said."""
+    """The messages of a turn and before it."""
 
     earlier: Sequence[Message]
-    """Before the turn, oldest first."""
+    """The messages before the turn, oldest first."""
     turn: Sequence[Message]
-    """In the turn, before its reply."""
+    """The messages of the turn before its reply."""
     reply: Message
 
 
 def find_reply(
     user_id: UserId, turn_id: TurnId, *, is_locked: bool = False
 ) -> ReplyLocation | None:
-    """Return where a turn of this user is stored, or None.
+    """Return the location of a user's turn, or None.
 
-    With `is_locked`, in the caller's transaction, nobody erases the user until that
-    ends.
+    With `is_locked`, the user cannot be erased until the caller's transaction ends.
     """
     lock = " FOR SHARE OF t" if is_locked and connection.vendor == "postgresql" else ""
     with connection.cursor() as cursor:
@@ -70,8 +69,8 @@ def read_turn(
 ) -> PastTurn | None:
     """Return a turn of this user, or None.
 
-    With up to `earlier` messages before it, and up to `most` of its own. Costs the same
-    however long its thread is.
+    Includes up to `earlier` messages before it, and up to `most` of its own. The cost
+    does not depend on the length of the thread.
     """
     at = find_reply(user_id, turn_id)
     if at is None:

@@ -1,3 +1,2 @@
-"""What is stored of each user: the list of users, export, erasure, and the tables of
-other apps.
-"""
+"""Stored data of each user: the list of users, export, erasure, and the registered
+tables."""

@@ -1,7 +1,7 @@
-"""Forgetting a user altogether: first what would go, then, once confirmed, all of it.
+"""Erasure of a user's data in two steps: a request, then its confirmation.
 
-Nothing is left behind, neither a row nor, on SQLite, its bytes in the file. Turns that
-are under way are not waited for: what they store afterwards is a new beginning.
+No data remains: no row and, on SQLite, no bytes in the file. Running turns are not
+awaited; they store their messages as those of a new user.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ from memory.recall.index import corpus_cache
 from memory.transcript import message_cache
 
 CONFIRMATION_LIFETIME = timedelta(minutes=15)
-"""How long a confirmation is good for."""
+"""The lifetime of a confirmation."""
 
 MAX_ATTEMPTS = 5
-"""Others may be writing about the user at the same time."""
+"""Attempts, because others may write about the user at the same time."""
 
 DEADLOCK_SQLSTATE = "40P01"
-"""PostgreSQL's code: of two that wait for each other it ends one."""
+"""PostgreSQL's code of a deadlock, in which it aborts one transaction."""
 
 
 class ConfirmationInvalid(Invalid):
@@ -52,19 +52,19 @@ class ConfirmationExpired(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class ErasureRequest:
-    """A wish to be forgotten that waits to be confirmed."""
+    """An erasure request that awaits confirmation."""
 
     confirmation: str
-    """The only copy: what is stored is its digest."""
+    """The only copy: the database stores its digest."""
     expires_at: datetime
     would_delete: Mapping[str, int]
     """Rows by table."""
 
 
 def request_erasure(user_id: UserId, *, now: datetime | None = None) -> ErasureRequest:
-    """Note the wish and return what confirms it, and the rows that would go.
+    """Store an erasure request; return its confirmation and the rows to delete.
 
-    A wish noted before is replaced: only the last confirmation counts.
+    It replaces an earlier request: only the last confirmation is valid.
     """
     confirmation = secrets.token_urlsafe(32)
     expires_at = (now or datetime.now(UTC)) + CONFIRMATION_LIFETIME
@@ -85,10 +85,10 @@ def confirm_erasure(
     deed: AuditEvent | None = None,
     now: datetime | None = None,
 ) -> dict[str, int]:
-    """Erase the user whose confirmation this is; return the rows deleted, by table.
+    """Erase the user with this confirmation; return the deleted rows by table.
 
-    Raises `ConfirmationInvalid` for one that is wrong, spent or another user's,
-    `ConfirmationExpired` for one that came too late.
+    Raises `ConfirmationInvalid` for a wrong, used or another user's confirmation, and
+    `ConfirmationExpired` for an expired one.
     """
     wish = PendingErasure.objects.filter(user_id=user_id).first()
     given = hash_confirmation(confirmation)
@@ -100,12 +100,12 @@ def confirm_erasure(
 
 
 def hash_confirmation(confirmation: str) -> str:
-    """Return what is stored of a confirmation."""
+    """Return the stored digest of a confirmation."""
     return hashlib.sha256(confirmation.encode()).hexdigest()
 
 
 def count_rows(user_id: UserId) -> dict[str, int]:
-    """Return how many rows there are of a user, by table."""
+    """Return the number of a user's rows, by table."""
     return {table: rows.count() for table, rows in user_rows(user_id).items()}
 
 
@@ -117,20 +117,20 @@ def erase_user(
 ) -> dict[str, int]:
     """Delete every row of a user, all or none; return how many, by table.
 
-    The deed is written down with it. The API tokens that act for the user stay: they
-    are the operator's.
+    The audit event is stored in the same transaction. API tokens that act for the user
+    stay, because they belong to the operator.
 
-    With `confirmation_digest` the wish it belongs to must still be there, so that of
-    two that confirm it at once one raises `ConfirmationInvalid`.
+    With `confirmation_digest` the request must still exist, so that of two concurrent
+    confirmations one raises `ConfirmationInvalid`.
     """
     if connection.vendor == "sqlite":
-        # Overwrites what it deletes; not every SQLite is built to do so by itself.
+        # Overwrites deleted content; not every SQLite build does so by default.
         _execute("PRAGMA secure_delete = ON")
     deleted = _try_erase(user_id, confirmation_digest, deed, tries=MAX_ATTEMPTS)
     message_cache.MESSAGE_CACHE.drop_user(user_id)
     corpus_cache.drop_user(user_id)
     if connection.vendor == "sqlite" and not connection.in_atomic_block:
-        # The log of the last transactions still holds what was just overwritten.
+        # The write-ahead log still contains the overwritten content.
         _execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return deleted
 
@@ -142,7 +142,7 @@ def _try_erase(
     *,
     tries: int,
 ) -> dict[str, int]:
-    """Erase; go again when another wrote about the user between two of the tables."""
+    """Erase, and retry when another transaction wrote about the user meanwhile."""
     try:
         with transaction.atomic():
             deleted = _delete_user_rows(user_id, confirmation_digest)
@@ -157,7 +157,7 @@ def _try_erase(
 
 
 def _is_retryable(exc: DatabaseError) -> bool:
-    # A message or passage that came in refers to one we have just deleted.
+    # A new message or passage refers to a row that was just deleted.
     is_orphan = isinstance(exc, IntegrityError)
     return is_orphan or getattr(exc.__cause__, "sqlstate", None) == DEADLOCK_SQLSTATE
 
@@ -173,30 +173,30 @@ def _delete_user_rows(
     if not _delete_rows(wishes) and confirmation_digest is not None:
         raise ConfirmationInvalid
     deleted = {table: _delete_rows(rows) for table, rows in user_rows(user_id).items()}
-    # Not one that was only made to be locked.
+    # Do not count a row that was only created for the lock.
     return {**deleted, "owners": int(is_known)}
 
 
 def _lock_rows(user_id: UserId) -> None:
-    """Let those who are writing finish, and those who come wait."""
-    # The row is made if need be: who is about to make it is waited for, too.
+    """Wait for running writes about the user, and block new ones."""
+    # Creates a missing row, to wait also for a transaction that is creating it.
     user_lock.lock_user(user_id, datetime.now(UTC))
     threads = Thread.objects.filter(user_id=user_id).order_by("id")
-    # SQLite has one writer at a time, and no such lock.
+    # SQLite has one writer at a time and no row locks.
     list(threads.select_for_update().values_list("id"))
 
 
 def _delete_rows(rows: QuerySet[Any]) -> int:
-    # One DELETE. `delete()` reads every row to find what hangs on it; here all that
-    # does is named, and goes before.
+    # A single DELETE. `delete()` would read every row to find dependent ones; here all
+    # dependent tables are listed, and deleted before.
     return int(rows._raw_delete(rows.db))
 
 
 def user_rows(user_id: UserId) -> dict[str, QuerySet[Any]]:
-    """Return every row of a user by table, in an order they can be deleted in.
+    """Return every row of a user by table, in an order that allows deletion.
 
-    A table that is added is declared in its app's `user_data.py`: a test looks for rows
-    that are left.
+    A new table must be declared in its app's `user_data.py`: a test looks for remaining
+    rows.
     """
     return {table.name: table.rows([user_id]) for table in user_data.erasable()}
 

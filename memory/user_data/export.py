@@ -1,7 +1,7 @@
-"""Everything there is about a user, as one JSON document written piece by piece.
+"""Export of a user's data as one JSON document, written in chunks.
 
-A piece is a few reads that depend on nothing but where the last one ended: whoever
-sends a long document holds no connection in between, and may ask for a piece again.
+A chunk consists of a few reads that depend only on the end of the last one. So the
+sender holds no database connection in between, and can request a chunk again.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,43 +29,43 @@ from telemetry.storage import turn_store
 from telemetry.types import TurnSummary
 
 PAGE_SIZE = 200
-"""Rows of a piece."""
+"""Rows per chunk."""
 MESSAGES_PER_READ = 25
-"""Messages read at a time: each may hold pictures."""
+"""Messages per read: each may contain images."""
 THREADS_PER_CHUNK = 50
-"""Threads looked at in one piece."""
+"""Threads per chunk."""
 TURNS_PER_READ = 25
-"""Turns read at a time: each may have called many tools."""
+"""Turns per read: each may have many tool calls."""
 MAX_CHUNK_BYTES = 1024 * 1024
-"""A piece that has come to this ends, whatever more it might hold."""
+"""The size at which a chunk ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportPosition:
-    """Where a document goes on."""
+    """A position in a document at which it continues."""
 
     section: int = -1
-    """Of `_sections`; the document's head comes before them."""
+    """The index in `_sections`; -1 is the document's head."""
     after: Any = None
-    """The last row written of this section; None is at its beginning."""
+    """The last row written in this section; None at its start."""
     position: int | None = None
-    """The last message written of the thread `after`, which is not closed yet."""
+    """The last message written of the thread `after`, which is still open."""
     shows_calls: bool = True
-    """Whether turns are told with all they called, or in outline."""
+    """Whether turns include all their calls, or only a summary."""
 
     def at_section_start(self, section: int) -> "ExportPosition":
-        """Return the beginning of a section."""
+        """Return the position at the start of a section."""
         return replace(self, section=section, after=None, position=None)
 
 
 START = ExportPosition()
 
 Writer = Callable[[UserId, ExportPosition], tuple[bytes, ExportPosition | None]]
-"""Returns the next bytes of a list, and where it goes on."""
+"""Returns the next bytes of a list, and the position after them."""
 
 
 def iter_chunks(user_id: UserId) -> Iterator[bytes]:
-    """Yield the document, for callers who can wait for the database in between."""
+    """Yield the document, for callers that can wait for the database."""
     place: ExportPosition | None = START
     while place is not None:
         written, place = next_chunk(user_id, place)
@@ -75,10 +75,10 @@ def iter_chunks(user_id: UserId) -> Iterator[bytes]:
 def next_chunk(
     user_id: UserId, place: ExportPosition
 ) -> tuple[bytes, ExportPosition | None]:
-    """Return the next bytes of a user's document, and where it goes on.
+    """Return the next bytes of a user's document, and the position after them.
 
-    Pass `START` first, or a start that shows less; None is the end. What changes in the
-    meantime is in it or not.
+    Start with `START`, or a start that shows less; None marks the end. Concurrent
+    changes may or may not be included.
     """
     if place.section < 0:
         return orjson.dumps(document_head(user_id))[:-1], place.at_section_start(0)
@@ -94,7 +94,7 @@ def next_chunk(
 
 
 def document_head(user_id: UserId) -> dict[str, Any]:
-    """Return what the document says of the user before its lists."""
+    """Return the part of the document before its lists."""
     owner = Owner.objects.filter(user_id=user_id).first()
     wish = PendingErasure.objects.filter(user_id=user_id).first()
     return {
@@ -154,10 +154,10 @@ def _open_thread(thread: Thread, *, is_first: bool) -> bytes:
 def _write_messages(
     place: ExportPosition, position: int
 ) -> tuple[bytes, ExportPosition]:
-    """Return the next messages after a position, and the end where they are the last.
+    """Return the next messages after a position; after the last, the thread's end.
 
-    A thread that is deleted meanwhile has no more of them. The first of a thread is its
-    user's and always told, so those after it follow one.
+    A thread deleted meanwhile has no more messages. A thread's first message is the
+    user's and always included, so later ones need a separator.
     """
     rows = MessageRow.objects.filter(thread=place.after, position__gt=position)
     items: list[bytes] = []
@@ -176,7 +176,7 @@ def _write_messages(
     return _join_items(position < 0, items) + b"]}", replace(place, position=None)
 
 
-# Turns, each with all it called, or in outline.
+# Turns, each with all its calls, or as a summary.
 
 
 def _write_turns(
@@ -208,7 +208,7 @@ def _write_turns(
     return _join_items(place.after is None, items), None
 
 
-# The other lists: rows in the order of their ids.
+# The other lists: rows ordered by id.
 
 
 def _page_writer(table: UserTable, export: Export) -> Writer:
@@ -235,7 +235,7 @@ def _page_writer(table: UserTable, export: Export) -> Writer:
 
 
 WRITERS: dict[str, Writer] = {"threads": _write_threads, "turns": _write_turns}
-"""What writes the lists that are not merely rows in the order of their ids."""
+"""Writers of the lists that are not simply rows ordered by id."""
 
 
 def _sections() -> list[tuple[str, Writer]]:

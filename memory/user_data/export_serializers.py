@@ -1,4 +1,4 @@
-"""What an export says of each row; `fact_serializers` says how instants look."""
+"""Serializers of exported rows; instants are as in `fact_serializers`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +16,10 @@ from memory.types import FactHistoryStep
 
 
 def serialize_message(row: MessageRow, *, shows_calls: bool) -> dict[str, Any] | None:
-    """Return a message as it was said, and what is kept beside it.
+    """Return a message with its stored metadata.
 
-    Without the calls of agents' own tools unless they are shown; None where nothing
-    else is in it.
+    Calls of agents' own tools are removed unless `shows_calls` is set; returns None if
+    nothing remains.
     """
     read = message_from_row if shows_calls else visible_message
     said = read(row.role, row.text, row.extra)  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def serialize_summaries(page: list[Summary]) -> Iterator[dict[str, Any]]:
 
 
 def serialize_jobs(page: list[ExtractionJob]) -> Iterator[dict[str, Any]]:
-    """Yield the turns that were learnt from, and how that went."""
+    """Yield extraction jobs with their results."""
     for lesson in page:
         yield {
             "thread_id": lesson.thread.name or None,
@@ -103,7 +103,7 @@ def serialize_jobs(page: list[ExtractionJob]) -> Iterator[dict[str, Any]]:
 
 
 def serialize_passages(page: list[Passage]) -> Iterator[dict[str, Any]]:
-    """Yield what can be found by searching, without the vectors."""
+    """Yield searchable texts, without the vectors."""
     for passage in page:
         thread = passage.thread
         yield {

@@ -1,4 +1,4 @@
-"""What is remembered of users, for export and erasure."""
+"""The tables of user data in this app, for export and erasure."""
 
 from django.db.models import QuerySet
 
@@ -18,7 +18,7 @@ from memory.user_data import export_serializers
 
 
 def _summaries_of(user_id: UserId) -> QuerySet[Summary]:
-    # By way of the thread, which has an index.
+    # Via the thread, which has an index.
     of_user = Summary.objects.filter(thread__user_id=user_id)
     return of_user.select_related("thread")
 
@@ -29,15 +29,15 @@ def _jobs_of(user_id: UserId) -> QuerySet[ExtractionJob]:
 
 def _passages_of(user_id: UserId) -> QuerySet[Passage]:
     of_user = Passage.objects.filter(user_id=user_id)
-    # What is said is in the lists above; what it was made into, nobody can read.
+    # The text is in the lists above; the encoded forms are not readable.
     return of_user.select_related("thread").defer("terms", "window_terms", "vector")
 
 
 TABLES = (
-    # With their messages.
+    # Includes their messages.
     UserTable("threads", Thread, erased=46, export=Export("threads", describe=None)),
     UserTable("messages", StoredMessage, erased=45, through="thread"),
-    # With their history.
+    # Includes their history.
     UserTable(
         "facts",
         Fact,
@@ -66,6 +66,6 @@ TABLES = (
         erased=40,
         export=Export("passages", export_serializers.serialize_passages, _passages_of),
     ),
-    # Last: an erasure holds its lock.
+    # Last, because an erasure holds its lock.
     UserTable("owners", Owner, erased=90),
 )

@@ -1,7 +1,7 @@
-"""The users the server has seen, as operators look at them.
+"""Queries of the server's users for operators.
 
-Everybody who has said something that was answered, whom something is known of, or whose
-last turns failed. Nothing is kept for it: threads, facts and turns say it.
+Includes users with answered messages, with facts, or with recent failed turns. The list
+is derived from threads, facts and turns, not stored.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -19,16 +19,16 @@ from memory.models import Fact, Owner, Thread
 from telemetry.statistics import user_totals
 
 UserCursor = tuple[datetime, UUID]
-"""Where a page ends: when somebody was active last, and their id."""
+"""The cursor of a page: the user's last activity and id."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserActivity:
-    """Somebody the server has seen."""
+    """A user known to the server."""
 
     user_id: UserId
     active_at: datetime
-    """When they said something last; who never did: were learnt of, or failed."""
+    """The last message; for users without messages, the last fact or failed turn."""
     threads: int = 0
     messages: int = 0
 
@@ -39,15 +39,15 @@ class UserActivity:
 
 @dataclass(frozen=True, slots=True)
 class UserFilter:
-    """Whom to look for: any of these."""
+    """A filter of users that match any of these."""
 
     users: Collection[UserId]
     ids: tuple[UUID, UUID] | None = None
-    """From the first to the last of them."""
+    """A range of ids, both ends included."""
 
     @property
     def condition(self) -> Q:
-        """Return the condition of a row's user."""
+        """Return the condition for a row's user."""
         among = Q(user_id__in=self.users)
         return among | Q(user_id__range=self.ids) if self.ids else among
 
@@ -61,9 +61,10 @@ def page_users(
     after: UserCursor | None = None,
     limit: int = 50,
 ) -> tuple[list[UserActivity], bool]:
-    """Return users, those active last first, and whether there are more.
+    """Return users, most recently active first, and whether there are more.
 
-    Three queries, each over what users are fewer than: threads, owners, failed turns.
+    Runs three queries over tables with few rows per user: threads, owners, failed
+    turns.
     """
     whose = ALL_USERS if sought is None else sought.condition
     found: list[UserActivity] = []
@@ -74,7 +75,8 @@ def page_users(
 
 
 def _with_threads(whose: Q, after: UserCursor | None, most: int) -> list[UserActivity]:
-    # By the bare column, SQLite would read threads in its order, and jump about.
+    # With the bare column, SQLite would read the threads in index order, by random
+    # access.
     rows = Thread.objects.filter(whose).values(user=Coalesce("user_id", "user_id"))
     counted = rows.annotate(at=Max("updated_at"), count=Count("id"), said=Sum("length"))
     return _activities(counted, after, most, "count", "said")
@@ -113,7 +115,7 @@ def _activities(
 
 @dataclass(frozen=True, slots=True)
 class UserDetails:
-    """What there is of one user, counted."""
+    """The counts of one user's data."""
 
     first_seen_at: datetime | None
     last_seen_at: datetime | None
@@ -121,11 +123,11 @@ class UserDetails:
     threads: int
     messages: int
     facts: dict[str, int]
-    """How many by status."""
+    """The number of facts by status."""
 
 
 def get_details(user_id: UserId) -> UserDetails:
-    """Return what there is of a user, in three queries; nothing may be."""
+    """Return the counts of a user's data in three queries; all may be zero."""
     threads = Thread.objects.filter(user_id=user_id).aggregate(
         first=Min("created_at"),
         last=Max("updated_at"),
@@ -149,7 +151,7 @@ def _earliest(instants: Iterable[datetime | None]) -> datetime | None:
 
 
 def count_facts_by_status(users: Sequence[UserId]) -> dict[UserId, dict[str, int]]:
-    """Return how many facts there are of each user, by status; from an index alone."""
+    """Return the number of facts per user and status, from an index only."""
     counts: dict[UserId, dict[str, int]] = {user: {} for user in users}
     rows = Fact.objects.filter(user_id__in=users).values_list("user_id", "status")
     for user_id, status, count in rows.annotate(count=Count("*")).order_by():
@@ -158,6 +160,6 @@ def count_facts_by_status(users: Sequence[UserId]) -> dict[UserId, dict[str, int
 
 
 def count_facts_by_category(user_id: UserId) -> dict[str, int]:
-    """Return how many active facts there are of a user in each category."""
+    """Return the number of a user's active facts per category."""
     rows = Fact.objects.filter(user_id=user_id, status="active").values_list("category")
     return dict(rows.annotate(count=Count("*")).order_by("category"))

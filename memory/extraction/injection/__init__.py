@@ -1,3 +1,1 @@
-"""Defence against prompt injection through facts: patterns of instructions, and texts
-hidden from them.
-"""
+"""Detection of prompt injection in facts, including obfuscated text."""

@@ -1,7 +1,7 @@
-"""Texts as a model reads them, whatever was done to hide their words from a search.
+"""Deobfuscation: plain readings of texts that hide words from pattern matching.
 
-Letters of other scripts that look like Latin ones, characters without width, letters
-with spaces or signs between them: a model reads through all of it.
+Models read through lookalike letters of other scripts, zero-width characters, and
+spaces or punctuation between letters. So the filter checks these readings too.
 """
 
 import re
@@ -14,23 +14,25 @@ from importlib import resources
 import orjson
 
 MAX_LENGTH = 8_000
-"""Characters that are read. No fact is longer: it may have 2,000, and with spaces
-between all of its letters, up to three of which are kept, four times as many."""
+"""Characters that are checked. A fact has at most 2,000; with three separators after
+each letter it has four times as many."""
 GAP = re.compile(r"([\s\x00-\x1f\x7f-\x9f]{3})[\s\x00-\x1f\x7f-\x9f]+")
 SPACED = re.compile(r"(?<![^\W_])(?:[^\W\d_][\W_]{1,3}){3,}[^\W\d_](?![^\W_])")
-"""Four letters or more, each alone."""
+"""Four or more letters, each separated."""
 BETWEEN = re.compile(r"[\W_]+")
 WORD = re.compile(r"[^\W\d_]+")
 ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff]")
-"""A model may read them as spaces: they part words, or hide within them."""
+"""Separators that a model may read as spaces: they separate words or occur within
+them."""
 MARKS = dict.fromkeys([*range(0x300, 0x370), *range(0x20D0, 0x20F1)])
-"""Set above, below and across letters."""
+"""Combining marks above, below and across letters."""
 
 
 def possible_readings(text: str) -> tuple[str, ...]:
-    """Return what a text may be read as: as it is, in Latin letters, letters joined.
+    """Return the possible readings of a text: unchanged, in Latin letters, and with
+    separated letters joined.
 
-    Line ends are kept. Readings that are the same are left out.
+    Line breaks are kept. Duplicate readings are removed.
     """
     seen = strip_formatting(text)
     latin = _replace_lookalikes(seen)
@@ -40,9 +42,10 @@ def possible_readings(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-@lru_cache(maxsize=4)  # One text is read in several ways.
+@lru_cache(maxsize=4)  # Each text is read in several ways.
 def strip_formatting(text: str) -> str:
-    """Return a text without format characters, width and other forms of letters."""
+    """Return a text without format characters and without width and other variants of
+    letters."""
     text = GAP.sub(r"\1", text)[:MAX_LENGTH].replace("\u2019", "'")
     if text.isascii():
         return text
@@ -53,13 +56,13 @@ def strip_formatting(text: str) -> str:
 
 
 def find_spaced_letters(text: str) -> list[str]:
-    """Return the letters of each run that has something between every two of them."""
+    """Return the letters of each run in which separators stand between all letters."""
     runs = SPACED.findall(_replace_lookalikes(strip_formatting(text)).casefold())
     return [BETWEEN.sub("", run) for run in runs]
 
 
 def strip_accents(text: str) -> Iterator[str]:
-    """Yield a text in Latin letters without marks above, below or across them."""
+    """Yield a text in Latin letters without combining marks."""
     if text.isascii():
         return
     apart = unicodedata.normalize("NFKD", strip_formatting(text))
@@ -67,10 +70,10 @@ def strip_accents(text: str) -> Iterator[str]:
 
 
 def _replace_lookalikes(text: str) -> str:
-    """Return a text whose words of lookalikes are written in Latin letters.
+    """Return a text whose lookalike words are written in Latin letters.
 
-    Words with a letter that looks like no Latin one stay as they are: they are what
-    they seem, in their own script.
+    A word with a letter that resembles no Latin letter stays unchanged: it is a genuine
+    word of its script.
     """
     if text.isascii():
         return text
@@ -85,10 +88,10 @@ def _replace_word(found: re.Match[str]) -> str:
 
 @cache
 def _lookalikes() -> dict[int, str]:
-    """Return the letter of ASCII for each character that Unicode says looks like it.
+    """Return the ASCII letter for each character that Unicode lists as confusable.
 
-    Unicode's UTS #39 as `confusable_homoglyphs` packages it. Its module would hold all
-    the 10,000 entries in memory; what is needed are 1,500.
+    The data is Unicode's UTS #39 as packaged by `confusable_homoglyphs`. The package
+    would load all 10,000 entries into memory; 1,500 are needed.
     """
     file = resources.files("confusable_homoglyphs") / "confusables.json"
     known = orjson.loads(file.read_bytes())
@@ -102,9 +105,9 @@ def _lookalikes() -> dict[int, str]:
 
 
 def _small_capitals() -> dict[int, str]:
-    """Return the letter of ASCII for each small capital.
+    """Return the ASCII letter for each small capital.
 
-    Unicode does not list them as lookalikes, but names them after the letter.
+    Unicode does not list them as confusables, but their names contain the letter.
     """
     places = (*range(0x250, 0x2B0), *range(0x1D00, 0x1D30), *range(0xA730, 0xA732))
     named = {code: unicodedata.name(chr(code), "") for code in places}
@@ -116,17 +119,17 @@ def _small_capitals() -> dict[int, str]:
 
 
 def _letter(character: str, lookalike: str) -> str:
-    # A capital I looks like a small l, and is listed as one.
+    # A capital I resembles a small l, and is listed as such.
     return "I" if lookalike == "l" and character.isupper() else lookalike
 
 
 def _join_spaced_letters(text: str) -> str:
-    """Return a text whose spaced-out letters are joined to words."""
+    """Return a text whose separated letters are joined to words."""
     return SPACED.sub(_join_run, text)
 
 
 def _join_run(run: re.Match[str]) -> str:
-    """Join the letters of a run; what is seldom between them parts words."""
+    """Join the letters of a run; its rarest separators separate words."""
     between = BETWEEN.findall(run[0])
     usual = Counter(between).most_common(1)[0][0]
     return BETWEEN.sub(lambda found: "" if found[0] == usual else " ", run[0])

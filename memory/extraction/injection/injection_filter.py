@@ -1,9 +1,10 @@
-"""Facts that are none: about the assistant, or instructions that pass for facts.
+"""Filter of extracted facts that concern the assistant or contain instructions.
 
-What is known about a user is put into prompts. So whoever gets a model to "learn" an
-order would have it obeyed in every conversation to come. Such a fact is held: a person
-sees it, no prompt does. Rules, not a model, for a model is what is being talked round.
-They are strict: a fact speaks of the user in the third person, and needs no command.
+Prompts contain facts about the user. So an attacker who makes the extraction model
+store an instruction would have it followed in every later conversation. The filter
+holds such a fact: a person can see it, prompts do not contain it. It uses rules instead
+of a model, because the model is the target of the attack. The rules are strict: a fact
+is about the user, in the third person, and needs no imperative.
 """
 
 import re
@@ -16,21 +17,21 @@ from memory.extraction.injection import deobfuscation
 from memory.extraction.injection import instruction_patterns as patterns
 
 INVISIBLE = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
-"""Letters no person sees, and signs that turn the order of those they do."""
+"""Invisible characters, and characters that change the direction of text."""
 SENTENCE_END = re.compile(r"(?<=[.!?。！？]\s)|(?<=[。！？\n])")  # noqa: RUF001
 
 
 def is_about_assistant(content: str) -> bool:
-    """Whether a fact speaks of the assistant and not of the user."""
+    """Whether a fact is about the assistant instead of the user."""
     texts = deobfuscation.possible_readings(content)
     return any(patterns.ABOUT_ASSISTANT.search(_normalize(text)) for text in texts)
 
 
 def find_injection(content: str, quote: str) -> str:
-    """Return why a fact may be an instruction in disguise, or "" if it seems none.
+    """Return why a fact may be a disguised instruction, or "" if it seems harmless.
 
-    The user's own words, which may order anything of anyone, are suspect only where
-    they mean to undo what the assistant was told.
+    The user's own words may contain any request. They are only suspicious if they try
+    to override the assistant's instructions.
     """
     if INVISIBLE.search(content) or INVISIBLE.search(quote):
         return "has characters that cannot be seen"
@@ -44,9 +45,9 @@ def find_injection(content: str, quote: str) -> str:
 
 
 def remove_instructions(text: str) -> str:
-    """Return a text without the sentences that tell an assistant what to do.
+    """Return a text without sentences that instruct an assistant.
 
-    For texts that report what others said, as summaries do.
+    For texts that report a conversation, such as summaries.
     """
     sentences = SENTENCE_END.split(INVISIBLE.sub("", text))
     return "".join(s for s in sentences if not _is_instruction(s))
@@ -54,7 +55,7 @@ def remove_instructions(text: str) -> str:
 
 def _is_instruction(sentence: str) -> bool:
     if len(sentence) > deobfuscation.MAX_LENGTH:
-        return True  # More than is read, and no sentence.
+        return True  # Longer than the checked length, so not a sentence.
     readings = map(_normalize, deobfuscation.possible_readings(sentence))
     return bool(
         _first_match(_find_instruction, readings) or _find_hidden_instruction(sentence)
@@ -66,7 +67,7 @@ def _first_match(find: Callable[[str], str], texts: Iterable[str]) -> str:
 
 
 def _iter_readings(content: str) -> Iterator[str]:
-    """Yield a text as it may be read: whole, and each line and sentence."""
+    """Yield the readings of a text: whole, and by line and sentence."""
     for text in deobfuscation.possible_readings(content):
         yield _normalize(text)
         parts = [s for line in text.splitlines() for s in SENTENCE_END.split(line)]
@@ -75,7 +76,7 @@ def _iter_readings(content: str) -> Iterator[str]:
 
 
 def _find_instruction(text: str) -> str:
-    """Return what of a plain text is an order, or ""."""
+    """Return the part of a plain text that is an instruction, or ""."""
     return (
         _match_text(patterns.OVERRIDES, text)
         or _match_text(patterns.COMMANDS, text)
@@ -84,7 +85,7 @@ def _find_instruction(text: str) -> str:
 
 
 def _find_format_request(text: str) -> str:
-    """Return the preference in a text that says what replies are to hold, or ""."""
+    """Return the preference that prescribes the content of replies, or ""."""
     found = patterns.PREFERENCES.search(text)
     if found is None:
         return ""
@@ -94,7 +95,7 @@ def _find_format_request(text: str) -> str:
 
 
 def _find_override(text: str) -> str:
-    """Return what of a text means to undo what the assistant was told, or ""."""
+    """Return the part of a text that overrides the assistant's instructions, or ""."""
     texts = map(_normalize, deobfuscation.possible_readings(text))
     return _first_match(
         partial(_match_text, patterns.OVERRIDES), texts
@@ -102,7 +103,7 @@ def _find_override(text: str) -> str:
 
 
 def _find_hidden_instruction(text: str) -> str:
-    """Return the same where accents or spaces between letters hide it, or ""."""
+    """Return the same if accents or separated letters hide it, or ""."""
     bare = map(_normalize, deobfuscation.strip_accents(text))
     return _first_match(partial(_match_text, patterns.OVERRIDES), bare) or _first_match(
         partial(_match_text, patterns.UNSPACED), deobfuscation.find_spaced_letters(text)
@@ -115,5 +116,5 @@ def _match_text(pattern: re2._Regexp, text: str) -> str:
 
 
 def _normalize(text: str) -> str:
-    """Return a text in small letters, one space between words."""
+    """Return a text in lower case, with single spaces between words."""
     return " ".join(text.casefold().split())

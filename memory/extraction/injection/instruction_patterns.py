@@ -1,8 +1,8 @@
-"""Patterns of instructions and of talk about the assistant, in many languages.
+"""Patterns of instructions and of statements about the assistant, in many languages.
 
-They match texts in small letters, with one space between words. All run in RE2, whose
-time grows linearly with the text. Its `\\b` knows ASCII letters only, so patterns of
-other scripts name the characters around a word themselves.
+They match lower-case texts with single spaces between words. All run in RE2, whose time
+grows linearly with the text. Its `\\b` supports ASCII letters only, so patterns of
+other scripts list the characters around a word.
 """
 
 # ruff: noqa: RUF001  words of many scripts, whose letters look like others
@@ -10,8 +10,8 @@ other scripts name the characters around a word themselves.
 import re2
 
 LETTER = r"[a-z0-9_\x{80}-\x{10ffff}]"
-"""What `\\w` stands for below. RE2 needs a hundred times the memory to tell letters of
-all scripts from their signs."""
+"""The replacement of `\\w` below. RE2 needs a hundred times the memory to distinguish
+letters of all scripts from punctuation."""
 
 
 def _any_of(*patterns: str) -> re2._Regexp:
@@ -104,7 +104,7 @@ _OVERRIDES = (
     r"(?:अनदेखा|भूल).{0,60}(?:निर्देश|नियम)",
 )
 OVERRIDES = _any_of(*_OVERRIDES)
-"""Words by which a text tries to cancel an assistant's instructions."""
+"""Phrases that try to cancel an assistant's instructions."""
 UNSPACED = _any_of(
     *(
         pattern.replace(r"\b", "").replace(" ?", "").replace(" ", "")
@@ -114,7 +114,7 @@ UNSPACED = _any_of(
     "(?:always|never|must)(?:repl|respon|answer|includ|mention|say)",
     "(?:reply|respond|answer|end|start)(?:only|always|with|every)",
 )
-"""The same, and some commands, as words without anything between them."""
+"""The same phrases, and some commands, without separators between words."""
 
 MODAL = (
     r"(?:must|should|shall|has to|have to|needs? to|ought to"
@@ -175,7 +175,7 @@ COMMANDS = _any_of(
     r"^(?:تجاهل|أجب|أرسل|نفذ|احذف|اكتب|قل) ",
     r"(?:तुम्हें|आपको|सहायक को).{0,60}(?:चाहिए|होगा|है)",
 )
-"""Words that tell somebody what to do, which a fact about a user has no use for."""
+"""Phrases that give orders, which a fact about a user does not need."""
 
 
 REPLY = (
@@ -213,7 +213,7 @@ PREFERENCES = _any_of(
     r"(?:yanıt|cevap)\w*.{0,30}(?:bitmesi|bitir|başla|içer)",
     r"(?:जवाब|उत्तर).{0,30}(?:समाप्त|ख़त्म|खत्म|शुरू|शामिल)",
 )
-"""Orders in the shape of a preference: what replies are to begin, end or contain."""
+"""Orders phrased as a preference: what replies must begin with, end with or contain."""
 HARMLESS_FORM = re2.compile(
     r"(?i)[ ,]*(?:with|by|in|a|an|the|some|few|many|more|no|any|clear|short|brief|quick"
     r"|concrete|practical|real|detailed|useful|relevant|code|step|by|bullet|and|or|to"
@@ -225,4 +225,4 @@ HARMLESS_FORM = re2.compile(
     r"|greetings?|tl;?dr|data|statistics|facts?|evidence|pros|cons|options"
     r"|alternatives|tips|-|,| )+"
 )
-"""What somebody may well want in replies, in general words."""
+"""General wishes about replies that are harmless."""

@@ -1,8 +1,9 @@
-"""Do two sentences about a user say the same, opposite things, or different ones?
+"""Whether two sentences about a user are equivalent, contradictory or different.
 
-Vectors cannot tell: "lives in Lisbon" and "lives in Berlin" are as close as two ways to
-say one thing. So the words are compared, and only what is certain is called the same or
-changed. What is in doubt is different: a duplicate costs less than a lost fact.
+Vectors cannot tell: "lives in Lisbon" and "lives in Berlin" are as similar as two
+phrasings of one fact. So the words are compared, and only certain cases count as the
+same or changed. Doubtful cases count as different: a duplicate costs less than a lost
+fact.
 """
 
 from collections import Counter
@@ -22,20 +23,22 @@ from memory.facts.text_comparison.sentence_parser import (
 Relation = Literal["same", "changed", "different"]
 
 MAX_WORDS = 200
-"""Of a fact longer than that nobody can say that only one thing has changed."""
+"""The most words of a fact for which a single change can be determined."""
 
 
 def is_identical(old: str, new: str) -> bool:
-    """Return whether two texts differ in nothing but case, width and punctuation."""
+    """Return whether two texts differ only in case, width and punctuation."""
     return normalize(old) == normalize(new)
 
 
 def compare_texts(old: str, new: str) -> Relation:
-    """Return what a new fact is to an old one.
+    """Return the relation of a new fact to an old one.
 
-    `same`: its words mean the same, with the same numbers, dates, names and "not"s.
-    `changed`: one of these differs, and there can be only one truth of that frame.
-    `different`: neither, or nobody can say.
+    `same`: the words mean the same, with equal numbers, dates, names and negations.
+
+    `changed`: one of these differs, and only one value can be true at a time.
+
+    `different`: neither, or uncertain.
     """
     if is_identical(old, new):
         return "same"
@@ -50,7 +53,7 @@ def compare_texts(old: str, new: str) -> Relation:
 
 
 def _are_comparable(a: ParsedSentence, b: ParsedSentence) -> bool:
-    """Return whether both are clear, and tell of the same time."""
+    """Return whether both are unambiguous and refer to the same time."""
     if not (a.is_clear and b.is_clear and a.words and b.words):
         return False
     if max(len(a.words), len(b.words)) > MAX_WORDS:
@@ -60,15 +63,15 @@ def _are_comparable(a: ParsedSentence, b: ParsedSentence) -> bool:
 
 
 def _content_keys(wording: ParsedSentence) -> list[str]:
-    """Return the words without "works as" and "named", which only join others.
+    """Return the words without "works as" and "named", which only connect others.
 
-    A nurse is who works as one.
+    "Is a nurse" means the same as "works as a nurse".
     """
     return [key for key in wording.keys if key not in ("work_as", "name")]
 
 
 def _compare_order(a: ParsedSentence, b: ParsedSentence) -> Relation:
-    """Compare two sentences of the same words."""
+    """Compare two sentences with the same words."""
     if bool(a.negated) != bool(b.negated):
         return "changed"
     if _content_keys(a) == _content_keys(b):
@@ -90,7 +93,7 @@ def _has_order(wording: ParsedSentence) -> bool:
 
 
 def _ordered_keys(wording: ParsedSentence) -> list[str]:
-    """Return what must come in the same order: names, numbers, dates, characters."""
+    """Return the words whose order matters: names, numbers, dates, characters."""
     return [
         word.key
         for word in wording.words
@@ -100,16 +103,16 @@ def _ordered_keys(wording: ParsedSentence) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two sentences differ."""
+    """A difference of two sentences."""
 
     start: int
-    """The place of its first word in the old one."""
+    """The index of its first word in the old sentence."""
     old: Sequence[Word]
     new: Sequence[Word]
 
 
 def _is_replaced(a: ParsedSentence, b: ParsedSentence) -> bool:
-    """Return whether the new sentence puts the old one's truth to an end."""
+    """Return whether the new sentence ends the validity of the old one."""
     slots = _find_differences(a, b)
     if not slots:
         return False
@@ -123,7 +126,7 @@ def _is_replaced(a: ParsedSentence, b: ParsedSentence) -> bool:
 
 
 def _find_differences(a: ParsedSentence, b: ParsedSentence) -> list[Difference]:
-    """Return where the sentences differ; [] if one says more than the other."""
+    """Return the differences; [] if one sentence says more than the other."""
     matcher = SequenceMatcher(None, a.keys, b.keys, autojunk=False)
     slots = []
     for action, i, i_end, j, j_end in matcher.get_opcodes():
@@ -147,7 +150,7 @@ def _is_amount(slot: Difference) -> bool:
 def _is_single(
     words: Sequence[Word], frame: list[str], slots: list[Difference]
 ) -> bool:
-    """Return whether what differs is something one has only one of at a time."""
+    """Return whether the differing part is single-valued, such as a home town."""
     first = slots[0]
     head = words[first.start - 1].key if first.start else ""
     names = [slot.old[0].is_capital and slot.new[0].is_capital for slot in slots]
@@ -163,7 +166,7 @@ def _is_single(
 
 
 def _says_more(slot: Difference) -> bool:
-    """Return whether the old sentence goes on about something else."""
+    """Return whether the old sentence continues with something else."""
 
     def weight(words: Sequence[Word]) -> int:
         plain = [word.raw.lower() for word in words if word.kind == "word"]
@@ -179,7 +182,7 @@ def _is_single_of_a_kind(frame: list[str], slots: list[Difference]) -> bool:
 
 
 def _is_single_unspaced(words: Sequence[Word], slots: list[Difference]) -> bool:
-    """The same for Chinese and Japanese, whose words are characters here."""
+    """The same as `_is_single` for Chinese and Japanese, compared by characters."""
     if len(slots) != 1:
         return False
     slot = slots[0]

@@ -1,4 +1,4 @@
-"""A sentence about a user as the words that tell it from another."""
+"""Parser of a sentence about a user into its significant words."""
 
 import re
 import threading
@@ -39,7 +39,7 @@ UNSPACED_FORMS = (
     (re.compile("(?:ます|る)$"), ""),
     (re.compile("[是的]"), ""),
 )
-"""Chinese and Japanese, which have no spaces: what is said in several ways."""
+"""Variants of phrases in Chinese and Japanese, which have no spaces."""
 HAN_DIGITS = {
     "两": "2",
     "兩": "2",
@@ -58,7 +58,7 @@ PIECE = re.compile(
 THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 PAST = re.compile(lists.PAST, re.IGNORECASE)
 MARKS = r"[.,;:!?'\"()\[\]{}«»„“”\u2018\u2019、。「」『』…\u2013—/¿¡]"
-# Between letters or digits a mark may tell words apart: 3.5, 6:30, don't; so may the
+# Between letters or digits a mark can be significant: 3.5, 6:30, don't; so can the
 # minus before a number.
 PUNCTUATION = re.compile(rf"(?<!\w){MARKS}+|{MARKS}+(?!\w)|-+(?!\w)|(?<!\w)-+(?!\d)")
 
@@ -68,7 +68,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word, and what it counts as."""
+    """A word and its normalized form."""
 
     key: str
     raw: str
@@ -80,7 +80,7 @@ class Word:
 
     @property
     def is_past(self) -> bool:
-        """Whether it is an English verb that tells of the past."""
+        """Whether it is an English verb in the past tense."""
         word = self.raw.lower()
         if word in lists.STATES:
             return False
@@ -89,15 +89,15 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class ParsedSentence:
-    """A sentence without the words that say nothing."""
+    """A sentence without insignificant words."""
 
     words: tuple[Word, ...]
     negated: tuple[int, ...]
-    """Which of its words have a "not" before them."""
+    """The indexes of its negated words."""
     is_clear: bool
-    """It is not negated twice."""
+    """Whether it has no double negation."""
     is_event: bool
-    """It tells of what happened, rather than of how things are."""
+    """Whether it describes an event instead of a state."""
 
     @property
     def keys(self) -> list[str]:
@@ -105,14 +105,14 @@ class ParsedSentence:
 
 
 def normalize(text: str) -> str:
-    """Return a text without case, width and the punctuation of its sentences."""
+    """Return a text without case, width and sentence punctuation."""
     folded = unicodedata.normalize("NFKC", text.replace("\u2019", "'")).casefold()
     return " ".join(PUNCTUATION.sub(" ", folded).split())
 
 
-@lru_cache(maxsize=64)  # A draft is compared with several facts.
+@lru_cache(maxsize=64)  # Each draft is compared with several facts.
 def parse_sentence(text: str) -> ParsedSentence:
-    """Return what there is to compare of a sentence."""
+    """Return the parsed sentence for comparison."""
     text = unicodedata.normalize("NFKC", text.replace("\u2019", "'")).strip(" .!?。")
     pieces = list(PIECE.finditer(_expand_contractions(text)))
     words: list[Word] = []
@@ -151,7 +151,7 @@ def _parse_words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
         elif _is_attached(before, low[place]):
             continue
         elif piece.lastgroup == "word":
-            # A sentence's first word is a capital that makes no name.
+            # The capital of a sentence's first word does not mark a name.
             raw = piece[0] if place else low[0]
             yield from _read_word(raw, is_negated=is_negated)
         else:
@@ -159,14 +159,14 @@ def _parse_words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
 
 
 def _is_attached(before: str, low: str) -> bool:
-    """Return whether a word only belongs to the one before it."""
+    """Return whether a word only extends the previous one."""
     if _is_work(before):
         return _work(low) != "work"
     return low == "no" and before in lists.NOT_NEGATED
 
 
 def _is_work(low: str) -> bool:
-    # Not "worked", which has the same stem: it names no present work.
+    # Not "worked", which has the same stem, but names no current work.
     return lists.MEANINGS.get(low) == "work"
 
 
@@ -221,7 +221,7 @@ def _classify(raw: str, low: str) -> Word:
 
 
 def _join_dates(words: Iterable[Word]) -> Iterator[Word]:
-    """Join the parts of a date, so that it counts as one however it is written."""
+    """Join the parts of a date, so that its formats compare equal."""
     for may_be_date, run in groupby(words, _may_be_date):
         parts = list(run)
         has_number = any(word.kind == "number" for word in parts)
@@ -258,5 +258,5 @@ def _normalize_number(raw: str) -> str:
 def _stem(word: str) -> str:
     if not word.isascii():
         return word
-    with _lock:  # One stemmer must not serve two threads at once.
+    with _lock:  # A stemmer is not thread-safe.
         return str(_stemmer.stemWord(word))

@@ -1,12 +1,12 @@
-"""Words by which two sentences about a user are compared, in several languages.
+"""Word lists for comparing sentences about a user, in several languages.
 
-What is missing here costs a duplicate; what is wrong here, a fact. So only words are
-listed that mean the same in every one of the languages they appear in.
+A missing word costs a duplicate; a wrong one costs a fact. So each listed word means
+the same in all listed languages in which it occurs.
 """
 
 
 def parse_table(text: str) -> dict[str, str]:
-    """Return `word -> what it counts as` of lines `meaning: word word …`."""
+    """Return `word -> meaning` from lines `meaning: word word …`."""
     return {
         word: meaning.strip()
         for line in text.strip().splitlines()
@@ -66,13 +66,13 @@ HATES = parse_words(
     loathe loathes hasst déteste odia odeia detesta يكره تكره
     """
 )
-"""What counts as not liking."""
+"""Words that mean not liking."""
 WITHOUT = parse_words(
     """
     without ohne sans sin senza sem بدون
     """
 )
-"""What counts as not with."""
+"""Words that mean not with."""
 
 NEGATIONS = parse_words(
     """
@@ -86,9 +86,9 @@ WITH_NEGATION = parse_words(
     mais
     """
 )
-"""Words that complete a negation and say nothing besides."""
+"""Words that complete a negation and have no other meaning."""
 NEGATIVE_ALONE = parse_words("nunca jamais jamás")
-"""Those of them that negate where nothing else does."""
+"""The words above that negate on their own."""
 
 FUNCTION_WORDS = parse_words(
     """
@@ -104,20 +104,20 @@ FUNCTION_WORDS = parse_words(
     atualmente possui في
     """
 )
-"""Words that say nothing of what is so; prepositions that do (from, with) are not."""
+"""Insignificant words; prepositions with a meaning (from, with) are not listed."""
 NOT_NEGATED = parse_words(
     """
     mora vive reside trabalha estuda
     """
 )
-"""Portuguese words after which "no" is "in the"."""
+"""Portuguese words after which "no" means "in the"."""
 USERS = parse_words(
     """
     user nutzer nutzers nutzerin benutzer benutzers benutzerin utilisateur utilisatrice
     usuario usuaria usuário usuária utente utilizador utilizadora المستخدم المستخدمة
     """
 )
-"""Whom all facts are about."""
+"""Words for the user, who is the subject of all facts."""
 TITLES = parse_words("mr mrs ms dr herr herrn señor señora monsieur madame")
 
 AT = parse_words(
@@ -130,7 +130,7 @@ AS = parse_words(
     as als comme como come
     """
 )
-"""What follows "works": a place of work, or a trade."""
+"""Words after "works" that introduce a place of work or a profession."""
 
 ORDERED = parse_words(
     """
@@ -140,20 +140,20 @@ ORDERED = parse_words(
     more less
     """
 )
-"""Words that set what stands before them apart from what stands after."""
+"""Words that separate the text before them from the text after."""
 
 SINGLE = parse_words(
     """
     live work_as work_at
     """
 )
-"""What a person has one of at a time, named right after it."""
+"""Single-valued attributes whose value directly follows."""
 SINGLE_NAMES = parse_words(
     """
     married engaged dating name
     """
 )
-"""The same, where a name must follow."""
+"""Single-valued attributes followed by a name."""
 SINGLE_VALUES = parse_words(
     """
     hometown employer nationality nickname surname timezone zone email password
@@ -166,7 +166,7 @@ ONE_RELATIVE = parse_words(
     femme mari mère père esposa esposo madre padre moglie marito mãe pai
     """
 )
-"""Whose names are one person's: two daughters are two."""
+"""Relations whose name is single-valued; two daughters have two names."""
 
 EXCLUSIVE = tuple(
     frozenset(line.split())
@@ -182,7 +182,7 @@ EXCLUSIVE = tuple(
         "introvert extrovert",
     )
 )
-"""Of each line only one can be so."""
+"""Groups of mutually exclusive words, one per line."""
 
 IRREGULAR_PAST = parse_words(
     """
@@ -205,7 +205,7 @@ STATES = parse_words(
     supposed retired divorced widowed limited registered interested
     """
 )
-"""English words in -ed that tell no past."""
+"""English words in -ed that are not in the past tense."""
 
 NUMBERS = parse_table(
     """
@@ -265,4 +265,4 @@ SINGLE_BEFORE = (
     "名前は",
 )
 SINGLE_AFTER = ("に住", "で働", "に勤め", "在住", "勤務")
-"""What a person has one of, before it is named in Chinese, and after in Japanese."""
+"""Single-valued attributes, before the value in Chinese and after it in Japanese."""

@@ -1,4 +1,4 @@
-"""`manage.py consolidate`: old conversations are summarised now."""
+"""`manage.py consolidate`: summarise old conversations now."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,7 @@ RECEIPT_FIELDS = ("threads", "messages", "summaries", "failures", "tokens_before
 
 
 class Command(DatabaseCommand):
-    """Run, print the receipt."""
+    """Run a consolidation and print its results."""
 
     help = "Summarise old conversations now, and print what was done."
 

@@ -1,4 +1,4 @@
-"""`manage.py erase-user`: a user is forgotten altogether."""  # noqa: N999
+"""`manage.py erase-user`: erase all data of a user."""  # noqa: N999
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from memory.user_data import erasure
 
 
 class Command(UserCommand):
-    """Count, ask, erase, account."""
+    """Count the rows, ask for confirmation, erase them and print the counts."""
 
     help = "Erase everything there is of a user, for good."
 
@@ -35,7 +35,7 @@ class Command(UserCommand):
             if not ask_confirmation("erase"):
                 self.stdout.write("nothing was erased")
                 return
-        # A wish that waits to be confirmed goes even where there is nothing else.
+        # Erases a pending erasure request even if nothing else is stored.
         deed = AuditEvent("user.erase", audit_events.terminal_actor(), str(user_id))
         deleted = erasure.erase_user(user_id, deed=deed)
         self._warn_about_tokens(user_id, options["user"])

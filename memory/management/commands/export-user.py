@@ -1,4 +1,4 @@
-"""`manage.py export-user`: everything there is of a user."""  # noqa: N999
+"""`manage.py export-user`: export all data of a user."""  # noqa: N999
 
 import os
 import tempfile
@@ -15,7 +15,7 @@ from memory.user_data import export
 
 
 class Command(UserCommand):
-    """Write the document `GET /v1/users/me/export` answers with, nothing left out."""
+    """Write the complete document of `GET /v1/users/me/export`."""
 
     help = "Write everything there is of a user as one JSON document."
 
@@ -42,7 +42,7 @@ class Command(UserCommand):
         )
 
     def _print(self, piece: bytes) -> None:
-        # JSON is UTF-8, whatever the terminal's encoding is.
+        # JSON is UTF-8, regardless of the terminal's encoding.
         buffer = getattr(self.stdout, "buffer", None)
         if buffer is None:
             self.stdout.write(piece.decode(), ending="")
@@ -51,7 +51,7 @@ class Command(UserCommand):
 
 
 def write_file(path: Path, pieces: Iterable[bytes]) -> None:
-    """Make a file of the pieces, all or none, that nobody else can read."""
+    """Write the pieces to a file, all or none, readable by its owner only."""
     try:
         number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as exc:

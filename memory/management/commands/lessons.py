@@ -1,4 +1,4 @@
-"""`manage.py lessons`: what was learnt from turns, what failed, and once more."""
+"""`manage.py lessons`: list extraction jobs, and retry failed ones."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,11 +15,11 @@ from memory.extraction import job_queue
 from memory.models import ExtractionJob
 
 DEFAULT_LIMIT = 50
-"""Lessons that are listed, the newest."""
+"""The number of newest jobs that are listed."""
 
 
 class Command(DatabaseCommand):
-    """Count and list, or put back."""
+    """Count and list jobs, or requeue failed ones."""
 
     help = "List the turns that are learnt from, or put failed ones back."
 
@@ -81,7 +81,7 @@ class Command(DatabaseCommand):
 
 
 def parse_job_id(text: str) -> int:
-    """Return the id of a lesson; raises CommandError for what is none."""
+    """Return the id of a job; raises CommandError if it is malformed."""
     if not text.isdecimal():
         raise CommandError(f"--replay takes the id of a lesson or 'all', got '{text}'")
     return int(text)

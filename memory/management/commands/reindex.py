@@ -1,4 +1,4 @@
-"""`manage.py reindex`: what is stored gets vectors of the embedder in use."""
+"""`manage.py reindex`: embed the stored texts with the current embedder."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ from providers.embeddings.base import Embedder
 
 BATCH_SIZE = 64
 MAX_FAILURES = 3
-"""Batches in a row with no vector at all, before the service is taken to be down."""
+"""Consecutive batches without any vector after which the service counts as down."""
 
 
 class Command(DatabaseCommand):
-    """Embed batch after batch; each is kept, so that another run goes on."""
+    """Embed batch after batch; each is stored, so that another run continues."""
 
     help = (
         "Embed anew what has no vector of the embedder in use. Can be broken off and "
@@ -76,10 +76,10 @@ class Command(DatabaseCommand):
         return users.embedder
 
     def _embed(self, embedder: Embedder, total: int, batch: int) -> int:
-        """Embed what can be and return how many texts that were."""
+        """Embed the pending texts and return how many succeeded."""
         bar = ProgressBar(self.stderr, total)
         after = done = failures = 0
-        # Those that get a vector may get a higher id with it, but are not met again.
+        # Passages may get a higher id with their vector, but are not listed again.
         while waiting := passages.list_pending(embedder.id, after=after, limit=batch):
             after = waiting[-1].id
             settled, error = _embed_batch(embedder, waiting)
@@ -98,12 +98,13 @@ class Command(DatabaseCommand):
 def _embed_batch(
     embedder: Embedder, waiting: list[PendingPassage]
 ) -> tuple[list[tuple[PendingPassage, Embedded, str]], str]:
-    """Return those that got a vector, and why the others did not.
+    """Return the embedded passages, and why the others failed.
 
-    The others keep what they have: it may be another embedder's, who may come back.
+    The others keep their vectors: they may belong to another embedder that is used
+    again later.
     """
     found, errors = embedding.embed_texts(embedder, [text.text for text in waiting])
-    # A text with nothing in it has been embedded too: it is like nothing.
+    # A text without content counts as embedded: it resembles nothing.
     nothing = Embedded(embedder.id, np.zeros(embedder.dimensions, np.float32))
     settled = [
         (text, vector or nothing, "")

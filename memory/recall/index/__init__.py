@@ -1,3 +1,2 @@
-"""The search indexes: numpy arrays in the process on SQLite, pgvector and lexemes on
-PostgreSQL.
-"""
+"""The search indexes: arrays in the process on SQLite, pgvector and lexemes on
+PostgreSQL."""

@@ -1,9 +1,9 @@
-"""What this process holds of its users' passages, on SQLite.
+"""The cache of users' passages in this process, on SQLite.
 
-Reading a user's vectors from the database for each question would cost far more than
-comparing them, so the corpora of the users who asked last are kept, within
-`MAX_BYTES`. One query before each use tells whether anything was written since, by
-whichever process: new passages are read, and where some were removed the rest is kept.
+Loading a user's vectors for each query would cost far more than comparing them. So the
+process caches the corpora of recently active users, up to `MAX_BYTES`. One query before
+each use detects writes of any process: new passages are loaded, and removed ones are
+dropped from the cached corpus.
 """
 
 import threading
@@ -20,7 +20,7 @@ from memory.recall.index.large_corpus import THREAD_COLUMN, LargeCorpus, Passage
 from memory.recall.index.small_corpus import SmallCorpus
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Held by one process; the user who asked longest ago goes first."""
+"""The limit per process; the least recently used user is evicted first."""
 
 VERSION_SQL = """
     SELECT (SELECT max(id) FROM memory_passage WHERE user_id = %s),
@@ -31,21 +31,21 @@ ROWS_SQL = """
     FROM memory_passage WHERE user_id = %s AND id > %s AND id <= %s ORDER BY id
 """
 IDS_SQL = "SELECT group_concat(id) FROM memory_passage WHERE user_id = %s AND id <= %s"
-"""In one text, for a row each would take ten times as long."""
+"""All ids in one text value: a row for each would take ten times as long."""
 
 
 class CorpusVersion(NamedTuple):
-    """What changes when a user's passages do."""
+    """A version that changes when a user's passages change."""
 
     newest_id: int
     """The highest id of a passage."""
     owner_version: str | None
-    """Counts removals."""
+    """The owner's version, which counts removals."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedCorpora:
-    """One user's passages, as they were in one state."""
+    """One user's passages in one version."""
 
     version: CorpusVersion
     facts: SmallCorpus | LargeCorpus
@@ -64,7 +64,7 @@ _lock = threading.Lock()
 
 
 def get_corpora(user_id: UserId, *, anew: bool = False) -> CachedCorpora:
-    """Return a user's passages as they are now; with `anew` read all of them again."""
+    """Return a user's current passages; `anew` reloads all of them."""
     state = _current_version(user_id)
     held = None if anew else _cache.get(user_id)
     if held is not None and held.version == state:
@@ -73,21 +73,21 @@ def get_corpora(user_id: UserId, *, anew: bool = False) -> CachedCorpora:
                 _cache.move_to_end(user_id)
         return held
     shelf = _update(user_id, EMPTY if held is None else held, state)
-    # What a transaction has written may never come to be.
+    # Writes of an open transaction may be rolled back, so they are not cached.
     if not connection.in_atomic_block:
         _store(user_id, shelf)
     return shelf
 
 
 def drop_user(user_id: UserId) -> None:
-    """Hold nothing of a user any more."""
+    """Remove a user from the cache."""
     global _cached_bytes
     with _lock:
         _cached_bytes -= _cache.pop(user_id, EMPTY).nbytes
 
 
 def clear_cache() -> None:
-    """Forget everything held."""
+    """Clear the cache."""
     global _cached_bytes
     with _lock:
         _cache.clear()
@@ -104,7 +104,7 @@ def _current_version(user_id: UserId) -> CorpusVersion:
 def _update(
     user_id: UserId, held: CachedCorpora, state: CorpusVersion
 ) -> CachedCorpora:
-    """Bring what is held up to date."""
+    """Update the cached passages."""
     facts, messages = held.facts, held.messages
     if held.version.newest_id and held.version.owner_version != state.owner_version:
         left = _fetch_ids(user_id, held.version.newest_id)

@@ -1,7 +1,7 @@
-"""The graph of an embedder's vectors, for users with very many: pgvector's HNSW.
+"""pgvector's HNSW graph of an embedder's vectors, for users with very many.
 
-One index for each embedder, over the vectors of all users; a search walks it until it
-has met enough of the user's own, which is soon where they are a good part of it.
+One index per embedder covers the vectors of all users. A search walks it until it has
+met enough of the user's vectors, which is fast if they are a large share.
 """
 
 import hashlib
@@ -9,11 +9,11 @@ import hashlib
 from django.db import connection
 
 MAX_DIMENSIONS = 4_000
-"""What an HNSW index of half precision takes."""
+"""The most dimensions of an HNSW index of half precision."""
 
 GRAPH_COST = 60_000
-"""The graph costs as much as so many codes, and more the fewer of its vectors are the
-user's: a third of them, three times as much."""
+"""The cost of a graph search in compared codes, if all vectors are the user's. It grows
+as their share shrinks: a third of the vectors costs three times as much."""
 
 SIZE_SQL = """
     SELECT c.reltuples FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
@@ -44,12 +44,12 @@ NEAREST_SQL = """
 
 
 def nearest_sql(dimensions: int) -> str:
-    """Return the query that walks the graph; see `index_postgres.NEAREST_SQL`."""
+    """Return the query that searches the graph; see `postgres_index.NEAREST_SQL`."""
     return NEAREST_SQL.replace("DIMENSIONS", str(int(dimensions)))
 
 
 def is_faster(embedder: str, count: int) -> bool:
-    """Say whether the graph is faster than comparing so many codes of a user."""
+    """Return whether the graph is faster than comparing a user's `count` codes."""
     if count < GRAPH_COST:
         return False
     rows = _index_size(index_name(embedder))
@@ -57,11 +57,11 @@ def is_faster(embedder: str, count: int) -> bool:
 
 
 def ensure_index(embedder: str, dimensions: int) -> bool:
-    """Build an embedder's index where there is none, and return whether it did.
+    """Build an embedder's index if it is missing, and return whether it was built.
 
-    Searches and writes go on meanwhile; it takes about a minute for a hundred thousand
-    vectors. Nothing is done where another process is building it, nor on SQLite, which
-    needs none. Not to be called in a transaction.
+    Searches and writes continue meanwhile; it takes about a minute for a hundred
+    thousand vectors. Does nothing if another process is building it, or on SQLite,
+    which needs none. Do not call it in a transaction.
     """
     if connection.vendor != "postgresql" or not 0 < dimensions <= MAX_DIMENSIONS:
         return False
@@ -76,7 +76,7 @@ def ensure_index(embedder: str, dimensions: int) -> bool:
         if cursor.fetchone() != (True,):
             return False
         try:
-            # One that was broken off is there, but of no use.
+            # An interrupted build leaves an invalid index.
             cursor.execute(f"DROP INDEX IF EXISTS {name}")
             cursor.execute(create)
         finally:
@@ -91,7 +91,8 @@ def index_name(embedder: str) -> str:
 
 
 def _index_size(name: str) -> float | None:
-    """Return about how many vectors an index has; None is no index, or half of one."""
+    """Return the approximate number of vectors in an index, or None if it is missing or
+    incomplete."""
     with connection.cursor() as cursor:
         cursor.execute(SIZE_SQL, [name])
         row = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""An inverted index in arrays: which texts have a term, and how often."""
+"""An inverted index in arrays: the texts that contain a term, and its frequency."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from memory.fields import HASH32
 
 K1 = 1.2
-"""How soon more of the same term counts no more."""
+"""BM25's k1: how fast repetitions of a term saturate."""
 B = 0.75
-"""How much a long text must have more of them. Both as BM25 is used everywhere."""
+"""BM25's b: how strongly text length counts. Both have their usual values."""
 
 SHIFT = np.uint64(32)
 LOW = np.uint64(0xFFFF_FFFF)
@@ -22,23 +22,23 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TermHits:
-    """Where some terms occur."""
+    """The occurrences of some terms."""
 
     term: Ints
-    """Which of the terms: its place in the question."""
+    """The index of the term in the query."""
     text: Ints
     """The number of the text."""
     count: Floats
-    """How often it is there."""
+    """The term's frequency in the text."""
 
     def where(self, kept: NDArray[np.bool_]) -> "TermHits":
-        """Return those of them."""
+        """Return the hits selected by the mask."""
         return TermHits(self.term[kept], self.text[kept], self.count[kept])
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Pairs of a term's hash and a text's number, in order, and how often."""
+    """Sorted pairs of a term's hash and a text's number, with frequencies."""
 
     pairs: NDArray[np.uint64]
     """The hash in the upper half, the number in the lower."""
@@ -49,7 +49,7 @@ class Postings:
         return self.pairs.nbytes + self.counts.nbytes
 
     def find(self, hashes: NDArray[np.uint32]) -> TermHits:
-        """Return where these terms occur."""
+        """Return the occurrences of these terms."""
         terms = hashes.astype(np.uint64) << SHIFT
         first = self.pairs.searchsorted(terms)
         sizes = self.pairs.searchsorted(terms | LOW, side="right") - first
@@ -63,7 +63,7 @@ class Postings:
 
 
 def build_postings(texts: Sequence[bytes]) -> Postings:
-    """Index texts, each the hashes of its terms, numbering them from 0."""
+    """Index texts, given as the hashes of their terms, numbered from 0."""
     hashes = np.frombuffer(b"".join(texts), dtype=HASH32).astype(np.uint64)
     sizes = count_terms(texts)
     numbers = np.arange(len(texts), dtype=np.uint64)
@@ -74,7 +74,7 @@ def build_postings(texts: Sequence[bytes]) -> Postings:
 
 
 def concatenate_hits(one: TermHits, other: TermHits) -> TermHits:
-    """Return what either found, of different texts."""
+    """Return the hits of both, which must be of different texts."""
     return TermHits(
         np.concatenate([one.term, other.term]),
         np.concatenate([one.text, other.text]),
@@ -83,26 +83,26 @@ def concatenate_hits(one: TermHits, other: TermHits) -> TermHits:
 
 
 def shift_numbers(postings: Postings, by: int) -> Postings:
-    """Return the postings with all numbers higher by so many."""
+    """Return the postings with all text numbers increased by `by`."""
     return Postings(postings.pairs + np.uint64(by), postings.counts)
 
 
 def count_terms(texts: Sequence[bytes]) -> Ints:
-    """Return how many terms each text has."""
+    """Return the number of terms of each text."""
     return np.fromiter(map(len, texts), np.int64, len(texts)) // HASH32.itemsize
 
 
 def merge_postings(one: Postings, other: Postings) -> Postings:
-    """Return the postings of both; their texts have different numbers."""
+    """Return the merged postings; their texts must have different numbers."""
     pairs = np.concatenate([one.pairs, other.pairs])
     order = np.argsort(pairs, kind="stable")
     return Postings(pairs[order], np.concatenate([one.counts, other.counts])[order])
 
 
 def renumber(postings: Postings, numbers: Ints) -> Postings:
-    """Return the postings of the texts that get a new number; -1 is none.
+    """Return the postings with new text numbers; -1 removes a text.
 
-    The new numbers must be in the order of the old ones.
+    The new numbers must have the order of the old ones.
     """
     new = numbers[(postings.pairs & LOW).astype(np.int64)]
     kept = new >= 0
@@ -111,5 +111,6 @@ def renumber(postings: Postings, numbers: Ints) -> Postings:
 
 
 def idf(texts: int, having: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Return how much it says that a text has a term, by how many have it."""
+    """Return the inverse document frequency of terms, given how many texts have
+    them."""
     return np.log1p((texts - having + 0.5) / (having + 0.5))

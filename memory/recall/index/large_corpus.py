@@ -1,8 +1,8 @@
 """One user's passages of one kind, in arrays.
 
-A corpus never changes: `append_rows` and `without` return another, sharing what they can,
-so one thread reads it while another makes the next. What is new stays in a small part
-of its own until it is worth merging, so a new message costs no more than a few do.
+A corpus is immutable: `append_rows` and `keep_only` return a new one that shares
+arrays, so one thread can read it while another builds the next. New passages form a
+small part until merging is worthwhile, so a new message is cheap to add.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from memory.recall.index import inverted_index
 from memory.recall.index.inverted_index import K1, B, Floats, Ints, Postings
 
 MIN_MERGED = 256
-"""New passages are merged when they are more than this,"""
+"""New passages are merged if there are more than this,"""
 MERGED_SHARE = 16
-"""and more than one part in so many of the old ones."""
+"""and more than 1/n of all passages."""
 DEAD_SHARE = 4
-"""So are removed ones, at one part in so many of all."""
+"""Removed passages are dropped from 1/n of all passages on."""
 THREAD_COLUMN = 1
-"""Where a row has its thread."""
+"""The index of the thread in a row."""
 NO_PLACE = -1
-"""The place of what is no message."""
+"""The place of passages that are not messages."""
 
 Bools = NDArray[np.bool_]
 
@@ -34,15 +34,15 @@ EMPTY_FLOATS: Floats = np.empty(0, np.float32)
 
 
 PassageRow = tuple[int, int | None, int | None, bool, bytes, str, bytes | None]
-"""A passage as it is read: id, thread, position, whether it only asks, terms, embedder
-and vector. A fact has neither thread nor position."""
+"""A row of a passage: id, thread, position, whether it is only a question, terms,
+embedder and vector. A fact has neither thread nor position."""
 
 
 class VectorBlock(NamedTuple):
     """Vectors of one embedder."""
 
     numbers: Ints
-    """Of the passages they are of."""
+    """The numbers of their passages."""
     matrix: Floats
 
 
@@ -62,18 +62,18 @@ class LargeCorpus:
     merged_postings: Postings
     recent_postings: Postings
     merged: int
-    """How many passages `old` is of."""
+    """How many passages `merged_postings` covers."""
     spaces: dict[VectorSpace, tuple[VectorBlock, ...]]
     """At most two blocks each: old and new."""
-    # Worked out from the others:
+    # Derived from the other fields:
     previous: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
-    """The number of the message before, or of nobody: the count of passages."""
+    """The number of the preceding message; the count of passages means none."""
     following: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
     norms: Floats = field(default_factory=lambda: EMPTY_FLOATS)
-    """What BM25 weighs a term's count against, by the length of the text."""
+    """BM25's length normalization of each text."""
     window_norms: Floats = field(default_factory=lambda: EMPTY_FLOATS)
     live_count: int = 0
-    """How many passages are there."""
+    """The number of passages that are not removed."""
 
     @property
     def nbytes(self) -> int:
@@ -88,12 +88,12 @@ class LargeCorpus:
 
 
 def place_of(thread_id: int, position: int) -> int:
-    """Return where a message stands, so that its neighbours are one away."""
+    """Return a message's place; neighbours differ by one."""
     return (thread_id << 32) + position
 
 
 def place_of_row(row: PassageRow) -> int:
-    """Return where a row's message stands, or `NOWHERE` for a fact."""
+    """Return the place of a row's message, or `NO_PLACE` for a fact."""
     _, thread_id, position, *_ = row
     if thread_id is None or position is None:
         return NO_PLACE
@@ -101,7 +101,7 @@ def place_of_row(row: PassageRow) -> int:
 
 
 def build_corpus(rows: Sequence[PassageRow]) -> LargeCorpus:
-    """Return the corpus of passages, which must be in the order of their ids."""
+    """Return a corpus of rows, which must be ordered by id."""
     columns = zip(*rows, strict=True) if rows else [()] * 7
     ids, _, _, questions, texts, embedders, vectors = columns
     return _with_derived_fields(
@@ -123,7 +123,7 @@ def build_corpus(rows: Sequence[PassageRow]) -> LargeCorpus:
 
 
 def append_rows(corpus: LargeCorpus, rows: Sequence[PassageRow]) -> LargeCorpus:
-    """Return a corpus with these passages too; their ids must be the highest."""
+    """Return a corpus with these rows added; their ids must be the highest."""
     count = len(corpus.ids)
     added = build_corpus(rows)
     grown = replace(
@@ -143,13 +143,13 @@ def append_rows(corpus: LargeCorpus, rows: Sequence[PassageRow]) -> LargeCorpus:
 
 
 def keep_only(corpus: LargeCorpus, ids: Ints) -> LargeCorpus:
-    """Return a corpus in which only these passages are left."""
+    """Return a corpus with only these passages."""
     alive = corpus.alive & np.isin(corpus.ids, ids)
     return _with_derived_fields(_compact(replace(corpus, alive=alive)))
 
 
 def _with_derived_fields(corpus: LargeCorpus) -> LargeCorpus:
-    """Return it with what is worked out from the rest."""
+    """Return the corpus with its derived fields."""
     before, after = _neighbours(corpus)
     lengths = np.append(corpus.lengths, np.float32(0))
     window_lengths = corpus.lengths + lengths[before] + lengths[after]
@@ -175,7 +175,7 @@ def _neighbours(corpus: LargeCorpus) -> tuple[Ints, Ints]:
     before = np.full(nobody, nobody, np.int64)
     after = before.copy()
     present = np.flatnonzero(corpus.alive & (corpus.places != NO_PLACE))
-    # Stable sorting is fast on what is almost in order.
+    # A stable sort is fast on almost sorted data.
     order = present[np.argsort(corpus.places[present], kind="stable")]
     adjacent = np.flatnonzero(np.diff(corpus.places[order]) == 1)
     after[order[adjacent]] = order[adjacent + 1]
@@ -184,7 +184,7 @@ def _neighbours(corpus: LargeCorpus) -> tuple[Ints, Ints]:
 
 
 def _compact(corpus: LargeCorpus) -> LargeCorpus:
-    """Return it with the new merged into the old and the dead gone, if it is time."""
+    """Merge new passages and drop removed ones, if there are enough of them."""
     count = len(corpus.ids)
     fresh, dead = count - corpus.merged, count - int(corpus.alive.sum())
     if fresh <= max(MIN_MERGED, count // MERGED_SHARE) and dead <= max(
@@ -227,7 +227,7 @@ def _join_blocks(blocks: Sequence[VectorBlock]) -> VectorBlock:
 def _build_blocks(
     embedders: Sequence[str], vectors: Sequence[bytes | None]
 ) -> dict[VectorSpace, VectorBlock]:
-    """Return the vectors there are, of each embedder and length."""
+    """Return the vectors by embedder and dimensions."""
     found: dict[VectorSpace, tuple[list[int], list[bytes]]] = {}
     for number, vector in enumerate(vectors):
         if vector is not None:

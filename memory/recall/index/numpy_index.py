@@ -1,4 +1,4 @@
-"""Finding passages in what the process holds: the index of a server on SQLite."""
+"""The search index on SQLite: it searches the cached passages."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,7 @@ from memory.recall.index.small_corpus import SmallCorpus
 Mask = NDArray[np.bool_]
 
 MAX_RANKED_WHOLE = 500
-"""Up to so many passages it is faster to rank all than to pick those found."""
+"""Up to this count, ranking all passages is faster than selecting the hits first."""
 
 FACT_PASSAGES_SQL = """
     SELECT p.id FROM memory_fact f JOIN memory_passage p ON p.fact_id = f.id
@@ -33,7 +33,7 @@ FACT_PASSAGES_SQL = """
 
 
 class NumpyIndex:
-    """One user's passages as they are now; `anew` reads all of them again."""
+    """One user's current passages; `anew` reloads all of them."""
 
     def __init__(self, user_id: UserId, *, anew: bool = False) -> None:
         self._user_id = user_id
@@ -42,18 +42,18 @@ class NumpyIndex:
     def facts(
         self, question: ParsedQuery, among: FactFilter
     ) -> RetrieverScores | SparseRetrieverScores:
-        """Return the passages of facts that fit."""
+        """Return the matching passages of facts."""
         corpus = self._corpora.facts
         if isinstance(corpus, SmallCorpus):
             return corpus.find(question, self._fact_exclusion(among))
-        # A fact that is not active has no passage.
+        # Only active facts have a passage.
         mask = None if among == FactFilter() else self._fact_mask(corpus, among)
         return _score_passages(corpus, question, mask, windows=False)
 
     def messages(
         self, question: ParsedQuery, beyond: tuple[int, int] | None
     ) -> RetrieverScores | SparseRetrieverScores:
-        """Return the passages of messages that fit, but of none from `beyond` on."""
+        """Return the matching passages of messages, without those from `beyond` on."""
         corpus = self._corpora.messages
         if isinstance(corpus, SmallCorpus):
             return corpus.find(question, beyond and partial(_is_beyond, *beyond))
@@ -128,7 +128,7 @@ def _bm25_scores(
 
 
 def _keep_best(leg: Scores, mask: Mask | None) -> Scores:
-    """Return the leg with all but the best at zero."""
+    """Return the scores with all but the best set to zero."""
     if mask is not None:
         leg = leg * mask
     if len(leg) <= RETRIEVAL_DEPTH or np.count_nonzero(leg) <= RETRIEVAL_DEPTH:

@@ -1,11 +1,11 @@
-"""Finding passages in PostgreSQL, which holds the index itself.
+"""The search index on PostgreSQL.
 
-What a search reads must not grow with other users' rows, nor be scattered over a table
-they share. So words are lexemes of the user's own
-(`memory.recall.index.term_encoding`), and vectors are first compared by their codes, a
-bit for each number, which one index holds beside the user's id; the best of them are
-then compared exactly. Only for users with very many passages the graph of
-`memory.recall.index.hnsw_index` is faster.
+The cost of a search must not grow with other users' rows, and the rows it reads must
+not be scattered over a shared table. So words are stored as lexemes per user
+(`memory.recall.index.term_encoding`). Vectors are first compared by their codes, one
+bit per dimension, which an index stores next to the user's id; the best are then
+compared exactly. The graph of `memory.recall.index.hnsw_index` is faster only for users
+with very many passages.
 """
 
 import time
@@ -27,19 +27,19 @@ from memory.recall.index.retrieval_types import (
 from memory.types import Embedded
 
 RESCORED = 120
-"""How many of the nearest codes have their vectors compared."""
+"""The number of nearest codes whose vectors are compared exactly."""
 SPARSE_BIT_RATIO = 8
-"""Where fewer than one bit in so many is set, as with words that are hashed, what two
-codes share says more than where they differ, and still not much:"""
+"""If fewer than 1/n of the bits are set, as in hashed words, shared bits are a better
+measure than different ones. It is still a weak one, so more vectors are compared:"""
 RESCORED_SPARSE = 500
 MAX_COUNTED = 200_000
-"""More passages of a user are not counted."""
+"""The limit for counting a user's passages."""
 MAX_WORDS = 16
-"""Words of a question that are looked up, the longest, for they are the rarest."""
+"""Words of a query that are searched: the longest, because they are the rarest."""
 MAX_PASSAGES_PER_WORD = 300
-"""Passages read by their words: of a frequent word not all, for it tells little."""
+"""Passages read per word: a frequent word is not selective, so not all are read."""
 MAX_PAIRED_WORDS = 5
-"""Words of which any two in one passage are looked for too, if words are frequent."""
+"""Words of which pairs in one passage are searched too, if words are frequent."""
 COUNT_CACHE_SECONDS = 300.0
 MAX_CACHED_COUNTS = 10_000
 MIN_CACHED_COUNT = 1_000
@@ -104,15 +104,16 @@ MESSAGE_CONDITIONS = {
     "kind": "p.message_id IS NOT NULL",
     "plain_kind": "p.thread_id IS NOT NULL",
 }
-"""The kind, in the words of partial indexes, and by a column that has no index: where
-another one is to be used, the planner would read everybody's facts beside it."""
+"""Conditions for the kind: one literally as in partial indexes, and one by a column
+without an index. The latter is for queries that use another index: with the former, the
+planner would also read all users' facts through the partial one."""
 FACT_FILTER_SQL = (
     "AND p.fact_id IN (SELECT f.id FROM memory_fact f WHERE f.user_id = %(user_id)s"
 )
 BEFORE_CUTOFF_SQL = "AND NOT (p.thread_id = %(thread_id)s AND p.position >= %(end)s)"
 
 _cached_counts: dict[tuple[UserId, str], tuple[float, int]] = {}
-"""About how many passages users have, and until when that is good enough."""
+"""The approximate number of passages per user, and when it expires."""
 
 
 class PostgresIndex:
@@ -122,10 +123,10 @@ class PostgresIndex:
         self._user_id = user_id
 
     def facts(self, question: ParsedQuery, among: FactFilter) -> RetrieverScores:
-        """Return the passages of facts that fit."""
+        """Return the matching passages of facts."""
         values = {"user_id": self._user_id, **among.column_values}
         only = ""
-        # A fact that is not active has no passage.
+        # Only active facts have a passage.
         if among != FactFilter():
             chosen = "".join(
                 f" AND f.{name} = %({name})s" for name in among.column_values
@@ -137,7 +138,7 @@ class PostgresIndex:
     def messages(
         self, question: ParsedQuery, beyond: tuple[int, int] | None
     ) -> RetrieverScores:
-        """Return the passages of messages that fit, but of none from `beyond` on."""
+        """Return the matching passages of messages, without those from `beyond` on."""
         values: dict[str, Any] = {"user_id": self._user_id}
         only = ""
         if beyond is not None:
@@ -148,7 +149,7 @@ class PostgresIndex:
 
 
 class _ScoreCollector:
-    """The scores of each way, by passage."""
+    """The scores of each retriever, by passage."""
 
     def __init__(self, values: dict[str, Any], parts: dict[str, str]) -> None:
         self._values = {**values, "depth": RETRIEVAL_DEPTH}
@@ -159,7 +160,7 @@ class _ScoreCollector:
     def collect_scores(
         self, question: ParsedQuery, columns: list[str]
     ) -> RetrieverScores:
-        """Return what is found by meaning, and by the words of these columns."""
+        """Return the passages found by vectors, and by the words in these columns."""
         count = self._count()
         if question.embedded is not None and count:
             self._add_similarities(
@@ -178,7 +179,7 @@ class _ScoreCollector:
             return count
         values = {**self._values, "many": MAX_COUNTED}
         ((count,),) = _fetch_rows(COUNT_SQL.format(**self._parts), values)
-        # Few are counted soon, and soon are more.
+        # Small counts are fast to get, and grow soon.
         if count >= MIN_CACHED_COUNT:
             if len(_cached_counts) >= MAX_CACHED_COUNTS:
                 _cached_counts.clear()
@@ -231,7 +232,7 @@ class _ScoreCollector:
 
 
 def _pair_queries(words: list[str]) -> list[str]:
-    """Return a query for passages with any two of the words, if there are two."""
+    """Return queries for passages with two of the words; none for fewer words."""
     pairs = [
         f"({one} & {other})"
         for place, one in enumerate(words)
@@ -243,7 +244,7 @@ def _pair_queries(words: list[str]) -> list[str]:
 def _fetch_rows(query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query, values)
-        # Settings come before the query, each with a result of its own.
+        # The settings precede the query, each with its own result.
         while cursor.description is None and cursor.nextset():
             pass
         rows: list[tuple[Any, ...]] = cursor.fetchall()

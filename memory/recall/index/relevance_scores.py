@@ -1,4 +1,4 @@
-"""How well each passage of a corpus fits a question: one number for each."""
+"""Relevance of each passage of a corpus to a query, as arrays of scores."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,14 @@ from memory.recall.index.retrieval_types import Scores
 from memory.types import Embedded
 
 MAX_TERMS = 64
-"""Terms of a question that count, the rarest; nobody asks with more of them."""
+"""The terms of a query that count: the rarest. Real queries have fewer."""
 MAX_CELLS = 1_000_000
-"""Of the table of terms by messages that is worked on at once: 4 MB."""
+"""Cells of the table of terms by messages per step: 4 MB."""
 
 
 def cosine_similarities(corpus: LargeCorpus, asked: Embedded) -> Floats:
-    """Return each passage's cosine with the question; zero has no such vector."""
+    """Return each passage's cosine similarity to the query; zero if it has no such
+    vector."""
     blocks = corpus.spaces.get((asked.embedder, len(asked.vector)), ())
     if len(blocks) == 1 and len(blocks[0].numbers) == len(corpus.ids):
         whole: Floats = blocks[0].matrix @ asked.vector
@@ -28,7 +29,7 @@ def cosine_similarities(corpus: LargeCorpus, asked: Embedded) -> Floats:
 
 
 def find_terms(corpus: LargeCorpus, hashes: NDArray[np.uint32]) -> TermHits:
-    """Return where different terms occur; of too many terms, where the rarest do."""
+    """Return the occurrences of distinct terms; of too many terms, only the rarest."""
     found = corpus.merged_postings.find(hashes)
     if len(corpus.recent_postings.pairs):
         found = inverted_index.concatenate_hits(
@@ -47,7 +48,7 @@ def find_terms(corpus: LargeCorpus, hashes: NDArray[np.uint32]) -> TermHits:
 
 
 def bm25_scores(corpus: LargeCorpus, found: TermHits) -> Scores:
-    """Return each passage's BM25 by its own text; zero has none of the terms."""
+    """Return each passage's BM25 score by its own text; zero without a match."""
     idf = inverted_index.idf(corpus.live_count, np.bincount(found.term))
     weights = idf[found.term] * _saturated_counts(found.count, corpus.norms[found.text])
     scores = np.bincount(found.text, weights, minlength=len(corpus.ids))
@@ -55,7 +56,8 @@ def bm25_scores(corpus: LargeCorpus, found: TermHits) -> Scores:
 
 
 def window_bm25_scores(corpus: LargeCorpus, found: TermHits) -> Scores:
-    """Return each message's BM25 by its text and its neighbours' as one."""
+    """Return each message's BM25 score over its text and its neighbours' as one
+    text."""
     words = int(found.term.max(initial=-1)) + 1
     total = np.zeros(len(corpus.ids), np.float32)
     step = max(1, MAX_CELLS // (len(corpus.ids) + 1))
@@ -73,11 +75,11 @@ def window_bm25_scores(corpus: LargeCorpus, found: TermHits) -> Scores:
 def _window_counts(
     corpus: LargeCorpus, found: TermHits, first: int, size: int
 ) -> Floats:
-    # The last column takes what is nobody's.
+    # The last column collects values for missing neighbours.
     table = np.zeros((size, len(corpus.ids) + 1), np.float32)
     row = found.term - first
     table[row, found.text] = found.count
-    # A text has one neighbour on each side, so no cell is named twice but the last's.
+    # A text has one neighbour on each side, so only cells of the last column repeat.
     table[row, corpus.previous[found.text]] += found.count
     table[row, corpus.following[found.text]] += found.count
     return table[:, :-1]

@@ -1,4 +1,4 @@
-"""What a search asks, and what each way of looking finds."""
+"""Types of queries and of retrievers' results."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from memory.types import Category, Embedded, Query, Status
 Scores = NDArray[np.float32] | NDArray[np.float64]
 
 MIN_SIMILARITY = 1e-9
-"""A cosine of zero is a text without a vector."""
+"""A cosine of zero marks a text without a vector."""
 RETRIEVAL_DEPTH = 100
-"""How many passages each way of looking may find."""
+"""The most passages per retriever."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query, taken apart once."""
+    """A parsed query."""
 
     terms: list[str]
-    """Each once."""
+    """Without duplicates."""
     embedded: Embedded | None
     similarity_threshold: float
 
@@ -32,34 +32,34 @@ class ParsedQuery:
 
 @dataclass(frozen=True, slots=True)
 class FactFilter:
-    """Which facts are meant; None is any."""
+    """A filter of facts; None matches any value."""
 
     category: Category | None = None
     status: Status | None = "active"
 
     @property
     def column_values(self) -> dict[str, str]:
-        """The columns that must have a value."""
+        """The columns to filter by, with their values."""
         asked = {"category": self.category, "status": self.status}
         return {name: value for name, value in asked.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class RetrieverScores:
-    """Passages, and their score by each way of looking; zero is not found by it."""
+    """Passages with a score per retriever; zero means not found."""
 
     ids: NDArray[np.int64]
-    """In order."""
+    """In ascending order."""
     similarity: Scores
     terms: Scores
     window: Scores
     questions: NDArray[np.bool_]
-    """Whether it only asks."""
+    """Whether the passage is only a question."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparseRetrieverScores:
-    """Passages that fit, where they are few: scores by each way of looking, by id."""
+    """The scores of each retriever by id, for few passages."""
 
     similarity: dict[int, float]
     terms: dict[int, float]
@@ -68,7 +68,7 @@ class SparseRetrieverScores:
 
 
 def parse_query(query: Query) -> ParsedQuery:
-    """Return what to look for."""
+    """Return the parsed query."""
     return ParsedQuery(
         list(dict.fromkeys(tokenizer.tokenize(query.text))),
         query.embedded,

@@ -1,10 +1,10 @@
 """One user's passages of one kind while they are few, in plain Python.
 
-What `memory.recall.index.large_corpus` is for many. For a hundred passages numpy's many
-small steps take longer than these loops, and each is code the processor has to fetch: a
-server that searched so had to work half as much again at everything else it did.
+The counterpart of `memory.recall.index.large_corpus`. For a hundred passages, numpy's
+many small steps take longer than these loops and displace other code from the
+processor's cache: they raised the server's remaining CPU time by half.
 
-Nothing here changes: `append_rows` and `without` return another.
+All values are immutable: `append_rows` and `keep_only` return new ones.
 """
 
 import heapq
@@ -30,33 +30,33 @@ from memory.recall.index.retrieval_types import (
 from memory.recall.index.term_encoding import hash_term
 
 MAX_PASSAGES = 200
-"""Up to so many passages, these loops are faster."""
+"""Up to this count, these loops are faster."""
 
 SparseScores = dict[int, float]
-"""By a passage's number; one that was not found is not in it."""
+"""Scores by a passage's number; passages without a score are missing."""
 TermCounts = dict[int, int]
 NO_COUNTS: TermCounts = {}
 
 
 class EmbedderVectors(NamedTuple):
-    """Those of one embedder."""
+    """The vectors of one embedder."""
 
     numbers: list[int]
-    """Of the passages they are of."""
+    """The numbers of their passages."""
     matrix: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class TermIndex:
-    """Which texts have which terms: an inverted index."""
+    """An inverted index: the texts that contain each term."""
 
     lengths: tuple[int, ...] = ()
-    """How many terms each text has."""
+    """The number of terms of each text."""
     postings: Mapping[int, TermCounts] = field(default_factory=dict)
-    """By the hash of a term, which texts have it, and how often."""
+    """By the hash of a term: its texts and frequencies."""
 
     def bm25(self, hashes: Sequence[int]) -> SparseScores:
-        """Return the score of each text that has any of the terms."""
+        """Return the BM25 score of each text that has any of the terms."""
         texts = max(len(self.lengths), 1)
         usual = max(sum(self.lengths) / texts, 1.0)
         short, per_term = K1 * (1 - B), K1 * B / usual
@@ -72,7 +72,7 @@ class TermIndex:
 
 
 class _TermIndexBuilder:
-    """Words that others are added to; those they were stay as they are."""
+    """A builder that extends a term index without changing it."""
 
     def __init__(self, words: TermIndex) -> None:
         self._lengths = list(words.lengths)
@@ -104,9 +104,9 @@ class SmallCorpus:
     rows: tuple[PassageRow, ...] = ()
     words: TermIndex = field(default_factory=TermIndex)
     windows: TermIndex = field(default_factory=TermIndex)
-    """Of messages, each with its neighbours."""
+    """The terms of messages, each with its neighbours."""
     numbers: Mapping[int, int] = field(default_factory=dict)
-    """Of messages, by their place: a neighbour's is one more or less."""
+    """The numbers of messages by place; neighbours' places differ by one."""
     spaces: Mapping[VectorSpace, EmbedderVectors] = field(default_factory=dict)
     """The vectors of each embedder."""
 
@@ -116,7 +116,7 @@ class SmallCorpus:
 
     @property
     def nbytes(self) -> int:
-        """About what it takes: its vectors, a count for each term, a row for each."""
+        """The approximate size: vectors, counts of terms, and rows."""
         vectors = sum(matrix.nbytes for _, matrix in self.spaces.values())
         terms = sum(self.words.lengths) + sum(self.windows.lengths)
         return vectors + 100 * terms + 500 * len(self.rows)
@@ -126,7 +126,7 @@ class SmallCorpus:
         question: ParsedQuery,
         left_out: Callable[[PassageRow], bool] | None = None,
     ) -> SparseRetrieverScores:
-        """Return what fits, the best of each way, but nothing that is left out."""
+        """Return the best matches per retriever, without the excluded rows."""
         hashes = list(map(hash_term, question.terms))
         window = self.windows.bm25(hashes) if self.numbers else {}
         legs = (_similarity_scores(self, question), self.words.bm25(hashes), window)
@@ -137,7 +137,7 @@ class SmallCorpus:
         return SparseRetrieverScores(similarity, terms, window, asking)
 
     def _best_by_id(self, leg: SparseScores, out: set[int]) -> SparseScores:
-        """Return the best of a leg by their ids."""
+        """Return the best scores of a retriever, by id."""
         rows = self.rows
         kept = {rows[number][0]: s for number, s in leg.items() if number not in out}
         if len(kept) <= RETRIEVAL_DEPTH:
@@ -148,12 +148,12 @@ class SmallCorpus:
 
 
 def build_corpus(rows: Sequence[PassageRow]) -> SmallCorpus:
-    """Return passages, which must be in the order of their ids."""
+    """Return a corpus of rows, which must be ordered by id."""
     return append_rows(SmallCorpus(), rows)
 
 
 def append_rows(few: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
-    """Return them with these too; their ids must be the highest."""
+    """Return a corpus with these rows added; their ids must be the highest."""
     every = [*few.rows, *rows]
     numbers = dict(few.numbers)
     words, windows = _TermIndexBuilder(few.words), _TermIndexBuilder(few.windows)
@@ -175,7 +175,7 @@ def append_rows(few: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
 
 
 def keep_only(few: SmallCorpus, ids: Sequence[int]) -> SmallCorpus:
-    """Return them with only those that have these ids."""
+    """Return a corpus with only these ids."""
     kept = set(ids)
     return build_corpus([row for row in few.rows if row[0] in kept])
 

@@ -1,8 +1,8 @@
-"""Words too common to find anything by.
+"""Stop words of the search.
 
-English in full; of German, French, Spanish, Italian and Portuguese only what means
-nothing in the others: "die", "son", "car", "war" or "come" may be what is looked for,
-and where they are common their own frequency takes their weight away.
+English is complete. German, French, Spanish, Italian and Portuguese are limited to
+words without a meaning in the other languages: users may search for "die", "son",
+"car", "war" or "come", and where these are common their frequency lowers their weight.
 """
 
 ENGLISH = """
@@ -52,4 +52,4 @@ STOP_WORDS = frozenset(
     " ".join((ENGLISH, GERMAN, FRENCH, SPANISH, ITALIAN, PORTUGUESE)).split()
 )
 STOP_CHARACTERS = frozenset("的了是我你他她它在有和不也都就吗呢吧啊这那个么人")
-"""Chinese ones that alone find nothing."""
+"""Chinese characters that are no search terms on their own."""

@@ -1,8 +1,8 @@
-"""Terms as a column holds them: hashes on SQLite, lexemes on PostgreSQL.
+"""Encoding of terms in a column: hashes on SQLite, lexemes on PostgreSQL.
 
-A lexeme is a digest of the user and the term. So PostgreSQL's index has a list of each
-user's own for each word, as short as if there were no others, and a dump of it tells
-nobody's words.
+A lexeme is a digest of the user and the term. So PostgreSQL's index has separate lists
+per user and word, unaffected by other users' data, and a dump of it does not reveal
+words.
 """
 
 from collections import Counter
@@ -16,9 +16,9 @@ from core.ids import UserId
 from memory.fields import HASH32
 
 LEXEME_BYTES = 6
-"""Two terms of one user share a lexeme once in a hundred million."""
+"""Two terms of one user collide once in a hundred million."""
 MAX_COUNT = 64
-"""Of one term in one text: more of it tells nothing more."""
+"""Counted occurrences of a term in a text; more do not change the score."""
 
 
 def hash_terms(terms: Sequence[str]) -> np.ndarray:
@@ -32,7 +32,7 @@ def hash_term(term: str) -> int:
 
 
 def user_lexemes(user_id: UserId, terms: Iterable[str]) -> list[str]:
-    """Return a user's lexemes of some terms: hexadecimal, so never to be quoted."""
+    """Return a user's lexemes of some terms: hexadecimal, so they need no quoting."""
     key = user_id.bytes
     return [
         blake2b(
@@ -43,10 +43,10 @@ def user_lexemes(user_id: UserId, terms: Iterable[str]) -> list[str]:
 
 
 def write_terms(user_id: UserId, terms: Sequence[str], vendor: str) -> str | bytes:
-    """Return terms as their column takes them in plain SQL.
+    """Return terms in the form that plain SQL passes to their column.
 
-    On PostgreSQL the text of a `tsvector`, in which a lexeme has as many positions as
-    the text has the term; on SQLite the hashes in order.
+    On PostgreSQL this is the text of a `tsvector`, in which a lexeme has a position per
+    occurrence; on SQLite, the hashes in order.
     """
     if vendor != "postgresql":
         return hash_terms(terms).tobytes()

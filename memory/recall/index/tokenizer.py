@@ -1,4 +1,4 @@
-"""The words a text is found by."""
+"""The tokenizer of the search."""
 
 import re
 import threading
@@ -10,19 +10,19 @@ import Stemmer  # type: ignore[import-not-found]
 from memory.recall.index.stop_words import STOP_CHARACTERS, STOP_WORDS
 
 MAX_TERMS = 2_000
-"""Terms kept of one text: what stands later in a very long one is found by its vector
-alone. PostgreSQL takes no `tsvector` above 1 MB."""
+"""Indexed terms of one text; the rest of a very long one is only searchable by its
+vector. PostgreSQL limits a `tsvector` to 1 MB."""
 MAX_LENGTH = 40
-"""Characters kept of one term: longer ones are keys and hashes, not words."""
+"""Characters of one term; longer ones are keys and hashes, not words."""
 
 UNSPACED = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao … Khmer
     "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han, kana
-    "\uac00-\ud7a3\U00020000-\U0003ffff"  # Korean, whose particles stick to the word
+    "\uac00-\ud7a3\U00020000-\U0003ffff"  # Korean, with attached particles
 )
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 INDIC = "\u0900-\u0963\u0966-\u0dff"
-"""With their vowel signs, which Python does not count among the letters."""
+"""Includes vowel signs, which Python does not count as letters."""
 PIECE = re.compile(
     "|".join(
         (
@@ -44,7 +44,7 @@ ACCENTS = dict.fromkeys(
         *range(0x0610, 0x061B),  # Arabic vowels
         *range(0x064B, 0x0660),
         0x0670,
-        0x0640,  # the stroke that only lengthens an Arabic word
+        0x0640,  # tatweel, which only lengthens an Arabic word
     ]
 )
 DIGITS = {
@@ -61,12 +61,12 @@ _lock = threading.Lock()
 
 
 def tokenize(text: str) -> list[str]:
-    """Return the words a text is found by, in order and with repetition.
+    """Return the search terms of a text, in order and with repetitions.
 
-    Folded (case, width, accents), English endings cut off, function words of six
-    languages left out; numbers and the parts of dates are kept. Chinese, Japanese,
-    Korean, Thai and their neighbours give pairs of characters, for no spaces tell
-    their words apart; an emoji is a word. At most `MAX_TERMS`.
+    Terms are normalized (case, width, accents) and stemmed in English; function words
+    of six languages are removed; numbers and parts of dates are kept. Chinese,
+    Japanese, Korean, Thai and related scripts give pairs of characters, because they
+    have no spaces; an emoji is a word. At most `MAX_TERMS`.
     """
     found = (
         _tokenize_ascii(text.lower())
@@ -77,7 +77,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def is_question(text: str) -> bool:
-    """Say whether a text ends as a question does."""
+    """Return whether a text ends with a question mark."""
     return AFTER_QUESTION.sub("", text[-200:]).endswith(QUESTION_MARKS)
 
 
@@ -112,7 +112,7 @@ def _tokenize_unicode(text: str) -> list[str]:
 
 
 def _fold(text: str) -> str:
-    # Casefolding can undo the normal form (ͅ, İ), hence the second one.
+    # Case folding can undo the normal form (ͅ, İ), hence the second normalization.
     text = unicodedata.normalize("NFKC", text).casefold()
     bare = unicodedata.normalize("NFKD", text).translate(ACCENTS)
     return unicodedata.normalize("NFC", bare).translate(DIGITS)
@@ -134,7 +134,7 @@ def _strip_leading_zeros(digits: str) -> str:
 def _character_bigrams(run: str) -> list[str]:
     found = [run[i : i + 2] for i in range(len(run) - 1)]
     if len(run) == 1 or re.search(f"[{HAN}]", run):
-        # A character is often a word: 猫.
+        # A single character is often a word: 猫.
         found += [c for c in run if c not in STOP_CHARACTERS and _is_word(c, run)]
     return found
 
@@ -145,5 +145,5 @@ def _is_word(character: str, run: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def _stem(word: str) -> str:
-    with _lock:  # One stemmer must not serve two threads at once.
+    with _lock:  # A stemmer is not thread-safe.
         return str(_stemmer.stemWord(word))
