@@ -65,7 +65,7 @@ def _parse_weight(text: str) -> float:
 
 
 def preference_for(ranges: Sequence[tuple[str, float]], media_type: str) -> Preference:
-    """Return the preference for a type, from the most specific range that matches it."""
+    """Return the preference for a type, from its most specific range."""
     family = f"{media_type.partition('/')[0]}/*"
     for narrow, name in ((2, media_type), (1, family), (0, ANY_TYPE)):
         weights = [weight for each, weight in ranges if each == name]

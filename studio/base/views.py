@@ -241,7 +241,7 @@ class StudioView(APIView):
         return {name: it for name, it in data.items() if name != VERSION_FIELD}
 
     def body_data(self) -> Any:
-        """Return the body's data; for a form its fields, or the data of its YAML field."""
+        """Return the body's data; for a form its fields or its YAML field's data."""
         if not self.is_form:
             return self.request.data
         fields = self._form_fields()
@@ -259,7 +259,7 @@ class StudioView(APIView):
         return {name: text for name, text in fields.items() if isinstance(text, str)}
 
     def parse_body(self, shape: type[Shape]) -> Shape:
-        """Validate the body with a model; raises `Invalid`, naming the first problem."""
+        """Validate the body; raises `Invalid`, naming the first problem."""
         return _validate(shape, self.body_data())
 
     def parse_query(self, shape: type[Shape]) -> Shape:
@@ -316,7 +316,7 @@ def _read_form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
 
 
 def _validate(shape: type[Shape], data: Any) -> Shape:
-    """Validate data with a model; raises `Invalid`, naming the first problem."""
+    """Validate data; raises `Invalid`, naming the first problem."""
     try:
         return shape.model_validate(data)
     except ValidationError as exc:

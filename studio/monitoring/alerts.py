@@ -70,7 +70,8 @@ def _configuration_alerts(config: Config) -> Iterator[Alert]:
     for aside in config.rejected_overrides:
         yield Alert(
             level="bad",
-            said=f"{resolution.rejected_label(aside)} does not fit the file, so it does not run",
+            said=f"{resolution.rejected_label(aside)} does not fit the file, "
+            "so it does not run",
             more=aside.problems[0].message,
             address=BY_SECTION[aside.section].entry_url(aside.name),
         )
@@ -101,8 +102,8 @@ def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
         yield Alert(
             level="warn",
             said=f"{burst} in the last hour",
-            more=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. Further ones are delayed. "
-            "If nobody mistyped, somebody guesses: take a long, random password.",
+            more=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. "
+            "Further ones are delayed. If nobody mistyped, somebody guesses: take a long, random password.",
             address=FAILED_SIGN_INS_URL,
         )
     if rest := bursts[BURSTS_SHOWN:]:
