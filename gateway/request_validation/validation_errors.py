@@ -36,7 +36,8 @@ def first_error(errors: list[dict[str, Any]]) -> Invalid:
             context = error["ctx"]
             return Invalid(
                 f"Invalid '{param}.{_tag(error)}': "
-                f"'{escape_and_truncate(str(context['tag']))}' is not one of {context['expected_tags']}",
+                f"'{escape_and_truncate(str(context['tag']))}' is not one of "
+                f"{context['expected_tags']}",
                 param=f"{param}.{_tag(error)}",
             )
     said = escape_and_truncate(error["msg"], MAX_MESSAGE_LENGTH)

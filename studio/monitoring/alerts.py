@@ -103,7 +103,8 @@ def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
             level="warn",
             said=f"{burst} in the last hour",
             more=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. "
-            "Further ones are delayed. If nobody mistyped, somebody guesses: take a long, random password.",
+            "Further ones are delayed. If nobody mistyped, somebody guesses: take "
+            "a long, random password.",
             address=FAILED_SIGN_INS_URL,
         )
     if rest := bursts[BURSTS_SHOWN:]:
