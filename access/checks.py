@@ -1,14 +1,14 @@
-"""What `manage.py check` says of credentials and limits that are allowed and not wise.
+"""The checks of `manage.py check` for valid but unwise credentials and limits.
 
 | id | what is unwise |
 |---|---|
-| coulisse.W301 | one username for all, which makes one user of them |
-| coulisse.W302 | an identity provider is asked over plain http |
-| coulisse.W303 | a limit of API tokens where nobody is asked for one |
+| coulisse.W301 | all clients share one username, and so one user |
+| coulisse.W302 | an identity provider is reached over plain http |
+| coulisse.W303 | a limit applies to API tokens, but none are required |
 | coulisse.W304 | a password is shorter than 12 characters |
-| coulisse.W305 | `mcp_consumer_secret` can be guessed |
+| coulisse.W305 | `mcp_consumer_secret` is easy to guess |
 | coulisse.W306 | users' ids can be computed from names, and clients may send ids |
-| coulisse.E309 | `COULISSE_USER_NAMESPACE` is not the one of the database |
+| coulisse.E309 | `COULISSE_USER_NAMESPACE` differs from the database's |
 | coulisse.E310 | `COULISSE_USER_NAMESPACE` is no UUID, or its file cannot be read |
 """
 

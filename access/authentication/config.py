@@ -1,12 +1,12 @@
-"""The YAML's `auth:`, which credentials the API and the studio ask for.
+"""The YAML's `auth:`: the credentials that the API and the studio require.
 
 | id | what is wrong |
 |---|---|
 | coulisse.E303 | a scope names no scheme, or more than one |
-| coulisse.E304 | `identity` does not go with the scheme |
-| coulisse.E305 | users are bound to credentials, and those that name nobody share one |
-| coulisse.E306 | two entries of `basic` have one username |
-| coulisse.E307 | a `redirect_url` leads elsewhere than into its scope |
+| coulisse.E304 | the scheme does not support `identity` |
+| coulisse.E305 | credentials identify users, but `users:` sets a shared user |
+| coulisse.E306 | two entries of `basic` have the same username |
+| coulisse.E307 | a `redirect_url` is outside its scope |
 | coulisse.E308 | a password is shorter than 8 characters |
 """
 

@@ -175,7 +175,7 @@ def _record(action: str, row: ApiToken, by: Actor, **details: Any) -> None:
 
 
 def _terms(row: ApiToken) -> dict[str, Any]:
-    """Return the optional terms of a token for the audit."""
+    """Return the terms of a token, without those that are not set."""
     terms = {
         "limit_micro_usd": row.limit_micro_usd,
         "agents": row.agents,

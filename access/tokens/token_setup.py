@@ -12,7 +12,7 @@ REMOVED_SECTIONS = (DEFAULT_USER_ID.key, USERS.key)
 
 
 def enable_tokens(file: ConfigFile) -> dict[str, Any]:
-    """Return a file's text with tokens required.
+    """Return a file's data with tokens required.
 
     Every token belongs to a user, so the fallback user for unnamed requests is removed.
     """

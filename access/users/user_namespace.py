@@ -35,7 +35,7 @@ UUID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I | r
 
 _established: uuid.UUID | None = None
 _problem: NamespaceMismatch | SecretsInvalid | None = None
-"""Why none can be established."""
+"""Why no namespace can be established."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,7 @@ class McpToolsView(StudioView):
         responses=McpToolList,
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Request the tools of a server now; per-user servers only answer during
-        use."""
+        """Request a server's tools now; those of a user are requested on use."""
         server = _find_server(name)
         looking = server_status.query_status(live.current(), name, pool=POOL)
         told = _serialize_tools(name, server, event_loop_bridge.run_external(looking))

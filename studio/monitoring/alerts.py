@@ -1,4 +1,4 @@
-"""What an operator should look at: what fails, what waits, what nobody has said."""
+"""Alerts for operators: failures, waiting work, and missing configuration."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from telemetry.config import TELEMETRY
 from telemetry.statistics.recent_activity import ActivitySummary
 
 ERROR_RATE_THRESHOLD = 0.05
-"""The share of turns that is worth a word."""
+"""The share of failed turns that causes an alert."""
 
 
 LAST_HOUR_OFFSET = timedelta(hours=23)
-"""When it begins within the 24 hours that are looked at."""
+"""Shown when it falls within the last 24 hours."""
 BURSTS_SHOWN = 3
 SCOPE_LABELS = {
     "studio": "For the studio",
@@ -36,7 +36,7 @@ FAILED_SIGN_INS_URL = f"/admin/audit?action={failed_logins.ACTION}"
 
 
 class Alert(BaseModel):
-    """One thing to look at."""
+    """One alert."""
 
     level: str = Field(description="`bad` or `warn`.")
     said: str
@@ -45,7 +45,7 @@ class Alert(BaseModel):
 
 
 def list_alerts(glance: ActivitySummary, since: datetime) -> list[Alert]:
-    """Return all there is, what is worse first."""
+    """Return all alerts, most severe first."""
     config = live.current()
     found = [
         *_configuration_alerts(config),
