@@ -68,7 +68,7 @@ class ActiveLimit:
     key: CounterKey
     rule: LimitRule
     owner_label: str = ""
-    """The end of its error message; "" for a limit of the request itself."""
+    """A suffix of the label in messages; "" for a limit that the request sets."""
     is_budget: bool = False
 
 

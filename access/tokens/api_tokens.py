@@ -56,7 +56,7 @@ def create_token(
     """Create a token; return its row and the only copy of its secret.
 
     The limit is in micro-USD; without `agents` it may call all of them. Raises
-    `TokenInvalid`, whose `param` is the invalid argument.
+    `NewTokenInvalid`, whose `param` is the invalid argument.
     """
     now = now or datetime.now(UTC)
     secret = PREFIX + secrets.token_urlsafe(32)

@@ -126,7 +126,7 @@ class LiveView(StudioView):
 
 
 class LiveEventsView(StudioView):
-    """The address of the websocket; `websocket` serves upgrade requests."""
+    """The address of the websocket; `LiveSocket` serves upgrade requests."""
 
     schema = None
 

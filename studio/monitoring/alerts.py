@@ -25,7 +25,7 @@ ERROR_RATE_THRESHOLD = 0.05
 
 
 LAST_HOUR_OFFSET = timedelta(hours=23)
-"""Shown when it falls within the last 24 hours."""
+"""The start of the last hour within the last 24 hours."""
 BURSTS_SHOWN = 3
 SCOPE_LABELS = {
     "studio": "For the studio",
@@ -118,18 +118,18 @@ def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
 
 @dataclass(frozen=True, slots=True)
 class FailedTasks:
-    """Tasks of one kind that failed."""
+    """Failed tasks of one type."""
 
     kind: str
     name: str
-    """The judge; of other work the agent."""
+    """The judge; for other tasks the agent."""
     count: int
     last_at: datetime
-    """When the newest of them was asked for."""
+    """When the newest of them was created."""
 
 
 def failed_tasks(since: datetime) -> list[FailedTasks]:
-    """Return what failed of the work asked for since then, the most first."""
+    """Return the failed tasks created since an instant, most frequent first."""
     failed = Task.objects.filter(created_at__gte=since, state=Task.State.ERRORED)
     who = Case(When(kind=judge_queue.KIND, then=F("origin")), default=F("agent"))
     rows = failed.values("kind", who=who).annotate(
