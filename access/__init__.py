@@ -1,1 +1,1 @@
-"""Who may call, and as whom."""
+"""Authentication, users, API tokens, limits and the audit."""

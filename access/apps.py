@@ -1,4 +1,4 @@
-"""Who may call, as Django knows it."""
+"""The Django app of authentication, tokens, limits and the audit."""
 
 from django.apps import AppConfig
 

@@ -1,14 +1,14 @@
-"""What `manage.py check` says of credentials and limits that are allowed and not wise.
+"""The checks of `manage.py check` for valid but unwise credentials and limits.
 
 | id | what is unwise |
 |---|---|
-| coulisse.W301 | one username for all, which makes one user of them |
-| coulisse.W302 | an identity provider is asked over plain http |
-| coulisse.W303 | a limit of API tokens where nobody is asked for one |
+| coulisse.W301 | all clients share one username, and so one user |
+| coulisse.W302 | an identity provider is reached over plain http |
+| coulisse.W303 | a limit applies to API tokens, but none are required |
 | coulisse.W304 | a password is shorter than 12 characters |
-| coulisse.W305 | `mcp_consumer_secret` can be guessed |
+| coulisse.W305 | `mcp_consumer_secret` is easy to guess |
 | coulisse.W306 | users' ids can be computed from names, and clients may send ids |
-| coulisse.E309 | `COULISSE_USER_NAMESPACE` is not the one of the database |
+| coulisse.E309 | `COULISSE_USER_NAMESPACE` differs from the database's |
 | coulisse.E310 | `COULISSE_USER_NAMESPACE` is no UUID, or its file cannot be read |
 """
 
@@ -38,7 +38,7 @@ PUBLIC_NAMESPACE_WARNING = (
 
 @checks.register
 def check_auth(**_: Any) -> list[checks.CheckMessage]:
-    """Warn of credentials that will not do what somebody may think they do."""
+    """Warn of authentication settings that may not do what the operator expects."""
     config = checked_file.load()
     if config is None:
         return []
@@ -48,7 +48,7 @@ def check_auth(**_: Any) -> list[checks.CheckMessage]:
 
 @checks.register
 def check_user_namespace(**_: Any) -> list[checks.CheckMessage]:
-    """Report a namespace that is public, or not the database's."""
+    """Report a namespace that is public, or differs from the database's."""
     config = checked_file.load()
     if config is None:
         return []
@@ -66,7 +66,7 @@ def check_user_namespace(**_: Any) -> list[checks.CheckMessage]:
 def find_warnings(
     auth: AuthConfig, limits: tuple[Limit, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Return what is unwise, each with its id."""
+    """Return the unwise settings, each with its warning id."""
     proxy = auth.proxy
     if proxy is not None and proxy.binds_users and len(proxy.logins) == 1:
         yield (
@@ -95,7 +95,7 @@ def find_warnings(
 
 
 def _weak_secrets(auth: AuthConfig) -> Iterator[tuple[str, str]]:
-    """Yield a warning for each password and token that can be guessed."""
+    """Yield a warning for each password and token that is easy to guess."""
     for name, scope in (("admin", auth.admin), ("proxy", auth.proxy)):
         for login in () if scope is None else scope.logins:
             if isinstance(login.password, SecretDigest) and login.password.is_weak:
@@ -114,7 +114,7 @@ def _weak_secrets(auth: AuthConfig) -> Iterator[tuple[str, str]]:
 
 
 def _uses_plain_http(scope: ScopeConfig) -> bool:
-    """Return whether a provider is asked over plain http, and not on this machine."""
+    """Return whether a provider is reached over plain http on another machine."""
     if scope.oidc is None:
         return False
     place = urlsplit(scope.oidc.issuer_url)

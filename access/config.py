@@ -1,4 +1,4 @@
-"""The YAML's word on who a request belongs to."""
+"""The YAML's `users:`: which user a request belongs to."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -13,15 +13,15 @@ UserMode = Literal["per-request", "shared"]
 
 
 class UsersConfig(BaseModel):
-    """How requests are assigned to users; the mode alone may stand for the map."""
+    """How requests are assigned to users; the mode alone may replace the map."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: UserMode | None = Field(
         None,
         description="`per-request` (the default): a request names its user or is "
-        "refused. `shared_metrics`: requests that name nobody share one user, the same as "
-        "`default_user_id: main`.",
+        "refused. `shared_metrics`: requests that name nobody share one user, the same "
+        "as `default_user_id: main`.",
     )
     accept_uuids: bool = Field(
         True,
@@ -32,7 +32,7 @@ class UsersConfig(BaseModel):
 
 
 def _expand_mode(value: Any) -> Any:
-    """Return the map that a mode alone stands for."""
+    """Expand a mode to a map."""
     return {"mode": value} if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong with who a request is from and for, and with what it may use."""
+"""Errors of authentication, user identification, limits and API tokens."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -139,7 +139,7 @@ class UsageExceeded(Limited):
     """The request would use more than it may."""
 
     headers: Mapping[str, str] = MappingProxyType({})
-    """What the client is told of its limits."""
+    """The rate limit headers of the response."""
 
 
 class LimitReached(UsageExceeded):

@@ -1,4 +1,4 @@
-"""Who may call, how much they have used, and who changed what."""
+"""API tokens, usage counters, and the audit."""
 
 import uuid
 
@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 
 class BudgetPeriod(models.TextChoices):
-    """What a token may spend."""
+    """The period of a token's budget."""
 
     UNLIMITED = "unlimited"
     TOTAL = "total"
@@ -16,25 +16,25 @@ class BudgetPeriod(models.TextChoices):
 
 
 class ApiToken(models.Model):
-    """A key we have issued; the key itself is nowhere."""
+    """An issued API key; the key itself is not stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     digest = models.CharField(max_length=64, unique=True)
     """The SHA-256 of the whole key, in hexadecimal."""
     label = models.CharField(max_length=255)
     principal = models.CharField(max_length=512)
-    """The user its requests belong to, as the operator names them."""
+    """The user that its requests belong to, as the operator names them."""
     budget = models.CharField(
         max_length=16, choices=BudgetPeriod, default=BudgetPeriod.UNLIMITED
     )
     limit_micro_usd = models.BigIntegerField(null=True)
     agents = models.JSONField(null=True)
-    """The names of the agents it may call; null is all."""
+    """The names of the agents that it may call; null means all."""
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     version = models.IntegerField(default=1)
-    """Counts its changes; processes remember tokens by it."""
+    """Incremented with each change; processes validate their cached tokens by it."""
 
     class Meta:
         constraints = [
@@ -54,7 +54,7 @@ class ApiToken(models.Model):
 
 
 class UserNamespace(models.Model):
-    """Which namespace this database's user ids are derived in: one row, at most."""
+    """The namespace of this database's user ids: at most one row."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, db_default=1)
     fingerprint = models.CharField(max_length=64)
@@ -73,11 +73,11 @@ class UserNamespace(models.Model):
 
 
 class UsageCounter(models.Model):
-    """What a subject has used within a window, and what is set aside for turns.
+    """The usage of a subject within a window, and its reservations for turns.
 
-    What is set aside is kept apart by the time it was: `epoch` numbers stretches of
-    time, and all of an epoch that is neither the present nor the last one is void. So
-    a process that was killed keeps nothing for long.
+    Reservations are stored by time: `epoch` numbers intervals of time, and reservations
+    of epochs before the last one are void. So a killed process blocks no usage for
+    long.
     """
 
     pk = models.CompositePrimaryKey("subject", "window", "start")
@@ -91,7 +91,7 @@ class UsageCounter(models.Model):
     tokens = models.BigIntegerField(default=0)
     micro_usd = models.BigIntegerField(default=0)
     unpriced = models.BigIntegerField(default=0)
-    """Turns whose cost is not known, and so is not in `micro_usd`."""
+    """Turns of unknown cost, which `micro_usd` does not include."""
     last_at = models.BigIntegerField()
     """When it was last used, in seconds since 1970."""
     epoch = models.BigIntegerField(default=0)
@@ -112,19 +112,19 @@ class UsageCounter(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Something an operator or a user changed."""
+    """A change that an operator or a user made."""
 
     at = models.DateTimeField()
     actor = models.CharField(max_length=512)
-    """Who did it."""
+    """The name of the actor."""
     action = models.CharField(max_length=64)
-    """What was done, such as `token.create`."""
+    """The action, such as `token.create`."""
     target = models.CharField(max_length=512, blank=True, default="")
-    """To what."""
+    """The changed object."""
     details = models.JSONField(default=dict)
-    """More about it; never a secret."""
+    """More details; never a secret."""
     origin = models.CharField(max_length=255, blank=True, default="")
-    """From where: an address, or the command line."""
+    """The source: an address, or the command line."""
     request_id = models.CharField(max_length=128, blank=True, default="")
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Celery's ways in."""
+"""The Celery tasks of this app."""
 
 import time
 
@@ -9,5 +9,5 @@ from access.limits import usage_counters
 
 @shared_task(name="access.tasks.prune", ignore_result=True)
 def prune() -> None:
-    """Delete the meters of windows that are over."""
+    """Delete the counters of windows that have ended."""
     usage_counters.prune(int(time.time()))

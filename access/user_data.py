@@ -1,4 +1,4 @@
-"""The API tokens that act for users, for export.
+"""The export of the API tokens that belong to users.
 
 An erasure leaves them: they are the operator's.
 """
@@ -13,7 +13,7 @@ from database.user_data import Export, UserTable
 
 
 def _describe(page: list[ApiToken]) -> Iterator[dict[str, Any]]:
-    """Yield the API tokens that act for a user, without their digests."""
+    """Yield the API tokens of a user, without their digests."""
     for row in page:
         yield {
             "label": row.label,

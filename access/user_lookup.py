@@ -1,6 +1,6 @@
-"""What operators call users: ids are derived from names, and cannot be turned back.
+"""Names of users for operators: ids are derived from names and are irreversible.
 
-Known are the names that tokens and the configuration have.
+Known names are those of tokens and of the configuration.
 """
 
 import re
@@ -15,9 +15,9 @@ from config.sections import Config
 from core.ids import UserId
 
 MAX_TOKENS_READ = 10_000
-"""Names of tokens that are looked at."""
+"""The number of tokens whose names are read."""
 MIN_ID_PREFIX = 4
-"""Characters of an id by which users are looked for."""
+"""The shortest id prefix that a search accepts."""
 
 HEXADECIMAL = re.compile(r"[0-9a-f-]*", re.ASCII)
 
@@ -25,12 +25,12 @@ UserNames = Mapping[UserId, str]
 
 
 def load_names(config: Config) -> UserNames:
-    """Return the users whose names are known, in one query."""
+    """Return the users with known names, in one query."""
     principals = ApiToken.objects.order_by("principal").values_list(
         "principal", flat=True
     )
     names = [*_configured_names(config), *principals.distinct()[:MAX_TOKENS_READ]]
-    # A name that is an id says nothing more.
+    # A name that is an id adds nothing.
     return {
         identity.derive_user_id(name): name
         for name in reversed(names)
@@ -53,9 +53,9 @@ def _is_id(name: str) -> bool:
 
 
 def match_users(text: str, names: UserNames) -> set[UserId]:
-    """Return whom a text may name: the user of that very name, and similar known ones.
+    """Return the users that a text may name: the exact name, and similar known ones.
 
-    Whether there is a user of that very name is not looked at.
+    It does not check whether the exact user exists.
     """
     wanted = text.strip()
     found = {user for user, name in names.items() if wanted.lower() in name.lower()}
@@ -65,9 +65,9 @@ def match_users(text: str, names: UserNames) -> set[UserId]:
 
 
 def id_range(text: str) -> tuple[UUID, UUID] | None:
-    """Return the first and the last id that begin with a text; None for no beginning.
+    """Return the first and last id with a prefix; None if the text is no prefix.
 
-    Shorter ones than `MIN_ID_PREFIX` are rather parts of names.
+    Texts shorter than `MIN_ID_PREFIX` are more likely parts of names.
     """
     digits = text.strip().lower()
     if not HEXADECIMAL.fullmatch(digits):

@@ -1,1 +1,1 @@
-"""What endpoints have in common: JSON responses, pages of lists, types of fields."""
+"""Shared parts of endpoints: JSON responses, pagination, field types."""

@@ -1,4 +1,4 @@
-"""Types of fields that endpoints take: times, text, the size of a page, metadata."""
+"""Field types of requests: times, text, page sizes, metadata."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -10,7 +10,7 @@ MAX_PAGE_SIZE = 100
 
 
 def parse_instant(value: object) -> datetime:
-    """Return an ISO 8601 date and time, which must say its time zone, in UTC."""
+    """Return an ISO 8601 date and time in UTC; it must include its time zone."""
     if isinstance(value, datetime):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Lists of which clients ask for one page after another, as OpenAI's are."""
+"""Pagination of lists, as in OpenAI's API."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,11 +11,11 @@ from database import database_executor
 
 Id = TypeVar("Id", bound=uuid.UUID)
 Cursor = tuple[datetime, uuid.UUID]
-"""When the last one of a page was made, and its id."""
+"""The creation time and id of the last object of a page."""
 
 
 def serialize_page(told: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
-    """Return what clients are told of a page of objects that have ids."""
+    """Return a page of objects with ids, for clients."""
     return {
         "object": "list",
         "data": told,
@@ -32,10 +32,10 @@ async def resolve_cursor(
     read: Callable[[str], Id | None],
     find: Callable[[Id, UserId], Cursor | None],
 ) -> Cursor | None:
-    """Return where the page before ends, by the id that `after` is; None for none.
+    """Return the end of the previous page, by its id `after`; None without one.
 
-    `read` makes an id of the text, `find` looks where that stands among this user's.
-    Raises `Invalid` for what is none of theirs.
+    `read` parses the id, `find` looks it up among the user's objects. Raises `Invalid`
+    for an id that is malformed or not the user's.
     """
     if after is None:
         return None

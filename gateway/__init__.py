@@ -1,1 +1,1 @@
-"""The ways in over HTTP: `/v1` for clients, `/health` for operators."""
+"""The HTTP interfaces: `/v1` for clients, `/health` for operators."""

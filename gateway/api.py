@@ -1,4 +1,4 @@
-"""`/v1`: what OpenAI's clients call."""
+"""`/v1`: the API that OpenAI's clients call."""
 
 import time
 from typing import Any
@@ -32,11 +32,12 @@ from turns.api import router as tasks
 from turns.preparation import routing
 
 STARTED_AT = int(time.time())
-"""When this process began to offer its models, in seconds since 1970."""
+"""When this process started to serve its models, in seconds since 1970."""
 
 
 class JsonBodyParser(Parser):
-    """Reads bodies with orjson; refuses what a browser can send without asking."""
+    """Parses bodies with orjson; refuses what a web page can send without
+    permission."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         if request.content_type != "application/json":
@@ -54,15 +55,15 @@ class JsonBodyParser(Parser):
 
 
 def _redirect_to_login(request: HttpRequest, exc: LoginRequired) -> HttpResponse:
-    """Send a browser to where its user logs in."""
+    """Redirect a browser to the login page."""
     return HttpResponseRedirect(exc.location)
 
 
 class Api(NinjaAPI):
-    """`/v1`, described by names that stay when code moves."""
+    """`/v1`, with operation ids that stay when code moves."""
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
-        """Return the name of the function; ninja's own puts its module before it."""
+        """Return the function's name; ninja's own ids start with its module."""
         return operation.view_func.__name__
 
 
@@ -88,7 +89,7 @@ REQUEST_LIMITED_ROUTERS: dict[str, Router] = {
     "/feedback": feedback,
     "/mcp": connections.router,
     "/turns": turns,
-    # Users may export and erase their data, whatever is spent.
+    # Users may export and erase their data even when the budget is spent.
     "/users/me": user_data.router,
 }
 """Endpoints that count as requests and cost nothing."""
@@ -107,8 +108,8 @@ for path, router in UNLIMITED_ROUTERS.items():
     api.add_router(path, router)
 
 
-# Its query has one parameter, which `identify_user` reads: ninja's parsing of a query costs
-# more than all that is done here.
+# The query has one parameter, which `identify_user` reads: ninja's parsing of a query
+# costs more than the rest of this function.
 @api.post(
     "/chat/completions",
     tags=["Chat"],

@@ -1,4 +1,4 @@
-"""The YAML's `mcp_server:`, what this server offers to MCP clients."""
+"""The YAML's `mcp_server:`: the server's own MCP interface."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -13,11 +13,11 @@ from mcp_bridge.config import MCP, public_base_url
 from turns.preparation import routing
 
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}  # noqa: S104 (named, not bound)
-"""What a server on this machine may be called by."""
+"""Names of this machine."""
 
 
 class McpServerConfig(BaseModel):
-    """What `/mcp` offers. It asks no more of a caller than `/v1` does, and is on."""
+    """The MCP interface at `/mcp`. It needs the same credential as `/v1`, and is on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,19 +36,19 @@ class McpServerConfig(BaseModel):
 
 
 def _expand_bool(value: Any) -> Any:
-    """Return `true` and `false` as maps that say no more."""
+    """Expand `true` and `false` to maps."""
     return {"enabled": value} if isinstance(value, bool) else value
 
 
 def check(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
-    """Refuse agents that do not exist or are offered twice, and a server of itself."""
+    """Refuse unknown agents, duplicate names, and a reference to this server."""
     yield from _check_agents(settings, config)
     if settings.enabled:
         yield from _check_self_reference(config)
 
 
 def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
-    """Refuse agents that do not exist, and agents offered twice."""
+    """Refuse unknown agents, and agents that are listed twice."""
     known = routing.list_names(config)
     offered = settings.agents or ()
     for place, name in enumerate(offered):
@@ -69,10 +69,10 @@ def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem
 
 
 def _check_self_reference(config: Config) -> Iterable[Problem]:
-    """Refuse this server among those its own agents call.
+    """Refuse this server among the MCP servers of its own agents.
 
-    They would call each other without end, and as whoever `default_user_id` is in place
-    of the user whose turn it is.
+    They would call each other without end, and as `default_user_id` instead of the
+    turn's user.
     """
     for name, server in config.get(MCP).items():
         if server.url is not None and _is_own_mcp_url(server.url, config):
@@ -85,7 +85,7 @@ def _check_self_reference(config: Config) -> Iterable[Problem]:
 
 
 def _is_own_mcp_url(url: str, config: Config) -> bool:
-    """Return whether an address is, as far as the YAML tells, this server's `/mcp`."""
+    """Return whether a URL is this server's `/mcp`, as far as the YAML shows."""
     address = urlsplit(url)
     if address.path.rstrip("/") != "/mcp":
         return False

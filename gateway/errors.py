@@ -1,4 +1,4 @@
-"""One table: what each family of errors is in OpenAI's terms.
+"""The mapping of error families to OpenAI's error types and HTTP status codes.
 
 Domain code knows no status codes; nothing else maps errors to HTTP.
 """
@@ -55,14 +55,14 @@ class ServerStopping(Unavailable):
 
 
 class ErrorShape(NamedTuple):
-    """How a family of errors looks from outside."""
+    """The public form of an error family."""
 
     status: int
     type: str
 
 
 ERROR_SHAPES: list[tuple[type[CoulisseError], ErrorShape]] = [
-    # The more particular first.
+    # More specific classes come first.
     (RateLimited, ErrorShape(429, "upstream_error")),
     (Overloaded, ErrorShape(503, "upstream_error")),
     (TimedOut, ErrorShape(504, "upstream_error")),
@@ -70,7 +70,7 @@ ERROR_SHAPES: list[tuple[type[CoulisseError], ErrorShape]] = [
     (Conflict, ErrorShape(409, "invalid_request_error")),
     (BodyTooLarge, ErrorShape(413, "invalid_request_error")),
     (Invalid, ErrorShape(400, "invalid_request_error")),
-    # OpenAI's own type for a key that is wrong.
+    # OpenAI's own type for an invalid key.
     (Unauthenticated, ErrorShape(401, "invalid_request_error")),
     (Denied, ErrorShape(403, "permission_error")),
     (NotFound, ErrorShape(404, "invalid_request_error")),
@@ -82,7 +82,7 @@ ERROR_SHAPES: list[tuple[type[CoulisseError], ErrorShape]] = [
 ]
 
 MAX_RETRY_AFTER_SECONDS = 60
-"""The longest Retry-After that OpenAI's clients keep to."""
+"""The longest Retry-After that OpenAI's clients obey."""
 
 HOSTS_REMEDY = "add the name to server.allowed_hosts in coulisse.yaml"
 
@@ -90,12 +90,12 @@ INTERNAL_ERROR_MESSAGE = "The server had an error. Its log says more."
 
 
 def error_shape(error: CoulisseError) -> ErrorShape:
-    """Return how an error looks from outside."""
+    """Return the public form of an error."""
     return next(kind for family, kind in ERROR_SHAPES if isinstance(error, family))
 
 
 def error_body(error: CoulisseError, *, for_operators: bool = False) -> dict[str, Any]:
-    """Return an error in OpenAI's shape; its detail is for operators alone."""
+    """Return an error in OpenAI's shape, without its detail, which is for operators."""
     return error_object(
         str(error) if for_operators else error.message,
         error_shape(error).type,
@@ -109,18 +109,18 @@ def error_object(
 ) -> dict[str, Any]:
     """Return OpenAI's error object.
 
-    Nothing is redacted in it: a value that went missing would confirm a guess.
+    The message is not redacted: a missing value would confirm a guess.
     """
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
 def internal_error() -> dict[str, Any]:
-    """Return the error for a fault of ours, which says nothing of its inside."""
+    """Return an internal error without any details."""
     return error_object(INTERNAL_ERROR_MESSAGE, "server_error", code="internal_error")
 
 
 def error_response(error: CoulisseError) -> HttpResponse:
-    """Return the HTTP response that tells a client of an error."""
+    """Return the HTTP response for an error."""
     answer = json_response(error_body(error), status=error_shape(error).status)
     for name, value in getattr(error, "headers", {}).items():
         answer[name] = value
@@ -140,28 +140,29 @@ def error_response(error: CoulisseError) -> HttpResponse:
 
 
 def retry_after_seconds(error: CoulisseError) -> float | None:
-    """Return when a client may try again; None where nobody knows."""
+    """Return when a client may retry; None if this is unknown."""
     return getattr(error, "retry_after_seconds", None)
 
 
 def _is_final(error: CoulisseError) -> bool:
-    """Return whether OpenAI's clients, which try again by themselves, should not."""
+    """Return whether OpenAI's clients, which retry automatically, should not."""
     seconds = retry_after_seconds(error)
     if seconds is not None:
-        # They would try again at once where the wait is that long.
+        # They retry at once if the delay is that long.
         return seconds > MAX_RETRY_AFTER_SECONDS
-    # We have asked the provider again ourselves; they would multiply that.
+    # The server has already retried the provider; clients would multiply that.
     return isinstance(error, BudgetExceeded | Conflict | Upstream)
 
 
 def on_domain_error(request: HttpRequest, exc: CoulisseError) -> HttpResponse:
-    """Answer an error of ours, and log what the client does not see of it."""
+    """Return the response for a `CoulisseError`, and log what the client does not
+    see."""
     log_error(request.method or "", request.path, exc)
     return error_response(exc)
 
 
 def log_error(method: str, path: str, exc: CoulisseError) -> None:
-    """Log an error that is the server's, or has a detail for operators."""
+    """Log a server error, or an error with a detail for operators."""
     is_ours = error_shape(exc).status >= 500
     if is_ours or exc.detail:
         level = logging.WARNING if is_ours else logging.INFO
@@ -175,17 +176,18 @@ def log_error(method: str, path: str, exc: CoulisseError) -> None:
 
 
 def on_invalid_body(request: HttpRequest, exc: ValidationError) -> HttpResponse:
-    """Answer a body that is not the shape it should be, naming the first place."""
+    """Return the response for an invalid body; it names the first problem."""
     return error_response(validation_errors.first_error(exc.errors))
 
 
 def on_long_query(request: HttpRequest, exc: TooManyFieldsSent) -> HttpResponse:
-    """Answer a query with more parameters than Django parses."""
+    """Return the response for a query with more parameters than Django parses."""
     return error_response(TooManyParameters())
 
 
 def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
-    """Answer what ninja itself refuses; it hides why a body could not be read."""
+    """Return the response for ninja's own errors, which hide why a body is
+    unreadable."""
     if isinstance(exc.__cause__, CoulisseError):
         return on_domain_error(request, exc.__cause__)
     family = "server_error" if exc.status_code >= 500 else "invalid_request_error"
@@ -193,14 +195,14 @@ def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
 
 
 def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
-    """Answer a fault of ours, and log it whole."""
+    """Return the response for an internal error, and log it in full."""
     where = escape_and_truncate(request.method or ""), escape_and_truncate(request.path)
     logger.exception("%s %s failed", *where, exc_info=exc)
     return json_response(internal_error(), status=500)
 
 
 def bad_url_response() -> HttpResponse:
-    """Return the answer to a URL that is not text."""
+    """Return the response for a URL that is not text."""
     message = "The URL is not valid UTF-8."
     return json_response(error_object(message, "invalid_request_error"), status=400)
 
@@ -212,7 +214,7 @@ HTTP_MESSAGES = {
 
 
 def as_openai_error(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
-    """Return `answer`, in OpenAI's shape where Django speaks of its own accord."""
+    """Return `answer`; errors of Django's own get OpenAI's shape."""
     is_whole = answer.get("Content-Type") == "application/json"
     if answer.status_code < 400 or is_whole or isinstance(answer, HtmlPage):
         return answer

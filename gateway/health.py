@@ -1,4 +1,4 @@
-"""`/health`: whether this process lives, and whether it can serve."""
+"""`/health`: liveness and readiness of this process."""
 
 import asyncio
 
@@ -15,14 +15,14 @@ DATABASE_TIMEOUT_SECONDS = 2
 
 
 async def is_live(request: HttpRequest) -> HttpResponse:
-    """Answer 200: the process answers."""
+    """Return 200: the process responds."""
     return json_response({"status": "ok"})
 
 
 async def is_ready(request: HttpRequest) -> HttpResponse:
-    """Answer 200 when configuration and database are there, else 503 and which is not.
+    """Return 200 if configuration and database work, else 503 with the failed check.
 
-    No model is called.
+    It calls no model.
     """
     checks = {
         "configuration": _check_configuration(),

@@ -1,4 +1,4 @@
-"""Pages for people: what a user sees in a browser on the way through a sign-in."""
+"""HTML pages for users, such as those of the sign-in to an MCP server."""
 
 import secrets
 from typing import Any
@@ -8,10 +8,10 @@ from django.template import loader
 
 
 class HtmlPage(HttpResponse):
-    """A whole page of ours; an error, too, stays as it is.
+    """A complete HTML page; it stays HTML for errors, too.
 
-    Nothing on it comes from elsewhere or runs, and nobody may keep it or frame it. Its
-    address, which holds secrets, is told to no other site.
+    The page loads nothing external, runs no script, and must not be stored or framed.
+    Its address contains secrets, so the referrer is not sent.
     """
 
     def __init__(self, template: str, *, status: int = 200, **context: Any) -> None:
@@ -29,6 +29,6 @@ class HtmlPage(HttpResponse):
 
 
 def set_no_store(answer: HttpResponse) -> None:
-    """Have an answer kept by nobody, and its address told to nobody."""
+    """Set no-store and no-referrer."""
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["Referrer-Policy"] = "no-referrer"

@@ -1,7 +1,8 @@
-"""OpenAI's chat completion request, as pydantic reads it.
+"""OpenAI's chat completion request as pydantic models.
 
-Source: OpenAI's API reference, "Create chat completion". What a field means to us is
-decided in `requests.py`; here is only its shape. Unknown fields are refused.
+Source: OpenAI's API reference, "Create chat completion". This module defines only the
+shape; `request_conversion.py` defines the meaning of the fields. Unknown fields are
+refused.
 """
 
 from typing import Annotated, Any, Literal, NotRequired, TypeVar
@@ -20,7 +21,8 @@ from gateway.request_validation import image_urls
 
 Item = TypeVar("Item")
 Items = Annotated[list[Item], Field(fail_fast=True)]
-"""A list whose first wrong item ends its validation: it may have thousands of them."""
+"""A list whose validation ends at the first wrong item: it may have thousands of
+them."""
 
 
 class TextPart(TypedDict):
@@ -72,7 +74,7 @@ AssistantPart = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
 
 
 class OpenMessage(BaseModel):
-    """Clients send back what they were given, with fields of their own."""
+    """A message that clients send back as received, with fields of their own."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -218,7 +220,7 @@ class ChatRequest(StrictModel):
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
-    # Known, and answered with 400 when they ask for more than a turn can give.
+    # Known, and refused with 400 if they request more than a turn supports.
     audio: Any = None
     function_call: Any = None
     functions: Any = None

@@ -1,6 +1,6 @@
-"""`/hooks/…`: who posts JSON here starts an agent, as `triggers:` says.
+"""`/hooks/…`: a JSON POST starts an agent, as `triggers:` configures.
 
-`auth.proxy` has no say here: each webhook has a secret of its own.
+`auth.proxy` does not apply: each webhook has a secret of its own.
 """
 
 from contextlib import suppress
@@ -33,7 +33,7 @@ class HookUnknown(NotFound):
 
 
 async def serve_webhook(request: HttpRequest, rest: str) -> HttpResponse:
-    """Answer a request for anything under /hooks/."""
+    """Serve a request to any address under /hooks/."""
     trigger = None
     try:
         config = live.current()
@@ -66,7 +66,7 @@ async def _run_webhook(
     config: Config, trigger: WebhookTrigger, request: HttpRequest
 ) -> dict[str, Any]:
     if trigger.secret is None:
-        # A page in a browser of this network might post without being asked.
+        # A page in a browser of this network might post without permission.
         authentication.check_origin(request)
     post = WebhookRequest(request.headers, request.body)
     delivery = deliveries.read_delivery(trigger, post, datetime.now(UTC))
@@ -83,5 +83,5 @@ async def _run_webhook(
 def _serialize_run(firing: TriggerRun) -> dict[str, Any]:
     task_id = None if firing.task_id is None else str(firing.task_id)
     told: dict[str, Any] = {"ok": True, "task_id": task_id}
-    # What is documented says no more; the others say why they began nothing.
+    # The documented response has no more; the other responses give the reason.
     return told if firing.outcome == "fired" else {**told, "reason": firing.outcome}

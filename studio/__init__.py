@@ -1,1 +1,1 @@
-"""What is seen in a browser under `/admin/`: who may see it, and the pages."""
+"""The studio under `/admin/`: its pages, and the access to them."""

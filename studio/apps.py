@@ -1,4 +1,4 @@
-"""The studio as Django knows it."""
+"""The Django app of the studio."""
 
 from django.apps import AppConfig
 

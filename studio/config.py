@@ -1,4 +1,4 @@
-"""The YAML's `studio:` section: what the studio may do."""
+"""The YAML's `studio:` section: the permissions of the studio."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from config.sections import Config, Section
 
 
 class StudioConfig(BaseModel):
-    """What the studio may do."""
+    """The permissions of the studio."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,7 +22,7 @@ class StudioConfig(BaseModel):
 
 
 def locked_settings(studio: StudioConfig) -> Mapping[str, Any]:
-    """Return what the studio may not change of its own section."""
+    """Return the settings of this section that the studio may not change."""
     return {"allow_commands": studio.allow_commands}
 
 
@@ -36,5 +36,5 @@ STUDIO: Section[StudioConfig] = Section(
 
 
 def may_change_commands(config: Config) -> bool:
-    """Return what the file says; `settings.COULISSE_MAY_CHANGE_COMMANDS` names this."""
+    """Return the file's value; `settings.COULISSE_MAY_CHANGE_COMMANDS` names this."""
     return config.get(STUDIO).allow_commands

@@ -1,4 +1,4 @@
-"""Where the pages of the studio are."""
+"""The URLs of the studio."""
 
 from django.urls import path
 
@@ -140,7 +140,7 @@ urlpatterns = [
     path("config/schema", ConfigSchemaView.as_view()),
     path("openapi.json", OpenApiView.as_view()),
 ]
-"""A line for each address, in the order of the menu; each module has its faces."""
+"""One line per address, in the order of the menu; each module has its views."""
 
 for kind in KINDS:
     urlpatterns += entry_views.build_urls(kind)

@@ -1,4 +1,4 @@
-"""What somebody did, as the audit will tell it: who, what, to what, from where."""
+"""Audit events: actor, action, target and source of a change."""
 
 import os
 import pwd
@@ -14,7 +14,7 @@ from core.runtime import request_ids
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something, and from where."""
+    """The actor of a change, and where the request comes from."""
 
     name: str
     """`user:ID`, `token:LABEL (ID)`, `basic:NAME`, `oidc:SUB`, `command line: NAME`."""
@@ -24,32 +24,32 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """Something that is done, or about to be."""
+    """A change that is made, or about to be made."""
 
     action: str
     """A noun and a verb: `token.create`."""
     actor: Actor
     target: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """More about it that JSON can say; never a secret, and no text of a user's."""
+    """More details, as JSON types; never a secret or a user's text."""
     request_id: str = field(default_factory=request_ids.current.get)
-    """Taken where it is made: the thread that writes it down knows no request."""
+    """Read when the event is created: the thread that stores it has no request."""
 
 
 def terminal_actor() -> Actor:
-    """Return who runs a command: the account, whatever the environment says of it."""
+    """Return the actor of a command: the system account, not an environment value."""
     number = os.getuid()
     try:
         name = pwd.getpwuid(number).pw_name
-    except KeyError:  # as containers run it
+    except KeyError:  # Containers may run as a user id without an account.
         name = str(number)
     return Actor(f"command line: {name}", f"command line on {socket.gethostname()}")
 
 
 def request_actor(caller: Caller, user_id: UserId, address: str) -> Actor:
-    """Return who sends a request: by their credential.
+    """Return the actor of a request, by its credential.
 
-    Where no credential is asked for it is whom the request says it is for.
+    If no credential is required, it is the user that the request names.
     """
     if caller.token is not None:
         return Actor(_token_name(caller.token), address)
@@ -59,5 +59,5 @@ def request_actor(caller: Caller, user_id: UserId, address: str) -> Actor:
 
 
 def _token_name(token: VerifiedToken) -> str:
-    """Return how records name a token."""
+    """Return the name of a token in records."""
     return f"token:{token.label} ({token.id.hex[:8]})"

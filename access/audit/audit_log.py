@@ -1,6 +1,6 @@
-"""Who changed what, when and from where: written with the change, never changed.
+"""The audit log: entries are written with their change, and never change.
 
-Entries name things by their ids. They hold no secret and no text of a user's, so they
+Entries identify things by their ids. They hold no secret and no user's text, so they
 stay when a user is erased.
 """
 
@@ -21,15 +21,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Cursor = tuple[datetime, int]
-"""Where a page ends: an entry's `at` and `id`."""
+"""The cursor of a page: an entry's `at` and `id`."""
 
 MAX_ENTRIES_READ = 10_000
 MAX_DETAIL_LENGTH = 500
-"""Characters of one text among the details."""
+"""Characters of one text in the details."""
 
 
 def write(deed: AuditEvent) -> None:
-    """Write a deed down; in one INSERT, in the caller's transaction."""
+    """Store an event, with one INSERT, in the caller's transaction."""
     AuditEntry.objects.create(
         at=datetime.now(UTC),
         action=_single_line(deed.action, 64),
@@ -47,10 +47,10 @@ def run_recorded(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """Make a change and write it down, both or neither; return what it returns.
+    """Make a change and store its event in one transaction; return the result.
 
-    What can be told only afterwards is told by a function of what the change returns;
-    it returns None where nothing was changed, of which no word is written.
+    Details that are known only after the change come from a function of its result; it
+    returns None if nothing changed, and then no event is stored.
     """
     with transaction.atomic():
         result = change(*args, **kwargs)
@@ -61,9 +61,9 @@ def run_recorded(
 
 
 def recorded_at_the_terminal(action: str, target: str, change: Callable[[str], T]) -> T:
-    """Make a change that a command asks for and write it down, both or neither.
+    """Make a command's change and store its event in one transaction.
 
-    `change` is called with the actor. For apps below this one, by
+    `change` is called with the actor. Apps below this one use it through
     `settings.COULISSE_COMMAND_AUDIT`.
     """
     by = audit_events.terminal_actor()
@@ -79,10 +79,10 @@ def page_entries(
     after: Cursor | None = None,
     limit: int = 50,
 ) -> tuple[list[AuditEntry], bool]:
-    """Return entries, the newest first, and whether there are more.
+    """Return entries, newest first, and whether there are more.
 
-    An action may be a family: `token` is every `token.…`. Actor and target are parts of
-    theirs, in any case of letters. `after` is the place of the last one seen.
+    An action may be a prefix: `token` matches every `token.…`. Actor and target match
+    as substrings, ignoring case. `after` is the cursor of the last entry seen.
     """
     entries = AuditEntry.objects.order_by("-at", "-id")
     if action is not None:
@@ -101,15 +101,16 @@ def page_entries(
 
 
 def _single_line(text: str, most: int) -> str:
-    """Return a text as a column holds it: one line, with nothing a terminal obeys."""
-    # Nobody hands a secret in; where one gets here all the same, it ends here.
+    """Return a text for a column: one line, without terminal control characters."""
+    # Callers pass no secrets; this redacts one that is passed by mistake.
     text = redaction.redact_all(text[:MAX_ENTRIES_READ])
     seen = "".join(c if c.isprintable() else "\ufffd" for c in text[: most + 1])
     return seen if len(seen) <= most else f"{seen[: most - 1]}…"
 
 
 def _storable(value: Any) -> Any:
-    """Return what JSON in every database takes: PostgreSQL's has no NUL and no NaN."""
+    """Return JSON data that every database accepts: PostgreSQL's has no NUL and no
+    NaN."""
     if isinstance(value, Mapping):
         return {
             _single_line(str(key), 64): _storable(each) for key, each in value.items()

@@ -1,4 +1,4 @@
-"""Edits of the YAML that a running server took, in the audit."""
+"""Audit entries for edits of the YAML that a running server applies."""
 
 import logging
 import socket
@@ -14,17 +14,17 @@ from config.sections import Config
 
 ACTION = "config.reload"
 WRITE_ACTION = "config.write"
-"""Of who wrote the file in the studio: that says it all."""
+"""The action of file changes in the studio, which have their own audit entry."""
 
 logger = logging.getLogger(__name__)
 
 
 def record_reload(config: Config, sections: Sequence[str]) -> None:
-    """Note which sections changed, never to what; for the watcher's thread.
+    """Record which sections changed, without values; for the watcher's thread.
 
-    Of several processes that take an edit one writes it down; on PostgreSQL two that
-    look at the same instant may both. Never raises: the edit is in force whether or not
-    the database answers.
+    If several processes apply an edit, one records it; on PostgreSQL two that check at
+    the same instant may both do so. Never raises: the edit applies whether or not the
+    database is available.
     """
     by = Actor("whoever edited the file", f"server on {socket.gethostname()}")
     details = {"sections": sorted(sections), "digest": config.digest}
@@ -36,12 +36,12 @@ def record_reload(config: Config, sections: Sequence[str]) -> None:
     except Exception as exc:
         logger.error("the edit is not in the audit: %s", exc)
     finally:
-        # The thread may be idle for days, and nobody mends its connection.
+        # The thread may be idle for days; nothing else closes its stale connection.
         connection.close()
 
 
 def _last_digest() -> str | None:
-    """Return which content was taken last."""
+    """Return the digest of the content that was recorded last."""
     edits = AuditEntry.objects.filter(action__in=(ACTION, WRITE_ACTION))
     last = edits.order_by("-at", "-id").first()
     return None if last is None else last.details.get("digest")

@@ -1,4 +1,4 @@
-"""Entries of the audit in words, for the terminal and as JSON."""
+"""Audit entries as text for the terminal and as JSON."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from access.models import AuditEntry
 
 
 def entry_line(entry: AuditEntry) -> str:
-    """Return an entry in a line: when, what, to what, by whom, from where."""
+    """Return an entry as one line: time, action, target, actor and source."""
     columns = [
         f"{entry.at:%Y-%m-%d %H:%M:%S}",
         f"{entry.action:<16}",
@@ -25,7 +25,7 @@ def entry_line(entry: AuditEntry) -> str:
 
 
 def as_json(entry: AuditEntry) -> dict[str, Any]:
-    """Return all there is of an entry."""
+    """Return all fields of an entry."""
     return {
         "id": entry.pk,
         "at": entry.at,

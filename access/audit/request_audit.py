@@ -1,4 +1,4 @@
-"""What requests change, as the audit will tell it."""
+"""Audit events of requests that change something."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from core.ids import UserId
 def build_event(
     request: HttpRequest, action: str, user_id: UserId, target: str = "", **details: Any
 ) -> AuditEvent:
-    """Return what a request does to something of a user's; without one, to the user."""
+    """Return the event of a request on a user's object, or on the user without one."""
     caller = caller_of(request)
     by = audit_events.request_actor(caller, user_id, client_address(request))
     if not target:
@@ -22,10 +22,10 @@ def build_event(
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return where a request comes from.
+    """Return the source address of a request.
 
-    That is who connected to us and, from a proxy, for whom: a client that connects
-    directly may make up the latter.
+    That is the peer's address and, from a proxy, the client's address in its header: a
+    client that connects directly may forge the latter.
     """
     peer: str = request.META.get("REMOTE_ADDR") or "a unix socket"
     forwarded = request.headers.get("X-Forwarded-For")

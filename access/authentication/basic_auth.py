@@ -1,7 +1,7 @@
 """HTTP Basic: usernames and passwords in the `Authorization` header.
 
-Nobody learns from the time an answer takes which usernames there are: an unknown one
-costs what a wrong password does. Source: RFC 7617.
+Response times do not reveal which usernames exist: an unknown one costs what a wrong
+password does. Source: RFC 7617.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_HEADER_LENGTH = 4096
-"""Characters; a longer header is no username and password."""
+"""Characters; a longer header is refused unread."""
 
 MAX_CACHED = 1024
 MAX_PENDING_HASHES = 16
-"""Passwords to be checked against hashes at a time; further ones are refused.
+"""Passwords that may wait for their hash at a time; further ones are refused.
 
 A hash takes up to half a second, so the last one waits for some eight.
 """
@@ -46,17 +46,17 @@ CREDENTIALS_REQUIRED = (
 
 @dataclass(frozen=True, slots=True)
 class BasicCredentials:
-    """What a header says."""
+    """The username and password of a header."""
 
     username: str
     password: str
 
 
 def _decode_header(header: str) -> list[BasicCredentials]:
-    """Return what a header's value may say; empty if it is not Basic or says nothing.
+    """Return the possible credentials of a header; empty if it is not valid Basic.
 
-    The bytes are UTF-8 or, from clients that know no better, Latin-1: RFC 7617 leaves
-    it open, so a value may have two readings.
+    The bytes are UTF-8 or, from older clients, Latin-1: RFC 7617 leaves it open, so a
+    value may have two readings.
     """
     scheme, _, text = header.partition(" ")
     if scheme.lower() != "basic":
@@ -92,7 +92,8 @@ class HashPool:
     async def run(
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a function in the thread; raises `PasswordChecksBusy` for a full queue."""
+        """Call a function in the thread; raises `PasswordChecksBusy` if the queue is
+        full."""
         if self._waiting >= MAX_PENDING_HASHES:
             raise PasswordChecksBusy
         self._waiting += 1
@@ -109,15 +110,15 @@ _hash_pool = HashPool()
 
 @dataclass(slots=True)
 class SharedCheck:
-    """A check that runs, and the addresses that wait for its result."""
+    """A running check, and the addresses that wait for its result."""
 
     attempts: dict[str, LoginAttempt]
-    """By network: a failure counts once for each."""
+    """By network: a failure counts once for each network."""
     result: asyncio.Task[str | None]
 
 
 class PasswordChecker:
-    """The usernames and passwords of one scope; used by one event loop."""
+    """Checks the usernames and passwords of one scope; used by one event loop."""
 
     def __init__(
         self, logins: Iterable[BasicLogin], *, realm: str, throttle: LoginThrottle
@@ -134,18 +135,19 @@ class PasswordChecker:
                 self._hashed[login.username] = login.password.get_secret_value()
         self._decoy = next(iter(self._hashed.values()), None)
         self._nobody = SecretDigest(os.urandom(DIGEST_BYTES))
-        # By digests of headers: a hash is computed once. Guesses push out guesses.
+        # Keys are digests of headers, so a hash is computed once. Failed guesses evict
+        # each other.
         self._right: dict[bytes, str] = {}
         self._wrong: dict[bytes, None] = {}
         self._checking: dict[bytes, SharedCheck] = {}
-        """Checks that run now: requests with the same header share one."""
+        """Running checks: requests with the same header share one."""
 
     async def check(self, header: str | None, address: str) -> str:
-        """Return whose username and password a header's value has.
+        """Return the username of a header's value.
 
         Raises `CredentialRequired` for no value, `CredentialRefused` for a wrong one,
         `LoginDelayed` after too many of them, and `PasswordChecksBusy` while too many
-        hashes are to be computed.
+        hashes wait.
         """
         key = self._digest(header)
         username = self._cached_username(key, address)
@@ -154,18 +156,18 @@ class PasswordChecker:
         return username
 
     def check_cached(self, header: str | None, address: str) -> str:
-        """Do as `check` does, but refuse what was not checked before."""
+        """Check as `check` does, but refuse headers without a cached result."""
         username = self._cached_username(self._digest(header), address)
         if username is None:
             raise self._refusal()
         return username
 
     def _digest(self, header: str | None) -> bytes:
-        """Return the key under which the result of checking a header is stored."""
+        """Return the cache key of a header."""
         if header is None:
             raise CredentialRequired(CREDENTIALS_REQUIRED, challenge=self.challenge)
         if header.partition(" ")[0].lower() != "basic":
-            # OpenAI's clients send what they are given as a bearer token.
+            # OpenAI's clients send their API key as a bearer token.
             raise CredentialRefused(
                 f"{CREDENTIALS_REQUIRED}, not as another kind", challenge=self.challenge
             )
@@ -174,10 +176,10 @@ class PasswordChecker:
         return hmac.digest(self._key, header.encode("utf-8", "replace"), "sha256")
 
     def _cached_username(self, key: bytes, address: str) -> str | None:
-        """Return the username of a login that has come from this address before.
+        """Return the username of a login that this address has used before.
 
-        A login from another address passes the throttle first: otherwise a client that
-        guesses would see at once which guess is right.
+        A login from another address passes the throttle first: otherwise a guessing
+        client would see at once which guess is right.
         """
         username = self._right.get(key)
         if username is not None and self._throttle.is_known_address(address, username):
@@ -208,7 +210,7 @@ class PasswordChecker:
     ) -> SharedCheck:
         attempt = self._throttle.begin(address, name)
         attempts = {attempt.network: attempt}
-        # It ends even if the client leaves: the failure counts all the same.
+        # The check completes even if the client leaves, so that a failure counts.
         result = asyncio.create_task(self._verify(key, readings, attempts))
         result.add_done_callback(_retrieve_exception)
         checking = self._checking[key] = SharedCheck(attempts, result)
@@ -250,7 +252,8 @@ class PasswordChecker:
         return username
 
     def _find_owner(self, readings: list[BasicCredentials]) -> str | None:
-        """Return whose password one of the readings has; computes hashes."""
+        """Return the user whose password matches one of the readings; computes
+        hashes."""
         right = (given.username for given in readings if self._matches(given))
         return next(right, None)
 
@@ -276,7 +279,7 @@ def _retrieve_exception(checking: "asyncio.Task[str | None]") -> None:
 
 
 def _put_bounded(known: dict[bytes, T], key: bytes, value: T) -> None:
-    """Add to a memory, from which the oldest gives way."""
+    """Add to a cache; evict the oldest entry if it is full."""
     while len(known) >= MAX_CACHED:
         known.pop(next(iter(known)), None)
     known[key] = value

@@ -1,12 +1,12 @@
-"""The YAML's `auth:`, which credentials the API and the studio ask for.
+"""The YAML's `auth:`: the credentials that the API and the studio require.
 
 | id | what is wrong |
 |---|---|
 | coulisse.E303 | a scope names no scheme, or more than one |
-| coulisse.E304 | `identity` does not go with the scheme |
-| coulisse.E305 | users are bound to credentials, and those that name nobody share one |
-| coulisse.E306 | two entries of `basic` have one username |
-| coulisse.E307 | a `redirect_url` leads elsewhere than into its scope |
+| coulisse.E304 | the scheme does not support `identity` |
+| coulisse.E305 | credentials identify users, but `users:` sets a shared user |
+| coulisse.E306 | two entries of `basic` have the same username |
+| coulisse.E307 | a `redirect_url` is outside its scope |
 | coulisse.E308 | a password is shorter than 8 characters |
 """
 
@@ -28,7 +28,7 @@ from access.config import DEFAULT_USER_ID, USERS
 from config.sections import Config, Location, Problem, Section
 
 SCOPE_ROOTS = {"admin": "/admin/", "proxy": "/v1/"}
-"""Where each scope's pages are."""
+"""The paths of each scope's pages."""
 
 SCHEMES = ("basic", "oidc", "tokens")
 
@@ -54,12 +54,12 @@ class ScopeConfig(AuthModel):
 
     @property
     def schemes(self) -> list[str]:
-        """The names of the schemes it has: one, once it is checked."""
+        """The names of the configured schemes: one, after validation."""
         return [key for key in SCHEMES if getattr(self, key, None) is not None]
 
     @property
     def logins(self) -> tuple[BasicLogin, ...]:
-        """The usernames and passwords there are."""
+        """The usernames and passwords of `basic`."""
         if self.basic is None:
             return ()
         return (self.basic,) if isinstance(self.basic, BasicLogin) else self.basic
@@ -91,7 +91,7 @@ class AdminAuth(ScopeConfig):
 
 
 class ProxyAuth(ScopeConfig):
-    """Who may call `/v1` and `/mcp`, and as whom."""
+    """Who may call `/v1` and `/mcp`, and as which user."""
 
     tokens: TokensConfig | None = Field(
         None, description="`{}`: API tokens, which `manage.py token create` makes."
@@ -104,12 +104,12 @@ class ProxyAuth(ScopeConfig):
 
     @property
     def binds_users(self) -> bool:
-        """Whether the credential says whose a request is."""
+        """Whether the credential determines the user of a request."""
         return self.tokens is not None or self.identity == "from_credential"
 
 
 class AuthConfig(AuthModel):
-    """Who may call what. A scope that is left out asks for nothing."""
+    """Authentication of each scope. A scope that is left out needs no credential."""
 
     mcp_consumer_secret: ComparedToken | None = Field(
         None,
@@ -127,7 +127,7 @@ class AuthConfig(AuthModel):
     @field_validator("admin", "proxy", mode="before")
     @classmethod
     def _require_scope(cls, value: Any) -> Any:
-        # Not the same as no key: who left it empty may think it is closed.
+        # Not the same as a missing key: an empty one looks as if the scope were closed.
         if value is None:
             raise ValueError("is empty: give it a scheme, or remove it")
         return value
@@ -144,7 +144,7 @@ def check(auth: AuthConfig, config: Config) -> Iterable[Problem]:
 
 
 def _check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
-    """Refuse a scope without a scheme, or whose scheme is not right."""
+    """Refuse a scope without a scheme, or with an invalid one."""
     schemes = scope.schemes
     offered = "'basic' or 'oidc'" if name == "admin" else "'basic', 'oidc' or 'tokens'"
     location: Location = ("auth", name)
@@ -168,7 +168,7 @@ def _check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
 
 
 def _check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
-    """Refuse a username that has two passwords, and a list of none."""
+    """Refuse a username with two passwords, and an empty list."""
     names = [login.username for login in scope.logins]
     if scope.basic is not None and not names:
         yield Problem(
@@ -188,7 +188,7 @@ def _check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
 
 
 def _check_passwords(name: str, scope: ScopeConfig) -> Iterable[Problem]:
-    """Refuse passwords that are guessed in no time."""
+    """Refuse passwords that are too easy to guess."""
     is_list = not isinstance(scope.basic, BasicLogin)
     for place, login in enumerate(scope.logins):
         if isinstance(login.password, SecretDigest) and login.password.is_short:
@@ -202,7 +202,7 @@ def _check_passwords(name: str, scope: ScopeConfig) -> Iterable[Problem]:
 
 
 def _check_redirect(name: str, oidc: OidcConfig) -> Iterable[Problem]:
-    """Refuse an address to come back to that is not of the scope."""
+    """Refuse a `redirect_url` outside the scope."""
     path = urlsplit(oidc.redirect_url).path
     is_odd = "//" in path or {".", ".."} & set(path.split("/"))
     if is_odd or not path.startswith(SCOPE_ROOTS[name]):
@@ -216,7 +216,7 @@ def _check_redirect(name: str, oidc: OidcConfig) -> Iterable[Problem]:
 
 
 def _check_identity(proxy: ProxyAuth) -> Iterable[Problem]:
-    """Refuse an `identity` that the scheme cannot give."""
+    """Refuse an `identity` that the scheme does not support."""
     location = ("auth", "proxy", "identity")
     if proxy.tokens is not None and proxy.identity is not None:
         yield Problem(
@@ -235,7 +235,7 @@ def _check_identity(proxy: ProxyAuth) -> Iterable[Problem]:
 
 
 def _check_users(proxy: ProxyAuth, config: Config) -> Iterable[Problem]:
-    """Refuse one user for all beside credentials that stand for users."""
+    """Refuse one shared user together with credentials that identify users."""
     if not proxy.binds_users:
         return
     why = (

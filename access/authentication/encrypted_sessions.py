@@ -1,7 +1,7 @@
-"""Sessions that live in their cookie, encrypted: no table is read or written for them.
+"""Sessions stored in an encrypted cookie, without a table.
 
-They are Django's own, so what is made for those works with them. Every process with the
-same `SECRET_KEY` can read them, and nobody else.
+They are Django sessions, so code for those works with them. Only processes with the
+same `SECRET_KEY` can read them.
 """
 
 import base64
@@ -15,20 +15,20 @@ from django.conf import settings
 from django.contrib.sessions.backends import signed_cookies
 
 MAX_AGE_SECONDS = 24 * 3600
-"""How long a login lasts at most, used or not; the provider is asked again then."""
+"""The longest duration of a login, used or not, before a new login at the provider."""
 
 MAX_COOKIE = 4096
-"""Characters; a longer one is not looked into."""
+"""Characters; a longer cookie is not decrypted."""
 
 
 class EncryptedSession(signed_cookies.SessionStore):
-    """A session whose key, the cookie's value, is all of it."""
+    """A session whose key, the cookie's value, holds all of its data."""
 
     purpose = ""
-    """One that was made for one purpose is none for another."""
+    """A session of one purpose is not valid for another."""
 
     def load(self) -> dict[str, object]:
-        """Return what is in the session; nothing if it is too old or not ours."""
+        """Return the session's data; empty if it is expired or invalid."""
         key = self.session_key or ""
         try:
             if len(key) > MAX_COOKIE:

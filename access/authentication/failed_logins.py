@@ -16,7 +16,7 @@ from core.text.sanitization import escape_and_truncate
 ACTION = "login.fail"
 ACTOR = "unauthenticated"
 MAX_ENTRIES_READ = 500
-"""Entries that are summed up."""
+"""Audit entries that are summed up at most."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,20 +26,20 @@ _writer = ThreadPoolExecutor(1, "failed-logins")
 
 @dataclass(frozen=True, slots=True)
 class FailedLoginBurst:
-    """So many failures that further sign-ins are delayed."""
+    """A burst of failures that delays further sign-ins."""
 
     scope: str
     """`studio`, `/v1` or `mcp_consumer_secret`."""
     network: str
-    """The client's address; the last one where there are several."""
+    """The client's address; the last one of several."""
     name: str | None
-    """The name of the last failure; None where sign-ins have none."""
+    """The username of the last failure; None if sign-ins have none."""
     failures: int
     is_distributed: bool = False
-    """Whether it is one name and many addresses, not one address."""
+    """Whether it is one name from many addresses, rather than one address."""
 
     def __str__(self) -> str:
-        """Return it as a sentence begins: failures of what, from where, for whom."""
+        """Return the start of a sentence: failures, scope, source and name."""
         count = f"{self.failures:,} failed sign-in{'' if self.failures == 1 else 's'}"
         place = "several addresses" if self.is_distributed else self.network
         name = (
@@ -49,7 +49,7 @@ class FailedLoginBurst:
 
 
 def report(burst: FailedLoginBurst) -> None:
-    """Log a burst, and have a thread write it to the audit."""
+    """Log a burst, and store it in the audit from a thread."""
     logger.warning("%s (%s): further ones are delayed", burst, burst.scope)
     details = {
         "failures": burst.failures,
@@ -71,9 +71,9 @@ def _write_event(deed: AuditEvent) -> None:
 
 
 def bursts_since(at: datetime) -> Sequence[FailedLoginBurst]:
-    """Return the bursts from a time on, the largest first; one per address and name.
+    """Return the bursts since an instant, largest first; one per address and name.
 
-    All web processes write to the audit, so it sums up what each of them counted.
+    All web processes write to the audit, so this adds up their counts.
     """
     entries = AuditEntry.objects.filter(action=ACTION, at__gte=at).order_by("-at")
     found: dict[FailedLoginBurst, int] = {}

@@ -1,16 +1,15 @@
 """Delays sign-ins after failed ones, per client address and per name.
 
 After `FREE_FAILURES` failures each further one doubles the delay, up to a cap. A
-delayed sign-in is refused before any hash is computed, and does not lengthen the
-delay. Some quiet time ends the series of failures; a success does not, or somebody with
-a login of their own could go on guessing another one.
+delayed sign-in is refused before any hash is computed, and does not lengthen the delay.
+Some quiet time ends the series of failures. A success does not end it, since an
+attacker with a valid login could then continue to guess another one.
 
 Honest clients are not locked out: the delay of a name does not apply to addresses that
 have signed in with this name before, and is half as long for addresses without
-failures, so these come before somebody who guesses. Credentials that are known to be
-right skip the throttle from addresses they came from before
-(`access/authentication/basic_auth.py`). From other addresses they do not: there the
-answer would tell which guess was right.
+failures, so these come before an attacker. Known-good credentials skip the throttle
+from addresses they came from before (`access/authentication/basic_auth.py`). From other
+addresses they do not: there the response would reveal which guess was right.
 
 Each process counts by itself. N web processes allow N times the free failures.
 """
@@ -34,14 +33,14 @@ NAME_CAP_SECONDS = 120.0
 CLEAN_ADDRESS_SHARE = 0.5
 """The part of a name's delay for addresses without failures: they come first."""
 FORGET_SECONDS = 900.0
-"""Failures are forgotten when none is added for so long."""
+"""The time without further failures after which a series is forgotten."""
 CHECKING_DELAY_SECONDS = 1.0
-"""The delay while the one check that is allowed at a time still runs."""
+"""The delay while the only allowed check still runs."""
 
 MAX_SERIES = 10_000
 MAX_KNOWN_ADDRESSES = 10_000
 REPORT_INTERVAL_SECONDS = 3600.0
-"""How often a series that goes on is reported."""
+"""The interval of reports of a continuing series."""
 MAX_REPORTS = 100
 """Reports in `REPORT_INTERVAL_SECONDS`, from all addresses together."""
 
@@ -53,7 +52,7 @@ class FailureSeries:
     cap_seconds: float
     failures: int = 0
     checking: int = 0
-    """Sign-ins that are being checked; they count as failures until they succeed."""
+    """Sign-ins in progress; they count as failures until they succeed."""
     last_at: float = 0.0
     unreported: int = 0
     reported_at: float | None = None
@@ -63,7 +62,7 @@ class FailureSeries:
     """Whether failures came from several addresses."""
 
     def wait_seconds(self, now: float, *, share: float = 1.0) -> float:
-        """Return how much of a share of the delay is left; 0 if there is none."""
+        """Return the remaining part of a share of the delay; 0 for none."""
         over = self.failures - FREE_FAILURES
         if over >= 0:
             delay = min(2.0 ** min(over, 30), self.cap_seconds)
@@ -81,7 +80,7 @@ class FailureSeries:
         self.last_at = now
 
     def is_due(self, now: float) -> bool:
-        """Return whether there is something to report."""
+        """Return whether a report is due."""
         is_news = (
             self.reported_at is None
             or now - self.reported_at >= REPORT_INTERVAL_SECONDS
@@ -89,7 +88,7 @@ class FailureSeries:
         return is_news and self.failures >= FREE_FAILURES
 
     def report(self, now: float) -> int:
-        """Return how many failures are reported, and note when."""
+        """Return the number of failures to report, and store the time."""
         count, self.unreported, self.reported_at = self.unreported, 0, now
         return count
 
@@ -111,7 +110,7 @@ class FailureTable(Generic[K]):
         self._series.clear()
 
     def find(self, key: K, now: float) -> FailureSeries | None:
-        """Return the series of a key, unless it has ended."""
+        """Return the active series of a key, if any."""
         found = self._series.get(key)
         if found is None or found.checking or now - found.last_at < FORGET_SECONDS:
             return found
@@ -119,7 +118,7 @@ class FailureTable(Generic[K]):
         return None
 
     def open(self, key: K, now: float) -> FailureSeries:
-        """Return the series of a key, a new one if there is none."""
+        """Return the series of a key; create one if necessary."""
         found = self.find(key, now) or FailureSeries(self._cap_seconds)
         found.last_at = found.last_at or now
         self._series.pop(key, None)
@@ -129,7 +128,7 @@ class FailureTable(Generic[K]):
         return found
 
     def discard(self, key: K, series: FailureSeries) -> None:
-        """Forget a series in which nothing has failed."""
+        """Remove a series without failures."""
         is_empty = not series.failures and not series.checking
         if is_empty and self._series.get(key) is series:
             del self._series[key]
@@ -137,7 +136,7 @@ class FailureTable(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class LoginAttempt:
-    """A sign-in that is being checked."""
+    """A sign-in in progress."""
 
     network: str
     name: str | None
@@ -170,7 +169,7 @@ class LoginThrottle:
         return (client_network(address), name) in self._known
 
     def check(self, address: str, name: str | None) -> None:
-        """Raise `LoginDelayed` while sign-ins have to wait."""
+        """Raise `LoginDelayed` during a delay."""
         now = self.clock()
         by_address = self._by_address.find(client_network(address), now)
         seconds = 0.0 if by_address is None else by_address.wait_seconds(now)
@@ -184,7 +183,8 @@ class LoginThrottle:
             raise LoginDelayed(seconds)
 
     def begin(self, address: str, name: str | None) -> LoginAttempt:
-        """Return what a check reports its result to; raises `LoginDelayed`."""
+        """Return an attempt to which the check reports its result; raises
+        `LoginDelayed`."""
         self.check(address, name)
         now = self.clock()
         network = client_network(address)
@@ -199,7 +199,7 @@ class LoginThrottle:
         return attempt
 
     def fail(self, attempt: LoginAttempt) -> None:
-        """Count a failure, and report it where a burst begins or goes on."""
+        """Count a failure, and report it if a burst begins or continues."""
         now = self.clock()
         for series in attempt.series:
             series.checking -= 1
@@ -207,7 +207,7 @@ class LoginThrottle:
         self._report_burst(attempt, now)
 
     def succeed(self, attempt: LoginAttempt, name: str | None) -> None:
-        """Count no failure, and know the address from now on."""
+        """Remove the provisional failure, and remember the address."""
         self.withdraw(attempt)
         self.remember_address(attempt.network, name)
 
@@ -220,7 +220,7 @@ class LoginThrottle:
             del self._known[next(iter(self._known))]
 
     def withdraw(self, attempt: LoginAttempt) -> None:
-        """Count nothing: the sign-in was not checked."""
+        """Remove the provisional failure: the sign-in was not checked."""
         for series in attempt.series:
             series.checking -= 1
         self._by_address.discard(attempt.network, attempt.by_address)
@@ -257,13 +257,13 @@ class LoginThrottle:
 
 
 def _key(name: str) -> bytes:
-    """Return a name as the table has it: of one length, however long it is."""
+    """Return a table key of fixed length for a name of any length."""
     raw = name.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(raw, digest_size=16).digest()
 
 
 API_THROTTLE = LoginThrottle("/v1")
-"""Of `auth.proxy`."""
+"""The throttle of `auth.proxy`."""
 CONSUMER_THROTTLE = LoginThrottle("mcp_consumer_secret")
 STUDIO_THROTTLE = LoginThrottle("studio")
-"""Of `auth.admin`."""
+"""The throttle of `auth.admin`."""

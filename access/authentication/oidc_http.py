@@ -1,6 +1,6 @@
-"""Requests to identity providers, held to a time, a size and no redirects.
+"""Requests to identity providers, with limits on time and size, without redirects.
 
-They are made in threads, never on an event loop.
+They run in threads, never on an event loop.
 """
 
 import time
@@ -22,8 +22,7 @@ CHUNK_BYTES = 64 * 1024
 def get_json(url: str) -> dict[str, Any]:
     """Return the JSON object at an address.
 
-    Raises `IdentityProviderDown`, and `IdentityProviderBroken` for anything else than
-    an object.
+    Raises `IdentityProviderDown`, and `IdentityProviderBroken` for any other response.
     """
     status, content = _send("GET", url)
     if status != 200:
@@ -34,7 +33,7 @@ def get_json(url: str) -> dict[str, Any]:
 def post_form(
     url: str, form: Mapping[str, str], *, headers: Mapping[str, str]
 ) -> tuple[int, dict[str, Any]]:
-    """Send a form; return the status and the JSON object that come back."""
+    """Send a form; return the status and the JSON object of the response."""
     return _send("POST", url, headers, data=dict(form))
 
 
@@ -61,7 +60,7 @@ def _send(
 
 
 def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    # In place of what ~/.netrc has for the host.
+    # Prevents requests from using the credentials of ~/.netrc for the host.
     return request
 
 
@@ -75,7 +74,8 @@ def _read_body(url: str, answer: requests.Response, end: float) -> bytes:
             )
         if time.monotonic() > end:
             raise IdentityProviderDown(
-                f"{_url_for_messages(url)} did not answer within {TIMEOUT_SECONDS:g} seconds"
+                f"{_url_for_messages(url)} did not answer within "
+                f"{TIMEOUT_SECONDS:g} seconds"
             )
     return bytes(body)
 

@@ -1,8 +1,8 @@
-"""The login of a person in a browser, at an identity provider.
+"""The browser login at an identity provider.
 
-mozilla-django-oidc walks the way (code, PKCE, state and nonce in the session); here is
-what it takes from the settings of Django, taken from one scope of `auth:`, and a
-stricter reading of what the provider answers.
+mozilla-django-oidc implements the flow (code, PKCE, state and nonce in the session);
+this module takes its Django settings from one scope of `auth:`, and validates the
+provider's responses more strictly.
 """
 
 import time
@@ -28,36 +28,36 @@ from access.errors import IdentityProviderBroken, LoginFailed
 
 STATES_KEY = "oidc_states"
 STATE_MAX_AGE_SECONDS = 600
-"""How long somebody may take at the provider."""
+"""How long a login at the provider may take."""
 
 MAX_NEXT_URL_LENGTH = 1000
-"""Characters of an address to come back to; it is in a cookie, which has no room for
-more beside the logins that were begun."""
+"""Characters of a return address; it is in a cookie, which also holds the logins in
+progress."""
 
 MAX_ERROR_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class OidcLogin:
-    """How people log in to one scope."""
+    """The login of one scope."""
 
     verifier: TokenVerifier
     root: str
-    """The path its pages are under."""
+    """The path prefix of the scope's pages."""
     default_next_url: str
-    """The page they come to when they asked for none."""
+    """The page after a login that requested no page."""
     url_name: str
-    """Of the view they come back to."""
+    """The name of the callback view."""
     user_from_claims: Callable[[Mapping[str, Any]], Any]
-    """Returns somebody by the claims about them."""
+    """Returns the user of a set of claims."""
 
     @property
     def redirect_url(self) -> str:
-        """Where the provider sends them back."""
+        """The callback address for the provider."""
         return self.verifier.oidc.redirect_url
 
     def is_callback_path(self, path: str) -> bool:
-        """Return whether a path is the one people come back to."""
+        """Return whether a path is the callback's."""
         return path == urlsplit(self.redirect_url).path
 
     def setting(self, name: str, *default: Any) -> Any:
@@ -80,28 +80,28 @@ class OidcLogin:
 
 
 class LoginRequestView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # is untyped
-    """Sends somebody to the provider."""
+    """Redirects a user to the provider."""
 
     login: OidcLogin
 
     def __init__(self, login: OidcLogin, *, wanted: str) -> None:
         self.login = login
         self.wanted = wanted
-        """The page they asked for."""
+        """The page that the user requested."""
         super().__init__()
 
     def get_settings(self, attr: str, *args: Any) -> Any:
         return self.login.setting(attr, *args)
 
     def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
-        # Not made from the Host header, which says what a client likes.
+        # Not built from the Host header, which clients control.
         return {"redirect_uri": self.login.redirect_url}
 
     def get(self, request: HttpRequest) -> HttpResponse:
         answer: HttpResponse = super().get(request)
         path, login = self.wanted.partition("?")[0], self.login
         is_circle = login.is_callback_path(path) and path != login.default_next_url
-        # An address that begins with a path is none on another site.
+        # An address that begins with a path cannot lead to another site.
         is_fit = self.wanted.startswith(login.root) and not is_circle
         is_fit = is_fit and len(self.wanted) <= MAX_NEXT_URL_LENGTH
         request.session["oidc_login_next"] = self.wanted if is_fit else None
@@ -109,7 +109,7 @@ class LoginRequestView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # 
 
 
 class LoginCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untyped
-    """Takes somebody back."""
+    """Handles the provider's callback."""
 
     login: OidcLogin
     user: Any
@@ -122,7 +122,8 @@ class LoginCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  
         return self.login.setting(attr, *args)
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
-        """Raises `LoginFailed`, `CredentialRefused` and `IdentityProviderDown`."""
+        """Complete the login; raises `LoginFailed`, `CredentialRefused` and
+        `IdentityProviderDown`."""
         self._check_state(request)
         request.oidc_login = self.login  # type: ignore[attr-defined]  # for Backend
         answer: HttpResponseBase = super().get(request)
@@ -135,7 +136,7 @@ class LoginCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  
             raise LoginFailed(
                 "This login was not begun in this browser, or too long ago"
             )
-        # Another provider that we ask, too, may not answer in this one's name.
+        # Another provider of this server must not answer in this one's name.
         issuer = request.GET.get("iss")
         if issuer not in (None, self.login.verifier.provider.fetch_metadata().issuer):
             raise LoginFailed("The answer is another identity provider's")
@@ -150,12 +151,12 @@ class LoginCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  
 
 
 class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untyped
-    """Knows somebody by what the provider says of them."""
+    """Finds the user of a provider's claims."""
 
     login: OidcLogin
 
     def __init__(self) -> None:
-        # All it would read from settings is the login's.
+        # The login provides all settings that it would read.
         self.UserModel = get_user_model()
 
     def get_settings(self, attr: str, *args: Any) -> Any:
@@ -171,7 +172,7 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untype
         return super().authenticate(request, **given)
 
     def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Exchange the code."""
+        """Exchange the code for tokens."""
         oidc, published = (
             self.login.verifier.oidc,
             self.login.verifier.provider.fetch_metadata(),

@@ -1,6 +1,6 @@
-"""What an identity provider publishes: its endpoints and its keys.
+"""The published metadata of an identity provider: its endpoints and its keys.
 
-Read when first needed and again now and then; what was read last serves on when the
+Read on first use and refreshed periodically; the last version stays in use while the
 provider is down. Sources: OpenID Connect Discovery 1.0, RFC 7517.
 """
 
@@ -20,11 +20,11 @@ from access.authentication import oidc_http
 from access.errors import IdentityProviderBroken, IdentityProviderDown
 
 REFRESH_SECONDS = 600.0
-"""How old keys may get before they are read again."""
+"""The age at which keys are read again."""
 
 MIN_REFRESH_SECONDS = 10.0
-"""For how long nothing is read again: names of keys that nobody has must not have us
-ask the provider at every request."""
+"""The shortest interval between two reads: tokens with unknown key names must not cause
+a request to the provider each."""
 
 MAX_KEYS = 100
 
@@ -48,14 +48,14 @@ _refresh_pool = ThreadPoolExecutor(2, "identity-provider")
 
 @dataclass(frozen=True)
 class ProviderMetadata:
-    """What was read at a provider."""
+    """The metadata of a provider, as last read."""
 
     issuer: str
     authorization_endpoint: str
     token_endpoint: str
     keys: tuple[dict[str, Any], ...]
     token_auth_methods: tuple[str, ...]
-    """How a client may show its secret at the token endpoint."""
+    """How a client may authenticate at the token endpoint."""
 
 
 class IdentityProvider:
@@ -65,55 +65,56 @@ class IdentityProvider:
         self.issuer_url = issuer_url
         self._published: ProviderMetadata | None = None
         self._asked_at: float | None = None
-        """When it was last read or tried to, on the clock that never jumps."""
+        """The time of the last attempt to read, on the monotonic clock."""
         self._error: IdentityProviderDown | None = None
-        """Why that came to nothing."""
+        """The error of the last attempt."""
         self._lock = threading.Lock()
         self._refreshing: Future[None] | None = None
 
     @property
     def cached_metadata(self) -> ProviderMetadata | None:
-        """What was read last, if anything ever was."""
+        """The last metadata, if it was ever read."""
         return self._published
 
     def needs_refresh(self, kid: str | None, algorithm: str) -> bool:
-        """Return whether a key is not there and may be by now."""
+        """Return whether a key is unknown and a new read is allowed."""
         published = self._published
         if published is not None and _select_keys(published, kid, algorithm):
             return False
         return self._is_due(MIN_REFRESH_SECONDS)
 
     def refresh(self) -> "Future[None]":
-        """Have it be read in a thread, once for all who ask meanwhile; never fails."""
+        """Read the metadata in a thread, once for concurrent callers; never fails."""
         with self._lock:
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = _refresh_pool.submit(self._refresh)
             return self._refreshing
 
     def refresh_if_old(self) -> None:
-        """Have it be read where it is due, without waiting for it."""
+        """Start a refresh if it is due, without waiting for it."""
         if self._is_due(REFRESH_SECONDS):
             self.refresh()
 
     def fetch_metadata(self) -> ProviderMetadata:
-        """Return what is published, read now if it never was.
+        """Return the metadata; read it now if it was never read.
 
-        Raises `IdentityProviderDown`. For threads: it waits.
+        Raises `IdentityProviderDown`. Call it from a thread, since it blocks.
         """
         if self._published is None:
             self.refresh().result()
         return self.require_metadata()
 
     def require_metadata(self) -> ProviderMetadata:
-        """Return what was read; raises `IdentityProviderDown` if nothing ever was."""
+        """Return the metadata; raises `IdentityProviderDown` if it was never read."""
         if self._published is None:
             raise self._error or IdentityProviderDown()
         return self._published
 
     def keys(self, kid: str | None, algorithm: str) -> list[PyJWK]:
-        """Return the keys that may have signed what names this one.
+        """Return the keys that may have signed a token with this key name.
 
-        Raises `IdentityProviderDown` for none where the provider could not be asked.
+        Raises `IdentityProviderDown` if there are none and the provider was
+        unavailable.
         """
         found = _select_keys(self.require_metadata(), kid, algorithm)
         if not found and self._error is not None:
@@ -138,7 +139,7 @@ def _discover(issuer_url: str) -> ProviderMetadata:
     place = f"{issuer_url.rstrip('/')}/.well-known/openid-configuration"
     document = oidc_http.get_json(place)
     issuer = _require_text(document, "issuer", place)
-    # Who may publish under a name must not speak for another.
+    # The publisher of one issuer's metadata must not speak for another issuer.
     if issuer.rstrip("/") != issuer_url.rstrip("/"):
         raise IdentityProviderBroken(
             f"{place} speaks for {issuer!r}: set 'issuer_url' to that, or mend it"
@@ -181,7 +182,7 @@ def _is_usable(key: Any) -> bool:
     return (
         isinstance(key, dict)
         and key.get("use", "sig") == "sig"
-        # A list of a few: what is published may not be hashable.
+        # A list of a few: published values may not be hashable.
         and (key.get("kty"), key.get("crv")) in list(ALGORITHMS)
     )
 
@@ -189,7 +190,7 @@ def _is_usable(key: Any) -> bool:
 def _select_keys(
     published: ProviderMetadata, kid: str | None, algorithm: str
 ) -> list[dict[str, Any]]:
-    """Return the keys of that name, or all if none is named, that fit the algorithm."""
+    """Return the keys of that name, or all without a name, that fit the algorithm."""
     return [
         key
         for key in published.keys

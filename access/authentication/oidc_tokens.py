@@ -1,6 +1,6 @@
-"""Who somebody is in the words of an identity provider: tokens it has signed.
+"""Verification of an identity provider's signed tokens.
 
-Sources: OpenID Connect Core 1.0, RFC 7519, and RFC 8725 on what goes wrong with them.
+Sources: OpenID Connect Core 1.0, RFC 7519, and RFC 8725 for known attacks.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from access.errors import CredentialRefused
 from access.users.identity import MAX_LENGTH
 
 MAX_TOKEN_LENGTH = 16 * 1024
-"""Characters; a longer one is not read."""
+"""Characters; a longer token is not parsed."""
 
 LEEWAY_SECONDS = 30
-"""How far the clocks of two machines may be apart."""
+"""The tolerated clock difference of two machines."""
 
 MAX_CACHED = 4096
 CACHE_SECONDS = 60.0
@@ -29,24 +29,24 @@ CACHE_SECONDS = 60.0
 
 @lru_cache(maxsize=16)
 def get_provider(issuer_url: str) -> IdentityProvider:
-    """Return the provider of that name; both scopes may have the same."""
+    """Return the provider of an issuer; both scopes may share it."""
     return IdentityProvider(issuer_url)
 
 
 class TokenVerifier:
-    """Reads the tokens of one provider that are meant for us."""
+    """Verifies the tokens of one provider for this server."""
 
     def __init__(self, oidc: OidcConfig) -> None:
         self.oidc = oidc
         self.provider = get_provider(oidc.issuer_url)
         self._known: dict[bytes, tuple[str, float]] = {}
-        """Subjects by the digests of tokens, and until when they are remembered."""
+        """Cached subjects by token digest, with their expiry."""
 
     async def verify_bearer_token(self, token: str) -> str:
-        """Return whose bearer token this is, by the provider's `sub`.
+        """Return the `sub` of a bearer token.
 
-        The provider is asked for its keys where this one's is not known. Raises
-        `CredentialRefused`, and `IdentityProviderDown` where nobody can tell.
+        An unknown key causes a request to the provider. Raises `CredentialRefused`, and
+        `IdentityProviderDown` if the token cannot be checked.
         """
         digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
         known = self._known.get(digest)
@@ -60,16 +60,17 @@ class TokenVerifier:
         subject = _require_subject(claims)
         while len(self._known) >= MAX_CACHED:
             self._known.pop(next(iter(self._known)), None)
-        # A text of digits is taken for a number by PyJWT.
+        # PyJWT reads a text of digits as a number.
         expires_at = int(claims["exp"]) + LEEWAY_SECONDS
         end = min(expires_at, time.time() + CACHE_SECONDS)
         self._known[digest] = subject, end
         return subject
 
     def verify_id_token(self, id_token: str, *, nonce: str | None) -> dict[str, Any]:
-        """Return what an ID token says of who has just logged in.
+        """Return the claims of an ID token after a login.
 
-        For threads: the provider may have to be asked. Raises as `subject` does.
+        Call it from a thread: it may request the provider's keys. Raises as
+        `verify_bearer_token` does.
         """
         kid, algorithm = _decode_header(id_token)
         if self.provider.needs_refresh(kid, algorithm):
@@ -105,7 +106,7 @@ class TokenVerifier:
 
 
 def _decode_header(token: str) -> tuple[str | None, str]:
-    """Return the name of a token's key, if it has one, and its algorithm."""
+    """Return the key name of a token, if any, and its algorithm."""
     if len(token) > MAX_TOKEN_LENGTH:
         raise _refusal("it is too long")
     try:
@@ -113,7 +114,7 @@ def _decode_header(token: str) -> tuple[str | None, str]:
     except PyJWTError as exc:
         raise _refusal("it is no JSON Web Token") from exc
     kid, algorithm = head.get("kid"), head.get("alg")
-    # Never what the token asks for: `none`, or a secret that is everyone's.
+    # Never trust the token's own algorithm: `none`, or a shared secret.
     if not isinstance(algorithm, str) or algorithm not in SUPPORTED_ALGORITHMS:
         raise _refusal("its algorithm is not allowed")
     return (kid if isinstance(kid, str) else None), algorithm

@@ -21,11 +21,11 @@ from access.authentication import secret_digests
 from access.authentication.secret_digests import SecretDigest
 
 HASH_PREFIXES = ("pbkdf2_sha256", "pbkdf2_sha1", "scrypt")
-"""What a hashed password begins with, before a `$`."""
+"""The prefixes of hashed passwords, before a `$`."""
 
 
 class AuthModel(BaseModel):
-    """A part of `auth:`; its secrets are in no message."""
+    """A part of `auth:`; its secrets appear in no message."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -44,7 +44,7 @@ Username = Annotated[
 
 
 def _read_as_secret(convert: Callable[[SecretStr], Any]) -> GetPydanticSchema:
-    """Return what validates a secret and stores what `convert` makes of it.
+    """Return a validator of a secret that stores the result of `convert`.
 
     The JSON Schema stays that of a secret, by which the studio masks its value.
     """
@@ -75,9 +75,9 @@ def _token_digest(secret: SecretStr) -> SecretDigest | None:
 
 
 Password = Annotated[SecretDigest | SecretStr, _read_as_secret(_password_digest)]
-"""A digest of the password, or the hash the YAML has in its place."""
+"""A digest of the password, or the hash that the YAML has instead."""
 ComparedToken = Annotated[SecretDigest | None, _read_as_secret(_token_digest)]
-"""A digest of what clients send as a bearer token; None for an empty text."""
+"""A digest of the bearer token that clients send; None for an empty text."""
 
 
 class BasicLogin(AuthModel):
@@ -95,11 +95,11 @@ def _is_hash(password: str) -> bool:
 
 
 def _check_hash(password: str) -> None:
-    """Raise `ValueError` for what begins like a hash and is none."""
+    """Raise `ValueError` for a malformed password hash."""
     try:
         hashers.identify_hasher(password).decode(password)
     except (AssertionError, KeyError, TypeError, ValueError):
-        # Not `from exc`: its words might show the hash.
+        # Not `from exc`: its message might show the hash.
         raise ValueError(
             "begins like a hash and is none; `manage.py hash-password` makes one"
         ) from None
@@ -125,7 +125,7 @@ Scope = Annotated[str, StringConstraints(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]+$")
 
 
 class OidcConfig(AuthModel):
-    """An identity provider (OpenID Connect) that knows who people are."""
+    """An identity provider (OpenID Connect) that authenticates users."""
 
     issuer_url: Url = Field(
         description="The provider's name for itself; what it publishes is under it."
@@ -154,20 +154,21 @@ class OidcConfig(AuthModel):
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        """Whom a bearer token may be made for."""
+        """The accepted audiences of a bearer token."""
         more = (self.audience,) if isinstance(self.audience, str) else self.audience
         return (self.client_id, *more)
 
     @property
     def authority(self) -> str:
-        """By whose word, and as whose client's user, somebody is logged in."""
+        """The issuer and client id of a login."""
         return f"{self.issuer_url} {self.client_id}"
 
     @property
     def is_over_https(self) -> bool:
-        """Whether browsers reach this server by https, and cookies can keep to it."""
+        """Whether browsers reach this server by https, so that cookies can be
+        secure."""
         return self.redirect_url.startswith("https:")
 
 
 class TokensConfig(AuthModel):
-    """API tokens that this server issues; there is nothing to set."""
+    """API tokens that this server issues; there are no settings."""

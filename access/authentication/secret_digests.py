@@ -1,8 +1,8 @@
-"""Secrets of the YAML that are only compared: stored as digests, never in the clear.
+"""Digests of secrets in the YAML that are only compared, never used in the clear.
 
-The key is random and lives as long as the process. Within a process the same secret
-has the same digest, so two readings of one file are equal; nothing can be looked up in
-a table of digests, and nothing in memory says what a secret was.
+The key is random and lives as long as the process. Within a process the same secret has
+the same digest, so two loads of one file are equal; precomputed tables are useless, and
+the memory holds no secret.
 """
 
 import hashlib
@@ -17,18 +17,18 @@ _KEY = os.urandom(32)
 MIN_PASSWORD_CHARS = 8
 """Shorter passwords are refused."""
 SAFE_PASSWORD_CHARS = 12
-"""Shorter passwords are warned of."""
+"""Shorter passwords cause a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretDigest:
-    """The digest of a secret, and what the checks need to know of its strength."""
+    """The digest of a secret, and the facts that the checks of its strength need."""
 
     value: bytes = field(repr=False)
     is_short: bool = False
     """Too short to be accepted."""
     is_weak: bool = False
-    """Can be guessed; accepted with a warning."""
+    """Easy to guess; accepted with a warning."""
 
     def matches(self, text: str) -> bool:
         """Return whether a text is the secret, in constant time."""
@@ -42,7 +42,7 @@ def digest(text: str) -> bytes:
 
 
 def digest_password(text: str) -> SecretDigest:
-    """Return the digest of a password a person types."""
+    """Return the digest of a password that a person types."""
     return SecretDigest(
         digest(text),
         is_short=len(text) < MIN_PASSWORD_CHARS,
@@ -51,5 +51,5 @@ def digest_password(text: str) -> SecretDigest:
 
 
 def digest_token(text: str) -> SecretDigest:
-    """Return the digest of a token a program sends."""
+    """Return the digest of a token that a program sends."""
     return SecretDigest(digest(text), is_weak=not entropy.is_strong(text))

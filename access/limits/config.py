@@ -19,7 +19,7 @@ Count = Annotated[int, Field(ge=0, le=10**15)]
 
 
 def _require_whole_micro_usd(value: Decimal) -> Decimal:
-    """Refuse what is not a whole number of micro-dollars."""
+    """Refuse an amount that is not a whole number of micro-dollars."""
     if value != value.quantize(Decimal("0.000001")):
         raise ValueError("must have at most six decimals: it is kept in micro-dollars")
     return value
@@ -33,7 +33,7 @@ Usd = Annotated[
 
 
 class Limit(BaseModel):
-    """How much each of a kind may use."""
+    """A limit for each user, token or agent."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""Dollars as people type and read them; inside they are whole micro-dollars."""
+"""Dollar amounts as text; the program stores whole micro-dollars."""
 
 import re
 from decimal import Decimal
@@ -15,11 +15,11 @@ class AmountInvalid(Invalid):
 def parse_usd(text: str) -> int:
     """Return the micro-dollars of an amount such as `20`, `$0.50` or `0.000001`.
 
-    Raises `AmountInvalid` for what is none or finer than a micro-dollar, so that what
-    is kept is what was asked for.
+    Raises `AmountInvalid` for any other text and for fractions of a micro-dollar, so
+    that the stored amount is exact.
     """
     given = text.strip().removeprefix("$")
-    # Not Decimal's own reading, which takes NaN, Infinity, 1_0 and 1e999999.
+    # Decimal's own parser accepts NaN, Infinity, 1_0 and 1e999999.
     match = re.fullmatch(r"(-?)(\d{1,18})(?:\.(\d*))?", given, re.A)
     if match is None:
         raise AmountInvalid(
@@ -35,7 +35,7 @@ def parse_usd(text: str) -> int:
 
 
 def format_usd(micro_usd: int) -> str:
-    """Return an amount as people write it: `$20.00`; `$0.0004`, where cents hide it."""
+    """Return an amount as text: `$20.00`; `$0.0004` for fractions of a cent."""
     whole, rest = divmod(micro_usd, MICRO_PER_USD)
     decimals = f"{rest:06}".rstrip("0")
     return f"${whole:,}.{decimals:0<2}"

@@ -1,8 +1,8 @@
-"""Stretches of time things are counted in.
+"""The time windows of usage counters.
 
-Windows stand still, cut from the Unix epoch, so every process agrees on them without
-a word. Source: "Rate limiting" of the reference; a month there is 30 days. Budgets and
-sums of money go by the calendar's month, in UTC.
+Windows are fixed, aligned to the Unix epoch, so all processes agree on them without
+communication. Source: "Rate limiting" of the reference; a month there is 30 days.
+Budgets and spending limits use the calendar month, in UTC.
 """
 
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ CALENDAR_MONTH = 1
 
 
 class TimeWindow(NamedTuple):
-    """One stretch of one length."""
+    """One window of a given length."""
 
     length: int
     """In seconds; or `EVER`, or `CALENDAR_MONTH`."""
@@ -25,7 +25,7 @@ class TimeWindow(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The second it is over; `EVER` has none."""
+        """The second at which it ends; `EVER` has none."""
         if self.length == CALENDAR_MONTH:
             first = datetime.fromtimestamp(self.start, UTC)
             # Day 32 of any month is in the next one.
@@ -34,7 +34,7 @@ class TimeWindow(NamedTuple):
 
 
 def window_at(length: int, now: int) -> TimeWindow:
-    """Return the window of that length an instant is in, in seconds since 1970."""
+    """Return the window that contains an instant, in seconds since 1970."""
     if length == EVER:
         return TimeWindow(EVER, 0)
     if length == CALENDAR_MONTH:
@@ -43,7 +43,7 @@ def window_at(length: int, now: int) -> TimeWindow:
 
 
 def month_start(now: int) -> int:
-    """Return when the calendar's month began, in UTC, in seconds since 1970."""
+    """Return the start of the calendar month in UTC, in seconds since 1970."""
     return _month_start_of(now // DAY)
 
 

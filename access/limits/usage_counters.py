@@ -1,9 +1,9 @@
-"""What subjects have used, and what is set aside for the turns that are running.
+"""Usage counters: the usage of subjects, and the reservations of running turns.
 
-A turn sets an estimate aside before its model is called and puts what it really used in
-its place when it ends: two statements, however many limits it is under. Each is whole
-or not at all, so parallel turns cannot pass a limit together. What is set aside is void
-when its epoch and the next one are over: a killed process keeps nothing longer.
+A turn reserves an estimate before it calls its model, and replaces it by its real usage
+when it ends: two statements, however many limits apply. Each is atomic, so parallel
+turns cannot exceed a limit together. A reservation expires at the end of the epoch
+after its own, so a killed process blocks no usage for longer.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,35 +21,35 @@ from access.models import UsageCounter
 from access.users.caller import VerifiedToken
 
 EPOCH_SECONDS = 600
-"""What is set aside counts for one to two of these."""
+"""A reservation lasts for one to two of these."""
 
 RETENTION_MONTHS = 25
-"""How many calendar months are kept, for those who look back."""
+"""How many calendar months are kept, for reports."""
 
 
 class CounterKey(NamedTuple):
-    """What is metered: a subject's use within a window."""
+    """The key of a counter: a subject and a window."""
 
     subject: str
     window: TimeWindow
 
 
 class CounterValues(NamedTuple):
-    """What a meter says, all that is set aside counted."""
+    """The values of a counter, with the total of all reservations."""
 
     epoch: int
     requests: int
     tokens: int
     micro_usd: int
     turns_reserved: int
-    """Turns that are running."""
+    """Running turns."""
     tokens_reserved: int
     micro_usd_reserved: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What a turn has set aside, and where."""
+    """The reservation of a turn, with the epoch of each counter."""
 
     epochs: Mapping[CounterKey, int]
     tokens: int
@@ -58,13 +58,13 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a turn used."""
+    """The usage of a turn."""
 
     tokens: int
     micro_usd: int
-    """Of what has a price."""
+    """The cost of the part that has a price."""
     is_priced: bool
-    """Whether all of it has."""
+    """Whether all usage has a price."""
 
     def __add__(self, other: "Charge") -> "Charge":
         return Charge(
@@ -90,13 +90,13 @@ def reserve(
     micro_usd: int,
     now: int,
 ) -> dict[CounterKey, CounterValues]:
-    """Count a request and set its estimate aside; return what each meter then says.
+    """Count a request and reserve its estimate; return the values of each counter.
 
-    Nothing is done, and nothing returned, unless the token is as it is remembered and
-    valid. For a transaction: the caller rolls back when a limit is passed.
+    If the token is invalid or differs from the cached one, nothing is changed or
+    returned. Call it in a transaction: the caller rolls back when a limit is exceeded.
     """
     values: list[Any] = [now, _epoch_at(now), tokens, micro_usd]
-    # In one order for everyone, so that no two turns wait for each other.
+    # All turns lock counters in the same order, which prevents deadlocks.
     for key in sorted(keys):
         values += _key_params(key)
     if token is not None:
@@ -110,7 +110,7 @@ def reserve(
 
 
 def is_valid(token: VerifiedToken, *, now: int) -> bool:
-    """Say whether a token is as it is remembered, and neither revoked nor expired."""
+    """Return whether a token is unchanged, not revoked and not expired."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT 1 WHERE {TOKEN_GUARD_SQL}", _guard_params(token, now))
         return cursor.fetchone() is not None
@@ -123,9 +123,9 @@ def settle(
     *,
     now: int,
 ) -> None:
-    """Charge a turn to its meters, and give back what was set aside for it.
+    """Charge a turn to its counters, and release its reservation.
 
-    `keys` are those to charge beside the reservation's.
+    `keys` are counters to charge in addition to the reservation's.
     """
     epochs = {} if reservation is None else reservation.epochs
     more = [key for key in keys if key not in epochs]
@@ -138,7 +138,7 @@ def settle(
 
 
 def release(reservation: Reservation, *, now: int) -> None:
-    """Undo a reservation: the request was never begun."""
+    """Undo a reservation: the request was never started."""
     epochs = reservation.epochs.items()
     _settle(
         [(key, epoch, -1) for key, epoch in epochs], reservation, NO_CHARGE, now=now
@@ -165,11 +165,11 @@ def _settle(
 
 
 def prune(now: int) -> int:
-    """Delete the meters of windows that are over; return how many."""
+    """Delete the counters of windows that have ended; return how many."""
     short = Q(window__gte=MINUTE, start__lt=now - 31 * DAY)
     short |= Q(window__range=(MINUTE, DAY), start__lt=now - 2 * DAY)
     old = Q(window=CALENDAR_MONTH, start__lt=now - RETENTION_MONTHS * 31 * DAY)
-    # Agents and users have no budget for all time: their meter counts running turns.
+    # Agents and users have no budget for all time: their counter holds running turns.
     idle = Q(window=EVER, last_at__lt=now - 2 * DAY) & ~Q(subject__startswith="token:")
     deleted, _ = UsageCounter.objects.filter(short | old | idle).delete()
     return deleted
@@ -178,7 +178,7 @@ def prune(now: int) -> int:
 _ID = TokenRow._meta.get_field("id")
 TABLE = UsageCounter._meta.db_table
 RESERVED_COLUMNS = ("turns", "tokens", "micro_usd")
-"""What is set aside, each in a column for the present epoch and one for the last."""
+"""The reserved quantities; each has a column for the current epoch and for the last."""
 
 
 TOKEN_GUARD_SQL = (
@@ -186,7 +186,7 @@ TOKEN_GUARD_SQL = (
     "AND version = %s AND revoked_at IS NULL "
     "AND (expires_at IS NULL OR expires_at > %s))"
 )
-"""That a token is as it is remembered; its values are `_guard_params`."""
+"""The condition that a token is unchanged; its values are `_guard_params`."""
 
 
 def _guard_params(token: VerifiedToken, now: int) -> tuple[Any, ...]:
@@ -204,23 +204,25 @@ def _placeholders(rows: int, columns: int) -> str:
 
 @lru_cache(maxsize=128)
 def _reserve_sql(rows: int, is_guarded: bool) -> str:
-    """Return the statement that sets aside, in so many meters.
+    """Return the statement that reserves on so many counters.
 
     Its values are now, epoch, tokens and micro-dollars, the keys, then the token's id
-    and version and the present instant.
+    and version and the current instant.
     """
-    # A process whose clock is behind takes the epoch it finds.
+    # A process whose clock is behind uses the epoch of the row.
     shifted = ", ".join(
         f"{name}_reserved_before = CASE WHEN {TABLE}.epoch >= excluded.epoch "
         f"THEN {TABLE}.{name}_reserved_before WHEN {TABLE}.epoch = excluded.epoch - 1 "
         f"THEN {TABLE}.{name}_reserved_now ELSE 0 END, "
         f"{name}_reserved_now = excluded.{name}_reserved_now + CASE "
-        f"WHEN {TABLE}.epoch >= excluded.epoch THEN {TABLE}.{name}_reserved_now ELSE 0 END"
+        f"WHEN {TABLE}.epoch >= excluded.epoch "
+        f"THEN {TABLE}.{name}_reserved_now ELSE 0 END"
         for name in RESERVED_COLUMNS
     )
     return (
-        f"INSERT INTO {TABLE} (last_at, epoch, tokens_reserved_now, micro_usd_reserved_now, "  # noqa: S608
-        'subject, "window", start, turns_reserved_now, requests, tokens, micro_usd, unpriced, '
+        f"INSERT INTO {TABLE} (last_at, epoch, tokens_reserved_now, "  # noqa: S608
+        'micro_usd_reserved_now, subject, "window", start, turns_reserved_now, '
+        "requests, tokens, micro_usd, unpriced, "
         "turns_reserved_before, tokens_reserved_before, micro_usd_reserved_before) "
         "SELECT %s, %s, %s, %s, wanted.*, 1, 1, 0, 0, 0, 0, 0, 0 "
         f"FROM (VALUES {_placeholders(rows, 3)}) AS wanted "
@@ -238,12 +240,12 @@ def _reserve_sql(rows: int, is_guarded: bool) -> str:
 
 @lru_cache(maxsize=128)
 def _settle_sql(rows: int) -> str:
-    """Return the statement that charges so many meters and gives back.
+    """Return the statement that charges so many counters and releases reservations.
 
     Its values are rows of key, requests, tokens, micro-dollars, turns without a price,
-    now, and the epoch and amounts of what was set aside.
+    now, and the epoch and amounts of the reservation.
     """
-    # What was set aside in an epoch long over is void already.
+    # A reservation of an older epoch has already expired.
     returned = ", ".join(
         f"{name}_{when} = {TABLE}.{name}_{when} - CASE "
         f"WHEN {TABLE}.epoch - excluded.epoch = {age} "
@@ -257,7 +259,8 @@ def _settle_sql(rows: int) -> str:
     )
     return (
         f'INSERT INTO {TABLE} (subject, "window", start, requests, tokens, micro_usd, '  # noqa: S608
-        "unpriced, last_at, epoch, turns_reserved_now, tokens_reserved_now, micro_usd_reserved_now, "
+        "unpriced, last_at, epoch, turns_reserved_now, tokens_reserved_now, "
+        "micro_usd_reserved_now, "
         "turns_reserved_before, tokens_reserved_before, micro_usd_reserved_before) "
         f"SELECT wanted.*, 0, 0, 0 FROM (VALUES {_placeholders(rows, 12)}) AS wanted "
         "WHERE true "

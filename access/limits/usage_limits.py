@@ -1,7 +1,7 @@
-"""How much a request may use: what holds for it, whether it is within, what is left.
+"""The limits of a request: which apply, whether it exceeds one, what remains.
 
-A cap is one figure on one meter. They come from the request's metadata (its user's
-tokens), from the YAML's `limits:` and from the token's budget.
+An active limit is a maximum for one counter. Limits come from the request's metadata
+(its user's tokens), from the YAML's `limits:` and from the token's budget.
 """
 
 from collections.abc import Collection, Mapping
@@ -43,42 +43,42 @@ LIMIT_RULES: dict[str, tuple[CountedUnit, int, str]] = {
     ),
     "concurrent": ("turns", time_windows.EVER, "limit of concurrent turns"),
 }
-"""What each field of `limits:` counts, for how long, and what to call it."""
+"""The unit, window and label of each field of `limits:`."""
 
 CONCURRENCY_RETRY_SECONDS = 1
-"""When to try again where too many turns are running: nobody knows."""
+"""The retry delay for too many running turns: their end is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitRule:
-    """What is counted, for how long, up to what."""
+    """A maximum for one unit within a window."""
 
     counted: CountedUnit
     length: int
-    """Of the window, as `windows` has it."""
+    """The window length, as in `time_windows`."""
     maximum: int
     label: str
-    """What to call it: "daily token limit"."""
+    """The name in messages: "daily token limit"."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveLimit:
-    """A figure on one meter."""
+    """A maximum for one counter."""
 
     key: CounterKey
     rule: LimitRule
     owner_label: str = ""
-    """What to add to its words; "" where the request itself sets it."""
+    """A suffix of the label in messages; "" for a limit that the request sets."""
     is_budget: bool = False
 
 
 def user_subject(user_id: UserId) -> str:
-    """Return what a user's meters are called."""
+    """Return the counter subject of a user."""
     return f"user:{user_id.hex}"
 
 
 def token_subject(token: VerifiedToken | TokenRow) -> str:
-    """Return what a token's meters are called."""
+    """Return the counter subject of a token."""
     return f"token:{token.id.hex}"
 
 
@@ -92,11 +92,11 @@ def find_limits(
     asked: Mapping[str, int],
     now: int,
 ) -> list[ActiveLimit]:
-    """Return everything that holds for a request.
+    """Return all limits that apply to a request.
 
-    `asked` are the request's own limits on its user's tokens: `hour`, `day`, `month`.
-    What an experiment answers counts for the variant, and for the experiment where a
-    limit names it. A request that asks no agent is under no limit of agents.
+    `asked` are the request's own limits on its user's tokens: `hour`, `day`, `month`. A
+    turn of an experiment counts for the variant, and for the experiment if a limit
+    names it. Limits of agents do not apply to a request without an agent.
     """
     user = user_subject(user_id)
     caps = [
@@ -120,14 +120,14 @@ def find_limits(
 
 
 def user_keys(user_id: UserId, *, now: int) -> list[CounterKey]:
-    """Return the meters of a user that requests may limit."""
+    """Return the counters of a user that requests may limit."""
     user = user_subject(user_id)
     lengths = (time_windows.HOUR, time_windows.DAY, time_windows.MONTH)
     return [CounterKey(user, time_windows.window_at(length, now)) for length in lengths]
 
 
 def token_keys(token: VerifiedToken, *, now: int) -> list[CounterKey]:
-    """Return the meters of a token: for ever, and for the calendar's month."""
+    """Return the counters of a token: for all time, and for the calendar month."""
     subject = token_subject(token)
     return [
         CounterKey(subject, time_windows.window_at(length, now))
@@ -152,10 +152,10 @@ def _requested_rule(period: str, most: int) -> LimitRule:
 def _limit_subject(
     limit: Limit, caller: Caller, user_id: UserId, agents: tuple[str, str] | None
 ) -> str | None:
-    """Return whose meter a limit is on; None where it does not hold.
+    """Return the counter subject of a limit; None if the limit does not apply.
 
-    `agents` are who answers, and the experiment that chose them, if one did; None
-    where no agent is asked.
+    `agents` are the replying agent, and the experiment that chose it, if any; None for
+    a request without an agent.
     """
     match limit.per:
         case "principal":
@@ -177,7 +177,7 @@ def _limit_subject(
 
 @lru_cache(maxsize=1024)
 def limit_rules(limit: Limit) -> tuple[LimitRule, ...]:
-    """Return the figures of an entry of `limits:`."""
+    """Return the rules of an entry of `limits:`."""
     return tuple(
         LimitRule(counted, length, _rule_maximum(value), words)
         for field, (counted, length, words) in LIMIT_RULES.items()
@@ -198,22 +198,22 @@ def _token_budget(token: VerifiedToken, now: int) -> ActiveLimit:
 
 
 def needs_price(caps: Collection[ActiveLimit]) -> bool:
-    """Say whether money is limited, so that a price must be known."""
+    """Return whether money is limited, so that a price must be known."""
     return any(cap.rule.counted == "micro_usd" for cap in caps)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """A cap, and what its meter says once the request is counted."""
+    """A limit with the values of its counter, after the request was counted."""
 
     limit: ActiveLimit
     used: int
-    """Without this request."""
+    """Usage without this request."""
     own_usage: int
-    """What this request sets aside."""
+    """The reservation of this request."""
     now: int
     reserved: int = 0
-    """What of `used` is only set aside, for other turns that are running."""
+    """The part of `used` that other running turns have reserved."""
 
     @property
     def is_exceeded(self) -> bool:
@@ -221,12 +221,12 @@ class LimitState:
 
     @property
     def is_exceeded_by_reservations(self) -> bool:
-        """Whether the cap is passed by what is set aside alone."""
+        """Whether reservations alone cause the excess."""
         return self.is_exceeded and not self._exceeds(self.used - self.reserved)
 
     def _exceeds(self, used: int) -> bool:
         most = self.limit.rule.maximum
-        # Tokens are refused once the cap is reached, and money before it is passed.
+        # Tokens are refused once the limit is reached, and money before it is exceeded.
         if self.limit.rule.counted == "tokens":
             return used >= most
         return used >= most or used + self.own_usage > most
@@ -237,7 +237,7 @@ class LimitState:
 
     @property
     def reset_seconds(self) -> int:
-        """How long until it is as if nothing had been used."""
+        """The seconds until the usage is back at zero."""
         window = self.limit.key.window
         return (
             CONCURRENCY_RETRY_SECONDS
@@ -254,7 +254,7 @@ def limit_states(
     micro_usd: int,
     now: int,
 ) -> list[LimitState]:
-    """Return where a request stands that was counted and has set aside so much."""
+    """Return the limit states of a request after its reservation."""
     aside = {"requests": 0, "turns": 1, "tokens": tokens, "micro_usd": micro_usd}
     mine = {**aside, "requests": 1}
     return [
@@ -294,9 +294,9 @@ def _reserved_amount(counted: CountedUnit, used: CounterValues) -> int:
 
 
 def check_states(states: Collection[LimitState]) -> None:
-    """Raise `BudgetExceeded` or `LimitReached` where a cap is passed.
+    """Raise `BudgetExceeded` or `LimitReached` for an exceeded limit.
 
-    Of several, the one that lasts longest is told.
+    Of several, the error names the one that lasts longest.
     """
     passed = [state for state in states if state.is_exceeded]
     if not passed:
@@ -311,12 +311,12 @@ def _wait_order(state: LimitState) -> tuple[float, int]:
     window = state.limit.key.window
     if state.limit.is_budget and window.length == time_windows.EVER:
         return float("inf"), 0
-    # Of two that end together, the last hour and its day, the longer one is told.
+    # If two end together, such as the last hour and its day, report the longer one.
     return _wait_seconds(state), -window.start
 
 
 def _wait_seconds(state: LimitState) -> int:
-    """Return when to try again; nobody knows when turns that are running end."""
+    """Return the retry delay; a constant for running turns, whose end is unknown."""
     return (
         CONCURRENCY_RETRY_SECONDS
         if state.is_exceeded_by_reservations
@@ -328,11 +328,13 @@ def _limit_error(state: LimitState) -> LimitReached:
     """Return the error for a limit. Source: "Rate limiting" of the reference."""
     cap, seconds = state.limit, _wait_seconds(state)
     words = " ".join(filter(None, (cap.rule.label, cap.owner_label)))
-    # Only money is refused before the limit is reached, for what would pass it.
+    # Only money is refused before the limit is reached, for a cost that would exceed
+    # it.
     fault = (
         "exceeded"
         if state.used >= cap.rule.maximum
-        else f"does not cover the request, which may cost {_format_amount(state.own_usage, state)}"
+        else "does not cover the request, which may cost "
+        f"{_format_amount(state.own_usage, state)}"
     )
     held = ""
     if state.is_exceeded_by_reservations and cap.rule.counted != "turns":
@@ -373,9 +375,9 @@ def _format_amount(value: int, state: LimitState) -> str:
 
 
 def rate_limit_headers(states: Collection[LimitState]) -> dict[str, str]:
-    """Return what a client is told of its requests and tokens, in OpenAI's headers.
+    """Return OpenAI's rate limit headers for requests and tokens.
 
-    Of several caps the one of which the least is left.
+    Of several limits, they describe the one with the least remaining.
     """
     told = {}
     kinds: tuple[CountedUnit, ...] = ("requests", "tokens")
@@ -393,7 +395,7 @@ def rate_limit_headers(states: Collection[LimitState]) -> dict[str, str]:
 
 
 def format_duration(seconds: int) -> str:
-    """Return a time as OpenAI's headers have it: `6m0s`, `59s`, `1h0m0s`."""
+    """Return a duration in the format of OpenAI's headers: `6m0s`, `59s`, `1h0m0s`."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -1,4 +1,4 @@
-"""How much of what one user may use is used."""
+"""The usage of the limits that apply to one user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from core.ids import UserId
 
 @dataclass(frozen=True, slots=True)
 class LimitUsage:
-    """One limit of a user's, and how far they are."""
+    """A limit of a user, with its current usage."""
 
     label: str
-    """What to call it: "daily token limit"."""
+    """The name in messages: "daily token limit"."""
     counted: CountedUnit
     used: int
     maximum: int
     resets_at: datetime | None
-    """None where nobody knows: of turns that run."""
+    """None if unknown, as for running turns."""
 
     @property
     def share(self) -> float:
-        """How much of it is used, from 0 to 1."""
+        """The used part, from 0 to 1."""
         return min(1.0, self.used / self.maximum) if self.maximum else 1.0
 
 
 def list_user_limits(
     config: Config, user_id: UserId, now: datetime
 ) -> list[LimitUsage]:
-    """Return the limits of the YAML that hold for a user, in one query at most.
+    """Return the YAML's limits for a user, in one query at most.
 
-    Those of the agents and tokens they use are others' as well, and not among them.
+    It omits the limits of the user's agents and tokens, which other users share.
     """
     seconds = int(now.timestamp())
     caps = usage_limits.find_limits(
@@ -74,7 +74,7 @@ def _limit_usage(cap: ActiveLimit, meter: UsageCounter | None) -> LimitUsage:
 
 
 def _used_amount(counted: CountedUnit, meter: UsageCounter) -> int:
-    """Return what is used; what is set aside for turns that run is not."""
+    """Return the actual usage, without the reservations of running turns."""
     match counted:
         case "requests":
             return meter.requests

@@ -1,4 +1,4 @@
-"""What commands about one user have in common."""
+"""The base class of commands about one user."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from core.ids import UserId
 
 
 class UserCommand(DatabaseCommand):
-    """A command about what is stored of a user."""
+    """A command about a user's data."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -1,7 +1,7 @@
-"""API tokens: made once, shown once, found again by their digest.
+"""API tokens: shown once at creation, found by their digest.
 
-The secret exists in the answer of `mint` and with whoever keeps it; stored is its
-SHA-256. Its 32 random bytes need no salt and no slow hash. Source: "API tokens" of the
+The secret exists only in the result of `create_token`; the database stores its SHA-256.
+Its 32 random bytes need no salt and no slow hash. Source: "API tokens" of the
 reference.
 """
 
@@ -29,7 +29,7 @@ PREFIX = "sk-coulisse-"
 
 MAX_LABEL_LENGTH = 255
 MAX_LIMIT = 2**63 - 1
-"""Micro-USD; what a column holds."""
+"""Micro-USD; the maximum of the column."""
 
 MAX_CACHED = 10_000
 
@@ -53,10 +53,10 @@ def create_token(
     agents: Collection[str] | None = None,
     now: datetime | None = None,
 ) -> tuple[ApiToken, str]:
-    """Make a token; return its row and the secret, of which this is the only copy.
+    """Create a token; return its row and the only copy of its secret.
 
     The limit is in micro-USD; without `agents` it may call all of them. Raises
-    `TokenInvalid`, whose `param` is the argument that is wrong.
+    `NewTokenInvalid`, whose `param` is the invalid argument.
     """
     now = now or datetime.now(UTC)
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -77,7 +77,7 @@ def create_token(
 
 
 def digest(secret: str) -> str:
-    """Return what is stored of a secret."""
+    """Return the digest that the database stores for a secret."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -90,9 +90,9 @@ def find_by_digest(digest: str, now: datetime) -> caller.VerifiedToken | None:
 
 
 def reload(token: caller.VerifiedToken, now: datetime) -> caller.VerifiedToken | None:
-    """Return a token that was found before as it is now, and remember that instead.
+    """Return the current version of a cached token, and cache it.
 
-    None as `find` does.
+    Returns None as `find_by_digest` does.
     """
     found = ApiToken.objects.filter(pk=token.id).values_list(*FIELDS).first()
     fresh = None if found is None else _unless_expired(*found[1:], now=now)
@@ -126,11 +126,11 @@ def _verified_token(
 
 
 def get_by_id_prefix(id: str) -> ApiToken:
-    """Return the token whose id is, or alone begins with, this.
+    """Return the token with this id, or with the only id that starts so.
 
-    Raises `TokenUnknown`, and `TokenAmbiguous` where several begin with it.
+    Raises `TokenUnknown`, and `TokenAmbiguous` if several ids match.
     """
-    # As lists show it: `4f3c91d2…`.
+    # Lists show it so: `4f3c91d2…`.
     prefix = id.strip().removesuffix("…").replace("-", "").lower()
     if not re.fullmatch(rf"[0-9a-f]{{{MIN_ID_PREFIX},{MAX_ID_LENGTH}}}", prefix):
         raise TokenUnknown(
@@ -147,15 +147,15 @@ def get_by_id_prefix(id: str) -> ApiToken:
 
 
 def labels_by_id(ids: Collection[uuid.UUID]) -> dict[str, str]:
-    """Return what tokens are called, by their ids as text."""
+    """Return the labels of tokens, by their ids as text."""
     found = ApiToken.objects.filter(pk__in=ids).values_list("pk", "label")
     return {str(token_id): label for token_id, label in found}
 
 
 def revoke(id: str, *, by: Actor, now: datetime | None = None) -> tuple[ApiToken, bool]:
-    """Have a token be refused from now on; return it and whether it was not before.
+    """Revoke a token; return it and whether it was valid before.
 
-    Takes an id or its unique beginning, and raises as `get` does.
+    Takes an id or its unique prefix, and raises as `get_by_id_prefix` does.
     """
     row = get_by_id_prefix(id)
     ended = {"revoked_at": now or datetime.now(UTC), "version": F("version") + 1}
@@ -175,7 +175,7 @@ def _record(action: str, row: ApiToken, by: Actor, **details: Any) -> None:
 
 
 def _terms(row: ApiToken) -> dict[str, Any]:
-    """Return what was agreed on, of what can be left out."""
+    """Return the terms of a token, without those that are not set."""
     terms = {
         "limit_micro_usd": row.limit_micro_usd,
         "agents": row.agents,
@@ -186,10 +186,10 @@ def _terms(row: ApiToken) -> dict[str, Any]:
 
 
 class TokenCache:
-    """The tokens this process found lately; the oldest give way.
+    """The recently used tokens of this process; the oldest are evicted.
 
-    What is remembered may have been revoked or changed: whoever lets it do something
-    asks the database by its id and version, and has it forgotten where that fails.
+    A cached token may have been revoked or changed: callers validate its id and version
+    in the database before they use it, and discard it if that fails.
     """
 
     def __init__(self, limit: int = MAX_CACHED) -> None:
@@ -199,7 +199,7 @@ class TokenCache:
         self._lock = threading.Lock()
 
     def put(self, digest: str, token: caller.VerifiedToken) -> None:
-        """Keep a token that was found by this digest."""
+        """Cache a token under its digest."""
         with self._lock:
             if digest not in self._tokens and len(self._tokens) >= self._limit:
                 oldest = next(iter(self._tokens))
@@ -208,11 +208,11 @@ class TokenCache:
             self._digests[token.id] = digest
 
     def get(self, digest: str) -> caller.VerifiedToken | None:
-        """Return the token as it was found last."""
+        """Return the cached token."""
         return self._tokens.get(digest)
 
     def discard(self, token_id: uuid.UUID) -> None:
-        """Have a token be looked up the next time."""
+        """Remove a token, so that the next request reads it from the database."""
         with self._lock:
             digest = self._digests.pop(token_id, None)
             if digest is not None:
@@ -220,10 +220,10 @@ class TokenCache:
 
 
 TOKEN_CACHE = TokenCache()
-"""This process's."""
+"""The cache of this process."""
 
 
-# What may be written into a row.
+# Validation of new tokens.
 
 
 def _check_text(text: str, param: str, most: int) -> str:
@@ -236,7 +236,8 @@ def _check_text(text: str, param: str, most: int) -> str:
             param,
         )
     if not name.isprintable():
-        # A line break would forge a line of a list; zero-width ones look like nothing.
+        # A line break would forge a line of a list; zero-width characters are
+        # invisible.
         raise NewTokenInvalid(
             f"the {param} has characters that cannot be seen: {name[:80]!r}", param
         )

@@ -1,4 +1,4 @@
-"""Tokens in words, for the terminal and as JSON."""
+"""Tokens as text for the terminal and as JSON."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from access.models import ApiToken, BudgetPeriod
 from access.tokens.token_queries import TokenUsage
 
 ID_LENGTH = 8
-"""Characters of an id; `revoke` takes them."""
+"""Characters of an id in lists; `revoke` accepts them."""
 
 
 def token_name(row: ApiToken) -> str:
-    """Return how a token is called in a sentence."""
+    """Return the name of a token within a sentence."""
     return f"{row.id.hex[:ID_LENGTH]} ({row.label})"
 
 
 def describe_token(row: ApiToken) -> str:
-    """Return whose a token is and what was agreed on."""
+    """Return the user and the terms of a token."""
     terms = [format_budget(row)]
     if row.agents is not None:
         terms.append(f"agents: {', '.join(row.agents)}")
@@ -26,7 +26,7 @@ def describe_token(row: ApiToken) -> str:
 
 
 def token_line(listed: TokenUsage) -> str:
-    """Return a token in a line."""
+    """Return a token as one line."""
     row = listed.row
     columns = [
         f"{row.id.hex[:ID_LENGTH]}  {listed.state:<7}",
@@ -43,7 +43,7 @@ def token_line(listed: TokenUsage) -> str:
 
 
 def format_budget(row: ApiToken) -> str:
-    """Return what a token may spend."""
+    """Return the budget of a token as text."""
     if row.budget == BudgetPeriod.UNLIMITED or row.limit_micro_usd is None:
         return "unlimited"
     limit = dollars.format_usd(row.limit_micro_usd)
@@ -53,7 +53,7 @@ def format_budget(row: ApiToken) -> str:
 
 
 def format_spent(listed: TokenUsage) -> str:
-    """Return what a token spent: of its budget's month, and ever."""
+    """Return the spending of a token as text: in its budget's month, and in total."""
     text = f"spent {dollars.format_usd(listed.spent_micro_usd)}"
     if listed.row.budget == BudgetPeriod.MONTHLY:
         month = dollars.format_usd(listed.month_micro_usd)
@@ -65,14 +65,14 @@ def format_spent(listed: TokenUsage) -> str:
 
 
 def format_last_use(listed: TokenUsage) -> str:
-    """Return when a token was used last."""
+    """Return the last use of a token as text."""
     if listed.last_used_at is None:
         return "never used"
     return f"last used {listed.last_used_at:%Y-%m-%d %H:%M}"
 
 
 def format_expiry(listed: TokenUsage) -> str:
-    """Return when a token ends, or did."""
+    """Return the expiry of a token as text."""
     row = listed.row
     if row.revoked_at is not None:
         return f"revoked {row.revoked_at:%Y-%m-%d %H:%M}"
@@ -83,7 +83,7 @@ def format_expiry(listed: TokenUsage) -> str:
 
 
 def as_json(listed: TokenUsage) -> dict[str, Any]:
-    """Return all there is of a token but its secret, which nobody has."""
+    """Return all fields of a token except its secret, which is not stored."""
     row = listed.row
     return {
         "id": str(row.id),

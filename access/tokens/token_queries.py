@@ -1,4 +1,4 @@
-"""Tokens as operators see them: with what they spent and when they were used last."""
+"""Queries of tokens for operators, with their spending and last use."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from core.ids import UserId
 
 TokenState = Literal["active", "expired", "revoked"]
 Cursor = tuple[datetime, UUID]
-"""Where a page ends: a token's `created_at` and `id`."""
+"""The cursor of a page: a token's `created_at` and `id`."""
 
 PAGE_SIZE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """A token and what became of it."""
+    """A token with its usage."""
 
     row: ApiToken
     state: TokenState
     spent_micro_usd: int = 0
-    """In all its life."""
+    """Spending in its whole life."""
     month_micro_usd: int = 0
-    """In this calendar month."""
+    """Spending in this calendar month."""
     unpriced: int = 0
-    """Turns whose price is not known: they are in neither sum."""
+    """Turns without a known price, which neither sum includes."""
     last_used_at: datetime | None = None
 
 
@@ -42,10 +42,10 @@ def page_tokens(
     after: Cursor | None = None,
     limit: int = PAGE_SIZE,
 ) -> tuple[list[TokenUsage], bool]:
-    """Return tokens, the newest first, and whether there are more; in two queries.
+    """Return tokens, newest first, and whether there are more; in two queries.
 
-    Those that are revoked or have expired come with `is_all`. `after` is the place of
-    the last one seen.
+    `is_all` includes revoked and expired ones. `after` is the cursor of the last token
+    seen.
     """
     rows = ApiToken.objects.order_by("-created_at", "-id")
     if not is_all:
@@ -59,12 +59,12 @@ def page_tokens(
 
 
 def load_usage(row: ApiToken, now: datetime) -> TokenUsage:
-    """Return what became of a token."""
+    """Return a token with its usage."""
     return _load_usages([row], now)[0]
 
 
 def iterate_tokens(*, now: datetime, is_all: bool = False) -> Iterator[TokenUsage]:
-    """Yield tokens, the newest first, page by page."""
+    """Yield tokens, newest first, page by page."""
     after: Cursor | None = None
     has_more = True
     while has_more:
@@ -78,7 +78,7 @@ def iterate_tokens(*, now: datetime, is_all: bool = False) -> Iterator[TokenUsag
 
 def user_tokens(user_id: UserId) -> QuerySet[ApiToken]:
     """Return the tokens whose requests belong to a user."""
-    # Operators name a user in several ways: by the name clients send, by its UUID.
+    # Operators name a user in several ways: by the name clients send, or by its UUID.
     principals = (
         ApiToken.objects.order_by().values_list("principal", flat=True).distinct()
     )
@@ -87,12 +87,12 @@ def user_tokens(user_id: UserId) -> QuerySet[ApiToken]:
 
 
 def count_active(user_id: UserId, *, now: datetime) -> int:
-    """Return how many tokens still act for a user."""
+    """Return how many valid tokens belong to a user."""
     return user_tokens(user_id).filter(_is_active(now)).count()
 
 
 def _state_of(row: ApiToken, now: datetime) -> TokenState:
-    """Return whether a token is good for anything."""
+    """Return whether a token is active, expired or revoked."""
     if row.revoked_at is not None:
         return "revoked"
     is_over = row.expires_at is not None and row.expires_at <= now

@@ -1,4 +1,4 @@
-"""Which agents a token may call, compared with those there are."""
+"""Validates a token's agents against the configured ones."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from config.validation.suggestions import did_you_mean
 
 
 def check_agents(names: Iterable[str], config: Config) -> None:
-    """Raise `TokenInvalid` for an agent that is not there: a secret is not remade."""
+    """Raise `NewTokenInvalid` for an unknown agent: a token cannot be changed later."""
     agents: list[str] = import_string(settings.COULISSE_AGENT_NAMES)(config)
     for name in names:
         if name not in agents:

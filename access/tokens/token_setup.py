@@ -1,4 +1,4 @@
-"""What `coulisse.yaml` says where `/v1` asks for tokens."""
+"""Changes `coulisse.yaml` so that `/v1` requires tokens."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ REMOVED_SECTIONS = (DEFAULT_USER_ID.key, USERS.key)
 
 
 def enable_tokens(file: ConfigFile) -> dict[str, Any]:
-    """Return what a file says with tokens asked for.
+    """Return a file's data with tokens required.
 
-    Each of them has its user, so there is no other for those who name nobody.
+    Every token belongs to a user, so the fallback user for unnamed requests is removed.
     """
     data = {key: it for key, it in file.data.items() if key not in REMOVED_SECTIONS}
     users = file.data.get(USERS.key)
@@ -27,12 +27,12 @@ def enable_tokens(file: ConfigFile) -> dict[str, Any]:
 
 
 def removed_comments() -> dict[str, set[str]]:
-    """Return which comments go with what `on` leaves out: those of our starters."""
+    """Return the comments of our starter files that belong to removed settings."""
     return {key: starter.comments_above(key) for key in REMOVED_SECTIONS}
 
 
 def shared_user_name(config: Config) -> str | None:
-    """Return whose requests are those that name nobody, by the name of the user."""
+    """Return the name of the user of requests that name no user."""
     if config.get(USERS).mode == "shared":
         return SHARED_USER_ID
     user: str | None = config.get(DEFAULT_USER_ID)

@@ -1,1 +1,1 @@
-"""Whose request it is: its caller, and the id of the user whom it names."""
+"""The caller of a request, and the id of the user that it names."""

@@ -1,4 +1,4 @@
-"""Who sends a request, as far as a credential says."""
+"""The caller of a request, as determined by its credential."""
 
 import uuid
 from collections.abc import Collection
@@ -12,41 +12,41 @@ Budget = Literal["unlimited", "total", "monthly"]
 Scheme = Literal["basic", "oidc", "tokens"]
 
 CALLER_ATTRIBUTE = "_coulisse_caller"
-"""Of a request that was authenticated: its caller."""
+"""The request attribute that holds the authenticated caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedToken:
-    """An API token that was found to be valid."""
+    """An API token that was valid when it was checked."""
 
     id: uuid.UUID
     label: str
     principal: str
-    """The user its requests belong to."""
+    """The user that its requests belong to."""
     budget: Budget = "unlimited"
     limit_micro_usd: int | None = None
-    """None where the budget is unlimited."""
+    """None for an unlimited budget."""
     agents: frozenset[str] | None = None
-    """The agents it may call; None is all."""
+    """The agents that it may call; None means all."""
     expires_at: datetime | None = None
     version: int = 1
-    """Counts its changes, so what is remembered of it is known to be old."""
+    """Incremented with each change, so that stale copies are detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request."""
+    """The caller of a request."""
 
     name: str = ""
-    """Whose credential it is, for records; "" where none is asked for."""
+    """The owner of the credential, for records; "" without authentication."""
     principal: str | None = None
-    """The user every request of theirs belongs to; None lets a request say."""
+    """The user of all its requests; None lets each request name one."""
     scheme: Scheme | None = None
-    """How their credential was checked; None where none is asked for."""
+    """The authentication scheme; None without authentication."""
     token: VerifiedToken | None = None
     is_cached: bool = False
-    """Whether the token was found in this process's memory alone: who lets it do
-    something asks the database, too."""
+    """Whether the token comes from this process's cache only: operations must also
+    validate it in the database."""
 
     @property
     def token_id(self) -> uuid.UUID | None:
@@ -54,26 +54,26 @@ class Caller:
 
     @property
     def agents(self) -> Collection[str] | None:
-        """The agents they may call; None is all."""
+        """The agents that the caller may call; None means all."""
         return None if self.token is None else self.token.agents
 
     def may_call(self, agent: str) -> bool:
-        """Return whether they may call an agent of this name."""
+        """Return whether the caller may call the agent."""
         return self.agents is None or agent in self.agents
 
 
 def from_token(token: VerifiedToken, *, is_remembered: bool = False) -> Caller:
-    """Return who sends a request with an API token."""
+    """Return the caller of an API token."""
     return Caller(
         *(token.label, token.principal, "tokens", token), is_cached=is_remembered
     )
 
 
 ANONYMOUS = Caller()
-"""Anyone, where no credential is asked for."""
+"""Any caller, without authentication."""
 
 
 def caller_of(request: HttpRequest) -> Caller:
-    """Return who sends a request that was authenticated."""
+    """Return the caller of an authenticated request."""
     caller: Caller = getattr(request, CALLER_ATTRIBUTE)
     return caller

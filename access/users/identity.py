@@ -1,9 +1,9 @@
-"""Whose request this is.
+"""The user of a request.
 
-Three kinds of text lead to a user. A name from a client goes through `resolve`, which
-heeds `users.accept_uuids`. What an operator wrote (a token's principal, a limit, an
-address of the studio, an argument of a command) goes through `derive`: there a UUID is
-always an id. An id that is known already is passed on as a `UserId`, never as text.
+Three kinds of text identify a user. A name from a client goes through `resolve_user`,
+which respects `users.accept_uuids`. An operator's text (a token's principal, a limit,
+an address of the studio, an argument of a command) goes through `derive_user_id`: there
+a UUID is always an id. A known id is passed on as a `UserId`, never as text.
 """
 
 import re
@@ -26,12 +26,12 @@ CANONICAL_UUID = re.compile(
 
 
 def resolve_user(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
-    """Return the user of a request that names them by the first identifier given.
+    """Return the user of a request, by the first identifier that is given.
 
-    Where the caller's credential stands for a user it is that one, and every name that
-    is given must be theirs. Else falls back to `default_user_id` (or `users: shared`).
-    Raises `IdentityRefused` for another's name, `UserRequired` when nobody is named and
-    there is no fallback, `UserInvalid` for a blank or oversized name. Source: "User
+    If the caller's credential belongs to a user, it is that one, and every given name
+    must be theirs. Otherwise it falls back to `default_user_id` (or `users: shared`).
+    Raises `IdentityRefused` for another user's name, `UserRequired` without a name and
+    a fallback, `UserInvalid` for a blank or oversized name. Source: "User
     identification" of the reference.
     """
     if caller.principal is not None:
@@ -48,7 +48,7 @@ def resolve_user(config: Config, caller: Caller, *identifiers: str | None) -> Us
 
 
 def check_user(caller: Caller, user_id: UserId) -> None:
-    """Raise `IdentityRefused` unless the caller's credential is good for this user."""
+    """Raise `IdentityRefused` unless the caller's credential covers this user."""
     if caller.principal is not None and derive_user_id(caller.principal) != user_id:
         raise IdentityRefused
 
@@ -65,7 +65,7 @@ def _bound_user(principal: str, identifiers: Iterable[str | None]) -> UserId:
 
 
 def check_identifier(identifier: str) -> str:
-    """Return the name without blanks around it; raises `UserInvalid`."""
+    """Return the name without surrounding blanks; raises `UserInvalid`."""
     name = identifier.strip()
     if not name:
         raise UserInvalid(
@@ -90,27 +90,27 @@ def _configured_user(name: str, config: Config) -> UserId:
 
 
 def derive_user_id(text: str) -> UserId:
-    """Return the user of an id or a name: a UUID is an id, all else a name."""
+    """Return the user of an id or a name: a UUID is an id, any other text a name."""
     return _derive(user_namespace.current(), text)
 
 
 def user_id_of_name(name: str) -> UserId:
-    """Return the user of a name, whatever it looks like."""
+    """Return the user of a name, even if it looks like an id."""
     return _derive_from_name(user_namespace.current(), name)
 
 
 def possible_user_ids(text: str) -> set[UserId]:
-    """Return the users an operator may mean by a text, two where it is a UUID.
+    """Return the users that an operator may mean by a text; two for a UUID.
 
-    Clients may have sent it as a name, where `users.accept_uuids` is false.
+    Clients may have sent it as a name, if `users.accept_uuids` is false.
     """
     return {derive_user_id(text), user_id_of_name(text)}
 
 
 @lru_cache(maxsize=10_000)
 def _derive(namespace: uuid.UUID, text: str) -> UserId:
-    # Python's own reading is lax: it takes hyphens and underscores anywhere, so
-    # different names would be one user.
+    # Python's own parser accepts hyphens and underscores anywhere, so different names
+    # would be one user.
     if CANONICAL_UUID.fullmatch(text):
         return UserId(uuid.UUID(text))
     return UserId(uuid.uuid5(namespace, text))

@@ -1,4 +1,4 @@
-"""The user of a request, named by the query, by a header or by the body.
+"""The user of a request, from the query, a header or the body.
 
 Source: DESIGN's first decision; a browser cannot send a body with GET.
 """
@@ -35,7 +35,7 @@ USER_HEADER_OPENAPI: dict[str, Any] = {
         }
     ]
 }
-"""What each route's description adds for the header."""
+"""The OpenAPI parameter of the header, for every route."""
 
 QUERY_DESCRIPTION = "Names the user; any text that stays the same."
 
@@ -55,7 +55,7 @@ USER_OPENAPI: dict[str, Any] = {
 
 
 class CallerQuery(BaseModel):
-    """The query parameters every request without a body takes."""
+    """The query parameters that every request without a body accepts."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,12 +63,12 @@ class CallerQuery(BaseModel):
 
     @property
     def embedding_tokens(self) -> int:
-        """About how many tokens of text an embedder is sent for the request."""
+        """The approximate number of embedding tokens of the request."""
         return 0
 
 
 EMPTY_QUERY = CallerQuery()
-"""For routes that take no other query parameters and have none parsed by ninja."""
+"""For routes without other query parameters, which ninja does not parse."""
 
 
 class CallerBody(BaseModel):
@@ -82,7 +82,7 @@ class CallerBody(BaseModel):
 
     @property
     def embedding_tokens(self) -> int:
-        """About how many tokens of text an embedder is sent for the request."""
+        """The approximate number of embedding tokens of the request."""
         return 0
 
 
@@ -101,8 +101,8 @@ def identify_user(
 ) -> UserId:
     """Return the user of a request that may name them in several places.
 
-    Raises `Invalid` for names that contradict each other and for query parameters the
-    route does not know, and what `identity.resolve` raises.
+    Raises `Invalid` for contradictory names and for unknown query parameters, and the
+    errors of `identity.resolve_user`.
     """
     user_id = find_named_user(request, query, body)
     if user_id is not None:
@@ -115,7 +115,7 @@ def find_named_user(
 ) -> UserId | None:
     """Return the user that a request names; None if it names no user.
 
-    Raises as `identify_user` does, but for a request that names no user.
+    Raises as `identify_user` does, except for a missing user.
     """
     config, caller = live.current(), caller_of(request)
     names = [*_query_names(request, query), *header_names(request)]
@@ -125,7 +125,7 @@ def find_named_user(
 
 
 def single_user(users: Collection[UserId]) -> UserId | None:
-    """Return the one user of a request, if any; raises `Invalid` for several."""
+    """Return the only user of a request, if any; raises `Invalid` for several."""
     if len(users) > 1:
         raise Invalid(
             "the request names two different users: name one, once, in "
@@ -147,7 +147,7 @@ def _query_names(request: HttpRequest, query: CallerQuery) -> list[str]:
 
 
 def refuse_unknown(request: HttpRequest, known: Collection[str]) -> None:
-    """Raise `Invalid` for a query parameter that would be ignored."""
+    """Raise `Invalid` for an unknown query parameter, which would be ignored."""
     try:
         given = request.GET
     except TooManyFieldsSent as exc:
@@ -164,7 +164,7 @@ def refuse_unknown(request: HttpRequest, known: Collection[str]) -> None:
 
 
 def _body_names(body: UserBody, *, all: bool) -> Iterable[str]:
-    """Return the names in a body; without `all` the one that takes precedence."""
+    """Return the names in a body; without `all` only the one that takes precedence."""
     given = [body.safety_identifier, body.user]
     names = [name for name in given if name is not None]
     return names if all else names[:1]
@@ -174,8 +174,8 @@ def header_names(request: HttpRequest) -> list[str]:
     """Return the names in the header; a header that is sent twice gives two."""
     if USER_HEADER_META not in request.META:
         return []
-    # Django joins the values of a header that is sent twice to one, which would be
-    # the name of a third user.
+    # Django joins the values of a repeated header, which would be the name of a third
+    # user.
     headers = cast(ASGIRequest, request).scope["headers"]
     return [_decode(value) for name, value in headers if name == USER_HEADER_BYTES]
 

@@ -1,10 +1,10 @@
 """The UUID namespace in which users' ids are derived from their names.
 
 Every user's memory depends on it: in another namespace the same name is another user.
-So the database keeps a fingerprint of the first one used with it, and a process that
-has another refuses to work. New installations have a namespace of their own, which the
-environment or `.coulisse/secrets.env` holds; older ones keep `PUBLIC`, in which anyone
-can compute the id of a name.
+So the database stores a fingerprint of the first one used with it, and a process with
+another namespace refuses to work. New installations have a namespace of their own,
+which the environment or `.coulisse/secrets.env` holds; older ones keep
+`PUBLIC_NAMESPACE`, in which anyone can compute the id of a name.
 """
 
 import asyncio
@@ -29,22 +29,22 @@ from config.overrides import override_store
 T = TypeVar("T")
 
 PUBLIC_NAMESPACE = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")
-"""Never change it: users of older installations have ids that are derived in it."""
+"""Never change it: users of older installations have ids in this namespace."""
 
 UUID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I | re.A)
 
 _established: uuid.UUID | None = None
 _problem: NamespaceMismatch | SecretsInvalid | None = None
-"""Why none can be established."""
+"""Why no namespace can be established."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSettings:
-    """What the environment and the file of keys say."""
+    """The settings of the environment and the secrets file."""
 
     namespace: uuid.UUID | None
     has_keys: bool
-    """Whether there are keys, which older versions made without a namespace."""
+    """Whether the file has keys; older versions created it without a namespace."""
 
     @property
     def effective(self) -> uuid.UUID:
@@ -52,10 +52,11 @@ class NamespaceSettings:
 
 
 def current() -> uuid.UUID:
-    """Return the namespace of this process; costs nothing once it is established.
+    """Return the namespace of this process; free once it is established.
 
-    Raises as `establish` does. An event loop, which must not wait for a database,
-    raises `NamespaceUnknown` instead of asking: the server establishes it at its start.
+    Raises as `establish` does. On an event loop, which must not wait for a database, it
+    raises `NamespaceUnknown` instead of a query: the server establishes it at its
+    start.
     """
     if _established is not None:
         return _established
@@ -73,11 +74,11 @@ def _is_on_event_loop() -> bool:
 
 
 def establish() -> uuid.UUID:
-    """Return the namespace after comparing it with what the database recorded.
+    """Return the namespace after comparing it with the database's fingerprint.
 
-    The first process to use a database records the fingerprint, and in a new
-    installation creates the file of keys. Raises `NamespaceMismatch`, `SecretsInvalid`
-    and what Django raises for a database that cannot be reached or has no tables.
+    The first process to use a database stores the fingerprint, and in a new
+    installation creates the secrets file. Raises `NamespaceMismatch`, `SecretsInvalid`
+    and Django's errors for a database that is unavailable or has no tables.
     """
     global _established, _problem
     if _established is not None:
@@ -87,7 +88,7 @@ def establish() -> uuid.UUID:
     except (NamespaceMismatch, SecretsInvalid) as exc:
         _problem = exc
         raise
-    # What the caller's transaction recorded may be rolled back: look again then.
+    # The caller's transaction may roll the fingerprint back: check again then.
     if not connection.in_atomic_block:
         _established = namespace
     return namespace
@@ -102,9 +103,9 @@ def _compare() -> uuid.UUID:
 
 
 def _record_first() -> uuid.UUID:
-    """Return the namespace of a database that has recorded none."""
+    """Return the namespace of a database without a fingerprint."""
     if has_user_rows():
-        # Only versions that knew no other can have stored them.
+        # Only versions without other namespaces can have stored them.
         return PUBLIC_NAMESPACE
     found = read_settings()
     if found.namespace is None and not found.has_keys:
@@ -117,7 +118,7 @@ def _record_first() -> uuid.UUID:
 
 
 def read_settings() -> NamespaceSettings:
-    """Return what is configured; raises `SecretsInvalid`."""
+    """Return the configured settings; raises `SecretsInvalid`."""
     text = secrets_file.from_environment(USER_NAMESPACE)
     if text:
         return NamespaceSettings(_parse(text, "the environment"), has_keys=True)
@@ -150,7 +151,7 @@ def _read_recorded() -> str | None:
 
 
 def _record(namespace: uuid.UUID) -> str:
-    """Store a fingerprint unless another process is first; return what is stored."""
+    """Store a fingerprint unless another process is first; return the stored one."""
     row = UserNamespace(pk=1, fingerprint=fingerprint(namespace))
     UserNamespace.objects.bulk_create([row], ignore_conflicts=True)
     return UserNamespace.objects.values_list("fingerprint", flat=True).get()
@@ -171,13 +172,14 @@ def _user_models() -> Iterator[type[models.Model]]:
 
 
 def _remedy(found: NamespaceSettings, recorded: str) -> str:
-    """Return what is wrong and what to do."""
+    """Return the problem and its remedy."""
     file = secrets_file.secrets_path()
     if recorded == fingerprint(PUBLIC_NAMESPACE):
         return (
             "the users of this database have ids of the public namespace, which older "
             f"versions used, but {USER_NAMESPACE} is another: with it no user's memory "
-            f"would be found. Set {USER_NAMESPACE}={PUBLIC_NAMESPACE}, or use a new database"
+            f"would be found. Set {USER_NAMESPACE}={PUBLIC_NAMESPACE}, or use a new "
+            "database"
         )
     if found.namespace is None:
         return (
@@ -195,14 +197,14 @@ def _remedy(found: NamespaceSettings, recorded: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceStatus:
-    """What `manage.py check` reports; nothing is created to find it out."""
+    """The namespace for `manage.py check`, which creates nothing."""
 
     is_public: bool = False
     problem: str = ""
 
 
 def inspect() -> NamespaceStatus:
-    """Return which namespace applies, as far as the database can be read.
+    """Return the namespace in use, as far as the database is readable.
 
     Raises `SecretsInvalid`.
     """
@@ -210,7 +212,7 @@ def inspect() -> NamespaceStatus:
     if recorded is None:
         is_used = _query_or_none(has_user_rows)
         if found.namespace is None and not found.has_keys and not is_used:
-            return NamespaceStatus()  # One is created at the first start.
+            return NamespaceStatus()  # The first start creates one.
         recorded = fingerprint(PUBLIC_NAMESPACE if is_used else found.effective)
     if fingerprint(found.effective) != recorded:
         return NamespaceStatus(problem=_remedy(found, recorded))
@@ -218,7 +220,7 @@ def inspect() -> NamespaceStatus:
 
 
 def _query_or_none(question: Callable[[], T]) -> T | None:
-    """Return what the database answers; None where it or its tables are missing."""
+    """Return a query's result; None if the database or its tables are missing."""
     if not override_store.database_exists():
         return None
     try:

@@ -1,13 +1,13 @@
-"""The server's log of requests, without the secrets that are in some addresses."""
+"""The server's access log, without the secrets that some addresses contain."""
 
 import logging
 
 
 class QueryStringFilter(logging.Filter):
-    """Leaves out queries: users are named there, and links, states and codes are."""
+    """Removes query strings: they contain users, links, states and codes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Have uvicorn's record say less; its arguments are client, method, path, …"""
+        """Shorten uvicorn's record; its arguments are client, method, path, …"""
         match record.args:
             case (client, method, str(path), version, status):
                 path, query, _ = path.partition("?")

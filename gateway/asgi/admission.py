@@ -1,6 +1,6 @@
-"""Checks before a request's body is read: who sends it, and how large it may be.
+"""Checks before a request's body is read: its sender and its size limit.
 
-A stranger's body is not read where only known clients are served.
+If `/v1` needs credentials, the bodies of unknown clients are not read.
 """
 
 from typing import NamedTuple
@@ -18,23 +18,23 @@ from gateway.errors import BodyTooLarge
 from gateway.mcp_server import views
 
 SMALL_BODY_BYTES = 64 * 1024
-"""For addresses that take no body, and for clients that show no credential."""
+"""The limit of addresses without a body, and of clients without a credential."""
 MCP_PATH = "/mcp"
 
 
 class BodyLimit(NamedTuple):
-    """The most bytes a body may have."""
+    """The largest body that is accepted, in bytes."""
 
     max_bytes: int
     remedy: str = ""
-    """How the operator sets it."""
+    """The setting that controls it."""
 
 
 NO_BODY = BodyLimit(0)
 
 
 async def admit(request: HttpRequest) -> BodyLimit:
-    """Return how large a request's body may be.
+    """Return the body size limit of a request.
 
     Authenticates requests to `/v1` and `/mcp`; raises what `authenticate` raises, and
     `HookUnknown`.
@@ -60,7 +60,7 @@ def server_limit() -> BodyLimit:
 
 
 def refuse(request: HttpRequest, error: Exception) -> HttpResponseBase:
-    """Answer a request whose body is not read."""
+    """Return the response to a request whose body is not read."""
     if not isinstance(error, CoulisseError):
         return errors.on_internal_error(request, error)
     is_ours = isinstance(error, BodyTooLarge) or not isinstance(error, Invalid)

@@ -1,10 +1,11 @@
-"""Django's ASGI handler, made light for clients' requests.
+"""Django's ASGI handler, reduced for clients' requests.
 
 Django sends two signals and closes the response through a thread, on every request;
-each hop costs as much as a whole query (docs/performance.md). Clients' requests need
-neither: the database lane minds its own connections. Credentials are checked before
-the body is read (`gateway.asgi.admission`), bodies are measured while they arrive,
-every answer under `/v1` is OpenAI's shape, and every request has a name.
+each thread switch costs as much as a whole query (docs/performance.md). Clients'
+requests need neither: the database executor manages its own connections. Credentials
+are checked before the body is read (`gateway.asgi.admission`), body sizes are checked
+while they arrive, every response under `/v1` has OpenAI's shape, and every request has
+an id.
 """
 
 import asyncio
@@ -42,14 +43,14 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 BODY_MESSAGE = "http.response.body"
 REQUEST_ID_HEADER = b"x-request-id"
-"""OpenAI's header, which its clients show as `_request_id`."""
+"""OpenAI's header, which its clients expose as `_request_id`."""
 COMMON_HEADERS = (
-    # What is answered is of one user, and is no more than it says it is.
+    # Responses belong to one user; browsers must not guess their type.
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
 )
-"""Headers of every answer that does not say otherwise itself."""
+"""Headers of every response that does not set them itself."""
 
 DISCARD_SECONDS = 10.0
 """How long a client may go on sending a body that was refused."""
@@ -58,18 +59,18 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayHandler(ASGIHandler):
-    """Answers HTTP requests."""
+    """Serves HTTP requests of clients."""
 
     request_class = text_encoding.Utf8Request
     chat_prefix = "/v1/"
-    """Streams of events below this path are OpenAI's frames."""
+    """Event streams below this path consist of OpenAI's frames."""
 
     def __init__(self) -> None:
         super().__init__()
         self._answers: set[asyncio.Task[None]] = set()
 
     def load_middleware(self, is_async: bool = False) -> None:
-        """Load none: sessions and what goes with them are the studio's."""
+        """Load none: only the studio has sessions and other middleware."""
         self._view_middleware: list[Any] = []
         self._template_response_middleware: list[Any] = []
         self._exception_middleware: list[Any] = []
@@ -77,10 +78,10 @@ class GatewayHandler(ASGIHandler):
         self._middleware_chain = convert_exception_to_response(view)
 
     async def drain(self) -> None:
-        """Wait until no answer is open; called when the server stops.
+        """Wait until all responses have ended; called when the server stops.
 
-        The server breaks off what takes too long, but does not wait for what a turn
-        then still has to put away.
+        The server cancels responses that take too long, but does not wait until their
+        turns have stored their state.
         """
         while self._answers:
             await asyncio.wait(self._answers)
@@ -106,7 +107,7 @@ class GatewayHandler(ASGIHandler):
         except RequestAborted:
             return
         except Exception as exc:
-            # Django, which answers faults, does not see the request yet.
+            # Django, which handles errors, has not received the request yet.
             refusal = admission.refuse(request, exc)
             await self._refuse(refusal, UnreadBody(headers, receive, outgoing.send))
             return
@@ -122,7 +123,8 @@ class GatewayHandler(ASGIHandler):
                 await outgoing.send({"type": BODY_MESSAGE, "body": ending})
 
     async def admit(self, request: ASGIRequest) -> BodyLimit:
-        """Return how large the body may be; raises what refuses to read it."""
+        """Return the body size limit; raises the error that refuses to read the
+        body."""
         return await admission.admit(request)
 
     async def _refuse(self, answer: HttpResponseBase, unread: "UnreadBody") -> None:
@@ -131,9 +133,9 @@ class GatewayHandler(ASGIHandler):
     async def _answer_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
     ) -> None:
-        """Answer the request; when the client leaves or the server stops, break off.
+        """Respond to the request; cancel if the client leaves or the server stops.
 
-        Either way it waits until the turn has put away what was said.
+        In both cases, wait until the turn has stored its messages.
         """
         answering = asyncio.create_task(self._answer(request, send))
         self._answers.add(answering)
@@ -145,7 +147,7 @@ class GatewayHandler(ASGIHandler):
             )
         finally:
             leaving.cancel()
-            answering.cancel()  # Nothing happens to an answer that is complete.
+            answering.cancel()  # Cancelling a complete response has no effect.
             await asyncio.wait((answering,))
         if answering.cancelled():
             return
@@ -166,17 +168,17 @@ class GatewayHandler(ASGIHandler):
     def handle_uncaught_exception(
         self, request: HttpRequest, resolver: Any, exc_info: Any
     ) -> HttpResponse:
-        """Return what a client is told of a fault of ours."""
+        """Return the response for an internal error."""
         return errors.on_internal_error(request, exc_info[1])
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
-        """Return Django's response, in OpenAI's shape where it is an error."""
+        """Return Django's response; errors have OpenAI's shape."""
         answer = errors.as_openai_error(request, await self.get_response_async(request))
         return await authentication.finish_response(request, answer)
 
 
 class ResponseSender:
-    """What is sent of an answer, with the headers every answer has."""
+    """Sends a response, with the headers that every response has."""
 
     def __init__(self, send: Send, request_id: str, *, is_chat: bool) -> None:
         self._send = send
@@ -188,7 +190,7 @@ class ResponseSender:
 
     @property
     def is_open_chat(self) -> bool:
-        """Whether it is a stream of OpenAI's frames that goes on."""
+        """Whether it is a stream of OpenAI's frames that has not ended."""
         is_stream = self._type == b"text/event-stream"
         return self._is_chat and is_stream and not self._has_ended
 
@@ -209,7 +211,7 @@ class ResponseSender:
 
 
 def check_host(headers: Headers) -> None:
-    """Raise `HostRefused` unless the request is meant for this server."""
+    """Raise `HostRefused` unless the Host header names this server."""
     host = headers.get(b"host", b"")
     if not hosts.is_allowed(host, _server_config().allowed_hosts):
         raise HostRefused(
@@ -226,7 +228,7 @@ def has_body(headers: Headers) -> bool:
 
 
 async def _read_body(headers: Headers, receive: Receive, limit: BodyLimit) -> bytes:
-    """Return the whole body; raises `BodyTooLarge` as soon as that is known."""
+    """Return the whole body; raises `BodyTooLarge` as early as possible."""
     declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > limit.max_bytes:
         raise _too_large(limit)
@@ -254,26 +256,26 @@ def _too_large(limit: BodyLimit) -> BodyTooLarge:
 
 
 class UnreadBody:
-    """Sends the answer to a request whose body was not read, or not to its end."""
+    """Sends the response to a request whose body was not read, or not to its end."""
 
     def __init__(self, headers: Headers, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
         self._has_body = has_body(headers)
-        # A client that asks first does not send the body any more.
+        # A client that sent `Expect: 100-continue` does not send the body any more.
         self._is_awaited = self._has_body and b"expect" not in headers
 
     def with_close(self, answer: HttpResponseBase) -> HttpResponseBase:
-        """Return the answer, which ends the connection where a body is on its way."""
+        """Return the response; it closes the connection if a body may follow."""
         if self._has_body:
             answer["Connection"] = "close"
         return answer
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Send, and before the connection is closed discard what still arrives.
+        """Send, then discard what still arrives before the connection is closed.
 
-        With bytes unread the system would reset the connection, and the client might
-        lose the answer.
+        With unread bytes the system would reset the connection, and the client might
+        lose the response.
         """
         if (
             not self._is_awaited
@@ -294,4 +296,4 @@ def _server_config() -> ServerConfig:
     try:
         return live.current().get(SERVER)
     except ConfigInvalid:
-        return ServerConfig()  # Who asks is told by the view.
+        return ServerConfig()  # The view determines the user.

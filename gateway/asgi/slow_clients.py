@@ -1,4 +1,4 @@
-"""How long a client may leave what it asked for unread."""
+"""The time limit for clients that do not read their response."""
 
 import asyncio
 import logging
@@ -15,8 +15,8 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 class SlowClientGuard:
     """Sends for a task, and cancels it when the client stops reading.
 
-    A timer for each frame would cost more than the frame. This one is set once, and
-    when it goes off looks whether the frame it finds has really waited that long.
+    A timer for each frame would cost more than the frame. This timer is set once; when
+    it expires, it checks how long the current frame has really waited.
     """
 
     def __init__(self, send: Send, task: asyncio.Task[Any] | None) -> None:
@@ -27,13 +27,13 @@ class SlowClientGuard:
         self._timer = self._loop.call_later(SEND_TIMEOUT_SECONDS, self._check_deadline)
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message, however long it takes up to `SEND_TIMEOUT_SECONDS`."""
+        """Send a message; wait for up to `SEND_TIMEOUT_SECONDS`."""
         self._since = self._loop.time()
         await self._send(message)
         self._since = None
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop the timer."""
         self._timer.cancel()
 
     def _check_deadline(self) -> None:

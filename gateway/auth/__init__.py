@@ -1,1 +1,1 @@
-"""Who sends a request: credentials and browser logins; their limits."""
+"""Authentication of requests by credentials and browser logins, and usage limits."""

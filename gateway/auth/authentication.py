@@ -1,6 +1,6 @@
-"""Who sends a request: its credential, checked as `auth.proxy` says.
+"""Authenticates requests as `auth.proxy` requires.
 
-Where nothing is asked for nothing is looked at: SDKs send some key in any case.
+Without `auth.proxy` no credential is checked: SDKs always send some key.
 """
 
 import re
@@ -28,21 +28,21 @@ from gateway.errors import HOSTS_REMEDY
 from gateway.request_validation import hosts
 
 CHAT_PATH = "/v1/chat/completions"
-"""Where a token that was found lately is taken at its word: a turn's own trip to the
-database asks whether it still is valid."""
+"""Requests for which a cached token needs no check here: the turn's own database
+transaction checks that the token is still valid."""
 
 MAX_HEADER_LENGTH = 20_000
-"""Characters of an `Authorization` header; a longer one is not looked into."""
+"""Characters of an `Authorization` header; a longer one is not parsed."""
 
 TOKEN_PATTERN = re.compile(rf"{api_tokens.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
 
 
 async def authenticate(request: HttpRequest) -> Caller:
-    """Return who sends a request, and have `caller_of` know it.
+    """Return the caller of a request, and store it for `caller_of`.
 
-    A request is looked at once: a second call returns what the first did. Raises
-    `Unauthenticated` for a credential that is missing or not valid, and
-    `Unavailable` where that cannot be told.
+    A request is authenticated once: a second call returns the first result. Raises
+    `Unauthenticated` for a missing or invalid credential, and `Unavailable` if it
+    cannot be checked.
     """
     known: Caller | None = getattr(request, CALLER_ATTRIBUTE, None)
     if known is not None:
@@ -54,7 +54,8 @@ async def authenticate(request: HttpRequest) -> Caller:
 
 
 async def authenticate_if_given(request: HttpRequest) -> Caller:
-    """Return who sends a request that need not say it; `OPEN` if they do not."""
+    """Return the caller of a request whose credential is optional; `OPEN` without
+    one."""
     try:
         return await authenticate(request)
     except CoulisseError:
@@ -64,10 +65,10 @@ async def authenticate_if_given(request: HttpRequest) -> Caller:
 async def finish_response(
     request: HttpRequest, answer: HttpResponseBase
 ) -> HttpResponseBase:
-    """Return what a request is answered, once its credential is certain.
+    """Return the response, once the credential is confirmed.
 
-    A turn that failed may have done so before it asked the database, and then a token
-    that is revoked must not learn why.
+    A turn may have failed before it checked the token in the database; a revoked token
+    must not see that error.
     """
     browser_session.renew_session(request, answer)
     caller = getattr(request, CALLER_ATTRIBUTE, ANONYMOUS)
@@ -82,18 +83,18 @@ async def finish_response(
 
 
 class CredentialChecker:
-    """Checks credentials by one reading of `auth.proxy`."""
+    """Checks credentials by one version of `auth.proxy`."""
 
     def __init__(self, proxy: ProxyAuth) -> None:
         self.proxy = proxy
         self.verifier = None if proxy.oidc is None else TokenVerifier(proxy.oidc)
-        """What reads the identity provider's tokens."""
+        """The verifier of the identity provider's tokens."""
         self._passwords = PasswordChecker(
             proxy.logins, realm="Coulisse", throttle=login_throttle.API_THROTTLE
         )
 
     async def admit(self, request: HttpRequest) -> Caller:
-        """Return who sends a request; raises as `authenticate` does."""
+        """Return the caller of a request; raises as `authenticate` does."""
         if self.proxy.tokens is not None:
             return await _admit_token(request)
         if self.verifier is not None:
@@ -125,7 +126,7 @@ _credential_checker: CredentialChecker | None = None
 
 
 def get_checker(proxy: ProxyAuth) -> CredentialChecker:
-    """Return what checks credentials; it lasts until `auth.proxy` is edited."""
+    """Return the credential checker, which is cached until `auth.proxy` changes."""
     global _credential_checker
     found = _credential_checker
     if found is None or (found.proxy is not proxy and found.proxy != proxy):
@@ -134,7 +135,7 @@ def get_checker(proxy: ProxyAuth) -> CredentialChecker:
 
 
 async def _admit_token(request: HttpRequest) -> Caller:
-    """Return whose API token a request carries; raises as `authenticate` does."""
+    """Return the caller of an API token; raises as `authenticate` does."""
     secret = bearer_token(request)
     if not TOKEN_PATTERN.fullmatch(secret):
         raise CredentialRefused
@@ -147,7 +148,7 @@ async def _admit_token(request: HttpRequest) -> Caller:
 
 
 async def _find_token(digest: str) -> Caller:
-    """Return whose token this is; raises `CredentialRefused` and `DatabaseDown`."""
+    """Return the caller of a token; raises `CredentialRefused` and `DatabaseDown`."""
     token = await database_executor.run(
         api_tokens.find_by_digest, digest, datetime.now(UTC)
     )
@@ -160,7 +161,8 @@ async def _find_token(digest: str) -> Caller:
 def bearer_token(request: HttpRequest) -> str:
     """Return the bearer token of a request.
 
-    Raises `CredentialRequired` for none, `CredentialRefused` for another scheme.
+    Raises `CredentialRequired` without a header, `CredentialRefused` for another
+    scheme.
     """
     header = request.headers.get("Authorization", "")
     if not header.strip():
@@ -180,27 +182,27 @@ def bearer_token(request: HttpRequest) -> str:
 
 
 def check_origin(request: HttpRequest) -> None:
-    """Raise `OriginRefused` for what a page of another site has a browser send.
+    """Raise `OriginRefused` for a request that a page of another site sends.
 
-    Browsers send cookies and passwords by themselves, whoever asks them to.
+    Browsers add cookies and passwords by themselves, for any page.
     """
     origin = request.headers.get("Origin")
     if origin is None:
         if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
             return
         if request.method in ("GET", "HEAD"):
-            return  # What comes back is not for the page to read.
+            return  # The page cannot read the response.
     elif is_own_origin(origin, request):
         return
     raise OriginRefused(
-        f"Pages from '{escape_and_truncate(origin or 'another site')}' may not use this server "
-        "with your login",
+        f"Pages from '{escape_and_truncate(origin or 'another site')}' may not use "
+        "this server with your login",
         detail=HOSTS_REMEDY,
     )
 
 
 def is_own_origin(origin: str, request: HttpRequest) -> bool:
-    """Return whether an `Origin` is this server's, as its client calls it."""
+    """Return whether an `Origin` is this server's, by the host that its client uses."""
     try:
         parts = urlsplit(origin)
     except ValueError:

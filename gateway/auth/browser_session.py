@@ -1,6 +1,6 @@
-"""The session of somebody who calls `/v1` in a browser, after a login.
+"""Browser sessions of `/v1`, after an OIDC login.
 
-A cookie holds all of it; who sends none pays nothing for it.
+A cookie holds the whole session; requests without the cookie have no extra cost.
 """
 
 import time
@@ -16,15 +16,15 @@ from access.errors import CredentialRequired
 COOKIE_NAME = "coulisse_session"
 
 IDLE_SECONDS = 8 * 3600
-"""How long a session lasts that is not used."""
+"""How long an unused session lasts."""
 RENEW_AFTER_SECONDS = 600
-"""How old a cookie gets before it is made anew."""
+"""The age after which a cookie is renewed."""
 
 SESSION_ATTRIBUTE = "_coulisse_session"
 
 
 class ApiSession(EncryptedSession):
-    """What a browser keeps for us."""
+    """The session that a browser stores."""
 
     purpose = "proxy"
 
@@ -38,11 +38,11 @@ class LoginRequired(CredentialRequired):
     def __init__(self, location: str) -> None:
         super().__init__()
         self.location = location
-        """Where that begins."""
+        """The address of the login."""
 
 
 def session_subject(request: HttpRequest, oidc: OidcConfig) -> str | None:
-    """Return who is logged in, by the provider's `sub`; None if nobody is."""
+    """Return the `sub` of the logged-in user; None without a login."""
     cookie = request.COOKIES.get(COOKIE_NAME)
     if cookie is None:
         return None
@@ -61,7 +61,7 @@ def session_subject(request: HttpRequest, oidc: OidcConfig) -> str | None:
 
 
 def start_session(session: ApiSession, oidc: OidcConfig, name: str) -> None:
-    """Put down who has logged in."""
+    """Store a login in the session."""
     now = int(time.time())
     session["login"] = {
         "sub": name,
@@ -72,14 +72,14 @@ def start_session(session: ApiSession, oidc: OidcConfig, name: str) -> None:
 
 
 def renew_session(request: HttpRequest, answer: HttpResponseBase) -> None:
-    """Have a session that is used last longer."""
+    """Extend a session that is in use."""
     found = getattr(request, SESSION_ATTRIBUTE, None)
     if found is not None:
         set_cookie(answer, *found)
 
 
 def set_cookie(answer: HttpResponseBase, session: ApiSession, oidc: OidcConfig) -> None:
-    """Give a session to the browser."""
+    """Set the session cookie of a response."""
     session.save()
     answer.set_cookie(
         COOKIE_NAME,
@@ -93,7 +93,7 @@ def set_cookie(answer: HttpResponseBase, session: ApiSession, oidc: OidcConfig) 
 
 
 def credential_error(request: HttpRequest, oidc: OidcConfig) -> CredentialRequired:
-    """Return what to raise for a request of nobody: browsers are sent to log in."""
+    """Return the error for a missing credential; it redirects browsers to the login."""
     if request.method != "GET" or "text/html" not in request.headers.get("Accept", ""):
         return CredentialRequired()
     place = urlsplit(oidc.redirect_url)

@@ -1,4 +1,4 @@
-"""`auth.proxy.oidc`'s `redirect_url`: where a browser's login begins and ends."""
+"""The pages of the browser login, at `redirect_url` of `auth.proxy.oidc`."""
 
 import asyncio
 import contextvars
@@ -33,25 +33,25 @@ DEFAULT_NEXT_URL = "/v1/models"
 URL_NAME = "proxy-login"
 
 _thread_pool = ThreadPoolExecutor(4, "login")
-"""They wait for the identity provider."""
+"""These threads wait for the identity provider."""
 
 
 @dataclass
 class OidcUser:
-    """Somebody the provider knows; nothing of them is stored."""
+    """A user of the identity provider; not stored here."""
 
     sub: str
     is_active = True
 
 
 class UnknownUser:
-    """Who has not logged in yet."""
+    """A user who has not logged in yet."""
 
     is_authenticated = False
 
 
 class ApiLoginCallbackView(LoginCallbackView):
-    """Takes somebody back to `/v1`."""
+    """Completes the login and redirects to `/v1`."""
 
     def login_success(self) -> HttpResponseBase:
         browser_session.start_session(
@@ -61,7 +61,7 @@ class ApiLoginCallbackView(LoginCallbackView):
 
 
 async def serve(request: HttpRequest, rest: str = "") -> HttpResponseBase:
-    """Answer at the address logins come back to; any other one is not there."""
+    """Serve the callback address; 404 for any other one."""
     try:
         proxy = live.current().get(AUTH).proxy
     except CoulisseError as exc:
@@ -92,7 +92,7 @@ def user_from_claims(claims: Mapping[str, Any]) -> OidcUser:
 
 
 def run_login_step(request: HttpRequest, login: OidcLogin) -> HttpResponseBase:
-    """Take one step of a login: there, or back."""
+    """Run one step of a login: the redirect or the callback."""
     request.session = ApiSession(request.COOKIES.get(browser_session.COOKIE_NAME))
     request.user = UnknownUser()  # type: ignore[assignment]
     is_back = "state" in request.GET
@@ -113,7 +113,7 @@ def run_login_step(request: HttpRequest, login: OidcLogin) -> HttpResponseBase:
 
 
 def login_failed_page(exc: CoulisseError, *, again: str) -> HtmlPage:
-    """Return the page that says why somebody is not logged in, and where to be so."""
+    """Return the page that explains a failed login and links to a new one."""
     status = errors.error_shape(exc).status
     seconds = errors.retry_after_seconds(exc)
     page = HtmlPage(

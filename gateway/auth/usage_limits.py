@@ -1,6 +1,6 @@
-"""Limits on the endpoints of `/v1` that take no turn.
+"""Limits on the endpoints of `/v1` that run no turn.
 
-Applied to whole routers where they are mounted, so that no endpoint can forget them.
+Applied to whole routers where they are mounted, so that no endpoint can omit them.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -48,7 +48,7 @@ def _wrap_endpoint(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
 def _usage_request(
     request: HttpRequest, given: dict[str, Any], *, needs_budget: bool
 ) -> UsageRequest:
-    """Return what a request asks to use, by the parameters its endpoint is given.
+    """Return the usage request of a call, from the endpoint's arguments.
 
     Each of these endpoints takes its query as `asked`, and its body, if any, as `body`.
     """

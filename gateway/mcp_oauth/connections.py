@@ -1,4 +1,4 @@
-"""`/v1/mcp`: which MCP servers a user is connected to."""
+"""`/v1/mcp`: the MCP servers that a user is connected to."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What a user is told who cannot be signed in: one table."""
+"""The error pages of the sign-in to MCP servers, by error class."""
 
 from dataclasses import dataclass, replace
 
@@ -29,17 +29,17 @@ CONTACT_OPERATOR = "Tell whoever runs this server; its log says more."
 
 @dataclass(frozen=True, slots=True)
 class ErrorPage:
-    """One thing that goes wrong, as its page tells it."""
+    """The texts of one error page."""
 
     status: int
     title: str
     remedy: str
     detail: str = ""
-    """The provider's own words."""
+    """The provider's own message."""
 
 
 ERROR_PAGES: list[tuple[type[CoulisseError], ErrorPage]] = [
-    # The more particular first.
+    # More specific classes come first.
     (ServerUnknown, ErrorPage(404, "This server does not know it", REQUEST_NEW_LINK)),
     (
         SignInUnsupported,
@@ -106,7 +106,7 @@ CONSENT_DECLINED = ErrorPage(
 
 
 def error_page_of(exc: CoulisseError, *, is_link_used: bool) -> ErrorPage:
-    """Return how a page tells an error; a used link is not to be opened again."""
+    """Return the page of an error; it never offers a used link again."""
     if isinstance(exc, AuthServerRefused) and exc.error == "access_denied":
         return CONSENT_DECLINED
     found = next(

@@ -43,17 +43,18 @@ logger = logging.getLogger(__name__)
 SIGN_IN_FLOW = AuthorizationFlow(database_executor.run, database_executor.run_to_end)
 
 LINK_QUERY = ("user_id", request_user.USER_PARAMETER)
-"""Both name the user a link is made for."""
+"""Both parameters name the user of a new link."""
 
 
 class ProviderRedirect(HttpResponseRedirect):
-    """Sends a user to a provider."""
+    """Redirects a user to a provider."""
 
     allowed_schemes = ["http", "https"]
 
 
 async def connect(request: HttpRequest, server: str) -> HttpResponse:
-    """Send who opens a link to the provider; a HEAD request does not use it up."""
+    """Redirect the opener of a link to the provider; a HEAD request does not use it
+    up."""
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET", "HEAD"])
     token = request.GET.get("token", "")
@@ -76,7 +77,7 @@ async def connect(request: HttpRequest, server: str) -> HttpResponse:
 
 
 async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
-    """Take back who consented, or did not, and tell them what became of it."""
+    """Complete the sign-in with the provider's answer, and show the result."""
     if request.method == "HEAD":
         return HtmlPage("mcp/waiting.html", server=server)
     if request.method != "GET":
@@ -91,7 +92,7 @@ async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
     )
 
     def note_of(user_id: UserId) -> Callable[[], None]:
-        # Nobody but the user holds what they came back with.
+        # The result is shown only to the browser that began the sign-in.
         by = Actor(f"user:{user_id}", request_audit.client_address(request))
         whose = {"user": str(user_id)}
         done = AuditEvent("mcp.connect", by, f"mcp server {server}", whose)
@@ -107,7 +108,7 @@ async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
 
 
 async def create_link(request: HttpRequest, server: str) -> HttpResponse:
-    """Return to a backend the address at which one of its users consents."""
+    """Return a new sign-in link for one user, to the application's backend."""
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
     try:
@@ -136,7 +137,7 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
 
 
 def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
-    """Return the refusal of a caller without the secret, or None."""
+    """Return the refusal of a request without the secret, or None."""
     secret = config.get(AUTH).mcp_consumer_secret
     if secret is None:
         return json_response(
@@ -177,7 +178,7 @@ def _matches_secret(secret: SecretDigest, given: str, request: HttpRequest) -> b
 
 
 def _unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
-    """Return the answer to a request that is understood and cannot be met."""
+    """Return the response to a valid request that cannot be fulfilled."""
     content = errors.error_object(
         message, "invalid_request_error", param=param, code=code
     )
@@ -185,11 +186,11 @@ def _unprocessable(message: str, *, param: str, code: str | None) -> HttpRespons
 
 
 async def _find_named_users(config: Config, request: HttpRequest) -> set[UserId]:
-    """Return whom the request says it is for, if it says so at all.
+    """Return the users that the request names, if it names any.
 
-    The link is credential enough, and most browsers say nothing. A proxy before this
-    server that knows its users does, and so does who is logged in here: a link that
-    another user sends them would have them connect their account for that user.
+    The link is a sufficient credential, and most browsers send no other. A proxy that
+    knows its users names them, and so does a login on this server: otherwise a link
+    from another user would connect this user's account for that other user.
     """
     users = _users_in_request(config, request, request_user.USER_PARAMETER)
     known = (await authentication.authenticate_if_given(request)).principal
@@ -199,7 +200,7 @@ async def _find_named_users(config: Config, request: HttpRequest) -> set[UserId]
 def _users_in_request(
     config: Config, request: HttpRequest, *parameters: str
 ) -> set[UserId]:
-    """Return the users that the header and these query parameters name."""
+    """Return the users in the header and in these query parameters."""
     names = request_user.header_names(request)
     for parameter in parameters:
         names += request.GET.getlist(parameter)
@@ -209,7 +210,7 @@ def _users_in_request(
 def set_browser_cookie(
     answer: HttpResponse, departure: AuthorizationRedirect, browser: str
 ) -> None:
-    """Give the browser what it must have to come back."""
+    """Set the cookie that the callback requires."""
     back = urlsplit(departure.redirect_uri)
     answer.set_cookie(
         departure.cookie,
@@ -223,11 +224,11 @@ def set_browser_cookie(
 
 
 def error_response(server: str, exc: CoulisseError, *, at: str) -> HtmlPage:
-    """Return the page that says what went wrong, and what to do about it."""
+    """Return the error page, with its remedy."""
     problem = error_page_of(exc, is_link_used=at == "callback")
     log = logger.warning if problem.status >= 500 else logger.info
     log("the sign-in to mcp server %r failed: %s", server, exc)
-    # The reference's word: a state that is not right is 400, whatever is wrong.
+    # The reference requires 400 for an invalid state, whatever the reason.
     is_state = at == "callback" and problem.status == 410
     return HtmlPage(
         "mcp/failed.html",

@@ -1,1 +1,1 @@
-"""This server as an MCP server, at /mcp: streamable HTTP and the tools it offers."""
+"""The MCP server at `/mcp`: streamable HTTP and the tools it offers."""

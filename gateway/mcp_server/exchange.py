@@ -1,8 +1,8 @@
-"""One exchange with an MCP client: a request in, its answer out.
+"""One request of an MCP client and its response.
 
-An answer that comes soon is plain JSON. One that takes its time, or has something to
-tell on the way, becomes a stream of server-sent events, so that no proxy takes the
-silence for the end. Both generations of the protocol allow either for any request.
+A fast response is plain JSON. A slow one, or one with notifications, becomes a stream
+of server-sent events, so that proxies do not time out. Both generations of the protocol
+allow either for any request.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from core.text.sanitization import escape_and_truncate
 from gateway.openai.chat import EventStream
 
 HEARTBEAT_SECONDS = 15.0
-"""How long nothing is sent to a client that waits for its answer in a stream."""
+"""How long a stream stays silent before a keepalive."""
 
 PING = b": ping\r\n\r\n"
 MAX_MESSAGE_LENGTH = 500
 
 REQUEST_CANCELLED = -32800
-"""The JSON-RPC error of a request its client took back, as LSP has it."""
+"""The JSON-RPC error of a request that its client cancelled, as in LSP."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonRpcAnswer:
-    """A JSON-RPC answer and the HTTP status it has outside a stream."""
+    """A JSON-RPC response and its HTTP status outside a stream."""
 
     body: dict[str, Any]
     status: int = 200
@@ -45,7 +45,8 @@ class JsonRpcAnswer:
 def error_answer(
     id: str | int | None, code: int, message: str, *, data: Any = None, status: int
 ) -> JsonRpcAnswer:
-    """Return a JSON-RPC error; the SDK's words may quote any length of the request."""
+    """Return a JSON-RPC error; the SDK's message may quote the request at any
+    length."""
     error = {"code": code, "message": escape_and_truncate(message, MAX_MESSAGE_LENGTH)}
     if data is not None:
         error["data"] = _shorten(data)
@@ -53,7 +54,7 @@ def error_answer(
 
 
 def _shorten(data: Any) -> Any:
-    """Return data with each text in it as an answer may quote it."""
+    """Return data with each of its texts truncated as in responses."""
     if isinstance(data, str):
         return escape_and_truncate(data)
     if isinstance(data, dict):
@@ -65,7 +66,7 @@ def _shorten(data: Any) -> Any:
 
 
 def http_response(answer: JsonRpcAnswer) -> HttpResponse:
-    """Return an answer as a whole HTTP response."""
+    """Return a complete HTTP response."""
     content = orjson.dumps(answer.body)
     headers = {
         "Content-Type": "application/json",
@@ -75,10 +76,10 @@ def http_response(answer: JsonRpcAnswer) -> HttpResponse:
 
 
 class McpExchange:
-    """A request that is being answered, as the SDK's handlers see it.
+    """A request in progress, as the SDK's handlers see it.
 
-    It is their `DispatchContext`: what they tell the client meanwhile goes through
-    here. Nothing can be asked of the client.
+    It is their `DispatchContext`: it sends their notifications to the client. Requests
+    to the client are not supported.
     """
 
     can_send_request = False
@@ -94,18 +95,18 @@ class McpExchange:
         self.progress_token = progress_token_from_params(message.params)
         self.cancel_requested = anyio.Event()
         self.note = "waiting"
-        """What is being done, told to who wants to know of progress."""
+        """The current step, sent to clients that request progress."""
         self._streams = "text/event-stream" in request.headers.get("Accept", "")
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
-        """What is to be sent before the answer, then None."""
+        """The notifications to send before the response, then None."""
         self._begun = asyncio.get_running_loop().time()
 
     @property
     def wants_progress(self) -> bool:
-        """Whether the client asked to be told how it goes, and can be."""
+        """Whether the client requested progress and can receive it."""
         return self._streams and self.progress_token is not None
 
-    # What handlers call.
+    # The interface of the handlers.
 
     async def send_raw_request(
         self,
@@ -113,7 +114,7 @@ class McpExchange:
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,
     ) -> dict[str, Any]:
-        """Refuse to ask the client anything: its answer might reach another process."""
+        """Refuse requests to the client: its answer might reach another process."""
         raise NoBackChannelError(method)
 
     async def notify(
@@ -122,40 +123,40 @@ class McpExchange:
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,
     ) -> None:
-        """Tell the client something, if it listens."""
+        """Send a notification to the client, if it accepts streams."""
         if self._streams:
             self._said.put_nowait(_notification(method, params))
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell the client how far it is, if it asked."""
+        """Send progress to the client, if requested."""
         if self.wants_progress:
             self._said.put_nowait(self._progress(progress, message))
 
     async def report_step(self, note: str) -> None:
-        """Say what is being done now."""
+        """Report the current step as progress."""
         self.note = note
         await self.progress(self._elapsed(), message=note)
 
-    # How it is answered.
+    # The response.
 
     async def respond(
         self,
         handling: Awaitable[JsonRpcAnswer],
         begun: Callable[["asyncio.Task[JsonRpcAnswer]"], None],
     ) -> HttpResponseBase:
-        """Answer with what comes of the handling, as JSON or as a stream.
+        """Return the result of the handler, as JSON or as a stream.
 
-        When the client leaves, the handling is cancelled, and waited for: a turn puts
-        away what was said. `begun` is given the task, for who may cancel it otherwise.
+        When the client leaves, the handler is cancelled and awaited, since a turn
+        stores its messages. `begun` receives the task, so that others can cancel it.
         """
         task = asyncio.ensure_future(handling)
         begun(task)
         task.add_done_callback(lambda _: self._said.put_nowait(None))
         whole = asyncio.current_task()
         if whole is not None:
-            # Should the client leave before its stream is first read from.
+            # The client may leave before its stream is first read.
             whole.add_done_callback(lambda _: task.cancel())
         try:
             first = await self._next_frame()
@@ -167,7 +168,7 @@ class McpExchange:
         return EventStream(self._frames(first, task))
 
     async def _next_frame(self) -> bytes | None:
-        """Return what to send now; None when the answer is there."""
+        """Return the next frame; None when the result is ready."""
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS if self._streams else None):
                 return await self._said.get()
@@ -212,7 +213,7 @@ class McpExchange:
 
 
 async def _cancel_task(task: "asyncio.Task[JsonRpcAnswer]") -> None:
-    task.cancel()  # Nothing happens to one that is done.
+    task.cancel()  # Cancelling a finished task has no effect.
     await asyncio.wait((task,))
 
 

@@ -1,6 +1,6 @@
-"""What MCP clients can call here: agents, experiments, and the memory of who calls.
+"""The tools for MCP clients: agents, experiments, and the caller's memory.
 
-Worked out for each request, so an edit of the YAML is seen at once.
+Computed for each request, so an edit of the YAML applies at once.
 """
 
 import hashlib
@@ -37,17 +37,17 @@ from turns.tools.memory_tools import MemoryTool, ToolArguments
 from turns.turn import TurnRequest
 
 MEMORY_TOOL_NAMES = ("search_memory", "save_memory")
-"""An agent of one of these names is offered under another."""
+"""Reserved names; an agent with such a name is offered under another one."""
 
 ACTOR = "mcp"
-"""Who saved it, in the history of a memory."""
+"""The author of saved facts in the history."""
 
 DIGEST_LENGTH = 8
 MAX_TEXT_LENGTH = 4_000
-"""Characters of the longest argument a memory tool takes."""
+"""Characters of the longest argument of a memory tool."""
 
 PLACEHOLDER_USER = UserId(uuid.UUID(int=0))
-"""Whose tools are described and never called."""
+"""An agent whose memory tools are described and never called."""
 
 
 class AskArguments(ToolArguments):
@@ -77,26 +77,26 @@ class AskResult(BaseModel):
 
 
 class OfferedTool(Protocol):
-    """Something that is offered."""
+    """A tool that is offered."""
 
     @property
     def definition(self) -> Tool:
-        """How a client is told of it."""
+        """Return the tool's MCP definition."""
 
     def embedding_tokens(self, arguments: Mapping[str, Any]) -> int | None:
-        """Return about how many tokens an embedder is sent for a call.
+        """Return the approximate number of embedding tokens of a call.
 
-        None where it takes a turn, which is under the limits of turns.
+        None for a tool that runs a turn, which the limits of turns cover.
         """
 
     async def call(
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
-        """Do it for a user; raises subclasses of `CoulisseError`."""
+        """Run the tool for a user; raises subclasses of `CoulisseError`."""
 
 
 def list_tools(config: Config, caller: Caller) -> dict[str, OfferedTool]:
-    """Return what is offered to a caller now, by the names clients call."""
+    """Return the tools that a caller may use now, by tool name."""
     found: dict[str, OfferedTool] = {}
     settings = config.get(MCP_SERVER)
     agents = routing.list_names(config)
@@ -115,11 +115,11 @@ def list_tools(config: Config, caller: Caller) -> dict[str, OfferedTool]:
 def _agents_by_tool_name(agents: Iterable[str]) -> dict[str, str]:
     """Return the agents by the names of their tools.
 
-    A name that would be another's gets a hash of the agent's own, so it stays the same
-    whatever the order of agents.
+    An ambiguous name gets a hash of the agent's own name, so it stays the same whatever
+    the order of agents.
     """
     named: dict[str, str] = {}
-    # Names that are safe as they are stay, whoever comes before them.
+    # Names that are already valid stay unchanged, whatever the order.
     for agent in sorted(
         agents, key=lambda agent: tool_names.to_safe_name(agent) != agent
     ):
@@ -133,7 +133,7 @@ def _agents_by_tool_name(agents: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AgentTool:
-    """An agent or experiment that can be asked."""
+    """An agent or experiment as a tool."""
 
     name: str
     agent: str
@@ -157,7 +157,7 @@ class AgentTool:
     async def call(
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
-        """Take a turn and return what the agent says."""
+        """Run a turn and return the reply."""
         asked = memory_tools.parse_arguments(AskArguments, arguments)
         thread = {} if asked.thread_id is None else {"thread_id": asked.thread_id}
         request = TurnRequest(
@@ -203,7 +203,7 @@ def _usage(reply: Reply) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class UserMemoryTool:
-    """One of an agent's memory tools, in the hands of the client's own model."""
+    """One of an agent's memory tools, for the client's own model."""
 
     name: str
     users: memory_settings.UserMemory
@@ -232,7 +232,7 @@ class UserMemoryTool:
     async def call(
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
-        """Search or save, and return the JSON an agent would be told."""
+        """Search or save, and return the same JSON that an agent receives."""
         said = await self._tool(user_id).call(
             arguments, TracedToolCall(self.name, "memory", "")
         )
@@ -246,7 +246,7 @@ class UserMemoryTool:
 
 
 def error_result(message: str) -> CallToolResult:
-    """Return what a client's model is told of a call that failed."""
+    """Return a failed call's result for the client's model."""
     return CallToolResult(content=[_text_content(message)], is_error=True)
 
 

@@ -1,9 +1,9 @@
 """`/mcp`: this server as an MCP server, over streamable HTTP.
 
-Every request stands for itself: several processes serve one port, and the next request
-of a client may reach another of them. The SDK's low-level server handles messages; its
-own HTTP transports are not used, for they keep a task group for each request and end
-every stream the moment the server is told to stop.
+Requests share no state: several processes serve one port, and a client's next request
+may reach another process. The SDK's low-level server handles messages; its own HTTP
+transports are not used, since they keep a task group for each request and end every
+stream as soon as the server begins to stop.
 """
 
 import asyncio
@@ -73,8 +73,8 @@ from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
 
 SESSION_HEADER = "Mcp-Session-Id"
-"""A name we give each client of the older protocols and know nothing of afterwards.
-It only tells its requests from others' when one of them is to be cancelled."""
+"""A session id for each client of the older protocols, with no state behind it. It only
+separates its requests from others' when one of them is cancelled."""
 
 INSTRUCTIONS = (
     "Each tool with an agent's name sends that agent a message and returns its reply. "
@@ -86,11 +86,11 @@ Context = ServerRequestContext[dict[str, Any], Any]
 
 
 _running_requests: dict[tuple[str, str | int], "asyncio.Task[JsonRpcAnswer]"] = {}
-"""The requests being answered, by session and id, where there is a session."""
+"""The requests in progress, by session and id, if there is a session."""
 
 
 async def serve_mcp(request: HttpRequest) -> HttpResponseBase:
-    """Answer one request to `/mcp`."""
+    """Serve one request to `/mcp`."""
     try:
         config = live.current()
         if not config.get(MCP_SERVER).enabled:
@@ -120,7 +120,7 @@ async def serve_mcp(request: HttpRequest) -> HttpResponseBase:
 
 
 def credential_error_response(exc: CoulisseError) -> HttpResponse:
-    """Return why a credential will not do, in words that MCP clients pass on."""
+    """Return the response to a refused credential, with a message for MCP clients."""
     told = errors.error_response(exc)
     answer = http_response(
         error_answer(
@@ -138,7 +138,7 @@ def credential_error_response(exc: CoulisseError) -> HttpResponse:
 
 
 def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
-    """Raise `OriginRefused` for a web page from elsewhere, as the protocol demands."""
+    """Raise `OriginRefused` for a page of another origin, as the protocol requires."""
     origin = request.headers.get("Origin")
     if origin is None:
         return
@@ -151,7 +151,8 @@ def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
 
 
 def _check_content_type(request: HttpRequest) -> None:
-    """Raise `Invalid` for what a browser can send without asking."""
+    """Raise `Invalid` for a content type that a web page can send without
+    permission."""
     if request.content_type != "application/json":
         raise Invalid(
             "Send the body as JSON, with the header Content-Type: application/json",
@@ -160,7 +161,7 @@ def _check_content_type(request: HttpRequest) -> None:
 
 
 def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
-    """Answer what expects no answer: a notification, or an answer to nothing."""
+    """Accept a message that needs no response: a notification or a stray response."""
     if not isinstance(decoded, dict) or not decoded.keys() & {
         "method",
         "result",
@@ -180,7 +181,7 @@ def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
 
 
 def cancel_request(session: str, params: Any) -> None:
-    """Break off a request of the same client, if it is being answered here."""
+    """Cancel a request of the same client, if this process handles it."""
     named = cancelled_request_id_from_params(
         params if isinstance(params, dict) else None
     )
@@ -192,7 +193,7 @@ def cancel_request(session: str, params: Any) -> None:
 async def answer_request(
     request: HttpRequest, decoded: dict[str, Any]
 ) -> HttpResponseBase:
-    """Answer a JSON-RPC request."""
+    """Handle a JSON-RPC request."""
     try:
         message = JSONRPCRequest.model_validate(decoded)
     except ValidationError:
@@ -222,17 +223,17 @@ async def answer_request(
 def build_connection(
     request: HttpRequest, decoded: dict[str, Any]
 ) -> Connection | InboundLadderRejection:
-    """Return who the request is from, in the SDK's terms, or why it is refused.
+    """Return the request's connection for the SDK, or the error that refuses it.
 
-    The header alone tells the older generation of the protocol, which begins with a
-    handshake, from the newer, in which each request says all of itself.
+    Only the header distinguishes the older generation of the protocol, which begins
+    with a handshake, from the newer one, in which each request is self-contained.
     """
     version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
     if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS:
         return Connection.from_envelope(
             version or DEFAULT_NEGOTIATED_VERSION, None, None
         )
-    # One that is sent twice has both values, which nothing in the body equals.
+    # A header that is sent twice has both values, which nothing in the body equals.
     headers = {name.lower(): value for name, value in request.headers.items()}
     verdict = classify_inbound_request(decoded, headers=headers)
     if isinstance(verdict, InboundLadderRejection):
@@ -245,13 +246,13 @@ def build_connection(
 def register_request(
     session: str, id: str | int, task: "asyncio.Task[JsonRpcAnswer]"
 ) -> None:
-    """Let a request be cancelled by another one, while it is answered."""
+    """Make a request cancellable while it is in progress."""
     if not session:
         return
     key = (session, id)
 
     def forget(done: "asyncio.Task[JsonRpcAnswer]") -> None:
-        # Another request of the same id may have come meanwhile.
+        # Another request of the same id may have arrived meanwhile.
         if _running_requests.get(key) is done:
             del _running_requests[key]
 
@@ -260,7 +261,7 @@ def register_request(
 
 
 async def handle(exchange: McpExchange, connection: Connection) -> JsonRpcAnswer:
-    """Let the SDK's server handle a request, and return what comes of it."""
+    """Run the SDK's server for a request, and return the result."""
     message = exchange.message
     try:
         result = await serve_one(
@@ -296,10 +297,10 @@ async def _list_tools(
 
 
 async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
-    """Call a tool for the user the request names.
+    """Call a tool for the user of the request.
 
-    What goes wrong in a call is told to the client's model, which may mend it; a tool
-    that is not there and a request that names no user are the client's own faults.
+    Errors of the call go to the client's model, which may correct it; an unknown tool
+    and a missing user are protocol errors of the client.
     """
     exchange = cast(McpExchange, context.request)
     try:
@@ -328,7 +329,7 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
 
 
 def _protocol_error(exc: CoulisseError) -> MCPError:
-    """Return the JSON-RPC error of a request that no tool is called for."""
+    """Return the JSON-RPC error of a request that calls no tool."""
     is_ours = errors.error_shape(exc).status >= 500
     return MCPError(INTERNAL_ERROR if is_ours else INVALID_PARAMS, exc.message)
 
@@ -341,4 +342,4 @@ server: Server[dict[str, Any]] = Server(
     on_list_tools=_list_tools,
     on_call_tool=_call_tool,
 )
-server.middleware.clear()  # Spans of its own, which cost more than they tell.
+server.middleware.clear()  # The SDK's own spans cost more than they show.

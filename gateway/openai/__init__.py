@@ -1,3 +1,1 @@
-"""OpenAI's chat completions: from a request to a turn, and from a turn's events to a
-response.
-"""
+"""OpenAI's chat completions: requests become turns, and events become responses."""

@@ -1,4 +1,4 @@
-"""A turn as an HTTP response: whole, or as a stream."""
+"""A turn as an HTTP response: complete, or as a stream."""
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -29,7 +29,7 @@ def _set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
 
 
 async def complete_turn(request: TurnRequest) -> HttpResponse:
-    """Take a turn and answer with the whole reply."""
+    """Run a turn and return the complete reply."""
     head = serializers.new_head(request.turn_id, request.agent)
     reply = Reply()
     headers: Mapping[str, str] = {}
@@ -48,9 +48,9 @@ async def complete_turn(request: TurnRequest) -> HttpResponse:
 
 
 async def stream_turn(request: TurnRequest, *, include_usage: bool) -> "EventStream":
-    """Take a turn and answer with its events as they come.
+    """Run a turn and stream its events.
 
-    Waits for the first one, so what goes wrong before it has an honest status.
+    Waits for the first event, so that earlier errors have their own HTTP status.
     """
     events = flow.run(request)
     begun = await anext(events)
@@ -82,16 +82,16 @@ async def _encode_frames(
 
 
 class EventStream(StreamingHttpResponse):
-    """A stream of frames that is closed the moment the client leaves.
+    """A stream of frames that is closed as soon as the client leaves.
 
-    Django wraps a streaming response's iterator in generators that nobody closes, so
-    a disconnect would reach the turn only when they are collected.
+    Django wraps a streaming response's iterator in generators without closing them, so
+    the turn would notice a disconnect only when they are collected.
     """
 
     def __init__(self, frames: AsyncGenerator[bytes]) -> None:
         super().__init__(content_type="text/event-stream")
         self.headers["Cache-Control"] = "no-cache, no-store"
-        # Reverse proxies (nginx) would hold tokens back.
+        # Reverse proxies (nginx) would delay tokens.
         self.headers["X-Accel-Buffering"] = "no"
         self._frames = frames
         self.is_async = True

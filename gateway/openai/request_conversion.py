@@ -1,4 +1,4 @@
-"""From a client's request to a turn's."""
+"""Converts a client's chat request to a turn request."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -27,8 +27,8 @@ from turns.structured_output import reply_format
 from turns.turn import TurnRequest
 
 PASSED_PARAMETERS = sorted(PARAMETERS - {"response_format"})
-"""Parameters that go to the provider, which maps or refuses them; the format of the
-reply is held to here."""
+"""Parameters that go to the provider, which maps or refuses them; this server enforces
+the reply's format itself."""
 
 REFUSED_PARAMETERS = {
     "audio": "replies are text",
@@ -41,10 +41,9 @@ REFUSED_PARAMETERS = {
 
 
 def to_turn_request(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnRequest:
-    """Return the turn a request asks for.
+    """Return the turn that a chat request describes.
 
-    Every parameter is passed on, used here or refused with `Invalid`; none is
-    dropped.
+    Every parameter is passed on, used here or refused with `Invalid`; none is dropped.
     """
     _refuse_unsupported(body)
     return TurnRequest(
@@ -64,9 +63,10 @@ def to_turn_request(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnR
 
 
 def _refuse_unsupported(body: ChatRequest) -> None:
-    """Raise `Invalid` for what is known to OpenAI's clients and not done here."""
+    """Raise `Invalid` for OpenAI parameters that this server does not support."""
     for name, reason in REFUSED_PARAMETERS.items():
-        # `logprobs: false` asks for nothing; `web_search_options: {}` for a search.
+        # `logprobs: false` requests nothing; `web_search_options: {}` requests a
+        # search.
         if getattr(body, name) not in (None, False):
             raise _unsupported(name, reason)
     if body.n is not None and body.n != 1:
@@ -89,7 +89,7 @@ def _unsupported(name: str, reason: str) -> Invalid:
 
 
 def _passed_parameters(body: ChatRequest) -> dict[str, Any]:
-    """Return what the request sets for the provider; 0 and "" are set."""
+    """Return the parameters that the request sets for the provider, also 0 and ""."""
     given = body.model_fields_set
     return {
         name: value
@@ -99,7 +99,8 @@ def _passed_parameters(body: ChatRequest) -> dict[str, Any]:
 
 
 def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
-    """Return the client's tools; raises `Invalid` for duplicates and loose choices."""
+    """Return the client's tools; raises `Invalid` for duplicates and unmatched
+    choices."""
     tools: list[Any] = body.tools or []
     names: set[str] = set()
     for position, tool in enumerate(tools):
@@ -122,7 +123,7 @@ def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
 
 
 def _check_arguments(schema: Any, position: int) -> None:
-    """Raise `Invalid` for a schema of a tool's arguments that is beyond the limits."""
+    """Raise `Invalid` for an argument schema that exceeds the limits."""
     param = f"tools[{position}].function.parameters"
     try:
         schema_limits.check_schema(schema)
@@ -144,7 +145,7 @@ def _check_choice(choice: Any, names: Collection[str]) -> None:
 def _to_format(
     response_format: ResponseFormat | None,
 ) -> reply_format.ReplyFormat | None:
-    """Return the shape the reply must have, or None for free text."""
+    """Return the required format of the reply, or None for free text."""
     if isinstance(response_format, JsonObjectFormat):
         return reply_format.json_object()
     if isinstance(response_format, JsonSchemaFormat):
@@ -154,7 +155,7 @@ def _to_format(
 
 
 def _native_format(response_format: ResponseFormat | None) -> dict[str, Any] | None:
-    """Return response_format as OpenAI takes it, or None for free text."""
+    """Return `response_format` in OpenAI's shape, or None for free text."""
     if isinstance(response_format, JsonObjectFormat | JsonSchemaFormat):
         return response_format.model_dump(by_alias=True, exclude_none=True)
     return None
@@ -188,7 +189,7 @@ def to_message(message: ChatMessage) -> Message:
 
 
 def _join_text_parts(content: Any) -> Content:
-    """Return parts that are all text as one text, which every provider takes."""
+    """Return parts that are all text as one text, which every provider accepts."""
     if content is None or isinstance(content, str):
         return content
     if all(part["type"] == "text" for part in content):

@@ -1,4 +1,4 @@
-"""OpenAI's chat completion objects and our headers, made from what a turn says."""
+"""OpenAI's chat completion objects and the response headers, from a turn's events."""
 
 import time
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ COST_HEADER = "X-Coulisse-Cost-Usd"
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """What every object of one reply starts with."""
+    """The fields that every object of one reply starts with."""
 
     id: str
     created: int
@@ -26,7 +26,7 @@ class ObjectHead:
     """The agent's name."""
 
     def fields(self, kind: str) -> dict[str, Any]:
-        """Return the head as the first fields of an object of that kind."""
+        """Return the head as the first fields of an object of that type."""
         return {
             "id": self.id,
             "object": kind,
@@ -41,7 +41,7 @@ def new_head(turn_id: TurnId, agent: str) -> ObjectHead:
 
 
 def serialize_completion(head: ObjectHead, reply: Reply) -> dict[str, Any]:
-    """Return a whole reply as a `chat.completion`."""
+    """Return a complete reply as a `chat.completion`."""
     message: dict[str, Any] = {
         "role": "assistant",
         "content": reply.text or (None if _has_other_output(reply) else ""),
@@ -89,16 +89,16 @@ def serialize_usage(usage: Usage) -> dict[str, Any]:
 
 
 def format_cost(serving: ServedBy | None) -> str | None:
-    """Return what a turn cost in dollars, `0.001234`; None where that is not known."""
+    """Return the cost of a turn in dollars, `0.001234`; None if unknown."""
     if serving is None or serving.cost_micro_usd is None:
         return None
     return money.format_usd(serving.cost_micro_usd)
 
 
 def coulisse_fields(serving: ServedBy | None) -> dict[str, Any]:
-    """Return the field of ours that stands beside `usage`, where there is one.
+    """Return Coulisse's own field next to `usage`, if any.
 
-    Beside and not within: clients add up the numbers of a usage, which are integers.
+    It is not within `usage`, since clients add up the numbers there, all integers.
     """
     if serving is None or serving.cost_micro_usd is None:
         return {}
@@ -106,9 +106,9 @@ def coulisse_fields(serving: ServedBy | None) -> dict[str, Any]:
 
 
 def serving_headers(provider: str, attempts: int) -> dict[str, str]:
-    """Return who answers or has failed, and after how many requests to providers.
+    """Return the agent and model that reply or failed, and the number of requests.
 
-    Of a stream, when it begins.
+    For a stream, as of its beginning.
     """
     # A name in the YAML may be in any script; a header may not.
     return {PROVIDER_HEADER: quote(provider), ATTEMPTS_HEADER: str(attempts)}

@@ -1,7 +1,7 @@
 """Server-sent events: a turn's events as OpenAI's chunks.
 
-What is the same in every chunk of a reply is encoded once; a token costs one JSON
-string and a join.
+The constant parts of a reply's chunks are encoded once; a token costs one JSON string
+and a join.
 """
 
 from typing import Any
@@ -26,11 +26,11 @@ from gateway.openai import serializers
 
 DONE = b"data: [DONE]\n\n"
 HEARTBEAT = b": heartbeat\n\n"
-"""A comment, which clients skip and proxies take for a sign of life."""
+"""A comment, which clients skip; it keeps proxies from timing out."""
 
 
 def error_frame(error: CoulisseError | None, *, for_operators: bool = False) -> bytes:
-    """Return the frame that ends a broken stream; None is a fault of ours."""
+    """Return the frame that ends a failed stream; None means an internal error."""
     if error is None:
         body = errors.internal_error()
     else:
@@ -59,7 +59,7 @@ class FrameEncoder:
         return self._encode_delta(b'{"role":"assistant","content":"","refusal":null}')
 
     def encode(self, event: Event) -> bytes:
-        """Return the frames of one event; b"" for what clients are not shown."""
+        """Return the frame of one event; b"" for events that clients do not see."""
         match event:
             case TextDelta():
                 return self._encode_delta(
@@ -89,7 +89,7 @@ class FrameEncoder:
         return self._before + delta + self._after
 
     def _encode_handoff(self, handoff: HandoffStarted) -> bytes:
-        """Return an event of our own that is a chunk, too, for clients that read all
+        """Return an event of Coulisse that is also a chunk, for clients that read all
         events alike."""
         choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}
         chunk = {**self._fields, "choices": [choice], "agent": handoff.agent}

@@ -1,3 +1,2 @@
-"""Checks of what clients send, before and beside pydantic: hosts, encoding, JSON size,
-image addresses; and pydantic's errors as OpenAI puts them.
-"""
+"""Request validation besides pydantic: hosts, encoding, JSON size, image addresses; and
+pydantic's errors in OpenAI's form."""

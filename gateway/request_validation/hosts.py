@@ -1,8 +1,9 @@
-"""Which names a server answers to.
+"""The host names that the server answers to.
 
-A web page may point a name of its own at this machine (DNS rebinding) and then talk to
-the server as if it were the page's own. Such a name has dots; this machine's addresses,
-`localhost` and plain names within a network have none or are not names at all.
+A web page may point its own host name at this machine (DNS rebinding) and then talk to
+the server as if it were of the same origin. Such a name has dots; this machine's
+addresses, `localhost` and plain names within a network have none or are not names at
+all.
 """
 
 import ipaddress
@@ -22,8 +23,8 @@ MAX_HOST_BYTES = 255
 def is_allowed(header: bytes, allowed: tuple[str, ...]) -> bool:
     """Return whether a Host header names this server.
 
-    `allowed` are more names it answers to: `example.com`, `.example.com` for all
-    names under it, `*` for any.
+    `allowed` are more names of the server: `example.com`, `.example.com` for all names
+    under it, `*` for any.
     """
     return len(header) <= MAX_HOST_BYTES and _is_allowed(_host_name(header), allowed)
 

@@ -1,7 +1,7 @@
 """The addresses of images and files in a message.
 
-The server fetches none of them. The provider does, and a provider of the operator's own
-(Ollama, vLLM) may stand where it reaches what clients must not.
+The server fetches none of them. The provider does, and the operator's own provider
+(Ollama, vLLM) may have access to hosts that clients must not reach.
 """
 
 import binascii
@@ -18,8 +18,8 @@ from core.text.sanitization import escape_and_truncate
 
 MAX_URL_LENGTH = 8_192
 MAX_DATA_LENGTH = 20 * 1024 * 1024
-"""Characters of an image in the message; `server.max_body_bytes` is smaller, unless
-set."""
+"""Characters of an image in the message; the default of `server.max_body_bytes` is
+smaller."""
 IMAGE_TYPES = "avif|bmp|gif|heic|heif|jpeg|jpg|png|tiff|webp"
 
 IMAGE_DATA_PATTERN = re.compile(rf"data:image/(?:{IMAGE_TYPES});base64,", re.IGNORECASE)
@@ -39,7 +39,8 @@ def check_image(url: str) -> str:
 
 
 def check_file(data: str) -> str:
-    """Return a file's contents; an address in their place is checked as an image's."""
+    """Return a file's contents; an address instead of contents is checked as an
+    image's."""
     if _scheme(data) not in (None, "data"):
         _check_http_url(data)
     return data
@@ -89,7 +90,7 @@ def _are_private_allowed() -> bool:
 
 
 def _host(url: str) -> str:
-    """Return the host of an http(s) address that all programs read alike."""
+    """Return the host of an http(s) address that all programs parse alike."""
     parts = _split(url)
     if parts is None or parts.scheme not in ("http", "https"):
         _refuse("it must be an http(s) address or a data: URL")
@@ -104,7 +105,7 @@ def _host(url: str) -> str:
 
 
 def _split(url: str) -> SplitResult | None:
-    # urlsplit drops control characters that others keep.
+    # urlsplit drops control characters that other parsers keep.
     if not url.isprintable():
         return None
     try:

@@ -1,4 +1,4 @@
-"""JSON bodies, bounded in how many values they have.
+"""Limits on the number of values in JSON bodies.
 
 Validation takes microseconds for each wrong item of a list, and listing the errors ten
 times that: without limits, 2 MiB of zeros take 18 seconds of the event loop.
@@ -13,9 +13,9 @@ from core.errors import Invalid
 MAX_VALUES = 50_000
 """Keys of objects and items of lists, at all levels."""
 MAX_KEYS = 5_000
-"""Of one object. OpenAI's limit on the properties of a JSON Schema."""
+"""Keys of one object: OpenAI's limit on the properties of a JSON Schema."""
 UNCHECKED_COMMAS = 2_000
-"""A body with fewer has few values; nearly every one does, and is not walked."""
+"""Bodies with fewer commas have few values and are not walked: nearly all are."""
 
 
 def parse_json(body: bytes) -> Any:

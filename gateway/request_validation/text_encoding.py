@@ -1,6 +1,6 @@
-"""How the text of a request is read: as UTF-8, and within bounds.
+"""Decoding of request text: UTF-8 only, with size limits.
 
-Django reads a query and a form in the charset that `Content-Type` names, which may be
+Django decodes a query and a form in the charset that `Content-Type` names, which may be
 any codec of Python: some make text that cannot be stored, and some fail. Python also
 keeps the names of unknown codecs in memory. The charset is therefore ignored.
 """
@@ -23,7 +23,8 @@ class Utf8Request(ASGIRequest):
 
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
         header = meta.get("CONTENT_TYPE", "")
-        # The request exists before it is checked: what `check` refuses is not parsed.
+        # The request object exists before the check; text that the check refuses is not
+        # parsed.
         self.content_type, parameters = _parse_content_type(
             "" if _content_type_problem(header) else header
         )
@@ -31,7 +32,7 @@ class Utf8Request(ASGIRequest):
         self._encoding = "utf-8"
 
 
-# Clients send one of a few.
+# Clients send few different ones.
 @lru_cache(maxsize=64)
 def _parse_content_type(header: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     name, parameters = parse_header_parameters(header)

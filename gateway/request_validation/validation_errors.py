@@ -1,4 +1,4 @@
-"""Pydantic's complaints about a body, as OpenAI would put them."""
+"""Converts pydantic's validation errors to OpenAI's form."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ UNION_BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
     *("text", "image_url", "input_audio", "file", "refusal"),
     *("json_object", "json_schema", "str", "NamedTool"),
 }
-"""Names of the branches of unions in `schemas.py`: pydantic puts them in its paths."""
+"""Names of the branches of unions in `schemas.py`, which pydantic adds to its paths."""
 
 MAX_MESSAGE_LENGTH = 300
-"""Characters of what pydantic says, which may quote the client."""
+"""Characters of pydantic's message, which may quote the client."""
 
 
 def first_error(errors: list[dict[str, Any]]) -> Invalid:
-    """Return pydantic's first complaint as OpenAI would put it."""
+    """Return pydantic's first error in OpenAI's form."""
     error = _closest_error(errors)
     param = _param_name(_path(error))
     if not param:
@@ -35,8 +35,9 @@ def first_error(errors: list[dict[str, Any]]) -> Invalid:
         case "union_tag_invalid":
             context = error["ctx"]
             return Invalid(
-                f"Invalid '{param}.{_tag(error)}': '{escape_and_truncate(str(context['tag']))}' "
-                f"is not one of {context['expected_tags']}",
+                f"Invalid '{param}.{_tag(error)}': "
+                f"'{escape_and_truncate(str(context['tag']))}' is not one of "
+                f"{context['expected_tags']}",
                 param=f"{param}.{_tag(error)}",
             )
     said = escape_and_truncate(error["msg"], MAX_MESSAGE_LENGTH)
@@ -56,19 +57,19 @@ def _tag(error: dict[str, Any]) -> str:
 
 
 def _path(error: dict[str, Any]) -> list[str | int]:
-    # ninja puts where it looked first and, of a body, the view's argument.
+    # ninja prepends the request part and, for a body, the view's argument.
     return list(error["loc"][1 if error["loc"][0] == "query" else 2 :])
 
 
 def _closest_error(errors: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the first error; of a union's, the branch the client came nearest to."""
+    """Return the first error; for a union, of the branch that matches best."""
     path = _path(errors[0])
     if len(path) < 2 or not _is_branch(path[-1], path[-2]):
         return errors[0]
     union = path[:-1]
     return max(
         (error for error in errors if _path(error)[: len(union)] == union),
-        # A wrong type is no step into its branch.
+        # A wrong type does not count as a step into its branch.
         key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")),
     )
 
@@ -84,7 +85,8 @@ def _param_name(path: list[str | int]) -> str:
 
 
 def _is_branch(step: str | int, before: str | int) -> bool:
-    """Whether a step is the name of a union's branch, which the client never wrote."""
+    """Return whether a step is the name of a union's branch, absent from the
+    request."""
     return (
         isinstance(step, str)
         and (

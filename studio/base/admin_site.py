@@ -1,4 +1,4 @@
-"""The Django admin of this project: its shell, and the tables shown as they are."""
+"""The Django admin site of the studio: page shell, menu and read-only tables."""
 
 from typing import Any
 
@@ -10,32 +10,32 @@ from studio.security.roles import Role
 
 
 class StudioSite(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
-    """Lets in whoever has a role; the door has asked who they are."""
+    """Admits every user with a role; the middleware has authenticated them."""
 
     site_title = site_header = "Coulisse"
     index_title = "Tables"
     index_template = "studio/tables.html"
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Return whether this person may look."""
+        """Return whether the user may view the studio."""
         return roles.role_of(request.user) is not None
 
     def is_operator(self, request: HttpRequest) -> bool:
-        """Return whether this person may change things."""
+        """Return whether the user may change things."""
         return roles.role_of(request.user) is Role.OPERATOR
 
     def login(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        """Lead to the first page: the door asks who it is."""
+        """Redirect to the home page, where the middleware asks for the login."""
         return HttpResponseRedirect("/admin/")
 
     def app_index(
         self, request: HttpRequest, app_label: str, extra_context: Any = None
     ) -> Any:
-        """Lead to the list of all tables, which has those of an app."""
+        """Redirect to the list of all tables, which includes those of an app."""
         return HttpResponseRedirect("/admin/tables/")
 
     def get_urls(self) -> list[Any]:
-        """Return the addresses of the tables, and none about passwords."""
+        """Return the URLs of the tables, without those about passwords."""
         return [
             url
             for url in super().get_urls()
@@ -43,14 +43,14 @@ class StudioSite(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
         ]
 
     def logout(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        """Forget who it was, here and elsewhere, when a form of ours says so."""
+        """End all sessions of the user, if a form of the studio requests it."""
         if request.method == "POST":
             accounts.end_sessions(request.user)
             request.session.flush()
         return HttpResponseRedirect("/admin/")
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return what every page of the shell shows."""
+        """Return the context of every page of the shell."""
         return {**super().each_context(request), "available_apps": []}
 
 

@@ -1,6 +1,6 @@
-"""In which of its faces an address answers: what `Accept` likes best (RFC 9110, 12.5).
+"""Choose the format of a response by the `Accept` header (RFC 9110, 12.5).
 
-REST framework's own goes by how narrow a type is named, and not by its `q`.
+REST framework's own negotiation ignores `q` and goes by how specific a type is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ from rest_framework.request import Request
 
 ANY_TYPE = "*/*"
 MAX_RANGES = 64
-"""That are read of a header; nobody who means well sends more."""
+"""Ranges that are read of one header; honest clients send fewer."""
 
 Preference = tuple[float, int]
-"""How much: its weight, and how narrowly it was named."""
+"""The weight of a media type, and how specifically the header names it."""
 
 
 class ContentNegotiation(DefaultContentNegotiation):
-    """Chooses by weight, then by how narrowly a type is named, then the first."""
+    """Chooses by weight, then by specificity, then by the order of the renderers."""
 
     def select_renderer(
         self,
@@ -27,7 +27,7 @@ class ContentNegotiation(DefaultContentNegotiation):
         renderers: Iterable[BaseRenderer],
         format_suffix: str | None = None,
     ) -> tuple[BaseRenderer, str]:
-        """Return who tells it, and as what; raises `NotAcceptable`."""
+        """Return the renderer and its media type; raises `NotAcceptable`."""
         wanted = format_suffix or request.query_params.get("format")
         named = [each for each in renderers if not wanted or each.format == wanted]
         ranges = parse_accept(request.headers.get("Accept") or ANY_TYPE)
@@ -41,7 +41,7 @@ class ContentNegotiation(DefaultContentNegotiation):
 
 
 def parse_accept(header: str) -> list[tuple[str, float]]:
-    """Return the ranges of types a header names, each with its weight."""
+    """Return the media ranges of a header, each with its weight."""
     return [
         _parse_range(each) for each in header.split(",")[:MAX_RANGES] if each.strip()
     ]
@@ -65,7 +65,7 @@ def _parse_weight(text: str) -> float:
 
 
 def preference_for(ranges: Sequence[tuple[str, float]], media_type: str) -> Preference:
-    """Return how much a type is liked: the narrowest range that has it says so."""
+    """Return the preference for a type, from its most specific range."""
     family = f"{media_type.partition('/')[0]}/*"
     for narrow, name in ((2, media_type), (1, family), (0, ANY_TYPE)):
         weights = [weight for each, weight in ranges if each == name]
@@ -75,7 +75,7 @@ def preference_for(ranges: Sequence[tuple[str, float]], media_type: str) -> Pref
 
 
 def prefers_html(header: str) -> bool:
-    """Return whether pages are liked better than data, as browsers do."""
+    """Return whether the client prefers pages to data, as browsers do."""
     ranges = parse_accept(header)
     page = preference_for(ranges, "text/html")
     return (

@@ -1,4 +1,4 @@
-"""Tables as CSV, sent as they are written."""
+"""Tables as CSV, streamed while they are written."""
 
 import csv
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -8,15 +8,15 @@ from typing import Any
 from django.http import StreamingHttpResponse
 
 LINES_PER_CHUNK = 500
-"""Lines of one piece."""
+"""Lines per chunk."""
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")
-"""With these a spreadsheet takes a text for something to reckon."""
+"""Spreadsheets evaluate a text that begins with one of these as a formula."""
 
 
 def csv_response(
     name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> StreamingHttpResponse:
-    """Return a table to be saved under a name."""
+    """Return a table as a download with a file name."""
     return StreamingHttpResponse(
         csv_chunks(head, rows),
         content_type="text/csv; charset=utf-8",
@@ -27,7 +27,7 @@ def csv_response(
 async def csv_chunks(
     head: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> AsyncIterator[str]:
-    """Yield a table, some lines at a time."""
+    """Yield a table in chunks of lines."""
     out = StringIO()
     lines = csv.writer(out)
     lines.writerow(head)
@@ -46,7 +46,7 @@ def _drain(out: StringIO) -> str:
 
 
 def escape_cell(value: Any) -> Any:
-    """Return a value as a spreadsheet shows it and does nothing else with it."""
+    """Return a value that a spreadsheet shows as text and does not evaluate."""
     if isinstance(value, str) and value.startswith(FORMULA_PREFIXES):
         return f"'{value}"
     return "" if value is None else value

@@ -1,7 +1,7 @@
-"""What a form shows that somebody was faster than: what is there now.
+"""Edit conflicts: a form's object changed after the form was loaded.
 
-The form keeps what was typed, and its version then is that of what is shown here: who
-saves it has seen what that replaces.
+The form keeps the typed text and takes the version of the current state that it shows,
+so saving it again replaces a state that the user has seen.
 """
 
 from typing import NamedTuple
@@ -12,16 +12,16 @@ CURRENT_LABEL, SUBMITTED_LABEL = "there now", "as it stands below"
 
 
 class EditConflict(NamedTuple):
-    """What became of something while it was edited."""
+    """The current state of an object that changed while a form edited it."""
 
     url: str
-    """Where it is shown as it is now."""
+    """The page that shows its current state."""
     diff: str | None
-    """What saving would change of it, as a unified diff; None where it is no YAML."""
+    """The changes that saving would make, as a unified diff; None if it is not YAML."""
 
 
 def describe_conflict(now: str | None, typed: str, address: str) -> EditConflict:
-    """Return what there is now, None if it cannot be read, against what was typed."""
+    """Compare the typed text with the current text, which is None if unreadable."""
     diff = (
         None
         if now is None

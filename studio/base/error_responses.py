@@ -1,4 +1,4 @@
-"""What goes wrong under `/admin/`, as data: the page renderer makes a page of it."""
+"""Errors under `/admin/` as data; the page renderer makes pages of them."""
 
 import logging
 from typing import Any
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConfigProblemDetail(BaseModel):
-    """What is wrong at one place of the configuration."""
+    """A problem at one place of the configuration."""
 
     message: str
     code: str | None
@@ -32,7 +32,7 @@ class ConfigProblemDetail(BaseModel):
 
 
 class ConfigProblemList(BaseModel):
-    """All that is wrong with a text; nothing, if it may be saved."""
+    """All problems of a text; empty if the text may be saved."""
 
     problems: list[ConfigProblemDetail]
 
@@ -42,7 +42,7 @@ DATABASE_ERRORS = (InterfaceError, OperationalError)
 
 
 def handle_exception(exc: Exception, context: dict[str, Any]) -> Response | None:
-    """Return the answer to an error; REST framework's `EXCEPTION_HANDLER`."""
+    """Return the response to an error; REST framework's `EXCEPTION_HANDLER`."""
     if isinstance(exc, Http404):
         exc = NotFound("There is no such page")
     if isinstance(exc, SuspiciousOperation):
@@ -62,7 +62,7 @@ def handle_exception(exc: Exception, context: dict[str, Any]) -> Response | None
 
 
 def database_error_body(exc: Exception) -> dict[str, Any]:
-    """Return what is told while there is no database, and log why."""
+    """Return the error body for an unavailable database, and log the cause."""
     logger.warning("the studio has no database: %s", str(exc).partition("\n")[0])
     return errors.error_object(
         "The database is not available; try again", "service_unavailable"
@@ -70,10 +70,10 @@ def database_error_body(exc: Exception) -> dict[str, Any]:
 
 
 def invalid_config_body(exc: ConfigInvalid) -> dict[str, Any]:
-    """Return the validator's words, and each problem by its place.
+    """Return the validator's message, and each problem with its place.
 
-    They may quote a value that the file hides, through an alias. So whatever looks like
-    a key is masked, whether it is a secret or not.
+    Messages may quote a value that the file hides, through an alias. So everything that
+    looks like a key is masked, whether it is a secret or not.
     """
     said = redaction.redact_quote(str(exc))
     told = errors.error_object(said, "invalid_request_error", code="config_invalid")

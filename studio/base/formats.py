@@ -1,4 +1,4 @@
-"""What the studio speaks with scripts: JSON and YAML, in and out."""
+"""The JSON and YAML formats of the studio, for requests and responses."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ from core.validation import storable_values
 
 
 def to_plain_data(value: Any) -> Any:
-    """Return a value as JSON has it: maps, lists, texts, numbers."""
+    """Return a value as JSON types: maps, lists, texts, numbers."""
     return orjson.loads(_dump_json(value))
 
 
@@ -45,13 +45,13 @@ def _to_jsonable(value: Any) -> Any:
 
 
 MAX_YAML_BYTES = 100_000
-"""Of an answer as JSON; larger ones are not written as YAML."""
+"""Size of a response as JSON; larger ones are not written as YAML."""
 TOO_DEEP = "The body is nested too deeply"
 TOO_MANY = f"The body has more than {scanner.MAX_SCANNED:,} keys and values"
 
 
 class DataRenderer(BaseRenderer):
-    """Tells what a face answers: in `told`, without what DRF's signature brings."""
+    """Renders a view's data with `serialize`, a simpler signature than DRF's."""
 
     def render(
         self,
@@ -59,54 +59,54 @@ class DataRenderer(BaseRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes | str:
-        """Return the answer's body."""
+        """Return the body of the response."""
         return self.serialize(data, renderer_context or {})
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes | str:
-        """Return data as this format tells them; `context` has the view and so on."""
+        """Return data in this format; `context` has the view, the request and so on."""
         raise NotImplementedError
 
 
 class JsonRenderer(DataRenderer):
-    """JSON, of whatever a face answers."""
+    """Renders the data of any view as JSON."""
 
     media_type = "application/json"
     format = "json"
     charset = None
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
-        """Return the bytes; none for an answer without a body."""
+        """Return the bytes; empty for a response without a body."""
         return b"" if data is None else _dump_json(data)
 
 
 class YamlRenderer(DataRenderer):
-    """YAML of the same."""
+    """Renders the data of any view as YAML."""
 
     media_type = "application/yaml"
     format = "yaml"
     charset = "utf-8"
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> str:
-        """Return the text; what is a text already is YAML as it was written."""
+        """Return the text; a text is returned unchanged, as it already is YAML."""
         if isinstance(data, str):
             return data
         return "" if data is None else dump_readable_yaml(data)
 
 
 class CsvRenderer(DataRenderer):
-    """CSV: a face that has it answers with `csv_lines.csv_response`."""
+    """Declares CSV; views that support it return `csv_export.csv_response`."""
 
     media_type = "text/csv"
     format = "csv"
     charset = "utf-8"
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
-        """Return what went wrong as JSON: it is no table."""
+        """Return an error as JSON, since an error is no table."""
         return _dump_json(data)
 
 
 class StudioJsonParser(JSONParser):
-    """Reads a JSON body; one that is nested without end is refused, too."""
+    """Parses a JSON body; refuses endless nesting."""
 
     def parse(
         self,
@@ -114,7 +114,7 @@ class StudioJsonParser(JSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return what the body says; raises `ParseError` for what is no JSON."""
+        """Return the body's data; raises `ParseError` for invalid JSON."""
         try:
             value = super().parse(stream, media_type, parser_context)
         except RecursionError:
@@ -124,7 +124,7 @@ class StudioJsonParser(JSONParser):
 
 
 def _check_limits(value: Any) -> None:
-    """Raise `ParseError` for JSON that neither a file nor a table can hold."""
+    """Raise `ParseError` for JSON that neither a file nor a table can store."""
     level, left = [value], scanner.MAX_SCANNED
     for _ in range(scanner.MAX_DEPTH + 1):
         left -= sum(len(each) for each in level if isinstance(each, dict | list))
@@ -148,7 +148,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 class YamlParser(BaseParser):
-    """Reads a YAML body by the rules of `coulisse.yaml`."""
+    """Parses a YAML body by the rules of `coulisse.yaml`."""
 
     media_type = "application/yaml"
 
@@ -158,18 +158,18 @@ class YamlParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return what the body says; raises `ParseError` for what is no YAML."""
+        """Return the body's data; raises `ParseError` for invalid YAML."""
         return load_yaml(stream.read())
 
 
 class LegacyYamlParser(YamlParser):
-    """The same, by the name it had before it had one."""
+    """Parses YAML under the media type used before `application/yaml` existed."""
 
     media_type = "application/x-yaml"
 
 
 def load_yaml(content: bytes) -> Any:
-    """Return what a YAML text says; raises `ParseError`, with the place."""
+    """Return the data of a YAML text; raises `ParseError` with the place."""
     try:
         source = reader.parse_source(content, "body")
         tree = entry_texts.verbatim_tree(source)
@@ -192,7 +192,7 @@ def dump_yaml(value: Any) -> str:
 
 
 def dump_readable_yaml(data: Any) -> str:
-    """Return an answer as YAML; a large one as JSON, which is YAML, too.
+    """Return a response as YAML; a large one as JSON, which is also YAML.
 
     Writing YAML takes seconds and many megabytes of memory for each megabyte.
     """

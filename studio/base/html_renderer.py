@@ -1,4 +1,4 @@
-"""Renders what a face answers as a page of the studio."""
+"""Renders the data of a view as a page of the studio."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from studio.base.formats import DataRenderer
 
 REFUSED_TEMPLATE = "studio/refused.html"
 PLAIN_TEMPLATE = "studio/plain.html"
-"""For what is made for scripts, where a browser asks for it all the same."""
+"""For endpoints without a page that a browser opens nevertheless."""
 RESERVED_CONTEXT_KEYS = {
     "colors",
     "csrf_token",
@@ -23,17 +23,17 @@ RESERVED_CONTEXT_KEYS = {
     "styles",
     "user",
 }
-"""What the shell's own templates go by: `answer.user` is the data's."""
+"""Keys that the shell's templates use; the data's own is at `answer.user`."""
 
 
 class HtmlRenderer(DataRenderer):
-    """A page in the studio's shell."""
+    """Renders a page in the studio's shell."""
 
     media_type = "text/html"
     format = "html"
 
     def serialize(self, data: Any, context: Mapping[str, Any]) -> str:
-        """Return the page's text."""
+        """Return the HTML of the page."""
         view, request = context["view"], context["request"]
         response = context["response"]
         if response.exception:
@@ -71,7 +71,7 @@ def _context(data: Any) -> dict[str, Any]:
 
 
 def _refused_page(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
-    """Return the form again with what was typed, or a page that says what is wrong."""
+    """Return the refused form with the typed values, or an error page."""
     error = data["error"]
     filled = _refused_form_context(view) if view.is_form else None
     if filled is None:
@@ -86,7 +86,7 @@ def _refused_form_context(view: Any) -> Mapping[str, Any] | None:
     try:
         filled: Mapping[str, Any] | None = view.refused_form_context()
     except (APIException, SuspiciousOperation):
-        return None  # What was typed cannot be read.
+        return None  # The typed values cannot be read.
     return filled
 
 
@@ -100,5 +100,5 @@ ERROR_TITLES = {
 
 
 def error_title(status: int) -> str:
-    """Return the title of a page that says why something was refused."""
+    """Return the title of an error page."""
     return ERROR_TITLES.get(status, "That does not work")

@@ -1,20 +1,20 @@
-"""The menu of the studio, in the order in which one works."""
+"""The menu of the studio, in the order of an operator's work."""
 
 from typing import Any, NamedTuple
 
 
 class MenuItem(NamedTuple):
-    """A page of the menu."""
+    """A page in the menu."""
 
     title: str
     path: str
     icon: str
-    """One of the Material Symbols, which the shell ships."""
+    """The name of a Material Symbol; the shell includes the font."""
     related_paths: tuple[str, ...] = ()
-    """Pages that are in no menu, and belong to this one."""
+    """Pages outside the menu that belong to this item."""
 
     def matched_length(self, path: str) -> int:
-        """Return how much of an address is this entry's; 0 where it is not under it."""
+        """Return how many characters of a path this item matches; 0 for none."""
         return max(
             (
                 len(each)
@@ -29,7 +29,7 @@ SECTION_PAGES = (
     *("/admin/auth", "/admin/memory/settings", "/admin/providers", "/admin/storage"),
     "/admin/telemetry",
 )
-"""Pages of the file's sections that have an address of their own."""
+"""Sections of the file that have their own page."""
 GROUPS: dict[str, tuple[MenuItem, ...]] = {
     "": (MenuItem("Home", "/admin/", "home"),),
     "Build": (
@@ -63,7 +63,7 @@ GROUPS: dict[str, tuple[MenuItem, ...]] = {
 
 
 def sidebar(request: Any) -> list[dict[str, Any]]:
-    """Return the menu as the shell wants it; `UNFOLD` names this function."""
+    """Return the menu in the shell's format; `UNFOLD` names this function."""
     here = find_menu_item(request.path)
     return [
         {
@@ -83,14 +83,14 @@ def sidebar(request: Any) -> list[dict[str, Any]]:
 
 
 def find_menu_item(path: str) -> tuple[str, MenuItem] | None:
-    """Return the group and the entry of the menu that a page is under, if any."""
+    """Return the menu group and item of a page, if any."""
     places = [(group, entry) for group, all_ in GROUPS.items() for entry in all_]
     nearest = max(places, key=lambda place: place[1].matched_length(path))
     return nearest if nearest[1].matched_length(path) else None
 
 
 def _is_within(path: str, place: str) -> bool:
-    """Return whether a page is one of those under another."""
+    """Return whether a page is below another one."""
     if place == "/admin/":
         return path == place
     return path == place or path.startswith(f"{place.rstrip('/')}/")

@@ -1,4 +1,4 @@
-"""In place of a page there is not."""
+"""The response for unknown addresses under `/admin/`."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from studio.base.views import StudioView
 
 
 class NotFoundView(StudioView):
-    """Says so, in the face that was asked for."""
+    """Answers 404 in the requested format."""
 
     schema = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse, whatever the method."""
+        """Raise the error, whatever the method."""
         super().initial(request, *args, **kwargs)
         raise NotFound("There is no such page in the studio; begin at /admin/")

@@ -1,4 +1,4 @@
-"""Long lists, page by page: where one ends is told as a text that `?after=` takes."""
+"""Cursors of long lists: the text that `?after=` takes."""
 
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -12,16 +12,16 @@ Key = TypeVar("Key")
 def serialize_page(
     data: list[Any], *, has_more: bool = False, last: tuple[datetime, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a page as scripts get it; `last` is the place of its last one."""
+    """Return a page for scripts; `last` is the cursor position of its last object."""
     last_id = None if last is None else f"{last[0].isoformat()}~{last[1]}"
     return {"object": "list", "data": data, "has_more": has_more, "last_id": last_id}
 
 
 def parse_cursor(text: str | None, key: type[Key]) -> tuple[datetime, Key] | None:
-    """Return where the page before ended; None for the first.
+    """Return where the previous page ended; None for the first page.
 
-    `key` makes the second part of its text, and raises `ValueError` where it cannot.
-    Raises `Invalid` for what is no place.
+    `key` parses the second part of the cursor, and raises `ValueError` if it cannot.
+    Raises `Invalid` for a malformed cursor.
     """
     if not text:
         return None
@@ -33,7 +33,7 @@ def parse_cursor(text: str | None, key: type[Key]) -> tuple[datetime, Key] | Non
         last: Any = key(rest)  # type: ignore[call-arg]  # int and UUID take a text
         if storable_values.describe_problem(last) is not None:
             raise ValueError
-        # Fails where it is beyond the first or the last year in UTC.
+        # Fails for an instant before the first or after the last year in UTC.
         return found.astimezone(UTC), last
     except (ValueError, OverflowError):
         raise Invalid(

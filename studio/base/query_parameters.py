@@ -1,4 +1,4 @@
-"""What addresses are asked with, behind their question marks."""
+"""Query parameters of the studio's addresses."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from studio.base.views import StudioView
 
 
 def query_choice(face: StudioView, name: str, known: tuple[str, ...]) -> Any:
-    """Return one of a few words from the query, or None; raises `Invalid`."""
+    """Return the parameter's value, one of `choices`, or None; raises `Invalid`."""
     given = face.request.query_params.get(name)
     if not given:
         return None

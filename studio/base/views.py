@@ -1,25 +1,27 @@
-"""One address of the studio, three faces: a page, JSON, YAML.
+"""The base of all views of the studio: one address as a page, as JSON and as YAML.
 
-A `StudioView` has the methods of HTTP; each calls one function of the app it is about and
-returns `self.answer(…)` or `self.done(…)`. What `Accept` asks for decides how that is
-told: to scripts as data, to browsers as the page `template`, rendered with the data's
-keys. So nothing a page can do is out of a script's reach.
+A `StudioView` has the methods of HTTP; each calls one function of an app and returns
+`self.respond(…)` or `self.confirm_change(…)`. The `Accept` header decides the format:
+scripts receive data, browsers the page `template`, rendered with the data's keys. So
+scripts can do everything that a page can.
 
-    class Greetings(Face):
+    class GreetingListView(StudioView):
         title = "Greetings"
         template = "studio/greetings.html"
 
         @extend_schema(responses=GreetingList)
         def get(self, request: Request) -> Response:
-            return self.answer({"data": greetings.all()})
+            return self.respond({"data": greetings.all()})
 
         @extend_schema(request=Greeting, responses={201: Greeting})
         def post(self, request: Request) -> HttpResponseBase:
-            made = greetings.add(self.entry(Greeting), by=self.author())
-            return self.done(made, said="Saved the greeting", to="/admin/greetings")
+            made = greetings.add(self.parse_body(Greeting), by=self.actor())
+            return self.confirm_change(
+                made, said="Saved the greeting", to="/admin/greetings", status=201
+            )
 
-In a template the data's keys are at hand by name, and all of it as `answer`.
-Browsers' forms are POSTs; a hidden `_choose_auth_method` field names the method that is meant.
+Templates use the data's keys as variables, and all of the data as `answer`. Browsers
+send forms by POST; a hidden `_method` field names the intended method.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,9 +57,9 @@ FORM_TYPES = ("application/x-www-form-urlencoded", MULTIPART)
 METHOD_FIELD = "_method"
 MAX_DIGITS = 18
 YAML_FIELD = "yaml"
-"""The field of a form that holds an entry as YAML."""
+"""The form field that holds an entry as YAML."""
 VERSION_FIELD = "version"
-"""The parameter, or the field of a form, that says which version was shown."""
+"""The query parameter or form field with the version that the client has seen."""
 
 
 class RoleRequired(Denied):
@@ -67,18 +69,18 @@ class RoleRequired(Denied):
 
 
 class MiddlewareAuthentication(BaseAuthentication):
-    """Whoever the door let in."""
+    """Takes the user that `AccessMiddleware` has authenticated."""
 
     def authenticate(self, request: Request) -> tuple[Any, None]:
-        """Return the person the door has found."""
+        """Return the user of the request."""
         return request._request.user, None
 
 
 class RolePermission(BasePermission):
-    """Viewers look, operators also change."""
+    """Viewers may read; operators may also change things."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Return True; raises `RoleRequired` otherwise, which says what is missing."""
+        """Return True; raises `RoleRequired` with the missing role otherwise."""
         role = roles.role_of(request.user)
         if role is None:
             raise RoleRequired(
@@ -93,7 +95,7 @@ class RolePermission(BasePermission):
 
 
 class PageResponse(Response):
-    """Data, and what a page of it needs besides."""
+    """Data, with the template and the additional context of its page."""
 
     def __init__(
         self, data: Any, *, status: int, template: str | None, page: PageContext | None
@@ -103,7 +105,7 @@ class PageResponse(Response):
 
 
 class StudioView(APIView):
-    """One address: see the module's own text."""
+    """The base class of all views of the studio; the module describes its use."""
 
     authentication_classes = [MiddlewareAuthentication]
     permission_classes = [RolePermission]
@@ -117,19 +119,19 @@ class StudioView(APIView):
     ]
 
     template: ClassVar[str] = ""
-    """The page; an address without one is for scripts alone."""
+    """The template of the page; a view without one serves scripts only."""
     title: str = ""
-    """What the page is called; set it on `self` where it depends on the address."""
+    """The page title; set it on `self` if it depends on the address."""
     breadcrumbs: Sequence[tuple[str, str]] = ()
-    """The ways back, from the outermost: names and addresses."""
+    """The breadcrumbs, outermost first: names and addresses."""
     operator_only: ClassVar[bool] = False
-    """Whether viewers may not even look."""
+    """Whether even reading needs the operator role."""
 
     def dispatch(
         self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:
-        """Answer by the method that is meant."""
-        # Read once, here: as it was typed, and again by who parses it.
+        """Dispatch by the method, which a form may override."""
+        # Read the body once, here: it is used as raw text and by the parsers.
         self._body = request.body
         self._refusal: CoulisseError | None = None
         try:
@@ -144,16 +146,16 @@ class StudioView(APIView):
         return answer
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse who may not, in the face that was asked for."""
+        """Refuse forbidden requests, in the requested format."""
         super().initial(request, *args, **kwargs)
         if self._refusal is not None:
             raise self._refusal
 
     def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Answer 204; the framework adds `Allow`, which names the methods."""
+        """Answer 204; the framework adds `Allow`, which lists the methods."""
         return HttpResponse(status=204)
 
-    # What methods answer with.
+    # Responses.
 
     def respond(
         self,
@@ -163,13 +165,13 @@ class StudioView(APIView):
         template: str | None = None,
         page: PageContext | None = None,
     ) -> Response:
-        """Return data; `page()` is asked for what only the page shows besides."""
+        """Return data; `page()` computes the context that only the page needs."""
         return PageResponse(data, status=status, template=template, page=page)
 
     def confirm_change(
         self, data: Any, *, said: str, to: str, status: int = 200, is_bad: bool = False
     ) -> HttpResponseBase:
-        """Return what a change made to a script; lead a browser on, and tell it so."""
+        """Return the changed data to a script; redirect a browser with a message."""
         if self.wants_html:
             tell = messages.error if is_bad else messages.success
             tell(self.request._request, said)
@@ -177,30 +179,31 @@ class StudioView(APIView):
         return Response(data, status=status)
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
-        """Return the context of `template` when a form of it was refused.
+        """Return the context of `template` after the form was refused.
 
-        It holds what was typed; `error` is added to it. None shows a page of its own.
+        It holds the typed values; the caller adds `error`. None shows an error page
+        instead.
         """
         return None
 
-    # What they ask with.
+    # Request data.
 
     @property
     def wants_html(self) -> bool:
-        """Whether a browser asks."""
+        """Whether the client is a browser."""
         return bool(self.request.accepted_renderer.format == "html")
 
     @property
     def is_form(self) -> bool:
-        """Whether the body is that of a form."""
+        """Whether the body is a form."""
         return self.request._request.content_type in FORM_TYPES
 
     def actor(self) -> Actor:
-        """Return who acts, for the audit."""
+        """Return the actor of the request, for the audit."""
         return accounts.request_actor(self.request._request)
 
     def expected_version(self) -> str:
-        """Return the version that whoever asks was shown; "" where none is said."""
+        """Return the version that the client has seen; "" if it sends none."""
         said = self.request.headers.get("If-Match", "").strip('W/" ')
         said = said or self.request.query_params.get(VERSION_FIELD, "")
         if not said and self.is_form:
@@ -208,15 +211,15 @@ class StudioView(APIView):
         return "" if said == "*" else said
 
     def is_yaml_text(self) -> bool:
-        """Tell whether the body is YAML as somebody wrote it, not data."""
+        """Return whether the body is YAML text, not data."""
         if self.is_form:
             return YAML_FIELD in self._form_fields()
         return "yaml" in (self.request._request.content_type or "")
 
     def yaml_text(self) -> str:
-        """Return the body as YAML: as it was written, or what says the same.
+        """Return the body as YAML: the original text, or its data written as YAML.
 
-        Raises `Invalid` for what is no text.
+        Raises `Invalid` for a body that is not text.
         """
         if not self.is_yaml_text():
             data = formats.to_plain_data(
@@ -231,14 +234,14 @@ class StudioView(APIView):
             raise Invalid("The body is not UTF-8 text") from None
 
     def submitted_fields(self) -> dict[str, Any]:
-        """Return data of a body's fields, without those that are about the request."""
+        """Return the body's fields without those that control the request."""
         data = self.body_data()
         if not isinstance(data, dict):
             return {}
         return {name: it for name, it in data.items() if name != VERSION_FIELD}
 
     def body_data(self) -> Any:
-        """Return the body's data; of a form its fields, or those of its YAML field."""
+        """Return the body's data; for a form its fields or its YAML field's data."""
         if not self.is_form:
             return self.request.data
         fields = self._form_fields()
@@ -251,16 +254,16 @@ class StudioView(APIView):
         }
 
     def _form_fields(self) -> Mapping[str, Any]:
-        """Return a form's fields without its files, the last value of each."""
+        """Return the fields of a form without files; the last value of each."""
         fields = cast(QueryDict, self.request.data).dict()
         return {name: text for name, text in fields.items() if isinstance(text, str)}
 
     def parse_body(self, shape: type[Shape]) -> Shape:
-        """Return the body in a shape; raises `Invalid`, naming the first place."""
+        """Validate the body; raises `Invalid`, naming the first problem."""
         return _validate(shape, self.body_data())
 
     def parse_query(self, shape: type[Shape]) -> Shape:
-        """Return the query in a shape, without what is empty; raises as `entry`."""
+        """Validate the query, without empty values; raises as `parse_body` does."""
         query = self.request.query_params
         return _validate(
             shape, {n: query[n] for n in query if query[n] and n != "format"}
@@ -269,7 +272,7 @@ class StudioView(APIView):
     def query_int(
         self, name: str, *, default: int, least: int = 1, most: int = 1000
     ) -> int:
-        """Return a whole number from the query; raises `Invalid`."""
+        """Return an integer from the query; raises `Invalid`."""
         text = self.request.query_params.get(name, "")
         if text == "":
             return default
@@ -283,7 +286,7 @@ class StudioView(APIView):
 
 
 def _check_form(request: HttpRequest) -> None:
-    """Raise `Invalid` for a form that cannot be read, or its text not stored."""
+    """Raise `Invalid` for a form that cannot be read or stored."""
     try:
         fields, files = _read_form(request)
     except (MultiPartParserError, SuspiciousOperation) as exc:
@@ -301,7 +304,7 @@ def _check_form(request: HttpRequest) -> None:
 
 
 def _read_form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
-    """Return a form's fields and files; Django itself reads those of POST only."""
+    """Return the fields and files of a form; Django itself parses only POST."""
     if request.method == "POST" or request.content_type not in FORM_TYPES:
         return request.POST, request.FILES
     if request.content_type == MULTIPART and request.body:
@@ -313,7 +316,7 @@ def _read_form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
 
 
 def _validate(shape: type[Shape], data: Any) -> Shape:
-    """Return data in a shape; raises `Invalid`, naming the first place."""
+    """Validate data; raises `Invalid`, naming the first problem."""
     try:
         return shape.model_validate(data)
     except ValidationError as exc:

@@ -1,4 +1,4 @@
-"""What the pages of agents show beside their configuration."""
+"""Additional data of agents' pages, besides their configuration."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,7 +21,7 @@ def load_overview() -> Mapping[str, Any]:
 
 
 def load_details(name: str, agent: AgentConfig | None) -> Mapping[str, Any]:
-    """Return an agent's last day, who refers to it and what it may use."""
+    """Return an agent's last day, its references and the things it may use."""
     day = agent_totals.totals_by_agent(datetime.now(UTC) - DAY, name).get(
         name, AgentTotals()
     )
@@ -56,7 +56,7 @@ def list_uses(agent: AgentConfig) -> list[dict[str, str]]:
 
 
 def effective_settings(agent: AgentConfig) -> dict[str, Any]:
-    """Return what is in effect for an agent, what it leaves to the default, too."""
+    """Return an agent's effective settings, including the defaults."""
     shown = {"provider", "model", "max_turns", "context_tokens", "memory", "judges"}
     told = agent.model_dump(mode="json", include=shown)
     return {**told, **agent.parameters}

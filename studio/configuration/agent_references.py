@@ -1,4 +1,4 @@
-"""Who refers to an agent, in all the configuration."""
+"""References to an agent in the whole configuration."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from triggers.config import TRIGGERS
 
 
 class AgentReference(NamedTuple):
-    """Something that names it."""
+    """A configuration entry that names the agent."""
 
     kind: str
     """`agent`, `experiment`, `trigger`, `smoke test`, `limit`."""
     name: str
     relation: str
-    """What it is there."""
+    """The agent's role there."""
 
 
 def find_references(config: Config, name: str) -> list[AgentReference]:
-    """Return what names an agent, in the order of the file's sections."""
+    """Return the references to an agent, in the order of the file's sections."""
     return [*_agent_references(config, name), *_other_references(config, name)]
 
 

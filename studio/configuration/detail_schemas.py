@@ -1,4 +1,4 @@
-"""What is told beside the entries of each kind: how they do, who refers to them."""
+"""Response schemas of the data besides entries, for each kind of entry."""
 
 from datetime import datetime
 from typing import Literal
@@ -22,13 +22,13 @@ class LastDay(BaseModel):
 
 
 class AgentOverview(BaseModel):
-    """Nothing, where it was not asked."""
+    """The last day of an agent; empty unless requested."""
 
     last_day: LastDay | None = None
 
 
 class AgentReferenceDetail(BaseModel):
-    """Something that names an agent."""
+    """A configuration entry that names an agent."""
 
     kind: str
     name: str
@@ -44,7 +44,7 @@ class AgentUse(BaseModel):
 
 
 class AgentDetails(BaseModel):
-    """How an agent does, and what it goes with."""
+    """The activity of an agent, its references and uses."""
 
     last_day: LastDay
     referred_by: list[AgentReferenceDetail]
@@ -55,7 +55,7 @@ class AgentDetails(BaseModel):
 
 
 class VariantWeek(BaseModel):
-    """What a variant got in the last week."""
+    """A variant's share and scores in the last week."""
 
     agent: str
     turns: int
@@ -63,7 +63,7 @@ class VariantWeek(BaseModel):
 
 
 class ExperimentOverview(BaseModel):
-    """The last week; nothing, where none is in force."""
+    """The last week; empty if no experiment is in force."""
 
     turns: int = 0
     variants: list[VariantWeek] = []
@@ -71,13 +71,13 @@ class ExperimentOverview(BaseModel):
 
 
 class ExperimentDetails(BaseModel):
-    """How it goes; nothing, where it is disabled."""
+    """The results of an experiment; empty if it is disabled."""
 
     results: ExperimentResults | None = None
 
 
 class JudgeOverview(BaseModel):
-    """The last week; nothing, where it is disabled."""
+    """The last week; empty if the judge is disabled."""
 
     count: int = 0
     mean: float | None = None
@@ -85,34 +85,34 @@ class JudgeOverview(BaseModel):
 
 
 class WindowMean(BaseModel):
-    """Scores of some time."""
+    """Mean scores in a time window."""
 
     mean: float | None
     count: int
 
 
 class CriterionScores(BaseModel):
-    """What is given by one criterion."""
+    """Mean scores by one criterion."""
 
     criterion: str
     windows: dict[str, WindowMean] = Field(description="Of `24h`, `7d` and `30d`.")
 
 
 class AgentCriterionScores(CriterionScores):
-    """What one agent is given."""
+    """The scores of one agent."""
 
     agent: str
 
 
 class DayScore(WindowMean):
-    """What was given on one day, in UTC."""
+    """The scores of one day, in UTC."""
 
     day: str
     criterion: str
 
 
 class JudgeTaskCounts(BaseModel):
-    """What fell to a judge in the last 7 days."""
+    """A judge's tasks in the last 7 days."""
 
     queued: int
     running: int
@@ -124,7 +124,7 @@ class JudgeTaskCounts(BaseModel):
 
 
 class JudgeCostTotal(BaseModel):
-    """What a judge took in some time."""
+    """A judge's cost in a time window."""
 
     judgements: int
     micro_usd: int
@@ -142,7 +142,7 @@ class FailedJudging(BaseModel):
 
 
 class AgentFeedback(BaseModel):
-    """What people say of an agent."""
+    """Users' feedback on an agent."""
 
     agent: str
     scores: int
@@ -153,7 +153,7 @@ class AgentFeedback(BaseModel):
 
 
 class FeedbackComment(BaseModel):
-    """What somebody wrote of a reply."""
+    """A user's comment on a reply."""
 
     turn_id: UUID
     agent: str
@@ -164,7 +164,7 @@ class FeedbackComment(BaseModel):
 
 
 class JudgeDetails(BaseModel):
-    """What a judge gave, to whom, what it failed at, and what that cost."""
+    """A judge's scores, by agent, with its failures and costs."""
 
     means: list[CriterionScores]
     by_agent: list[AgentCriterionScores]
@@ -179,14 +179,14 @@ class JudgeDetails(BaseModel):
 
 
 class SmokeTestOverview(BaseModel):
-    """Its last batch, and when it is launched next; nothing, where it is disabled."""
+    """The last batch and the next launch; empty if the test is disabled."""
 
     last: SmokeBatch | None = None
     next_at: datetime | None = None
 
 
 class SmokeTestDetails(BaseModel):
-    """Its newest batches."""
+    """The newest batches of a smoke test."""
 
     next_at: datetime | None
     batches: list[SmokeBatch]
@@ -200,4 +200,4 @@ DETAIL_SCHEMAS: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
     "judges": (JudgeOverview, JudgeDetails),
     "smoke": (SmokeTestOverview, SmokeTestDetails),
 }
-"""By the path of the kind: in a list, and of one."""
+"""By the path of the kind: the schemas of its list and of one entry."""

@@ -1,4 +1,4 @@
-"""What every view of agents, judges, experiments and smoke tests has in common."""
+"""The base of all views of agents, judges, experiments and smoke tests."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -24,7 +24,7 @@ FORM_TEMPLATE = "studio/entries/form.html"
 
 
 class EntryAutoSchema(AutoSchema):
-    """Describes a face by its kind."""
+    """Describes a view by the kind of its entries."""
 
     VERBS = {
         ("EntryListView", "GET"): ("list", "List {title}"),
@@ -44,21 +44,21 @@ class EntryAutoSchema(AutoSchema):
         return self.VERBS[type(self.view).__name__, self.method]
 
     def get_operation_id(self) -> str:
-        """Return `agents_list`."""
+        """Return an operation id such as `agents_list`."""
         verb = self._verb()[0]
         is_of_one = verb == "check" and "{" in self.path
         return f"{self._kind.path}_{verb}{'_one' if is_of_one else ''}"
 
     def get_summary(self) -> str:
-        """Return what it does."""
+        """Return the summary of the operation."""
         return self._verb()[1].format(title=self._kind.title.lower())
 
     def get_tags(self) -> list[str]:
-        """Return the kind."""
+        """Return the kind as the tag."""
         return [self._kind.path]
 
     def get_override_parameters(self) -> list[Any]:
-        """Return what a change may say."""
+        """Return the parameters of a change."""
         if self._verb()[0] in ("update", "destroy", "reset"):
             what = (
                 "The version that was shown (its ETag); refused with 409 if it is "
@@ -68,14 +68,14 @@ class EntryAutoSchema(AutoSchema):
         return []
 
     def get_request_serializer(self) -> Any:
-        """Return the shape that is written in the YAML, too."""
+        """Return the request schema, also for YAML."""
         verb = self._verb()[0]
         if verb == "check":
             return EntryDraft
         return self._kind.shape if verb in ("create", "update") else None
 
     def get_response_serializers(self) -> Any:
-        """Return the shapes of what is answered."""
+        """Return the schemas of the responses."""
         match self._verb()[0]:
             case "list":
                 return entry_schemas.list_schema(self._kind)
@@ -89,15 +89,15 @@ class EntryAutoSchema(AutoSchema):
 
 
 class EntryDraft(BaseModel):
-    """What is being typed."""
+    """The unsaved text of the editor."""
 
     yaml: str
     at: str = ""
-    """Where it stands in the file, as the editor tells everybody."""
+    """The entry's position in the file, as the editor sends it."""
 
 
 class EntryView(StudioView):
-    """A face about one of the kinds."""
+    """A view of one of the kinds."""
 
     kind: EntryKind = entry_types.AGENTS
     schema = EntryAutoSchema()
@@ -105,7 +105,7 @@ class EntryView(StudioView):
     def run_recorded(
         self, verb: str, name: str, change: Any, *args: Any, **kw: Any
     ) -> Any:
-        """Make a change and write it down in the audit, unless it changed nothing."""
+        """Make a change with its audit entry, unless it changes nothing."""
         by = self.actor()
         deed = AuditEvent(
             override_editor.audit_action(self.kind.section, verb), by, name
@@ -119,7 +119,7 @@ class EntryView(StudioView):
         )
 
     def submitted_yaml(self) -> str:
-        """Return the entry that is sent; a script's is refused that is no YAML."""
+        """Return the submitted entry; refuses invalid YAML from a script."""
         text, noun = self.yaml_text(), self.kind.section.noun
         if self.is_form:
             return text
@@ -130,19 +130,19 @@ class EntryView(StudioView):
         return text
 
     def expected_version_number(self) -> int | None:
-        """Return the version that was shown, where it is said."""
+        """Return the version that the client has seen, if it sends one."""
         return _parse_int("version", self.expected_version())
 
     def optional_query_int(self, name: str) -> int | None:
-        """Return a whole number of the query, where it is said."""
+        """Return an integer of the query, if given."""
         return _parse_int(name, self.request.query_params.get(name, ""))
 
     def respond_with_entry(self, name: str, *, status: int = 200) -> Response:
-        """Return one of them in full."""
+        """Return one entry in full."""
         entry = override_editor.get_entry(self.kind.section, name)
         self.title = entry.name
         answer = self._entry_response(entry, status=status)
-        # Weak, for beside it stand figures that change by themselves.
+        # A weak ETag, since the figures in the response change by themselves.
         answer["ETag"] = f'W/"{entry.version}"'
         return answer
 
@@ -156,11 +156,11 @@ class EntryView(StudioView):
         return self.respond(data, status=status, page=lambda: page)
 
     def page_context(self) -> dict[str, Any]:
-        """Return what every page of the kind needs besides."""
+        """Return the context that every page of the kind needs."""
         return {"kind": self.kind, "lead": "", "place": self.kind.list_url}
 
     def own_files(self, text: str, name: str | None) -> Sequence[str]:
-        """Return the files that a draft's problems are reported in as its own."""
+        """Return the files whose problems belong to the draft itself."""
         section = self.kind.section
         return entry_validation.problem_labels(
             section, name or _find_name(section, text)
@@ -189,7 +189,7 @@ def _parse_int(name: str, said: str) -> int | None:
 
 
 def _find_name(section: Section[Any], text: str) -> str | None:
-    """Return what a text that may be wrong calls itself."""
+    """Return the name in a text that may be invalid YAML."""
     try:
         return entry_validation.read_name(section, text)
     except ConfigInvalid:

@@ -1,4 +1,4 @@
-"""How scripts get the entries of the four kinds."""
+"""Response schemas of the entries of all kinds."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,11 +13,11 @@ from studio.configuration.detail_schemas import DETAIL_SCHEMAS
 from studio.configuration.entry_types import EntryKind
 
 VERSIONS_SHOWN = 20
-"""Versions of an entry that are shown at once."""
+"""Versions of an entry that one response shows."""
 
 
 class ListedEntry(BaseModel):
-    """One of a list."""
+    """An entry in a list."""
 
     name: str
     label: Literal["yaml", "dynamic", "override", "tombstoned"] = Field(
@@ -38,7 +38,7 @@ class ListedEntry(BaseModel):
 
 
 class EntryVersion(BaseModel):
-    """Something that was done to an entry in the studio."""
+    """A change of an entry in the studio."""
 
     id: int
     action: Literal["saved", "tombstoned", "reset", "removed"]
@@ -48,7 +48,7 @@ class EntryVersion(BaseModel):
 
 
 class DetailedEntry(ListedEntry):
-    """One of them, in full."""
+    """An entry in full."""
 
     yaml: str = Field(
         description="As it is written: by the studio if it says anything."
@@ -64,7 +64,7 @@ class DetailedEntry(ListedEntry):
 def serialize_list_item(
     entry: OverridableEntry, beside: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return an entry as one of a list."""
+    """Return an entry for a list."""
     return {
         "name": entry.name,
         "label": entry.label,
@@ -82,7 +82,7 @@ def serialize_list_item(
 def serialize_entry(
     entry: OverridableEntry, details: Mapping[str, Any], *, before: int | None = None
 ) -> dict[str, Any]:
-    """Return an entry in full, with what was done to it before a version."""
+    """Return an entry in full, with its history before a version."""
     told = override_editor.list_versions(
         entry.section, entry.name, before=before, limit=VERSIONS_SHOWN + 1
     )
@@ -97,7 +97,7 @@ def serialize_entry(
 
 
 def serialize_version(row: OverrideVersion) -> dict[str, Any]:
-    """Return something that was done to an entry."""
+    """Return a change of an entry."""
     return {
         "id": row.pk,
         "action": row.action,
@@ -108,21 +108,21 @@ def serialize_version(row: OverrideVersion) -> dict[str, Any]:
 
 
 class DeletedEntry(BaseModel):
-    """One that is no more."""
+    """A deleted entry."""
 
     name: str
     deleted: Literal[True]
 
 
 def remaining_schema(kind: EntryKind) -> type[BaseModel]:
-    """Return the shape of what is left of one that is disabled, deleted or reset."""
+    """Return the schema of an entry after it was disabled, deleted or reset."""
     root: Any = RootModel
     either = root[detail_schema(kind) | DeletedEntry]
     return create_model(f"Left{kind.shape.__name__}", __base__=either)
 
 
 def list_schema(kind: EntryKind) -> type[BaseModel]:
-    """Return the shape of a kind's list."""
+    """Return the schema of a kind's list."""
     fields: dict[str, Any] = {
         "object": (Literal["list"], "list"),
         "data": (list[_entry_schema(kind, ListedEntry, "Listed")], ...),  # type: ignore[misc]
@@ -131,7 +131,7 @@ def list_schema(kind: EntryKind) -> type[BaseModel]:
 
 
 def detail_schema(kind: EntryKind) -> type[BaseModel]:
-    """Return the shape of one of a kind, in full."""
+    """Return the schema of a kind's entry in full."""
     return _entry_schema(kind, DetailedEntry, "Detailed")
 
 

@@ -1,8 +1,9 @@
-"""The four kinds of entries the studio may change, and what each page adds to them.
+"""The four kinds of entries that the studio may change.
 
-Every kind has the same faces (`studio/configuration/entry_views.py`). What is its own
-is here: how its list looks, and what its detail page shows below the configuration. To
-add to a page, give its kind another function; `details` is also in what scripts get.
+Every kind has the same views (`studio/configuration/entry_views.py`). This module
+defines the differences: the columns of its list, and the data below the configuration
+on its detail page. To add to a page, give its kind another function; responses to
+scripts also include `details`.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,29 +28,30 @@ DetailsLoader = Callable[[str, Any], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class EntryKind:
-    """What is particular to one kind of entries."""
+    """The properties of one kind of entries."""
 
     section: Section[Any]
     shape: type[Any]
-    """Of one entry, for the description of the API."""
+    """The singular name, for the API's description."""
     path: str
-    """Below `/admin/`, and of its templates below `studio/`."""
+    """The path below `/admin/`, and the prefix of its templates below `studio/`."""
     title: str
     description: str
-    """What they are for, in a line under the title."""
+    """The purpose of the entries, in a line under the title."""
     icon: str
     starter_yaml: str
-    """What the form of a new one begins with; the names in braces are the file's."""
+    """The form's initial text for a new entry; names in braces come from the file."""
     columns: tuple[tuple[str, str], ...]
-    """Of the list, between the name and the label: what the head of each says, and its
-    classes: `number`, and `is-wide` where a phone has no room for it."""
+    """Columns of the list between the name and the label: each title with its CSS
+    classes: `number`, and `is-wide` to hide the column on phones."""
     load_overview: Callable[[], Mapping[str, Any]]
-    """What a list shows beside the configuration, by name; a fixed number of queries,
-    however many entries there are."""
+    """Returns the data beside the configuration for all entries, by name, in a fixed
+    number of queries."""
     load_details: DetailsLoader
-    """What that of one shows, by its name and value: None where nothing runs."""
+    """Returns the details of one entry, by its name and value; the value is None if it
+    is not in force."""
     has_actions: bool = False
-    """Whether its page has buttons of its own."""
+    """Whether its page has its own buttons."""
 
     @property
     def list_url(self) -> str:
@@ -57,22 +59,22 @@ class EntryKind:
         return f"/admin/{self.path}"
 
     def entry_url(self, name: str) -> str:
-        """Return the address of one."""
+        """Return the address of one entry."""
         return f"{self.list_url}/{quote(name, safe='')}"
 
     @property
     def row_template(self) -> str:
-        """The cells of an `entry`, with `beside`, its own part of `overview()`."""
+        """The list cells of an `entry`, with `beside`, its part of `overview()`."""
         return f"studio/{self.path}/_row.html"
 
     @property
     def detail_template(self) -> str:
-        """Included below the configuration of one, with `details` and `entry`."""
+        """Included below the configuration of an entry, with `details` and `entry`."""
         return f"studio/{self.path}/_details.html"
 
     @property
     def actions_template(self) -> str:
-        """Included in the head of its page; "" where it has no buttons."""
+        """Included in the head of its page; "" without buttons."""
         return f"studio/{self.path}/_actions.html" if self.has_actions else ""
 
 

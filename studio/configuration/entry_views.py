@@ -1,7 +1,7 @@
-"""Agents, judges, experiments and smoke tests: the same faces for each kind.
+"""Agents, judges, experiments and smoke tests: the same views for each kind.
 
-What is saved here is stored beside the file and runs in its place; the file is left as
-it is (`config/overrides/override_editor.py`).
+Saved entries are stored in the database and override the file; the file does not change
+(`config/overrides/override_editor.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from studio.configuration.entry_types import EntryKind
 
 
 class EntryListView(EntryView):
-    """All of a kind."""
+    """All entries of a kind."""
 
     template = "studio/entries/list.html"
 
@@ -54,12 +54,12 @@ class EntryListView(EntryView):
         return told
 
     def refused_form_context(self) -> Mapping[str, Any]:
-        """Return the form as it was filled in."""
+        """Return the form with the submitted values."""
         return _new_form_context(self, self.yaml_text())
 
 
 class NewEntryView(EntryView):
-    """The form of a new one, from nothing or from another (`?like=`)."""
+    """The form of a new entry, empty or copied from another (`?like=`)."""
 
     schema = None  # type: ignore[assignment]
     template = FORM_TEMPLATE
@@ -73,11 +73,11 @@ class NewEntryView(EntryView):
 
 
 def starter_yaml(kind: EntryKind) -> str:
-    """Return what the form of a new one begins with: of what there is."""
+    """Return the initial text of a new entry, with names from the configuration."""
     config = live.current()
     agents = list(config.get(AGENTS).values())
     first, last = agents[0], agents[-1]
-    # What runs on this machine is small, and bad at judging and at playing a part.
+    # Local models are small, and bad at judging and at role play.
     providers = config.get(PROVIDERS)
     able = (one for one in agents if providers[one.provider].kind != "local")
     model = next(able, first)
@@ -97,12 +97,12 @@ def _new_form_context(face: EntryView, text: str) -> dict[str, Any]:
 
 
 class EntryDetailView(EntryView):
-    """One of them: what runs, who says so, and what was said before."""
+    """One entry: its value in force, its source and its history."""
 
     template = "studio/entries/one.html"
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Know the way back, whatever happens."""
+        """Set the breadcrumbs before any error."""
         self.title = kwargs["name"]
         self.breadcrumbs = [(self.kind.title, self.kind.list_url)]
         super().initial(request, *args, **kwargs)
@@ -148,14 +148,16 @@ class EntryDetailView(EntryView):
         return told
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
-        """Return the form as it was filled in; there is none but that of a PUT."""
+        """Return the form with the submitted values; only PUT has a form."""
         if self.request.method != "PUT":
             return None
         text, name = self.yaml_text(), self.kwargs["name"]
         try:
             entry = override_editor.get_entry(self.kind.section, name)
         except EntryUnknown:
-            return _new_form_context(self, text)  # Saving it makes it anew.
+            return _new_form_context(
+                self, text
+            )  # Saving creates the deleted entry again.
         shown = str(self._form_fields().get("version", ""))
         form = _edit_form_context(self, name, text, shown)
         version = str(entry.version)
@@ -167,7 +169,7 @@ class EntryDetailView(EntryView):
 
 
 class EditEntryView(EntryView):
-    """The form of one, with what it is now or what it was (`?from=`)."""
+    """The form of an entry, with its current or an older version (`?from=`)."""
 
     schema = None  # type: ignore[assignment]
     template = FORM_TEMPLATE
@@ -193,7 +195,7 @@ class EditEntryView(EntryView):
 def _edit_form_context(
     face: EntryView, name: str, text: str, version: str
 ) -> dict[str, Any]:
-    """Return the context of the form of one that is there."""
+    """Return the context of the form of an existing entry."""
     kind = face.kind
     face.title = f"Edit {name}"
     face.breadcrumbs = [(kind.title, kind.list_url), (name, kind.entry_url(name))]
@@ -203,7 +205,7 @@ def _edit_form_context(
 
 
 class CheckEntryView(EntryView):
-    """What is wrong with an entry that is being typed."""
+    """The problems of an unsaved entry."""
 
     renderer_classes = [formats.JsonRenderer, formats.YamlRenderer]
 
@@ -220,7 +222,7 @@ class CheckEntryView(EntryView):
 
 
 def _relocate_problem(problem: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
-    """Return a problem with the line it has in the draft; another's is in its words."""
+    """Return a problem with its line in the draft; one elsewhere in its message."""
     if problem["file"] is None or problem["file"] in own:
         return problem
     message = "{file}:{line}: {message}".format_map(problem)
@@ -228,7 +230,7 @@ def _relocate_problem(problem: dict[str, Any], own: Sequence[str]) -> dict[str, 
 
 
 class ResetEntryView(EntryDetailView):
-    """Back to the file."""
+    """Reset an entry to the file's value."""
 
     http_method_names = ["post", "options"]
 
@@ -249,7 +251,7 @@ class ResetEntryView(EntryDetailView):
 
 
 def build_urls(kind: EntryKind) -> list[URLPattern]:
-    """Return the addresses of a kind."""
+    """Return the URLs of a kind."""
     return [
         path(kind.path, EntryListView.as_view(kind=kind)),
         path(f"{kind.path}/new", NewEntryView.as_view(kind=kind)),

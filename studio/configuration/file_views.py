@@ -1,4 +1,4 @@
-"""All of `coulisse.yaml`: shown, written, checked while it is typed."""
+"""The whole `coulisse.yaml`: read, write, and check while typing."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -27,7 +27,7 @@ EDITOR_URL = "/admin/config/edit"
 
 
 class ConfigFileView(YamlView):
-    """`/admin/config`: YAML, as it is written, unless JSON is asked for."""
+    """`/admin/config`: the YAML text, or JSON if requested."""
 
     title = "coulisse.yaml"
     template = "studio/file/edit.html"
@@ -40,7 +40,7 @@ class ConfigFileView(YamlView):
         return self.respond_with_file(file_editor.read_file())
 
     def respond_with_file(self, file: ConfigFile) -> Response:
-        """Return the file, as it was asked for."""
+        """Return the file in the requested format."""
         if self.wants_html:
             answer = self.respond({}, page=lambda: self.form_context(file))
             return self.with_etag(file, answer)
@@ -67,7 +67,7 @@ class ConfigFileView(YamlView):
         return self.respond_with_file(file)
 
     def form_context(self, file: ConfigFile) -> dict[str, Any]:
-        """Return the form with what the file says, or said when it could be read."""
+        """Return the form with the file's text, or its last readable text."""
         stands = False
         try:
             text, problem = file.text, None
@@ -84,7 +84,7 @@ class ConfigFileView(YamlView):
         return {**_page_context(), **said, **how}
 
     def refused_form_context(self) -> Mapping[str, Any]:
-        """Return the form as it was filled in."""
+        """Return the form with the submitted text."""
         return {
             **_page_context(),
             **self.submitted_form_context(lambda file: file.text),
@@ -92,7 +92,7 @@ class ConfigFileView(YamlView):
 
 
 class ConfigEditorView(ConfigFileView):
-    """`/admin/config/edit`: the same for browsers."""
+    """`/admin/config/edit`: the editor for browsers."""
 
     renderer_classes = StudioView.renderer_classes
 
@@ -129,7 +129,7 @@ class ConfigJsonSchema(BaseModel):
 
 
 class ConfigSchemaView(StudioView):
-    """`/admin/config/schema`: what editors complete by."""
+    """`/admin/config/schema`: the schema for completion in editors."""
 
     renderer_classes = [formats.JsonRenderer, formats.YamlRenderer]
 
@@ -143,7 +143,7 @@ class ConfigSchemaView(StudioView):
 
 
 class ConfigDraft(BaseModel):
-    """A text that may be saved."""
+    """The unsaved text of the file."""
 
     yaml: str = Field(max_length=2 * 1024 * 1024)
     at: str = Field(
@@ -154,7 +154,7 @@ class ConfigDraft(BaseModel):
 
 
 class CheckConfigView(StudioView):
-    """`/admin/config/check`: what is wrong with a text that is being typed."""
+    """`/admin/config/check`: the problems of an unsaved text."""
 
     renderer_classes = [formats.JsonRenderer, formats.YamlRenderer]
 

@@ -1,4 +1,4 @@
-"""Providers and MCP servers: entries of a map of the file, each with its address."""
+"""Providers and MCP servers: entries of a map in the file, each with its address."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -34,14 +34,14 @@ from studio.configuration.yaml_base_views import (
 )
 
 RESERVED_NAMES = ("", ".", "..", "new")
-"""Names whose addresses lead elsewhere."""
+"""Reserved names: their addresses have other views."""
 
 
 class MapSectionView(SectionView):
-    """All of a map: to be looked at, added to, and written as a whole."""
+    """A whole map: read it, add an entry, or replace it."""
 
     name_fields: ClassVar[tuple[str, ...]] = ("name",)
-    """Which field of a new entry is its name."""
+    """The form field with the name of a new entry."""
 
     @extend_schema(
         summary="Add an entry to the file",
@@ -76,7 +76,7 @@ class MapSectionView(SectionView):
         return serializer.dump_block({key: it for key, it in data.items() if it != ""})
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
-        """Return the form as it was filled in, that of a new entry, too."""
+        """Return the form with the submitted values, also that of a new entry."""
         if self.request.method != "POST":
             return super().refused_form_context()
         try:
@@ -87,18 +87,18 @@ class MapSectionView(SectionView):
         return {**self.page_context(), **said, "typed": self.submitted_fields()}
 
     def table_rows(self, file: ConfigFile) -> list[dict[str, Any]]:
-        """Return what a table says of each entry."""
+        """Return the table's row of each entry."""
         data = file.data_at((self.key,))
         entries = data if isinstance(data, Mapping) else {}
         return [self.table_row(name, entry or {}) for name, entry in entries.items()]
 
     def table_row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a table says of one."""
+        """Return the table's row of one entry."""
         address = f"{self.edit_url}/{quote(name, safe='')}"
         return {"name": name, "address": address, **entry}
 
     def page_context(self) -> dict[str, Any]:
-        """Return what the page needs besides."""
+        """Return the additional context of the page."""
         return {
             **super().page_context(),
             "rows": self.table_rows(file_editor.read_file()),
@@ -106,14 +106,14 @@ class MapSectionView(SectionView):
 
 
 class ProviderListView(MapSectionView):
-    """Where models run."""
+    """The providers of models."""
 
     key = "providers"
     template = "studio/file/providers.html"
     name_fields = ("name", "kind")
 
     def table_row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a table says of one."""
+        """Return the table's row of one provider."""
         users = [
             a.name for a in live.current().get(AGENTS).values() if a.provider == name
         ]
@@ -121,12 +121,12 @@ class ProviderListView(MapSectionView):
         return {"kind": name, **row, "agents": users, "key": describe_key_source(entry)}
 
     def page_context(self) -> dict[str, Any]:
-        """Return what the page needs besides."""
+        """Return the additional context of the page."""
         return {**super().page_context(), "kinds": KIND_NAMES}
 
 
 def describe_key_source(entry: Mapping[str, Any]) -> str:
-    """Return where a provider's key comes from, in words."""
+    """Return the source of a provider's key as text."""
     key = entry.get("api_key")
     if not key:
         return "none"
@@ -134,26 +134,26 @@ def describe_key_source(entry: Mapping[str, Any]) -> str:
 
 
 class McpServerListView(MapSectionView):
-    """Tool servers."""
+    """The MCP servers."""
 
     key = "mcp"
     template = "studio/file/mcp.html"
 
     def table_rows(self, file: ConfigFile) -> list[dict[str, Any]]:
-        """Return what a table says of each entry, and how it stands now."""
+        """Return the table's row of each server, with its current state."""
         states = mcp_servers.server_states()
         rows = super().table_rows(file)
         return [{**row, "state": states.get(row["name"])} for row in rows]
 
 
 class MapEntryView(YamlPartView):
-    """One entry of such a map."""
+    """One entry of a map."""
 
     template = "studio/file/entry.html"
     key: str = ""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Know the way back; raises `EntryUnknown` for what the file has not."""
+        """Set the breadcrumbs; raises `EntryUnknown` for an entry not in the file."""
         self.name = self.title = kwargs["name"]
         self.breadcrumbs = [
             ("Settings", SETTINGS_URL),
@@ -166,12 +166,12 @@ class MapEntryView(YamlPartView):
 
     @property
     def part_path(self) -> KeyPath:
-        """The entry."""
+        """The path of the entry in the file."""
         return (self.key, self.name)
 
     @property
     def edit_url(self) -> str:
-        """Where it is edited."""
+        """The address of its form."""
         return f"{section_url(self.key)}/{quote(self.name, safe='')}"
 
     @extend_schema(
@@ -210,7 +210,7 @@ class MapEntryView(YamlPartView):
         )
 
     def page_context(self) -> dict[str, Any]:
-        """Return what the page needs besides."""
+        """Return the additional context of the page."""
         back = section_url(self.key)
         section = sections.registered_sections()[self.key]
         more = {"name": self.name, "back": back, "section": section}
@@ -224,11 +224,11 @@ class ProviderView(MapEntryView):
 
 
 class McpServerView(MapEntryView):
-    """One tool server; below how it is written stands how it is."""
+    """One MCP server, with its configuration and its current state."""
 
     key = "mcp"
     template = "studio/file/mcp_entry.html"
 
     def page_context(self) -> dict[str, Any]:
-        """Return what the page needs besides."""
+        """Return the additional context of the page."""
         return {**super().page_context(), **mcp_servers.page_context(self.name)}

@@ -1,4 +1,4 @@
-"""MCP servers as they are now: the tools they offer, and who is connected."""
+"""The current state of MCP servers: their tools and connected users."""
 
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -47,7 +47,7 @@ class McpTool(BaseModel):
 
 
 class McpToolList(BaseModel):
-    """What the process that answers knows of a server."""
+    """The tools of a server as this process knows them."""
 
     object: Literal["mcp.tools"] = "mcp.tools"
     server: str
@@ -63,7 +63,7 @@ class McpToolList(BaseModel):
 
 
 class McpConnection(BaseModel):
-    """A user's sign-in to a server; the tokens are nobody's to see."""
+    """A user's connection to a server, without its tokens."""
 
     user_id: UUID
     resource: str
@@ -76,7 +76,7 @@ class McpConnection(BaseModel):
 
 
 class McpConnectionList(BaseModel):
-    """A page of them, the newest first."""
+    """A page of connections, newest first."""
 
     object: Literal["list"] = "list"
     data: list[McpConnection]
@@ -85,7 +85,7 @@ class McpConnectionList(BaseModel):
 
 
 class McpDisconnected(BaseModel):
-    """Nobody is connected there any more."""
+    """A connection that was removed."""
 
     object: Literal["mcp.connection.deleted"]
     server: str
@@ -97,7 +97,7 @@ class McpToolsView(StudioView):
 
     @extend_schema(summary="List the tools of an MCP server", responses=McpToolList)
     def get(self, request: Request, name: str) -> Response:
-        """Return what is known of a server, without asking it."""
+        """Return the known tools of a server, without a request to it."""
         return self.respond(_load_tools(name))
 
     @extend_schema(
@@ -107,7 +107,7 @@ class McpToolsView(StudioView):
         responses=McpToolList,
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Ask a server what it offers, now; users' own are asked when they use it."""
+        """Request a server's tools now; those of a user are requested on use."""
         server = _find_server(name)
         looking = server_status.query_status(live.current(), name, pool=POOL)
         told = _serialize_tools(name, server, event_loop_bridge.run_external(looking))
@@ -132,7 +132,7 @@ class McpConnectionListView(StudioView):
         responses=McpConnectionList,
     )
     def get(self, request: Request, name: str) -> Response:
-        """List the users who have signed in to a server, the newest first."""
+        """List the users who have signed in to a server, newest first."""
         _find_server(name)
         self.title = "Who is connected"
         self.breadcrumbs = [("MCP", MCP_URL), (name, f"{MCP_URL}/{name}")]
@@ -149,7 +149,7 @@ class McpConnectionView(StudioView):
         summary="Disconnect a user from an MCP server", responses={200: McpDisconnected}
     )
     def delete(self, request: Request, name: str, user: UUID) -> HttpResponseBase:
-        """End a user's sign-in: here, and at the provider if that can be told."""
+        """End a user's connection, also at the provider if it supports revocation."""
         deed = AuditEvent(
             "mcp.disconnect", self.actor(), f"mcp server {name}", {"user": str(user)}
         )
@@ -165,9 +165,9 @@ class McpConnectionView(StudioView):
 
 
 def page_context(name: str) -> dict[str, Any]:
-    """Return what a server's own page shows below how it is written.
+    """Return the state of a server for its own page.
 
-    For `studio/_mcp_state.html`. Nothing where it is not in force yet.
+    For `studio/_mcp_state.html`. Empty if the server is not in force yet.
     """
     if name not in live.current().get(MCP):
         return {"mcp": None}
@@ -179,19 +179,19 @@ def page_context(name: str) -> dict[str, Any]:
 
 
 def server_states() -> dict[str, str]:
-    """Return how each server stands: `open`, `idle` or `failed`."""
+    """Return the state of each server: `open`, `idle` or `failed`."""
     return {name: look.state for name, look in _load_statuses().items()}
 
 
 def _load_tools(name: str) -> dict[str, Any]:
-    """Tell what is known of a server; raises `ServerUnknown`."""
+    """Return the known tools of a server; raises `ServerUnknown`."""
     return _serialize_tools(name, _find_server(name), _load_statuses()[name])
 
 
 def list_connections(
     name: str, *, after: connections.Cursor | None = None, limit: int = 50
 ) -> dict[str, Any]:
-    """Tell a page of who is connected to a server."""
+    """Return a page of a server's connections."""
     rows, has_more = connections.page_connections(
         name, now=datetime.now(UTC), after=after, limit=limit
     )

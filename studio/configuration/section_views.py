@@ -1,4 +1,4 @@
-"""Sections of the file, each at an address of its own; cards lead there."""
+"""Sections of the file, each at its own address, and their overview."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from studio.user_pages.memory_picker import respond_with_picker
 
 SETTINGS_URL = "/admin/settings"
 MAX_NAMES = 6
-"""How many names a card tells."""
+"""Names on a card at most."""
 SECTION_URLS = {
     "auth": "/admin/auth",
     "mcp": "/admin/mcp",
@@ -39,10 +39,10 @@ SECTION_URLS = {
     "storage": "/admin/storage",
     "telemetry": "/admin/telemetry",
 }
-"""Of the sections that have a name of their own; the others are under the settings."""
+"""Addresses of sections with their own page; the others are under the settings."""
 
 ENTRY_LIST_URLS = {kind.section.key: kind.list_url for kind in KINDS}
-"""Where the studio's own entries of a section are."""
+"""Pages of the studio's own entries of a section."""
 
 GROUPS = {
     "Models and tools": ("providers", "prices", "mcp", "skills", "vars"),
@@ -56,17 +56,17 @@ TITLES = {"mcp": "MCP servers", "mcp_server": "MCP at /mcp", "auth": "Access"}
 
 
 def section_title(key: str) -> str:
-    """Return what a section is called on pages."""
+    """Return the title of a section."""
     return TITLES.get(key, key.replace("_", " ").capitalize())
 
 
 def section_url(key: str) -> str:
-    """Return where a section of the file is edited."""
+    """Return the address of a section's form."""
     return SECTION_URLS.get(key, f"{SETTINGS_URL}/{key}")
 
 
 def describe_section(key: str) -> str:
-    """Return what a section is for, in a sentence."""
+    """Return the purpose of a section, in a sentence."""
     section = sections.registered_sections().get(key)
     text = section.description if section else ""
     text = (text or unsupported_keys.KEYS.get(key, "")).rstrip(".").replace("`", "")
@@ -80,7 +80,7 @@ class SectionView(YamlPartView):
     key: str = ""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Know which section it is about; raises `NotFound` for none."""
+        """Find the section; raises `NotFound` for an unknown one."""
         self.key = kwargs.get("key", self.key)
         self.title = section_title(self.key)
         self.breadcrumbs = [("Settings", SETTINGS_URL)]
@@ -95,17 +95,17 @@ class SectionView(YamlPartView):
 
     @property
     def part_path(self) -> KeyPath:
-        """The section."""
+        """The path of the section in the file."""
         return (self.key,)
 
     @property
     def edit_url(self) -> str:
-        """Where it is edited."""
+        """The address of its form."""
         return section_url(self.key)
 
     @property
     def empty_value(self) -> Any:
-        """What is said of a section that is not there."""
+        """The value of a section that is not in the file."""
         section = sections.registered_sections()[self.key]
         kind = section.schema.get("type")
         if kind in ("array", "object") or section.noun:
@@ -137,7 +137,7 @@ class SectionView(YamlPartView):
         return "; restart the server to apply it" if applies == "restart" else ""
 
     def page_context(self) -> dict[str, Any]:
-        """Return what the page needs besides."""
+        """Return the additional context of the page."""
         section = sections.registered_sections()[self.key]
         more = {
             "section": section,
@@ -148,7 +148,7 @@ class SectionView(YamlPartView):
 
 
 class RemovableSectionView(SectionView):
-    """`/admin/settings/{key}`: any section, which can be taken out of the file, too."""
+    """`/admin/settings/{key}`: any section, which can also be removed."""
 
     @extend_schema(
         summary="Take a section out of the file, as one that is written empty",
@@ -169,7 +169,7 @@ class RemovableSectionView(SectionView):
 
 
 class MemoryView(SectionView):
-    """`/admin/memory`: to browsers whose memory to look at, to scripts the section."""
+    """`/admin/memory`: the picker of a user for browsers, the section for scripts."""
 
     key = "memory"
 
@@ -183,7 +183,7 @@ class MemoryView(SectionView):
 
 
 class SectionCard(BaseModel):
-    """What a section of the file says, in a few words."""
+    """The summary of a section."""
 
     key: str
     title: str
@@ -206,7 +206,7 @@ class SectionCardList(BaseModel):
 
 
 class SettingsView(StudioView):
-    """The cards."""
+    """The overview of all sections."""
 
     title = "Settings"
     template = "studio/file/settings.html"
@@ -235,7 +235,7 @@ class SettingsView(StudioView):
 
 
 def serialize_card(file: ConfigFile, key: str) -> dict[str, Any]:
-    """Return what a card says of a section."""
+    """Return the card of a section."""
     section = sections.registered_sections().get(key)
     data = file.data_at((key,))
     return {
@@ -252,7 +252,7 @@ def serialize_card(file: ConfigFile, key: str) -> dict[str, Any]:
 
 
 def summarize_section(noun: str, data: Any) -> str:
-    """Return what a section says, in a few words."""
+    """Return a short summary of a section."""
     if data is None:
         return "Not set"
     if isinstance(data, list):

@@ -1,7 +1,7 @@
-"""What the faces of the file have in common: a section, an entry, all of it.
+"""The base of the views that write `coulisse.yaml`, in whole or in part.
 
-They are written into `coulisse.yaml` (`config/editing/file_editor.py`); scripts may say
-which version of it they were shown, forms do.
+They write through `config/editing/file_editor.py`. Scripts may send the version of the
+file that they have seen; forms always do.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,29 +38,29 @@ VERSION_PARAMETER = OpenApiParameter(
 
 
 class YamlView(StudioView):
-    """A face of the file, or of a part of it."""
+    """A view of the file, or of a part of it."""
 
     template = "studio/file/section.html"
     is_changed: bool = False
-    """Whether the file says anything else than it did."""
+    """Whether the change altered the file."""
 
     def change_message(self, words: str) -> str:
-        """Return what a person is told of a change, or that there was none."""
+        """Return the confirmation message of a change, or of no change."""
         return words if self.is_changed else UNCHANGED_MESSAGE
 
     def with_etag(self, file: ConfigFile, response: Response) -> Response:
-        """Return a response that says which version of the file it is about."""
+        """Add the file's version to a response, as its ETag."""
         response["ETag"] = f'"{file.version}"'
         return response
 
     def expected_file_version(self) -> str | None:
-        """Return the version that was shown, where it is said."""
+        """Return the version that the client has seen, if it sends one."""
         return self.expected_version() or None
 
     def submitted_form_context(
         self, said: Callable[[ConfigFile], str]
     ) -> dict[str, Any]:
-        """Return a form's text, with what `said` of the file if that has changed."""
+        """Return a form's submitted text, and the conflict if the file has changed."""
         text, shown = self.yaml_text(), self._form_fields().get("version", "")
         form = {"yaml": text, "version": shown}
         try:
@@ -69,14 +69,14 @@ class YamlView(StudioView):
                 return form
             now = None if file.is_broken else said(file)
         except ConfigInvalid:
-            return form  # There is no such file, and none that was valid once.
+            return form  # There is no such file, and no earlier valid version.
         change = edit_conflicts.describe_conflict(now, text, self.request.path)
         return {**form, "version": file.version, "meanwhile": change}
 
     def run_recorded(
         self, details: Mapping[str, Any], change: Callable[..., ConfigFile], *args: Any
     ) -> ConfigFile:
-        """Make a change of the file and write it down in the audit."""
+        """Change the file, with an audit entry."""
         by, version = self.actor(), self.expected_file_version()
 
         def deed(file: ConfigFile) -> AuditEvent:
@@ -96,7 +96,7 @@ class YamlView(StudioView):
             return change(*args, version=version, record=record)
         except ConfigInvalid as exc:
             if not self.is_form and all(p.code == errors.SYNTAX for p in exc.problems):
-                # Of a script: its body cannot even be read.
+                # From a script: its body is unreadable.
                 raise ParseError(str(exc)) from exc
             raise
 
@@ -106,19 +106,19 @@ class YamlPartView(YamlView):
 
     @property
     def part_path(self) -> KeyPath:
-        """Which part."""
+        """The path of the part in the file."""
         raise NotImplementedError
 
     @property
     def edit_url(self) -> str:
-        """Where it is edited."""
+        """The address of its form."""
         raise NotImplementedError
 
     empty_value: Any = {}
-    """What is said of a part that is not there, or says nothing."""
+    """The value of a part that is missing or empty."""
 
     def respond_with_part(self, file: ConfigFile, *, status: int = 200) -> Response:
-        """Return what the file says there, as it was asked for."""
+        """Return the part in the requested format."""
         if self.request.accepted_renderer.format == "yaml":
             return self.with_etag(
                 file, self.respond(file.text_at(self.part_path), status=status)
@@ -131,15 +131,15 @@ class YamlPartView(YamlView):
         return self.with_etag(file, self.respond(data, page=self.page_context))
 
     def _part_data(self, file: ConfigFile) -> Any:
-        """Return what it says; of what is not there, the empty thing of its kind."""
+        """Return the part's value; for a missing part, the empty value of its type."""
         data = file.data_at(self.part_path)
         return self.empty_value if data is None else data
 
     def replace_part(self) -> ConfigFile:
-        """Write the body there, and leave all else as it is."""
+        """Replace the part by the body; the rest of the file stays unchanged."""
         details = dict(zip(("section", "entry"), self.part_path, strict=False))
         if not self._body.strip():
-            # Lest one that was lost on its way empties a section.
+            # Otherwise a body lost in transit would empty a section.
             raise Invalid("The body is empty; send null to take this out of the file")
         if self.is_form and not self.is_yaml_text() and not self.submitted_fields():
             raise Invalid(f"The form needs the field '{YAML_FIELD}'", param=YAML_FIELD)
@@ -151,7 +151,7 @@ class YamlPartView(YamlView):
         return self.run_recorded(details, file_editor.put_data, self.part_path, data)
 
     def respond_with_change(self, file: ConfigFile, said: str) -> HttpResponseBase:
-        """Return it as it is after a change."""
+        """Return the part after a change."""
         if self.wants_html:
             return self.confirm_change(
                 {}, said=self.change_message(said), to=self.edit_url
@@ -159,7 +159,7 @@ class YamlPartView(YamlView):
         return self.respond_with_part(file)
 
     def page_context(self) -> dict[str, Any]:
-        """Return what the page needs besides."""
+        """Return the additional context of the page."""
         return {
             "to": self.edit_url,
             "method": "PUT",
@@ -167,7 +167,7 @@ class YamlPartView(YamlView):
         }
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
-        """Return the form as it was filled in."""
+        """Return the form with the submitted values."""
         if YAML_FIELD not in self._form_fields():
             return None
         return {
@@ -176,7 +176,7 @@ class YamlPartView(YamlView):
         }
 
     def handle_exception(self, exc: Exception) -> Response:
-        """Say what is wrong by the lines of the form, where one was filled in."""
+        """Return an error; for a form, with the line numbers of its text."""
         if isinstance(exc, ConfigInvalid) and self.is_form:
             exc = ConfigInvalid(
                 file_editor.relocate_problems(

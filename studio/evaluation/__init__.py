@@ -1,3 +1,2 @@
-"""Pages about quality: the work of judges, results of experiments, runs of smoke tests,
-and the chart of scores.
-"""
+"""Pages about quality: judges, results of experiments, runs of smoke tests, and the
+chart of scores."""

@@ -1,4 +1,4 @@
-"""Experiments: who got how much, who scored how well, who would be chosen now."""
+"""Results of experiments: traffic, scores, and the current bandit choice."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ class ExperimentUnknown(NotFound):
 
 
 class VariantResult(BaseModel):
-    """What one variant got."""
+    """The traffic and scores of one variant."""
 
     agent: str
     weight: float
@@ -44,7 +44,7 @@ class VariantResult(BaseModel):
 
 
 class VariantEstimate(BaseModel):
-    """What is known of a variant's mean."""
+    """The estimate of a variant's mean."""
 
     agent: str
     count: int
@@ -55,14 +55,14 @@ class VariantEstimate(BaseModel):
 
 
 class MetricResult(BaseModel):
-    """The variants by one `judge.criterion`."""
+    """The variants compared by one `judge.criterion`."""
 
     metric: str
     estimates: list[VariantEstimate]
 
 
 class BanditVariant(BaseModel):
-    """A bandit's variant, by its recent scores."""
+    """A bandit's variant, with its recent scores."""
 
     agent: str
     count: int
@@ -70,7 +70,7 @@ class BanditVariant(BaseModel):
 
 
 class BanditState(BaseModel):
-    """How a bandit stands."""
+    """The state of a bandit."""
 
     metric: str
     epsilon: float
@@ -82,7 +82,7 @@ class BanditState(BaseModel):
 
 
 class ExperimentResults(BaseModel):
-    """How an experiment goes."""
+    """The results of an experiment."""
 
     object: Literal["experiment"]
     name: str
@@ -101,7 +101,7 @@ class ExperimentResults(BaseModel):
 
 
 def load_overview() -> Mapping[str, Any]:
-    """Return what each variant got in the last week, and who has won.
+    """Return each variant's traffic in the last week, and the winner.
 
     In two queries.
     """
@@ -130,14 +130,15 @@ def _week_summary(
 
 
 def load_details(name: str, experiment: ExperimentConfig | None) -> Mapping[str, Any]:
-    """Return how an experiment goes; nothing of one that is disabled."""
+    """Return an experiment's results; empty if it is disabled."""
     return {} if experiment is None else {"results": load_results(experiment)}
 
 
 def load_results(
     experiment: ExperimentConfig, since: datetime | None = None
 ) -> dict[str, Any]:
-    """Return how an experiment goes: of a bandit in its window, unless told since."""
+    """Return an experiment's results: a bandit's for its window, unless `since` is
+    given."""
     report = comparison_report.build_report(live.current(), experiment, since)
     return comparison_formats.as_json(report)
 
@@ -157,7 +158,7 @@ class ExperimentResultsView(StudioView):
         responses=ExperimentResults,
     )
     def get(self, request: Request, name: str) -> Response:
-        """Return traffic, means with intervals, chances, and a bandit's state."""
+        """Return traffic, means with intervals, probabilities, and a bandit's state."""
         self.title = f"Results of {name}"
         self.breadcrumbs = [
             ("Experiments", EXPERIMENTS_URL),

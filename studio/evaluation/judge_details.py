@@ -1,4 +1,4 @@
-"""What the pages of judges show beside their configuration."""
+"""Additional data of judges' pages, besides their configuration."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -25,7 +25,7 @@ MONTH = WINDOWS[LONGEST_WINDOW]
 
 
 def load_overview() -> Mapping[str, Any]:
-    """Return what each judge gave in the last week, and failed at; in two queries."""
+    """Return each judge's scores and failures of the last week; in two queries."""
     names, since = live.current().get(JUDGES).keys(), datetime.now(UTC) - WEEK
     means = score_windows.mean_scores(names, since)
     failed = task_status.count_failed(names, since)
@@ -40,7 +40,7 @@ def load_overview() -> Mapping[str, Any]:
 
 
 def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
-    """Return what a judge gave, to whom, what it failed at, and what that cost."""
+    """Return a judge's scores, by agent, with its failures and costs."""
     now = datetime.now(UTC)
     given = score_windows.load_month(name, now)
     agents = backfill.agents_naming(live.current(), name)
@@ -101,7 +101,7 @@ def _serialize_windows(windows: Mapping[str, ScoreWindow]) -> dict[str, Any]:
 
 
 def serialize_scores(rows: Sequence[Score]) -> list[dict[str, Any]]:
-    """Return scores, each with the run of a smoke test it was given in, if any."""
+    """Return scores, each with its smoke run, if any."""
     held = _runs_by_user(rows)
     return [
         {
@@ -127,7 +127,7 @@ def _runs_by_user(rows: Collection[Score]) -> Mapping[UserId, str]:
 
 
 def serialize_failure(task: Task) -> dict[str, Any]:
-    """Return what could not be judged."""
+    """Return a failed judging."""
     return {
         "task_id": str(task.pk),
         "turn_id": None if task.turn_id is None else str(task.turn_id),
@@ -138,7 +138,7 @@ def serialize_failure(task: Task) -> dict[str, Any]:
 
 
 def serialize_comment(row: Feedback) -> dict[str, Any]:
-    """Return what somebody wrote of a reply."""
+    """Return a user's comment on a reply."""
     return {
         "turn_id": str(row.turn_id),
         "agent": row.agent,

@@ -1,4 +1,4 @@
-"""Judges at work: their scores, another try for what failed, past replies to score."""
+"""Judges' work: their scores, retries of failures, and scoring of past replies."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ class JudgeUnknown(NotFound):
 
 
 class JudgeScore(BaseModel):
-    """What a judge says of a reply by one criterion."""
+    """A judge's score of a reply by one criterion."""
 
     turn_id: UUID
     run_id: UUID | None = Field(description="The run of a smoke test it was given in.")
@@ -56,7 +56,7 @@ class JudgeScore(BaseModel):
 
 
 class JudgeScoreList(BaseModel):
-    """A page of scores, the newest first."""
+    """A page of scores, newest first."""
 
     object: Literal["list"] = "list"
     data: list[JudgeScore]
@@ -65,14 +65,14 @@ class JudgeScoreList(BaseModel):
 
 
 class RetriedJudging(BaseModel):
-    """What is tried again."""
+    """The number of retried tasks."""
 
     judge: str
     retried: int
 
 
 class PastRepliesRequest(BaseModel):
-    """Which past replies are to be scored."""
+    """The selection of past replies to score."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -85,7 +85,7 @@ class PastRepliesRequest(BaseModel):
 
 
 class BackfillEstimate(BaseModel):
-    """What there is to score, and what it takes, about."""
+    """The number of replies to score, and the approximate cost."""
 
     judge: str
     found: int
@@ -103,10 +103,10 @@ class JudgeView(StudioView):
     """An address about one judge."""
 
     about = ""
-    """What the page says of it."""
+    """The page's subtitle."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Lead back to the judge."""
+        """Set the breadcrumbs to the judge."""
         name = kwargs["name"]
         self.place = f"{JUDGES_URL}/{quote(name, safe='')}"
         self.breadcrumbs = [("Judges", JUDGES_URL), (name, self.place)]
@@ -114,7 +114,7 @@ class JudgeView(StudioView):
         super().initial(request, *args, **kwargs)
 
     def audit_event(self, action: str, what: str, count: int) -> AuditEvent | None:
-        """Return what was done to so many; None where there was nothing to do."""
+        """Return the event of a change of so many tasks; None for zero."""
         if not count:
             return None
         return AuditEvent(action, self.actor(), self.kwargs["name"], {what: count})
@@ -137,7 +137,7 @@ class JudgeScoresView(JudgeView):
         responses=JudgeScoreList,
     )
     def get(self, request: Request, name: str) -> Response:
-        """List scores with their reasoning, the newest first."""
+        """List scores with their reasoning, newest first."""
         query = request.query_params
         has_most = bool(query.get("most"))
         rows, has_more = score_windows.page_scores(
@@ -151,7 +151,7 @@ class JudgeScoresView(JudgeView):
             limit=PAGE_SIZE,
         )
         if not rows and not query:
-            override_editor.get_entry(JUDGES, name)  # One that was deleted has scores.
+            override_editor.get_entry(JUDGES, name)  # A deleted judge still has scores.
         last = (rows[-1].judged_at, rows[-1].pk) if rows else None
         return self.respond(
             serialize_page(
@@ -179,7 +179,7 @@ class RetryJudgingView(JudgeView):
         responses={202: RetriedJudging},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Put back all replies the judge failed at; 1,000 at once at most."""
+        """Retry all replies that the judge failed to score; 1,000 at once at most."""
         _find_judge(name)
         count = audit_log.run_recorded(
             lambda count: self.audit_event("judge.retry", "tasks", count),
@@ -209,7 +209,7 @@ class PastRepliesView(JudgeView):
         responses=BackfillEstimate,
     )
     def get(self, request: Request, name: str) -> Response:
-        """Count past replies that have no score yet, and what scoring them costs."""
+        """Count past replies without a score, and estimate the cost of scoring them."""
         judge = _find_judge(name)
         if self.wants_html and not request.query_params:
             empty = PastRepliesRequest.model_validate({}).model_dump()
@@ -231,7 +231,7 @@ class PastRepliesView(JudgeView):
         responses={202: BackfillEstimate},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Put past replies into the queue, to be scored; nobody is kept waiting."""
+        """Queue past replies for scoring, at low priority."""
         judge = _find_judge(name)
         found = backfill.find_replies(
             live.current(),
@@ -251,7 +251,7 @@ class PastRepliesView(JudgeView):
         return self.confirm_change(told, said=said, to=self.place, status=202)
 
     def refused_form_context(self) -> Mapping[str, Any]:
-        """Return the form as it was filled in."""
+        """Return the form with the submitted values."""
         return self._form_context(self.body_data())
 
     def _form_context(self, typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _backfill_request(asked: PastRepliesRequest) -> BackfillRequest:
 
 
 def serialize_estimate(judge: JudgeConfig, found: JudgingBacklog) -> dict[str, Any]:
-    """Return what there is to score, as JSON."""
+    """Return the estimate as JSON."""
     takes = backfill.estimate_cost(live.current(), judge, found)
     return {
         "judge": judge.name,

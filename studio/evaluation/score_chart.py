@@ -1,4 +1,4 @@
-"""Mean scores over days as lines, made on the server."""
+"""Line charts of mean scores over days, rendered on the server."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,16 +7,16 @@ from datetime import date, timedelta
 from typing import Any
 
 ChartDay = Mapping[str, Any]
-"""A day's `mean` and `count` by one `criterion`, as scripts get it."""
+"""A day's `mean` and `count` by one `criterion`, as in the responses to scripts."""
 
 WIDTH, HEIGHT = 600, 100
-"""Of the picture's own units; it is stretched."""
+"""In the picture's own units; browsers stretch it."""
 DAYS = 30
 MAX_SCORE = 10
 MIN_SCALE_POINTS = 4
-"""Points the scale has, so that small changes look small."""
+"""The smallest range of the scale in points, so that small changes look small."""
 LINE_COLOURS = 6
-"""Lines that look different from each other."""
+"""Distinct line styles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class CriterionLine:
 
     criterion: str
     colour: int
-    """From 1."""
+    """The number of its style, from 1."""
     paths: Sequence[str]
-    """Where it goes, broken off where days have no score."""
+    """The path, interrupted where days have no score."""
 
 
 @dataclass(frozen=True, slots=True)
 class DayColumn:
-    """One day, to be pointed at."""
+    """One day's column for the tooltip."""
 
     x: float
     width: float
@@ -41,19 +41,19 @@ class DayColumn:
 
 @dataclass(frozen=True, slots=True)
 class ScoreChart:
-    """The picture."""
+    """The chart."""
 
     lines: Sequence[CriterionLine]
     columns: Sequence[DayColumn]
     first: str
     last: str
     low: int
-    """The lowest score there is on the scale."""
+    """The lowest score on the scale."""
     high: int
 
 
 def build_chart(found: Sequence[ChartDay], today: date, days: int) -> ScoreChart | None:
-    """Return the lines of these days; None where no day has a score."""
+    """Return the lines of these days; None if no day has a score."""
     if not found:
         return None
     shown = [today - timedelta(days=back) for back in range(days, -1, -1)]
@@ -77,7 +77,7 @@ def build_chart(found: Sequence[ChartDay], today: date, days: int) -> ScoreChart
 
 
 def _scale(means: Sequence[float]) -> tuple[int, int]:
-    """Return whole points that have all means between them."""
+    """Return whole points that enclose all means."""
     low, high = math.floor(min(means)), math.ceil(max(means))
     while high - low < MIN_SCALE_POINTS:
         low, high = max(low - 1, 0), min(high + 1, MAX_SCORE)
@@ -101,7 +101,7 @@ def _paths(
             continue
         height = HEIGHT * (high - mean) / (high - low)
         runs[-1].append(f"{number * step:.1f} {height:.1f}")
-    # A point alone is a line of no length: its round ends are seen.
+    # A single point is a line of length zero: its round ends are visible.
     return [f"M {' L '.join(run if run[1:] else run * 2)}" for run in runs if run]
 
 

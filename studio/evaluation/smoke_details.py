@@ -1,4 +1,4 @@
-"""What the pages of smoke tests show beside their configuration."""
+"""Additional data of smoke tests' pages, besides their configuration."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ BATCHES_SHOWN = 10
 
 
 def load_overview() -> Mapping[str, Any]:
-    """Return the newest batch of each test, and when it is launched next."""
+    """Return the newest batch of each test, and its next launch."""
     tests = live.current().get(SMOKE_TESTS)
     last = run_queries.last_batches(tests)
     return {
@@ -27,7 +27,7 @@ def load_overview() -> Mapping[str, Any]:
 
 
 def load_details(name: str, test: SmokeTestConfig | None) -> Mapping[str, Any]:
-    """Return a test's newest batches and how the last one compares."""
+    """Return a test's newest batches and the comparison of the last one."""
     batches, has_more = run_queries.page_batches(test=name, limit=BATCHES_SHOWN)
     last = batches[0] if batches else []
     return {
@@ -39,13 +39,13 @@ def load_details(name: str, test: SmokeTestConfig | None) -> Mapping[str, Any]:
 
 
 def next_launch_at(test: SmokeTestConfig) -> datetime | None:
-    """Return when a test is launched by itself the next time."""
+    """Return when a test is next launched on its schedule."""
     times = test.times
     return None if times is None else next(times.after(datetime.now(UTC)), None)
 
 
 def serialize_batch(runs: Sequence[SmokeRun]) -> dict[str, Any]:
-    """Return what was launched together in few words, run by run in a word."""
+    """Return a batch in short, with the state of each run."""
     told = serializers.serialize_batch(runs)
     told["created_at"] = runs[0].created_at
     told["origin"] = runs[0].origin
@@ -55,7 +55,7 @@ def serialize_batch(runs: Sequence[SmokeRun]) -> dict[str, Any]:
 
 
 def serialize_run_summary(run: SmokeRun) -> dict[str, Any]:
-    """Return how a run stands."""
+    """Return the state of a run."""
     return {
         "id": str(run.pk),
         "repetition": run.repetition,
@@ -69,7 +69,7 @@ def serialize_run_summary(run: SmokeRun) -> dict[str, Any]:
 def compare_batches(
     now: Sequence[SmokeRun], before: Sequence[SmokeRun]
 ) -> list[dict[str, Any]]:
-    """Return measures of two batches; nothing where there is none to compare with."""
+    """Return measures of two batches; empty if there is no earlier batch."""
     is_begun = any(serializers.run_outcome(run) != "open" for run in now)
     if not before or not is_begun:
         return []

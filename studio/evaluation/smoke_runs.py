@@ -1,4 +1,4 @@
-"""Smoke tests at work: launched, watched line by line, cancelled, compared."""
+"""Runs of smoke tests: launch, watch, cancel and compare them."""
 
 import uuid
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class SmokeRunListView(StudioView):
         responses=smoke_schemas.SmokeBatchList,
     )
     def get(self, request: Request) -> Response:
-        """List what was launched, the newest first."""
+        """List batches, newest first."""
         return self.respond(page_batches(self))
 
 
@@ -61,13 +61,13 @@ class SmokeTestRunListView(StudioView):
         responses=smoke_schemas.SmokeBatchList,
     )
     def get(self, request: Request, name: str) -> Response:
-        """List what was launched of one test, the newest first."""
+        """List batches of one test, newest first."""
         self._set_breadcrumbs(name)
         found = page_batches(self, name)
         if not found["data"] and not request.query_params:
             override_editor.get_entry(
                 SMOKE_TESTS, name
-            )  # One that was deleted has runs.
+            )  # A deleted test still has runs.
         return self.respond(found, page=lambda: {"test": name})
 
     @extend_schema(
@@ -77,7 +77,7 @@ class SmokeTestRunListView(StudioView):
         responses={202: smoke_schemas.SmokeBatch},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Launch a test; a worker holds its conversations, each on its own."""
+        """Launch a test; a worker runs each conversation as its own task."""
         self._set_breadcrumbs(name)
         test, wanted = _find_test(name), self.parse_body(smoke_schemas.SmokeLaunch)
         launched = audit_log.run_recorded(
@@ -101,7 +101,7 @@ class SmokeTestRunListView(StudioView):
         return answer
 
     def refused_form_context(self) -> Mapping[str, Any]:
-        """Return the runs there are."""
+        """Return the list of runs."""
         return page_batches(self, self.kwargs["name"])
 
     def _set_breadcrumbs(self, name: str) -> None:
@@ -126,8 +126,8 @@ class SmokeRunView(StudioView):
         responses=smoke_schemas.SmokeRunDetail,
     )
     def get(self, request: Request, id: str) -> Response:
-        """Return a conversation as far as it is, with its calls and its scores."""
-        # What is judged would be closed by the next sweep; who watches need not wait.
+        """Return a conversation so far, with its calls and its scores."""
+        # The next sweep would close a scored run; watchers need not wait for it.
         run = run_queries.find_run(id)
         if run_queries.is_judging(run.batch) and verdicts.close_judged_runs():
             run = run_queries.find_run(id)
@@ -152,7 +152,7 @@ class CancelSmokeRunView(StudioView):
         responses=smoke_schemas.SmokeRunDetail,
     )
     def post(self, request: Request, id: str) -> HttpResponseBase:
-        """End a conversation, or all that was launched with it, and their scoring."""
+        """Cancel a conversation, or its whole batch, and the scoring."""
         run, wanted = (
             run_queries.find_run(id),
             self.parse_body(smoke_schemas.SmokeCancel),
@@ -186,7 +186,7 @@ def _find_test(name: str) -> SmokeTestConfig:
 
 
 def page_batches(face: StudioView, test: str | None = None) -> dict[str, Any]:
-    """Return batches as a query asks for them."""
+    """Return batches for a query."""
     after = parse_cursor(face.request.query_params.get("after"), uuid.UUID)
     batches, has_more = run_queries.page_batches(
         test=test, after=after, limit=PAGE_SIZE
@@ -197,7 +197,7 @@ def page_batches(face: StudioView, test: str | None = None) -> dict[str, Any]:
 
 
 def serialize_run(run: SmokeRun, start: int = 0) -> dict[str, Any]:
-    """Return a run with what was said from there on, and what it stands beside."""
+    """Return a run with its lines from a position on, and its comparison."""
     (batch,) = run_queries.load_batches([run.batch])
     return {
         **serializers.serialize_transcript(run, start),

@@ -1,4 +1,4 @@
-"""What scripts get of smoke tests' runs, and what they send."""
+"""Request and response schemas of smoke runs."""
 
 from datetime import datetime
 from typing import Literal
@@ -12,7 +12,7 @@ SmokeOutcome = Literal["passed", "failed", "broken", "open"]
 
 
 class SmokeLaunch(BaseModel):
-    """How often a test is held."""
+    """The number of runs to launch."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,7 +25,7 @@ class SmokeLaunch(BaseModel):
 
 
 class SmokeCancel(BaseModel):
-    """What is ended."""
+    """The runs to cancel."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,7 +33,7 @@ class SmokeCancel(BaseModel):
 
 
 class SmokeRunSummary(BaseModel):
-    """How one conversation stands."""
+    """The state of one conversation."""
 
     id: UUID
     repetition: int
@@ -44,14 +44,14 @@ class SmokeRunSummary(BaseModel):
 
 
 class SmokeScoreMean(BaseModel):
-    """Scores by one criterion."""
+    """The mean score by one criterion."""
 
     mean: float
     count: int
 
 
 class SmokeBatch(BaseModel):
-    """What was launched together."""
+    """The runs launched together."""
 
     object: Literal["smoke.batch"] = "smoke.batch"
     id: UUID
@@ -74,7 +74,7 @@ class SmokeBatch(BaseModel):
 
 
 class SmokeBatchList(BaseModel):
-    """A page of batches, the newest first."""
+    """A page of batches, newest first."""
 
     object: Literal["list"] = "list"
     data: list[SmokeBatch]
@@ -83,7 +83,7 @@ class SmokeBatchList(BaseModel):
 
 
 class SmokeLineScore(BaseModel):
-    """What a judge says of a reply."""
+    """A judge's score of a reply."""
 
     judge: str
     criterion: str
@@ -92,7 +92,7 @@ class SmokeLineScore(BaseModel):
 
 
 class SmokeRunLine(BaseModel):
-    """What one side said."""
+    """A message of one side."""
 
     position: int
     speaker: Literal["persona", "assistant"]
@@ -120,14 +120,14 @@ class ComparedMeasure(BaseModel):
 
 
 class SmokeExpectation(BaseModel):
-    """What must be true of a run for it to pass."""
+    """A condition that a run must meet to pass."""
 
     what: str
     is_met: bool | None = Field(description="null while it is open.")
 
 
 class SmokeRunDetail(BaseModel):
-    """A conversation, with all that was said."""
+    """A conversation with all its messages."""
 
     id: UUID
     object: Literal["smoke.run"] = "smoke.run"

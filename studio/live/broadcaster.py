@@ -1,8 +1,8 @@
-"""Those who watch the live board in this process, and what they are told.
+"""Broadcasts the live state of turns and tasks to this process's watchers.
 
-The reporter says what runs, here and in other processes, and that there is news of
-turns that ended and of tasks; their rows are read at most once a second, for all who
-watch together. Who is too slow to take what is sent loses it, and is told all anew.
+The live publisher reports running turns, here and in other processes, and signals that
+turns ended or tasks changed. The rows of those are read at most once a second, for all
+watchers together. Slow clients lose queued messages and receive a fresh snapshot.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from telemetry.live_turns.live_publisher import LivePublisher, ProcessUpdate, Tu
 
 FLUSH_SECONDS = 0.25
 ROWS_INTERVAL_SECONDS = 1.0
-"""How often rows are read at most."""
+"""The shortest interval between two reads of the rows."""
 LATE_ROWS_SECONDS = 2.0
-"""How long after the news a row may come to be there."""
+"""How long after a signal its row may become visible."""
 MAX_ROWS_AGE_SECONDS = 5.0
-"""How often they are read without any news: without a broker others bring none."""
+"""The interval of reads without signals: without a broker no other process signals."""
 KEEPALIVE_SECONDS = 5.0
-"""How long who watches hears nothing where nothing happens."""
+"""The interval of messages to watchers while nothing happens."""
 PROCESS_TIMEOUT_SECONDS = 10.0
-"""A process that has said nothing for so long is gone."""
+"""A process that has not reported for so long counts as gone."""
 POLL_KEEP_SECONDS = 10.0
-"""How long the board is kept for who asks for it now and then."""
+"""How long the state is kept up to date after a poll."""
 MAX_QUEUED_MESSAGES = 20
-"""Messages kept for one who is slow."""
+"""Messages queued for one slow watcher."""
 
 
 @dataclass(slots=True)
 class ProcessState:
-    """What one process has told of itself."""
+    """The last report of one process."""
 
     turns: dict[str, TurnJson] = field(default_factory=dict)
     count: int = 0
@@ -48,7 +48,7 @@ class ProcessState:
 
 
 class LiveWatcher:
-    """One who watches."""
+    """The queue of one watcher."""
 
     def __init__(self, watchers: "LiveBroadcaster") -> None:
         self._watchers = watchers
@@ -56,14 +56,14 @@ class LiveWatcher:
         self._is_behind = True
 
     def enqueue(self, message: str) -> None:
-        """Have them told, unless they are too far behind."""
+        """Queue a message; a full queue marks the watcher as behind."""
         try:
             self._queue.put_nowait(message)
         except asyncio.QueueFull:
             self._is_behind = True
 
     async def messages(self) -> AsyncIterator[str]:
-        """Yield what they are told: the whole board first, then what changes."""
+        """Yield a snapshot first, then the changes."""
         while True:
             if self._is_behind:
                 self._is_behind = False
@@ -74,7 +74,7 @@ class LiveWatcher:
 
 
 class LiveBroadcaster:
-    """All of them in this process."""
+    """All watchers of this process, and the state that they see."""
 
     def __init__(self, reporter: LivePublisher) -> None:
         self._reporter = reporter
@@ -86,27 +86,27 @@ class LiveBroadcaster:
         self._read_at = -1.0
         self._told_at = -1.0
         self._rows: dict[str, Any] = {}
-        """The rows as they were told last."""
+        """The rows as last sent."""
         self._polled_until = -1.0
         self._woken = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin, on the event loop of the server."""
+        """Start, on the event loop of the server."""
         self._loop = asyncio.get_running_loop()
         for part in (self._reporter.run(), self._run()):
             self._tasks.append(asyncio.create_task(part))
 
     async def stop(self) -> None:
-        """End; whoever still watches is told nothing more."""
+        """Stop; watchers receive no further messages."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @contextlib.contextmanager
     def add_watcher(self) -> Iterator[LiveWatcher]:
-        """Have somebody watch for as long as the block takes."""
+        """Add a watcher for the duration of the block."""
         watcher = LiveWatcher(self)
         self._watching.append(watcher)
         self._woken.set()
@@ -116,24 +116,24 @@ class LiveBroadcaster:
             self._watching.remove(watcher)
 
     async def snapshot_message(self) -> str:
-        """Return the message with the whole board."""
+        """Return the message with the whole state."""
         rows: dict[str, Any] = {}
         with contextlib.suppress(DatabaseDown):
             rows = await database_executor.run(recent_activity.load_latest)
-        # Nothing is awaited from here on: what changes later is told later.
+        # There is no await from here on, so later changes are sent later.
         return _message("snapshot", **self.running_turns(), **rows)
 
-    # From any thread.
+    # These may be called from any thread.
 
     def poll(self) -> dict[str, Any]:
-        """Return what runs, to one who asks now and then; others are heard of soon."""
+        """Return the running turns to a poll; keep listening for a while."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # It has just stopped.
                 self._loop.call_soon_threadsafe(self._mark_polled)
         return self.running_turns()
 
     def running_turns(self) -> dict[str, Any]:
-        """Return what runs, as far as it was heard of."""
+        """Return the running turns, as far as processes have reported them."""
         heard = list(self._heard.values()) or [_local_state()]
         turns = [told for each in heard for told in list(each.turns.values())]
         return {
@@ -146,7 +146,7 @@ class LiveBroadcaster:
         self._polled_until = time.monotonic() + POLL_KEEP_SECONDS
         self._woken.set()
 
-    # On the event loop.
+    # These run on the event loop.
 
     def _has_watchers(self) -> bool:
         return bool(self._watching) or time.monotonic() < self._polled_until
@@ -167,7 +167,7 @@ class LiveBroadcaster:
                 self._heard, self._changed = {}, {}
 
     def _apply_update(self, frame: ProcessUpdate) -> None:
-        """Note what a process tells."""
+        """Store the report of a process."""
         heard = self._heard.setdefault(frame.process, ProcessState())
         if frame.is_snapshot:
             gone = heard.turns.keys() - frame.turns.keys()
@@ -185,7 +185,7 @@ class LiveBroadcaster:
             self._news_at = heard.at
 
     async def _broadcast(self) -> None:
-        """Tell all who watch what has changed, if anything."""
+        """Send the changes to all watchers, if there are any."""
         self._drop_silent_processes()
         rows = await self._changed_rows()
         changed, self._changed = self._changed, {}
@@ -209,7 +209,7 @@ class LiveBroadcaster:
                 self._has_heard = True
 
     async def _changed_rows(self) -> dict[str, Any]:
-        """Return those of the rows that are others than were told last."""
+        """Return the rows that differ from those last sent."""
         now = time.monotonic()
         since = now - self._read_at
         is_news = (
@@ -229,7 +229,7 @@ class LiveBroadcaster:
 
 
 def _local_state() -> ProcessState:
-    """Return what runs here, where nobody has been heard yet."""
+    """Return the turns that run in this process, before any report."""
     turns = [
         running_turn_serializer.serialize_turn(turn)
         for turn in ACTIVE_TURNS.list_turns()
@@ -242,11 +242,11 @@ def _message(kind: str, **more: Any) -> str:
 
 
 _broadcasters: list[LiveBroadcaster] = []
-"""Of each server of this process: one, but in tests."""
+"""One for each server of this process; only tests have several."""
 
 
 def start() -> LiveBroadcaster:
-    """Let people watch this process, which answers them."""
+    """Start the broadcaster of a server in this process."""
     watchers = LiveBroadcaster(LivePublisher())
     watchers.start()
     _broadcasters.append(watchers)
@@ -254,13 +254,13 @@ def start() -> LiveBroadcaster:
 
 
 async def stop(watchers: LiveBroadcaster) -> None:
-    """Tell nobody anything more."""
+    """Stop the broadcaster."""
     _broadcasters.remove(watchers)
     await watchers.stop()
 
 
 def poll() -> dict[str, Any]:
-    """Return what runs; also where this process is not being served."""
+    """Return the running turns, also in a process without a server."""
     watchers = current()
     return (
         LiveBroadcaster(LivePublisher()).running_turns()
@@ -270,5 +270,5 @@ def poll() -> dict[str, Any]:
 
 
 def current() -> LiveBroadcaster | None:
-    """Return those who watch this process; None where it is not being served."""
+    """Return the broadcaster of this process; None without a server."""
     return _broadcasters[-1] if _broadcasters else None

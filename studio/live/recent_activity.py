@@ -1,4 +1,4 @@
-"""What the live board shows of the tables: what ended lately, and the queue."""
+"""The table rows of the live page: turns that ended recently, and the queue."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ MAX_TEXT_LENGTH = 200
 
 
 def load_latest() -> dict[str, Any]:
-    """Return the turns that ended last and the queue as it stands, as JSON has them."""
+    """Return the newest ended turns and the queue, as JSON types."""
     turns, _ = turn_store.page_turns(limit=MAX_TURNS)
     return {
         "finished": [_serialize_turn(turn) for turn in turns],

@@ -1,4 +1,4 @@
-"""Live: what happens now, as a page, and for scripts as it stands."""
+"""The live page and the same state for scripts."""
 
 from datetime import datetime
 from typing import Literal
@@ -17,7 +17,7 @@ from studio.monitoring.turn_views import StudioListedTurn
 
 
 class CurrentStep(BaseModel):
-    """What a turn waits for."""
+    """The step that a turn waits for."""
 
     what: Literal["start", "model", "tools", "end"]
     names: list[str]
@@ -25,7 +25,7 @@ class CurrentStep(BaseModel):
 
 
 class RunningCall(BaseModel):
-    """A tool call of a turn that runs."""
+    """A running tool call of a turn."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class RunningCall(BaseModel):
 
 
 class RunningTurn(BaseModel):
-    """A turn that runs."""
+    """A running turn."""
 
     id: str
     object: Literal["turn.running"] = "turn.running"
@@ -66,7 +66,7 @@ class EndedTurn(StudioListedTurn):
 
 
 class QueuedTask(BaseModel):
-    """A task, told in short."""
+    """A task, in short."""
 
     id: UUID
     object: Literal["task"]
@@ -88,7 +88,7 @@ class QueuedTask(BaseModel):
 
 
 class TaskQueueState(BaseModel):
-    """The background's work as it stands."""
+    """The state of the task queue."""
 
     counts: dict[str, int]
     more: bool = Field(description="Whether there are more than were counted.")
@@ -97,7 +97,7 @@ class TaskQueueState(BaseModel):
 
 
 class LiveState(BaseModel):
-    """What happens now."""
+    """The current activity."""
 
     object: Literal["live"] = "live"
     turns: list[RunningTurn]
@@ -108,7 +108,7 @@ class LiveState(BaseModel):
 
 
 class LiveView(StudioView):
-    """Turns that run, what ended lately, and the queue."""
+    """Running turns, turns that ended recently, and the queue."""
 
     title = "Live"
     template = "studio/live.html"
@@ -126,7 +126,7 @@ class LiveView(StudioView):
 
 
 class LiveEventsView(StudioView):
-    """Where the websocket is; `live_socket` answers those that ask for one."""
+    """The address of the websocket; `LiveSocket` serves upgrade requests."""
 
     schema = None
 

@@ -1,8 +1,8 @@
-"""The websocket of the live board: `/admin/live/events`.
+"""The websocket of the live page: `/admin/live/events`.
 
-Its handshake is a GET like any other and passes the same doors, though pages of other
-sites may not ask for it: what comes back would be theirs to read. It is looked at again
-every minute, so whose session ended is shown no more.
+Its handshake is a GET and passes the same access checks. It also refuses pages of other
+origins, which could read the messages. Access is checked again every minute, so a
+session that ended closes the socket.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from studio.server.asgi_handler import StudioHandler
 
 SOCKET_PATH = "/admin/live/events"
 UPGRADE_REQUIRED = 426
-"""What a plain GET is answered with by who may watch: `Upgrade Required`."""
+"""The status of a plain GET by an authorized client: `Upgrade Required`."""
 RECHECK_SECONDS = 60.0
 CLOSE_FAILED = 1011
 CLOSE_FORBIDDEN = 4403
-"""The code of a close: they may not watch any more."""
+"""The close code for a client whose access ended."""
 
 logger = logging.getLogger(__name__)
 
 
 class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no types
-    """Tells one who watches what happens."""
+    """Sends the live state to one watcher."""
 
     channel_layer_alias = None
-    """None: what others tell is heard once for all of a process (`watchers`)."""
+    """None: the broadcaster receives the messages of other processes once for all."""
 
     def __init__(self, handler: StudioHandler) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
         self._telling: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
-        """Let in who may watch, and begin to tell."""
+        """Accept an authorized client, and begin to send."""
         watching = broadcaster.current()
         if watching is None or not await self._may_watch():
             await self.close()
@@ -50,7 +50,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
         self._telling = asyncio.create_task(self._send_messages(watching))
 
     async def disconnect(self, code: int) -> None:
-        """Tell nothing more."""
+        """Stop sending."""
         if self._telling is not None:
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)
@@ -62,7 +62,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
                 async for message in watcher.messages():
                     try:
                         await self.send(text_data=message)
-                    except OSError:  # as ASGI has it: they left
+                    except OSError:  # as ASGI has it: the client disconnected
                         return
         except Exception:
             logger.exception("one who watches is told nothing more")
@@ -78,7 +78,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
                 return
 
     async def _may_watch(self) -> bool:
-        """Return what the door says to a GET of this address."""
+        """Return the response of the access checks to a GET of this address."""
         scope = {**self.scope, "type": "http", "method": "GET"}
         try:
             check_host(dict(scope["headers"]))

@@ -1,3 +1,1 @@
-"""Pages that report what happened: the home page with its alerts, turns, spend and the
-audit.
-"""
+"""Pages that report activity: home page with alerts, turns, spending and audit."""

@@ -1,4 +1,4 @@
-"""What an operator should look at: what fails, what waits, what nobody has said."""
+"""Alerts for operators: failures, waiting work, and missing configuration."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from telemetry.config import TELEMETRY
 from telemetry.statistics.recent_activity import ActivitySummary
 
 ERROR_RATE_THRESHOLD = 0.05
-"""The share of turns that is worth a word."""
+"""The share of failed turns that causes an alert."""
 
 
 LAST_HOUR_OFFSET = timedelta(hours=23)
-"""When it begins within the 24 hours that are looked at."""
+"""The start of the last hour within the last 24 hours."""
 BURSTS_SHOWN = 3
 SCOPE_LABELS = {
     "studio": "For the studio",
@@ -36,7 +36,7 @@ FAILED_SIGN_INS_URL = f"/admin/audit?action={failed_logins.ACTION}"
 
 
 class Alert(BaseModel):
-    """One thing to look at."""
+    """One alert."""
 
     level: str = Field(description="`bad` or `warn`.")
     said: str
@@ -45,7 +45,7 @@ class Alert(BaseModel):
 
 
 def list_alerts(glance: ActivitySummary, since: datetime) -> list[Alert]:
-    """Return all there is, what is worse first."""
+    """Return all alerts, most severe first."""
     config = live.current()
     found = [
         *_configuration_alerts(config),
@@ -70,7 +70,8 @@ def _configuration_alerts(config: Config) -> Iterator[Alert]:
     for aside in config.rejected_overrides:
         yield Alert(
             level="bad",
-            said=f"{resolution.rejected_label(aside)} does not fit the file, so it does not run",
+            said=f"{resolution.rejected_label(aside)} does not fit the file, "
+            "so it does not run",
             more=aside.problems[0].message,
             address=BY_SECTION[aside.section].entry_url(aside.name),
         )
@@ -101,8 +102,9 @@ def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
         yield Alert(
             level="warn",
             said=f"{burst} in the last hour",
-            more=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. Further ones are delayed. "
-            "If nobody mistyped, somebody guesses: take a long, random password.",
+            more=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. "
+            "Further ones are delayed. If nobody mistyped, somebody guesses: take "
+            "a long, random password.",
             address=FAILED_SIGN_INS_URL,
         )
     if rest := bursts[BURSTS_SHOWN:]:
@@ -116,18 +118,18 @@ def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
 
 @dataclass(frozen=True, slots=True)
 class FailedTasks:
-    """Tasks of one kind that failed."""
+    """Failed tasks of one type."""
 
     kind: str
     name: str
-    """The judge; of other work the agent."""
+    """The judge; for other tasks the agent."""
     count: int
     last_at: datetime
-    """When the newest of them was asked for."""
+    """When the newest of them was created."""
 
 
 def failed_tasks(since: datetime) -> list[FailedTasks]:
-    """Return what failed of the work asked for since then, the most first."""
+    """Return the failed tasks created since an instant, most frequent first."""
     failed = Task.objects.filter(created_at__gte=since, state=Task.State.ERRORED)
     who = Case(When(kind=judge_queue.KIND, then=F("origin")), default=F("agent"))
     rows = failed.values("kind", who=who).annotate(

@@ -1,4 +1,4 @@
-"""Who changed what: the audit, as it was written."""
+"""The page of the audit log."""
 
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from studio.base.views import StudioView
 
 
 class AuditLogEntry(BaseModel):
-    """Something somebody changed."""
+    """A change that an operator or user made."""
 
     id: int
     at: datetime
@@ -28,7 +28,7 @@ class AuditLogEntry(BaseModel):
 
 
 class AuditLogEntryList(BaseModel):
-    """A page of the audit, the newest first."""
+    """A page of the audit, newest first."""
 
     object: Literal["list"] = "list"
     data: list[AuditLogEntry]
@@ -55,7 +55,7 @@ class AuditLogView(StudioView):
         responses=AuditLogEntryList,
     )
     def get(self, request: Request) -> Response:
-        """List what operators and users changed, the newest first."""
+        """List the changes of operators and users, newest first."""
         query = request.query_params
         since = query.get("since")
         entries, has_more = audit_log.page_entries(

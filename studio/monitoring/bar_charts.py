@@ -1,4 +1,4 @@
-"""Bars, made on the server: a page has them without a script."""
+"""Bar charts, rendered on the server without scripts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ChartBar:
-    """One of them."""
+    """One bar."""
 
     share: float
-    """Of the highest, from 0 to 1."""
+    """The height relative to the highest bar, from 0 to 1."""
     bad_share: float
-    """Of the bar itself, what went wrong."""
+    """The failed part of the bar."""
     part: float
-    """Of the bar itself, what is drawn darker."""
+    """The darker part of the bar."""
     label: str
-    """What it says when pointed at."""
+    """The tooltip."""
     tick: str = ""
-    """What stands below it."""
+    """The label below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Bars beside each other."""
+    """A chart of bars."""
 
     title: str
     peak: str
-    """What the highest is."""
+    """The label of the highest value."""
     bars: Sequence[ChartBar]
 
     @property
@@ -52,7 +52,8 @@ def build_chart(
     part: Callable[[T], float] = lambda _: 0,
     tick: Callable[[T], str] = lambda _: "",
 ) -> BarChart:
-    """Return a chart of values; `bad` of each went wrong, `part` is drawn darker."""
+    """Return a chart of values; `bad` is the failed part of each, `part` the darker
+    one."""
     values = [value(each) for each in of]
     peak = max(values, default=0)
     bars = [
@@ -140,6 +141,6 @@ def _plural_suffix(number: int) -> str:
 
 
 def cost_label(micro_usd: int, unpriced: int) -> str:
-    """Say what it cost, and that more is unknown."""
+    """Return the cost as text, with a note about unknown costs."""
     said = usd(micro_usd) if micro_usd or not unpriced else "unknown"
     return f"{said}, {count(unpriced)} of unknown price" if unpriced else said

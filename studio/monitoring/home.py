@@ -1,4 +1,4 @@
-"""The first page: the last day at a glance, and what to look at."""
+"""The home page: a summary of the last 24 hours, and the alerts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -26,7 +26,7 @@ FAILURES_SHOWN = 5
 
 
 class HomeFigures(BaseModel):
-    """What turns were like together; money in micro-USD."""
+    """Totals of turns; money in micro-USD."""
 
     turns: int
     errors: int
@@ -47,7 +47,7 @@ class HomeHour(HomeFigures):
 
 
 class HomeAgent(HomeFigures):
-    """One agent, those not asked lately too."""
+    """One agent, including those without recent turns."""
 
     agent: str
     model: str | None = Field(description="None where nothing runs under the name.")
@@ -60,7 +60,7 @@ class HomeAgent(HomeFigures):
 
 
 class HomeFailedTurn(BaseModel):
-    """A turn that failed."""
+    """A failed turn."""
 
     id: str
     user_id: str
@@ -94,14 +94,14 @@ class HomeView(StudioView):
 
     @extend_schema(summary="The last 24 hours at a glance", responses=HomeDay)
     def get(self, request: Request) -> Response:
-        """Tell of the last 24 hours: figures, agents, and what to look at."""
+        """Return the last 24 hours: figures, agents, and alerts."""
         now = datetime.now(UTC)
         seen = recent_activity.summarize_since(now - DAY, now)
         return self.respond(serialize_day(seen), page=lambda: page_context(seen))
 
 
 def serialize_day(seen: ActivitySummary) -> dict[str, Any]:
-    """Return the figures as scripts get them."""
+    """Return the figures for scripts."""
     since = seen.since
     failed, _ = turn_store.page_turns(
         outcome="error", since=since, limit=FAILURES_SHOWN
@@ -133,7 +133,7 @@ def _serialize_hour(each: HourStats) -> dict[str, Any]:
 
 
 def _serialize_agents(seen: ActivitySummary, since: datetime) -> list[dict[str, Any]]:
-    """Return all agents there are or were, the busiest first."""
+    """Return all configured or recorded agents, busiest first."""
     judged = scores.overall_stats_by_agent(since)
     known = {entry.name: entry for entry in override_editor.list_entries(AGENTS)}
     busy = {each.agent: each for each in seen.agents}
@@ -169,7 +169,7 @@ def _serialize_failed_turn(turn: TurnListItem) -> dict[str, Any]:
 
 
 def page_context(seen: ActivitySummary) -> dict[str, Any]:
-    """Return what the page shows besides."""
+    """Return the additional context of the page."""
     return {
         "tokens": seen.tokens,
         "error_rate": seen.error_rate,

@@ -1,4 +1,4 @@
-"""What was spent: by day, agent, model, user or token, as a page, JSON, YAML or CSV."""
+"""Spending by day, agent, model, user or token, as a page, JSON, YAML or CSV."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -28,11 +28,11 @@ DEFAULT_DIMENSION: Dimension = "agent"
 DEFAULT_SINCE = "30d"
 PERIODS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
 ROWS_SHOWN = 100
-"""Rows of a page; all are in the data."""
+"""Rows on the page; the data has all of them."""
 
 
 class SpendTotal(BaseModel):
-    """What was spent."""
+    """Total spending."""
 
     turns: int | None = Field(None, description="Of a model or provider: `calls`.")
     calls: int | None = None
@@ -46,7 +46,7 @@ class SpendTotal(BaseModel):
 
 
 class SpendRow(SpendTotal):
-    """What was spent on one, which is named under what was asked for."""
+    """The spending of one group, under the name of the grouping."""
 
     agent: str | None = None
     day: str | None = None
@@ -58,7 +58,7 @@ class SpendRow(SpendTotal):
 
 
 class Spending(BaseModel):
-    """What was spent since an instant."""
+    """Spending since an instant."""
 
     object: Literal["spending"] = "spending"
     by: Literal["agent", "day", "model", "provider", "token", "user"]
@@ -97,7 +97,7 @@ class SpendView(StudioView):
         responses=Spending,
     )
     def get(self, request: Request) -> HttpResponseBase:
-        """Add up what turns and their judges cost, the dearest first."""
+        """Return the costs of turns and their judges, highest first."""
         now = datetime.now(UTC)
         by: Dimension = query_choice(self, "by", DIMENSIONS) or DEFAULT_DIMENSION
         since = time_parsing.parse_past(
@@ -121,7 +121,7 @@ def _list_notes(since: datetime, now: datetime) -> Sequence[str]:
 def _csv_response(
     by: Dimension, since: datetime, spent: Sequence[CostTotal]
 ) -> HttpResponseBase:
-    """Return the table for a spreadsheet."""
+    """Return the table as CSV."""
     names = spend_table.token_names(by, spent)
     counts = spend_table.counted_unit(by)
     name = ["name"] if by == "token" else []
@@ -149,7 +149,7 @@ def _csv_response(
 def page_context(
     by: Dimension, since: datetime, asked: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """Return what the page shows."""
+    """Return the context of the page."""
     days = cost_totals.totals_by("day", since)
     spent = (
         days if by == "day" else cost_totals.totals_by(by, since, most=ROWS_SHOWN + 1)
@@ -177,7 +177,7 @@ def page_context(
 def _sort_rows(by: Dimension, spent: list[CostTotal]) -> list[CostTotal]:
     if by != "day":
         return spent[:ROWS_SHOWN]
-    # Of one day the turns stay before their judges.
+    # Within a day, turns come before their judges.
     return sorted(spent, key=lambda each: each.key or "", reverse=True)
 
 
@@ -197,7 +197,7 @@ def _table_row(
 
 
 def _detail_url(by: Dimension, key: str) -> str:
-    """Return the page about what was spent on, if there is one."""
+    """Return the page of the row's object, if there is one."""
     places = {"agent": "agents", "token": "tokens", "user": "users"}
     if not key or by not in places:
         return ""
@@ -205,14 +205,14 @@ def _detail_url(by: Dimension, key: str) -> str:
 
 
 def build_chart(days: Sequence[CostTotal], since: datetime, now: datetime) -> BarChart:
-    """Return the bars of every day, of turns and judges together."""
+    """Return a bar for each day, with turns and judges together."""
     costs: dict[str, tuple[int, int]] = {}
     for each in days:
         known, unknown = costs.get(each.key or "", (0, 0))
         costs[each.key or ""] = known + each.micro_usd, unknown + each.unknown
     first = max(since.date(), now.date() - MAX_CHART_PERIOD)
     count = (now.date() - first).days + 1
-    # None at the very end, where there is no room for it.
+    # No label at the end, where there is no room for it.
     ticks = range(0, max(1, count - count // 12), max(1, count // 6))
     shown = [(n, f"{first + timedelta(days=n)}") for n in range(count)]
     return bar_charts.build_chart(

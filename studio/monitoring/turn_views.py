@@ -1,4 +1,4 @@
-"""Turns: what was asked, and the whole tree of what it took."""
+"""Turns: the list, and the complete tree of one turn."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -39,13 +39,13 @@ keep_days; those of incognito requests, and those that still run, have none."""
 
 
 class StudioListedTurn(ListedTurn):
-    """A turn, whatever began it."""
+    """A turn from any source."""
 
     origin: Origin  # type: ignore[assignment]
 
 
 class StudioTurnList(BaseModel):
-    """A page of turns, the newest first."""
+    """A page of turns, newest first."""
 
     object: Literal["list"] = "list"
     data: list[StudioListedTurn]
@@ -54,7 +54,7 @@ class StudioTurnList(BaseModel):
 
 
 class JudgedTurn(TurnObject):
-    """A turn, what it was told, and what judges and its user say of it."""
+    """A turn with its recalled facts, and the feedback of judges and its user."""
 
     origin: Origin  # type: ignore[assignment]
     recalled_facts: list[FactSummary] = Field(
@@ -98,7 +98,7 @@ class UserTurnListView(UserView):
         responses=StudioTurnList,
     )
     def get(self, request: Request, user: str) -> Response:
-        """List what is recorded of a user's turns, trials beside them included."""
+        """List the recorded turns of a user, including shadow runs."""
         data = page_turns(self, self.user_id)
         return self.respond(
             data,
@@ -111,7 +111,7 @@ def _filter_context() -> Mapping[str, Any]:
 
 
 def page_turns(face: StudioView, user_id: UserId | None = None) -> dict[str, Any]:
-    """Return the turns a query asks for."""
+    """Return the turns of a query."""
     found, has_more = turn_store.page_turns(
         user_id=user_id,
         outcome=query_choice(face, "outcome", OUTCOMES),

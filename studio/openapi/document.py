@@ -1,8 +1,8 @@
-"""The studio's own description, for those who make clients of it.
+"""The OpenAPI document of the studio, for authors of clients.
 
-Faces are described where they are, by `@extend_schema` or a schema of their own. What
-all have in common is said here: the groups of the menu, who may call, what refusals
-look like, and that scripts speak JSON and YAML, whatever browsers do.
+Views are described where they are, by `@extend_schema` or their own schema class. This
+module adds the common parts: the menu's groups, security, error responses, and that
+scripts use JSON and YAML, whatever browsers use.
 """
 
 import re
@@ -56,13 +56,14 @@ COMMON_SCHEMAS = {
     },
 }
 CONFIGURATION_PATHS = {*(kind.path for kind in KINDS), "mcp", "providers"}
-"""Where what is made becomes part of the configuration."""
+"""Paths under which created objects become part of the configuration."""
 CONFLICTING_OPERATIONS = {
     ("post", "/admin/sidecars/{name}/restart"),
     ("post", "/admin/tasks/{id}/again"),
     ("post", "/admin/triggers/{name}/fire"),
 }
-"""What cannot always be done as things stand, besides changes of the configuration."""
+"""Operations that may conflict with the current state, besides changes of the
+configuration."""
 ERROR_DESCRIPTIONS = {
     400: "The body or a parameter says nothing that can be understood.",
     401: "Nobody has logged in.",
@@ -75,17 +76,17 @@ ERROR_DESCRIPTIONS = {
     503: "The database, or somebody who was asked, does not answer.",
 }
 SECURITY_SCHEMES = ["password", "session"]
-"""Of the two ways in; there is none on this machine while there is no `auth.admin`."""
+"""The two schemes; without `auth.admin` this machine needs none."""
 
 
 class StudioSecurityScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How somebody is known, as the door asks for it."""
+    """Describes how `AccessMiddleware` authenticates users."""
 
     target_class = MiddlewareAuthentication
     name = SECURITY_SCHEMES
 
     def get_security_definition(self, auto_schema: AutoSchema) -> Any:
-        """Return both schemes."""
+        """Return both security schemes."""
         basic = "Those of `auth.admin.basic`."
         session = "After a login at the identity provider of `auth.admin.oidc`."
         return [
@@ -100,13 +101,13 @@ class StudioSecurityScheme(OpenApiAuthenticationExtension):  # type: ignore[no-u
 
 
 class PlainJsonRenderer(OpenApiJsonRenderer):
-    """The same for who asks for no more than JSON."""
+    """JSON for clients that accept only `application/json`."""
 
     media_type = "application/json"
 
 
 class PlainYamlRenderer(OpenApiYamlRenderer):
-    """As YAML is called elsewhere in the studio."""
+    """YAML under the media type of the studio's other responses."""
 
     media_type = "application/yaml"
 
@@ -131,8 +132,8 @@ class OpenApiView(APIView):
 
 @cache
 def build_document() -> dict[str, Any]:
-    """Return the description; it takes a second, and is the same for everybody."""
-    # It has no types.
+    """Return the document; building it takes a second, and all users share it."""
+    # The library has no types.
     generator: Any = cast(Any, SchemaGenerator)(
         urlconf=settings.COULISSE_STUDIO_URLCONF
     )
@@ -143,7 +144,7 @@ def build_document() -> dict[str, Any]:
 def postprocess_document(
     result: dict[str, Any], generator: Any, request: Any, public: bool
 ) -> dict[str, Any]:
-    """Return the whole description, with what all faces have in common.
+    """Return the document with the parts that all views share.
 
     `SPECTACULAR_SETTINGS` names this as a hook.
     """
@@ -162,14 +163,14 @@ def postprocess_document(
 
 
 def iterate_operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield every operation with its address and method."""
+    """Yield every operation with its path and method."""
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
 def _group_of(path: str) -> str:
-    """Return the group of the menu an address belongs to."""
+    """Return the menu group of an address."""
     place = find_menu_item(path)
     return "Configure" if place is None else place[0] or HOME_TAG
 
@@ -191,7 +192,7 @@ def _add_errors(path: str, method: str, operation: dict[str, Any]) -> None:
 
 
 def _error_statuses(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
-    """Yield with which statuses an operation may be refused."""
+    """Yield the error statuses that an operation may return."""
     configures = method != "get" and _changes_configuration(path, operation)
     has_body = "requestBody" in operation
     if has_body or operation.get("parameters"):
@@ -210,7 +211,7 @@ def _error_statuses(path: str, method: str, operation: dict[str, Any]) -> Iterat
 
 
 def _changes_configuration(path: str, operation: dict[str, Any]) -> bool:
-    """Return whether an operation writes what becomes part of the configuration."""
+    """Return whether an operation changes the configuration."""
     parameters = operation.get("parameters", ())
     has_version = any(each["name"] == "version" for each in parameters)
     is_new = (

@@ -1,8 +1,8 @@
-"""What the file's addresses take and tell, by the schema that judges the file.
+"""Request and response schemas of the file's addresses, from the config schema.
 
-Each section has an address of its own in the description, so that clients know what is
-in it. Values are as they are written, so a placeholder may stand for any of them. What
-is left out stays out: no shape here has defaults, lest clients write them all.
+Each section has its own path in the document, so clients know its fields. Values are as
+written in the file, so a placeholder may replace any of them. The schemas have no
+defaults, since clients would write all of them.
 """
 
 import copy
@@ -19,16 +19,16 @@ ANY_SECTION = "/admin/settings/{key}"
 ENTRY_SECTIONS = ("mcp", "providers")
 """Sections whose entries have addresses."""
 SINGLE_VERBS = {"delete": "delete", "retrieve": "show", "update": "write"}
-"""What is done to any of them, as it is called of one that is always there."""
+"""Operations on every section, by their names for one that always exists."""
 DATA_MEDIA_TYPES = ("application/json", "application/yaml")
 
 
 def describe_paths(
     paths: Schema, addresses: Mapping[str, str]
 ) -> tuple[Schema, Schema]:
-    """Return the paths with the file's shapes, and the shapes by their names.
+    """Return the paths with the file's schemas, and the schemas by their names.
 
-    `addresses` has the keys of the sections that have one of their own, and which.
+    `addresses` maps the sections with their own address to that address.
     """
     shapes = _file_schemas()
     known = sections.registered_sections()
@@ -57,12 +57,12 @@ def describe_paths(
 
 
 def _section_name(key: str) -> str:
-    """Return what the shape of a section is called."""
+    """Return the schema name of a section."""
     return f"{_pascal(key)}Section"
 
 
 def _entry_name(key: str) -> str:
-    """Return what the shape of an entry of a section is called."""
+    """Return the schema name of a section's entry."""
     return {"mcp": "McpServerEntry", "providers": "ProviderEntry"}[key]
 
 
@@ -106,7 +106,7 @@ def _ref(name: str) -> Schema:
 
 
 def _not_null(shape: Schema) -> Schema:
-    """Return the shape of a section that is there."""
+    """Return the schema of a section without `null`."""
     match shape.get("anyOf"):
         case [one, {"type": "null"}]:
             more = {name: it for name, it in shape.items() if name != "anyOf"}
@@ -115,13 +115,13 @@ def _not_null(shape: Schema) -> Schema:
 
 
 def _or_empty(shape: Schema) -> Schema:
-    """Return the shape of a text, which is empty where the file has none."""
+    """Return the schema of a text that is empty if the file has none."""
     unset = {"type": "string", "maxLength": 0, "description": "Not set."}
     return {"description": shape.pop("description", ""), "anyOf": [shape, unset]}
 
 
 def _plain_schema(node: Any) -> Any:
-    """Return a shape without defaults and titles, its references to ours."""
+    """Return a schema without defaults and titles, with references to ours."""
     if isinstance(node, list):
         return [_plain_schema(item) for item in node]
     if not isinstance(node, dict):
@@ -162,7 +162,7 @@ def _named(shape: Schema) -> Schema:
 
 
 def _single_operations(item: Schema, key: str) -> Schema:
-    """Return the operations of any section as those of one."""
+    """Return the operations of any section as those of one section."""
     made = copy.deepcopy(item)
     for operation in made.values():
         verb = SINGLE_VERBS[operation["operationId"].rpartition("_")[2]]

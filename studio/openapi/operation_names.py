@@ -1,4 +1,4 @@
-"""Names what faces do, for clients that are made of the description."""
+"""Operation ids for generated clients."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ ROOT_PATH = "/admin/"
 
 
 class StudioAutoSchema(AutoSchema):
-    """Names what a face does by its address, where the face does not."""
+    """Derives an operation id from the address, unless the view sets one."""
 
     VERBS = {"DELETE": "delete", "PATCH": "change", "POST": "create"}
 
@@ -17,7 +17,7 @@ class StudioAutoSchema(AutoSchema):
         steps = (self.path.removeprefix(ROOT_PATH) or "home").split("/")
         named = [step for step in steps if not step.startswith("{")]
         if self.method == "POST" and len(steps) > 1 and steps[-2].startswith("{"):
-            # What is done to one of them: `cancel`.
+            # An action on one object: `cancel`.
             return "_".join(named)
         return "_".join([*named, self._verb(is_one=steps[-1].startswith("{"))])
 
@@ -32,6 +32,6 @@ class StudioAutoSchema(AutoSchema):
 
 
 def _is_list_schema(shape: Any) -> bool:
-    """Return whether a shape is that of a list, page by page or whole."""
+    """Return whether a schema is that of a list, paged or complete."""
     field = getattr(shape, "model_fields", {}).get("object")
     return field is not None and field.default == "list"

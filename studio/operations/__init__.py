@@ -1,3 +1,2 @@
-"""Pages an operator acts on: the playground, triggers, sidecars, API tokens, studio
-accounts and the database tables.
-"""
+"""Pages for operators' actions: playground, triggers, sidecars, API tokens, studio
+accounts and database tables."""

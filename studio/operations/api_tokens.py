@@ -1,4 +1,4 @@
-"""API tokens: minted, watched and revoked."""
+"""API tokens: create, list and revoke them."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,18 +38,18 @@ from turns.preparation import routing
 TOKENS_URL = "/admin/tokens"
 PAGE_SIZE = 50
 FORM_FIELDS = {"expires_at": "expires", "limit_micro_usd": "limit_usd"}
-"""Of a form, by what `tokens.mint` calls them."""
+"""Fields of the form, by the parameter names of `api_tokens.create_token`."""
 
 
 def _parse_names(value: Any) -> Any:
-    """Return the names of a text such as a form sends, or the list as it is."""
+    """Return the names of a form's text, or the list unchanged."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(",") if name.strip()]
     return value
 
 
 class NewToken(BaseModel):
-    """What a token is for, and what it may."""
+    """The purpose and the permissions of a new token."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -69,7 +69,8 @@ class NewToken(BaseModel):
 
 
 class StudioToken(BaseModel):
-    """A token and what it spent, in micro-USD; nobody has its secret any more."""
+    """A token and its spending in micro-USD, without its secret, which is not
+    stored."""
 
     id: UUID
     state: Literal["active", "expired", "revoked"]
@@ -88,7 +89,7 @@ class StudioToken(BaseModel):
 
 
 class CreatedToken(StudioToken):
-    """A token that was made now."""
+    """A token that was just created."""
 
     secret: str = Field(description="Told here, once.")
 
@@ -100,7 +101,7 @@ class StudioListedToken(StudioToken):
 
 
 class StudioTokenList(BaseModel):
-    """A page of tokens, the newest first."""
+    """A page of tokens, newest first."""
 
     object: Literal["list"] = "list"
     data: list[StudioListedToken]
@@ -123,14 +124,14 @@ class TokenListView(StudioView):
         responses=StudioTokenList,
     )
     def get(self, request: Request) -> Response:
-        """List tokens and what they spent, the newest first."""
+        """List tokens and their spending, newest first."""
         return self.respond(self._page_context(), page=page_context)
 
     @extend_schema(
         summary="Mint an API token", request=NewToken, responses={201: CreatedToken}
     )
     def post(self, request: Request) -> Response:
-        """Make a token; its secret is in the answer, and nowhere else."""
+        """Create a token; only this response contains its secret."""
         row, secret = create_token(self.parse_body(NewToken), self)
         made = formatting.as_json(TokenUsage(row, "active"))
         return self.respond(
@@ -144,7 +145,7 @@ class TokenListView(StudioView):
         )
 
     def refused_form_context(self) -> Mapping[str, Any]:
-        """Return the page with the form as it was filled in."""
+        """Return the page with the submitted form."""
         return {**self._page_context(), **page_context(), "typed": self.body_data()}
 
     def _page_context(self) -> dict[str, Any]:
@@ -172,7 +173,7 @@ class TokenView(StudioView):
 
     @extend_schema(summary="Show an API token", responses=StudioToken)
     def get(self, request: Request, id: str) -> Response:
-        """Return a token and what it spent; the beginning of its id will do."""
+        """Return a token and its spending, by its id or a unique prefix."""
         return self._respond_with_token(api_tokens.get_by_id_prefix(id))
 
     @extend_schema(
@@ -181,7 +182,7 @@ class TokenView(StudioView):
         responses={200: StudioToken},
     )
     def delete(self, request: Request, id: str) -> HttpResponseBase:
-        """Have a token be refused from now on."""
+        """Revoke a token."""
         row, _ = api_tokens.revoke(id, by=self.actor())
         return self.confirm_change(
             self._respond_with_token(row).data,
@@ -197,13 +198,13 @@ class TokenView(StudioView):
 
 
 class TokensEnabledState(BaseModel):
-    """That the file says it."""
+    """Whether the file requires tokens."""
 
     is_on: Literal[True] = True
 
 
 class EnableTokensView(YamlView):
-    """`/admin/tokens/enable`: what it takes, in both sections at once."""
+    """`/admin/tokens/enable`: requires tokens, which changes two sections at once."""
 
     title = "Tokens"
     breadcrumbs = [("Tokens", TOKENS_URL)]
@@ -217,7 +218,7 @@ class EnableTokensView(YamlView):
         responses=TokensEnabledState,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """Write it into the file; nothing, where that says so already."""
+        """Write the settings to the file, unless it already has them."""
         file = file_editor.read_file()
         write = partial(
             file_editor.write_data, comments_gone=token_setup.removed_comments()
@@ -228,7 +229,7 @@ class EnableTokensView(YamlView):
 
 
 def create_token(wanted: NewToken, face: StudioView) -> tuple[Row, str]:
-    """Make the token that is wanted; raises `Invalid` naming what is wrong."""
+    """Create the requested token; raises `Invalid`, naming the invalid field."""
     now = datetime.now(UTC)
     token_scope.check_agents(wanted.agents or (), live.current())
     limit = wanted.limit_usd
@@ -252,7 +253,7 @@ def create_token(wanted: NewToken, face: StudioView) -> tuple[Row, str]:
 
 @contextmanager
 def _name_form_field(field: str | None) -> Iterator[None]:
-    """Have what is wrong be told by the field it was written in."""
+    """Raise the error with the name of its form field."""
     try:
         yield
     except Invalid as exc:
@@ -261,7 +262,7 @@ def _name_form_field(field: str | None) -> Iterator[None]:
 
 
 def page_context() -> dict[str, Any]:
-    """Return what the page shows beside the tokens."""
+    """Return the additional context of the page."""
     config = live.current()
     return {
         "agents": routing.list_names(config),
@@ -272,13 +273,13 @@ def page_context() -> dict[str, Any]:
 
 
 def are_tokens_required() -> bool:
-    """Return whether `/v1` asks for tokens."""
+    """Return whether `/v1` requires tokens."""
     proxy = live.current().get(AUTH).proxy
     return proxy is not None and proxy.tokens is not None
 
 
 def _is_enabled_in_file() -> bool:
-    """Tell whether the file says so; it takes a second until that is in force."""
+    """Return whether the file requires tokens; it applies within a second."""
     try:
         return file_editor.read_file().has_entry(token_setup.TOKENS_PATH)
     except ConfigInvalid:
@@ -286,7 +287,7 @@ def _is_enabled_in_file() -> bool:
 
 
 def _with_share(token: dict[str, Any]) -> dict[str, Any]:
-    """Add how much of its budget a token has spent, for the meter."""
+    """Add the used part of a token's budget, for the usage bar."""
     limit = token["limit_micro_usd"]
     monthly = token["budget"] == "monthly"
     used = token["spent_this_month_micro_usd" if monthly else "spent_micro_usd"]

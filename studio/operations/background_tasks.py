@@ -1,4 +1,4 @@
-"""Tasks: found, looked at, cancelled, done again."""
+"""Background tasks: find, view, cancel and retry them."""
 
 import uuid
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ CLOSED_STATES = {state.value for state in lifecycle.CLOSED}
 
 
 class StudioTask(BaseModel):
-    """A piece of work in the background."""
+    """A background task."""
 
     id: uuid.UUID
     object: Literal["task"] = "task"
@@ -59,7 +59,7 @@ class StudioTask(BaseModel):
 
 
 class StudioTaskList(BaseModel):
-    """A page of tasks, the newest first; long texts are cut."""
+    """A page of tasks, newest first; long texts are cut."""
 
     object: Literal["list"] = "list"
     data: list[StudioTask]
@@ -88,7 +88,7 @@ class TaskListView(StudioView):
         responses=StudioTaskList,
     )
     def get(self, request: Request) -> Response:
-        """List the work in the background, the newest first."""
+        """List background tasks, newest first."""
         query = request.query_params
         rows, has_more = task_queries.page_tasks(
             user_id=_parse_user(query.get("user", "")),
@@ -116,14 +116,14 @@ class TaskView(StudioView):
 
     @extend_schema(summary="Show a task", responses=StudioTask)
     def get(self, request: Request, id: str) -> Response:
-        """Return a task with all of its prompt and its result."""
+        """Return a task with its full prompt and result."""
         told = operator_view.get_task(require_task_id(id))
         self.title = f"Task of {told['agent']}"
         return self.respond(told, page=lambda: _page_context(told))
 
 
 def _page_context(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a task's page shows besides."""
+    """Return the additional context of a task's page."""
     due_at = told["due_at"]
     return {
         "is_over": told["state"] in CLOSED_STATES,
@@ -133,7 +133,7 @@ def _page_context(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _revision(told: Mapping[str, Any]) -> str:
-    """Return what changes whenever a task's page does."""
+    """Return a value that changes whenever the task's page changes."""
     named = ("state", "attempts", "cancel_requested", "turn_id", "cost_usd")
     return " ".join(str(told[name]) for name in named)
 
@@ -143,7 +143,7 @@ class CancelTaskView(StudioView):
 
     @extend_schema(summary="Cancel a task", request=None, responses=StudioTask)
     def post(self, request: Request, id: str) -> HttpResponseBase:
-        """End a task: at once where it waits, within a second where it runs."""
+        """Cancel a task: at once while it waits, within a second while it runs."""
         wanted = require_task_id(id)
         deed = AuditEvent("task.cancel", self.actor(), str(wanted))
         audit_log.run_recorded(
@@ -162,7 +162,8 @@ class RetryTaskView(StudioView):
 
     @extend_schema(summary="Do a task again", request=None, responses={202: StudioTask})
     def post(self, request: Request, id: str) -> HttpResponseBase:
-        """Put back what failed or was cancelled; of what is done, do another one."""
+        """Queue a failed or cancelled task again; repeat a completed one as a new
+        task."""
         wanted = require_task_id(id)
 
         def deed(which: uuid.UUID) -> AuditEvent:
@@ -181,7 +182,7 @@ class RetryTaskView(StudioView):
 
 
 def require_task_id(text: str) -> uuid.UUID:
-    """Return the id in an address; raises `TaskUnknown` for what is none."""
+    """Return the id in an address; raises `TaskUnknown` for a malformed one."""
     found = task_ids.parse_task_id(text)
     if found is None:
         raise TaskUnknown
@@ -189,13 +190,13 @@ def require_task_id(text: str) -> uuid.UUID:
 
 
 def _parse_user(text: str) -> UserId | None:
-    """Return the user of that name; None where none is given."""
+    """Return the user of that name; None without a name."""
     name = text.strip()
     return identity.derive_user_id(identity.check_identifier(name)) if name else None
 
 
 def query_choices(name: str, value: str | None, known: list[str]) -> list[str]:
-    """Return what is asked for, if anything; raises `Invalid` for what is not known."""
+    """Return the chosen values, if any; raises `Invalid` for unknown ones."""
     if not value:
         return []
     if value not in known:
@@ -204,7 +205,7 @@ def query_choices(name: str, value: str | None, known: list[str]) -> list[str]:
 
 
 def page_context() -> dict[str, Any]:
-    """Return what the page offers to choose from."""
+    """Return the choices that the page offers."""
     return {
         "states": Row.State.values,
         "kinds": task_kinds.names(),

@@ -1,4 +1,4 @@
-"""A chat with any agent as any user, and what happened in it."""
+"""A chat with any agent as any user, with the details of each turn."""
 
 import logging
 from collections.abc import AsyncGenerator
@@ -29,11 +29,11 @@ logger = logging.getLogger(__name__)
 
 INCOGNITO_METADATA = {"memory": "incognito"}
 TURN_HEADER = "X-Coulisse-Turn"
-"""The turn's id: one that fails before its first words has no other place for it."""
+"""The turn's id: a turn that fails before its first event has no other place for it."""
 
 
 class PlaygroundMessage(BaseModel):
-    """What somebody says to an agent."""
+    """A message to an agent."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -47,7 +47,7 @@ class PlaygroundMessage(BaseModel):
 
 
 class PlaygroundOptions(BaseModel):
-    """Who can be talked to, and as whom the page would."""
+    """The available agents, and the default user of the page."""
 
     agents: list[str] = Field(description="Agents and experiments.")
     agent: str = Field(description="Whom the page begins with.")
@@ -62,7 +62,7 @@ class PlaygroundView(StudioView):
 
     @extend_schema(summary="List who can be talked to", responses=PlaygroundOptions)
     def get(self, request: Request) -> Response:
-        """List the agents and experiments, and as whom the page would talk."""
+        """List the agents and experiments, and the default user."""
         query = request.query_params
         agents = routing.list_names(live.current())
         chosen = query.get("agent") or (agents[0] if agents else "")
@@ -84,7 +84,7 @@ class PlaygroundTurnView(StudioView):
         responses={(200, "text/event-stream"): OpenApiTypes.STR},
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """Take a turn; its events come as those of `/v1/chat/completions` do."""
+        """Run a turn; its events have the format of `/v1/chat/completions`."""
         asked = build_turn_request(self.parse_body(PlaygroundMessage))
         answer = EventStream(stream_frames(asked))
         answer.headers[TURN_HEADER] = str(asked.turn_id)
@@ -92,7 +92,7 @@ class PlaygroundTurnView(StudioView):
 
 
 def build_turn_request(said: PlaygroundMessage) -> TurnRequest:
-    """Return the turn that is asked for: one like any client's, of no credential."""
+    """Return the requested turn: like any client's, without a credential."""
     routing.check_name(live.current(), said.agent)
     metadata = {} if said.thread_id is None else {"thread_id": said.thread_id}
     return TurnRequest(

@@ -1,4 +1,4 @@
-"""Sidecars: what they do, what they printed last, and starting one again."""
+"""Sidecars: their state, their last output, and restarts."""
 
 from datetime import datetime
 from typing import Literal
@@ -20,7 +20,7 @@ SIDECARS_URL = "/admin/sidecars"
 
 
 class SidecarLine(BaseModel):
-    """A line a sidecar printed, without secrets."""
+    """A line of a sidecar's output, without secrets."""
 
     at: datetime
     stream: Literal["stdout", "stderr"]
@@ -52,7 +52,7 @@ class SidecarList(BaseModel):
 
 
 class SidecarRestarting(BaseModel):
-    """A sidecar that is about to start again."""
+    """A sidecar that is about to restart."""
 
     object: Literal["sidecar.restarting"] = "sidecar.restarting"
     name: str
@@ -66,7 +66,7 @@ class SidecarListView(StudioView):
 
     @extend_schema(summary="List sidecars", responses=SidecarList)
     def get(self, request: Request) -> Response:
-        """List the sidecars of the YAML, and what they printed last."""
+        """List the sidecars of the YAML, with their last output."""
         told = sidecar_status.list_sidecars(
             live.current(), state_directory.current_state()
         )
@@ -82,7 +82,7 @@ class RestartSidecarView(StudioView):
         responses={202: SidecarRestarting},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """End it, if it runs, and start it anew within a second."""
+        """Stop the sidecar, if it runs, and start it again within a second."""
         deed = AuditEvent("sidecar.restart", self.actor(), name)
         audit_log.run_recorded(
             deed,

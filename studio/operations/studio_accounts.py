@@ -1,4 +1,4 @@
-"""The people of the studio: what each may do, and whether they may enter."""
+"""Accounts of the studio: their roles, and whether they may log in."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -20,11 +20,11 @@ from studio.security.roles import Role
 
 ACCOUNTS_URL = "/admin/people"
 MAX_ACCOUNTS = 500
-"""People shown; a studio has dozens."""
+"""Accounts shown; a studio has dozens."""
 
 
 class StudioAccount(BaseModel):
-    """Somebody who has entered the studio."""
+    """A user who has logged in to the studio."""
 
     username: str
     name: str
@@ -35,7 +35,7 @@ class StudioAccount(BaseModel):
 
 
 class StudioAccountList(BaseModel):
-    """All of them, by name."""
+    """All accounts, by name."""
 
     object: Literal["list"] = "list"
     data: list[StudioAccount]
@@ -43,7 +43,7 @@ class StudioAccountList(BaseModel):
 
 
 class AccountChanges(BaseModel):
-    """What somebody may do; what is left out stays as it is."""
+    """The changes of an account; omitted fields stay as they are."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +59,7 @@ class AccountListView(StudioView):
 
     @extend_schema(summary="List the people of the studio", responses=StudioAccountList)
     def get(self, request: Request) -> Response:
-        """List who has entered the studio, and their roles."""
+        """List the users who have logged in to the studio, and their roles."""
         rows = User.objects.prefetch_related("groups").order_by("username")
         found = list(rows[: MAX_ACCOUNTS + 1])
         told = [_serialize_account(row) for row in found[:MAX_ACCOUNTS]]
@@ -77,7 +77,7 @@ class AccountView(StudioView):
         summary="Change a role", request=AccountChanges, responses=StudioAccount
     )
     def put(self, request: Request, username: str) -> HttpResponseBase:
-        """Change somebody's role, or whether they may enter; nobody their own."""
+        """Change a user's role or access; users cannot change their own."""
         terms = self.parse_body(AccountChanges)
         if username == request.user.username:
             raise Invalid("Have somebody else change your role, lest nobody is left")
@@ -96,7 +96,7 @@ class AccountView(StudioView):
 
 
 def update_account(username: str, terms: AccountChanges) -> bool:
-    """Give somebody other terms; return whether they are others. Raises `NotFound`."""
+    """Update an account; return whether it changed. Raises `NotFound`."""
     with transaction.atomic():
         row = User.objects.select_for_update().filter(username=username).first()
         if row is None:
@@ -109,9 +109,9 @@ def update_account(username: str, terms: AccountChanges) -> bool:
             row.is_active = terms.is_active
         row.save(update_fields=["is_active", "is_superuser"])
         if not row.is_active:
-            # They are not open again once the person may enter again.
+            # Old sessions stay ended when the account is enabled again.
             accounts.end_sessions(row)
-    # As it is now, its groups too.
+    # Reload the user with its current groups.
     return before != _serialize_account(User.objects.get(pk=row.pk))
 
 

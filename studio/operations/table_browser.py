@@ -1,7 +1,7 @@
-"""The tables as they are, for who debugs: Django's own admin, to be read alone.
+"""A read-only view of the database tables, for debugging, in Django's admin.
 
-What changes rows has rules, which live in the apps; so no row is changed here. Secrets
-and what stands for them (digests, sealed texts) are not shown.
+Rows have rules that the apps enforce, so this view changes none. It hides secrets and
+their representations (digests, encrypted texts).
 """
 
 from collections.abc import Sequence
@@ -57,22 +57,23 @@ LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
     TriggerState: ("name", "schedule", "fired", "missed", "skipped"),
     Turn: ("started_at", "agent", "user_id", "outcome", "seconds", "origin"),
 }
-"""The columns of each list; the admin takes no table whose key is composite."""
+"""The columns of each list; the admin supports no composite keys."""
 HIDDEN_FIELDS: dict[type[Model], Sequence[str]] = {ApiToken: ("digest",)}
 
 
 class RowChangeList(ChangeList):
-    """A page of a list."""
+    """One page of a list."""
 
     def get_queryset(
         self, request: HttpRequest, exclude_parameters: Any = None
     ) -> QuerySet[Model]:
-        """Return rows with what is listed of them: the rest may be megabytes."""
+        """Return rows with the listed columns only: the others may be megabytes."""
         rows: QuerySet[Model] = super().get_queryset(request, exclude_parameters)
         return rows.only(*self.list_display)
 
     def get_ordering_field(self, field_name: Any) -> None:
-        """Return nothing: by what has no index, all rows would be read to sort them."""
+        """Return no ordering: sorting by a column without an index would read all
+        rows."""
 
     def get_results(self, request: HttpRequest) -> None:
         """Read the page's rows."""
@@ -81,7 +82,7 @@ class RowChangeList(ChangeList):
 
 
 class ReadOnlyTableAdmin(ModelAdmin):  # type: ignore[misc]  # it has no types
-    """Rows to be read, the newest first, and never counted."""
+    """Read-only rows, newest first, without a count."""
 
     actions = None
     sortable_by = ()
@@ -91,49 +92,49 @@ class ReadOnlyTableAdmin(ModelAdmin):  # type: ignore[misc]  # it has no types
     show_full_result_count = False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return what makes a page of the list."""
+        """Return the class of the list page."""
         return RowChangeList
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Any:
-        """Return one row, if it is there."""
-        # Django takes `?_to_field=` for the name of a column.
+        """Return one row, if it exists."""
+        # Django reads `?_to_field=` as the name of a column.
         row = super().get_object(request, object_id, from_field or None)
         if row is None:
             return None
         for field in row._meta.concrete_fields:
-            # It is named by what it says.
+            # The page is titled with the row's text.
             other = getattr(row, field.name) if field.is_relation else None
             if other is not None:
                 redact_row(other)
         return redact_row(row)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether somebody may change things: they see all that is stored."""
+        """Return whether the user is an operator: the rows show all stored data."""
         return site.is_operator(request)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Return the same of the list of tables."""
+        """Return the same for the list of tables."""
         return site.is_operator(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return that nobody adds rows here."""
+        """Return False: rows are read-only."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return that nobody changes rows here."""
+        """Return False: rows are read-only."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return that nobody deletes rows here."""
+        """Return False: rows are read-only."""
         return False
 
 
 def redact_row(row: Model) -> Model:
-    """Return a row without what of it is a secret of ours, whoever said it."""
+    """Return a row with our own secrets redacted, whatever their source."""
     for field in row._meta.concrete_fields:
-        value = row.__dict__.get(field.attname)  # None where it was not read.
+        value = row.__dict__.get(field.attname)  # None if it was not read.
         if isinstance(value, str):
             setattr(row, field.attname, redaction.redact_own(value))
         elif isinstance(value, dict | list):
@@ -143,7 +144,7 @@ def redact_row(row: Model) -> Model:
 
 
 def table_urls() -> Any:
-    """Put the tables into the admin, and return its addresses."""
+    """Register the tables in the admin, and return their URLs."""
     for model, columns in LIST_COLUMNS.items():
         fields = {"list_display": columns, "exclude": HIDDEN_FIELDS.get(model, ())}
         site.register(

@@ -1,4 +1,4 @@
-"""Triggers: when they fire next, what came of them, and firing one by hand."""
+"""Triggers: their next runs, their past runs, and manual runs."""
 
 from datetime import UTC, datetime
 from itertools import islice
@@ -23,9 +23,9 @@ from triggers.runs.trigger_runs import TriggerRun
 
 TRIGGERS_URL = "/admin/triggers"
 LIST_RUNS_SHOWN = 10
-"""Runs of each in the list."""
+"""Runs per trigger in the list."""
 DETAIL_RUNS_SHOWN = 50
-"""Runs of one."""
+"""Runs on a trigger's own page."""
 NEXT_TIMES_SHOWN = 5
 
 
@@ -41,7 +41,7 @@ class TriggerTask(BaseModel):
 
 
 class ListedTrigger(BaseModel):
-    """A trigger as the YAML has it, and what came of it; never its secret."""
+    """A trigger of the YAML with its last runs, without its secret."""
 
     name: str
     type: Literal["boot", "cron", "webhook"]
@@ -70,7 +70,7 @@ class ListedTrigger(BaseModel):
 
 
 class DetailedTrigger(ListedTrigger):
-    """A trigger with its prompt and the times it fires next."""
+    """A trigger with its prompt and its next run times."""
 
     prompt: str
     next_times: list[datetime]
@@ -84,11 +84,11 @@ class TriggerList(BaseModel):
 
 
 class TriggerBody(RootModel[JsonValue]):
-    """What a webhook is sent, whatever that is; the others take none."""
+    """The JSON body for a webhook; other triggers take none."""
 
 
 class TriggerFired(BaseModel):
-    """What firing a trigger began."""
+    """The result of a manual run."""
 
     object: Literal["trigger.firing"] = "trigger.firing"
     trigger: str
@@ -131,7 +131,7 @@ class FireTriggerView(StudioView):
         summary="Fire a trigger", request=TriggerBody, responses=TriggerFired
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Have it run now, also where it is off; a webhook is sent the body."""
+        """Run a trigger now, even a disabled one; a webhook receives the body."""
         occasion = manual_runs.build_event(live.current(), name, self.body_data() or {})
 
         def deed(firing: TriggerRun) -> AuditEvent:
@@ -146,7 +146,7 @@ class FireTriggerView(StudioView):
 
 
 def serialize_triggers(listed: list[AnyTrigger], runs: int) -> list[dict[str, Any]]:
-    """Tell triggers with so many of their newest runs, in three statements."""
+    """Return triggers with so many of their newest runs, in three statements."""
     newest = recent_runs.newest_runs([trigger.name for trigger in listed], runs)
     return [
         {
@@ -160,12 +160,12 @@ def serialize_triggers(listed: list[AnyTrigger], runs: int) -> list[dict[str, An
 
 
 def next_fire_times(trigger: AnyTrigger) -> list[datetime]:
-    """Return the next few times a cron fires, if it does."""
+    """Return the next few run times of a cron trigger, if it is enabled."""
     if not isinstance(trigger, CronTrigger) or not trigger.enabled:
         return []
     return list(islice(trigger.times.after(datetime.now(UTC)), NEXT_TIMES_SHOWN))
 
 
 def page_context() -> dict[str, Any]:
-    """Return what the page says beside the triggers."""
+    """Return the additional context of the page."""
     return {"is_on": live.current().get(TASKS).enabled}

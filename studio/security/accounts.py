@@ -1,6 +1,6 @@
-"""The people who use the studio, as Django's users: what they change bears their name.
+"""The studio's users as Django users; changes are recorded under their names.
 
-They have no passwords here; `auth.admin` says who they are.
+They have no passwords here; `auth.admin` authenticates them.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ MAX_USERNAME = 150
 def get_or_create_user(
     username: str, *, role: Role = Role.OPERATOR, **known: str
 ) -> User:
-    """Return the user of that name; one who is new is made now, with a role."""
+    """Return the user of that name; a new one is created with a role."""
     if len(username) > MAX_USERNAME:
         username = str(derive_user_id(username))
     found = User.objects.filter(username=username).first()
@@ -39,7 +39,7 @@ def get_or_create_user(
 
 
 def _create_user(username: str, role: Role, known: Mapping[str, str]) -> User:
-    # Their first page asks for more at once: nobody may see them without a role.
+    # The first page sends several requests at once: none may see a user without a role.
     with transaction.atomic():
         made, is_new = User.objects.get_or_create(
             username=username,
@@ -51,25 +51,25 @@ def _create_user(username: str, role: Role, known: Mapping[str, str]) -> User:
 
 
 def end_sessions(user: Any) -> None:
-    """End somebody's sessions, in every browser and whoever has a copy of a cookie.
+    """End a user's sessions, in every browser and for every copy of a cookie.
 
-    Django has a digest of the password in each session, and reads the password with
-    the person: that it is another, if none, is enough.
+    Django stores a digest of the password in each session, and reads the password with
+    the user. Setting another unusable password is therefore enough.
     """
     User.objects.filter(pk=user.pk).update(password=make_password(None))
 
 
 def newcomer_role() -> Role:
-    """Return the role of those who enter for the first time."""
+    """Return the role of users who log in for the first time."""
     admin = live.current().get(AUTH).admin
     return Role.OPERATOR if admin is None else Role(admin.newcomers)
 
 
 def user_from_claims(claims: Mapping[str, Any]) -> User:
-    """Return somebody the identity provider has logged in."""
+    """Return the user of an OIDC login, by its claims."""
     email, name = claims.get("email"), claims.get("name")
     return get_or_create_user(
-        # Apart from those whom `basic` names.
+        # Separate from the usernames of `basic`.
         f"oidc:{claims['sub']}",
         role=newcomer_role(),
         email=email[:254] if isinstance(email, str) else "",
@@ -78,6 +78,6 @@ def user_from_claims(claims: Mapping[str, Any]) -> User:
 
 
 def request_actor(request: HttpRequest) -> Actor:
-    """Return who acts in the studio, for the audit."""
+    """Return the actor of a studio request, for the audit."""
     address = request.META.get("REMOTE_ADDR", "")
     return Actor(f"studio: {request.user.get_username()}", f"studio, {address}")

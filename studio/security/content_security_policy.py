@@ -1,7 +1,7 @@
-"""What a browser may do with a page of the studio: nothing from elsewhere, no frames.
+"""The content security policy: no external sources, no frames.
 
-No script stands in a page. The shell's own (Alpine) reads expressions in attributes,
-which it compiles, hence `unsafe-eval`; what people and models write is never markup.
+Pages contain no inline scripts. The shell's script (Alpine) compiles expressions from
+attributes, hence `unsafe-eval`; text of people and models is never markup.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ HEADER = "Content-Security-Policy"
 
 
 class ContentSecurityPolicyMiddleware:
-    """Middleware: says so with every answer that does not say it itself."""
+    """Middleware: adds the policy to each response that sets none itself."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response

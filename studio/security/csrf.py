@@ -1,8 +1,8 @@
-"""Refuses what a page of another site has a browser send to the studio.
+"""Refuses requests that a page of another site makes a browser send.
 
-Browsers send cookies and passwords by themselves, whoever asks them to. Each of them
-says where a change comes from (`Origin`), so what says nothing of the kind is no
-browser: scripts need no token of a form.
+Browsers add cookies and passwords by themselves. All of them send the origin of a
+change (`Origin`), so a request without it is not from a browser: scripts need no form
+token.
 """
 
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +21,7 @@ class FormExpired(Denied):
 
 
 class StudioCsrfMiddleware(CsrfViewMiddleware):
-    """Django's own check, by the server's own idea of its names."""
+    """Django's CSRF check, with the server's own list of hosts."""
 
     def _origin_verified(self, request: HttpRequest) -> bool:
         # Behind a proxy with TLS, Django would compare the scheme, too.
@@ -29,14 +29,14 @@ class StudioCsrfMiddleware(CsrfViewMiddleware):
 
 
 class _CsrfCheck(StudioCsrfMiddleware):
-    """Tells the reason in place of answering."""
+    """Returns the reason in place of a response."""
 
     def _reject(self, request: HttpRequest, reason: str) -> str:
         return reason
 
 
 def check_csrf(request: HttpRequest) -> None:
-    """Raise `FormExpired` for a browser's change that no form of ours asked for."""
+    """Raise `FormExpired` for a browser's change without a form of the studio."""
     if not any(name in request.headers for name in BROWSER_HEADERS):
         return
     authentication.check_origin(request)

@@ -1,8 +1,8 @@
-"""Whether a request comes from this machine, as far as anybody can tell.
+"""Whether a request comes from this machine, as far as this can be determined.
 
-A reverse proxy on this machine makes all the world look like it. Most say whom they
-speak for, or under which name they were called; one that says neither cannot be told
-from a browser, so a studio behind any proxy needs `auth.admin`.
+A reverse proxy on this machine makes all clients look local. Most proxies send the
+client's address or the requested host. A proxy that sends neither looks like a browser,
+so a studio behind any proxy needs `auth.admin`.
 """
 
 from django.core.handlers.asgi import ASGIRequest
@@ -15,7 +15,7 @@ PROXY_HEADERS = (
     *("x-original-", "x-proxyuser-ip", "x-envoy-", "x-scheme", "true-client-ip"),
     *("cf-", "fastly-", "fly-", "tailscale-"),
 )
-"""How the names of headers begin that browsers do not send."""
+"""Prefixes of header names that browsers do not send."""
 
 
 def is_local(request: ASGIRequest) -> bool:
@@ -24,7 +24,7 @@ def is_local(request: ASGIRequest) -> bool:
     if client is None or not is_loopback(client[0]):
         return False
     if request.scope.get("http_version") == "1.0":
-        return False  # Of proxies that have not been told otherwise; of no browser.
+        return False  # Sent by proxies with default settings; never by browsers.
     if any(name.lower().startswith(PROXY_HEADERS) for name in request.headers):
         return False
     return is_loopback(

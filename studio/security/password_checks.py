@@ -1,4 +1,4 @@
-"""The studio's passwords, checked before one of its threads takes the request.
+"""Checks passwords before one of the studio's threads takes the request.
 
 The threads are few, and a hash takes half a second: pages and assets would wait.
 """
@@ -14,7 +14,7 @@ from config import live
 from core.errors import CoulisseError
 
 RESULT_ATTRIBUTE = "_coulisse_password"
-"""The attribute of a request: what checked its password, and the outcome."""
+"""The request attribute with the checker and the outcome of its check."""
 
 
 async def check_password(request: HttpRequest) -> None:
@@ -22,7 +22,7 @@ async def check_password(request: HttpRequest) -> None:
     try:
         admin = live.current().get(AUTH).admin
     except CoulisseError:
-        return  # The middleware meets the same error, and answers it.
+        return  # The middleware raises the same error and responds to it.
     if admin is None or admin.basic is None:
         return
     passwords = _checker_of(admin)
@@ -44,7 +44,7 @@ async def _username(passwords: PasswordChecker, request: HttpRequest) -> str:
 
 
 def checked_username(request: HttpRequest, admin: AdminAuth) -> str:
-    """Return whose password a request has; raises what `check` found wrong."""
+    """Return the authenticated username; raises the stored error of the check."""
     passwords = _checker_of(admin)
     by, outcome = getattr(request, RESULT_ATTRIBUTE, (None, None))
     if by is not passwords:  # `auth.admin` was edited meanwhile.
@@ -58,7 +58,7 @@ _cached_checker: tuple[AdminAuth, PasswordChecker] | None = None
 
 
 def _checker_of(admin: AdminAuth) -> PasswordChecker:
-    """Return the passwords; they stay until `auth.admin` is edited."""
+    """Return the password checker, which is cached until `auth.admin` changes."""
     global _cached_checker
     found = _cached_checker
     if found is None or (found[0] is not admin and found[0] != admin):

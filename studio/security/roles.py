@@ -1,6 +1,6 @@
-"""What the people of the studio may do: viewers look, operators also change.
+"""Roles of the studio: viewers may read, operators may also change things.
 
-A role is a Django group, so that the page of a person gives and takes it.
+A role is a Django group, so the page of an account can assign it.
 """
 
 from enum import StrEnum
@@ -10,16 +10,16 @@ from django.contrib.auth.models import Group, User
 
 
 class Role(StrEnum):
-    """Named as its group is."""
+    """A role; its value is the name of its group."""
 
     OPERATOR = "operator"
     VIEWER = "viewer"
 
 
 def role_of(user: Any) -> Role | None:
-    """Return somebody's role; None for who has none, or is not active any more.
+    """Return the user's role; None without a role or for an inactive user.
 
-    It is read once for a request: the person is, too.
+    The role is read once per request, as the user is.
     """
     if not user.is_active:
         return None
@@ -34,7 +34,7 @@ def role_of(user: Any) -> Role | None:
 
 
 def set_role(user: User, role: Role) -> None:
-    """Give somebody a role, in place of the one they had."""
+    """Replace the user's role."""
     group, _ = Group.objects.get_or_create(name=role)
     others = Group.objects.filter(name__in=set(Role) - {role})
     user.groups.remove(*others)

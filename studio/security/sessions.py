@@ -1,4 +1,4 @@
-"""Sessions of the studio: in a cookie, encrypted, of Django's own make."""
+"""Sessions of the studio: Django's own, in an encrypted cookie."""
 
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import HttpRequest, HttpResponse
@@ -9,13 +9,13 @@ from config import live
 
 
 class SessionStore(EncryptedSession):
-    """What a browser keeps for the studio; `SESSION_ENGINE` names this module."""
+    """The session of a browser; `SESSION_ENGINE` names this module."""
 
     purpose = "studio"
 
 
 class StudioSessionMiddleware(SessionMiddleware):
-    """Middleware: keeps cookies to https where the studio is reached by it."""
+    """Middleware: sets secure cookies if the studio is reached over https."""
 
     def process_response(
         self, request: HttpRequest, response: HttpResponse

@@ -1,4 +1,4 @@
-"""Who may enter the studio: what `auth.admin` says, or this machine alone."""
+"""Access to the studio: by `auth.admin`, or from this machine only."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from studio.server.error_middleware import wants_html
 ROOT_PATH = "/admin/"
 URL_NAME = "studio"
 LOGIN_KEY = "entered"
-"""In the session: when and by which provider's word."""
+"""The session key of the login: its time and its provider."""
 
 
 class StudioClosed(Denied):
@@ -45,13 +45,13 @@ coulisse.yaml says who else may enter."""
 
 
 class AccessMiddleware:
-    """Middleware: lets in who may enter, and tells views who it is."""
+    """Middleware: admits authorized users, and passes the user to the views."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        # Logins lead to addresses of the studio, before Django looks one up.
+        # Login addresses are within the studio and come before URL resolution.
         set_urlconf(request.urlconf)
         try:
             return self._check_access(request) or self._get_response(request)
@@ -64,7 +64,7 @@ class AccessMiddleware:
             return error_middleware.database_error_response(request, exc)
 
     def _check_access(self, request: HttpRequest) -> HttpResponseBase | None:
-        """Return what is answered in place of the page; None to let them in."""
+        """Return the response that replaces the page; None to admit the request."""
         admin = live.current().get(AUTH).admin
         if admin is None:
             return self._check_local(request)
@@ -87,7 +87,7 @@ class AccessMiddleware:
 
 
 def set_user(request: HttpRequest, username: str) -> None:
-    """Tell views who it is; nothing is read before one asks."""
+    """Set the user of the request; rows are read on first use."""
     somebody: Any = SimpleLazyObject(
         lambda: accounts.get_or_create_user(username, role=accounts.newcomer_role())
     )
@@ -95,16 +95,16 @@ def set_user(request: HttpRequest, username: str) -> None:
 
 
 class AccessPolicy:
-    """Knows people by one reading of `auth.admin`."""
+    """Authenticates users by one version of `auth.admin`."""
 
     def __init__(self, admin: AdminAuth) -> None:
         self.admin = admin
         self.oidc_login = None if admin.oidc is None else _build_login(admin.oidc)
-        """How people log in at the identity provider."""
+        """The OIDC login, if one is configured."""
 
 
 def _build_login(oidc: OidcConfig) -> OidcLogin:
-    """Return how people log in at an identity provider."""
+    """Return the OIDC login of an identity provider."""
     return OidcLogin(
         TokenVerifier(oidc),
         root=ROOT_PATH,
@@ -115,7 +115,7 @@ def _build_login(oidc: OidcConfig) -> OidcLogin:
 
 
 def _run_login(way: OidcLogin, request: HttpRequest) -> HttpResponseBase | None:
-    """Take a step of somebody's login; None for who has done so."""
+    """Run one step of the login; None if the user is logged in."""
     authority = way.verifier.oidc.authority
     if _is_callback(way, request):
         answer = _run_view(LoginCallbackView(way), request)
@@ -156,7 +156,7 @@ _access_policy: AccessPolicy | None = None
 
 
 def _policy_of(admin: AdminAuth) -> AccessPolicy:
-    """Return who knows people; they stay until `auth.admin` is edited."""
+    """Return the policy, which is cached until `auth.admin` changes."""
     global _access_policy
     found = _access_policy
     if found is None or (found.admin is not admin and found.admin != admin):
@@ -165,7 +165,7 @@ def _policy_of(admin: AdminAuth) -> AccessPolicy:
 
 
 def refusal_page(exc: CoulisseError) -> HttpResponseBase:
-    """Return the page that says why somebody may not enter."""
+    """Return the page that explains a refusal."""
     page = oidc_login.login_failed_page(exc, again=ROOT_PATH)
     challenge = getattr(exc, "challenge", "")
     if challenge.startswith("Basic"):

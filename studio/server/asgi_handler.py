@@ -1,7 +1,7 @@
-"""Answers requests under `/admin/`: Django as it usually is, with its middleware.
+"""Serves requests under `/admin/`: Django's handler, with its middleware.
 
-All of a request is answered in one of a few threads, which keep their connections to
-the database as those of the database lane do.
+One of a few threads handles each request as a whole. The threads keep their database
+connections, as those of the database executor do.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ class StudioHandler(GatewayHandler):
     chat_prefix = "/admin/playground/"
 
     def load_middleware(self, is_async: bool = False) -> None:
-        """Load what `MIDDLEWARE` names, to be called in a thread."""
+        """Load the classes of `MIDDLEWARE`, to be called in a thread."""
         ASGIHandler.load_middleware(self, is_async=False)
 
     async def admit(self, request: ASGIRequest) -> BodyLimit:
-        """Return how large the body may be: small, unless a credential is shown.
+        """Return the body size limit: small unless the request has a credential.
 
         The middleware checks the credential later, in its threads.
         """
@@ -50,7 +50,7 @@ class StudioHandler(GatewayHandler):
         return BodyLimit(admission.SMALL_BODY_BYTES, "log in or send less")
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
-        """Return Django's response as it is."""
+        """Return Django's response unchanged."""
         request.urlconf = settings.COULISSE_STUDIO_URLCONF
         await password_checks.check_password(request)
         context = contextvars.copy_context()

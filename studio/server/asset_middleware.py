@@ -7,11 +7,11 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 
 
 class AssetMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no types
-    """Middleware: answers with an asset in one piece; a thread cannot stream it."""
+    """Middleware: sends an asset as one body, since a thread cannot stream it."""
 
     @staticmethod
     def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
-        """Return an asset, or that it has not changed."""
+        """Return an asset, or 304 if it has not changed."""
         found = static_file.get_response(request.method, request.META)
         content = b""
         if found.file is not None:
@@ -22,6 +22,6 @@ class AssetMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no 
         for name, value in found.headers:
             answer.headers[name] = value
         if content:
-            # An upgrade may have put another one in its place meanwhile.
+            # An upgrade may have replaced the file meanwhile.
             answer.headers["Content-Length"] = str(len(content))
         return answer

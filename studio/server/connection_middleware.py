@@ -1,4 +1,4 @@
-"""The studio's threads keep their connections to the database, and mend them."""
+"""Keeps the database connections of the studio's threads, and repairs them."""
 
 from collections.abc import Callable
 

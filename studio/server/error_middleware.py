@@ -1,4 +1,4 @@
-"""Answers a fault of ours, wherever in the studio it happens, and logs it whole."""
+"""Handles unexpected errors anywhere in the studio, and logs them in full."""
 
 import logging
 from collections.abc import Callable
@@ -22,11 +22,11 @@ from studio.base.admin_site import site
 logger = logging.getLogger(__name__)
 
 CLIENT_ERRORS = (BadRequest, Http404, PermissionDenied, SuspiciousOperation)
-"""What Django raises for a client's mistake."""
+"""Django's exceptions for client errors."""
 
 
 class ErrorMiddleware:
-    """Middleware: what neither a face nor the door has an answer to."""
+    """Middleware: handles errors that neither a view nor the access check handles."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -37,11 +37,11 @@ class ErrorMiddleware:
     def process_exception(
         self, request: HttpRequest, exc: Exception
     ) -> HttpResponseBase:
-        """Return the answer."""
+        """Return the error response."""
         if isinstance(exc, CLIENT_ERRORS):
             return _client_error_response(request, exc)
         if isinstance(exc, error_responses.DATABASE_ERRORS):
-            # Who looks is looked up there, and no page is without them.
+            # Every page of the shell looks its user up in the database.
             return database_error_response(request, exc)
         logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
         if wants_html(request):
@@ -50,12 +50,12 @@ class ErrorMiddleware:
 
 
 def wants_html(request: HttpRequest) -> bool:
-    """Return whether a browser asks, to which errors are pages."""
+    """Return whether the client is a browser, which gets error pages."""
     return content_negotiation.prefers_html(request.headers.get("Accept", ""))
 
 
 def database_error_response(request: HttpRequest, exc: Exception) -> HttpResponseBase:
-    """Return the answer while there is no database, and log why."""
+    """Return the response for an unavailable database, and log the cause."""
     told = error_responses.database_error_body(exc)
     if not wants_html(request):
         return json_response(told, status=503)
@@ -68,7 +68,7 @@ def database_error_response(request: HttpRequest, exc: Exception) -> HttpRespons
 
 
 def _client_error_response(request: HttpRequest, exc: Exception) -> HttpResponseBase:
-    """Return the answer to what Django itself refuses: the tables alone come here."""
+    """Return the response to Django's own refusals; only the tables raise them."""
     refusal: CoulisseError = Denied("Tables are read by operators, changed by nobody")
     if isinstance(exc, Http404):
         refusal = NotFound("There is no such table, nor such a page of one")

@@ -1,6 +1,6 @@
-"""From a thread of the studio to the event loop that serves, and back.
+"""The bridge from the studio's threads to the server's event loop.
 
-What lives there, such as sessions with tool servers, is reached there alone.
+Objects of the event loop, such as sessions with tool servers, are used only there.
 """
 
 import asyncio
@@ -28,28 +28,28 @@ class BridgeBusy(Unavailable):
 
 TIMEOUT_SECONDS = 20.0
 MAX_WAITING_THREADS = 2
-"""Of the studio's threads so many may wait for others: some are left for pages."""
+"""How many of the studio's threads may wait for other servers; the rest serve pages."""
 
 _permits = threading.BoundedSemaphore(MAX_WAITING_THREADS)
 
 _loops: list[asyncio.AbstractEventLoop] = []
-"""Of each server of this process: one, but in tests."""
+"""One for each server of this process; only tests have several."""
 
 
 def attach_loop() -> None:
-    """Have this thread's event loop be the one; called when the server starts."""
+    """Register this thread's event loop; called when the server starts."""
     _loops.append(asyncio.get_running_loop())
 
 
 def detach_loop() -> None:
-    """Reach it no more; called before it stops."""
+    """Unregister it; called before the server stops."""
     _loops.remove(asyncio.get_running_loop())
 
 
 def run_external(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Wait for a coroutine that asks another server, which may take its time.
+    """Wait for a coroutine that calls another server and may take long.
 
-    Raises `BridgeBusy` when others do, and `BridgeTimeout`.
+    Raises `BridgeBusy` while too many threads wait, and `BridgeTimeout`.
     """
     if not _permits.acquire(blocking=False):
         coroutine.close()
@@ -63,9 +63,9 @@ def run_external(coroutine: Coroutine[Any, Any, T]) -> T:
 def run_on_loop(
     coroutine: Coroutine[Any, Any, T], seconds: float = TIMEOUT_SECONDS
 ) -> T:
-    """Run a coroutine there; return what it returns or raise what it raises.
+    """Run a coroutine on the event loop; return its result or raise its error.
 
-    Raises `BridgeTimeout`. Where nothing is being served it is run on the loop of
+    Raises `BridgeTimeout`. Without a server, the coroutine runs on the loop of
     background work.
     """
     if not _loops:

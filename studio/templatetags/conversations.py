@@ -1,4 +1,4 @@
-"""How the studio writes conversations: long texts folded, JSON laid out."""
+"""Template filters of conversations: long texts folded, JSON indented."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from studio.templatetags.studio import NO_VALUE, duration, usd
 register = template.Library()
 
 FOLD_THRESHOLD = 1_600
-"""Characters of a text that is folded."""
+"""Characters from which a text is folded."""
 FOLDED_LENGTH = 1_000
-"""Those that are shown of it."""
+"""Characters that are shown of a folded text."""
 MAX_INDENTED_LENGTH = 50_000
 
 KIND_LABELS = {"mcp": "MCP", "client": "client", "unknown": "tool"}
@@ -20,19 +20,19 @@ KIND_LABELS = {"mcp": "MCP", "client": "client", "unknown": "tool"}
 
 @register.filter
 def folded_start(text: str) -> str:
-    """Return what is shown of a text at once."""
+    """Return the visible part of a text."""
     return text if len(text) <= FOLD_THRESHOLD else text[:FOLDED_LENGTH]
 
 
 @register.filter
 def folded_rest(text: str) -> str:
-    """Return what is folded away of it."""
+    """Return the folded part of a text."""
     return "" if len(text) <= FOLD_THRESHOLD else text[FOLDED_LENGTH:]
 
 
 @register.filter
 def indent_json(text: str | None) -> str:
-    """Return JSON with a line for each entry; what is no JSON stays as it is."""
+    """Return JSON with a line for each entry; other text stays as it is."""
     if not text or len(text) > MAX_INDENTED_LENGTH or text[0] not in "{[":
         return text or ""
     try:
@@ -43,37 +43,37 @@ def indent_json(text: str | None) -> str:
 
 @register.filter
 def kind_label(word: str) -> str:
-    """Write whose tool was called."""
+    """Return a label for the kind of the called tool."""
     return KIND_LABELS.get(word, word)
 
 
 @register.filter
 def seconds(taken: float | None) -> str:
-    """Write how long a call took, or that it was broken off."""
+    """Return a call's duration, or that it was cancelled."""
     return "broken off" if taken is None else duration(taken * 1000)
 
 
 @register.filter
 def dollars(amount: float | None) -> str:
-    """Write dollars as `usd` writes millionths of them."""
+    """Return dollars in the format of `usd`, which takes millionths."""
     return usd(None if amount is None else round(amount * 1_000_000))
 
 
 @register.filter
 def get_item(values: dict[str, Any], name: str) -> Any:
-    """Return an entry of a map, or nothing."""
+    """Return an entry of a map, or None."""
     return values.get(name, "")
 
 
 @register.filter
 def score(value: float | None) -> str:
-    """Write a score, or a mean of scores."""
+    """Format a score, or a mean of scores."""
     return NO_VALUE if value is None else f"{value:.3g}"
 
 
 @register.filter
 def score_tone(value: float | None) -> str:
-    """Return the class of a score from 0 to 10: good, middling, bad."""
+    """Return the CSS class of a score from 0 to 10: good, middling, bad."""
     if value is None:
         return ""
     return "is-good" if value >= 7 else "is-warn" if value >= 4 else "is-bad"

@@ -1,4 +1,4 @@
-"""How the studio writes measures, their changes, and how runs ended."""
+"""Template filters of measures, their changes, and the ends of runs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ register = template.Library()
 
 @register.filter
 def measure(value: float | None, unit: str) -> str:
-    """Write a measure of a batch."""
+    """Format a measure of a batch."""
     if value is None:
         return NO_VALUE
     match unit:
@@ -35,7 +35,7 @@ def measure(value: float | None, unit: str) -> str:
 
 @register.filter
 def signed_change(value: float | None, unit: str) -> str:
-    """Write how much more a measure is now, with its sign."""
+    """Format the change of a measure, with its sign."""
     if value is None:
         return NO_VALUE
     if value == 0:
@@ -46,13 +46,13 @@ def signed_change(value: float | None, unit: str) -> str:
 
 @register.filter
 def end_reason(why: str | None) -> str:
-    """Write why a conversation ended."""
+    """Return why a conversation ended."""
     return terminal.END_DESCRIPTIONS[SmokeRun.Stop(why)] if why else ""
 
 
 @register.filter
 def tool_names(calls: Sequence[dict[str, Any]]) -> str:
-    """Write the tools a line called, in order."""
+    """Return the tools that a message called, in order."""
     return ", ".join(terminal.tool_names(calls))
 
 
@@ -64,19 +64,19 @@ def month_chart(days: Sequence[ChartDay]) -> ScoreChart | None:
 
 @register.filter
 def probability(share: float) -> str:
-    """Write how likely something is, and never that it is certain."""
+    """Format a probability, never as certain."""
     return comparison_formats.format_probability(share)
 
 
 @register.filter
 def share_reached(count: int, wanted: int) -> str:
-    """Write which part of what is wanted there is, for a meter."""
+    """Format the reached part of a target, for a progress bar."""
     return f"{min(1.0, count / wanted) if wanted else 1.0:.4f}"
 
 
 @register.filter
 def time_span(seconds: int) -> str:
-    """Write a length of time in whole days, hours or minutes."""
+    """Format a duration in whole days, hours or minutes."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= size and seconds % size == 0:
             number = seconds // size
@@ -86,9 +86,9 @@ def time_span(seconds: int) -> str:
 
 @register.filter
 def scale_intervals(metric: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the estimates of a metric with the places of their intervals on one scale.
+    """Return a metric's estimates with the positions of their intervals on one scale.
 
-    The scale has all of them on it and is a point long at least.
+    The scale covers all intervals and is at least one point long.
     """
     found = metric["estimates"]
     lows = [each["low"] for each in found if each["low"] is not None]

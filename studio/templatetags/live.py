@@ -1,4 +1,4 @@
-"""How the live board writes what happens; `live.js` writes the same."""
+"""Template filters of the live page; `live.js` formats the same values."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ TASK_MARKS = {
 
 @register.filter
 def describe_step(told: Mapping[str, Any]) -> str:
-    """Write what a turn waits for."""
+    """Describe the step that a turn waits for."""
     names = ", ".join(told["names"])
     match told["what"]:
         case "model":
@@ -47,14 +47,14 @@ def describe_step(told: Mapping[str, Any]) -> str:
 
 @register.simple_tag
 def elapsed_since(instant: str) -> str:
-    """Write how long something runs."""
+    """Format how long something has been running."""
     begun = datetime.fromisoformat(instant)
     return seconds((datetime.now(UTC) - begun).total_seconds())
 
 
 @register.filter
 def seconds(number: float | None) -> str:
-    """Write how long something took."""
+    """Format a duration."""
     return duration(None if number is None else number * 1000)
 
 
@@ -66,20 +66,20 @@ def task_colour(state: str | None) -> str:
 
 @register.filter
 def dollars(number: float) -> str:
-    """Write dollars as those of micro-dollars are written."""
+    """Format dollars in the format of micro-dollars."""
     return usd(round(number * 1_000_000))
 
 
 @register.simple_tag
 def elapsed_between(begun: str, ended: str) -> str:
-    """Write how long lies between two instants."""
+    """Format the time between two instants."""
     took = datetime.fromisoformat(ended) - datetime.fromisoformat(begun)
     return seconds(max(took.total_seconds(), 0.0))
 
 
 @register.filter
 def task_origin(origin: str) -> SafeString | str:
-    """Write what began a task, with a link to it where it has a page."""
+    """Return the origin of a task, with a link to its page if it has one."""
     kind, _, name = origin.partition(":")
     match kind:
         case "api":
@@ -104,7 +104,7 @@ def _quote(name: str) -> str:
 
 @register.filter
 def task_mark(state: str) -> str:
-    """Write a task's state as one sign; its name is beside it."""
+    """Return a task's state as one character, next to its name."""
     return TASK_MARKS.get(state, "?")
 
 

@@ -1,4 +1,4 @@
-"""How the studio writes times, money, counts and durations."""
+"""Template filters of times, money, counts and durations."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,9 +15,9 @@ NO_VALUE = "\N{EN DASH}"
 
 @register.simple_tag
 def ago(instant: datetime | str | None) -> SafeString | str:
-    """Write how long ago something was, or until it will be, the exact time on hover.
+    """Format a time relative to now, with the exact time on hover.
 
-    `studio.js` keeps it fresh, and has the exact one in the reader's own time zone.
+    `studio.js` keeps it up to date, and shows the exact time in the reader's time zone.
     """
     if not instant:
         return NO_VALUE
@@ -33,7 +33,7 @@ def ago(instant: datetime | str | None) -> SafeString | str:
 
 
 def relative_time(seconds: float) -> str:
-    """Return how long ago as people say it: `just now`, `5 min ago`, `in 3 h`."""
+    """Return a relative time in words: `just now`, `5 min ago`, `in 3 h`."""
     distance = abs(seconds)
     if distance < 5:
         return "just now"
@@ -48,7 +48,7 @@ def relative_time(seconds: float) -> str:
 
 @register.filter
 def usd(micro: int | None) -> str:
-    """Write micro-USD as dollars: cents, and more where a cent is too much."""
+    """Format micro-USD as dollars: with cents, or more digits for small amounts."""
     if micro is None:
         return "unknown"
     dollars = micro / 1_000_000
@@ -61,13 +61,13 @@ def usd(micro: int | None) -> str:
 
 @register.filter
 def count(number: int | None) -> str:
-    """Write a whole number with separators."""
+    """Format an integer with separators."""
     return NO_VALUE if number is None else f"{number:,}".replace(",", "\u202f")
 
 
 @register.filter
 def short(number: float | None) -> str:
-    """Write a large number in few characters: `12.3k`, `4.1M`."""
+    """Format a large number in few characters: `12.3k`, `4.1M`."""
     if number is None:
         return NO_VALUE
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e4, "k")):
@@ -79,7 +79,7 @@ def short(number: float | None) -> str:
 
 @register.filter
 def duration(milliseconds: float | None) -> str:
-    """Write how long something took: `240 ms`, `3.1 s`, `2 min 5 s`."""
+    """Format a duration: `240 ms`, `3.1 s`, `2 min 5 s`."""
     if milliseconds is None:
         return NO_VALUE
     if milliseconds < 1000:
@@ -95,7 +95,7 @@ def duration(milliseconds: float | None) -> str:
 
 @register.filter
 def percent(share: float | None) -> str:
-    """Write a share between 0 and 1."""
+    """Format a share between 0 and 1 as a percentage."""
     if share is None:
         return NO_VALUE
     return f"{share * 100:.1f}".removesuffix(".0") + " %"
@@ -103,7 +103,7 @@ def percent(share: float | None) -> str:
 
 @register.simple_tag(takes_context=True)
 def with_query(context: dict[str, Any], **changes: Any) -> str:
-    """Return this page's address with some of its query changed; None takes one out."""
+    """Return the page's address with changed query parameters; None removes one."""
     query = context["request"].GET.copy()
     for name, value in changes.items():
         if value is None or value == "":
@@ -115,7 +115,7 @@ def with_query(context: dict[str, Any], **changes: Any) -> str:
 
 @register.filter
 def diff_lines(diff: str) -> list[tuple[str, str]]:
-    """Return the lines of a unified diff, each with its class."""
+    """Return the lines of a unified diff, each with its CSS class."""
     kinds = {"+": "add", "-": "del", "@": "at"}
     return [
         ("at" if line[:3] in ("+++", "---") else kinds.get(line[:1], "same"), line)
@@ -125,7 +125,7 @@ def diff_lines(diff: str) -> list[tuple[str, str]]:
 
 @register.filter
 def readable_value(value: Any) -> str:
-    """Write what the audit has of something as people would, not as programs do."""
+    """Format a value of the audit for people."""
     match value:
         case None:
             return NO_VALUE
@@ -144,5 +144,5 @@ def readable_value(value: Any) -> str:
 
 @register.filter
 def seconds(number: float | None) -> str:
-    """Write how long something took, given in seconds."""
+    """Format a duration that is given in seconds."""
     return duration(None if number is None else number * 1000)

@@ -1,3 +1,2 @@
-"""Pages about the users of agents: the list, one user at a glance, conversations,
-facts, scores, export and erasure.
-"""
+"""Pages about the users of agents: list, summary, conversations, facts, scores, export
+and erasure."""

@@ -1,4 +1,4 @@
-"""What addresses about one user have in common."""
+"""The base of the views about one user."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -34,11 +34,11 @@ names that clients send, and by parts of names that tokens or the configuration 
 
 
 class UserView(StudioView):
-    """An address about one user, named by their id or as clients name them."""
+    """A view of one user, named by id or by the name that clients send."""
 
     @cached_property
     def user_id(self) -> UserId:
-        """Whom it is about."""
+        """The user's id."""
         return identity.derive_user_id(identity.check_identifier(self.kwargs["user"]))
 
     @property
@@ -47,7 +47,7 @@ class UserView(StudioView):
         return f"{USERS_URL}/{self.user_id}"
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Lead back to the user."""
+        """Set the breadcrumbs to the user."""
         super().initial(request, *args, **kwargs)
         self.breadcrumbs = [
             ("Users", USERS_URL),
@@ -57,12 +57,13 @@ class UserView(StudioView):
     def respond(
         self, data: Any, *, page: PageContext | None = None, **more: Any
     ) -> Response:
-        """Return data; what a page shows besides is read now: it may not be there."""
+        """Return data; the page's context is read now, since it may raise
+        `UserUnknown`."""
         shown = page() if page is not None and self.wants_html else {}
         return super().respond(data, page=lambda: shown, **more)
 
     def user_context(self) -> dict[str, Any]:
-        """Return what every page about a user shows of them."""
+        """Return the context that every page about a user shows."""
         whose = load_user_summary(self.user_id)
         name = whose["name"] or _short_id(self.user_id)
         self.breadcrumbs = [("Users", USERS_URL), (name, self.user_url)]
@@ -75,7 +76,8 @@ class UserView(StudioView):
         }
 
     def audit_event(self, action: str, target: str = "", **details: Any) -> AuditEvent:
-        """Return what is done to something of the user's; without one, to the user."""
+        """Return the event of a change of a user's object, or of the user without
+        one."""
         by, user = self.actor(), str(self.user_id)
         if not target:
             return AuditEvent(action, by, user, details)
@@ -87,7 +89,7 @@ def _short_id(user_id: UserId) -> str:
 
 
 def load_user_summary(user_id: UserId) -> dict[str, Any]:
-    """Return a user at a glance; raises `UserUnknown`."""
+    """Return the summary of a user; raises `UserUnknown`."""
     there, used = user_queries.get_details(user_id), user_totals.user_totals(user_id)
     first = min(filter(None, (there.first_seen_at, used.first_at)), default=None)
     last = max(filter(None, (there.last_seen_at, used.last_at)), default=None)

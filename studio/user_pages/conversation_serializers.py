@@ -1,7 +1,7 @@
-"""Conversations as operators look at them: what was said, and what it took.
+"""Conversations for operators: messages with their calls, costs and scores.
 
-Messages are the memory's, calls and costs the record's, scores the judges'. Where the
-record is gone, or was never kept, the transcript's own calls are told.
+Messages come from memory, calls and costs from telemetry, scores from judges. Without a
+telemetry record, the calls come from the transcript.
 """
 
 from collections import defaultdict
@@ -39,12 +39,12 @@ class ConversationPage:
     has_more: bool
     """Whether there are earlier ones."""
     first_position: int | None
-    """The oldest one's, before which the next page ends."""
+    """The position of the oldest message, before which the next page ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TurnDetails:
-    """What there is besides the messages, by turn or by message."""
+    """Additional data by turn or by message."""
 
     outlines: Mapping[UUID, TurnSummary]
     calls: Mapping[UUID, Sequence[TopLevelCall]]
@@ -56,16 +56,16 @@ class _TurnDetails:
 def conversation_page(
     user_id: UserId, thread: ThreadInfo, *, before: int | None = None, limit: int = 40
 ) -> ConversationPage:
-    """Return the newest messages of a thread, those before a position if it is given.
+    """Return the newest messages of a thread, or those before a position.
 
-    Turns that failed before anything was said stand among them. Seven queries, however
+    Turns that failed without a message are included. It takes seven queries, however
     long the conversation is.
     """
     said, has_more = conversation_queries.list_messages(
         thread.id, before=before, limit=limit
     )
     around = _load_details(user_id, said)
-    # Those of one turn are stored at once, and clocks of processes differ.
+    # Messages of one turn are stored together, and clocks of processes differ.
     times = accumulate((message.created_at for message in said), max)
     told = list(zip(times, _serialize_messages(said, around), strict=True))
     told += _failed_turns_between(user_id, thread.name, said, before, has_more)
@@ -77,7 +77,7 @@ def conversation_page(
 
 
 def failed_turns_page(user_id: UserId) -> ConversationPage:
-    """Return the failed turns of somebody who has no conversation yet."""
+    """Return the failed turns of a user without a conversation."""
     failed = previews.load_failed_turns(user_id, None, None, None)
     return ConversationPage(
         [_serialize_failed_turn(turn) for turn in reversed(failed)], False, None
@@ -105,10 +105,10 @@ def _load_details(user_id: UserId, said: Sequence[TranscriptMessage]) -> _TurnDe
 def _serialize_messages(
     said: Sequence[TranscriptMessage], around: _TurnDetails
 ) -> Iterator[JsonObject | None]:
-    """Yield what is told of each message.
+    """Yield the serialized messages.
 
-    None is one that is only on the way to a reply: calls, and what they answered, are
-    told with the reply they led to.
+    It omits the intermediate messages of a reply: calls and their results are part of
+    the reply that they led to.
     """
     results = {each.answers: each.text for each in said if each.answers}
     last = {each.turn_id: each for each in said}
@@ -153,7 +153,8 @@ def _serialize_message(message: TranscriptMessage, around: _TurnDetails) -> Json
 
 
 def recalled_facts(turn: TurnRecord) -> list[JsonObject]:
-    """Return the facts a turn was told, as they are now; those that are gone lack."""
+    """Return the facts that a turn recalled, in their current state, without deleted
+    ones."""
     known = [
         fact_id
         for name in turn.recalled_fact_ids
@@ -175,7 +176,7 @@ def _serialize_fact(fact: FactInfo) -> JsonObject:
 
 
 def _serialize_turn_end(turn_id: UUID, around: _TurnDetails) -> JsonObject:
-    """Return what is known of the turn a message is the last of."""
+    """Return the data of the turn whose last message this is."""
     turn = around.outlines.get(turn_id)
     return {
         "turn": None if turn is None else _serialize_turn(turn),
@@ -193,7 +194,7 @@ def _serialize_turn(turn: TurnSummary) -> JsonObject:
 
 
 def serialize_score(row: Score) -> JsonObject:
-    """Return a score as it is told of a turn."""
+    """Return a score of a turn."""
     return {
         "judge": row.judge,
         "criterion": row.criterion,
@@ -204,7 +205,7 @@ def serialize_score(row: Score) -> JsonObject:
 
 
 def serialize_feedback(row: Feedback | None) -> JsonObject | None:
-    """Return what the user said of a turn, if anything."""
+    """Return the user's feedback on a turn, if any."""
     if row is None:
         return None
     return {
@@ -230,7 +231,7 @@ def _serialize_recorded_call(call: TopLevelCall) -> JsonObject:
 def _serialize_transcript_call(
     call: ToolCall, results: Mapping[str, str]
 ) -> JsonObject:
-    """Return a call as the transcript has it: it knows neither whose nor how long."""
+    """Return a call from the transcript, which has no caller and no duration."""
     return {
         "name": call.name,
         "kind": "unknown",
@@ -255,7 +256,7 @@ def _failed_turns_between(
     before: int | None,
     has_more: bool,
 ) -> Iterator[tuple[datetime, JsonObject]]:
-    """Yield turns that failed between the messages of a page and left none."""
+    """Yield failed turns without messages from the time of a page."""
     since = said[0].created_at if said and has_more else None
     until = said[-1].created_at if said and before is not None else None
     told = {message.turn_id for message in said}

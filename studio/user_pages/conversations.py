@@ -1,4 +1,4 @@
-"""A user's conversations, thread by thread."""
+"""A user's conversations, by thread."""
 
 from typing import Any
 
@@ -27,7 +27,8 @@ class ThreadUnknown(NotFound):
 
 
 class MessageListView(UserView):
-    """`/admin/users/{user}/messages`: what the user's own page shows, for scripts."""
+    """`/admin/users/{user}/messages`: the conversation of the user's page, for
+    scripts."""
 
     title = "Messages"
 
@@ -48,15 +49,15 @@ class MessageListView(UserView):
         responses=shapes.ThreadMessageList,
     )
     def get(self, request: Request, user: str) -> Response:
-        """Return messages of a thread, oldest first, with all that is known of them."""
+        """Return messages of a thread, oldest first, with all their details."""
         newest, _ = conversation_queries.list_threads(self.user_id, limit=1)
         return self.respond(load_messages(self, newest=newest[0] if newest else None))
 
 
 def load_messages(face: UserView, *, newest: ThreadInfo | None) -> dict[str, Any]:
-    """Return the messages that a query asks for; raises `ThreadUnknown`.
+    """Return the messages of a query; raises `ThreadUnknown`.
 
-    `newest` is the thread that is meant where none is named.
+    `newest` is the default thread.
     """
     name = face.request.query_params.get("thread")
     before = face.query_int("before", default=-1, least=0, most=MAX_POSITION)
@@ -116,7 +117,7 @@ class ThreadListView(UserView):
 
 
 def serialize_thread(thread: ThreadInfo) -> dict[str, Any]:
-    """Return a thread as lists have it."""
+    """Return a thread for lists."""
     return {
         "object": "thread",
         "thread_id": thread.name or None,

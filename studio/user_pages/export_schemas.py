@@ -1,4 +1,4 @@
-"""What an export of a user holds."""
+"""The schema of a user's export."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from telemetry.types import Origin
 
 
 class ExportedSettings(BaseModel):
-    """What is kept of the user themselves."""
+    """The stored settings of the user."""
 
     time_zone: str | None
     known_since: datetime | None
@@ -20,7 +20,7 @@ class ExportedSettings(BaseModel):
 
 
 class ExportedMessage(BaseModel):
-    """A message as it was said, and what is kept beside it."""
+    """A message with its metadata."""
 
     role: Literal["assistant", "developer", "system", "tool", "user"]
     content: str | list[dict[str, Any]] | None = Field(
@@ -50,7 +50,7 @@ class ExportedThread(BaseModel):
 
 
 class ExportedSummary(BaseModel):
-    """What was made of older messages."""
+    """A summary of older messages."""
 
     thread_id: str | None
     first_position: int
@@ -62,7 +62,7 @@ class ExportedSummary(BaseModel):
 
 
 class ExportedExtraction(BaseModel):
-    """A turn that was learnt from, and how that went."""
+    """The extraction job of a turn, and its result."""
 
     thread_id: str | None
     turn_id: UUID
@@ -82,7 +82,7 @@ class ExportedExtraction(BaseModel):
 
 
 class ExportedPassage(BaseModel):
-    """What searches find, without the vectors."""
+    """A searchable passage, without its vectors."""
 
     memory_id: str | None
     thread_id: str | None
@@ -94,13 +94,13 @@ class ExportedPassage(BaseModel):
 
 
 class ExportedTurn(TurnObject):
-    """A turn with all it called."""
+    """A turn with all its calls."""
 
     origin: Origin  # type: ignore[assignment]
 
 
 class ExportedConnection(BaseModel):
-    """An MCP server the user signed in to, without the tokens."""
+    """An MCP server that the user connected, without the tokens."""
 
     server: str
     url: str
@@ -111,7 +111,7 @@ class ExportedConnection(BaseModel):
 
 
 class ExportedToken(BaseModel):
-    """An API token that acts for the user."""
+    """An API token that belongs to the user."""
 
     label: str
     created_at: datetime
@@ -120,7 +120,7 @@ class ExportedToken(BaseModel):
 
 
 class ExportedTask(BaseModel):
-    """Work that was done for the user."""
+    """A task that was run for the user."""
 
     id: UUID
     kind: str
@@ -135,7 +135,7 @@ class ExportedTask(BaseModel):
 
 
 class ExportedScore(BaseModel):
-    """What a judge says of a reply."""
+    """A judge's score of a reply."""
 
     turn_id: UUID
     judge: str
@@ -149,7 +149,7 @@ class ExportedScore(BaseModel):
 
 
 class ExportedFeedback(BaseModel):
-    """What the user says of a reply."""
+    """The user's feedback on a reply."""
 
     turn_id: UUID
     score: int | None
@@ -162,7 +162,7 @@ class ExportedFeedback(BaseModel):
 
 
 class ExportedLine(BaseModel):
-    """What a synthetic user said, or was told."""
+    """A message to or from a synthetic user."""
 
     run: UUID
     position: int
@@ -184,7 +184,7 @@ class ExportedRun(BaseModel):
 
 
 class ExportedUser(BaseModel):
-    """Everything there is of a user."""
+    """All data of a user."""
 
     object: Literal["user.export"]
     version: Literal[1]

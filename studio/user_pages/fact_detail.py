@@ -1,4 +1,4 @@
-"""One fact known of a user, with its history: corrected, pinned, forgotten."""
+"""One fact about a user, with its history: correct, pin or forget it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,11 +20,11 @@ from studio.user_pages.fact_list import ACTOR, CATEGORIES, redact_fact
 from studio.user_pages.schemas import FactChanges
 
 CLEARABLE_FIELDS = ("key", "valid_from", "valid_to", "expires_at")
-"""Fields that an empty field of a form makes empty."""
+"""Fields that an empty form field clears."""
 
 
 class FactWithHistory(MemoryObject):
-    """A fact, and all that happened to it, the oldest first."""
+    """A fact with its history, oldest first."""
 
     history: list[MemoryChange]
 
@@ -37,12 +37,12 @@ class FactView(UserView):
 
     @extend_schema(summary="Show a fact and its history", responses=FactWithHistory)
     def get(self, request: Request, user: str, id: str) -> Response:
-        """Return a fact, and all that happened to it."""
+        """Return a fact with its history."""
         return self.respond(self._serialize_fact(), page=self._page_context)
 
     @extend_schema(summary="Change a fact", request=FactChanges, responses=MemoryObject)
     def patch(self, request: Request, user: str, id: str) -> HttpResponseBase:
-        """Correct, pin, hold or bring back a fact."""
+        """Correct, pin, hold or restore a fact."""
         asked = self.parse_body(FactChanges)
         fact, changes = self._find_fact(), asked.changes()
         if changes:
@@ -68,7 +68,7 @@ class FactView(UserView):
 
     @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
     def delete(self, request: Request, user: str, id: str) -> HttpResponseBase:
-        """Take a fact out of prompts and searches; its history is kept."""
+        """Remove a fact from prompts and searches; its history stays."""
         fact_id, deed = (
             public_ids.require_fact_id(id),
             self.audit_event("memory.delete", id),
@@ -85,7 +85,7 @@ class FactView(UserView):
         return self.confirm_change(told, said="Forgotten", to=f"{self.user_url}/facts")
 
     def body_data(self) -> Any:
-        """Return the body; of the form for all of it, empty fields are empty."""
+        """Return the body; empty fields of the full form clear their values."""
         data = super().body_data()
         if self.is_form and "content" in data:
             data = {**dict.fromkeys(CLEARABLE_FIELDS), "pinned": False, **data}
@@ -94,7 +94,7 @@ class FactView(UserView):
         return data
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
-        """Return the fact with what was typed over it, if there is one."""
+        """Return the fact with the submitted values, if it exists."""
         try:
             return {
                 **self._serialize_fact(),
@@ -123,7 +123,7 @@ class FactView(UserView):
         return {**shown, "trail": trail, "tab": "memory", "categories": CATEGORIES}
 
     def _return_url(self, fact: KnownFact) -> str:
-        """Return where a browser goes on: to the list, if it came from there."""
+        """Return the redirect target: the list, if the form came from there."""
         if self.is_form and self._form_fields().get("back"):
             return f"{self.user_url}/facts"
         return f"{self.user_url}/facts/{public_ids.format_fact_id(fact.id)}"

@@ -1,4 +1,4 @@
-"""What is known of a user: searched as a turn recalls it, corrected, forgotten."""
+"""The facts about a user: list, search as in recall, add."""
 
 import uuid
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ STATUSES = (*get_args(Status), "all")
 
 
 class FactList(BaseModel):
-    """A page of facts, the newest first."""
+    """A page of facts, newest first."""
 
     object: str = "list"
     data: list[MemoryObject]
@@ -45,7 +45,7 @@ class FactList(BaseModel):
 
 
 class FactsOrFound(RootModel[FactList | FoundList]):
-    """A page of facts; with `q` what a search found."""
+    """A page of facts; with `q` the results of a search."""
 
 
 class FactListView(UserView):
@@ -77,7 +77,7 @@ class FactListView(UserView):
         responses=FactsOrFound,
     )
     def get(self, request: Request, user: str) -> Response:
-        """List facts, the newest first; with `q` those that fit it best, explained."""
+        """List facts, newest first; with `q` the best matches, with their scores."""
         return list_or_search(self)
 
     @extend_schema(
@@ -87,7 +87,7 @@ class FactListView(UserView):
         responses={201: SavedMemory},
     )
     def post(self, request: Request, user: str) -> HttpResponseBase:
-        """Remember something; what says the same already is not remembered twice."""
+        """Add a fact; a duplicate is not stored twice."""
         new = self.parse_body(NewFact)
         gone = (
             None
@@ -117,7 +117,7 @@ class FactListView(UserView):
         )
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
-        """Return the list with the new fact as it was typed, if there is a list."""
+        """Return the list with the submitted fact, if the user exists."""
         try:
             return {
                 **_list_facts(self),
@@ -139,7 +139,7 @@ OUTCOME_MESSAGES = {
 
 
 def list_or_search(face: UserView) -> Response:
-    """Return what a query asks of a user's facts."""
+    """Return the facts of a query."""
     text = face.request.query_params.get("q", "").strip()[:MAX_QUERY_LENGTH]
     if not text:
         return face.respond(_list_facts(face), page=lambda: _page_context(face))
@@ -147,7 +147,7 @@ def list_or_search(face: UserView) -> Response:
     found = sync_search.search_memory(
         face.user_id,
         text,
-        # A page shows both, as recall looks for both.
+        # A page shows both, as recall searches both.
         among=query_choice(face, "in", SEARCH_SCOPES)
         or ("all" if face.wants_html else "facts"),
         category=query_choice(face, "category", CATEGORIES),
@@ -191,7 +191,7 @@ def _list_facts(face: UserView) -> dict[str, Any]:
 
 
 def redact_fact(fact: KnownFact) -> dict[str, Any]:
-    """Return a fact as it is told, without our own secrets."""
+    """Return a fact with our own secrets redacted."""
     told = fact_serializers.serialize_fact(fact)
     told["content"] = redaction.redact_own(told["content"])
     told["quote"] = told["quote"] and redaction.redact_own(told["quote"])
@@ -199,7 +199,7 @@ def redact_fact(fact: KnownFact) -> dict[str, Any]:
 
 
 def _page_context(face: UserView) -> dict[str, Any]:
-    """Return what the page shows besides."""
+    """Return the additional context of the page."""
     return {
         **face.user_context(),
         "tab": "memory",

@@ -1,4 +1,4 @@
-"""The page at `/admin/memory`: whose memory to look at."""
+"""The page at `/admin/memory`: select the user whose memory to view."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ USERS_SHOWN = 24
 
 
 def respond_with_picker(face: StudioView) -> Response:
-    """Return the page on which a user is picked; `?q=` narrows it down."""
+    """Return the page that selects a user; `?q=` filters the list."""
     config = live.current()
     wanted = face.request.query_params.get("q", "").strip()
     known = user_lookup.load_names(config)

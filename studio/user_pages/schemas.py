@@ -1,4 +1,4 @@
-"""What scripts get of users, which is only described, and what they send."""
+"""Request and response schemas of users' pages, for the API's description."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
@@ -30,7 +30,7 @@ class ListedUser(BaseModel):
 
 
 class UserList(BaseModel):
-    """A page of users, those active last first."""
+    """A page of users, most recently active first."""
 
     object: Literal["list"] = "list"
     data: list[ListedUser]
@@ -39,7 +39,7 @@ class UserList(BaseModel):
 
 
 class MeanScore(BaseModel):
-    """What a judge gives by one criterion, on average."""
+    """A judge's mean score by one criterion."""
 
     judge: str
     criterion: str
@@ -48,7 +48,7 @@ class MeanScore(BaseModel):
 
 
 class UserLimit(BaseModel):
-    """A limit of the configuration that holds for a user."""
+    """A limit of the configuration that applies to a user."""
 
     limit: str
     counted: Literal["requests", "tokens", "micro_usd", "turns"]
@@ -59,7 +59,7 @@ class UserLimit(BaseModel):
 
 
 class UserSummary(BaseModel):
-    """A user at a glance."""
+    """The summary of a user."""
 
     object: Literal["user"]
     id: UUID
@@ -78,7 +78,7 @@ class UserSummary(BaseModel):
 
 
 class ErasedUser(BaseModel):
-    """What was deleted."""
+    """The number of deleted rows."""
 
     object: Literal["user.erased"]
     user_id: UUID
@@ -86,7 +86,7 @@ class ErasedUser(BaseModel):
 
 
 class ErasurePreview(BaseModel):
-    """What would be deleted."""
+    """The number of rows that an erasure would delete."""
 
     object: Literal["user.erasure"]
     user_id: UUID
@@ -104,7 +104,7 @@ class UserThread(BaseModel):
 
 
 class UserThreadList(BaseModel):
-    """A page of threads, the one spoken in last first."""
+    """A page of threads, most recently active first."""
 
     object: Literal["list"] = "list"
     data: list[UserThread]
@@ -113,7 +113,7 @@ class UserThreadList(BaseModel):
 
 
 class TurnScore(BaseModel):
-    """What a judge says of a turn's reply by one criterion."""
+    """A judge's score of a turn's reply by one criterion."""
 
     judge: str
     criterion: str
@@ -123,7 +123,7 @@ class TurnScore(BaseModel):
 
 
 class UserScore(TurnScore):
-    """A score, and of what."""
+    """A score and its turn."""
 
     turn_id: UUID
     agent: str
@@ -131,7 +131,7 @@ class UserScore(TurnScore):
 
 
 class TurnFeedback(BaseModel):
-    """What the user says of a turn's reply."""
+    """The user's feedback on a turn's reply."""
 
     score: int | None
     thumb: Literal["up", "down"] | None
@@ -140,7 +140,7 @@ class TurnFeedback(BaseModel):
 
 
 class UserFeedback(TurnFeedback):
-    """Feedback, and on what."""
+    """Feedback and its turn."""
 
     turn_id: UUID
     agent: str
@@ -148,7 +148,7 @@ class UserFeedback(TurnFeedback):
 
 
 class ScoreList(BaseModel):
-    """A page of scores, the newest first, with the means of all and the feedback."""
+    """A page of scores, newest first, with the means of all and the feedback."""
 
     object: Literal["list"] = "list"
     data: list[UserScore]
@@ -159,7 +159,7 @@ class ScoreList(BaseModel):
 
 
 class FactSummary(BaseModel):
-    """A fact that was learnt from a message, or that a turn was told."""
+    """A fact that was extracted from a message, or recalled by a turn."""
 
     id: str
     content: str
@@ -168,7 +168,7 @@ class FactSummary(BaseModel):
 
 
 class MessageCall(BaseModel):
-    """A call of a tool by the agent, long texts cut."""
+    """A tool call of the agent, long texts cut."""
 
     name: str
     kind: str
@@ -180,7 +180,7 @@ class MessageCall(BaseModel):
 
 
 class MessageTurn(BaseModel):
-    """The turn a message is the last of, as far as it is recorded."""
+    """The turn that a message ends, as far as it is recorded."""
 
     id: UUID
     object: Literal["turn"]
@@ -201,7 +201,7 @@ class MessageTurn(BaseModel):
 
 
 class ThreadMessage(BaseModel):
-    """A message; a turn's last one tells of the turn."""
+    """A message; a turn's last one includes the turn."""
 
     object: Literal["message"]
     position: int
@@ -223,7 +223,7 @@ class ThreadMessage(BaseModel):
 
 
 class FailedTurn(MessageTurn):
-    """A turn that failed before anything was said."""
+    """A turn that failed without a message."""
 
     user_id: UUID
     thread_id: str | None
@@ -241,7 +241,7 @@ class ThreadMessageList(BaseModel):
 
 
 def _parse_form_instant(value: Any) -> Any:
-    """Return an instant as forms have it, too: a day is its beginning in UTC."""
+    """Return an instant of a form; a date means its start in UTC."""
     if isinstance(value, str) and len(value) == len("2026-01-31"):
         value = f"{value}T00:00:00Z"
     return value if value is None else parse_instant(value)
@@ -251,7 +251,7 @@ FormInstant = Annotated[Instant | None, BeforeValidator(_parse_form_instant)]
 
 
 class FactDates(BaseModel):
-    """When a fact is so, and until when it is kept."""
+    """When a fact is true, and how long it is kept."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -277,4 +277,4 @@ class NewFact(FactDates, NewFactFields):
 
 
 class FactChanges(FactDates, FactChangeFields):
-    """What changes of a fact; null clears what may be empty."""
+    """The changes of a fact; null clears an optional field."""

@@ -1,4 +1,4 @@
-"""What judges make of the replies a user got, and what the user says of them."""
+"""The scores of the replies to a user, and the user's feedback."""
 
 from dataclasses import asdict
 from typing import Any

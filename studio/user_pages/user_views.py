@@ -1,4 +1,4 @@
-"""The users the server has seen, and one of them at a glance."""
+"""The list of users, and the summary of one."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -83,7 +83,7 @@ class UserListView(StudioView):
 
 
 def _first_steps_context() -> dict[str, Any]:
-    """Return what the page needs to say how a first request is sent."""
+    """Return the context that explains how to send a first request."""
     return {"agent": next(iter(routing.list_names(live.current())), "assistant")}
 
 
@@ -120,7 +120,7 @@ class UserDetailView(UserView):
 
     @extend_schema(summary="Show a user at a glance", responses=shapes.UserSummary)
     def get(self, request: Request, user: str) -> Response:
-        """Return what there is of a user, counted; pages show their conversation."""
+        """Return the summary of a user; pages show the conversation."""
         whose = self.user_context()
         self.title = whose["whose"]["name"] or str(self.user_id)
         return self.respond(
@@ -147,7 +147,7 @@ class UserDetailView(UserView):
         responses={200: shapes.ErasedUser},
     )
     def delete(self, request: Request, user: str) -> HttpResponseBase:
-        """Delete every row of a user; the API tokens that act for them stay."""
+        """Delete every row of a user; the user's API tokens stay."""
         deleted = erasure.erase_user(self.user_id, deed=self.audit_event("user.erase"))
         told = {
             "object": "user.erased",
@@ -172,7 +172,7 @@ class EraseUserView(UserView):
         responses=shapes.ErasurePreview,
     )
     def get(self, request: Request, user: str) -> Response:
-        """Return the rows that would go, by table; nothing is deleted."""
+        """Return the number of rows to delete, by table; nothing is deleted."""
         told = {
             "object": "user.erasure",
             "user_id": str(self.user_id),
@@ -190,7 +190,7 @@ class ExportUserView(UserView):
     """`/admin/users/{user}/export`."""
 
     operator_only = True
-    # The document is JSON, which browsers save.
+    # The document is JSON, which browsers download.
     renderer_classes = [formats.JsonRenderer, HtmlRenderer]
 
     @extend_schema(
@@ -198,7 +198,7 @@ class ExportUserView(UserView):
         responses={(200, "application/json"): ExportedUser},
     )
     def get(self, request: Request, user: str) -> HttpResponseBase:
-        """Return the document of `GET /v1/users/me/export`, nothing left out."""
+        """Return the complete document of `GET /v1/users/me/export`."""
         first, rest = audit_log.run_recorded(
             self.audit_event("user.export"),
             export.next_chunk,

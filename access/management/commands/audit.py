@@ -13,7 +13,7 @@ DEFAULT_LIMIT = 50
 
 
 class Command(DatabaseCommand):
-    """List, a line for each."""
+    """List entries, one per line."""
 
     help = "List what operators and users changed, the newest first."
 

@@ -1,4 +1,4 @@
-"""`manage.py hash-password`: what to write for a password in coulisse.yaml."""  # noqa: N999
+"""`manage.py hash-password`: hash a password for coulisse.yaml."""
 
 import getpass
 import sys
@@ -12,7 +12,7 @@ from config.management.base import ConfigCommand
 
 
 class Command(ConfigCommand):
-    """Ask at the terminal, or read a line."""
+    """Read the password from a prompt, or from a line of stdin."""
 
     help = (
         "Print a hash of a password, for `password:` under auth: in the YAML. Asks "
@@ -29,7 +29,7 @@ class Command(ConfigCommand):
         if not password.strip():
             raise CommandError("the password is empty")
         if len(password) < SAFE_PASSWORD_CHARS:
-            # `check` cannot tell: a hash says nothing of what it was made from.
+            # `check` cannot test this: a hash does not reveal the password's length.
             self.stderr.write(
                 f"the password is shorter than {SAFE_PASSWORD_CHARS} characters, so it "
                 "can be guessed; take a longer one"

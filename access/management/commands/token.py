@@ -1,4 +1,4 @@
-"""`manage.py token`: API tokens are made, listed and revoked."""
+"""`manage.py token`: create, list and revoke API tokens."""
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from core.text import time_parsing
 
 
 class Command(DatabaseCommand):
-    """A secret, once, on stdout; all that is said of it on stderr."""
+    """Prints a new secret once, on stdout; all other text goes to stderr."""
 
     help = "Create, list and revoke the API tokens that open /v1."
 
@@ -88,7 +88,7 @@ class Command(DatabaseCommand):
             )
 
     def _config(self, options: dict[str, Any]) -> Config | None:
-        """Return the configuration; without one tokens can be made all the same."""
+        """Return the configuration; tokens can be created without a valid one, too."""
         try:
             return live.read_effective(self.config_path(options))
         except ConfigInvalid as exc:
@@ -97,7 +97,7 @@ class Command(DatabaseCommand):
 
 
 def _declare_create(parser: ArgumentParser) -> None:
-    """Declare the terms of a token."""
+    """Declare the arguments of `create`."""
     parser.add_argument("label", metavar="LABEL", help="What it is for: laptop, ci.")
     parser.add_argument(
         "--principal",
@@ -129,7 +129,7 @@ def _declare_create(parser: ArgumentParser) -> None:
 
 
 def _declare_list(parser: ArgumentParser) -> None:
-    """Declare what is listed, and how."""
+    """Declare the arguments of `list`."""
     parser.add_argument(
         "--all", action="store_true", help="Also those revoked or expired."
     )
@@ -137,12 +137,12 @@ def _declare_list(parser: ArgumentParser) -> None:
 
 
 def _declare_revoke(parser: ArgumentParser) -> None:
-    """Declare which one is revoked."""
+    """Declare the arguments of `revoke`."""
     parser.add_argument("id", metavar="ID", help="Its id, or how that alone begins.")
 
 
 def are_tokens_required(config: Config) -> bool:
-    """Return whether tokens are asked for."""
+    """Return whether `/v1` requires tokens."""
     proxy = config.get(AUTH).proxy
     return proxy is not None and proxy.tokens is not None
 
