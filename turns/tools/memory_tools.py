@@ -1,7 +1,7 @@
-"""The tools with which an agent looks after what is known of its user.
+"""The tools with which an agent manages the facts about its user.
 
-Each is made for one turn and knows its user; no argument of the model's changes whose
-memory it works on.
+Each tool is bound to one turn and its user; no argument from the model can select
+another user's memory.
 """
 
 import uuid
@@ -34,13 +34,13 @@ from memory.types import (
 
 MAX_FOUND = 20
 MAX_TEXT_LENGTH = 1000
-"""Characters of a message the model is shown."""
+"""Maximum characters of a message that the model receives."""
 MAX_ERRORS = 10
-"""Faults of one call's arguments that are named."""
+"""Maximum errors that are reported for one call's arguments."""
 
 
 class ToolArguments(BaseModel):
-    """What a tool is called with; unknown names are refused."""
+    """Arguments of a tool call; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -111,7 +111,7 @@ class MemoryTool:
 def parse_arguments(
     shape: type[ArgumentsType], arguments: Mapping[str, Any]
 ) -> ArgumentsType:
-    """Return what a tool is called with; raises `Invalid`, naming each fault."""
+    """Return the arguments of a tool call; raises `Invalid`, listing each error."""
     try:
         return shape.model_validate(arguments)
     except ValidationError as exc:
@@ -134,9 +134,9 @@ def _error_message(exc: ValidationError) -> str:
 def make_tools(
     user_id: UserId, agent: str, plan: UserMemory | None, *, by: str = ""
 ) -> Sequence[MemoryTool]:
-    """Return the four tools for one user; without a plan they go by words alone.
+    """Return the four tools for one user; without a plan, search uses words only.
 
-    `by` is whose changes they are in a memory's history, where it is not the agent.
+    `by` is the author of the changes in a memory's history, if it is not the agent.
     """
     tools = _MemoryToolHandlers(user_id, by or f"agent:{agent}", agent, plan)
     return [
@@ -205,7 +205,7 @@ class _MemoryToolHandlers:
             key=arguments.key,
             source="agent",
             agent=self.agent,
-            # A model that was talked round would save orders for itself.
+            # An injected prompt could make the model store instructions for itself.
             review_reason=injection_filter.find_injection(arguments.content, ""),
         )
         vector = await query_embedding.embed_fact(self.plan, arguments.content)
