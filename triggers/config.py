@@ -220,7 +220,7 @@ Triggers = list[
 
 
 def check_triggers(triggers: Triggers, config: Config) -> Iterable[Problem]:
-    """Report duplicate names and paths, unknown agents, and schedules that never run."""
+    """Report duplicate names or paths, unknown agents, schedules that never run."""
     yield from _check_names(triggers)
     for index, trigger in enumerate(triggers):
         is_open = isinstance(trigger, WebhookTrigger) and trigger.is_templated

@@ -77,7 +77,7 @@ def claim_tasks(
 
 
 def _in_condition(name: str, values: Collection[Any], *, negated: bool = False) -> str:
-    """Return the SQL condition that a column has one of these values, or none of them."""
+    """Return the SQL condition that a column has one of these values, or none."""
     if not values:
         # SQL allows no empty list.
         return " AND 1 = 0"

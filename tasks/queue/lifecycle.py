@@ -65,7 +65,7 @@ COMPLETE_SQL = """
 
 
 class LeaseLost(TurnDiscarded):
-    """This worker no longer owns the task: it was erased or claimed by another worker."""
+    """This worker lost the task: it was erased, or another worker claimed it."""
 
 
 @dataclass(frozen=True, slots=True)

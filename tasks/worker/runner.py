@@ -81,7 +81,7 @@ class TaskRunner:
         self._kicked.set()
 
     async def stop(self, seconds: float) -> None:
-        """Claim no more tasks; release those that have not ended after so many seconds."""
+        """Claim no more tasks; after so many seconds release those still running."""
         async with self._taking:
             self._is_stopping = True
         self._kicked.set()

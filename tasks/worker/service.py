@@ -1,4 +1,4 @@
-"""This process's runner: started by its worker, notified by messages, stopped with it."""
+"""This process's runner: started and stopped with its worker, woken by messages."""
 
 import asyncio
 import logging

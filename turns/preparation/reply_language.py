@@ -44,7 +44,8 @@ def instruction(tag: str) -> str:
     if language is None:
         raise LanguageInvalid(
             "invalid `metadata.language`: invalid language tag: "
-            f"'{escape_and_truncate(tag, 40)}' is not a BCP 47 tag such as 'fr' or 'pt-BR'"
+            f"'{escape_and_truncate(tag, 40)}' is not a BCP 47 tag such as "
+            "'fr' or 'pt-BR'"
         )
     name = NAMES.get(language.language or "", language.to_tag())
     if name in NAMES.values() and (language.territory or language.script):

@@ -126,7 +126,8 @@ def _schema(shape: type[ToolArguments]) -> Mapping[str, Any]:
 def _error_message(exc: ValidationError) -> str:
     errors = exc.errors(include_url=False, include_input=False)
     return "; ".join(
-        f"{escape_and_truncate('.'.join(map(str, error['loc'])))}: {escape_and_truncate(error['msg'])}"
+        f"{escape_and_truncate('.'.join(map(str, error['loc'])))}: "
+        f"{escape_and_truncate(error['msg'])}"
         for error in errors[:MAX_ERRORS]
     )
 
@@ -250,7 +251,8 @@ def _parse_fact_id(name: str) -> uuid.UUID:
     fact_id = public_ids.parse_fact_id(name)
     if fact_id is None:
         raise FactUnknown(
-            f"'{escape_and_truncate(name)}' is not a fact's id: use one from search_memory"
+            f"'{escape_and_truncate(name)}' is not a fact's id: "
+            "use one from search_memory"
         )
     return fact_id
 

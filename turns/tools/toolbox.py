@@ -172,7 +172,8 @@ def check_names(
         name = tool["function"]["name"]
         if name in own:
             raise Invalid(
-                f"the tool '{escape_and_truncate(name)}' has the name of one that agent "
+                f"the tool '{escape_and_truncate(name)}' has the name of one "
+                "that agent "
                 f"'{agent.name}' has itself; rename yours",
                 param="tools",
             )
