@@ -155,7 +155,7 @@ async def _ask_with_supported_parameters(
 def _rejected_parameters(
     error: RequestRefused, asked: Mapping[str, Any]
 ) -> frozenset[str]:
-    """Return the optional parameters that a model may have refused; not all name them."""
+    """Return the optional parameters that a model may have refused."""
     helps = OPTIONAL_PARAMETERS & asked.keys()
     named = (error.param or "").partition(".")[0]
     return frozenset({named} if named in helps else helps)
