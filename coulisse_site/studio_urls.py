@@ -1,4 +1,4 @@
-"""Every path under `/admin`, apart: a process nobody opens the studio in loads none."""
+"""All paths under `/admin`. Separate, so that processes without studio visits skip it."""
 
 from django.urls import include, path
 from django.views.generic import RedirectView

@@ -123,7 +123,10 @@ def verdict_line(report: ExperimentReport) -> str:
     if ahead is None:
         short = ", ".join(each.agent for each in decision.estimates if each.count < 2)
         return f"Too few scores of {short}"
-    best = f"{ahead.agent}, the best with a chance of {format_probability(ahead.best or 0)}"
+    best = (
+        f"{ahead.agent}, the best with a chance of "
+        f"{format_probability(ahead.best or 0)}"
+    )
     if rule is None:
         return f"Ahead: {best}"
     if report.winner is not None:

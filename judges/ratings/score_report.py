@@ -102,7 +102,10 @@ def _skip_reasons(tally: JudgingTally) -> Iterator[str]:
     for why, count in sorted(tally.skipped.items()):
         yield f"  {tally.judge}: {count:,} skipped: {why}"
     for task in tally.failures:
-        yield f"  {tally.judge}: turn {task.turn_id} failed: {escape_invisible(_format_error(task))}"
+        yield (
+            f"  {tally.judge}: turn {task.turn_id} failed: "
+            f"{escape_invisible(_format_error(task))}"
+        )
     if tally.failed > len(tally.failures):
         yield f"  {tally.judge}: and {tally.failed - len(tally.failures):,} more"
 

@@ -146,7 +146,7 @@ def _task_states(judge: str, batch: Sequence[PastReply]) -> dict[TurnId, str]:
 def estimate_cost(
     config: Config, judge: JudgeConfig, replies: Sequence[PastReply]
 ) -> JudgingEstimate:
-    """Return the estimated cost of judging these replies, extrapolated from a sample."""
+    """Return the estimated cost of judging replies, extrapolated from a sample."""
     step = max(len(replies) // SAMPLED_REPLIES, 1)
     asked = [_prompt_tokens(judge, reply) for reply in replies[::step]]
     mean = sum(asked) // len(asked) if asked else 0

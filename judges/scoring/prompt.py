@@ -118,7 +118,8 @@ def correction_messages(
         Message(
             "user",
             f"That could not be read: {problem}.{cut} Answer again with one JSON "
-            f"object and nothing else, with a score for each of {_quote_names(rubrics)}: "
+            f"object and nothing else, with a score for each of "
+            f"{_quote_names(rubrics)}: "
             f"{_answer_example(rubrics)}",
         ),
     ]

@@ -1,4 +1,4 @@
-"""Stop a server that another command started."""
+"""Stops a server that another command started."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def stop_server(state: StateDir, *, force: bool) -> int | None:
 
 
 def clean_up(state: StateDir) -> None:
-    """End what a killed server left behind, and remove its files."""
+    """End the processes of a killed server, and remove its files."""
     if not (state.pid.exists() or state.record.exists()):
         return
     # No server may start meanwhile: its record and its pid file would be the next.
