@@ -1,4 +1,4 @@
-"""All paths under `/admin`. Separate, so that processes without studio visits skip it."""
+"""All paths under `/admin`, loaded only in processes that serve the studio."""
 
 from django.urls import include, path
 from django.views.generic import RedirectView

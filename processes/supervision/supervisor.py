@@ -94,7 +94,7 @@ class Supervisor:
         ]
 
     def _kill_hanging(self, now: float) -> None:
-        """Kill hanging children; `_mend` restarts them."""
+        """Kill hanging children; `_restart_dead` restarts them."""
         if now - self._looked_at < HEARTBEAT_POLL_SECONDS:
             return
         self._looked_at = now

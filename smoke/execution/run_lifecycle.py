@@ -130,7 +130,7 @@ def _claimed_run(talk: Dialogue) -> QuerySet[SmokeRun]:
 
 
 def store_persona_message(talk: Dialogue, said: str, call: ModelCall | None) -> None:
-    """Store a persona's message; raises `queue.Gone` if the run is lost."""
+    """Store a persona's message; raises `LeaseLost` if the run is lost."""
     made = [] if call is None else [call]
     with transaction.atomic():
         cost = trace.total_cost([*made])

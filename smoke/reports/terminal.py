@@ -49,7 +49,10 @@ def launch_line(runs: Sequence[SmokeRun]) -> str:
     first = runs[0]
     count = "1 conversation" if len(runs) == 1 else f"{len(runs)} conversations"
     names = " ".join(map(short_id, runs))
-    return f"{escape_invisible(first.test)}: {count} with {escape_invisible(first.target)}: {names}"
+    return (
+        f"{escape_invisible(first.test)}: {count} with "
+        f"{escape_invisible(first.target)}: {names}"
+    )
 
 
 def count_turns(count: int) -> str:
@@ -88,7 +91,10 @@ def ending_lines(run: SmokeRun) -> Iterator[str]:
         yield f"{INDENT}- {escape_invisible(failure)}"
     if not run.failures:
         for judge, why in run.unscored.items():
-            yield f"{INDENT}judge '{escape_invisible(judge)}' has not scored all: {escape_invisible(why)}"
+            yield (
+                f"{INDENT}judge '{escape_invisible(judge)}' has not scored all: "
+                f"{escape_invisible(why)}"
+            )
 
 
 def verdict_text(run: SmokeRun) -> str:
@@ -113,7 +119,8 @@ def summary_lines(runs: Sequence[SmokeRun]) -> Iterator[str]:
     for agent, named in serializers.mean_scores(runs).items():
         for criterion, found in named.items():
             yield (
-                f"{INDENT}{escape_invisible(agent)}  {criterion}  {found['mean']:.2f} in the "
+                f"{INDENT}{escape_invisible(agent)}  {criterion}  {found['mean']:.2f} "
+                "in the "
                 f"mean of {found['count']}"
             )
 
@@ -159,7 +166,9 @@ def _call_lines(calls: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
     for call in calls:
         if call["object"] != "tool_call":
             continue
-        yield f"{indent}> {escape_invisible(call['name'])} {_truncate(call['arguments'])}"
+        yield (
+            f"{indent}> {escape_invisible(call['name'])} {_truncate(call['arguments'])}"
+        )
         yield from _call_lines(call["calls"], f"{indent}{INDENT}")
         came = call["result"] if call["error"] is None else f"error: {call['error']}"
         if came:

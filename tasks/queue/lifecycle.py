@@ -168,7 +168,7 @@ def _leased_row(task: ClaimedTask) -> QuerySet[Task]:
 
 
 def _uncancelled_row(task: ClaimedTask) -> QuerySet[Task]:
-    """Select a task that is not cancelled; `ended` handles the other case afterwards.
+    """Select a task that is not cancelled; `close_cancelled` handles the others.
 
     In this order no cancellation can be overlooked.
     """
@@ -176,7 +176,7 @@ def _uncancelled_row(task: ClaimedTask) -> QuerySet[Task]:
 
 
 def lock_leased(task: ClaimedTask) -> None:
-    """Lock a task until the transaction ends; raises `Gone`.
+    """Lock a task until the transaction ends; raises `LeaseLost`.
 
     The partial result of an interrupted attempt is written in the same transaction.
     """
@@ -187,7 +187,7 @@ def lock_leased(task: ClaimedTask) -> None:
 def complete(
     task: ClaimedTask, result: str = "", *, turn_id: uuid.UUID | None = None
 ) -> None:
-    """Complete a task in the caller's transaction; raises `Gone`.
+    """Complete a task in the caller's transaction; raises `LeaseLost`.
 
     So its result is stored exactly if its row is done. A task that was cancelled at the
     last moment is done all the same.
@@ -207,7 +207,7 @@ def complete(
 def complete_with(
     task: ClaimedTask, result: str = "", write: Callable[[], None] | None = None
 ) -> None:
-    """Complete a task and write its result in one transaction; raises `Gone`."""
+    """Complete a task and write its result in one transaction; raises `LeaseLost`."""
     with transaction.atomic():
         # First, because a worker that lost the lease must write nothing.
         complete(task, result)

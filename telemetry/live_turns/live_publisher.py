@@ -159,7 +159,7 @@ class LivePublisher:
                 self._others_until, self._is_whole = -1.0, True
 
     def _build_update(self) -> ProcessUpdate | None:
-        """Return the changes since the last update; None if there is no need for one."""
+        """Return the changes since the last update; None if no update is needed."""
         turns = {
             told["id"]: told
             for told in map(

@@ -81,7 +81,9 @@ def _attempt_lines(attempts: Sequence[Attempt], indent: str) -> Iterator[str]:
     for number, attempt in enumerate(attempts, 1):
         at = f" at {_truncate(attempt.endpoint)}" if attempt.endpoint else ""
         came = "answered" if attempt.error is None else _truncate(attempt.error)
-        yield f"{indent}attempt {number}{at}  {_format_seconds(attempt.seconds)}  {came}"
+        yield (
+            f"{indent}attempt {number}{at}  {_format_seconds(attempt.seconds)}  {came}"
+        )
 
 
 def _tool_call_lines(call: TracedToolCall, indent: str) -> Iterator[str]:

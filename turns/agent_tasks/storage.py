@@ -39,13 +39,13 @@ def load_caller(token_id: uuid.UUID | None) -> Caller:
 def close_with_reply(
     task: ClaimedTask, turn_id: TurnId, reply: Reply, _: Sequence[Call]
 ) -> None:
-    """Complete a task with its agent's reply. Raises `lifecycle.Gone`."""
+    """Complete a task with its agent's reply. Raises `lifecycle.LeaseLost`."""
     lifecycle.complete(task, reply.text or reply.refusal, turn_id=turn_id)
 
 
 def hold(task: ClaimedTask) -> None:
     """Check that the partial reply of an interrupted attempt may be stored.
 
-    Raises `lifecycle.Gone` if its user was erased or another attempt has begun.
+    Raises `lifecycle.LeaseLost` if its user was erased or another attempt has begun.
     """
     lifecycle.lock_leased(task)

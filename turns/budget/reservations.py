@@ -145,7 +145,7 @@ def load_context_and_reserve(
 
 
 def check_limits(wish: TurnUsageRequest) -> None:
-    """Raise as `grant` does if the limits allow no turn at all; reserve nothing."""
+    """Raise the errors of `reserve` if the limits allow no turn; reserve nothing."""
     with transaction.atomic():
         _try_reserve(replace(wish, count_prompt=lambda _: 0), Context(()))
         transaction.set_rollback(True)
@@ -226,7 +226,7 @@ def _estimate_cost(wish: TurnUsageRequest, prompt_tokens: int, model: Model) -> 
 
 
 def _with_current_token(wish: TurnUsageRequest) -> TurnUsageRequest:
-    """Return the request with its token as stored now, or raise as `grant` does."""
+    """Return the request with its token as stored now; raises as `reload_caller`."""
     caller = reload_caller(wish.config, wish.caller, wish.user_id)
     # Earlier checks used the cached token.
     name = wish.experiment or wish.agent.name
