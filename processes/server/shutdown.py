@@ -19,7 +19,7 @@ def stop_server(state: StateDir, *, force: bool) -> int | None:
     """Stop the server, by SIGTERM or by force, and return its pid, or None.
 
     None means that no server ran; a stale pid file is removed then. Raises
-    `StillRunning` when the server does not end in time.
+    `ServerStillRunning` if the server does not end in time.
     """
     pid = pidfile.holder_pid(state.pid)
     if pid is None:

@@ -189,7 +189,7 @@ def to_usage(values: Row) -> Usage | None:
 
 
 def summary_fields(row: Row) -> Row:
-    """Return a row of `OUTLINE` as the arguments of `known.Outline`."""
+    """Return a row of the summary columns as the arguments of `TurnSummary`."""
     values = list(row[: -len(USAGE_COLUMNS)])
     values[_EXPERIMENT_INDEX] = values[_EXPERIMENT_INDEX] or ""
     return (*values, to_usage(row[-len(USAGE_COLUMNS) :]))

@@ -25,9 +25,8 @@ async def load_context_and_reserve(
     """Read a turn's context and reserve its usage in one call on a database thread.
 
     Without limits nothing is reserved; if there is nothing to read either, the database
-    is not used. Raises what `reservations.load_context_and_reserve`
-    raises. If the client disconnects
-    meanwhile, the reservation is released.
+    is not used. Raises what `reservations.load_context_and_reserve` raises. If
+    the client disconnects meanwhile, the reservation is released.
     """
     if usage.is_limited:
         return await call_with_release(

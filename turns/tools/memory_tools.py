@@ -40,7 +40,7 @@ MAX_ERRORS = 10
 
 
 class ToolArguments(BaseModel):
-    """Arguments of a tool call; unknown names are refused."""
+    """What a tool is called with; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -35,14 +35,14 @@ MAX_AGENTS_LISTED = 50
 
 
 class DispatchArguments(ToolArguments):
-    """Arguments of dispatch_task."""
+    """What dispatch_task is called with."""
 
     agent: str
     prompt: str
 
 
 class StatusArguments(ToolArguments):
-    """Arguments of tasks_status."""
+    """What tasks_status is called with."""
 
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=100)
     state: Literal["queued", "running", "done", "errored"] | None = None
