@@ -1,9 +1,10 @@
 """The load: bare sockets, so that it costs little beside what it measures.
 
 `python -m bench.load FILE` reads one JSON command a line from its standard input, the
-fields of `LoadRequest`, opens the connections, says "ready" and sends nothing before the next
-line, so that whoever counts CPU counts the turns alone. In the end it says "done", and
-FILE has the fields of `Outcome` (a pipe was seen to lose the middle of long lines).
+fields of `LoadRequest`, opens the connections, prints "ready" and sends nothing before
+the next line, so that a measurement of CPU covers the turns alone. At the end it prints
+"done", and FILE has the fields of `Outcome` (a pipe was seen to lose the middle of long
+lines).
 """
 
 import asyncio

@@ -16,7 +16,7 @@ from studio.server.asgi_handler import StudioHandler  # noqa: E402
 
 
 class Application:
-    """Sends each kind of ASGI scope to who knows it."""
+    """Dispatches each type of ASGI scope to its handler."""
 
     def __init__(self) -> None:
         self._http = GatewayHandler()

@@ -1,4 +1,4 @@
-"""What the environment says of where Coulisse runs, checked as it is read."""
+"""Environment variables of the deployment, checked as they are read."""
 
 import logging
 from pathlib import Path

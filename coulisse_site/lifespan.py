@@ -1,4 +1,4 @@
-"""What a web process does when it starts and before it stops."""
+"""Startup and shutdown of a web process."""
 
 import asyncio
 import contextlib

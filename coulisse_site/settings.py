@@ -176,7 +176,9 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_MAX_AGE = 60  # seconds
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 REST_FRAMEWORK = {
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "studio.base.content_negotiation.ContentNegotiation",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": (
+        "studio.base.content_negotiation.ContentNegotiation"
+    ),
     "DEFAULT_SCHEMA_CLASS": "studio.openapi.operation_names.StudioAutoSchema",
     "EXCEPTION_HANDLER": "studio.base.error_responses.handle_exception",
 }

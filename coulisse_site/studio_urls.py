@@ -1,4 +1,4 @@
-"""Every path under `/admin`, apart: a process nobody opens the studio in loads none."""
+"""All paths under `/admin`, loaded only in processes that serve the studio."""
 
 from django.urls import include, path
 from django.views.generic import RedirectView

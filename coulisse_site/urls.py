@@ -1,4 +1,4 @@
-"""Every path the server answers, but those of the studio (`studio_urls`)."""
+"""All paths of the server, except those of the studio (`studio_urls`)."""
 
 from django.urls import path
 

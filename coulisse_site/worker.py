@@ -1,4 +1,4 @@
-"""What a worker process does from its start to its end: it works the task queue off."""
+"""Worker processes: signal handlers that start the runner of the task queue."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +24,7 @@ def begin(**_: Any) -> None:
 
 @asynccontextmanager
 async def reporting(_: Callable[[], None]) -> AsyncIterator[None]:
-    """Publish what this process does, for who watches it in the studio."""
+    """Publish this process's activity to viewers of the studio."""
     publishing = asyncio.create_task(LivePublisher().run())
     try:
         yield

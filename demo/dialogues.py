@@ -1,4 +1,4 @@
-"""What is said in the demo: dialogues by hand, filled in anew each time."""
+"""Scripted dialogues of the demo, with placeholders that are filled each time."""
 
 import random
 import re
@@ -37,19 +37,19 @@ class CallStep:
 
 @dataclass(frozen=True)
 class ScriptedFact:
-    """A fact that an exchange tells of its user."""
+    """A fact about the user that an exchange contains."""
 
     key: str
     category: str
     content: str
     importance: int
     replaces: str = ""
-    """The key of the fact it takes the place of."""
+    """The key of the fact that it replaces."""
 
 
 @dataclass(frozen=True)
 class ScriptedExchange:
-    """What is asked, called and answered."""
+    """A message, its calls and the reply."""
 
     user: str
     reply: str
@@ -79,9 +79,9 @@ class DialogueFile:
     def draws(
         self, chance: random.Random, first: str, agents: Collection[str]
     ) -> Iterator[ScriptedDialogue]:
-        """Yield dialogues of somebody of that first name with these, without an end.
+        """Yield dialogues of a user with these agents, without end.
 
-        All of them come before one comes again.
+        All of them appear before one repeats.
         """
         mine = [n for n, each in enumerate(self.dialogues) if each["agent"] in agents]
         while True:

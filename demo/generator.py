@@ -1,4 +1,4 @@
-"""Fills a database with a month of traffic, person by person."""
+"""Fills a database with a month of traffic, user by user."""
 
 import random
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from experiments.config import EXPERIMENTS
 from memory.transcript.message_rows import NewMessage
 
 PATIENCE = 3
-"""How often somebody asks again after an error."""
+"""Retries of a user after an error."""
 OLD = (
     ("Is there a matinee this week?", "Yes, on Sunday at 15:00."),
     ("Thanks!", "You are welcome."),
@@ -39,7 +39,7 @@ OLD = (
 
 @dataclass(frozen=True)
 class DemoSize:
-    """How much there is to be."""
+    """The size of the demo."""
 
     users: int = 200
     turns: int = 5_000
@@ -50,7 +50,7 @@ class DemoSize:
 
 
 class DemoGenerator:
-    """One month of one theatre."""
+    """One month of traffic."""
 
     def __init__(self, config: Config, size: DemoSize, now: datetime) -> None:
         self._size = size
@@ -75,7 +75,7 @@ class DemoGenerator:
         self.messages = 0
 
     def fill(self, told: Callable[[int], None] = lambda _: None) -> None:
-        """Write all of it; `told` hears how many people are done."""
+        """Write all rows; `told` receives the number of users so far."""
         turns = sample_users.split_total(self._size.users, self._size.turns)
         # About as many messages as a turn has on average, and as the rest is to have.
         older = max(0, self._size.messages - round(self._size.turns * 2.9))
@@ -102,7 +102,7 @@ class DemoGenerator:
         self._inserts.write()
 
     def _live(self, person: SampleUser, turns: int, older: int) -> None:
-        """Write one person's month, and what they had said before."""
+        """Write one user's month, and the older messages."""
         threads: dict[str, ThreadTranscript] = {}
         known = FactHistory(self._inserts, person.user_id, self._chance)
         if older:
@@ -110,7 +110,7 @@ class DemoGenerator:
         began_at = self._calendar.now
         free_at = self._calendar.start
         for at, dialogue in self._conversations(person, turns):
-            # Nobody speaks twice at once.
+            # A user's conversations do not overlap.
             begin = max(at, free_at)
             began_at = min(began_at, begin)
             taken, free_at = self._converse(
@@ -192,7 +192,7 @@ class DemoGenerator:
         return threads[name]
 
     def _agent(self, dialogue: ScriptedDialogue, person: SampleUser) -> tuple[str, str]:
-        """Return who answers, and the experiment that says so."""
+        """Return the agent that answers, and its experiment."""
         experiment = self._experiments.get(dialogue.agent)
         if experiment is None:
             return dialogue.agent, ""
@@ -202,7 +202,7 @@ class DemoGenerator:
         return timedelta(seconds=self._chance.lognormvariate(3.4, 0.7))
 
     def _remember(self, thread: ThreadTranscript, count: int) -> None:
-        """Have somebody have said so many messages, before the month."""
+        """Add so many messages from before the month."""
         at = self._calendar.start - timedelta(minutes=7 * count)
         for _ in range(count // 2):
             asked, answered = self._chance.choice(OLD)

@@ -1,4 +1,4 @@
-"""Takes a demo away again: all of it, and nothing else."""
+"""Deletes the demo's rows, and no others."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,13 +24,13 @@ AT_ONCE = 500
 
 
 def count_users() -> int:
-    """Return how many people's demo there is; 0 is none."""
+    """Return the number of demo users; 0 if there is no demo."""
     notes = AuditEntry.objects.filter(action=audit_entries.ACTION)
     return max((note.details["users"] for note in notes), default=0)
 
 
 def is_used_by_others() -> bool:
-    """Return whether anybody but the demo's people is known."""
+    """Return whether the database has users besides the demo's."""
     demo = {user_id for ids in sample_users.all_ids(count_users()) for user_id in ids}
     return any(
         user_id not in demo
@@ -45,7 +45,7 @@ def _users(model: Any) -> Iterator[UserId]:
 
 
 def delete_demo() -> int:
-    """Delete the demo, whole or not at all; return how many rows that was."""
+    """Delete the demo in one transaction; return the number of rows."""
     with transaction.atomic():
         rows = sum(
             _delete(found)

@@ -1,1 +1,1 @@
-"""Experiments: several agents under one name, and which of them does best."""
+"""Experiments: several agents under one name, and their comparison."""

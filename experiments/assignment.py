@@ -1,8 +1,8 @@
-"""Which variant answers: by a hash of who asks, or by chance.
+"""Assigns a variant to a request: by a hash of the user, or at random.
 
-A hash needs no table: the same user gets the same variant in every process and after
-every restart, as long as the variants and their weights stay. Source: "Strategies" of
-the reference.
+A hash needs no table: a user gets the same variant in every process and after every
+restart, as long as the variants and their weights stay the same. Source: "Strategies"
+of the reference.
 """
 
 import hashlib
@@ -16,29 +16,29 @@ from experiments.config import ExperimentConfig, Variant
 
 
 class VariantScores(Protocol):
-    """How a variant did."""
+    """The scores of a variant."""
 
     @property
     def count(self) -> int:
-        """How many scores it has."""
+        """The number of scores."""
 
     @property
     def mean(self) -> float:
-        """Of its scores, which there are."""
+        """The mean of the scores; requires at least one."""
 
 
 RandomSource = Callable[[], float]
-"""Gives numbers from 0 up to 1, one after the other."""
+"""Returns successive numbers from 0 up to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class BanditStatus:
-    """How the arms of a bandit stand."""
+    """The state of a bandit's variants."""
 
     undersampled: Sequence[str]
-    """Those with fewer scores than they must have, and more to be hoped for."""
+    """Variants with fewer scores than required, from which more are expected."""
     leader: str | None
-    """The best, once no arm is starved; the file's first of several."""
+    """The best variant, once none is undersampled; ties go to the first in the file."""
 
 
 def choose_variant(
@@ -49,7 +49,7 @@ def choose_variant(
 ) -> str:
     """Return the agent that answers; `scores` are a bandit's, by agent.
 
-    `silent` are those of its arms that no more scores are waited for.
+    `silent` are variants that are no longer expected to get scores.
     """
     if experiment.strategy == "shadow":
         return experiment.primary or experiment.agents[0]
@@ -62,19 +62,19 @@ def choose_variant(
 
 
 def random_source(experiment: ExperimentConfig, user_id: UserId) -> RandomSource:
-    """Return where numbers come from: a hash of the user, or chance."""
+    """Return the source of numbers: a hash of the user, or random."""
     if not experiment.sticky_by_user:
         return random.random
     told = user_id.bytes + experiment.name.encode()
     digest = hashlib.sha256(told).digest()
     parts = (digest[start : start + 8] for start in range(0, len(digest), 8))
-    # 53 bits: as many as a number below 1 can tell apart.
+    # 53 bits, the precision of a float below 1.
     found = (int.from_bytes(part) / 2**64 for part in parts)
     return lambda: min(next(found), 1 - 2**-53)
 
 
 def variant_at(variants: Sequence[Variant], at: float) -> str:
-    """Return the variant at a place from 0 to 1 along all the weights."""
+    """Return the variant at a position from 0 to 1 along the cumulative weights."""
     left = at * sum(variant.weight for variant in variants)
     for variant in variants:
         left -= variant.weight
@@ -88,7 +88,7 @@ def bandit_status(
     scores: Mapping[str, VariantScores],
     silent: Set[str] = frozenset(),
 ) -> BanditStatus:
-    """Return how the arms stand by their recent scores; `silent` ones do not starve."""
+    """Return the state of the variants; `silent` ones do not count as undersampled."""
     counts = {
         arm: scores[arm].count if arm in scores else 0 for arm in experiment.agents
     }
@@ -103,7 +103,7 @@ def bandit_status(
 def choice_probabilities(
     experiment: ExperimentConfig, stands: BanditStatus
 ) -> dict[str, float]:
-    """Return how likely each arm of a bandit is chosen, as they stand."""
+    """Return the probability of each variant of a bandit, by its current state."""
     arms = experiment.agents
     if stands.undersampled:
         return {
@@ -119,7 +119,7 @@ def choice_probabilities(
 def _choose_bandit_variant(
     experiment: ExperimentConfig, stands: BanditStatus, drawn: RandomSource
 ) -> str:
-    """Explore what lacks scores, then now and then anything, else take the leader."""
+    """Prefer undersampled variants, then explore at random or take the leader."""
     is_adventurous = drawn() < experiment.epsilon
     if stands.undersampled:
         return _pick(stands.undersampled, drawn())

@@ -1,4 +1,4 @@
-"""What bandits know of their arms, remembered for a moment, and what they chose."""
+"""Bandits: cached scores of their variants, and the choice of a variant."""
 
 import time
 from collections.abc import Mapping
@@ -16,19 +16,20 @@ from judges.config import JUDGES
 from judges.ratings.scores import ScoreStats
 
 CACHE_SECONDS = 5.0
-"""How old the scores may be that a request is routed by: a turn that was just judged
-need not weigh at once, and the database is not asked for every request."""
+"""Maximum age of the scores that route a request. New scores need not count at once,
+and this avoids a query per request.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedScores:
-    """What was read."""
+    """The scores that were read."""
 
     experiment: ExperimentConfig
-    """As it was then: what is read anew from the file is another one."""
+    """The experiment at that time; an edited one does not match."""
     stats: Mapping[str, ScoreStats]
     expires_at: float
-    """By the clock that never jumps."""
+    """Monotonic time."""
 
 
 _cached_scores: dict[str, CachedScores] = {}
@@ -38,7 +39,7 @@ _exploration: dict[str, ExplorationTracker] = {}
 async def choose_variant(
     config: Config, experiment: ExperimentConfig, user_id: UserId
 ) -> str:
-    """Return the agent that answers, and count the turn as one it was given."""
+    """Return the agent that answers, and count the turn for it."""
     scores = await load_scores(experiment)
     patience = _exploration.get(experiment.name)
     if patience is None or patience.metric != experiment.metric:
@@ -60,8 +61,8 @@ def _sampling_rate(config: Config, experiment: ExperimentConfig) -> float:
 async def load_scores(experiment: ExperimentConfig) -> Mapping[str, ScoreStats]:
     """Return the recent scores of a bandit's variants, by agent.
 
-    While one request reads them anew, the others go by what was read before, as all do
-    while the database is away.
+    While one request reads them again, others use the cached ones, as all do while the
+    database is unavailable.
     """
     name, now = experiment.name, time.monotonic()
     known = _cached_scores.get(name)
@@ -86,6 +87,6 @@ async def load_scores(experiment: ExperimentConfig) -> Mapping[str, ScoreStats]:
 
 
 def clear_cache() -> None:
-    """Have the next request of each bandit read its scores, as one that never chose."""
+    """Clear the cached scores and the exploration counts of each bandit."""
     _cached_scores.clear()
     _exploration.clear()

@@ -32,7 +32,7 @@ PARKED_BANDIT = "coulisse.W716"
 
 
 def check_variants(config: Config) -> Iterable[Problem]:
-    """Find experiments of agents' names, and variants that are no agents."""
+    """Report experiments with agents' names, and variants that are not agents."""
     agents, experiments = config.get(AGENTS), config.get(EXPERIMENTS)
     for index, experiment in enumerate(experiments.values()):
         if experiment.name in agents:
@@ -59,7 +59,7 @@ def check_variants(config: Config) -> Iterable[Problem]:
 
 
 def check_metrics(config: Config) -> Iterable[Problem]:
-    """Find experiments that go by scores nobody gives."""
+    """Report experiments whose metric has no scores."""
     for index, experiment in enumerate(config.get(EXPERIMENTS).values()):
         at = ("experiments", index)
         for where, metric in metric_locations(experiment).items():
@@ -76,7 +76,7 @@ def check_metrics(config: Config) -> Iterable[Problem]:
 
 
 def parked_bandits(config: Config) -> Iterable[tuple[ExperimentConfig, str]]:
-    """Find bandits whose judge scores nothing, with its name."""
+    """Yield bandits whose judge scores nothing, with its name."""
     judges = config.get(JUDGES)
     for experiment in config.get(EXPERIMENTS).values():
         name, _ = split_metric(experiment.metric or "") or ("", "")
@@ -127,7 +127,7 @@ def _check_metric(
 
 @checks.register
 def check_bandits(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Warn of bandits that go by the scores of a judge who gives none."""
+    """Warn of bandits whose judge scores nothing."""
     config = None if databases else checked_file.load()
     if config is None:
         return []

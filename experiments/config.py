@@ -33,7 +33,7 @@ STRATEGY_OF_FIELD: dict[str, Strategy] = {
     "primary": "shadow",
     "sampling_rate": "shadow",
 }
-"""The fields that mean something to one strategy alone."""
+"""Fields that apply to one strategy only."""
 
 
 class Variant(BaseModel):
@@ -137,13 +137,13 @@ class ExperimentConfig(BaseModel):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The variants' names, in the file's order."""
+        """The variants' names, in the order of the file."""
         return tuple(variant.agent for variant in self.variants)
 
 
 def split_metric(metric: str) -> tuple[str, str] | None:
-    """Return a metric's judge and criterion; None for what is not `judge.criterion`."""
-    # Judges may have dots in their names; criteria have none.
+    """Return a metric's judge and criterion; None if it is not `judge.criterion`."""
+    # Judges' names may contain dots; criteria's may not.
     judge, _, criterion = metric.rpartition(".")
     return (judge, criterion) if judge and criterion else None
 
@@ -151,7 +151,7 @@ def split_metric(metric: str) -> tuple[str, str] | None:
 def check_experiments(
     found: dict[str, ExperimentConfig], _: Config
 ) -> Iterable[Problem]:
-    """Find experiments that contradict themselves."""
+    """Report experiments that contradict themselves."""
     for index, experiment in enumerate(found.values()):
         at = ("experiments", index)
         yield from _check_variants(at, experiment)
@@ -223,7 +223,7 @@ def _check_metrics(at: Location, experiment: ExperimentConfig) -> Iterable[Probl
 
 
 def metric_locations(experiment: ExperimentConfig) -> dict[Location, str]:
-    """Return the metrics an experiment names, by where it does."""
+    """Return the metrics of an experiment, by their location."""
     found: dict[Location, str] = {}
     if experiment.metric is not None:
         found["metric",] = experiment.metric

@@ -1,7 +1,8 @@
-"""How long a bandit waits for the scores of an arm it sends everybody to.
+"""How long a bandit waits for scores of an undersampled variant.
 
-An arm that lacks scores is preferred to the others until it has them. One that never
-gets any, whose judge is parked or fails say, would take all there is, for ever.
+An undersampled variant is preferred until it has enough scores. Without a limit, one
+that never gets any, for example because its judge fails, would take all traffic
+forever.
 """
 
 import logging
@@ -14,30 +15,30 @@ from experiments.assignment import VariantScores
 from experiments.config import ExperimentConfig, split_metric
 
 TURNS_PER_SCORE = 5
-"""Turns an arm may take for each score it must have, in a row without a new one."""
+"""Turns without a new score per required score."""
 MIN_TURNS = 100
-"""Fewer are taken before the first of them has been judged."""
+"""Minimum of that limit: the first scores take some time."""
 MISSED_SCORES = 20
-"""Scores that were due and did not come: it is no chance that none was drawn."""
+"""Expected scores that are missing; with this many, chance is ruled out."""
 LOG_INTERVAL_SECONDS = 600.0
-"""Between two lines of the log on one arm."""
+"""Minimum time between two log lines about one variant."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class ScoreWait:
-    """What an arm was given since it last had a new score."""
+    """The turns of a variant since its last new score."""
 
     scores: int
     begun_at: float
-    """By the clock that never jumps."""
+    """Monotonic time."""
     turns: int = 0
 
 
 @dataclass(slots=True)
 class ExplorationTracker:
-    """What one process gave a bandit's arms while they lacked scores."""
+    """The turns that one process gave a bandit's undersampled variants."""
 
     metric: str | None
     waits: dict[str, ScoreWait] = field(default_factory=dict)
@@ -49,9 +50,9 @@ class ExplorationTracker:
         scores: Mapping[str, VariantScores],
         sampling_rate: float,
     ) -> Set[str]:
-        """Return the arms that had turns enough and no new score for any.
+        """Return the variants that had enough turns without a new score.
 
-        They are given another chance once all they were given is out of the window.
+        They get another chance once all those turns are out of the window.
         `sampling_rate` is the judge's.
         """
         now, most = time.monotonic(), max_turns(experiment, sampling_rate)
@@ -71,7 +72,7 @@ class ExplorationTracker:
         return found
 
     def count_turn(self, arm: str) -> None:
-        """Count a turn that an arm was chosen for, if it lacks scores."""
+        """Count a turn for which a variant was chosen, if it lacks scores."""
         if arm in self.waits:
             self.waits[arm].turns += 1
 
@@ -91,7 +92,7 @@ class ExplorationTracker:
 
 
 def max_turns(experiment: ExperimentConfig, sampling_rate: float) -> int:
-    """Return how many turns in a row an arm is given for want of scores."""
+    """Return how many turns in a row an undersampled variant gets."""
     drawn = MISSED_SCORES / sampling_rate if sampling_rate else 0
     wanted = TURNS_PER_SCORE * experiment.min_samples
     return math.ceil(max(wanted, MIN_TURNS, drawn))
@@ -100,6 +101,6 @@ def max_turns(experiment: ExperimentConfig, sampling_rate: float) -> int:
 def _has_ended(
     wait: ScoreWait, count: int, now: float, experiment: ExperimentConfig
 ) -> bool:
-    """Return whether a score came, or the wait is as old as scores may be."""
+    """Return whether a score arrived, or the wait is older than the window."""
     is_old = now - wait.begun_at > experiment.bandit_window_seconds
     return count > wait.scores or is_old

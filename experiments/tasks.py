@@ -1,4 +1,4 @@
-"""Celery's ways in."""
+"""Celery tasks of experiments."""
 
 import logging
 
@@ -12,13 +12,13 @@ from experiments.config import EXPERIMENTS, ExperimentConfig
 logger = logging.getLogger(__name__)
 
 _logged_winners: dict[ExperimentConfig, str] = {}
-"""Who won, as this process has said."""
+"""Winners that this process has logged."""
 
 
 def log_winners(config: Config) -> list[str]:
-    """Log the winners nobody was told of yet; return what was said.
+    """Log new winners, and return the messages.
 
-    An experiment that was edited is another one.
+    An edited experiment counts as a new one.
     """
     said = []
     for experiment in config.get(EXPERIMENTS).values():
@@ -40,5 +40,5 @@ def log_winners(config: Config) -> list[str]:
 
 @shared_task(name="experiments.tasks.verdicts", ignore_result=True)
 def verdicts() -> None:
-    """Say which experiments have a winner."""
+    """Log the experiments that have a winner."""
     log_winners(live.current())

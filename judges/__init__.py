@@ -1,1 +1,1 @@
-"""Judges: models that score replies, and what people say of them."""
+"""Judges: models that score replies, and users' feedback on replies."""

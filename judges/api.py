@@ -1,4 +1,4 @@
-"""`/v1/feedback`: what users say of the replies they got."""
+"""`/v1/feedback`: users' feedback on replies."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ async def delete_feedback(
 
 
 def _parse_id(text: str) -> TurnId:
-    """Return the id; what is none is answered as one nobody has spoken of."""
+    """Return the id. A malformed id is answered like one without feedback."""
     turn_id = turn_ids.parse_turn_id(text)
     if turn_id is None:
         raise FeedbackUnknown

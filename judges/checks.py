@@ -1,10 +1,8 @@
-"""What agents and judges say together, and what `manage.py check` adds.
+"""Checks of agents and judges together, and the system checks of judges.
 
-| id | what is wrong |
-|---|---|
-| coulisse.E652 | an agent's `judges` names a judge that does not exist |
-| coulisse.E653 | an agent lists a judge twice |
-| coulisse.W654 | a judge's model is too small to judge |
+| id | what is wrong | |---|---| | coulisse.E652 | an agent's `judges` names a judge
+that does not exist | | coulisse.E653 | an agent lists a judge twice | | coulisse.W654 |
+a judge's model is too small to judge |
 """
 
 from collections.abc import Iterable
@@ -23,7 +21,7 @@ WEAK_JUDGE = "coulisse.W654"
 
 
 def check_judges(config: Config) -> Iterable[Problem]:
-    """Find agents whose judges do not exist."""
+    """Report agents whose judges do not exist."""
     judges = config.get(JUDGES)
     for index, agent in enumerate(config.get(AGENTS).values()):
         for position, name in enumerate(agent.judges):
@@ -44,7 +42,7 @@ def check_judges(config: Config) -> Iterable[Problem]:
 
 
 def local_model_judges(config: Config) -> Iterable[JudgeConfig]:
-    """Find judges whose model is the one on this machine, which cannot judge."""
+    """Yield judges that use the local model, which is too small to judge."""
     providers = config.get(PROVIDERS)
     for judge in config.get(JUDGES).values():
         provider = providers[judge.provider]
@@ -54,7 +52,7 @@ def local_model_judges(config: Config) -> Iterable[JudgeConfig]:
 
 @checks.register
 def check_small_models(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Warn of judges that answer in shape and judge nothing."""
+    """Warn of judges whose model answers in the right format with useless scores."""
     config = None if databases else checked_file.load()
     if config is None:
         return []

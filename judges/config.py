@@ -18,11 +18,11 @@ from judges.scoring.verdict_parser import normalize_name
 from providers.config import PROVIDERS
 
 MAX_CRITERIA = 20
-"""Of one judge: they are all scored in one answer."""
+"""Maximum criteria of a judge: one answer scores them all."""
 
 Criterion = Annotated[
     str,
-    # No dot: `judge.criterion` is how others name it.
+    # No dot, because metrics have the form `judge.criterion`.
     StringConstraints(pattern=r"^[^\W\d][\w-]*$", max_length=64),
 ]
 Description = Annotated[
@@ -31,7 +31,7 @@ Description = Annotated[
 
 
 def check_distinct_criteria(rubrics: dict[str, str]) -> dict[str, str]:
-    """Refuse criteria that would be taken for one another in an answer."""
+    """Refuse criteria whose names could be confused in an answer."""
     seen: dict[str, str] = {}
     for name in rubrics:
         other = seen.setdefault(normalize_name(name), name)
@@ -87,7 +87,7 @@ class JudgeConfig(BaseModel):
 
 
 def check_judges(judges: dict[str, JudgeConfig], config: Config) -> Iterable[Problem]:
-    """Find judges whose provider is not configured."""
+    """Report judges whose provider is not configured."""
     providers = config.get(PROVIDERS)
     for index, judge in enumerate(judges.values()):
         if judge.provider not in providers:

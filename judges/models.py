@@ -1,4 +1,4 @@
-"""What judges and people say of replies."""
+"""Scores of judges, and feedback of users."""
 
 import uuid
 
@@ -7,10 +7,10 @@ from django.db.models import Q
 
 
 class Score(models.Model):
-    """What one judge says of one reply by one criterion."""
+    """One judge's score of one reply by one criterion."""
 
     class Origin(models.TextChoices):
-        """What the reply was given to."""
+        """The source of the judged turn."""
 
         CHAT = "chat"
         TASK = "task"
@@ -18,18 +18,18 @@ class Score(models.Model):
         SHADOW = "shadow"
 
     turn_id = models.UUIDField()
-    """The turn the reply belongs to; a shadow's has an id of its own."""
+    """The turn of the reply; a shadow run has its own turn id."""
     user_id = models.UUIDField()
-    """Whose turn it was; erased with them."""
+    """The user of the turn; the score is erased with them."""
     judge = models.CharField(max_length=255)
     criterion = models.CharField(max_length=64)
     value = models.PositiveSmallIntegerField()
     """From 0 to 10."""
     reasoning = models.TextField(blank=True, default="")
     agent = models.CharField(max_length=255)
-    """Who replied: of an experiment, the variant."""
+    """The agent that replied; for an experiment, the variant."""
     experiment = models.CharField(max_length=255, blank=True, default="")
-    """The experiment that chose the agent; "" is none."""
+    """The experiment that selected the agent; "" if none."""
     origin = models.CharField(max_length=16, choices=Origin, default=Origin.CHAT)
     judged_at = models.DateTimeField()
 
@@ -47,7 +47,7 @@ class Score(models.Model):
             ),
         ]
         indexes = [
-            # Means are read from it alone, whichever of its fields are given.
+            # Covering index for means, for any combination of its fields.
             models.Index(
                 fields=[
                     *("judge", "criterion", "agent", "experiment"),
@@ -58,12 +58,12 @@ class Score(models.Model):
             models.Index(
                 fields=["user_id", "-judged_at", "-id"], name="judges_score_of_user"
             ),
-            # What a judge gave of late; lists of it, too.
+            # A judge's recent scores, also for lists.
             models.Index(
                 fields=["judge", "judged_at", "criterion", "agent", "value"],
                 name="judges_score_of_late",
             ),
-            # A user's means; in `users: shared` one user has all scores there are.
+            # A user's means; with `users: shared`, one user has all scores.
             models.Index(
                 fields=["user_id", "judge", "criterion", "value"],
                 name="judges_score_user_means",
@@ -75,7 +75,7 @@ class Score(models.Model):
 
 
 class Feedback(models.Model):
-    """What a user says of a reply they got: a score or a thumb, and why."""
+    """A user's feedback on a reply: a score or a thumb, and a comment."""
 
     class Thumb(models.TextChoices):
         UP = "up"
@@ -85,7 +85,7 @@ class Feedback(models.Model):
     turn_id = models.UUIDField()
     user_id = models.UUIDField()
     score = models.PositiveSmallIntegerField(null=True)
-    """From 0 to 10; null where they gave a thumb."""
+    """From 0 to 10; null for a thumb."""
     thumb = models.CharField(max_length=4, choices=Thumb, null=True)  # noqa: DJ001
     comment = models.TextField(blank=True, default="")
     agent = models.CharField(max_length=255)
@@ -100,7 +100,7 @@ class Feedback(models.Model):
                 fields=["user_id", "turn_id"], name="judges_feedback_of_turn"
             ),
             models.CheckConstraint(
-                # What is null is neither true nor false, and so would pass.
+                # A CHECK with null is neither true nor false, and so would pass.
                 condition=Q(
                     score__isnull=False, score__gte=0, score__lte=10, thumb=None
                 )

@@ -1,4 +1,4 @@
-"""What clients send about replies, as pydantic reads it, and what they get."""
+"""Pydantic models of the requests and responses of the feedback API."""
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
@@ -52,11 +52,11 @@ class NewFeedback(CallerBody):
         return self
 
     def to_input(self) -> FeedbackInput:
-        """Return what the user says."""
+        """Return the feedback as the application's type."""
         return FeedbackInput(self.score, self.thumb, self.comment or "")
 
 
-# What clients get. Only described: `judges.api` writes it.
+# Response models, used only for the API description: `judges.api` writes the responses.
 
 
 class FeedbackObject(BaseModel):

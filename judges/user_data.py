@@ -1,4 +1,4 @@
-"""What judges and users say of users' turns, for export and erasure."""
+"""Scores and feedback on users' turns, for export and erasure."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from judges.models import Feedback, Score
 
 
 def _serialize_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
-    """Tell scores as an export has them."""
+    """Return scores in the format of an export."""
     for row in rows:
         yield {
             "turn_id": row.turn_id,
@@ -24,7 +24,7 @@ def _serialize_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
 
 
 def _serialize_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
-    """Tell feedback as an export has it."""
+    """Return feedback in the format of an export."""
     for row in rows:
         yield {
             "turn_id": row.turn_id,
@@ -39,7 +39,7 @@ def _serialize_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
 
 
 TABLES = (
-    # After the tasks, which may be about to write them.
+    # After the tasks, which may be about to write scores.
     UserTable("scores", Score, erased=20, export=Export("scores", _serialize_scores)),
     UserTable(
         "feedback", Feedback, erased=21, export=Export("feedback", _serialize_feedback)

@@ -1,6 +1,6 @@
-"""The clock: sends what is due, `python -m processes.beat` or `manage.py beat`.
+"""Celery beat: sends periodic jobs, `python -m processes.beat` or `manage.py beat`.
 
-One is enough for any number of workers. When each job last ran is kept in
+One is enough for any number of workers. The time of each job's last run is stored in
 `.coulisse/beat-schedule`, so a restart neither skips nor repeats one.
 """
 
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 
 
 class BeatScheduler(PersistentScheduler):
-    """Celery's, which says in a line that a message could not be sent."""
+    """Celery's scheduler, which logs in one line that a message could not be sent."""
 
     _is_broker_gone = False
 
     def apply_entry(
         self, entry: ScheduleEntry, producer: Producer | None = None
     ) -> None:
-        """Send what is due; when the broker is gone, it is sent the next time."""
+        """Send a due job; if the broker is unavailable, the next round sends it."""
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except SchedulingError as exc:
@@ -44,11 +44,11 @@ class BeatScheduler(PersistentScheduler):
 
 
 def run() -> None:
-    """Send what is due until SIGTERM."""
+    """Send due jobs until SIGTERM."""
     app: Celery = import_string(settings.COULISSE_CELERY_APP)
     os.nice(NICENESS)
     signal.signal(signal.SIGTERM, _exit)
-    # Celery's own command would load every job, and numpy with it, to send a name.
+    # Celery's own command would import every job, and numpy with it, to send a name.
     Service(app, scheduler_cls=BeatScheduler).start()
 
 

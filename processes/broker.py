@@ -21,11 +21,11 @@ from processes.supervision import parent_watch
 
 FORCE_EXIT_SECONDS = 2.0
 ORPHAN_STOP_SECONDS = 3.0
-"""How long a server that was left over may take to write what it knows and end."""
+"""Time for an orphaned server to write its data and end."""
 POLL_SECONDS = 0.02
 LOG = "valkey.log"
 SOL_LOCAL, LOCAL_PEERPID = 0, 2
-"""What macOS calls the pid at the other end; the socket module does not know it."""
+"""macOS's option for the peer's pid, which the socket module lacks."""
 JOURNAL = "appendonlydir"
 UNREADABLE = "appendonlydir.unreadable"
 
@@ -52,7 +52,7 @@ def serve(arguments: list[str], path: Path, folder: Path) -> int:
         for server in started:
             end(server)
 
-    # First: ended between the two lines, this process would leave a server behind.
+    # First, because a signal between the two lines would leave a server behind.
     signal.signal(signal.SIGTERM, stop)
     server = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
     started.append(server)
@@ -68,14 +68,14 @@ def serve(arguments: list[str], path: Path, folder: Path) -> int:
 
 
 def end(server: "subprocess.Popen[bytes]") -> None:
-    """Ask the server to end, and kill one that does not."""
+    """Terminate the server, and kill it if it does not end."""
     server.terminate()
     signal.signal(signal.SIGALRM, lambda number, frame: server.kill())
     signal.setitimer(signal.ITIMER_REAL, FORCE_EXIT_SECONDS)
 
 
 def is_answering(path: Path) -> bool:
-    """Say whether a server there takes commands."""
+    """Return whether a server there accepts commands."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1)
         try:
@@ -87,9 +87,10 @@ def is_answering(path: Path) -> bool:
 
 
 def _set_journal_aside(folder: Path) -> None:
-    """Put aside what Valkey may be unable to read, so that its next start succeeds.
+    """Rename a journal that Valkey may be unable to read, so that its next start
+    succeeds.
 
-    Rows know what is to be done; a message only says that there is something.
+    No task is lost: rows store the tasks, and messages only notify workers.
     """
     journal, aside = folder / JOURNAL, folder / UNREADABLE
     if journal.exists():
@@ -98,7 +99,7 @@ def _set_journal_aside(folder: Path) -> None:
 
 
 def stop_orphan(path: Path) -> None:
-    """End a server that outlived its supervisor, and remove a socket nobody serves."""
+    """End a server that outlived its supervisor, and remove an unused socket."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(ORPHAN_STOP_SECONDS)
         try:
@@ -112,7 +113,7 @@ def stop_orphan(path: Path) -> None:
 
 
 def _wait_for_end(client: socket.socket, pid: int) -> None:
-    """Return when the server at the other end is gone, and kill one that hangs."""
+    """Wait until the server at the other end has ended; kill one that hangs."""
     try:
         client.recv(1)  # Nothing was asked: this ends when the server does.
     except TimeoutError:
@@ -129,7 +130,7 @@ def _peer_pid(client: socket.socket) -> int:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder where anybody may, for this user alone; refuse another's."""
+    """Create a folder for this user alone in a public place; refuse another user's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()

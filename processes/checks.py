@@ -36,7 +36,7 @@ def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
 
 
 def _missing_program_messages(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
-    """Yield what is said of each program that is not there."""
+    """Yield a message for each missing program."""
     outer = outer_environment(str(settings.BASE_DIR))
     for name, config in sidecars.items():
         program = sidecar_process.sidecar_program(config, outer)

@@ -1,7 +1,7 @@
 """Runs the YAML's sidecars: `python -m processes.sidecars` or `manage.py sidecars`.
 
-An edit of the YAML starts what is new, stops what is gone and starts again what is
-another than before; the others run on.
+An edit of the YAML starts new sidecars, stops removed ones and restarts changed ones;
+the others keep running.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ logger = logging.getLogger("processes.sidecars")
 
 
 class SidecarManager:
-    """All of them, and the tasks that keep them running."""
+    """All sidecars, and the asyncio tasks that keep them running."""
 
     def __init__(
         self, groups: ProcessGroups, files: StateDir, outer: dict[str, str]
@@ -70,7 +70,7 @@ class SidecarManager:
         self._publish()
 
     async def poll(self) -> None:
-        """Start again what somebody asks for, and write what was printed since."""
+        """Handle restart requests, and write new output to the file."""
         names = [
             name
             for name in restart_requests.take_requests(self._files)
@@ -182,9 +182,10 @@ def kill_orphans(files: StateDir) -> None:
 
 
 def _has_live_children(child: ChildRecord) -> bool:
-    """Say whether what a dead sidecar had started lives on, by the name it was given.
+    """Return whether children of a dead sidecar live on, by its name in their
+    environment.
 
-    The group's number alone may be another's by now.
+    The group's number alone may belong to another group by now.
     """
     members = orphan_cleanup.group_members(child.pid)
     with suppress(psutil.Error):
@@ -219,10 +220,10 @@ def _sidecar_config(content: bytes) -> Config:
 async def _wait_for_edit(
     content: bytes, stopping: asyncio.Event, sidecars: SidecarManager
 ) -> bytes:
-    """Return what follows a content, or that one when it is time to stop.
+    """Return the content that follows this one, or this one when it is time to stop.
 
-    What follows is what a web process took and kept: it judges the whole of an edit.
-    This process knows its own part alone, and is a third as large for it.
+    Only content that a web process has accepted counts: it validates the whole YAML.
+    This process knows only its own part, and needs a third of the memory.
     """
     while not await _is_set_within(POLL_SECONDS, stopping):
         await sidecars.poll()

@@ -1,1 +1,1 @@
-"""Smoke tests: conversations of agents with synthetic users, and what came of them."""
+"""Smoke tests: conversations of agents with synthetic users, and their results."""

@@ -28,7 +28,7 @@ from triggers.scheduling.cron_schedule import CronSchedule
 from turns.preparation import routing
 
 PARAMETERS = {"max_tokens", "reasoning_effort", "seed", "temperature", "top_p"}
-"""The persona's fields that are sent as they are, under OpenAI's names."""
+"""The persona's fields that are sent unchanged, under OpenAI's names."""
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -162,7 +162,7 @@ class SmokeTestConfig(BaseModel):
 
     @cached_property
     def times(self) -> CronSchedule | None:
-        """When it is launched by itself; None is never."""
+        """The schedule, if any."""
         return (
             None
             if self.schedule is None
@@ -173,7 +173,7 @@ class SmokeTestConfig(BaseModel):
 def _check_tests(
     tests: dict[str, SmokeTestConfig], config: Config
 ) -> Iterable[Problem]:
-    """Find tests that talk to nobody, and those that can never pass."""
+    """Report tests without a target, and those that can never pass."""
     for index, test in enumerate(tests.values()):
         yield from _check_target(index, test, config)
         yield from _check_persona(index, test, config)

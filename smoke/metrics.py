@@ -1,4 +1,4 @@
-"""The scores a target's replies get, by `judge.criterion`."""
+"""The scores available for a target's replies, by `judge.criterion`."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from judges.config import JUDGES
 
 
 def missing_score_reasons(config: Config, target: str, metric: str) -> Iterator[str]:
-    """Yield why not every reply of a target can get this score, if it cannot."""
+    """Yield the reasons why some replies of a target cannot get this score."""
     judges = config.get(JUDGES)
     judge, criterion = split_metric(metric) or (metric, "")
     if judge not in judges:
@@ -30,7 +30,7 @@ def missing_score_reasons(config: Config, target: str, metric: str) -> Iterator[
 
 
 def answering_agents(config: Config, target: str) -> list[str]:
-    """Return the agents that may answer for a target, those that exist."""
+    """Return the existing agents that may answer for a target."""
     experiment = config.get(EXPERIMENTS).get(target)
     agents = (target,) if experiment is None else experiment.agents
     return [name for name in agents if name in config.get(AGENTS)]

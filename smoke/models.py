@@ -1,4 +1,4 @@
-"""Conversations with synthetic users: each run, and its lines."""
+"""Smoke runs and their messages."""
 
 import uuid
 
@@ -13,10 +13,10 @@ class SmokeRun(models.Model):
         QUEUED = "queued"
         RUNNING = "running"
         JUDGING = "judging"
-        """It is over, and scores of its replies are waited for."""
+        """Ended; waits for scores of its replies."""
         DONE = "done"
         FAILED = "failed"
-        """It broke off; what was said until then is kept."""
+        """Interrupted by an error; its messages up to then are kept."""
         CANCELLED = "cancelled"
 
     class Stop(models.TextChoices):
@@ -35,44 +35,44 @@ class SmokeRun(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     batch = models.UUIDField()
-    """What was launched together."""
+    """Common to runs that were launched together."""
     repetition = models.IntegerField()
     """Its number in the batch, from 1."""
     test = models.CharField(max_length=255)
     target = models.CharField(max_length=255)
     """The agent or experiment, as the test names it."""
     agent = models.CharField(max_length=255, blank=True, default="")
-    """Which agent answered; "" until one has."""
+    """The agent that answered; "" until one has."""
     user_id = models.UUIDField()
-    """The synthetic user: of this run alone."""
+    """The synthetic user of this run alone."""
     origin = models.CharField(max_length=32)
-    """What launched it: `command`, `schedule`, `studio`."""
+    """The source: `command`, `schedule`, `studio`."""
     settings = models.JSONField()
-    """The test as it was then."""
+    """The test's configuration at launch."""
     state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
     attempt = models.IntegerField(default=0)
-    """Which attempt of its task may write."""
+    """The attempt of its task that may write."""
     stopped_because = models.CharField(
         max_length=32, choices=Stop, blank=True, default=""
     )
     error = models.TextField(blank=True, default="")
     turns = models.IntegerField(default=0)
-    """Replies of the agent."""
+    """Number of the agent's replies."""
     cost_micro_usd = models.BigIntegerField(null=True, default=0)
-    """Of the agent's replies; null is not known."""
+    """Cost of the agent's replies; null if unknown."""
     persona_micro_usd = models.BigIntegerField(null=True, default=0)
-    """Of the persona's messages."""
+    """Cost of the persona's messages."""
     scores = models.JSONField(default=dict)
     """`{"judge.criterion": {"mean": …, "count": …}}`, once it is judged."""
     unscored = models.JSONField(default=dict)
-    """Why judges have not scored all there was to score, by their names."""
+    """Why judges have not scored everything, by judge name."""
     verdict = models.CharField(max_length=16, choices=Verdict, blank=True, default="")
     failures = models.JSONField(default=list)
-    """Sentences: what was expected and is not so."""
+    """Sentences about unmet expectations."""
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
-    """When the conversation was over."""
+    """When the conversation ended."""
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -105,7 +105,7 @@ class SmokeRun(models.Model):
 
 
 class SmokeLine(models.Model):
-    """What one side said."""
+    """One message of a run."""
 
     class Speaker(models.TextChoices):
         PERSONA = "persona"
@@ -119,11 +119,11 @@ class SmokeLine(models.Model):
     speaker = models.CharField(max_length=16, choices=Speaker)
     text = models.TextField(blank=True, default="")
     agent = models.CharField(max_length=255, blank=True, default="")
-    """Which agent, if it was one."""
+    """The agent that spoke, if it was one."""
     turn_id = models.UUIDField(null=True)
-    """The turn a reply was; its scores are under it."""
+    """The turn of a reply; its scores refer to it."""
     calls = models.JSONField(default=list)
-    """The calls of models and tools a line took, those within others in them."""
+    """Nested model and tool calls of the message."""
     cost_micro_usd = models.BigIntegerField(null=True)
     seconds = models.FloatField()
     said_at = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""Celery's ways in."""
+"""Celery tasks of smoke tests."""
 
 from celery import shared_task
 
@@ -8,7 +8,7 @@ from tasks.queue import worker_notifier
 
 @shared_task(name="smoke.tasks.close_and_launch", ignore_result=True)
 def close_and_launch() -> None:
-    """Close the runs that are over, and launch those whose time has come."""
+    """Close finished runs, and launch due tests."""
     run_lifecycle.close_finished_runs()
     if run_lifecycle.launch_due():
         worker_notifier.notify()
@@ -16,5 +16,5 @@ def close_and_launch() -> None:
 
 @shared_task(name="smoke.tasks.delete_expired", ignore_result=True)
 def delete_expired() -> None:
-    """Delete the runs that are old enough."""
+    """Delete expired runs."""
     run_lifecycle.delete_expired()

@@ -8,7 +8,7 @@ from smoke.models import SmokeLine, SmokeRun
 
 
 def _serialize_lines(rows: list[SmokeLine]) -> Iterator[dict[str, Any]]:
-    """Tell lines as an export has them: what was said, not what it took."""
+    """Return messages in the format of an export, without their calls."""
     for row in rows:
         yield {
             "run": row.run_id,
@@ -20,7 +20,7 @@ def _serialize_lines(rows: list[SmokeLine]) -> Iterator[dict[str, Any]]:
 
 
 def _serialize_runs(rows: list[SmokeRun]) -> Iterator[dict[str, Any]]:
-    """Tell runs as an export has them."""
+    """Return runs in the format of an export."""
     for row in rows:
         yield {
             "id": row.id,

@@ -1,1 +1,1 @@
-"""Work in the background: a queue of rows, and who works it off."""
+"""Background work: a queue of database rows, and the workers that run it."""

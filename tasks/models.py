@@ -1,4 +1,4 @@
-"""Work that was accepted: each row is the truth about one piece of it."""
+"""Tasks: each row is the only source of truth about one task."""
 
 import uuid
 
@@ -7,7 +7,7 @@ from django.db.models import Q
 
 
 class Task(models.Model):
-    """A piece of work, from when it is accepted to how it ended."""
+    """A background task, from submission to its end."""
 
     class State(models.TextChoices):
         QUEUED = "queued"
@@ -18,46 +18,47 @@ class Task(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     kind = models.CharField(max_length=16)
-    """What sort of work it is: one that `kinds` knows."""
+    """The kind of work: a name known to `task_kinds`."""
     user_id = models.UUIDField()
-    """Whose it is; erased with them."""
+    """The owner; the task is erased with them."""
     agent = models.CharField(max_length=255)
-    """The agent or experiment that works, as it was named."""
+    """The agent or experiment, as the request named it."""
     prompt = models.TextField(blank=True, default="")
-    """What the agent is told."""
+    """The agent's prompt."""
     payload = models.JSONField(default=dict)
-    """More that its kind needs to know."""
+    """Further input of its kind."""
     origin = models.CharField(max_length=300, blank=True, default="")
-    """What began it: `api`, `turn:ID`, `trigger:NAME`, `smoke:NAME`."""
+    """What created it: `api`, `turn:ID`, `trigger:NAME`, `smoke:NAME`."""
     turn_id = models.UUIDField(null=True)
-    """The turn it is about, or that it took."""
+    """The turn it is about, or the turn it ran."""
     token_id = models.UUIDField(null=True)
     """The API token it is charged to."""
     request_id = models.CharField(max_length=128, blank=True, default="")
-    """The name of the request it came with."""
+    """The id of the request that created it."""
     key = models.CharField(max_length=600, null=True, unique=True)  # noqa: DJ001
-    """What is done once only, whoever asks for it; null may be done again."""
+    """Idempotency key, unique among all tasks; null may run again."""
     state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
     priority = models.SmallIntegerField(default=0)
-    """The highest is taken first."""
+    """Higher values are claimed first."""
     round = models.BigIntegerField(default=0)
-    """Of one priority the lowest is taken first (`tasks.queue.fair_scheduling`), then
-    the oldest.
+    """Within a priority the lowest round is claimed first
+    (`tasks.queue.fair_scheduling`), then the oldest task.
     """
     attempts = models.IntegerField(default=0)
-    """How often it was taken; the present attempt's number is its lease."""
+    """How often it was claimed; the number of the current attempt identifies its lease.
+    """
     failures = models.IntegerField(default=0)
     """Attempts that ended with an error."""
     interruptions = models.IntegerField(default=0)
-    """Attempts that ended with their worker."""
+    """Attempts whose worker died."""
     max_failures = models.IntegerField(default=1)
-    """After so many it is errored."""
+    """The task is errored after this many failures."""
     due_at = models.DateTimeField()
-    """When it may be taken: at once, after a pause, or when its lease has run out."""
+    """When it may be claimed: at once, after a backoff, or when its lease expires."""
     is_cancelled = models.BooleanField(default=False)
-    """Whether somebody asked for its end while it ran."""
+    """Whether its cancellation was requested while it ran."""
     worker = models.CharField(max_length=255, blank=True, default="")
-    """Which process took it last: `HOST:PID:STARTED`."""
+    """The process that claimed it last: `HOST:PID:STARTED`."""
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -73,7 +74,7 @@ class Task(models.Model):
                 name="tasks_task_state",
             )
         ]
-        # In this order: of two that cost the same, SQLite takes the newer.
+        # The order matters: of two indexes with equal cost, SQLite takes the newer.
         indexes = [
             models.Index(
                 fields=["user_id", "-created_at", "id"], name="tasks_task_of_user"
@@ -100,8 +101,8 @@ class Task(models.Model):
                 condition=Q(state__in=["errored", "cancelled"]),
                 name="tasks_task_failed_of_user",
             ),
-            # What the studio lists. None begins with the kind: SQLite would look for
-            # work that waits among all there ever was of it.
+            # Indexes of the studio's lists. None begins with the kind: SQLite would
+            # otherwise search for waiting tasks among all tasks ever stored.
             models.Index(
                 fields=["agent", "-created_at", "id"], name="tasks_task_of_agent"
             ),

@@ -1,6 +1,6 @@
-"""Celery's ways in: a worker works the queue off as long as it runs.
+"""Celery tasks and signals: a worker process runs the queue as long as it lives.
 
-Messages have it look at once; without any it looks every few seconds.
+A message makes it check the queue at once; without messages it polls every few seconds.
 """
 
 import threading
@@ -15,34 +15,36 @@ from tasks.worker import service
 
 @shared_task(name="tasks.tasks.work", ignore_result=True)
 def work() -> None:
-    """Look for work."""
+    """Check the queue."""
     service.kick()
 
 
 @shared_task(name="tasks.tasks.sweep", ignore_result=True)
 def sweep() -> None:
-    """Take up what was lost with its workers, and look for work."""
+    """Recover tasks of dead workers, and check the queue."""
     lease_recovery.recover_leases()
     service.kick()
 
 
 @shared_task(name="tasks.tasks.prune", ignore_result=True)
 def prune() -> None:
-    """Delete the tasks that ended longer ago than they are kept."""
+    """Delete expired tasks."""
     retention.delete_expired(datetime.now(UTC))
 
 
 @signals.worker_shutting_down.connect
 def stop_service(**_: Any) -> None:
-    """Begin nothing more, and let what is running end."""
-    # Whoever is impatient says it twice.
+    """Claim no more tasks, and let the running ones end."""
+    # A second signal stops at once.
     if _stop_thread.ident is None:
         _stop_thread.start()
 
 
 @signals.worker_shutdown.connect
 def wait_for_stop(**_: Any) -> None:
-    """Have the process go on until that is over: Celery knows of none of it."""
+    """Block the process's exit until then, because Celery does not know the running
+    tasks.
+    """
     if _stop_thread.is_alive():
         _stop_thread.join()
 

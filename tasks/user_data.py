@@ -10,10 +10,10 @@ from tasks.queue import task_kinds
 
 
 def _serialize_tasks(rows: list[Task]) -> Iterator[dict[str, Any]]:
-    """Tell tasks as an export has them.
+    """Return tasks in the format of an export.
 
-    What came of work they never see, such as judging, names models and what they cost;
-    the scores themselves are told apart.
+    The results of hidden tasks, such as judging, contain models and costs and are left
+    out; the scores themselves are exported elsewhere.
     """
     seen = task_kinds.listed_names()
     for row in rows:
@@ -33,6 +33,6 @@ def _serialize_tasks(rows: list[Task]) -> Iterator[dict[str, Any]]:
 
 
 TABLES = (
-    # First: who erases them waits for a judge that is about to score.
+    # First, so that an erasure waits for a judge that is about to store scores.
     UserTable("tasks", Task, erased=10, export=Export("tasks", _serialize_tasks)),
 )

@@ -1,1 +1,1 @@
-"""What happened: the record of every turn."""
+"""The record of every turn, its statistics, and the log."""

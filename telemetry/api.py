@@ -1,4 +1,4 @@
-"""`/v1/turns`: what happened in a user's turns, for that user to see, if they may."""
+"""`/v1/turns`: a user's own turns, if the server shows them."""
 
 from typing import Annotated
 
@@ -93,7 +93,7 @@ async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResp
 
 
 def _user_allowed_turns(request: HttpRequest, asked: CallerQuery) -> UserId:
-    """Return the user; raises `TurnsHidden` where they are shown no turns."""
+    """Return the user; raises `TurnsHidden` if users may not see their turns."""
     if not live.current().get(TELEMETRY).sqlite.show_to_users:
         raise TurnsHidden
     return identify_user(request, asked)
@@ -120,7 +120,7 @@ async def show_turn(
 
 
 def _parse_id(text: str) -> TurnId:
-    """Return the id; what is none is answered as one nobody has."""
+    """Return the id. A malformed id is answered like an unknown one."""
     turn_id = turn_ids.parse_turn_id(text)
     if turn_id is None:
         raise UserTurnUnknown

@@ -8,7 +8,7 @@ from config.sections import Section
 
 
 def _refuse_unsupported(value: Any) -> None:
-    """Refuse what this version cannot do; an empty map asks for nothing."""
+    """Refuse unsupported options; an empty map is accepted."""
     if value:
         raise ValueError("is not available in this version of Coulisse; remove it")
 

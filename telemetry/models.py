@@ -1,4 +1,4 @@
-"""What happened: every turn, and the tree of what it called."""
+"""Recorded turns, with the tree of their calls."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class Outcome(models.TextChoices):
 
 
 class Origin(models.TextChoices):
-    """What began a turn."""
+    """What started a turn."""
 
     CHAT = "chat"
     TASK = "task"
@@ -24,7 +24,7 @@ class Origin(models.TextChoices):
 
 
 class ToolCallKind(models.TextChoices):
-    """Whose tool was called."""
+    """The source of a tool."""
 
     MCP = "mcp"
     SUBAGENT = "subagent"
@@ -36,13 +36,13 @@ class ToolCallKind(models.TextChoices):
 
 
 class ExpensePurpose(models.TextChoices):
-    """What a model was asked for outside of turns."""
+    """Purposes of model calls outside turns."""
 
     JUDGE = "judge"
 
 
 def _choice_constraint(choices: type[models.TextChoices], field: str, name: str) -> Any:
-    """Return the constraint that a column holds one of its choices."""
+    """Return the constraint that a column contains one of its choices."""
     allowed = Q(**{f"{field}__in": choices.values})
     return models.CheckConstraint(condition=allowed, name=name)
 
@@ -55,7 +55,7 @@ class Turn(models.Model):
     thread = models.CharField(max_length=512, blank=True, default="")
     agent = models.CharField(max_length=255)
     experiment = models.CharField(max_length=255, null=True)  # noqa: DJ001
-    """The experiment that chose the agent; null is none."""
+    """The experiment that selected the agent; null if none."""
     origin = models.CharField(max_length=16, choices=Origin, default=Origin.CHAT)
     user_message = models.TextField(blank=True, default="")
     is_streamed = models.BooleanField()
@@ -66,22 +66,22 @@ class Turn(models.Model):
     error = models.TextField(null=True)  # noqa: DJ001  NULL is not ""
     request_id = models.CharField(max_length=128, blank=True, default="")
     token_id = models.UUIDField(null=True)
-    """The API token it was asked with; null is none."""
-    # Of all its model calls together.
+    """The API token of the request; null if none."""
+    # Sum of all its model calls.
     input_tokens = models.BigIntegerField()
     output_tokens = models.BigIntegerField()
     cache_read_tokens = models.BigIntegerField()
     cache_write_tokens = models.BigIntegerField()
     reasoning_tokens = models.BigIntegerField()
     cost_micro_usd = models.BigIntegerField(null=True)
-    """Null is not known, which is not 0."""
+    """Null if unknown, which is not 0."""
     known_cost_micro_usd = models.BigIntegerField(db_default=0)
-    """Of its cost what is known: the same, but where one call has no price."""
+    """The known part of the cost: less than the whole if a call has no price."""
     model_calls = models.IntegerField()
-    """How many there are, at every depth."""
+    """Number of model calls at every depth."""
     tool_calls = models.IntegerField()
     recalled = models.TextField(blank=True, default="", db_default="")
-    """The facts that the prompt told, by what clients call them, with spaces."""
+    """Public ids of the facts in the prompt, separated by spaces."""
 
     class Meta:
         constraints = [
@@ -89,9 +89,9 @@ class Turn(models.Model):
             _choice_constraint(Origin, "origin", "telemetry_turn_origin"),
         ]
         indexes = [
-            # Newest first, read backwards; the id tells those of one instant apart.
-            # With the rest, sums over many turns are read from it alone: turns
-            # themselves are long, for what was said is among them.
+            # Newest first, read backwards; the id breaks ties. The other columns make
+            # sums over many turns index-only: rows of turns are long, because they
+            # contain the messages.
             models.Index(
                 fields=[
                     *("started_at", "id", "agent", "user_id", "token_id", "origin"),
@@ -100,7 +100,7 @@ class Turn(models.Model):
                 ],
                 name="telemetry_turn_at",
             ),
-            # A user's turns, and their sums without reading them.
+            # A user's turns, and their sums from the index alone.
             models.Index(
                 fields=[
                     *("user_id", "started_at", "id", "outcome", "model_calls"),
@@ -114,7 +114,7 @@ class Turn(models.Model):
                 condition=Q(outcome="error"),
                 name="telemetry_turn_failed",
             ),
-            # Who got how much of an experiment is read from it alone.
+            # The shares of an experiment's variants, from the index alone.
             models.Index(
                 fields=["experiment", "agent", "origin", "started_at"],
                 condition=Q(experiment__isnull=False),
@@ -127,15 +127,15 @@ class Turn(models.Model):
 
 
 class RecordedCall(models.Model):
-    """One call within a turn; model and tool calls are numbered together."""
+    """One call within a turn; model and tool calls share one numbering."""
 
     position = models.IntegerField()
-    """Each call comes after what it happened within and before what began later."""
+    """Each call comes after the one that contains it and before later ones."""
     parent_position = models.IntegerField(null=True)
-    """The tool call it happened within; null is the turn itself."""
+    """The tool call that contains it; null for the turn itself."""
     started_at = models.DateTimeField()
     seconds = models.FloatField(null=True)
-    """Null when it was broken off."""
+    """Null if it was interrupted."""
     error = models.TextField(null=True)  # noqa: DJ001
 
     class Meta:
@@ -143,7 +143,7 @@ class RecordedCall(models.Model):
 
 
 def _position_constraints(kind: str) -> list[Any]:
-    """Return the constraints on where a call stands in its turn."""
+    """Return the constraints on a call's position in its turn."""
     return [
         models.UniqueConstraint(
             fields=["turn", "position"], name=f"telemetry_{kind}_place"
@@ -168,9 +168,10 @@ class ModelCall(RecordedCall):
     model = models.CharField(max_length=255)
     finish_reason = models.CharField(max_length=32, blank=True, default="")
     attempts = models.TextField(null=True)  # noqa: DJ001
-    """JSON: every request it took. Null where none failed, of a provider with one
-    endpoint: it took one, or none if it was not sent."""
-    # Null when it failed: nobody said.
+    """JSON: every HTTP request of the call. Null if none failed and the provider has a
+    single endpoint.
+    """
+    # Null if it failed: the usage is unknown.
     input_tokens = models.BigIntegerField(null=True)
     output_tokens = models.BigIntegerField(null=True)
     cache_read_tokens = models.BigIntegerField(null=True)
@@ -181,7 +182,7 @@ class ModelCall(RecordedCall):
     class Meta:
         constraints = _position_constraints("model_call")
         indexes = [
-            # Sums are read from it alone.
+            # Covering index for sums.
             models.Index(
                 fields=[
                     *("provider", "model", "started_at", "input_tokens"),
@@ -202,17 +203,17 @@ class ToolCall(RecordedCall):
         Turn, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     depth = models.SmallIntegerField()
-    """How many tool calls it happened within."""
+    """Number of tool calls that contain it."""
     name = models.CharField(max_length=255)
     kind = models.CharField(max_length=16, choices=ToolCallKind)
     target = models.CharField(max_length=255, blank=True, default="")
-    """The MCP server or the agent that was called, if one was."""
+    """The MCP server or agent that was called, if any."""
     call_id = models.CharField(max_length=255, blank=True, default="")
-    """The model's own id of it."""
+    """The id that the model gave it."""
     arguments = models.TextField(blank=True, default="")
     """JSON, as the model wrote it."""
     result = models.TextField(null=True)  # noqa: DJ001
-    """Null when it failed, or nobody waited for it."""
+    """Null if it failed or the turn did not wait for it."""
 
     class Meta:
         constraints = [
@@ -225,35 +226,35 @@ class ToolCall(RecordedCall):
 
 
 class Expense(models.Model):
-    """What was asked of a model outside of all turns, for one purpose at one time.
+    """Model calls outside turns, for one purpose at one time.
 
-    The operator pays for it, so it says nothing of any user.
+    The operator pays for them, so the row contains no user.
     """
 
     purpose = models.CharField(max_length=16, choices=ExpensePurpose)
     name = models.CharField(max_length=255)
-    """Who asked: the judge."""
+    """The judge."""
     agent = models.CharField(max_length=255)
-    """The agent it was about."""
+    """The agent whose reply was judged."""
     provider = models.CharField(max_length=255)
     model = models.CharField(max_length=255)
     spent_at = models.DateTimeField()
     model_calls = models.IntegerField()
-    # Of all its calls together.
+    # Sum of all calls.
     input_tokens = models.BigIntegerField()
     output_tokens = models.BigIntegerField()
     cache_read_tokens = models.BigIntegerField()
     cache_write_tokens = models.BigIntegerField()
     reasoning_tokens = models.BigIntegerField()
     cost_micro_usd = models.BigIntegerField(null=True)
-    """Null is not known, which is not 0."""
+    """Null if unknown, which is not 0."""
 
     class Meta:
         constraints = [
             _choice_constraint(ExpensePurpose, "purpose", "telemetry_expense_purpose")
         ]
         indexes = [
-            # Sums are read from it alone.
+            # Covering index for sums.
             models.Index(
                 fields=[
                     *("spent_at", "id", "purpose", "name", "agent", "provider"),

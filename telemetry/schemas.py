@@ -1,6 +1,6 @@
-"""Turns as clients get them.
+"""Response models of turns, used only for the API description.
 
-Only described: `telemetry.presentation.turn_serializers` writes the answers.
+`telemetry.presentation.turn_serializers` writes the responses.
 """
 
 from datetime import datetime

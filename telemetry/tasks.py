@@ -1,4 +1,4 @@
-"""Celery's ways in."""
+"""Celery tasks of telemetry."""
 
 from datetime import UTC, datetime
 
@@ -9,5 +9,5 @@ from telemetry.storage import retention
 
 @shared_task(name="telemetry.tasks.prune", ignore_result=True)
 def prune() -> None:
-    """Delete the turns that are older than they are kept."""
+    """Delete expired turns."""
     retention.delete_expired(datetime.now(UTC))

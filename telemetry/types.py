@@ -1,4 +1,4 @@
-"""A turn as it is recorded and read back."""
+"""Types of recorded turns."""
 
 import uuid
 from collections.abc import Sequence
@@ -11,49 +11,49 @@ from core.ids import TurnId, UserId
 from core.trace import Call
 
 Outcome = Literal["ok", "cancelled", "error"]
-"""How a turn ended; `cancelled` is one whose client left."""
+"""How a turn ended; `cancelled` means that the client disconnected."""
 
 Origin = Literal["chat", "task", "smoke", "shadow"]
-"""What began a turn: a client, a piece of background work, a synthetic user, or the
-trial of another variant beside the one that answered."""
+"""What started a turn: a client, a background task, a synthetic user, or a shadow run.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnHeader:
-    """What is known of a turn from its beginning."""
+    """The fields that are known when a turn begins."""
 
     turn_id: TurnId
     user_id: UserId
     thread: str
-    """The user's thread; "" is their default one."""
+    """The user's thread; "" is the default thread."""
     agent: str
-    """Who answers: of an experiment, the variant."""
+    """The agent that answers; for an experiment, the variant."""
     experiment: str
-    """The experiment that chose the agent; "" is none."""
+    """The experiment that selected the agent; "" if none."""
     origin: Origin
     user_message: str
-    """What the user said last."""
+    """The user's last message."""
     is_streamed: bool
     started_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSummary(TurnHeader):
-    """A turn that ended, without what it called."""
+    """A turn that ended, without its calls."""
 
     seconds: float
     outcome: Outcome
     finish_reason: str
-    """As the client was told; "" where nobody was told any."""
+    """As in the response; "" if the client received none."""
     error: str | None
     request_id: str
-    """The client's name for the request, or ours."""
+    """The client's id for the request, or a generated one."""
     token_id: uuid.UUID | None
-    """The API token it was asked with."""
+    """The API token of the request."""
     cost_micro_usd: int | None
-    """What all of it cost; None where any of it is not known."""
+    """The whole cost; None if any part is unknown."""
     usage: Usage
-    """Of all its model calls together."""
+    """Sum of all its model calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,15 @@ class TurnRecord(TurnSummary):
     """A whole turn."""
 
     recalled_fact_ids: Sequence[str]
-    """The facts of the user that the prompt told, by what clients call them."""
+    """Public ids of the user's facts in the prompt."""
     calls: Sequence[Call]
-    """In order of beginning; what a tool called in its turn is within it."""
+    """In order of beginning; a tool call contains the calls made within it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnListItem(TurnSummary):
-    """A turn as lists have it."""
+    """A turn as a list item."""
 
     model_calls: int
-    """How many, at every depth."""
+    """Number of model calls at every depth."""
     tool_calls: int

@@ -1,4 +1,4 @@
-"""What servers of tests have in common: a thread of their own, and what they saw."""
+"""Base of the test servers: a thread of their own, and recorded requests."""
 
 import asyncio
 import threading

@@ -346,7 +346,7 @@ class FakeProvider(FakeServer):
         answer: ScriptedAnswer,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Do what the script wants at a place; return whether to go on."""
+        """Apply the script at a point of the stream; return whether to go on."""
         if answer.hang == place:
             await writer.drain()
             await self._released.wait()

@@ -1,4 +1,4 @@
-"""How the fake provider puts an answer, on either wire."""
+"""Serializes an answer of the fake provider, for either wire format."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ ANTHROPIC_REASONS = {
 
 @dataclass
 class ScriptedAnswer:
-    """What to say to one request."""
+    """The answer to one request."""
 
     pieces: Sequence[str] = ("Hello from the fake.",)
     """The text, one piece a token."""

@@ -24,7 +24,7 @@ WEAK_SIGNATURE = "coulisse.W602"
 
 @checks.register
 def check_triggers(**_: Any) -> list[checks.CheckMessage]:
-    """Warn of webhooks that clients other than their sender can fire."""
+    """Warn of webhooks that clients other than their sender can run."""
     config = checked_file.load()
     return [] if config is None else [*_webhook_warnings(config)]
 
@@ -46,7 +46,7 @@ def _webhook_warnings(config: Config) -> Iterator[checks.CheckMessage]:
 
 
 def open_webhooks(config: Config) -> list[str]:
-    """Return the names of webhooks that more than this machine can fire."""
+    """Return the names of webhooks that other machines can run without a secret."""
     if is_loopback(config.get(SERVER).bind):
         return []
     return [
@@ -59,7 +59,7 @@ def open_webhooks(config: Config) -> list[str]:
 
 
 def guessable_webhooks(config: Config) -> list[str]:
-    """Return the names of webhooks whose secret is no random key."""
+    """Return the names of webhooks whose secret is not a random key."""
     return [
         trigger.name
         for trigger in config.get(TRIGGERS)

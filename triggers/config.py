@@ -149,7 +149,7 @@ class CronTrigger(BaseTrigger):
 
     @cached_property
     def times(self) -> CronSchedule:
-        """When it fires."""
+        """The parsed schedule."""
         return CronSchedule(self.schedule, self.time_zone)
 
 
@@ -188,7 +188,7 @@ class WebhookTrigger(BaseTrigger):
 
     @property
     def is_templated(self) -> bool:
-        """Whether a request says which agent works."""
+        """Whether the payload selects the agent."""
         return prompt_templates.is_template(self.agent)
 
 
@@ -220,7 +220,7 @@ Triggers = list[
 
 
 def check_triggers(triggers: Triggers, config: Config) -> Iterable[Problem]:
-    """Find names and paths taken twice, agents that do not exist, idle schedules."""
+    """Report duplicate names or paths, unknown agents, schedules that never run."""
     yield from _check_names(triggers)
     for index, trigger in enumerate(triggers):
         is_open = isinstance(trigger, WebhookTrigger) and trigger.is_templated
@@ -288,7 +288,7 @@ def _check_webhooks(triggers: Triggers, config: Config) -> Iterator[Problem]:
 
 
 def cron_triggers(config: Config) -> list[CronTrigger]:
-    """Return those that fire by the clock and are enabled."""
+    """Return the enabled crons."""
     if not config.get(TASKS).enabled:
         return []
     return [
@@ -299,7 +299,7 @@ def cron_triggers(config: Config) -> list[CronTrigger]:
 
 
 def boot_triggers(config: Config) -> list[BootTrigger]:
-    """Return those that fire at the start and are enabled."""
+    """Return the enabled triggers of server starts."""
     if not config.get(TASKS).enabled:
         return []
     return [
@@ -310,7 +310,7 @@ def boot_triggers(config: Config) -> list[BootTrigger]:
 
 
 def find_webhook(config: Config, path: str) -> WebhookTrigger | None:
-    """Return the one that is enabled at a path."""
+    """Return the enabled webhook at a path, or None."""
     for trigger in config.get(TRIGGERS):
         if (
             isinstance(trigger, WebhookTrigger)

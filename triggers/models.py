@@ -1,4 +1,4 @@
-"""What became of triggers, and the starts of the server."""
+"""State of triggers, and starts of the server."""
 
 import uuid
 
@@ -6,41 +6,41 @@ from django.db import models
 
 
 class TriggerState(models.Model):
-    """What became of a trigger's occasions, and how far its clock has come."""
+    """Counters of a trigger's events, and the position of its cron."""
 
     name = models.CharField(max_length=255, primary_key=True)
-    """The trigger's, by the YAML."""
+    """The trigger's name in the YAML."""
     schedule = models.CharField(max_length=600, blank=True, default="")
-    """What a cron is armed for: its expression and time zone. Empty: it is not."""
+    """The expression and time zone of an armed cron; empty if it is not armed."""
     until = models.DateTimeField(null=True)
-    """Up to when its ticks are dealt with."""
+    """Ticks up to this time are processed."""
     fired = models.BigIntegerField(default=0)
     fired_at = models.DateTimeField(null=True)
-    """When it last did."""
+    """Its latest run."""
     missed = models.BigIntegerField(default=0)
-    """Ticks that came while nothing ran, and were not caught up."""
+    """Ticks that passed while no worker ran and were not caught up."""
     missed_at = models.DateTimeField(null=True)
-    """The last of them."""
+    """The latest of them."""
     repeated = models.BigIntegerField(default=0)
-    """Deliveries that had been made before."""
+    """Repeated deliveries of a webhook."""
     skipped = models.BigIntegerField(default=0)
-    """Occasions that were left out because a run was not over."""
+    """Events that were skipped because a run was still active."""
 
     def __str__(self) -> str:
         return self.name
 
 
 class ServerStart(models.Model):
-    """A start of the server, for what is done once at each."""
+    """A start of the server, for triggers that run once per start."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     started_at = models.DateTimeField()
     is_separate = models.BooleanField(default=False)
-    """Whether workers run apart, and the first of them to come up is the start."""
+    """Whether workers run separately, so that the first one of them is the start."""
     worker_count = models.IntegerField(default=1)
-    """How many there are, apart; those that were killed still count."""
+    """Number of separate workers, including killed ones."""
     heartbeat_at = models.DateTimeField(null=True)
-    """When one of them last said that it is there; null when all have gone."""
+    """Latest heartbeat of any of them; null after all have stopped."""
 
     def __str__(self) -> str:
         return f"{self.id} {self.started_at}"

@@ -1,4 +1,4 @@
-"""`/v1/tasks`: work that a user has done in the background."""
+"""`/v1/tasks`: background work of a user."""
 
 import hashlib
 import uuid
@@ -28,7 +28,7 @@ from turns.schemas import NewTask, TaskList, TaskObject, TasksQuery
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 MAX_IDEMPOTENCY_KEY_LENGTH = 255
 USER_FIELDS = {"safety_identifier", "user"}
-"""Fields that say who asks and not for what."""
+"""Fields that identify the user and do not change the work."""
 
 router = Router(tags=["Tasks"])
 
@@ -81,21 +81,22 @@ async def create_task(
 
 
 def _idempotency_key(request: HttpRequest, user_id: UserId) -> str | None:
-    """Return what is done once only by a request, of this user."""
+    """Return the idempotency key of the request, unique to this user."""
     given = request.headers.get(IDEMPOTENCY_HEADER)
     if given is None:
         return None
     if not given.strip() or len(given) > MAX_IDEMPOTENCY_KEY_LENGTH:
         raise Invalid(
-            f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} characters long",
+            f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} "
+            "characters long",
             param=IDEMPOTENCY_HEADER,
         )
-    # As it is, it might hold what no database takes.
+    # Hashed, because the raw key might contain characters that no database stores.
     return f"api:{user_id}:{_digest(given.encode())}"
 
 
 def _request_digest(body: NewTask) -> str:
-    """Return what tells one request from another."""
+    """Return a digest that distinguishes one request body from another."""
     content = body.model_dump(exclude=USER_FIELDS)
     return _digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
 
@@ -153,7 +154,7 @@ async def cancel_task(
     request: HttpRequest, task_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
     user_id, wanted = identify_user(request, asked), _parse_id(task_id)
-    # It may be one of those that users do not see.
+    # The task may be one that is hidden from users.
     await database_executor.run(task_queries.get_task, wanted, user_id)
     await database_executor.run_to_end(lifecycle.cancel, wanted, user_id=user_id)
     return json_response(
@@ -162,7 +163,7 @@ async def cancel_task(
 
 
 def _parse_id(text: str) -> uuid.UUID:
-    """Return the id; what is none is answered as one nobody has."""
+    """Return the id. A malformed id is answered like an unknown one."""
     task_id = task_ids.parse_task_id(text)
     if task_id is None:
         raise TaskUnknown

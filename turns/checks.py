@@ -16,7 +16,7 @@ from turns.preparation import routing
 
 
 def check_names(config: Config) -> Iterable[Problem]:
-    """Find who names an agent or experiment that does not exist."""
+    """Yield references to agents or experiments that do not exist."""
     known = routing.list_names(config)
     for index, agent in enumerate(config.get(AGENTS).values()):
         for position, name in enumerate(agent.subagents):

@@ -1,4 +1,4 @@
-"""What can go wrong in a turn besides its parts."""
+"""Errors of a turn that belong to none of its parts."""
 
 from core.errors import Invalid, Unavailable, Upstream
 

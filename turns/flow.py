@@ -1,7 +1,7 @@
 """One turn: prepare, answer, save.
 
-*Prepare* is one trip to the database, *answer* touches no table, *save* is one trip.
-Streaming or not, a turn yields the same events; the entry point encodes them.
+*Prepare* and *save* each use the database once; *answer* does not use it. Streaming or
+not, a turn yields the same events; the entry point encodes them.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     """Run one turn and yield its events, `TurnFinished` last.
 
     The turn is stored before `TurnFinished` is yielded, so a reply that was delivered
-    whole is never lost. If the client leaves (the generator is cancelled or closed) or
-    the provider fails, the reply up to then is stored. Raises subclasses of
-    `CoulisseError`; those raised before the first event leave no message.
+    whole is never lost. If the client disconnects (the generator is cancelled or
+    closed) or the provider fails, the partial reply is stored. Raises subclasses of
+    `CoulisseError`; if one is raised before the first event, no message is stored.
     """
     turn = await prepare(request)
     reply = Reply()
@@ -71,9 +71,9 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
 
 
 def answer(turn: Turn) -> AsyncGenerator[Event]:
-    """Ask the model, and call tools until it has answered; nothing is stored."""
+    """Call the model, and tools until it has answered. Stores nothing."""
     request = turn.request
-    # One chain for all requests of a repair: the model that answered goes on.
+    # One chain for all requests of a repair, so that the same model continues.
     chain = FallbackChain(fallback_chain.models_for(turn.config, turn.agent))
 
     def ask(messages: Sequence[Message]) -> AsyncGenerator[Event]:
@@ -104,7 +104,7 @@ def answer(turn: Turn) -> AsyncGenerator[Event]:
 async def _save_interrupted(
     turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None = None
 ) -> None:
-    """Save a turn that did not end well, unless its reply was saved already."""
+    """Save a turn that failed or was cancelled, unless its reply is saved already."""
     if reply.finish_reason is not None:
         return
     try:
@@ -114,7 +114,7 @@ async def _save_interrupted(
             "turn %s discarded: its task was erased or reassigned", turn.request.turn_id
         )
     except CoulisseError as exc:
-        # The client is gone or about to receive a worse error; this one is logged.
+        # The client is gone or receives the original error; this one is logged.
         logger.error("turn %s was not stored: %s", turn.request.turn_id, exc)
     except Exception:
         logger.exception("turn %s was not stored", turn.request.turn_id)

@@ -1,4 +1,4 @@
-"""The models that the configuration names, and who uses each."""
+"""The models that the configuration names, and where each is used."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def of(config: Config) -> Iterator[ModelUse]:
 
 
 def _iterate_embedders(config: Config) -> Iterator[ModelUse]:
-    """Yield what makes vectors, where that is a service."""
+    """Yield the embedders that are remote services."""
     memory = memory_settings.resolve_for_users(config)
     if memory is not None and memory.embedder.api is not None:
         source = memory.embedder.api.source

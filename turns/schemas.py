@@ -1,4 +1,4 @@
-"""What clients send about tasks, as pydantic reads it, and what they get."""
+"""Pydantic models of the requests and responses of the tasks API."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -57,8 +57,8 @@ class TasksQuery(CallerQuery):
     )
 
 
-# What clients get. Only described: the answers are written by
-# `tasks.reports.serializers`.
+# Response models, used only for the API description: `tasks.reports.serializers` writes
+# the responses.
 
 
 class TaskObject(BaseModel):

@@ -1,4 +1,4 @@
-"""A turn: what a client asks, and what is known once it is ready to run."""
+"""A turn: the client's request, and its state once it is ready to run."""
 
 import time
 import uuid
@@ -32,14 +32,14 @@ OnInterruption = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What a client asks, read and checked by the way in."""
+    """A client's request, read and checked by the entry point."""
 
     turn_id: TurnId
     agent: str
     user_id: UserId
     """Resolved by the entry point, which knows where a request names its user."""
     messages: Sequence[Message]
-    """All the request's messages, the system's among them."""
+    """All the request's messages, system messages included."""
     options: TurnOptions
     parameters: Mapping[str, Any]
     """Sampling and tool parameters the request sets, under OpenAI's names."""
@@ -50,24 +50,28 @@ class TurnRequest:
     """The same as `format`, for providers that enforce it themselves."""
     stream: bool = False
     caller: Caller = ANONYMOUS
-    """What a credential says of who asks."""
+    """The authenticated caller."""
     request_id: str = ""
-    """The client's name for the request, or ours."""
+    """The client's id for the request, or a generated one."""
     origin: Origin = "chat"
     on_end: OnEnd | None = None
-    """Writes more in the transaction that stores the turn, if it ended well. What it
-    raises, the turn raises; with `TurnDiscarded` it is charged, and nothing is stored."""
+    """Writes further rows in the transaction that stores the turn, if it ended well.
+    The turn raises its errors; with `TurnDiscarded` it is charged, and nothing is
+    stored.
+    """
     on_interruption: OnInterruption | None = None
     """The same for a turn that was cancelled or failed."""
     learns: bool = True
-    """Whether what is said to the agent is learnt from as a user's own words."""
+    """Whether facts are extracted from the prompt as from a user's own words."""
     generation: int = 0
-    """How many turns, each asked for by the one before, led to it."""
+    """Length of the chain of turns that led to this one, each requested by the one
+    before.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class StartTime:
-    """Now, on the calendar and on the clock that never jumps."""
+    """The current time, as wall-clock and as monotonic time."""
 
     at: datetime = field(default_factory=trace.now)
     clock: float = field(default_factory=time.perf_counter)
@@ -85,30 +89,30 @@ class Turn:
     prompt: Sequence[Message]
     memory: MemoryConfig
     extraction_request: ExtractionRequest | None
-    """The wish to learn from this turn."""
+    """The request to extract facts from this turn."""
     telemetry: TelemetryConfig
     started: StartTime
     config: Config
-    """The file as it was when the turn began."""
+    """The configuration when the turn began."""
     usage_grant: UsageGrant
-    """What it may use, and where that is charged."""
+    """What it may use, and the counters that it is charged to."""
     recalled_fact_ids: Sequence[uuid.UUID] = ()
-    """The facts of the user that the prompt tells."""
+    """The user's facts in the prompt."""
     tools: Sequence[Tool] = ()
-    """The agent's own, for this user."""
+    """The agent's own tools, for this user."""
     tool_set: ToolSet | None = None
-    """These and the client's, as models receive them; None if not decided yet."""
+    """Both these and the client's, as models receive them; None if not decided yet."""
     experiment: str = ""
-    """What the client named, where the agent is a variant of it."""
+    """The experiment that the client named, if the agent is a variant of it."""
     record: list[Call] = field(default_factory=list)
-    """What it has called until now."""
+    """Its calls so far."""
     embeddings: Sequence[EmbeddingCall] = ()
     """Its calls of embedding APIs so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndedTurn:
-    """A turn that is over, as hooks are handed it."""
+    """A turn that is over, as passed to hooks."""
 
     turn: Turn
     reply: Reply

@@ -21,7 +21,7 @@ SampleAuditEntry = tuple[str, str, dict[str, Any]]
 
 
 class AuditEntries:
-    """The deeds of a few operators."""
+    """Audit entries of a few operators."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class AuditEntries:
         self._chance = chance
 
     def write(self) -> None:
-        """Add a few deeds for every day."""
+        """Add a few entries for every day."""
         begin = self._calendar.start
         midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
         for day in range(self._calendar.days):
@@ -46,7 +46,7 @@ class AuditEntries:
                 self.add(midnight + timedelta(days=day, hours=hours), deed)
 
     def add(self, at: datetime, deed: SampleAuditEntry) -> None:
-        """Add what one of them did."""
+        """Add an entry of one of them."""
         action, target, details = deed
         somebody = self._chance.choice(self._people[-3:])
         self._inserts.add(
@@ -83,5 +83,5 @@ class AuditEntries:
 
 
 def note(inserts: BulkInsert, now: datetime, **details: Any) -> None:
-    """Say what a demo made."""
+    """Record that the demo was created."""
     inserts.add(AuditEntry, at=now, actor=MAKER, action=ACTION, details=details)

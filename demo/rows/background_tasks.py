@@ -1,4 +1,4 @@
-"""Work in the background: what agents and triggers had done, in every state."""
+"""Background tasks of agents and triggers, in every state."""
 
 import random
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from triggers.runs import trigger_runs
 from turns.agent_tasks import task_requests
 
 FAR = timedelta(days=30)
-"""Until when no worker takes what waits: nobody's model is to be called by a demo."""
+"""Due time of waiting tasks, so that no worker claims them and calls a model."""
 REPORT = (
     "412 seats, 379 sold. Late by four minutes: a lift stood still. One complaint, "
     "about a phone. Row H was full for the first time. Heating in room 2 is still weak."
@@ -148,7 +148,7 @@ class BackgroundTasks:
         )
 
     def triggered(self, team: SampleUser) -> None:
-        """Add what the triggers fired."""
+        """Add the tasks of triggers."""
         evenings = self._evenings()
         for at in evenings:
             self._fired("evening-report", team, EVENING, at)

@@ -1,4 +1,4 @@
-"""What was learnt of one person, with its history."""
+"""Facts of one user, with their history."""
 
 import random
 import uuid
@@ -19,9 +19,9 @@ from memory.recall import passages
 from memory.recall.index import term_encoding, tokenizer
 
 LEARNT_AFTER_SECONDS = 20
-"""How long after a turn it is learnt from."""
+"""Delay between a turn and the extraction of its facts."""
 RECALLED = 6
-"""How many facts a turn is told at most."""
+"""Maximum facts in a turn's prompt."""
 LOST = 0.004
 """The share of turns that nothing can be learnt from."""
 UNREADABLE = "the model's answer is no JSON: 'Here is what I noticed: the user …'"
@@ -51,7 +51,7 @@ class FactHistory:
         played: SimulatedTurn,
         thread: ThreadTranscript,
     ) -> None:
-        """Learn from a turn that was just said, or fail to."""
+        """Extract facts from the latest turn, or fail to."""
         at = played.ended_at + timedelta(seconds=LEARNT_AFTER_SECONDS)
         is_lost = self._chance.random() < LOST
         facts = () if is_lost else exchange.facts

@@ -1,3 +1,3 @@
-"""How the variants of an experiment compare: their traffic, their scores, how likely
-each is the best, and the report of it.
+"""Comparison of an experiment's variants: traffic, scores, probability to be best, and
+the report.
 """

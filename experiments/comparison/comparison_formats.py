@@ -1,4 +1,4 @@
-"""How experiments go, for the terminal and as JSON."""
+"""Experiment reports for the terminal and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -34,7 +34,7 @@ def overview_lines(reports: Sequence[ExperimentReport]) -> Iterator[str]:
 
 
 def detail_lines(report: ExperimentReport) -> Iterator[str]:
-    """Yield all there is to tell of one experiment."""
+    """Yield all details of one experiment."""
     experiment = report.experiment
     sticky = "sticky by user" if experiment.sticky_by_user else "drawn for each request"
     how = f", {sticky}" if experiment.strategy != "shadow" else ""
@@ -72,7 +72,7 @@ def _variant_lines(report: ExperimentReport) -> Iterator[str]:
 
 
 def format_share(experiment: ExperimentConfig, agent: str) -> str:
-    """Return which part of the users a variant is to have."""
+    """Return the configured share of users of a variant."""
     if experiment.strategy == "split":
         total = sum(variant.weight for variant in experiment.variants)
         return format_percent(
@@ -84,7 +84,7 @@ def format_share(experiment: ExperimentConfig, agent: str) -> str:
 
 
 def variant_state(report: ExperimentReport, agent: str) -> str:
-    """Return what a variant is to the strategy: primary, leader, short of scores."""
+    """Return a variant's state in the strategy: primary, leader, undersampled."""
     experiment, standing = report.experiment, report.bandit_status
     if experiment.strategy == "shadow":
         rate = format_percent(experiment.sampling_rate)
@@ -113,7 +113,7 @@ def _comparison_lines(comparison: VariantComparison) -> Iterator[str]:
 
 
 def verdict_line(report: ExperimentReport) -> str:
-    """Return in a line who has won, or why nobody has."""
+    """Return one line: the winner, or why there is none."""
     decision, rule = report.deciding_comparison, report.experiment.stop_when
     if not report.comparisons:
         return "No judge scores all variants"
@@ -123,7 +123,10 @@ def verdict_line(report: ExperimentReport) -> str:
     if ahead is None:
         short = ", ".join(each.agent for each in decision.estimates if each.count < 2)
         return f"Too few scores of {short}"
-    best = f"{ahead.agent}, the best with a chance of {format_probability(ahead.best or 0)}"
+    best = (
+        f"{ahead.agent}, the best with a chance of "
+        f"{format_probability(ahead.best or 0)}"
+    )
     if rule is None:
         return f"Ahead: {best}"
     if report.winner is not None:
@@ -142,14 +145,14 @@ def _missing_to_win(estimates: Sequence[MeanEstimate], rule: StopRule) -> str:
 
 
 def format_probability(share: float) -> str:
-    """Return how likely something is, and never that it is certain."""
+    """Return a probability as text, never as certainty."""
     if share >= 0.9995:
         return "over 99.9 %"
     return format_percent(share, 1) if share >= 0.0005 else "under 0.1 %"
 
 
 def format_percent(share: float, places: int = 0) -> str:
-    """Return a share as people read it."""
+    """Return a share as a percentage."""
     return f"{share * 100:.{places}f} %"
 
 
@@ -191,7 +194,7 @@ def as_json(report: ExperimentReport) -> dict[str, Any]:
 
 
 def _bandit_as_json(report: ExperimentReport) -> dict[str, Any] | None:
-    """Return how a bandit stands; None of other strategies."""
+    """Return a bandit's state; None for other strategies."""
     experiment, standing = report.experiment, report.bandit_status
     if standing is None:
         return None
@@ -216,7 +219,7 @@ def _bandit_variant_as_json(stats: ScoreStats | None, name: str) -> dict[str, An
 
 
 def _current_shares(report: ExperimentReport) -> dict[str, float]:
-    """Return which part of the users each variant is to have now."""
+    """Return the current share of users of each variant."""
     experiment, standing = report.experiment, report.bandit_status
     if standing is not None:
         return assignment.choice_probabilities(experiment, standing)

@@ -1,4 +1,4 @@
-"""By what the variants of an experiment are compared."""
+"""The metrics by which an experiment's variants are compared."""
 
 from agents.config import AGENTS
 from config.sections import Config
@@ -7,7 +7,7 @@ from judges.config import JUDGES
 
 
 def shared_metrics(config: Config, experiment: ExperimentConfig) -> list[str]:
-    """Return every `judge.criterion` that all variants are scored by."""
+    """Return every `judge.criterion` that scores all variants."""
     agents = config.get(AGENTS)
     variants = [agents[name] for name in experiment.agents if name in agents]
     return [
@@ -19,7 +19,7 @@ def shared_metrics(config: Config, experiment: ExperimentConfig) -> list[str]:
 
 
 def deciding_metric(config: Config, experiment: ExperimentConfig) -> str | None:
-    """Return what decides which variant is best; None where nothing alone does."""
+    """Return the metric that decides which variant is best, or None."""
     rule = experiment.stop_when
     if rule is not None and rule.metric is not None:
         return rule.metric

@@ -1,6 +1,6 @@
-"""How an experiment goes: who got how much, who scored how well, who has won.
+"""Report of an experiment: traffic, scores and the winner of its variants.
 
-Reads tables: for commands, jobs and the database's threads.
+Reads tables: call it from commands, jobs and database threads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,36 +28,36 @@ class VariantComparison:
 
     @property
     def leader(self) -> MeanEstimate | None:
-        """Who is likeliest the best; None where too little is known."""
+        """The variant most likely to be the best; None with too few scores."""
         known = [each for each in self.estimates if each.best is not None]
         return max(known, key=lambda each: each.best or 0, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
-    """All there is to tell of an experiment."""
+    """All data about an experiment."""
 
     experiment: ExperimentConfig
     since: datetime | None
-    """From when turns and scores count; None is from the first on."""
+    """Turns and scores count from this time on; None counts all."""
     traffic: Mapping[str, VariantCounts]
     comparisons: Sequence[VariantComparison]
     deciding: str | None
     """The metric by which a variant wins."""
     bandit_status: BanditStatus | None
-    """How a bandit's arms stand."""
+    """The state of a bandit's variants."""
     recent: Mapping[str, ScoreStats]
-    """What a bandit's arms scored lately by its metric; elsewhere nothing."""
+    """Recent scores of a bandit's variants by its metric; empty for others."""
 
     @property
     def deciding_comparison(self) -> VariantComparison | None:
-        """The comparison by the metric that decides."""
+        """The comparison by the deciding metric."""
         found = (each for each in self.comparisons if each.metric == self.deciding)
         return next(found, None)
 
     @property
     def winner(self) -> MeanEstimate | None:
-        """Who has won by `stop_when`; None where nobody has, or none is set."""
+        """The winner by `stop_when`; None without a winner or rule."""
         rule, decision = self.experiment.stop_when, self.deciding_comparison
         if rule is None or decision is None:
             return None
@@ -71,7 +71,9 @@ class ExperimentReport:
 def build_report(
     config: Config, experiment: ExperimentConfig, since: datetime | None = None
 ) -> ExperimentReport:
-    """Return how an experiment goes; of a bandit, in its window unless told since."""
+    """Return the report of an experiment; a bandit's covers its window unless `since`
+    is set.
+    """
     begin = since or variant_scores.scores_since(experiment)
     standing, recent = None, dict[str, ScoreStats]()
     if experiment.strategy == "bandit":
@@ -94,7 +96,7 @@ def build_report(
 def find_winners(
     config: Config, experiments: Iterable[ExperimentConfig]
 ) -> dict[str, str]:
-    """Return who has won by `stop_when`, by experiment; in one query for all."""
+    """Return the winners by `stop_when`, by experiment; one query for all."""
     trials: dict[str, VariantScoreQuery] = {}
     ruled = {each.name: each for each in experiments if each.stop_when is not None}
     for name, each in ruled.items():
@@ -114,7 +116,7 @@ def _winner_of(
     if rule is None or any(
         agent not in scored or scored[agent].count < rule.min_samples for agent in least
     ):
-        # Known without a word on chances, which take longer to tell.
+        # These need no probabilities, which take longer to compute.
         return None
     return inference.find_winner(
         inference.estimate_means(experiment.agents, scored),
@@ -126,7 +128,7 @@ def _winner_of(
 def compare_variants(
     experiment: ExperimentConfig, metric: str, since: datetime | None
 ) -> VariantComparison:
-    """Return how the variants compare by one metric."""
+    """Return the comparison of the variants by one metric."""
     scores = variant_scores.variant_stats(experiment, metric, since)
     return VariantComparison(
         metric, inference.estimate_means(experiment.agents, scores)

@@ -1,9 +1,9 @@
-"""What an experiment has shown: how each variant does, and which is likely the best.
+"""Bayesian inference: the mean of each variant, and the probability to be the best.
 
-A variant's scores are taken as drawn from one distribution of unknown mean and spread.
-With nothing known beforehand, what is then believed of the mean after n scores is
-Student's t around their own mean, with n - 1 degrees of freedom and the scale s / √n;
-its middle 95 % are the interval that frequentists give, too. Source: Gelman and others,
+A variant's scores are treated as a sample from one distribution of unknown mean and
+variance. With a non-informative prior, the posterior of the mean after n scores is
+Student's t around the sample mean, with n - 1 degrees of freedom and the scale s / √n;
+its middle 95 % equal the frequentist confidence interval. Source: Gelman and others,
 Bayesian Data Analysis, 3rd ed., 3.2.
 """
 
@@ -22,19 +22,19 @@ Cells = NDArray[np.float64]
 INTERVAL_CONFIDENCE = 0.95
 """Of the interval."""
 MIN_VARIANCE = 1 / 12
-"""Of one score. Scores are whole points: this much a judge's rounding hides, so even
-scores that are all alike do not make a mean certain."""
+"""Minimum variance of one score. Scores are whole points, and a judge's rounding hides
+this much: even equal scores do not make a mean certain.
+"""
 CELL_COUNT = 2_000
-"""That a distribution is cut into, to add up its chances: they are right to about
-0.0001."""
+"""Cells of a discretized distribution. Probabilities are accurate to about 0.0001."""
 
 
 class ScoreStatistics(Protocol):
-    """A variant's scores, added up."""
+    """Statistics of a variant's scores."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of scores."""
 
     @property
     def mean(self) -> float:
@@ -42,29 +42,30 @@ class ScoreStatistics(Protocol):
 
     @property
     def variance(self) -> float:
-        """Their variance, as a sample has it."""
+        """Their sample variance."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeanEstimate:
-    """What is known of one variant's mean."""
+    """The estimated mean of one variant."""
 
     agent: str
     count: int
     mean: float | None = None
-    """None where there is no score."""
+    """None without scores."""
     low: float | None = None
-    """Where the interval begins; None with less than two scores."""
+    """Lower bound of the interval; None with fewer than two scores."""
     high: float | None = None
     best: float | None = None
-    """How likely no other variant has a higher mean; None where any variant has less
-    than two scores."""
+    """Probability that no other variant has a higher mean; None if any variant has
+    fewer than two scores.
+    """
 
 
 def estimate_means(
     agents: Sequence[str], scores: Mapping[str, ScoreStatistics]
 ) -> list[MeanEstimate]:
-    """Return what scores tell of each variant, in the order of `agents`."""
+    """Return the estimate of each variant, in the order of `agents`."""
     counts = [scores[agent].count if agent in scores else 0 for agent in agents]
     chances: Sequence[float | None] = [None] * len(agents)
     if min(counts, default=0) >= 2:
@@ -94,10 +95,10 @@ def _standard_error(scores: ScoreStatistics) -> float:
 
 
 def probabilities_best(scores: Sequence[ScoreStatistics]) -> list[float]:
-    """Return how likely each has the highest mean; each must have two scores.
+    """Return each one's probability of the highest mean; each needs two scores.
 
-    The chance that a mean is in some place, times that all others are below it there,
-    added up over all places.
+    The probability that a mean is in a cell, times that all others are below it, summed
+    over all cells.
     """
     believed = [_posterior(each) for each in scores]
     found = [
@@ -119,27 +120,27 @@ def probabilities_best(scores: Sequence[ScoreStatistics]) -> list[float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """What is believed of a mean, in cells.
+    """The posterior distribution of a mean, in cells.
 
-    A place is told by the angle whose tangent it is, in `reach` from the middle: so far
-    as the tails go, there are cells.
+    A position is the angle whose tangent is the distance from the middle in units of
+    `reach`, so that the cells cover the tails.
     """
 
     middle: float
     half_width: float
     edges: Cells
     weights: Cells
-    """How likely it is in each cell."""
+    """The probability of each cell."""
 
     @property
     def midpoints(self) -> Cells:
-        """The middles of the cells."""
+        """The midpoints of the cells."""
         angles = (self.edges[1:] + self.edges[:-1]) / 2
         places: Cells = self.middle + self.half_width * np.tan(angles)
         return places
 
     def probability_below(self, places: Cells) -> Cells:
-        """Return how likely it is below each of these places."""
+        """Return the probability below each of these positions."""
         angles = np.arctan((places - self.middle) / self.half_width)
         sums = np.concatenate(([0.0], np.cumsum(self.weights)))
         return np.interp(angles, self.edges, sums)
@@ -147,7 +148,7 @@ class Posterior:
 
 def _posterior(scores: ScoreStatistics) -> Posterior:
     freedom = scores.count - 1
-    # By the angle, Student's t has the density of its cosine's power.
+    # In terms of the angle, Student's t has the density of a power of its cosine.
     power = freedom - 1
     widest = math.acos(10 ** (-16 / power)) if power else math.pi / 2
     edges = np.linspace(-widest, widest, CELL_COUNT + 1)
@@ -163,9 +164,9 @@ def _posterior(scores: ScoreStatistics) -> Posterior:
 def find_winner(
     found: Sequence[MeanEstimate], *, confidence: float, min_samples: int
 ) -> MeanEstimate | None:
-    """Return the variant that is the best with that confidence, if any is.
+    """Return the variant that is the best with that confidence, or None.
 
-    None before every variant has so many scores, and where there is one variant alone.
+    None until every variant has `min_samples` scores, and for a single variant.
     """
     if len(found) < 2 or any(each.count < min_samples for each in found):
         return None

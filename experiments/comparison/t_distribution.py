@@ -1,7 +1,7 @@
-"""Student's t: how far from its middle a share of it lies.
+"""Quantiles of Student's t distribution.
 
-By the regularised incomplete beta function, as its continued fraction has it (Lentz's
-method; Press and others, Numerical Recipes, 3rd ed., 6.4), turned around by halving.
+Uses the continued fraction of the regularised incomplete beta function (Lentz's method;
+Press and others, Numerical Recipes, 3rd ed., 6.4), inverted by bisection.
 """
 
 import math
@@ -14,9 +14,9 @@ TOLERANCE = 1e-14
 
 @lru_cache(maxsize=4096)
 def quantile(share: float, freedom: int) -> float:
-    """Return what a share of the distribution is below, from 0.5 up to 1.
+    """Return the quantile of a share from 0.5 up to 1.
 
-    With more degrees of freedom it comes to look like the normal distribution.
+    With more degrees of freedom it approaches the normal distribution.
     """
     low, high = 0.0, 1.0
     while cumulative_probability(high, freedom) < share:
@@ -31,7 +31,7 @@ def quantile(share: float, freedom: int) -> float:
 
 
 def cumulative_probability(value: float, freedom: int) -> float:
-    """Return which share of the distribution is below a value that is not negative."""
+    """Return the cumulative probability of a value that is not negative."""
     outside = _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
     return 1 - outside / 2
 
@@ -42,7 +42,7 @@ def _incomplete_beta(at: float, a: float, b: float) -> float:
         return at
     logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(logarithm + a * math.log(at) + b * math.log1p(-at))
-    # The fraction converges fast on this side of its mean alone.
+    # The fraction converges fast only on this side of the mean.
     if at < (a + 1) / (a + b + 2):
         return front * _continued_fraction(at, a, b) / a
     return 1 - front * _continued_fraction(1 - at, b, a) / b

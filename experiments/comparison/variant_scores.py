@@ -1,4 +1,4 @@
-"""The scores of an experiment's variants. For the database's threads."""
+"""The scores of an experiment's variants. Call it on database threads."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ from judges.ratings.scores import ScoreStats
 def variant_stats(
     experiment: ExperimentConfig, metric: str, since: datetime | None
 ) -> dict[str, ScoreStats]:
-    """Return what variants scored by a metric, as variants of this experiment.
+    """Return the scores by a metric of replies as variants of this experiment.
 
     By agent; those without scores are left out.
     """
@@ -23,12 +23,12 @@ def variant_stats(
 
 
 def recent_stats(experiment: ExperimentConfig) -> dict[str, ScoreStats]:
-    """Return what a bandit's variants scored lately by its metric."""
+    """Return the recent scores of a bandit's variants by its metric."""
     return variant_stats(experiment, experiment.metric or "", scores_since(experiment))
 
 
 def scores_since(experiment: ExperimentConfig) -> datetime | None:
-    """Return from when scores count; None is from the first on."""
+    """Return the time from which scores count; None counts all."""
     if experiment.strategy != "bandit":
         return None
     return datetime.now(UTC) - timedelta(seconds=experiment.bandit_window_seconds)

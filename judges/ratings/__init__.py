@@ -1,1 +1,1 @@
-"""What judges and users say of replies: scores, feedback, and reports of both."""
+"""Scores of judges, feedback of users, and reports of both."""

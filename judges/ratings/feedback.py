@@ -1,4 +1,4 @@
-"""What people say of replies: one word of each user on each turn of theirs."""
+"""Users' feedback: at most one per user and turn."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ MAX_COMMENT_LENGTH = 4_000
 
 @dataclass(frozen=True, slots=True)
 class FeedbackInput:
-    """What somebody says: a score or a thumb, and why."""
+    """A score or a thumb, and a comment."""
 
     score: int | None = None
     """From 0 to 10."""
@@ -31,21 +31,21 @@ class FeedbackInput:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackSummary:
-    """What people say of one agent."""
+    """Feedback on one agent."""
 
     agent: str
     scores: int
     mean: float | None
-    """Of the scores; None where there are none."""
+    """Mean of the scores; None if there are none."""
     up: int
     down: int
     comments: int
 
 
 def save_feedback(user_id: UserId, turn_id: TurnId, said: FeedbackInput) -> Feedback:
-    """Keep what a user says of a reply; raises `MessageUnknown` if they got none."""
+    """Store a user's feedback on a reply; raises `MessageUnknown` if they got none."""
     with transaction.atomic():
-        # Who erases the user waits, so that nothing is left of them by this.
+        # Locks the user, so that a concurrent erasure also deletes this row.
         place = turn_lookup.find_reply(user_id, turn_id, is_locked=True)
         if place is None:
             raise MessageUnknown(param="message_id")
@@ -66,7 +66,7 @@ def _put(
     agent: str,
     experiment: str,
 ) -> Feedback:
-    """Keep what a user says of a turn, in place of what they said of it before."""
+    """Insert or replace a user's feedback on a turn."""
     now = datetime.now(UTC)
     fields: Mapping[str, Any] = {
         "score": said.score,
@@ -89,13 +89,13 @@ def _put(
 
 
 def _experiment_of(turn_id: TurnId) -> str:
-    """Return what chose the agent, where turns are recorded."""
+    """Return the experiment of a turn, if turns are recorded."""
     found = Turn.objects.filter(pk=turn_id).values_list("experiment", flat=True)
     return found.first() or ""
 
 
 def get_feedback(user_id: UserId, turn_id: TurnId) -> Feedback:
-    """Return what a user said of a reply; raises `FeedbackUnknown`."""
+    """Return a user's feedback on a reply; raises `FeedbackUnknown`."""
     row = find(user_id, turn_id)
     if row is None:
         raise FeedbackUnknown
@@ -103,12 +103,12 @@ def get_feedback(user_id: UserId, turn_id: TurnId) -> Feedback:
 
 
 def find(user_id: UserId, turn_id: TurnId) -> Feedback | None:
-    """Return what a user said of a turn, or None."""
+    """Return a user's feedback on a turn, or None."""
     return Feedback.objects.filter(user_id=user_id, turn_id=turn_id).first()
 
 
 def delete_feedback(user_id: UserId, turn_id: TurnId) -> None:
-    """Delete what a user said of a reply; raises `FeedbackUnknown`."""
+    """Delete a user's feedback on a reply; raises `FeedbackUnknown`."""
     found = Feedback.objects.filter(user_id=user_id, turn_id=turn_id)
     if not found.delete()[0]:
         raise FeedbackUnknown
@@ -121,7 +121,7 @@ def summarize_feedback(
     experiment: str | None = None,
     since: datetime | None = None,
 ) -> list[FeedbackSummary]:
-    """Return what people say of agents, by the agents' names."""
+    """Return the feedback on agents, by agent name."""
     given = (
         *(("agent", agent), ("agent__in", agents)),
         *(("experiment", experiment), ("created_at__gte", since)),
@@ -145,7 +145,7 @@ def summarize_feedback(
 def list_comments(
     agents: Collection[str], *, since: datetime, limit: int
 ) -> list[Feedback]:
-    """Return what people wrote of agents since then, the newest first."""
+    """Return the comments on agents since then, newest first."""
     found = Feedback.objects.filter(agent__in=agents, created_at__gte=since)
     rows = found.exclude(comment="").order_by("-created_at", "id")
     return list(rows[:limit])

@@ -1,4 +1,4 @@
-"""Scores, for the terminal and as JSON."""
+"""Report of scores, for the terminal and as JSON."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ MAX_ERROR = 300
 
 @dataclass(frozen=True, slots=True)
 class ScoreReport:
-    """What there is to tell."""
+    """The data of the report."""
 
     scores: Sequence[ScoreSummary]
     feedback: Sequence[FeedbackSummary]
@@ -38,7 +38,7 @@ class ScoreReport:
 
 
 def report_lines(report: ScoreReport) -> Iterator[str]:
-    """Yield tables: scores, what people said, what became of the judges' tasks."""
+    """Yield tables: scores, feedback, and the state of judge tasks."""
     if not (report.scores or report.feedback or report.tallies):
         yield "nothing was judged"
         return
@@ -70,7 +70,7 @@ def _score_cells(line: ScoreSummary) -> list[str]:
 
 
 def _standard_deviation(line: ScoreSummary) -> float:
-    """Return how far scores are from their mean: the standard deviation."""
+    """Return the standard deviation of the scores."""
     return math.sqrt(line.stats.variance)
 
 
@@ -102,7 +102,10 @@ def _skip_reasons(tally: JudgingTally) -> Iterator[str]:
     for why, count in sorted(tally.skipped.items()):
         yield f"  {tally.judge}: {count:,} skipped: {why}"
     for task in tally.failures:
-        yield f"  {tally.judge}: turn {task.turn_id} failed: {escape_invisible(_format_error(task))}"
+        yield (
+            f"  {tally.judge}: turn {task.turn_id} failed: "
+            f"{escape_invisible(_format_error(task))}"
+        )
     if tally.failed > len(tally.failures):
         yield f"  {tally.judge}: and {tally.failed - len(tally.failures):,} more"
 

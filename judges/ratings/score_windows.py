@@ -1,4 +1,4 @@
-"""What judges gave of late: means over a day, a week, a month, by day, in rows."""
+"""Recent scores of judges: means over a day, a week and a month, per day, and pages."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -19,19 +19,19 @@ WINDOWS: Mapping[str, timedelta] = {
 LONGEST_WINDOW = "30d"
 
 Cursor = tuple[datetime, int]
-"""Where a page of scores ends: when it was given, and its id."""
+"""Position of a page of scores: creation time and id of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreWindow:
-    """The scores of some time."""
+    """The scores of a period."""
 
     count: int
     total: int
 
     @property
     def mean(self) -> float | None:
-        """Their mean; None where there are none."""
+        """The mean; None without scores."""
         return self.total / self.count if self.count else None
 
     def __add__(self, other: "ScoreWindow") -> "ScoreWindow":
@@ -43,7 +43,7 @@ EMPTY_WINDOW = ScoreWindow(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class AgentScores:
-    """What a judge gave one agent by one criterion, by the windows' names."""
+    """A judge's scores of one agent by one criterion, by window name."""
 
     criterion: str
     agent: str
@@ -52,7 +52,7 @@ class AgentScores:
 
 @dataclass(frozen=True, slots=True)
 class DailyScores:
-    """What a judge gave on one day (UTC) by one criterion."""
+    """A judge's scores of one day (UTC) by one criterion."""
 
     day: str
     criterion: str
@@ -61,7 +61,7 @@ class DailyScores:
 
 @dataclass(frozen=True, slots=True)
 class ScoreMonth:
-    """What a judge gave in the last month; days and agents without are left out."""
+    """A judge's scores of the last month; days and agents without any are left out."""
 
     by_agent: Sequence[AgentScores]
     """By criterion, then agent."""
@@ -82,7 +82,7 @@ class ScoreMonth:
 
 
 def load_month(judge: str, now: datetime) -> ScoreMonth:
-    """Return what a judge gave of late; a query for each window, of an index alone."""
+    """Return a judge's recent scores, with one index-only query per window."""
     days: dict[tuple[str, str], ScoreWindow] = defaultdict(lambda: EMPTY_WINDOW)
     agents: dict[tuple[str, str], dict[str, ScoreWindow]] = {}
     for day, criterion, agent, *sums in _query_sums(
@@ -94,7 +94,7 @@ def load_month(judge: str, now: datetime) -> ScoreMonth:
         of[LONGEST_WINDOW] += window
     for name in WINDOWS.keys() - {LONGEST_WINDOW}:
         for _, criterion, agent, *sums in _query_sums(judge, now, name, Value("")):
-            # One that was given since the month was read.
+            # A score that was stored after the month was read.
             of = agents.setdefault(
                 (criterion, agent), dict.fromkeys(WINDOWS, EMPTY_WINDOW)
             )
@@ -109,7 +109,7 @@ def _query_sums(judge: str, now: datetime, window: str, day: Any) -> Any:
     since = now - WINDOWS[window]
     rows = (
         Score.objects.filter(judge=judge, judged_at__gte=since)
-        # As expressions: SQLite else reads all there ever was in their order.
+        # As expressions; otherwise SQLite reads all rows in index order.
         .values(
             day=day, what=UnindexedColumn("criterion"), whose=UnindexedColumn("agent")
         )
@@ -122,7 +122,7 @@ def _query_sums(judge: str, now: datetime, window: str, day: Any) -> Any:
 def mean_scores(
     judges: Collection[str], since: datetime
 ) -> dict[str, tuple[int, float]]:
-    """Return how many scores judges gave since then, and their mean; in one query."""
+    """Return the count and mean of judges' scores since then, in one query."""
     rows = (
         Score.objects.filter(judge__in=judges, judged_at__gte=since)
         .values("judge")
@@ -141,9 +141,9 @@ def page_scores(
     after: Cursor | None = None,
     limit: int = 50,
 ) -> tuple[list[Score], bool]:
-    """Return a judge's scores, the newest first, and whether there are more.
+    """Return a judge's scores, newest first, and whether there are more.
 
-    `most` leaves out those that are higher.
+    `most` is the highest score to include.
     """
     rows = Score.objects.filter(judge=judge)
     wanted = {"criterion": criterion, "agent": agent, "value__lte": most}

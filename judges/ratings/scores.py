@@ -1,4 +1,4 @@
-"""The scores of judges: written once a reply is judged, and their means."""
+"""Storage of judges' scores, and their means."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from judges.scoring.verdict_parser import JudgeResult
 
 @dataclass(frozen=True, slots=True)
 class ScoreStats:
-    """How many scores there are, their sum, and the sum of their squares."""
+    """Count, sum, and sum of squares of scores."""
 
     count: int
     total: float
@@ -23,15 +23,15 @@ class ScoreStats:
 
     @property
     def mean(self) -> float:
-        """The mean; 0 where there are none."""
+        """The mean; 0 without scores."""
         return self.total / self.count if self.count else 0.0
 
     @property
     def variance(self) -> float:
-        """The sample's variance; 0 where there are not two."""
+        """The sample variance; 0 with fewer than two scores."""
         if self.count < 2:
             return 0.0
-        # Whole numbers from 0 to 10: nothing is lost in the difference.
+        # Whole numbers from 0 to 10, so the difference is exact.
         spread = self.squares - self.total * self.total / self.count
         return max(spread, 0.0) / (self.count - 1)
 
@@ -48,7 +48,7 @@ NO_SCORES = ScoreStats(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class ScoreSummary:
-    """What one judge makes of one agent by one criterion."""
+    """Scores of one agent by one judge and criterion."""
 
     agent: str
     judge: str
@@ -71,7 +71,7 @@ class JudgedReply:
 
 
 def store_scores(judged: JudgedReply, verdicts: Mapping[str, JudgeResult]) -> None:
-    """Store what a judge says of a reply, in place of what it said before."""
+    """Store a judge's scores of a reply; replaces its earlier ones."""
     now = datetime.now(UTC)
     rows = [
         Score(
@@ -111,10 +111,10 @@ def stats_by_agent(
     since: datetime | None = None,
     experiment: str | None = None,
 ) -> dict[str, ScoreStats]:
-    """Return what a judge makes of agents by one criterion, by the agents' names.
+    """Return a judge's scores of agents by one criterion, by agent name.
 
-    Those it has not scored are left out. With `experiment`, only what they replied as
-    variants of it. One query, answered from an index.
+    Agents without scores are left out. With `experiment`, only their replies as its
+    variants. One query, answered from an index.
     """
     found = Score.objects.filter(judge=judge, criterion=criterion, agent__in=agents)
     if since is not None:
@@ -127,7 +127,7 @@ def stats_by_agent(
 
 @dataclass(frozen=True, slots=True)
 class VariantScoreQuery:
-    """What the variants of an experiment are compared by."""
+    """The experiment and metric whose scores are requested."""
 
     experiment: str
     judge: str
@@ -139,9 +139,9 @@ class VariantScoreQuery:
 def variant_stats(
     trials: Sequence[VariantScoreQuery],
 ) -> dict[str, dict[str, ScoreStats]]:
-    """Return what the variants of experiments scored, by experiment and agent.
+    """Return the scores of experiments' variants, by experiment and agent.
 
-    One query, however many there are, answered from an index.
+    One query for all experiments, answered from an index.
     """
     if not trials:
         return {}
@@ -151,7 +151,7 @@ def variant_stats(
         ours &= Q(judge=trial.judge, criterion=trial.criterion)
         counted |= ours if trial.since is None else ours & Q(judged_at__gte=trial.since)
     rows = (
-        # Said once more for all, which the index is looked up by.
+        # Repeated for all of them together, so that the index is used.
         Score.objects.filter(
             counted,
             judge__in={trial.judge for trial in trials},
@@ -177,7 +177,7 @@ def summarize_scores(
     user_id: UserId | None = None,
     since: datetime | None = None,
 ) -> list[ScoreSummary]:
-    """Return what judges make of agents, by agent, judge and criterion."""
+    """Return scores by agent, judge and criterion."""
     given = {
         *(("judge", judge), ("agent", agent), ("experiment", experiment)),
         *(("user_id", user_id), ("judged_at__gte", since)),
@@ -199,7 +199,7 @@ def summarize_scores(
 
 
 def overall_stats_by_agent(since: datetime) -> dict[str, ScoreStats]:
-    """Return what all judges together make of each agent that has scores."""
+    """Return the scores of all judges together, for each agent that has any."""
     found: dict[str, ScoreStats] = {}
     for line in summarize_scores(since=since):
         found[line.agent] = found.get(line.agent, NO_SCORES) + line.stats

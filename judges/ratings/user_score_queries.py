@@ -1,4 +1,4 @@
-"""What judges make of the replies one user got, and what that user says of them."""
+"""Judges' scores of one user's replies, and that user's feedback."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from judges.models import Feedback, Score
 from judges.ratings import scores
 
 Cursor = tuple[datetime, int]
-"""Where a page of scores ends: when it was given, and its id."""
+"""Position of a page of scores: creation time and id of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionMean:
-    """What one judge gives by one criterion, on average."""
+    """Mean score of one judge and criterion."""
 
     judge: str
     criterion: str
@@ -35,7 +35,7 @@ def mean_scores(user_id: UserId) -> list[CriterionMean]:
 def page_scores(
     user_id: UserId, *, after: Cursor | None = None, limit: int = 50
 ) -> tuple[list[Score], bool]:
-    """Return a user's scores, the newest first, and whether there are more."""
+    """Return a user's scores, newest first, and whether there are more."""
     rows = scores.scores_of_user(user_id)
     if after is not None:
         at, last_id = after
@@ -46,11 +46,11 @@ def page_scores(
 
 
 def list_feedback(user_id: UserId, limit: int) -> list[Feedback]:
-    """Return what a user said of replies, the newest first."""
+    """Return a user's feedback, newest first."""
     rows = Feedback.objects.filter(user_id=user_id)
     return list(rows.order_by("-updated_at", "-id")[:limit])
 
 
 def feedback_on_turns(user_id: UserId, turn_ids: Collection[UUID]) -> list[Feedback]:
-    """Return what a user said of these turns."""
+    """Return a user's feedback on these turns."""
     return list(Feedback.objects.filter(user_id=user_id, turn_id__in=turn_ids))

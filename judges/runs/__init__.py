@@ -1,1 +1,1 @@
-"""Tasks in which judges score replies: what is queued, how it runs, what came of it."""
+"""Judge tasks: what is enqueued, how a task runs, and its results."""

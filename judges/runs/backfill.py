@@ -1,4 +1,4 @@
-"""Past replies that a judge shall score: how many, at what cost, and into the queue."""
+"""Backfill: finds past replies for a judge, estimates the cost, and enqueues them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,19 +21,19 @@ score."""
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """Which replies."""
+    """The selection of replies."""
 
     since: datetime
     share: float
     limit: int
     agent: str | None = None
-    """One that was removed since will do, too. None: all that name the judge."""
+    """May be a removed agent. None: all agents that name the judge."""
 
 
 def find_replies(
     config: Config, judge: JudgeConfig, wanted: BackfillRequest
 ) -> JudgingBacklog:
-    """Return what there is to score; raises `JudgeUnused`."""
+    """Return the replies to score; raises `JudgeUnused`."""
     return past_replies.find_backlog(
         judge.name,
         [wanted.agent] if wanted.agent else judged_agents(config, judge),
@@ -44,7 +44,7 @@ def find_replies(
 
 
 def judged_agents(config: Config, judge: JudgeConfig) -> list[str]:
-    """Return whose replies a judge scores; raises `JudgeUnused`."""
+    """Return the agents that a judge scores; raises `JudgeUnused`."""
     found = agents_naming(config, judge.name)
     if not found:
         raise JudgeUnused(param="agent")
@@ -61,10 +61,10 @@ def agents_naming(config: Config, judge: str) -> list[str]:
 def estimate_cost(
     config: Config, judge: JudgeConfig, backlog: JudgingBacklog
 ) -> JudgingEstimate:
-    """Return what it takes to score what is to be scored."""
+    """Return the estimated cost of a backlog."""
     return past_replies.estimate_cost(config, judge, backlog.pending)
 
 
 def enqueue_judging(judge: JudgeConfig, backlog: JudgingBacklog) -> list[Task]:
-    """Put what is to be scored into the queue; whoever calls wakes a worker."""
+    """Enqueue a backlog; the caller notifies a worker."""
     return past_replies.enqueue(judge.name, backlog.pending)

@@ -1,4 +1,4 @@
-"""Tasks that judge a reply: what was said is read, a model asked, scores are stored."""
+"""Handler of judge tasks: reads the reply, asks the model, and stores scores."""
 
 import logging
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ NOT_STORED = "the turn is not stored"
 
 
 async def run(task: ClaimedTask) -> TaskOutcome:
-    """Score one reply; an answer that cannot be read ends the task for good."""
+    """Score one reply; an unreadable answer fails the task without a retry."""
     config = live.current()
     judge = config.get(JUDGES).get(task.payload["judge"])
-    # What attempts before this one took stays on the receipt.
+    # The receipt includes the cost of earlier attempts.
     before = await _earlier_cost(task)
     if judge is None:
         return _close_skipped(task, NOT_CONFIGURED, before)
@@ -47,7 +47,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
             config, judge, material, user=task.user_id.hex, bill=bill
         )
     except CoulisseError as exc:
-        # One that could not be read was asked for twice.
+        # The runner has already asked a second time.
         is_read = not isinstance(exc, JudgeResultUnreadable)
         is_final = not (is_read and retry_policy.is_retryable(exc))
         receipt, paid = (
@@ -57,7 +57,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         await database_executor.run_to_end(
             persistence.store_failure, task, exc, receipt, paid, is_final=is_final
         )
-        # Not what it says: it may quote the model, and the model the user.
+        # Without the answer's text: it may quote the model, and the model the user.
         logger.warning(
             "judge '%s' did not score turn %s: %s", judge.name, task.turn_id, exc.code
         )
@@ -120,9 +120,9 @@ def _close_skipped(task: ClaimedTask, why: str, before: JudgingCost) -> TaskOutc
 def _format_result(
     judge: JudgeConfig, bill: JudgingCost, verdicts: Mapping[str, JudgeResult]
 ) -> str:
-    """Return what a task's row tells of what was asked, what it cost, and the scores.
+    """Return a task's receipt: what was asked, the cost, and the scores.
 
-    Not their reasons: those are in the scores' own rows.
+    Without the reasons, which are in the rows of the scores.
     """
     told: dict[str, Any] = {
         "judge": judge.name,

@@ -1,4 +1,4 @@
-"""Which replies are judged: drawn by chance, one task for each judge."""
+"""Samples replies for judging: one task for each judge."""
 
 import random
 from collections.abc import Sequence
@@ -16,36 +16,36 @@ from tasks.queue.lifecycle import TaskSpec
 
 KIND = "judge"
 PRIORITY = -10
-"""Below all that somebody waits for."""
+"""Below all that users wait for."""
 MAX_FAILURES = 3
-"""Of a provider that is down, say; an answer that cannot be read fails at once."""
+"""For example, when a provider is down; an unreadable answer fails at once."""
 ORIGIN = "judge:"
-"""What the origin of a judge's tasks begins with; its name follows."""
+"""Prefix of the origin of a judge's tasks, followed by the judge's name."""
 
 
 def task_origin(judge: str) -> str:
-    """Return what a judge's tasks have as their origin."""
+    """Return the `origin` of a judge's tasks."""
     return f"{ORIGIN}{judge}"
 
 
 def judge_of_origin(origin: str) -> str:
-    """Return whose tasks have this origin."""
+    """Return the judge of an `origin`."""
     return origin.removeprefix(ORIGIN)
 
 
 def task_key(judge: str, turn_id: TurnId) -> str:
-    """Return what is judged once only."""
+    """Return the idempotency key: a judge scores a turn only once."""
     return f"judge:{turn_id}:{judge}"
 
 
 def is_complete_reply(reply: Reply) -> bool:
-    """Return whether a reply is an answer, and no call of the client's tools."""
+    """Return whether a reply is complete, without calls of the client's tools."""
     said = (reply.text or reply.refusal).strip()
     return bool(said) and reply.finish_reason != "tool_calls"
 
 
 def context_of_turn(prompt: Sequence[Message], reply: Reply) -> JudgeContext:
-    """Return what a judge reads of a turn that is stored nowhere."""
+    """Return the judge context of a turn that is not stored."""
     said = [message for message in prompt if message.role != "system"]
     answered = max(
         (place for place, message in enumerate(said) if message.role == "user"),
@@ -67,9 +67,9 @@ def draw_tasks(
     origin: str = "chat",
     material: JudgeContext | None = None,
 ) -> list[TaskSpec]:
-    """Draw which of an agent's judges score a reply; return the tasks that do it.
+    """Sample the agent's judges for a reply; return one task for each.
 
-    `material` is what they read, where no transcript has it.
+    `material` is the judge context, if no transcript has it.
     """
     judges = live.current().get(JUDGES)
     return [
@@ -82,19 +82,19 @@ def draw_tasks(
             material=material,
         )
         for name in agent.judges
-        # One that an edit took away is no longer asked.
+        # Skips a judge that was removed by an edit.
         if name in judges and _is_sampled(judges[name], origin)
     ]
 
 
 def _is_sampled(judge: JudgeConfig, origin: str) -> bool:
-    """Draw whether a reply falls to a judge; one that is said in a test always does."""
+    """Return whether a judge samples a reply; replies in smoke tests always count."""
     rate = judge.sampling_rate
     return rate > 0 if origin == "smoke" else draw(rate)
 
 
 def draw(rate: float) -> bool:
-    """Draw whether something is done, anew each time."""
+    """Return True with this probability."""
     return random.random() < rate  # noqa: S311  no secret hangs on it
 
 
@@ -108,7 +108,7 @@ def build_task(
     reply_origin: str = "chat",
     material: JudgeContext | None = None,
 ) -> TaskSpec:
-    """Return the task of scoring one reply by one judge."""
+    """Return the task in which one judge scores one reply."""
     payload: dict[str, Any] = {
         "judge": judge,
         "experiment": experiment,

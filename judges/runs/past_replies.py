@@ -1,4 +1,4 @@
-"""Past replies to judge: which there are, what it may cost, and how far it is."""
+"""Past replies to judge: which exist, the estimated cost, and the progress."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
@@ -19,18 +19,18 @@ from tasks.queue import lifecycle
 from telemetry.models import Turn
 
 BATCH = 500
-"""Turns looked up at a time: databases limit the values of a statement."""
+"""Turns per query, because databases limit the parameters of a statement."""
 SAMPLED_REPLIES = 40
-"""Replies whose prompts are composed to learn how long they are."""
+"""Replies whose prompts are composed to estimate the average length."""
 ANSWER_TOKENS = 60
-"""What an answer takes for each criterion, about."""
+"""Approximate tokens of an answer per criterion."""
 UNFINISHED = ("", "cancelled", "error", "tool_calls")
-"""How replies ended that nobody judges: they are not whole."""
+"""Finish reasons of incomplete replies, which are not judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastReply:
-    """A reply that was stored."""
+    """A stored reply."""
 
     turn_id: TurnId
     user_id: UserId
@@ -39,30 +39,30 @@ class PastReply:
 
 @dataclass(slots=True)
 class JudgingBacklog:
-    """The replies of some time, by what is to be done about them."""
+    """The replies of a period, by state."""
 
     judged: int = 0
     given_up: int = 0
-    """Tried to no end: there was nothing to judge, or somebody cancelled it."""
+    """Skipped or cancelled: there was nothing to judge, or the task was cancelled."""
     failed: list[PastReply] = field(default_factory=list)
     in_progress: list[PastReply] = field(default_factory=list)
-    """Queued or running already."""
+    """Queued or running."""
     pending: list[PastReply] = field(default_factory=list)
 
     @property
     def found(self) -> int:
-        """How many there are in all."""
+        """The total number."""
         rest = (self.failed, self.in_progress, self.pending)
         return self.judged + self.given_up + sum(map(len, rest))
 
 
 @dataclass(frozen=True, slots=True)
 class JudgingEstimate:
-    """What judging takes, about."""
+    """The estimated cost of judging."""
 
     tokens: int
     micro_usd: int | None
-    """None where nobody knows the price."""
+    """None if no price is known."""
 
 
 def find_backlog(
@@ -74,10 +74,10 @@ def find_backlog(
     share: float = 1.0,
     limit: int | None = None,
 ) -> JudgingBacklog:
-    """Return what a judge has to do about the replies of agents since an instant.
+    """Return a judge's backlog: the replies of agents since an instant.
 
-    The newest first; `share` of them, always the same ones, and of those that are to be
-    judged `limit`.
+    Newest first; `share` samples them deterministically, and `limit` bounds the number
+    to judge.
     """
     backlog = JudgingBacklog()
     batch: list[PastReply] = []
@@ -111,7 +111,7 @@ def _iterate_replies(
 
 
 def _is_sampled(share: float, judge: str, turn_id: TurnId) -> bool:
-    """Draw a reply, always alike: who goes on later draws the same ones."""
+    """Sample a reply deterministically, so that a later run selects the same ones."""
     if share >= 1:
         return True
     drawn = hashlib.sha256(judge.encode() + turn_id.bytes).digest()
@@ -146,7 +146,7 @@ def _task_states(judge: str, batch: Sequence[PastReply]) -> dict[TurnId, str]:
 def estimate_cost(
     config: Config, judge: JudgeConfig, replies: Sequence[PastReply]
 ) -> JudgingEstimate:
-    """Return what it takes to judge these replies, reckoned from some of them."""
+    """Return the estimated cost of judging replies, extrapolated from a sample."""
     step = max(len(replies) // SAMPLED_REPLIES, 1)
     asked = [_prompt_tokens(judge, reply) for reply in replies[::step]]
     mean = sum(asked) // len(asked) if asked else 0
@@ -166,7 +166,7 @@ def _prompt_tokens(judge: JudgeConfig, reply: PastReply) -> int:
 
 
 def enqueue(judge: str, replies: Sequence[PastReply]) -> list[Task]:
-    """Put replies into the queue to be judged; return the rows that were added."""
+    """Enqueue replies for judging; return the rows that were added."""
     known = Turn.objects.filter(pk__in=[reply.turn_id for reply in replies])
     chosen = {
         turn_id: (experiment or "", origin)
@@ -190,7 +190,7 @@ def enqueue(judge: str, replies: Sequence[PastReply]) -> list[Task]:
 
 
 def retry_failed(judge: str, replies: Sequence[PastReply]) -> list[Task]:
-    """Put those back that could not be judged; return their rows as they were."""
+    """Requeue the failed ones; return their rows as they were."""
     keys = [judge_queue.task_key(judge, reply.turn_id) for reply in replies]
     rows = list(Task.objects.filter(key__in=keys, state=Task.State.ERRORED))
     lifecycle.requeue([row.pk for row in rows])
@@ -198,11 +198,11 @@ def retry_failed(judge: str, replies: Sequence[PastReply]) -> list[Task]:
 
 
 def unfinished_tasks(judge: str, replies: Sequence[PastReply]) -> list[Task]:
-    """Return the rows of those that are queued or running."""
+    """Return the rows of queued and running ones."""
     keys = [judge_queue.task_key(judge, reply.turn_id) for reply in replies]
     return list(Task.objects.filter(key__in=keys, state__in=lifecycle.OPEN))
 
 
 def reload_tasks(tasks: Collection[Task]) -> list[Task]:
-    """Return tasks as they are now; those whose users were erased are gone."""
+    """Reload tasks; those of erased users are missing."""
     return list(Task.objects.filter(pk__in=[task.pk for task in tasks]))

@@ -1,4 +1,4 @@
-"""The rows that judging reads and writes, beside the scores."""
+"""Database access of judge tasks, besides the scores."""
 
 import uuid
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from telemetry.storage.costs import JudgeExpense
 
 
 def load_context(user_id: UserId, turn_id: uuid.UUID | None) -> JudgeContext | None:
-    """Return what a judge reads of a turn that is stored; None where none is."""
+    """Return the judge context of a stored turn, or None."""
     if turn_id is None:
         return None
     past = turn_lookup.read_turn(
@@ -44,7 +44,7 @@ def load_context(user_id: UserId, turn_id: uuid.UUID | None) -> JudgeContext | N
 def store_scores(
     judged: JudgedReply, verdicts: Mapping[str, JudgeResult], paid: JudgeExpense
 ) -> None:
-    """Store what a judge says of a reply, and what it took."""
+    """Store a judge's scores of a reply, and their cost."""
     scores.store_scores(judged, verdicts)
     costs.record_expense(paid, live.current().get(TELEMETRY))
 
@@ -57,7 +57,7 @@ def store_failure(
     *,
     is_final: bool,
 ) -> bool:
-    """Note that a reply could not be judged, and what the attempt cost."""
+    """Store that a reply could not be judged, and the cost of the attempt."""
     with transaction.atomic():
         costs.record_expense(paid, live.current().get(TELEMETRY))
         is_over = lifecycle.record_failure(task, error, is_final=is_final)
@@ -68,7 +68,7 @@ def store_failure(
 
 
 def read_cost(task: ClaimedTask) -> JudgingCost:
-    """Return what attempts before this one took, by the receipt they left."""
+    """Return the cost of earlier attempts, from the stored receipt."""
     left = Task.objects.filter(pk=task.id).values_list("result", flat=True).first()
     try:
         told: dict[str, Any] = orjson.loads(left or "{}")

@@ -1,4 +1,4 @@
-"""What the tasks of judges came to: how many, why not, and what they cost."""
+"""Results of judge tasks: counts, failures and costs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from tasks.models import Task
 from tasks.queue import lifecycle
 
 MAX_FAILURES_SHOWN = 5
-"""Failures that are told of each judge, the newest."""
+"""Maximum failures listed per judge, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgingResult:
-    """What one task came to."""
+    """The result of one task."""
 
     cost_micro_usd: int | None = 0
-    """None where no price is known."""
+    """None if no price is known."""
     calls: int = 0
     skipped: str = ""
-    """Why nothing was judged, where nothing was to be."""
+    """The reason if there was nothing to judge."""
 
 
 @dataclass(slots=True)
@@ -37,24 +37,24 @@ class JudgingTally:
     failed: int = 0
     cancelled: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
-    """How many, by why."""
+    """Counts by reason."""
     calls: int = 0
     micro_usd: int = 0
     unpriced: int = 0
-    """Tasks whose cost nobody knows."""
+    """Tasks whose cost is unknown."""
     failures: list[Task] = field(default_factory=list)
-    """The newest that failed."""
+    """The newest failed tasks."""
 
     @property
     def total(self) -> int:
-        """How many replies fell to the judge."""
+        """The number of replies that the judge sampled."""
         skipped = sum(self.skipped.values())
         ended = self.done + self.failed + self.cancelled + skipped
         return self.queued + self.running + ended
 
 
 def read_result(task: Task) -> JudgingResult:
-    """Return what a task's row tells of what it came to."""
+    """Return the result in a task's row."""
     try:
         told: dict[str, Any] = orjson.loads(task.result)
     except orjson.JSONDecodeError:
@@ -70,7 +70,7 @@ def list_tallies(
     agent: str | None = None,
     since: datetime | None = None,
 ) -> list[JudgingTally]:
-    """Return what became of the replies that fell to judges, by the judges' names."""
+    """Return the results of judge tasks, by judge name."""
     found: dict[str, JudgingTally] = {}
     for task in _iterate_tasks(judge, agent, since):
         name = judge_queue.judge_of_origin(task.origin)

@@ -1,4 +1,4 @@
-"""What became of the replies that fell to a judge, and another try for what failed."""
+"""State of a judge's tasks, and retries of failed ones."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -13,14 +13,14 @@ from tasks.queue import lifecycle
 from telemetry.statistics.time_buckets import UnindexedColumn
 
 SKIPPED = '"skipped"'
-"""What the receipts of those have that there was nothing to judge of."""
+"""Part of a receipt whose task had nothing to judge."""
 MAX_RETRIED = 1_000
-"""Tasks that are put back together."""
+"""Maximum tasks that are requeued at once."""
 
 
 @dataclass(slots=True)
 class JudgingCounts:
-    """The tasks of one judge, of some time."""
+    """The tasks of one judge in a period."""
 
     queued: int = 0
     running: int = 0
@@ -29,17 +29,17 @@ class JudgingCounts:
     failed: int = 0
     cancelled: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
-    """How many, by why."""
+    """Counts by reason."""
 
     @property
     def total(self) -> int:
-        """How many replies fell to the judge."""
+        """The number of replies that the judge sampled."""
         ended = self.done + self.failed + self.cancelled + sum(self.skipped.values())
         return self.queued + self.running + ended
 
 
 def count_tasks(judge: str, since: datetime) -> JudgingCounts:
-    """Return what became of the replies that fell to a judge since then."""
+    """Return the state of a judge's tasks since then."""
     found = Task.objects.filter(
         origin=judge_queue.task_origin(judge), created_at__gte=since
     )
@@ -61,14 +61,14 @@ def count_tasks(judge: str, since: datetime) -> JudgingCounts:
 
 
 def _skip_reasons(found: QuerySet[Task]) -> dict[str, int]:
-    """Return why tasks had nothing to judge, and how many each."""
+    """Return why tasks had nothing to judge, with counts."""
     skipped = found.filter(state=Task.State.DONE, result__contains=SKIPPED)
     whys = (run_results.read_result(task).skipped for task in skipped.only("result"))
     return dict(Counter(why or "unknown" for why in whys))
 
 
 def failed_tasks(judge: str, limit: int) -> list[Task]:
-    """Return the tasks of a judge that failed, the newest first."""
+    """Return a judge's failed tasks, newest first."""
     found = Task.objects.alias(
         has_failed=lifecycle.HAS_FAILED, whose=UnindexedColumn("origin")
     )
@@ -80,7 +80,7 @@ def failed_tasks(judge: str, limit: int) -> list[Task]:
 
 
 def count_failed(judges: Collection[str], since: datetime) -> dict[str, int]:
-    """Return how many tasks of judges failed since then; in one query."""
+    """Return the number of failed tasks by judge since then, in one query."""
     found = Task.objects.alias(
         has_failed=lifecycle.HAS_FAILED, whose=UnindexedColumn("origin")
     )
@@ -99,6 +99,6 @@ def count_failed(judges: Collection[str], since: datetime) -> dict[str, int]:
 
 
 def retry_failed(judge: str) -> int:
-    """Put back what a judge failed to score, the newest of it; return how many."""
+    """Requeue a judge's newest failed tasks; return how many."""
     rows: Sequence[Task] = failed_tasks(judge, MAX_RETRIED)
     return lifecycle.requeue([row.pk for row in rows])

@@ -1,1 +1,1 @@
-"""Asking a judge's model: what it reads, the prompt, and how its answer is parsed."""
+"""Asking a judge's model: its context, the prompt, and the parser of its answer."""

@@ -1,4 +1,4 @@
-"""What a judge reads: a reply, and what it answers."""
+"""The context of a judge: a reply, and the messages that it answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from core.messages import Message
 from telemetry.storage.stored_text import make_storable
 
 MAX_EARLIER_MESSAGES = 12
-"""Messages before the turn, the newest."""
+"""Newest messages from before the turn."""
 MAX_TURN_MESSAGES = 50
-"""Messages of the turn before its reply, the newest: results of tools can be many."""
+"""Newest messages of the turn before its reply: tools can return many."""
 MAX_EARLIER_CHARS = 1_500
 MAX_CHARS = 12_000
-"""Of a message of the turn; of a longer one its beginning and its end are shown."""
+"""Of a message; longer ones keep their beginning and end."""
 MAX_REPLY_CHARS = 24_000
 
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """One message, as a judge is shown it."""
+    """One message as the judge receives it."""
 
     role: str
     text: str
@@ -30,13 +30,13 @@ class JudgeContext:
     """A reply to judge."""
 
     earlier: Sequence[ContextMessage]
-    """What was said before the turn, oldest first."""
+    """Messages from before the turn, oldest first."""
     turn: Sequence[ContextMessage]
-    """What the reply answers: the user's message, and what tools answered."""
+    """The user's message and tool results of the turn."""
     reply: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a task's payload has it."""
+        """Return the task payload."""
         return {
             "earlier": [[line.role, line.text] for line in self.earlier],
             "turn": [[line.role, line.text] for line in self.turn],
@@ -45,7 +45,7 @@ class JudgeContext:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
+        """Parse the result of `to_json`."""
         return cls(
             [ContextMessage(*line) for line in told["earlier"]],
             [ContextMessage(*line) for line in told["turn"]],
@@ -56,9 +56,9 @@ class JudgeContext:
 def build_context(
     earlier: Iterable[Message], turn: Iterable[Message], reply: str
 ) -> JudgeContext:
-    """Return what a judge is shown of a conversation, each message cut to size.
+    """Return the context of a conversation, each message shortened.
 
-    What the system says is left out: it is the agent's business, and may be secret.
+    System messages are left out: they belong to the agent, and may be secret.
     """
     return JudgeContext(
         _context_messages(earlier, MAX_EARLIER_CHARS)[-MAX_EARLIER_MESSAGES:],
@@ -79,7 +79,7 @@ def _context_messages(messages: Iterable[Message], most: int) -> list[ContextMes
 
 
 def _message_text(message: Message) -> str:
-    """Return a message's text, what else it holds in brackets."""
+    """Return a message's text; other content appears in brackets."""
     content = message.content
     others = [] if content is None or isinstance(content, str) else list(content)
     told = [message.text]
@@ -89,7 +89,7 @@ def _message_text(message: Message) -> str:
 
 
 def shorten_middle(text: str, most: int) -> str:
-    """Return a text of about `most` characters at most, cut in its middle."""
+    """Return a text of about `most` characters at most, shortened in the middle."""
     if len(text) <= most:
         return text
     head = most * 2 // 3

@@ -1,7 +1,7 @@
-"""What a judge's model is asked.
+"""The prompt for a judge's model.
 
-What is judged is quoted: each message is a line of JSON, so that no text in it can
-pass for a line of ours, and what is asked comes once more behind it.
+The conversation is quoted: each message is a line of JSON, so that no text in it can
+imitate our own lines, and the question is repeated after it.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ else."""
 
 
 def build_messages(rubrics: Mapping[str, str], material: JudgeContext) -> list[Message]:
-    """Return what to ask about a reply."""
+    """Return the messages that ask for the scores of a reply."""
     system = INSTRUCTIONS.format(
         criteria="\n".join(
             f"- {name}: {' '.join(what.split())}" for name, what in rubrics.items()
@@ -76,7 +76,7 @@ def _quote_names(rubrics: Mapping[str, str]) -> str:
 
 
 def _answer_example(rubrics: Mapping[str, str]) -> str:
-    # No number that could be copied: it would be taken for a score.
+    # No number in the example: the model could copy it as a score.
     each = ", ".join(
         f'"{name}": {{"reasoning": "<one sentence>", "score": <0 to {MAX_SCORE}>}}'
         for name in rubrics
@@ -85,10 +85,10 @@ def _answer_example(rubrics: Mapping[str, str]) -> str:
 
 
 def response_format(rubrics: Mapping[str, str]) -> dict[str, Any]:
-    """Return the same as a JSON Schema, for providers that hold an answer to one."""
+    """Return the JSON Schema of the answer, for providers with structured output."""
     verdict = {
         "type": "object",
-        # In this order: what is said first weighs on what is said next.
+        # The order matters: the reasoning influences the score that follows.
         "properties": {
             "reasoning": {"type": "string"},
             "score": {"type": "integer"},
@@ -111,14 +111,15 @@ def response_format(rubrics: Mapping[str, str]) -> dict[str, Any]:
 def correction_messages(
     rubrics: Mapping[str, str], answer: str, problem: str, *, is_whole: bool
 ) -> list[Message]:
-    """Return what to say to a model whose answer could not be read."""
+    """Return the messages that ask again after an unreadable answer."""
     cut = "" if is_whole else " It was cut off: be brief."
     return [
         Message("assistant", shorten_middle(answer, MAX_ANSWER_CHARS) or "(nothing)"),
         Message(
             "user",
             f"That could not be read: {problem}.{cut} Answer again with one JSON "
-            f"object and nothing else, with a score for each of {_quote_names(rubrics)}: "
+            f"object and nothing else, with a score for each of "
+            f"{_quote_names(rubrics)}: "
             f"{_answer_example(rubrics)}",
         ),
     ]

@@ -1,4 +1,4 @@
-"""Asking a judge's model about a reply: one call for all criteria, or two."""
+"""Asks a judge's model about a reply: one call for all criteria, or two."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -24,27 +24,29 @@ from providers.model_call import ModelRequest
 from providers.pricing import call_costs
 
 LOCAL_TOKENS = 400
-"""Most tokens the model on this machine answers with: it holds up agents' replies."""
+"""Maximum answer tokens of the local model, because it delays agents' replies."""
 
 
 OPTIONAL_PARAMETERS = frozenset({"response_format", "temperature"})
-"""What makes answers better, and is no need."""
+"""Parameters that improve answers but are not required."""
 
 _unsupported_parameters: dict[tuple[str, str | None, str], frozenset[str]] = {}
-"""Of those what models refused of this process, by provider, its address and model."""
+"""Optional parameters that models have refused in this process, by provider, its
+address and model.
+"""
 
 
 @dataclass(slots=True)
 class JudgingCost:
-    """What was asked of a judge's model until now, and what it cost."""
+    """The model calls so far, and their cost."""
 
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     cost_micro_usd: int | None = 0
-    """None where no price is known."""
+    """None if no price is known."""
 
     def add(self, used: Usage, cost_micro_usd: int | None) -> None:
-        """Put down one more answer."""
+        """Add one answer."""
         both = self + JudgingCost(1, used, cost_micro_usd)
         self.calls, self.usage = both.calls, both.usage
         self.cost_micro_usd = both.cost_micro_usd
@@ -66,10 +68,10 @@ async def ask_judge(
     user: str,
     bill: JudgingCost,
 ) -> dict[str, JudgeResult]:
-    """Return what a judge says of a reply, by its criteria.
+    """Return a judge's scores of a reply, by criterion.
 
-    An answer that cannot be read is asked for once more. What is used is put into
-    `bill` as it is used, so that it is known when this raises: `JudgeResultUnreadable`,
+    Asks a second time after an unreadable answer. Usage is added to `bill` as it
+    occurs, so that it is known when this raises: `JudgeResultUnreadable`,
     `JudgeTimedOut`, and what `providers.errors` lists.
     """
     messages = prompt.build_messages(judge.rubrics, material)
@@ -124,10 +126,10 @@ async def _ask_with_timeout(
 async def _ask_with_supported_parameters(
     config: Config, judge: JudgeConfig, messages: Sequence[Message], user: str
 ) -> Reply:
-    """Ask for a reply, with as much of what helps as the model takes.
+    """Call the model with as many optional parameters as it accepts.
 
-    Reasoning models take no temperature, many servers no schema. What is answered
-    without it is not asked with it again.
+    Reasoning models accept no temperature, and many servers no schema. Parameters that
+    a model refused are not sent again.
     """
     base_url = config.get(PROVIDERS)[judge.provider].base_url
     key = (judge.provider, base_url, judge.model)
@@ -153,14 +155,14 @@ async def _ask_with_supported_parameters(
 def _rejected_parameters(
     error: RequestRefused, asked: Mapping[str, Any]
 ) -> frozenset[str]:
-    """Return which of what helps a model may have refused: not every one says."""
+    """Return the optional parameters that a model may have refused."""
     helps = OPTIONAL_PARAMETERS & asked.keys()
     named = (error.param or "").partition(".")[0]
     return frozenset({named} if named in helps else helps)
 
 
 def _parameters(config: Config, judge: JudgeConfig) -> dict[str, Any]:
-    """Return what makes a judge's model answer coldly, and in shape."""
+    """Return the optional parameters: low temperature and the response format."""
     provider = config.get(PROVIDERS)[judge.provider]
     asked: dict[str, Any] = {}
     if not supported_parameters.unsupported_parameters(provider, ["temperature"]):

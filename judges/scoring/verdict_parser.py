@@ -1,4 +1,4 @@
-"""What a judge's model answers, read as models write: never quite as they were told."""
+"""Parses a judge's answer, tolerating the deviations that models produce."""
 
 import math
 import re
@@ -11,22 +11,22 @@ from telemetry.storage.stored_text import make_storable
 
 MAX_SCORE = 10
 MAX_REASONING = 1_000
-"""Characters; one sentence was asked for."""
+"""Maximum characters; the prompt asks for one sentence."""
 FRACTION = re.compile(
     r"\s*([-+]?\d+(?:[.,]\d+)?)\s*(?:(?:/|out of|of)\s*(\d+(?:[.,]\d+)?)\s*)?",
     re.IGNORECASE | re.ASCII,
 )
 WRAPPERS = ("scores", "criteria", "evaluation", "result")
-"""Under what some models put the object they were asked for."""
+"""Keys under which some models nest the object."""
 
 
 class ResultUnreadable(Exception):
-    """The answer holds no score for each criterion; the text says what is wrong."""
+    """The answer lacks a score for a criterion; the message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """What a judge says by one criterion."""
+    """A judge's result for one criterion."""
 
     score: int
     """From 0 to 10."""
@@ -34,12 +34,11 @@ class JudgeResult:
 
 
 def parse_results(text: str, criteria: Collection[str]) -> dict[str, JudgeResult]:
-    """Return the verdicts in an answer, one for each criterion.
+    """Return the results in an answer, one for each criterion.
 
-    Scores are rounded and kept within 0 and 10; criteria nobody asked for are passed
-    over. Raises `Unreadable` where one is missing or has no score, and where the
-    answer holds two that contradict each other: the one may be quoted from the reply
-    that is judged.
+    Scores are rounded and clamped to 0 to 10; unknown criteria are ignored. Raises
+    `ResultUnreadable` if a criterion or its score is missing, or if the answer contains
+    two contradictory scores, because one may be quoted from the judged reply.
     """
     found: dict[str, JudgeResult] | None = None
     problem: str | None = None
@@ -92,7 +91,7 @@ def _unwrap(value: Mapping[str, Any], criteria: Collection[str]) -> Mapping[str,
 
 
 def normalize_name(name: str) -> str:
-    """Return a criterion's name without what models get wrong of it."""
+    """Return a criterion's name in normalized form, to match models' variations."""
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
@@ -111,14 +110,14 @@ def _parse_result(criterion: str, given: Any) -> JudgeResult:
         raise ResultUnreadable(
             f"the score of '{criterion}' is no number from 0 to {MAX_SCORE}"
         )
-    # Halves go up: 7.5 is nearer to 8 than most who write it mean to be to 7.
+    # Halves round up: most models that answer 7.5 mean nearly 8.
     score = math.floor(min(max(number, 0.0), float(MAX_SCORE)) + 0.5)
     said = make_storable(" ".join(redaction.redact_own(reasoning).split()))
     return JudgeResult(score, said[:MAX_REASONING])
 
 
 def _parse_number(given: Any) -> float | None:
-    # To Python, true is a number.
+    # In Python, bool is a subclass of int.
     if isinstance(given, bool):
         return None
     if isinstance(given, int | float):
@@ -130,6 +129,6 @@ def _parse_number(given: Any) -> float | None:
     if match[2] is None:
         return number
     whole = float(match[2].replace(",", "."))
-    # Too many digits for a float make it infinite.
+    # Too many digits make the float infinite.
     is_scale = 0 < whole < math.inf
     return number / whole * MAX_SCORE if is_scale else None

@@ -1,7 +1,7 @@
-"""The open connections of one web process: how many there are, and which are overdue.
+"""The open connections of one web process: their number, and which are overdue.
 
-One timer a second looks at all of them, so a request that arrives whole costs nothing:
-no timer is set or cancelled for it.
+One timer a second checks all of them, so a request that arrives in time costs nothing:
+it sets and cancels no timer of its own.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be, and how long a client may keep one waiting."""
+    """Limits on the number of connections, and on slow clients."""
 
     max_connections: int = 1000
     max_connections_per_address: int | None = None
@@ -74,7 +74,7 @@ class ConnectionLimits:
 
 
 class LimitedConnection(Protocol):
-    """What the table asks of a connection."""
+    """The interface between the table and a connection."""
 
     def look(self, now: float) -> None:
         """End the connection if its client is overdue."""
@@ -85,7 +85,7 @@ class LogBurst:
     """Events of one kind, logged once with their number."""
 
     text: str
-    """The log line: the number, then what the last event says."""
+    """The log line: the number, then the details of the last event."""
     count: int = 0
     last: str = ""
     logged_at: float = field(default=-LOG_SECONDS)

@@ -65,15 +65,15 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._table = table
         self._refusal: Refusal | None = None
-        """Why no request is served, or why the current one is not."""
+        """Why the connection or the current request is refused."""
         self._is_refused = False
-        """Whether that was answered; what the client still sends is discarded."""
+        """Whether the refusal was sent; further input is discarded."""
         self._received = 0
         self._head_bytes = 0
         self._body_at = 0
         self._max_framed_body_bytes = table.limits.max_framed_body_bytes
         self._running: RequestResponseCycle | None = None
-        """The request that is served; `cycle` is the last one that arrived."""
+        """The request in progress; `cycle` is the last one that arrived."""
         self._state: tuple[State | None, object] = (None, None)
         self._progress = TransferProgress(0.0, 0)
         self._looked_at = 0.0
@@ -99,10 +99,10 @@ class HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _disconnect_running(self) -> None:
-        """Send `http.disconnect` to the application, and discard what it answers.
+        """Send `http.disconnect` to the application, and discard its response.
 
         uvicorn sends it to the last request that arrived, which may still be queued
-        behind the one that is served.
+        behind the one in progress.
         """
         running = self._running
         if running is not None and not running.response_complete:
@@ -114,10 +114,10 @@ class HttpProtocol(HttpToolsProtocol):
         # From here on events reach the other protocol alone.
         self._table.replace(self, self.transport.get_protocol())  # type: ignore[arg-type]
 
-    # What arrives.
+    # Input.
 
     def data_received(self, data: bytes) -> None:
-        """Do as uvicorn does, but count the bytes, and answer errors as JSON."""
+        """As in uvicorn, but counts the bytes, and answers errors as JSON."""
         if self._is_refused:
             return
         self._unset_keepalive_if_required()
@@ -134,7 +134,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._check_sizes(scope, len(data))
 
     def _check_sizes(self, scope: object, size: int) -> None:
-        """Refuse what is too large already, though it is not complete."""
+        """Refuse a request that is already too large, though it is incomplete."""
         headers = self.headers  # Or trailers, once the body has begun.
         if headers is not None and len(headers) > request_heads.MAX_HEADER_LINES:
             self._refuse(request_heads.TOO_MANY_LINES)
@@ -176,7 +176,7 @@ class HttpProtocol(HttpToolsProtocol):
         version = self.parser.get_http_version()
         return request_heads.check_head(self.url, self.headers, version)
 
-    # What does not arrive.
+    # Timeouts.
 
     def look(self, now: float) -> None:
         """End the connection if its client is overdue."""
@@ -247,7 +247,7 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._refuse(rejections.REQUEST_TIMEOUT)
 
-    # The answer to what is refused.
+    # Refusals.
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer in place of the application, and ignore what still arrives.
@@ -269,7 +269,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write_eof()
 
     def _may_answer(self) -> bool:
-        """Return whether the client awaits nothing else before this answer."""
+        """Return whether the client awaits no other response before this one."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return True
@@ -290,7 +290,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def look(self, now: float) -> None:
-        """Reset a connection that is to be closed, and whose client does not read."""
+        """Reset a closing connection whose client does not read."""
         if not self.transport.is_closing():
             return
         count = self.transport.get_write_buffer_size()

@@ -1,4 +1,4 @@
-"""Which processes `start` runs beside the web for background work."""
+"""The processes that `start` runs beside the web for background work."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ NAMES = ("worker", "beat")
 
 @dataclass(frozen=True, slots=True)
 class BackgroundPlan:
-    """What runs jobs, and what carries its messages."""
+    """The background processes, and their broker."""
 
     names: tuple[str, ...]
     """Of `NAMES`, in that order."""
     valkey: Path | None
-    """The program of the private broker; None where `REDIS_URL` names another."""
+    """The program of the private broker; None if `REDIS_URL` names another."""
     lacks_broker: bool = False
-    """Whether nothing runs because nothing would carry the messages."""
+    """Whether no jobs run because there is no broker."""
 
 
 def plan_background() -> BackgroundPlan:
-    """Return what settings ask for and this machine can do."""
+    """Return the plan from settings and this machine's packages."""
     names = tuple(name for name in NAMES if name in settings.COULISSE_PROCESSES)
     if not names or not settings.COULISSE_OWNS_BROKER:
         return BackgroundPlan(names, None)

@@ -17,10 +17,10 @@ from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir
 
 STOP_SECONDS = 10.5
-"""A supervisor told to stop needs at most ten."""
+"""A supervisor needs at most ten seconds to stop."""
 POLL_SECONDS = 0.05
 REPORT_INTERVAL_SECONDS = 10.0
-"""How often somebody who waits hears for what."""
+"""Interval of progress messages."""
 MAX_LOG_LINES = 20
 
 
@@ -33,10 +33,10 @@ def start(
 ) -> RunRecord:
     """Run `start --foreground` in a session of its own until it serves.
 
-    Returns what it runs; `tell` hears what is waited for meanwhile. Raises
-    `StartFailed` with the last lines of its log when it ends or does not answer within
-    the limit, and `AlreadyRunning` when another start was quicker; then nothing of
-    ours is left running.
+    Returns the record of the run; `tell` receives progress messages meanwhile. Raises
+    `StartFailed` with the last lines of its log if it ends or does not answer within
+    the limit, and `AlreadyRunning` if another start was quicker; then no process of
+    this start is left running.
     """
     log_offset = state.log.stat().st_size if state.log.exists() else 0
     process = _spawn(config_path, state)
@@ -106,7 +106,7 @@ def _read_run(process: subprocess.Popen[bytes], state: StateDir) -> RunRecord | 
 
 
 def _describe_wait(process: subprocess.Popen[bytes], state: StateDir) -> str:
-    """Say what a start waits for."""
+    """Return what a start waits for."""
     run = _read_run(process, state)
     if run is None:
         return "the tables to be migrated"

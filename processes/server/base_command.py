@@ -43,7 +43,7 @@ def find_running(state: StateDir) -> tuple[int, RunRecord | None] | None:
 
 
 def is_serving_config(run: RunRecord, config: Path) -> bool:
-    """Say whether a server runs this very YAML, however its path is written."""
+    """Return whether a server runs this YAML, by resolved path."""
     return os.path.realpath(run.config) == os.path.realpath(config)
 
 

@@ -1,4 +1,4 @@
-"""Run one server in this very process until it is told to stop."""
+"""Runs one server in this process until it is stopped."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ ORPHAN_STOP_SECONDS = 9.0
 
 
 class ForegroundServer:
-    """One server: its lock, its socket, its supervisor and what is known of them."""
+    """One server: its lock, its socket, its supervisor and its record."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ForegroundServer:
                     inbox, serves=self._is_answering, limit_seconds=limit_seconds
                 )
             finally:
-                # New connections are refused now instead of waiting for nobody.
+                # New connections are refused from now on instead of waiting in vain.
                 listening.close()
                 supervisor.stop(inbox)
 
@@ -164,7 +164,7 @@ def _establish_namespace() -> None:
 
 
 def _is_log_output(state: StateDir) -> bool:
-    """Say whether our output goes to the log file: then we run detached."""
+    """Return whether the output goes to the log file, as in the background."""
     try:
         return os.path.samestat(os.fstat(sys.stderr.fileno()), state.log.stat())
     except (OSError, ValueError):

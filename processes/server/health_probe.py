@@ -1,4 +1,4 @@
-"""Ask a server of ours whether it answers."""
+"""Checks whether a server of this project answers."""
 
 import http.client
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""What one server consists of, by its configuration."""
+"""The processes of one server, by its configuration."""
 
 import importlib.util
 import sys
@@ -44,9 +44,9 @@ class ServerPlan:
     """None when no provider wants the local model."""
     background: BackgroundPlan
     are_sidecars_needed: Callable[[], bool] | None
-    """Tells whether the YAML has any by now; None where they shall not run."""
+    """Returns whether the YAML has any sidecars by now; None if they must not run."""
     start_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Tells this start from others, for what is done once at each."""
+    """Identifies this start, for work that runs once per start."""
 
     @property
     def url(self) -> str:
@@ -135,7 +135,7 @@ class ServerPlan:
         )
 
     def _job(self, name: str, lifeline: int) -> ChildCommand:
-        """Return the worker or beat, for whose work rows wait, or the sidecars."""
+        """Return the command of the worker, beat or the sidecars."""
         return ChildCommand(
             name=name,
             argv=_module_command(name, "--lifeline", lifeline),
@@ -147,9 +147,9 @@ class ServerPlan:
 
 
 def plan_server(config: Config) -> ServerPlan:
-    """Return what this configuration asks for.
+    """Return the plan for this configuration.
 
-    Raises `PackagesMissing` when it wants a local model that is not installed.
+    Raises `PackagesMissing` if it needs a local model that is not installed.
     """
     server = config.get(SERVER)
     return ServerPlan(

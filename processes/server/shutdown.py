@@ -1,4 +1,4 @@
-"""Stop a server that another command started."""
+"""Stops a server that another command started."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def stop_server(state: StateDir, *, force: bool) -> int | None:
     """Stop the server, by SIGTERM or by force, and return its pid, or None.
 
     None means that no server ran; a stale pid file is removed then. Raises
-    `StillRunning` when the server does not end in time.
+    `ServerStillRunning` if the server does not end in time.
     """
     pid = pidfile.holder_pid(state.pid)
     if pid is None:
@@ -37,7 +37,7 @@ def stop_server(state: StateDir, *, force: bool) -> int | None:
 
 
 def clean_up(state: StateDir) -> None:
-    """End what a killed server left behind, and remove its files."""
+    """End the processes of a killed server, and remove its files."""
     if not (state.pid.exists() or state.record.exists()):
         return
     # No server may start meanwhile: its record and its pid file would be the next.

@@ -1,4 +1,4 @@
-"""What a server says of itself when it serves."""
+"""The banner of a server that is ready."""
 
 import tomllib
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def _experiments(config: Config) -> Iterator[str]:
 
 
 def _sidecars(config: Config) -> Iterator[str]:
-    """Say what runs beside the server; of commands nothing that may be a secret."""
+    """Yield lines about sidecars, without their commands, which may contain secrets."""
     sidecars = config.get(SIDECARS)
     if not sidecars:
         return
@@ -81,7 +81,7 @@ def _sidecars(config: Config) -> Iterator[str]:
 
 
 def _auth(config: Config) -> Iterator[str]:
-    """Say what callers and the studio's people are asked for."""
+    """Yield lines about the authentication of callers and of the studio."""
     auth = config.get(AUTH)
     proxy = "open" if auth.proxy is None else auth.proxy.schemes[0]
     admin = "this machine only" if auth.admin is None else auth.admin.schemes[0]
@@ -93,7 +93,7 @@ def _auth(config: Config) -> Iterator[str]:
 
 
 def _memory(config: Config) -> Iterator[str]:
-    """Say where conversations are kept, and what was chosen to remember users with."""
+    """Yield lines about the storage of conversations and the memory settings."""
     users = memory_settings.resolve_for_users(config)
     if users is None:
         yield f"  Memory     {_database()}; user_state: disabled (history only)"
@@ -106,7 +106,7 @@ def _memory(config: Config) -> Iterator[str]:
 
 
 def _extraction_models(config: Config) -> list[str]:
-    """Return the models that learn, each once."""
+    """Return the distinct models that extract facts."""
     plans = (
         memory_settings.resolve_for_agent(config, name).user_memory
         for name in config.get(AGENTS)
@@ -120,7 +120,7 @@ def _extraction_models(config: Config) -> list[str]:
 
 
 def _memory_of(config: Config, agent: AgentConfig) -> str:
-    """Return what an agent's memory differs in from that of all."""
+    """Return how an agent's memory differs from the default."""
     is_on = (
         memory_settings.resolve_for_agent(config, agent.name).user_memory is not None
     )
@@ -130,7 +130,7 @@ def _memory_of(config: Config, agent: AgentConfig) -> str:
 
 
 def _is_open_to_others(config: Config) -> bool:
-    """Say whether strangers may spend the owner's money."""
+    """Return whether the API is open to other machines without authentication."""
     providers = config.get(PROVIDERS)
     costs = any(provider.kind != LOCAL_KIND for provider in providers.values())
     return costs and not ip_address(config.get(SERVER).bind).is_loopback

@@ -1,7 +1,7 @@
-"""What others ask of the process that runs the sidecars: to start one again.
+"""Requests of other processes to restart a sidecar.
 
-A wish is a file of no content in `.coulisse/sidecars.again/`, named by the sidecar in
-hexadecimal. That process looks for them twice a second.
+A request is an empty file in `.coulisse/sidecars.again/`, named by the sidecar in
+hexadecimal. The process that runs the sidecars checks for them twice a second.
 """
 
 import logging
@@ -12,13 +12,13 @@ logger = logging.getLogger("processes.sidecars")
 
 
 def request_restart(files: StateDir, name: str) -> None:
-    """Ask for a sidecar to be ended and started anew, or started if it has ended."""
+    """Request the restart of a sidecar, or its start if it has ended."""
     files.sidecar_restart_requests.mkdir(mode=0o700, exist_ok=True)
     (files.sidecar_restart_requests / name.encode().hex()).touch()
 
 
 def take_requests(files: StateDir) -> list[str]:
-    """Return what was asked for since the last time, each name once."""
+    """Return the names requested since the last call, without duplicates."""
     try:
         found = list(files.sidecar_restart_requests.iterdir())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Whether a server runs sidecars, which an edit of its YAML may bring."""
+"""Whether a server runs sidecars; an edit of its YAML may add the first one."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,12 +14,12 @@ NAME = "sidecars"
 
 
 def are_sidecars_enabled() -> bool:
-    """Say whether `start` runs those of the YAML."""
+    """Return whether `start` runs the sidecars of the YAML."""
     return NAME in settings.COULISSE_PROCESSES
 
 
 def sidecars_needed(config: Config) -> Callable[[], bool] | None:
-    """Return what tells whether there are any by now; None where none shall run."""
+    """Return a function that checks for sidecars; None if they must not run."""
     if not are_sidecars_enabled():
         return None
     had = bool(config.get(SIDECARS))
@@ -28,7 +28,7 @@ def sidecars_needed(config: Config) -> Callable[[], bool] | None:
 
 @lru_cache(maxsize=1)
 def _has_sidecars(content: bytes | None) -> bool:
-    """Say whether the last content that was valid has any."""
+    """Return whether the last valid content has any."""
     if content is None:
         return False
     try:

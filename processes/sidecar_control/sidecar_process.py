@@ -1,4 +1,4 @@
-"""One sidecar: started, watched, asked whether it is well, started again."""
+"""One sidecar: started, watched, health-checked and restarted."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ logger = logging.getLogger("processes.sidecars")
 
 @dataclass(frozen=True, slots=True)
 class SidecarExit:
-    """How a sidecar ended, or why it did not begin."""
+    """How a sidecar ended, or why it could not start."""
 
     reason: str
     """Goes on after its name: `ended with exit code 3`."""
@@ -44,7 +44,7 @@ def sidecar_program(sidecar: SidecarConfig, outer: dict[str, str]) -> Program:
 
 
 class SidecarProcess:
-    """A sidecar of the YAML, and the process it is now, if any."""
+    """A sidecar of the YAML, and its current process, if any."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SidecarProcess:
         self._program = program
         self._groups = groups
         self._changed = changed
-        """Called whenever its record is another than before."""
+        """Called whenever its record changes."""
         self.told = OutputLogger(config.name)
         self._pause_seconds = MIN_BACKOFF_SECONDS
         self._is_health_known = True
@@ -97,7 +97,7 @@ class SidecarProcess:
             self.told.log_dropped()
 
     async def _watch(self, group: ProcessGroup) -> SidecarExit:
-        """Return when it ended, or was not well for too long."""
+        """Return when it has ended or stayed unhealthy for too long."""
         health = self.config.health
         if health is None:
             await asyncio.wait({group.ended})
@@ -120,7 +120,7 @@ class SidecarProcess:
         return ""
 
     async def _check_health(self, health: HealthConfig, group: ProcessGroup) -> str:
-        """Return what is wrong with it; empty when nothing is."""
+        """Return what is wrong with it; empty if it is healthy."""
         where = self._program
         asks = Program(health.command, health.args, where.folder, where.environment)
         try:

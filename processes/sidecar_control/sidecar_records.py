@@ -1,7 +1,7 @@
-"""What the process that runs the sidecars tells others of them.
+"""Records of the sidecars, written for other processes.
 
-Written to `.coulisse/sidecars.json` whenever it changes, read by `status`, and by the
-next such process to end what a killed one left over.
+Written to `.coulisse/sidecars.json` on every change; read by `status`, and by the next
+manager, to end the processes of a killed one.
 """
 
 import json
@@ -67,13 +67,13 @@ def read_record(path: Path) -> SidecarsRecord | None:
 
 
 def write_lines(path: Path, lines: Mapping[str, Iterable[OutputLine]]) -> None:
-    """Replace the file of what sidecars printed last."""
+    """Replace the file of the sidecars' latest output."""
     told = {name: [asdict(line) for line in some] for name, some in lines.items()}
     run_state.replace_file(path, json.dumps(told))
 
 
 def read_lines(path: Path) -> dict[str, list[OutputLine]]:
-    """Return what sidecars printed last, by their names; nothing without a file."""
+    """Return the sidecars' latest output by name; empty without a file."""
     try:
         return LINES_ADAPTER.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError):

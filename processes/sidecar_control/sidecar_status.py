@@ -1,4 +1,4 @@
-"""Sidecars as they are shown: what the YAML says of each, and what became of it."""
+"""Status of sidecars: the configuration of each, and its state."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +26,7 @@ class SidecarsNotRunning(Conflict):
 
 
 def list_sidecars(config: Config, files: StateDir) -> list[dict[str, Any]]:
-    """Tell all sidecars of the YAML, in its order, with what they printed last."""
+    """Return all sidecars in the order of the YAML, with their latest output."""
     records = _live_records(files)
     lines = sidecar_records.read_lines(files.sidecar_lines) if records else {}
     return [
@@ -36,7 +36,7 @@ def list_sidecars(config: Config, files: StateDir) -> list[dict[str, Any]]:
 
 
 def request_restart(config: Config, files: StateDir, name: str) -> None:
-    """Have a sidecar end and start again, also one that has ended for good.
+    """Request the restart of a sidecar, also of one that has ended for good.
 
     Raises `SidecarUnknown` and `SidecarsNotRunning`.
     """
@@ -48,7 +48,7 @@ def request_restart(config: Config, files: StateDir, name: str) -> None:
 
 
 def _live_records(files: StateDir) -> dict[str, SidecarRecord]:
-    """Return what is known of those that run, unless it is of a killed process."""
+    """Return the records of running sidecars; empty if their manager was killed."""
     known = sidecar_records.read_record(files.sidecars)
     if known is None or pidfile.holder_pid(files.sidecars_pid) != known.pid:
         return {}
@@ -61,7 +61,7 @@ def _sidecar_as_json(
     return {
         "name": sidecar.name,
         "object": "sidecar",
-        # Its arguments may hold what is nobody's business.
+        # Without arguments, because they may contain secrets.
         "command": sidecar.command,
         "restart": sidecar.restart,
         "has_health": sidecar.health is not None,

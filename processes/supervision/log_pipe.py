@@ -1,4 +1,4 @@
-"""What other programs print, as lines of our log: any number, length and content."""
+"""Logs the output of other programs, of any length and content, in lines."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ class OutputLogger:
         """The newest lines that were logged."""
 
     def add(self, stream: Stream, line: bytes) -> None:
-        """Log one line, or count it as left out."""
+        """Log one line, or count it as dropped."""
         if not self._has_room():
             self._left_out += 1
             return
@@ -72,7 +72,7 @@ class OutputLogger:
         )
 
     def log_dropped(self) -> None:
-        """Say how many lines were left out since the last that was not."""
+        """Log how many lines were dropped since the last logged one."""
         if self._left_out:
             logger.warning(
                 "sidecar=%s printed more than %d lines a second: %d left out",
@@ -101,7 +101,7 @@ def _redact_line(text: str) -> str:
 
 
 class OutputPipe:
-    """Takes what a process writes, from the event loop."""
+    """Reads the output of a process on the event loop."""
 
     def __init__(self, tell: Callable[[bytes], None]) -> None:
         self._tell = tell

@@ -1,4 +1,4 @@
-"""End processes by the record a supervisor left, and never a stranger's."""
+"""Ends the processes in a supervisor's record, and no others."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def _wait(children: Iterable[ChildRecord], seconds: float) -> None:
 
 
 def is_alive(child: ChildRecord) -> bool:
-    """Say whether this very process runs, not another that got its pid."""
+    """Return whether this very process runs, not another with the same pid."""
     try:
         process = psutil.Process(child.pid)
         drift = abs(process.create_time() - child.created_at)

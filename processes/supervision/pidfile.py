@@ -1,7 +1,7 @@
-"""Who serves this project: a pid file, locked for as long as its server lives.
+"""A pid file, locked for as long as the project's server lives.
 
-The lock tells, not the number in the file: the kernel drops it with the process,
-however that died, so a stale file is known as such and a reused pid misleads nobody.
+The lock counts, not the number in the file: the kernel releases it when the process
+ends for any reason, so stale files are detected and a reused pid misleads no command.
 """
 
 import fcntl
@@ -45,7 +45,7 @@ class PidFile:
 
 
 def holder_pid(path: Path) -> int | None:
-    """Return the pid of the server that holds the file, or None if nobody does."""
+    """Return the pid of the server that holds the file, or None."""
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while _is_locked(path):
         pid = _read(path)
@@ -58,9 +58,9 @@ def holder_pid(path: Path) -> int | None:
 
 @contextmanager
 def lock_out_servers(path: Path) -> Iterator[bool]:
-    """Keep every server from starting while nobody holds the file; then remove it.
+    """Prevent servers from starting while the file is unlocked; then remove it.
 
-    Yields False, and keeps nobody from anything, when somebody holds it.
+    Yields False, without effect, if a process holds the file.
     """
     descriptor = _lock_with_retries(path)
     if descriptor is None:

@@ -1,7 +1,7 @@
-"""What the supervisor tells other commands: its address and its children.
+"""The supervisor's record for other commands: its address and its children.
 
-Written to `.coulisse/processes.json` whenever it changes, read by `start`, `status`,
-`stop` and `studio`, and by the next supervisor to end what a killed one left over.
+Written to `.coulisse/processes.json` on every change; read by `start`, `status`, `stop`
+and `studio`, and by the next supervisor, to end the processes of a killed one.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Keep the children of one server running, and end them in the right order."""
+"""Keeps the children of one server running, and ends them in the right order."""
 
 import logging
 import time
@@ -36,7 +36,7 @@ class Supervisor:
         self._looked_at = 0.0
         self.is_serving = False
         self._changed = changed
-        """Called whenever a child or `is_serving` is another than before."""
+        """Called whenever a child or `is_serving` changes."""
 
     def watch(
         self,
@@ -94,7 +94,7 @@ class Supervisor:
         ]
 
     def _kill_hanging(self, now: float) -> None:
-        """Kill what runs and does nothing; `_mend` starts it again."""
+        """Kill hanging children; `_restart_dead` restarts them."""
         if now - self._looked_at < HEARTBEAT_POLL_SECONDS:
             return
         self._looked_at = now

@@ -1,4 +1,4 @@
-"""What was expected of a run, and what of it is not so."""
+"""Checks the expectations of a run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ class ScoreMean:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run came to."""
+    """The result of a run."""
 
     replies: Sequence[str]
-    """The agent's."""
+    """The agent's replies."""
     tools: Collection[str]
-    """What was called, at every depth."""
+    """Names of all called tools, at every depth."""
     stopped_because: str
     cost_micro_usd: int | None
-    """Of the replies; None is not known."""
+    """Cost of the replies; None if unknown."""
     scores: Mapping[str, ScoreMean]
     """By `judge.criterion`."""
     unscored: Mapping[str, str]
-    """Why judges have not scored all, by their names."""
+    """Why judges have not scored everything, by judge name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class ExpectationCheck:
     """One expectation of a run."""
 
     expectation: str
-    """What must be so, as a sentence says it."""
+    """The expectation as a sentence."""
     unmet: str | None = None
-    """What is so instead; None is as expected."""
+    """The actual value as a sentence; None if the expectation is met."""
 
 
 def list_unmet(expect: Expectations, seen: RunResult) -> list[str]:

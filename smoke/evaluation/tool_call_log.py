@@ -1,4 +1,4 @@
-"""What a line took, as it is kept: calls within calls, long texts cut."""
+"""Stored form of a message's calls: nested, with truncated texts."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ TEXT_FIELDS = ("arguments", "result", "error")
 
 
 def serialize_calls(made: Sequence[Call], most_bytes: int) -> list[dict[str, Any]]:
-    """Return calls as JSON, without our secrets and with no text longer than that."""
+    """Return calls as JSON, without secrets, each text at most so long."""
     return [
         _serialize_call(call, most_bytes)
         for call in turn_serializers.serialize_calls(made)
@@ -22,7 +22,7 @@ def serialize_calls(made: Sequence[Call], most_bytes: int) -> list[dict[str, Any
 def _serialize_call(call: dict[str, Any], most_bytes: int) -> dict[str, Any]:
     for name in TEXT_FIELDS:
         if call.get(name) is not None:
-            # Before it is cut, which could leave half of a secret.
+            # Before truncation, which could leave half of a secret.
             call[name] = stored_text.truncate_payload(
                 redaction.redact_own(call[name]), most_bytes
             )

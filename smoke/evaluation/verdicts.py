@@ -1,4 +1,4 @@
-"""Closes runs: once their replies are judged, or have been waited for long enough."""
+"""Closes runs when their replies are judged, or after a timeout."""
 
 import uuid
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ from tasks.queue import lifecycle
 from telemetry.statistics.time_buckets import UnindexedColumn
 
 SCORES_SECONDS = 600.0
-"""How long the scores of a conversation are waited for."""
+"""How long a run waits for scores."""
 
 
 def close_if_judged(run_id: uuid.UUID, *, now: datetime | None = None) -> bool:
-    """Close a run whose replies are judged; say whether this closed it."""
+    """Close a run if its replies are judged; return whether this call closed it."""
     now = now or datetime.now(UTC)
     run = SmokeRun.objects.filter(pk=run_id, state=SmokeRun.State.JUDGING).first()
     if run is None or (_awaits_scores(run) and not _is_late(run, now)):
@@ -47,7 +47,7 @@ def close_judged_runs(*, now: datetime | None = None) -> int:
 
 
 def _judge_tasks(run: SmokeRun) -> QuerySet[Task]:
-    # By the user's few, not by all that judges ever did.
+    # By the user's few tasks, not by all tasks of judges.
     tasks = Task.objects.alias(sort=UnindexedColumn("kind")).filter(
         sort=judge_queue.KIND
     )
@@ -80,12 +80,12 @@ def _close(run: SmokeRun, now: datetime) -> bool:
 
 
 def expectation_results(run: SmokeRun) -> list[tuple[str, bool | None]]:
-    """Return what is expected of a run, and whether it is so; None while it is open."""
+    """Return a run's expectations and whether each is met; None while it is open."""
     expect = SmokeTestConfig.model_validate(run.settings).expect
     found = expectations.check_expectations(expect, _run_result(run))
     if not run.verdict:
         return [(check.expectation, None) for check in found]
-    # As it was when it was closed: scores may have come since.
+    # The scores as of its end: later ones do not count.
     return [(check.expectation, check.unmet not in run.failures) for check in found]
 
 
@@ -116,7 +116,7 @@ def _mean_scores(turn_ids: Iterable[uuid.UUID]) -> dict[str, ScoreMean]:
 
 
 def _unscored_judges(run: SmokeRun) -> dict[str, str]:
-    """Return why judges have not scored all there is, by their names."""
+    """Return why judges have not scored everything, by judge name."""
     prefix = judge_queue.task_origin("")
     why = {}
     for task in _judge_tasks(run).exclude(state=Task.State.DONE):

@@ -1,4 +1,4 @@
-"""A conversation between a persona and an agent, as far as it has come."""
+"""The current state of a conversation between a persona and an agent."""
 
 import uuid
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ Stop = Literal[
 """Why a conversation ended."""
 
 OPENING_PROMPT = "(The conversation begins here. Say the first thing you have to say.)"
-"""What a persona is told before its first message: models answer, they do not begin."""
+"""The first message to a persona: models answer, they do not begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What one side said."""
+    """One message of the conversation."""
 
     speaker: Speaker
     text: str
@@ -34,7 +34,7 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """A conversation, and the attempt of a worker at it."""
+    """A conversation, and the attempt of a worker to run it."""
 
     run_id: uuid.UUID
     attempt: int
@@ -45,18 +45,18 @@ class Dialogue:
 
     @property
     def next_speaker(self) -> Speaker:
-        """Whose turn it is."""
+        """The side that speaks next."""
         is_first = not self.utterances or self.utterances[-1].speaker == "assistant"
         return "persona" if is_first else "assistant"
 
     @property
     def turns(self) -> int:
-        """How often the agent has replied."""
+        """Number of the agent's replies."""
         return sum(line.speaker == "assistant" for line in self.utterances)
 
     @property
     def stopped_because(self) -> Stop | None:
-        """Why it is over; None while it is not."""
+        """Why it ended; None while it is open."""
         if not self.utterances:
             return None
         last, marker = self.utterances[-1], self.test.stop_marker
@@ -70,7 +70,7 @@ class Dialogue:
 
 
 def agent_messages(said: Sequence[Utterance]) -> list[Message]:
-    """Return a conversation as the agent knows it: the persona is its user."""
+    """Return the agent's view: the persona is its user."""
     return [
         Message("user" if line.speaker == "persona" else "assistant", line.text)
         for line in said
@@ -78,7 +78,7 @@ def agent_messages(said: Sequence[Utterance]) -> list[Message]:
 
 
 def persona_messages(preamble: str, said: Sequence[Utterance]) -> list[Message]:
-    """Return a conversation as the persona knows it: with the roles flipped."""
+    """Return the persona's view: with the roles flipped."""
     flipped = (
         Message("assistant" if line.speaker == "persona" else "user", line.text)
         for line in said

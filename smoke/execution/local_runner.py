@@ -1,4 +1,4 @@
-"""Runs that are held in this process, beside whatever worker there may be."""
+"""Runs smoke tests in this process, independent of workers."""
 
 import time
 import uuid
@@ -15,12 +15,12 @@ from turns.agent_tasks import worker_resources
 
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 2.0
-"""How often it is looked for runs that were given up."""
+"""Interval of checks for abandoned runs."""
 
 
 @contextmanager
 def work_locally(users: Collection[UserId]) -> Iterator[None]:
-    """Work for these users in this process, until the block is left."""
+    """Run these users' tasks in this process until the block ends."""
     service = WorkerService(users=users, resources=[worker_resources.opened])
     worker_notifier.use_notify(service.kick)
     try:
@@ -33,9 +33,9 @@ def work_locally(users: Collection[UserId]) -> Iterator[None]:
 def watch_runs(
     run_ids: Collection[uuid.UUID], heed: Callable[[], None]
 ) -> Iterator[SmokeLine | SmokeRun]:
-    """Yield each line as it is said and each run as it is closed, until all are.
+    """Yield each new message and each closed run, until all are closed.
 
-    `heed` is called time and again, and ends this by what it raises.
+    `heed` is called regularly; an exception from it stops the iteration.
     """
     left, shown = set(run_ids), set[int]()
     swept_at = time.monotonic()
@@ -64,9 +64,9 @@ def _started_runs(run_ids: Collection[uuid.UUID]) -> list[SmokeRun]:
 
 
 def _new_lines(found: Collection[SmokeRun], shown: Collection[int]) -> list[SmokeLine]:
-    """Return what was said that was not shown, in order."""
-    # Read after the runs: one that is closed has said all it says. Their ids first, for
-    # a line may be long.
+    """Return the messages that were not shown yet, in order."""
+    # Read after the runs: a closed run has no further messages. Ids first, because a
+    # message may be long.
     ids = SmokeLine.objects.filter(run__in=found).values_list("pk", flat=True)
     lines = SmokeLine.objects.filter(pk__in=[pk for pk in ids if pk not in shown])
     return list(lines.select_related("run").order_by("run__repetition", "position"))

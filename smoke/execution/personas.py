@@ -1,4 +1,4 @@
-"""What a persona says next."""
+"""Generates a persona's messages."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -21,9 +21,9 @@ from smoke.execution.dialogue import Utterance
 async def next_message(
     config: Config, persona: PersonaConfig, said: Sequence[Utterance], user_id: UserId
 ) -> tuple[str, ModelCall]:
-    """Return a persona's next message, and the call it took.
+    """Return a persona's next message, and its model call.
 
-    Raises what `providers.errors` lists, and `PersonaUnavailable` where its provider is no
+    Raises what `providers.errors` lists, and `PersonaUnavailable` if its provider is no
     longer configured.
     """
     provider = config.get(PROVIDERS).get(persona.provider)

@@ -1,8 +1,8 @@
-"""A run: a persona and an agent talk until one of them ends it.
+"""Handler of smoke runs: a persona and an agent talk until one of them ends it.
 
-The agent's turns are turns like any other, but that they leave nothing in its user's
-memory and count towards no limit. Each line is written down as soon as it is said, so
-a run whose worker dies goes on where it was.
+The agent's turns are ordinary, except that they leave nothing in the user's memory and
+count towards no limit. Each message is stored at once, so that a run whose worker dies
+continues there.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ OPTIONS = TurnOptions(uses_client_history=True, is_incognito=True, is_memory_off
 
 
 async def run(task: ClaimedTask) -> TaskOutcome:
-    """Hold a conversation to its end; what breaks it off fails the run, and raises."""
+    """Run a conversation to its end; an error fails the run and is raised."""
     run_id = uuid.UUID(task.payload["run"])
     begun: Dialogue = await database_executor.run_to_end(
         run_lifecycle.begin_run, run_id, task.attempts
@@ -57,7 +57,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
 def _classify_failure(
     begun: Dialogue, exc: Exception, *, is_late: bool
 ) -> tuple[Stop, Exception]:
-    """Return why a conversation broke off, and what is told of it."""
+    """Return why a conversation was interrupted, and the text of the error."""
     if is_late:
         most = f"{begun.test.timeout_seconds:g} seconds"
         late = CoulisseError(f"the conversation took longer than its {most}")
@@ -66,7 +66,7 @@ def _classify_failure(
 
 
 async def _run_dialogue(begun: Dialogue) -> Stop:
-    """Have each side speak in turn; return why the conversation ended."""
+    """Let each side speak in turn; return why the conversation ended."""
     while (stop := begun.stopped_because) is None:
         if begun.next_speaker == "persona":
             await _take_persona_turn(begun)
@@ -94,7 +94,7 @@ async def _take_persona_turn(begun: Dialogue) -> None:
 
 
 async def _take_agent_turn(begun: Dialogue) -> None:
-    """Take a turn of the agent's; its line is written in the turn's own transaction."""
+    """Run a turn of the agent; its message is stored in the turn's transaction."""
     position = len(begun.utterances)
     turn_id = TurnId(uuid.uuid5(begun.run_id, f"{begun.attempt}:{position}"))
     request = TurnRequest(

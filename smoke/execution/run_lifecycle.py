@@ -1,4 +1,4 @@
-"""Runs: launched, held, written down as they go, closed, deleted."""
+"""Life cycle of runs: launched, run, stored message by message, closed, deleted."""
 
 import logging
 import time
@@ -31,11 +31,11 @@ from telemetry.storage import stored_text as texts
 NAMESPACE = uuid.UUID("b0a3c0a6-9f3e-5f4b-8f0a-5e1d8f6f2c11")
 KIND = "smoke"
 PRIORITY = -20
-"""Below what users wait for, and below the judges of what was said already."""
+"""Below what users wait for, and below judges."""
 KEEP_DAYS = 30
-"""For the runs of tests that are no longer configured."""
+"""For runs of tests that are no longer configured."""
 SCHEDULE_GRACE = timedelta(seconds=120)
-"""How old a tick of a schedule may be; it is looked for every half minute."""
+"""Maximum age of a schedule's tick; schedules are checked every half minute."""
 OPEN = (SmokeRun.State.QUEUED, SmokeRun.State.RUNNING)
 
 logger = logging.getLogger(__name__)
@@ -49,9 +49,9 @@ def launch_test(
     batch: uuid.UUID | None = None,
     once: str | None = None,
 ) -> list[SmokeRun]:
-    """Queue a test's conversations, each with a user of its own; return them.
+    """Enqueue a test's conversations, each with its own user; return them.
 
-    Of several launches with one text `once` the first is made, the others are not.
+    Of several launches with the same `once` only the first is made.
     """
     count = test.repetitions if repetitions is None else repetitions
     batch = batch or uuid.uuid4()
@@ -102,9 +102,9 @@ def _task_key(run_id: uuid.UUID) -> str:
 
 
 def begin_run(run_id: uuid.UUID, attempt: int) -> Dialogue:
-    """Take a run, for this attempt of its task alone; return it as far as it is.
+    """Reserve a run for this attempt of its task; return its state so far.
 
-    Raises `RunClosed` for one that is not to be held any more.
+    Raises `RunClosed` for a run that may no longer start.
     """
     now = datetime.now(UTC)
     mine = SmokeRun.objects.filter(pk=run_id, state__in=OPEN, attempt__lt=attempt)
@@ -130,7 +130,7 @@ def _claimed_run(talk: Dialogue) -> QuerySet[SmokeRun]:
 
 
 def store_persona_message(talk: Dialogue, said: str, call: ModelCall | None) -> None:
-    """Write down what the persona said; raises `queue.Gone` for who lost the run."""
+    """Store a persona's message; raises `LeaseLost` if the run is lost."""
     made = [] if call is None else [call]
     with transaction.atomic():
         cost = trace.total_cost([*made])
@@ -144,7 +144,7 @@ def store_persona_message(talk: Dialogue, said: str, call: ModelCall | None) -> 
 def store_agent_reply(
     talk: Dialogue, turn_id: TurnId, began: float, reply: Reply, made: Sequence[Call]
 ) -> None:
-    """Write down what the agent said, in its turn's transaction; raises as `spoke`."""
+    """Store an agent's reply, in its turn's transaction; raises the same errors."""
     said = reply.text or reply.refusal
     agent = next(call.agent for call in made if isinstance(call, ModelCall))
     cost = trace.total_cost([*made])
@@ -167,7 +167,7 @@ def store_agent_reply(
 
 
 def _add_cost(column: str, cost: int | None) -> Any:
-    # What is not known makes the sum so.
+    # An unknown cost makes the sum unknown.
     return None if cost is None else F(column) + cost
 
 
@@ -195,9 +195,9 @@ def _store_line(
 
 
 def end_dialogue(talk: Dialogue, stop: Stop) -> None:
-    """Note that a conversation came to its end; its scores are waited for.
+    """Store that a conversation ended; the run then waits for its scores.
 
-    In the transaction that closes its task. Raises as `spoke`.
+    Runs in the transaction that completes its task, and raises the same errors.
     """
     now = datetime.now(UTC)
     state = SmokeRun.State.JUDGING
@@ -207,7 +207,7 @@ def end_dialogue(talk: Dialogue, stop: Stop) -> None:
 
 
 def fail_run(talk: Dialogue, stop: Stop, error: str) -> None:
-    """Close a run that broke off."""
+    """Close an interrupted run."""
     now = datetime.now(UTC)
     _claimed_run(talk).update(
         state=SmokeRun.State.FAILED,
@@ -218,17 +218,17 @@ def fail_run(talk: Dialogue, stop: Stop, error: str) -> None:
     )
 
 
-# What others see of runs, and what ends them from outside.
+# Access from outside: closing, launching and deleting.
 
 
 def cancel_runs(run_ids: Collection[uuid.UUID]) -> int:
-    """End runs that are not closed, and their scoring: at once, whatever is said."""
+    """Cancel open runs and their judging at once."""
     found = SmokeRun.objects.filter(
         pk__in=run_ids, state__in=[*OPEN, SmokeRun.State.JUDGING]
     )
     users = list(found.values_list("user_id", flat=True))
-    # The conversations, and what judges have yet to score of them. First, for whoever
-    # holds one that is cancelled closes its task if that is to end, and else leaves it.
+    # The conversations, and the open tasks of judges. First, because the handler of a
+    # cancelled task closes the run.
     tasks = Task.objects.filter(user_id__in=users, state__in=lifecycle.OPEN)
     for task_id in list(tasks.values_list("pk", flat=True)):
         lifecycle.cancel(task_id)
@@ -237,18 +237,18 @@ def cancel_runs(run_ids: Collection[uuid.UUID]) -> int:
 
 
 def close_finished_runs(*, now: datetime | None = None) -> int:
-    """Close runs whose tasks ended without them, and those that are judged."""
+    """Close runs whose tasks ended without them, and judged runs."""
     now = now or datetime.now(UTC)
     return _close_abandoned(now) + verdicts.close_judged_runs(now=now)
 
 
 def _close_abandoned(now: datetime) -> int:
-    """Close runs whose tasks were given up, cancelled or deleted; return how many."""
+    """Close runs whose tasks failed, were cancelled or deleted; return how many."""
     closed = 0
     open_ids = list(
         SmokeRun.objects.filter(state__in=OPEN).values_list("pk", flat=True)
     )
-    # Read after the runs: what has begun since is not missed among them.
+    # Read after the runs, so that tasks created meanwhile are not missing.
     tasks = Task.objects.filter(kind=KIND, state__in=lifecycle.OPEN)
     held = set(tasks.values_list("key", flat=True)) if open_ids else set()
     for run_id in open_ids:
@@ -269,10 +269,10 @@ def _close_abandoned(now: datetime) -> int:
 
 
 def launch_due(*, now: datetime | None = None) -> list[SmokeRun]:
-    """Launch the tests whose schedules ticked lately, each tick once; return the runs.
+    """Launch the tests whose schedules ticked recently, once per tick; return the runs.
 
-    Ticks that are older, because nothing looked, are left out; so are all where no
-    work is done, for they would pile up.
+    Older ticks are skipped; so are all while no tasks run, because they would
+    accumulate.
     """
     now = now or datetime.now(UTC)
     config = live.current()
@@ -292,7 +292,7 @@ def launch_due(*, now: datetime | None = None) -> list[SmokeRun]:
 
 
 def delete_expired(*, now: datetime | None = None) -> int:
-    """Delete runs that are older than their test keeps them; return how many."""
+    """Delete runs older than their test keeps them; return how many."""
     now = now or datetime.now(UTC)
     tests = live.current().get(SMOKE_TESTS)
     deleted = 0

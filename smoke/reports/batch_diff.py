@@ -1,4 +1,4 @@
-"""Batches side by side: what a change of a prompt has brought."""
+"""Comparison of two batches, for example before and after a change of a prompt."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from smoke.models import SmokeRun
 from smoke.reports import serializers
 
 UNITS = ("share", "score", "turns", "seconds", "usd")
-"""In the order in which they are told."""
+"""In the order of the report."""
 
 INSIGNIFICANT = 0.05
-"""The share of a time or a cost that comes and goes by itself."""
+"""Relative change of a time or cost that is noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureDifference:
-    """One measure of two batches; None where one has not got it."""
+    """One measure of two batches; None for a missing one."""
 
     what: str
     unit: str
@@ -26,14 +26,14 @@ class MeasureDifference:
 
     @property
     def change(self) -> float | None:
-        """How much more it is now."""
+        """The difference."""
         if self.now is None or self.before is None:
             return None
         return self.now - self.before
 
     @property
     def is_better(self) -> bool | None:
-        """Whether the change is for the better; None where it is none to speak of."""
+        """Whether the change is an improvement; None if it is insignificant."""
         if not self.change or self.unit == "turns":
             return None
         if self.unit in ("share", "score"):
@@ -45,7 +45,7 @@ class MeasureDifference:
 def compare_batches(
     now: Sequence[SmokeRun], before: Sequence[SmokeRun]
 ) -> list[MeasureDifference]:
-    """Return what two batches came to, measure by measure."""
+    """Return the differences of two batches, measure by measure."""
     measured, old = _batch_measures(now), _batch_measures(before)
     names = sorted({**measured, **old}, key=lambda what: (UNITS.index(what[1]), what))
     found = [
@@ -68,7 +68,7 @@ def _batch_measures(runs: Sequence[SmokeRun]) -> dict[tuple[str, str], float | N
 
 
 def mean_scores(runs: Sequence[SmokeRun]) -> dict[str, float]:
-    """Return the mean of all scores by `judge.criterion`, whoever replied."""
+    """Return the mean of all scores by `judge.criterion`, over all agents."""
     sums: dict[str, list[float]] = {}
     for run in runs:
         for name, found in run.scores.items():
@@ -79,7 +79,7 @@ def mean_scores(runs: Sequence[SmokeRun]) -> dict[str, float]:
 
 
 def run_seconds(run: SmokeRun) -> float | None:
-    """Return how long a conversation took; None while it is not over."""
+    """Return the duration of a conversation; None while it is open."""
     if run.started_at is None or run.ended_at is None:
         return None
     return (run.ended_at - run.started_at).total_seconds()

@@ -1,4 +1,4 @@
-"""Runs as continuous integration reads them: JUnit's XML."""
+"""Runs as JUnit XML, for continuous integration."""
 
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
@@ -65,7 +65,7 @@ def _seconds(run: SmokeRun) -> float:
 
 
 def _xml_text(text: str) -> str:
-    """Return a text without the characters XML has no way to say."""
+    """Return a text without the characters that XML does not allow."""
     return "".join(
         each
         for each in text

@@ -1,4 +1,4 @@
-"""Runs, read back."""
+"""Queries on runs."""
 
 import re
 import uuid
@@ -12,14 +12,14 @@ from smoke.errors import RunUnknown
 from smoke.models import SmokeRun
 
 Cursor = tuple[datetime, uuid.UUID]
-"""Where a page of batches ends: when the last one was launched, and its id."""
+"""Position of a page of batches: launch time and id of the last one."""
 
 ID_PREFIX = re.compile(r"[0-9a-f]{4,32}")
-"""How an id begins, its hyphens left out."""
+"""The beginning of an id, without hyphens."""
 
 
 def newest_runs(*, test: str | None = None, limit: int) -> list[SmokeRun]:
-    """Return runs, the newest first."""
+    """Return runs, newest first."""
     found = SmokeRun.objects.order_by("-created_at", "repetition")
     if test is not None:
         found = found.filter(test=test)
@@ -40,7 +40,7 @@ def load_batches(ids: Collection[uuid.UUID]) -> list[list[SmokeRun]]:
 def page_batches(
     *, test: str | None = None, after: Cursor | None = None, limit: int
 ) -> tuple[list[list[SmokeRun]], bool]:
-    """Return batches with their runs, the newest first, and whether there are more."""
+    """Return batches with their runs, newest first, and whether there are more."""
     found = SmokeRun.objects.order_by("-created_at", "batch")
     if test is not None:
         found = found.filter(test=test)
@@ -48,7 +48,7 @@ def page_batches(
         at, last = after
         found = found.filter(created_at__lte=at)
         found = found.filter(Q(created_at__lt=at) | Q(batch__gt=last))
-    # Both databases walk along the index, and stop when they have enough of them.
+    # Both databases scan the index and stop when they have enough.
     launched = found.values_list("created_at", "batch").distinct()[: limit + 1]
     ids = [batch for _, batch in launched]
     told = {runs[0].batch: runs for runs in load_batches(ids[:limit])}
@@ -56,7 +56,7 @@ def page_batches(
 
 
 def last_batches(tests: Collection[str]) -> Mapping[str, list[SmokeRun]]:
-    """Return the newest batch of each of these tests that was ever run.
+    """Return the newest batch of each of these tests that has any.
 
     Two queries, however many tests there are.
     """
@@ -76,32 +76,32 @@ def last_batches(tests: Collection[str]) -> Mapping[str, list[SmokeRun]]:
 
 
 def batch_before(run: SmokeRun) -> list[SmokeRun]:
-    """Return the runs of the batch that its test was launched with before this one."""
+    """Return the runs of the test's previous batch."""
     earlier = SmokeRun.objects.filter(test=run.test, created_at__lt=run.created_at)
     found = earlier.order_by("-created_at").values_list("batch", flat=True).first()
     return [] if found is None else load_batches([found])[0]
 
 
 def is_judging(batch: uuid.UUID) -> bool:
-    """Return whether scores of any run of a batch are waited for."""
+    """Return whether any run of a batch waits for scores."""
     found = SmokeRun.objects.filter(batch=batch, state=SmokeRun.State.JUDGING)
     return found.exists()
 
 
 def runs_of_users(users: Collection[UserId]) -> Mapping[UserId, uuid.UUID]:
-    """Return the runs of synthetic users, by the users."""
+    """Return the run of each synthetic user."""
     found = SmokeRun.objects.filter(user_id__in=users).values_list("user_id", "pk")
     return {UserId(user_id): run_id for user_id, run_id in found}
 
 
 def last_batch(test: str) -> list[SmokeRun]:
-    """Return a test's newest batch; nothing where it was never run."""
+    """Return a test's newest batch; empty if it has none."""
     last = newest_runs(test=test, limit=1)
     return load_batches([last[0].batch])[0] if last else []
 
 
 def find_run(text: str) -> SmokeRun:
-    """Return the run of an id, or of how one begins; raises `RunUnknown`."""
+    """Return the run with this id or id prefix; raises `RunUnknown`."""
     prefix = text.strip().lower().replace("-", "")
     if not ID_PREFIX.fullmatch(prefix):
         raise RunUnknown(f"'{text}' is no id of a run; `smoke list --runs` lists them")

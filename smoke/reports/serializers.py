@@ -1,4 +1,4 @@
-"""Runs as programs are told of them: JSON."""
+"""JSON forms of runs."""
 
 import uuid
 from collections import Counter
@@ -12,7 +12,7 @@ from telemetry.presentation.turn_serializers import format_time, to_usd
 
 
 def serialize_run(row: SmokeRun) -> dict[str, Any]:
-    """Return a run without what was said."""
+    """Return a run without its messages."""
     return {
         "id": str(row.id),
         "object": "smoke.run",
@@ -42,7 +42,7 @@ def serialize_run(row: SmokeRun) -> dict[str, Any]:
 
 
 def serialize_transcript(row: SmokeRun, start: int = 0) -> dict[str, Any]:
-    """Return a run with all that was said from a position on, called and scored."""
+    """Return a run with its messages from a position on, with calls and scores."""
     lines = list(row.lines.filter(position__gte=start).order_by("position"))
     given: dict[uuid.UUID, list[Score]] = {}
     turns = [line.turn_id for line in lines if line.turn_id is not None]
@@ -82,7 +82,7 @@ def _serialize_score(row: Score) -> dict[str, Any]:
 
 
 def serialize_batch(runs: Sequence[SmokeRun]) -> dict[str, Any]:
-    """Return what was launched together, and what it came to."""
+    """Return a batch and its results."""
     first = runs[0]
     return {
         "object": "smoke.batch",
@@ -97,13 +97,13 @@ def serialize_batch(runs: Sequence[SmokeRun]) -> dict[str, Any]:
 
 
 def count_outcomes(runs: Sequence[SmokeRun]) -> dict[str, int]:
-    """Return how many passed, failed, broke off, and were cancelled or are open."""
+    """Return the number of passed, failed, interrupted, cancelled and open runs."""
     found = Counter(run_outcome(row) for row in runs)
     return {name: found[name] for name in ("passed", "failed", "broken", "open")}
 
 
 def run_outcome(row: SmokeRun) -> str:
-    """Return what became of a run in a word."""
+    """Return the outcome of a run as one word."""
     if row.verdict:
         return row.verdict
     is_over = row.state in (SmokeRun.State.FAILED, SmokeRun.State.CANCELLED)
@@ -128,7 +128,7 @@ def mean_scores(runs: Sequence[SmokeRun]) -> dict[str, dict[str, dict[str, float
 
 
 def total_cost(runs: Sequence[SmokeRun]) -> int | None:
-    """Return what replies and personas cost; None where any of it is not known."""
+    """Return the cost of replies and personas; None if any part is unknown."""
     total = 0
     for row in runs:
         if row.cost_micro_usd is None or row.persona_micro_usd is None:

@@ -9,7 +9,7 @@ from smoke.reports import serializers
 from telemetry.presentation import terminal
 
 SHOWN = 8
-"""Characters of a run's id; `smoke show` takes them."""
+"""Characters of a run's id; `smoke show` accepts them."""
 WIDTH = 160
 INDENT = "    "
 END_DESCRIPTIONS = {
@@ -23,7 +23,7 @@ END_DESCRIPTIONS = {
 
 
 def short_id(run: SmokeRun) -> str:
-    """Return a run's id as people take it."""
+    """Return the short form of a run's id."""
     return run.id.hex[:SHOWN]
 
 
@@ -45,37 +45,40 @@ def run_line(run: SmokeRun) -> str:
 
 
 def launch_line(runs: Sequence[SmokeRun]) -> str:
-    """Return what begins, in a line."""
+    """Return a line about the launch."""
     first = runs[0]
     count = "1 conversation" if len(runs) == 1 else f"{len(runs)} conversations"
     names = " ".join(map(short_id, runs))
-    return f"{escape_invisible(first.test)}: {count} with {escape_invisible(first.target)}: {names}"
+    return (
+        f"{escape_invisible(first.test)}: {count} with "
+        f"{escape_invisible(first.target)}: {names}"
+    )
 
 
 def count_turns(count: int) -> str:
-    """Return how many there are in words."""
+    """Return the number of turns as text."""
     return "1 turn" if count == 1 else f"{count} turns"
 
 
 def mean_lines(run: SmokeRun) -> list[str]:
-    """Return a run's scores."""
+    """Return lines with a run's scores."""
     return [f"{each} {found['mean']:.2f}" for each, found in run.scores.items()]
 
 
 def message_line(line: SmokeLine) -> str:
-    """Return what was said in one line that is not too long."""
+    """Return a message in one line of limited length."""
     called = ", ".join(escape_invisible(each) for each in tool_names(line.calls))
     more = f"  [{called}]" if called else ""
     return f"{line.speaker:<9}  {_truncate(line.text)}{more}"
 
 
 def tool_names(calls: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what a line called itself, in order."""
+    """Return the tools that a message called itself, in order."""
     return [call["name"] for call in calls if call["object"] == "tool_call"]
 
 
 def ending_lines(run: SmokeRun) -> Iterator[str]:
-    """Yield how a run ended: in a line, and one for each thing that is wrong."""
+    """Yield the end of a run: one line, and one for each problem."""
     parts = [verdict_text(run), count_turns(run.turns)]
     if run.stopped_because and not run.error:
         parts.append(END_DESCRIPTIONS[SmokeRun.Stop(run.stopped_because)])
@@ -88,11 +91,14 @@ def ending_lines(run: SmokeRun) -> Iterator[str]:
         yield f"{INDENT}- {escape_invisible(failure)}"
     if not run.failures:
         for judge, why in run.unscored.items():
-            yield f"{INDENT}judge '{escape_invisible(judge)}' has not scored all: {escape_invisible(why)}"
+            yield (
+                f"{INDENT}judge '{escape_invisible(judge)}' has not scored all: "
+                f"{escape_invisible(why)}"
+            )
 
 
 def verdict_text(run: SmokeRun) -> str:
-    """Return what became of a run, as loud as it is bad."""
+    """Return the outcome of a run, colored by severity."""
     if run.verdict == SmokeRun.Verdict.PASSED:
         return "passed"
     if run.verdict == SmokeRun.Verdict.FAILED:
@@ -101,7 +107,7 @@ def verdict_text(run: SmokeRun) -> str:
 
 
 def summary_lines(runs: Sequence[SmokeRun]) -> Iterator[str]:
-    """Yield what a batch came to."""
+    """Yield the summary of a batch."""
     counts = serializers.count_outcomes(runs)
     told = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
     if counts["broken"]:
@@ -113,13 +119,14 @@ def summary_lines(runs: Sequence[SmokeRun]) -> Iterator[str]:
     for agent, named in serializers.mean_scores(runs).items():
         for criterion, found in named.items():
             yield (
-                f"{INDENT}{escape_invisible(agent)}  {criterion}  {found['mean']:.2f} in the "
+                f"{INDENT}{escape_invisible(agent)}  {criterion}  {found['mean']:.2f} "
+                "in the "
                 f"mean of {found['count']}"
             )
 
 
 def interruption_line(runs: Sequence[SmokeRun]) -> str:
-    """Return what an interruption leaves."""
+    """Return a line about the interruption of a run."""
     if not runs:
         return "interrupted: nothing was launched"
     count = sum(run.state == SmokeRun.State.CANCELLED for run in runs)
@@ -130,7 +137,7 @@ def interruption_line(runs: Sequence[SmokeRun]) -> str:
 
 
 def transcript_lines(run: SmokeRun) -> Iterator[str]:
-    """Yield a run with all that was said."""
+    """Yield a run with all its messages."""
     yield run_line(run)
     yield f"{INDENT}run {run.id}, number {run.repetition} of its batch {run.batch}"
     yield f"{INDENT}user id: {run.user_id}"
@@ -159,7 +166,9 @@ def _call_lines(calls: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
     for call in calls:
         if call["object"] != "tool_call":
             continue
-        yield f"{indent}> {escape_invisible(call['name'])} {_truncate(call['arguments'])}"
+        yield (
+            f"{indent}> {escape_invisible(call['name'])} {_truncate(call['arguments'])}"
+        )
         yield from _call_lines(call["calls"], f"{indent}{INDENT}")
         came = call["result"] if call["error"] is None else f"error: {call['error']}"
         if came:

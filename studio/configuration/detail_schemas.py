@@ -32,7 +32,7 @@ class AgentReferenceDetail(BaseModel):
 
     kind: str
     name: str
-    how: str
+    relation: str
 
 
 class AgentUse(BaseModel):

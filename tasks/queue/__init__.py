@@ -1,3 +1,3 @@
-"""The task queue: rows that are added, claimed under a lease, closed, recovered and
+"""The task queue: rows are added, claimed under a lease, completed, recovered and
 deleted.
 """

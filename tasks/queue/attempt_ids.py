@@ -1,4 +1,4 @@
-"""The turns a task took, one for each attempt, told by their ids alone."""
+"""Turn ids of a task's attempts, computed from the task's id."""
 
 import uuid
 
@@ -6,10 +6,10 @@ from core.ids import TurnId
 
 
 def turn_id(task_id: uuid.UUID, number: int) -> TurnId:
-    """Return the id of the turn that an attempt takes; attempts count from 1."""
+    """Return the id of the turn of an attempt; attempts count from 1."""
     return TurnId(uuid.uuid5(task_id, str(number)))
 
 
 def turn_ids(task_id: uuid.UUID, count: int) -> list[TurnId]:
-    """Return those of so many attempts, the first one first."""
+    """Return the turn ids of the first `count` attempts, in order."""
     return [turn_id(task_id, number) for number in range(1, count + 1)]

@@ -1,4 +1,4 @@
-"""Workers take what is due, under a lease: plain SQL, for it is done for every task."""
+"""Claims due tasks under a lease, in plain SQL because it runs for every task."""
 
 import uuid
 from collections.abc import Collection, Sequence
@@ -37,7 +37,7 @@ CLAIM_SQL = """
         created_at
 """
 LOCKS = {"postgresql": "FOR UPDATE SKIP LOCKED"}
-"""SQLite has one writer at a time."""
+"""SQLite has a single writer, so it needs no lock clause."""
 
 
 def claim_tasks(
@@ -48,11 +48,11 @@ def claim_tasks(
     once: Collection[str] = (),
     now: datetime | None = None,
 ) -> list[ClaimedTask]:
-    """Take up to `limit` pieces of work, and return them.
+    """Claim up to `limit` due tasks, and return them.
 
-    The highest priority first, of one priority by its rounds, each user's oldest first;
-    with `users` only theirs. Those whose lease ran out are taken again, unless they are
-    of kinds that run `once`. Two workers never take the same one.
+    Ordered by priority, then by round, then by age; with `users` only theirs. Tasks
+    whose lease expired are claimed again, unless they are of kinds that run `once`. Two
+    workers never claim the same task.
     """
     now = now or datetime.now(UTC)
     statement = CLAIM_SQL.format(
@@ -71,15 +71,15 @@ def claim_tasks(
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         taken: list[Any] = cursor.fetchall()
-    # They come in any order.
+    # The database returns them in any order.
     taken.sort(key=lambda row: (-row[-3], *row[-2:]))
     return [_claimed_task(row) for row in taken]
 
 
 def _in_condition(name: str, values: Collection[Any], *, negated: bool = False) -> str:
-    """Return the condition that a column holds one of so many values, or none."""
+    """Return the SQL condition that a column has one of these values, or none."""
     if not values:
-        # No list may be empty.
+        # SQL allows no empty list.
         return " AND 1 = 0"
     word = "NOT IN" if negated else "IN"
     return f" AND {name} {word} ({', '.join(['%s'] * len(values))})"

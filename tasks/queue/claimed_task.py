@@ -1,4 +1,4 @@
-"""A piece of work as it is handed to who does it."""
+"""A task as its handler receives it."""
 
 import uuid
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from core.ids import UserId
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTask:
-    """A task that was taken: this attempt of it."""
+    """A claimed task: one attempt of it."""
 
     id: uuid.UUID
     kind: str
@@ -23,8 +23,8 @@ class ClaimedTask:
     token_id: uuid.UUID | None
     request_id: str
     attempts: int
-    """The number of this attempt, from 1; it is the lease's own."""
+    """The number of this attempt, from 1; it identifies the lease."""
     failures: int
-    """How many attempts before it ended with an error."""
+    """Earlier attempts that ended with an error."""
     max_failures: int
     priority: int = 0

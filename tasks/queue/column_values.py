@@ -1,4 +1,4 @@
-"""Values of the queue's columns as the database has them, for plain SQL."""
+"""Database representation of the queue's column values, for plain SQL."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ from tasks.models import Task
 
 
 def to_column(name: str, value: Any) -> Any:
-    """Return a value of a column as the database has it."""
+    """Return the database representation of a column's value."""
     field: models.Field[Any, Any] = getattr(Task, name).field
     return field.get_db_prep_value(value, connection)

@@ -1,8 +1,8 @@
-"""Whose turn it is: of tasks of one priority each user has one in every round.
+"""Fair order within a priority: one task of each user per round.
 
-A task comes into the round after the one the queue is at, or after the last one its
-user has a task in. So who asks for a thousand keeps nobody waiting for more than two of
-them; and what comes later never comes into an earlier round, so nobody waits for ever.
+A new task joins the round after the queue's current one, or after the last round in
+which its user has a task. So a user with a thousand tasks delays another user by two
+tasks at most; and new tasks never join an earlier round, so no task waits forever.
 Source: Golestani, "A self-clocked fair queueing scheme", 1994, for tasks of one size.
 """
 
@@ -25,8 +25,9 @@ LAST_ROUND_SQL = """
             AND due_at <= %s
          ORDER BY round DESC LIMIT 1)
 """
-"""Plain SQL: it is done for every task. What runs is not due, as long as its lease
-is kept."""
+"""Plain SQL, because it runs for every task. Running tasks are not due while their
+lease is extended.
+"""
 WAITING_SQL = """
     SELECT count(*) FROM tasks_task
     WHERE state IN ('queued', 'running') AND user_id = %s AND priority = %s
@@ -50,10 +51,10 @@ def assign_rounds(rows: Sequence[Task], now: datetime) -> None:
 
 
 def round_when_waiting(user_id: uuid.UUID, priority: int, now: datetime) -> int:
-    """Return the round of one more task of a user that waits for a time.
+    """Return the round of one more task of a user that is due later.
 
-    Nobody knows which round the queue is at when that has come. It is ahead of most
-    then, though not all of a user's together.
+    The queue's round at that time is unknown. The task is ahead of most tasks then,
+    though several tasks of one user keep their own rounds.
     """
     user, at = to_column("user_id", user_id), to_column("due_at", now)
     with connection.cursor() as cursor:
@@ -62,7 +63,7 @@ def round_when_waiting(user_id: uuid.UUID, priority: int, now: datetime) -> int:
 
 
 def _round_when_due(user_id: uuid.UUID, priority: int, now: datetime) -> int:
-    """Return the round of one more task of a user that may be taken at once."""
+    """Return the round of one more task of a user that is due at once."""
     user, at = to_column("user_id", user_id), to_column("due_at", now)
     with connection.cursor() as cursor:
         cursor.execute(LAST_ROUND_SQL, [priority, at, user, priority, at])

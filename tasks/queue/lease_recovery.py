@@ -1,4 +1,4 @@
-"""Tasks whose workers died: run again or errored, as the YAML has it."""
+"""Tasks whose workers died: claimed again or errored, as the YAML says."""
 
 import logging
 from collections.abc import Collection
@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 
 
 def non_repeatable_kinds() -> Collection[str]:
-    """Return the kinds of tasks that are not run again.
+    """Return the kinds of tasks that do not run again.
 
-    What users asked for, where the operator says so; what is done beside it, such as
-    scoring, is begun again in any case.
+    Tasks of users, if the operator says so; auxiliary tasks such as scoring always run
+    again.
     """
     return (
         () if live.current().get(TASKS).rerun_interrupted else task_kinds.listed_names()
@@ -22,9 +22,9 @@ def non_repeatable_kinds() -> Collection[str]:
 
 
 def recover_leases() -> bool:
-    """Close what cannot be run again, and have the rest be taken at once.
+    """Close tasks that may not run again, and make the others due at once.
 
-    Return whether there may be some of that.
+    Return whether there may be some to claim.
     """
     if left := lifecycle.expire_dead_leases():
         logger.warning("%d tasks were running in a worker that died", left)

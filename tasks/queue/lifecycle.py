@@ -1,9 +1,9 @@
-"""The queue: rows that are added, taken under a lease, and closed.
+"""Life cycle of queue rows: added, claimed under a lease, completed.
 
-A row is the truth about a piece of work; whoever wakes a worker only saves it time. A
-worker that takes a row has it until its lease runs out, and extends that as long as it
-is at it. Who takes a row counts its attempts up, and closes it by that number: one
-whose lease was lost can write nothing.
+The row is the only source of truth about a task; notifying a worker only saves time. A
+worker owns a claimed row until its lease expires, and extends the lease while it works.
+Claiming increments the attempt number, and completion requires that number, so a worker
+that lost its lease can write nothing.
 """
 
 import random
@@ -30,9 +30,9 @@ from telemetry.live_turns.active_turns import ACTIVE_TURNS
 from telemetry.storage.stored_text import make_storable
 
 LEASE_SECONDS = 30.0
-"""How long a worker may be silent; it extends its leases every ten seconds."""
+"""Lease duration. Workers extend their leases every ten seconds."""
 MAX_INTERRUPTIONS = 3
-"""How often a task may lose its worker before it is given up."""
+"""A task that loses its worker this often is errored."""
 MIN_BACKOFF_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 600.0
 MAX_ERROR_LENGTH = 2_000
@@ -46,13 +46,14 @@ FAILED = (Task.State.ERRORED, Task.State.CANCELLED)
 IS_OPEN = RawSQL(
     "state IN ('queued', 'running')", (), output_field=models.BooleanField()
 )
-"""As the indexes `tasks_task_open…` have it: SQLite goes by those for the same words
-alone, and else looks at all there ever was."""
+"""The conditions of the indexes `tasks_task_open…`: SQLite uses a partial index only
+for the same words, and otherwise scans all tasks.
+"""
 
 HAS_FAILED = RawSQL(
     "state IN ('errored', 'cancelled')", (), output_field=models.BooleanField()
 )
-"""Likewise as the indexes `tasks_task_failed…` have it: few of many end so."""
+"""The conditions of the indexes `tasks_task_failed…`: only a few tasks fail."""
 
 COMPLETE_SQL = """
     UPDATE tasks_task SET
@@ -60,16 +61,16 @@ COMPLETE_SQL = """
         turn_id = COALESCE(%s, turn_id)
     WHERE id = %s AND user_id = %s AND state = 'running' AND attempts = %s
 """
-"""Plain SQL: it is done for every task."""
+"""Plain SQL, because it runs for every task."""
 
 
 class LeaseLost(TurnDiscarded):
-    """The task is not this worker's any more: erased, or another took it."""
+    """This worker lost the task: it was erased, or another worker claimed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """A piece of work that is asked for."""
+    """A task to enqueue."""
 
     kind: str
     user_id: UserId
@@ -80,19 +81,19 @@ class TaskSpec:
     turn_id: uuid.UUID | None = None
     token_id: uuid.UUID | None = None
     key: str | None = None
-    """Of several with one key the first is done, the others are not added."""
+    """Of several tasks with one key only the first is added."""
     priority: int = 0
     max_failures: int = 1
     delay_seconds: float = 0.0
-    """How long it waits before it may be taken."""
+    """Delay before it may be claimed."""
     id: uuid.UUID = field(default_factory=uuid.uuid4)
 
 
 def enqueue(drafts: Sequence[TaskSpec], *, now: datetime | None = None) -> list[Task]:
-    """Put work into the queue, in the caller's transaction if there is one.
+    """Add tasks to the queue, in the caller's transaction if there is one.
 
-    Return the rows that were added: of those whose key is there already, none. Whoever
-    adds calls `wake.soon()` once that is committed.
+    Return the added rows, without those whose key exists already. The caller notifies a
+    worker after the commit.
     """
     now = now or datetime.now(UTC)
     rows = [_build_row(draft, now) for draft in drafts]
@@ -130,14 +131,14 @@ def _build_row(draft: TaskSpec, now: datetime) -> Task:
 
 
 def _abandoned_condition(once: Collection[str]) -> Q:
-    """Return what is not begun again when its worker died."""
+    """Return the condition for tasks that may not run again after their worker died."""
     return Q(interruptions__gte=MAX_INTERRUPTIONS) | Q(kind__in=once)
 
 
 def extend_leases(
     tasks: Collection[ClaimedTask], *, now: datetime | None = None
 ) -> None:
-    """Keep the leases of work in hand."""
+    """Extend the leases of running tasks."""
     lease = (now or datetime.now(UTC)) + timedelta(seconds=LEASE_SECONDS)
     ids = [task.id for task in tasks]
     running = Task.objects.filter(pk__in=ids, state=Task.State.RUNNING)
@@ -145,9 +146,9 @@ def extend_leases(
 
 
 def cancelled_ids(tasks: Collection[ClaimedTask]) -> set[uuid.UUID]:
-    """Return the ids of work in hand that is to be ended; it writes nothing.
+    """Return the ids of running tasks that must stop; writes nothing.
 
-    That is what somebody cancelled, what was erased, and what another worker has.
+    These are cancelled, erased, or owned by another worker.
     """
     mine = {task.id: task.attempts for task in tasks}
     running = Task.objects.filter(
@@ -167,17 +168,17 @@ def _leased_row(task: ClaimedTask) -> QuerySet[Task]:
 
 
 def _uncancelled_row(task: ClaimedTask) -> QuerySet[Task]:
-    """Return a task that nobody cancelled; `ended` comes after, for the other case.
+    """Select a task that is not cancelled; `close_cancelled` handles the others.
 
-    Then no moment is left in which a cancellation is overlooked.
+    In this order no cancellation can be overlooked.
     """
     return _leased_row(task).filter(is_cancelled=False)
 
 
 def lock_leased(task: ClaimedTask) -> None:
-    """Keep everybody else from a task until the transaction ends; raises `Gone`.
+    """Lock a task until the transaction ends; raises `LeaseLost`.
 
-    What is written of an attempt that broke off is written in the same.
+    The partial result of an interrupted attempt is written in the same transaction.
     """
     if not _leased_row(task).update(due_at=F("due_at")):
         raise LeaseLost
@@ -186,10 +187,10 @@ def lock_leased(task: ClaimedTask) -> None:
 def complete(
     task: ClaimedTask, result: str = "", *, turn_id: uuid.UUID | None = None
 ) -> None:
-    """Close work that is done, in the caller's transaction; raises `Gone`.
+    """Complete a task in the caller's transaction; raises `LeaseLost`.
 
-    So what it came to is stored exactly if its row says that it is done. One that
-    somebody has just cancelled is done all the same.
+    So its result is stored exactly if its row is done. A task that was cancelled at the
+    last moment is done all the same.
     """
     values = [
         *(make_storable(result), to_column("finished_at", datetime.now(UTC))),
@@ -206,9 +207,9 @@ def complete(
 def complete_with(
     task: ClaimedTask, result: str = "", write: Callable[[], None] | None = None
 ) -> None:
-    """Close work that is done, with what it came to, together; raises `Gone`."""
+    """Complete a task and write its result in one transaction; raises `LeaseLost`."""
     with transaction.atomic():
-        # First: who lost the lease writes nothing.
+        # First, because a worker that lost the lease must write nothing.
         complete(task, result)
         if write is not None:
             write()
@@ -217,11 +218,10 @@ def complete_with(
 def record_failure(
     task: ClaimedTask, error: BaseException, *, is_final: bool = False
 ) -> bool:
-    """Note that an attempt failed; say whether the task is errored for good by it.
+    """Record a failed attempt; return whether the task is now errored.
 
-    Otherwise it is tried again after a pause, unless somebody cancelled it. The error's
-    text is shown to its user where it is one of ours, and its type alone where it is
-    not.
+    Otherwise it is retried after a backoff, unless it was cancelled. The stored text is
+    visible to the user: the message of our own errors, only the type of others.
     """
     failures = task.failures + 1
     told = make_storable(describe_error(error))[:MAX_ERROR_LENGTH]
@@ -249,24 +249,26 @@ def record_failure(
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what a task records of an error; users see its public part."""
+    """Return the text that a task stores of an error; users see its public part."""
     if isinstance(error, CoulisseError):
         return redaction.redact_all(str(error))
     return f"{type(error).__name__}: see the server's log"
 
 
 def _backoff_seconds(failures: int, asked: float | None = None) -> float:
-    """Return how long to wait after so many failures; `asked` is the least."""
+    """Return the backoff after so many failures; `asked` is the minimum."""
     longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 4 ** (failures - 1))
     jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
     return max(jitter, asked or 0.0)
 
 
 def release_leases(tasks: Collection[ClaimedTask]) -> None:
-    """Let go of work this process will not finish, for another to begin anew."""
+    """Release tasks that this process will not finish, so that another can restart
+    them.
+    """
     now = datetime.now(UTC)
     for task in tasks:
-        # The number goes up when it is taken, so what is still at it closes nothing.
+        # The next claim increments the number, so the old attempt can complete nothing.
         _uncancelled_row(task).update(state=Task.State.QUEUED, due_at=now)
         close_cancelled(task)
 
@@ -274,22 +276,22 @@ def release_leases(tasks: Collection[ClaimedTask]) -> None:
 def count_open(user_id: UserId, wanted: Collection[str], most: int) -> int:
     """Return how many tasks of these kinds a user has that have not ended.
 
-    It counts no further than `most`.
+    Stops counting at `most`.
     """
     rows = Task.objects.filter(IS_OPEN, user_id=user_id, kind__in=wanted)
     return rows[:most].count()
 
 
 def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
-    """End a task that is not closed: at once where it waits, soon where it runs.
+    """Cancel an open task: at once if it is queued, soon if it is running.
 
-    Return its row as it then is; None where there is none, or none of this user's.
+    Return its updated row; None if it does not exist or belongs to another user.
     """
     rows = Task.objects.filter(pk=task_id)
     if user_id is not None:
         rows = rows.filter(user_id=user_id)
     waits = Q(state=Task.State.QUEUED)
-    # At once, for a worker may put it back meanwhile.
+    # At once, because a worker may release it meanwhile.
     rows.filter(state__in=OPEN).update(
         is_cancelled=True,
         state=Case(When(waits, then=Value(Task.State.CANCELLED)), default=F("state")),
@@ -300,16 +302,16 @@ def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
 
 
 def close_cancelled(task: ClaimedTask) -> None:
-    """Close a task whose end was asked for, once it has stopped."""
+    """Close a task whose cancellation was requested, after it has stopped."""
     _leased_row(task).filter(is_cancelled=True).update(
         state=Task.State.CANCELLED, finished_at=datetime.now(UTC)
     )
 
 
 def expire_dead_leases(*, now: datetime | None = None) -> int:
-    """End the leases of workers of this machine that have died; return how many.
+    """Expire the leases of dead workers of this machine; return how many.
 
-    Those of other machines are given up when they run out.
+    Leases of other machines expire by time.
     """
     running = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING)
     names = running.exclude(worker=worker_identity.own_name()).values_list(
@@ -322,9 +324,9 @@ def expire_dead_leases(*, now: datetime | None = None) -> int:
 
 
 def close_abandoned(*, once: Collection[str] = (), now: datetime | None = None) -> int:
-    """Close the tasks whose workers died under them; return how many.
+    """Close the tasks whose workers died; return how many.
 
-    Those that may be begun again are left to be taken; kinds that run `once` may not.
+    Tasks that may run again stay claimable; kinds that run `once` do not.
     """
     now = now or datetime.now(UTC)
     lost = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING, due_at__lte=now)
@@ -338,9 +340,9 @@ def close_abandoned(*, once: Collection[str] = (), now: datetime | None = None) 
 
 
 def requeue(ids: Collection[uuid.UUID]) -> int:
-    """Put back what failed or was cancelled, to be done anew; return how many.
+    """Requeue failed or cancelled tasks; return how many.
 
-    What a judge left in its result stays: what was paid was paid.
+    A judge's receipt in the result stays, because its calls were paid.
     """
     now = datetime.now(UTC)
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Tasks that ended long enough ago are deleted."""
+"""Deletes tasks that ended long enough ago."""
 
 import logging
 from datetime import datetime, timedelta
@@ -11,9 +11,9 @@ from tasks.models import Task
 from tasks.queue import lifecycle
 
 BATCH = 500
-"""Tasks of one transaction: who writes meanwhile waits for it on SQLite."""
+"""Tasks per transaction. On SQLite other writers wait for each one."""
 MAX_SECONDS = 600.0
-"""Of one run; the next one goes on."""
+"""Time limit of one run; the next run continues."""
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def delete_expired(now: datetime) -> int:
     """Delete the tasks that ended more than `keep_days` ago; return how many.
 
-    Of what is done once only, somebody may ask again from then on.
+    Their idempotency keys become free.
     """
     keep_days = live.current().get(TASKS).keep_days
     if keep_days is None:
@@ -34,8 +34,8 @@ def delete_expired(now: datetime) -> int:
 
 
 def _delete_batch(before: datetime) -> int:
-    """Delete the oldest."""
-    # No task ends before it is made: that has an index to walk along.
+    """Delete the oldest tasks, up to one batch."""
+    # A task ends after its creation, and the index is on the creation time.
     old = Task.objects.filter(
         created_at__lt=before, finished_at__lt=before, state__in=lifecycle.CLOSED
     ).order_by("created_at", "-id")

@@ -1,4 +1,4 @@
-"""The sorts of work there are: `settings.COULISSE_TASK_KINDS` names them."""
+"""The kinds of tasks: `settings.COULISSE_TASK_KINDS` names them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,57 +12,60 @@ from tasks.queue.claimed_task import ClaimedTask
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """How a piece of work ended."""
+    """The result of a task."""
 
     result: str = ""
     write: Callable[[], None] | None = None
-    """What it came to, written in the transaction that closes its row."""
+    """Writes the result in the transaction that completes the row."""
     is_closed: bool = False
-    """Whether it has closed its row itself (`queue.done`), with what it came to."""
+    """Whether the handler has already completed the row together with its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskKind:
-    """A sort of work."""
+    """A kind of task."""
 
     name: str
     run: Callable[[ClaimedTask], Awaitable[TaskOutcome]]
-    """Does it, on the event loop; tables are reached by `database.database_executor`.
-    Raises what went wrong: `CoulisseError`s are told as they are."""
+    """The handler. It runs on the event loop and uses the database through
+    `database.database_executor`. It raises its errors; `CoulisseError`s keep their
+    text.
+    """
     max_failures: int = 1
-    """Attempts, where a row does not say."""
+    """Maximum failed attempts if a row does not set it."""
     is_listed: bool = False
-    """Whether users see it among their tasks."""
+    """Whether users see it in their list of tasks."""
     is_turn: bool = False
-    """Whether each of its attempts is a turn (`attempt_ids`)."""
+    """Whether each attempt is a turn (`attempt_ids`)."""
     is_repeatable: bool = False
-    """Whether one that is done may be done anew."""
+    """Whether a completed task may run again."""
     is_background: bool = False
-    """Whether nobody waits for it: it leaves one place of each worker to the rest."""
+    """Whether no user waits for it: such tasks leave one slot of each worker to others.
+    """
 
 
 @cache
 def _kinds() -> dict[str, TaskKind]:
-    # Only when they are asked for: each leads to all that does the work.
+    # Imported lazily, because each handler imports all that it needs.
     kinds = [import_string(path) for path in settings.COULISSE_TASK_KINDS]
     return {kind.name: kind for kind in kinds}
 
 
 def get(name: str) -> TaskKind | None:
-    """Return a sort of work by its name."""
+    """Return a kind by its name, or None."""
     return _kinds().get(name)
 
 
 def names() -> list[str]:
-    """Return what workers of this version can do."""
+    """Return the kinds that workers of this version can run."""
     return list(_kinds())
 
 
 def interactive_names() -> list[str]:
-    """Return what gives no way to anything."""
+    """Return the kinds that users wait for."""
     return [kind.name for kind in _kinds().values() if not kind.is_background]
 
 
 def listed_names() -> list[str]:
-    """Return what users see among their tasks."""
+    """Return the kinds that users see in their list of tasks."""
     return [kind.name for kind in _kinds().values() if kind.is_listed]

@@ -1,9 +1,8 @@
-"""Who works: each worker process has a name by which others on its machine can tell
-whether it is still there.
+"""Names of worker processes, with which others on the machine can check that they live.
 
-`HOST:PID:STARTED`. The host is told by this start of it and, where there are such, by
-its namespace of processes: two containers, or two machines of one name, see different
-processes under the same number.
+`HOST:PID:STARTED`. The host is identified by its boot and, where they exist, by its PID
+namespace: two containers, or two machines of one name, see different processes under
+the same number.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NAMESPACE = Path("/proc/self/ns/pid")
 MAX_HOST_LENGTH = 200
 CLOCK_DRIFT_SECONDS = 2.0
-"""How far a start may seem to move when the clock is set, and is rounded."""
+"""Tolerance for start times, which are rounded and shift when the clock is set."""
 
 
 def own_name() -> str:
@@ -36,7 +35,7 @@ def _worker_name(pid: int) -> str:
 
 @cache
 def _host_id() -> str:
-    """Return where process numbers mean what they mean here."""
+    """Return an id of the scope in which process ids are unique."""
     parts = []
     with suppress(OSError):
         parts = [BOOT_ID.read_text(), os.readlink(NAMESPACE)]
@@ -45,7 +44,7 @@ def _host_id() -> str:
 
 
 def ended_workers(names: Iterable[str]) -> list[str]:
-    """Return those of the workers that ran on this machine and have ended."""
+    """Return those workers of this machine that have ended."""
     return [name for name in names if _has_ended(name)]
 
 

@@ -1,4 +1,4 @@
-"""Wakes a worker when there is work. A message may be late, shared or lost."""
+"""Notifies a worker of new tasks. A message may be late, merged or lost."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ PAUSE_SECONDS = 0.01
 
 
 def send_message() -> None:
-    """Send the message; raises whatever is wrong with the broker."""
+    """Send the message; raises the broker's errors."""
     celery.current_app.send_task(TASK, ignore_result=True, retry=False, expires=60)
 
 
@@ -29,17 +29,17 @@ _notifier = Notifier(
 
 
 def use_notify(way: Callable[[], None]) -> None:
-    """Wake otherwise than by a message: in a command that does the work itself."""
+    """Notify by this function instead: for a command that runs the tasks itself."""
     global _notify
     _notify = way
 
 
 def notify() -> None:
-    """Have a worker look at the queue. Takes microseconds and never raises."""
+    """Notify a worker. Takes microseconds and never raises."""
     ACTIVE_TURNS.mark_tasks_changed()
     _notifier.notify()
 
 
 def flush() -> None:
-    """Send what is still to be sent; blocks until the broker has it or fails."""
+    """Send pending messages; blocks until the broker has them or fails."""
     _notifier.flush()

@@ -1,4 +1,4 @@
-"""What tasks cost: the turns they took, as far as those are recorded."""
+"""Costs of tasks, from the recorded turns of their attempts."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from telemetry.models import Turn
 
 @dataclass(frozen=True, slots=True)
 class TaskCost:
-    """What the turns of a task came to."""
+    """The cost of a task's turns."""
 
     turn_id: TurnId | None = None
-    """The newest of them."""
+    """The newest turn."""
     micro_usd: int | None = None
-    """Of all its attempts; None where it is not known."""
+    """Sum of all attempts; None if unknown."""
 
 
 def costs_by_task(tasks: Sequence[Task]) -> dict[uuid.UUID, TaskCost]:
-    """Return what each task came to, in one query."""
+    """Return the cost of each task, in one query."""
     turns = {task.pk: _turn_ids(task) for task in tasks}
     wanted = [turn_id for ids in turns.values() for turn_id in ids]
     known = Turn.objects.filter(pk__in=wanted) if wanted else Turn.objects.none()

@@ -1,4 +1,4 @@
-"""Tasks as operators are told of them: all of every user's, with who worked at them."""
+"""Tasks for operators: those of all users, with their workers."""
 
 import uuid
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tasks.reports import costs, serializers
 
 
 def get_task(task_id: uuid.UUID) -> dict[str, Any]:
-    """Tell a task with all its texts; raises `TaskUnknown`."""
+    """Return a task with all its texts; raises `TaskUnknown`."""
     task = Task.objects.filter(pk=task_id).first()
     if task is None:
         raise TaskUnknown
@@ -25,10 +25,10 @@ def get_task(task_id: uuid.UUID) -> dict[str, Any]:
 
 
 def cancel_task(task_id: uuid.UUID) -> bool:
-    """End a task; return whether it was to go on. Raises `TaskUnknown`."""
+    """Cancel a task; return whether it was open. Raises `TaskUnknown`."""
     open_ones = Task.objects.filter(state__in=lifecycle.OPEN, is_cancelled=False)
     with transaction.atomic():
-        # Locked, lest two who end it at once both see it go on.
+        # Locked, so that only one of two concurrent calls returns True.
         was_open = open_ones.select_for_update().filter(pk=task_id).first() is not None
         if lifecycle.cancel(task_id) is None:
             raise TaskUnknown
@@ -36,7 +36,7 @@ def cancel_task(task_id: uuid.UUID) -> bool:
 
 
 def serialize_list(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """Tell tasks, their long texts cut."""
+    """Return tasks with truncated texts."""
     spent = costs.costs_by_task(tasks)
     return [
         _add_operator_fields(
@@ -47,7 +47,7 @@ def serialize_list(tasks: Sequence[Task]) -> list[dict[str, Any]]:
 
 
 def _redact(task: Task) -> Task:
-    """Return a task without our own secrets, which are nobody's to read."""
+    """Return a task with the server's own secrets masked."""
     for name in ("prompt", "result", "error"):
         setattr(task, name, redaction.redact_own(getattr(task, name)))
     metadata = task.payload.get("metadata") or {}

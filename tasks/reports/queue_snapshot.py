@@ -1,6 +1,6 @@
-"""The queue as it stands: what runs, what waits, what has just ended.
+"""Snapshot of the queue: running, waiting and recently ended tasks.
 
-However long the queue is, no more than a thousand of it is looked at.
+It reads at most a thousand tasks, however long the queue is.
 """
 
 from collections import Counter
@@ -16,13 +16,13 @@ from tasks.queue import lifecycle
 from telemetry.presentation.turn_serializers import format_time
 
 MAX_COUNTED = 1000
-"""Of those that are open; so many are counted, too."""
+"""Maximum open tasks that are read and counted."""
 MAX_SHOWN = 20
-"""Of each state."""
+"""Maximum tasks shown per state."""
 MAX_TEXT_LENGTH = 200
 """Characters of a text."""
 MAX_READ_LENGTH = 4 * MAX_TEXT_LENGTH
-"""So much is looked at, so that no half of a secret is left at the end."""
+"""Characters read of a text, so that truncation leaves no half of a secret unmasked."""
 
 COLUMNS = (
     *("id", "kind", "state", "agent", "user_id", "origin", "turn_id", "attempts"),
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def snapshot() -> dict[str, Any]:
-    """Return it as JSON has it; `more` says that there are more than were counted."""
+    """Return the snapshot as JSON; `more` means that not all tasks were counted."""
     open_ones = dict(
         Task.objects.filter(lifecycle.IS_OPEN)
         .order_by("-priority", "round", "created_at")

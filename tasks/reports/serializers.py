@@ -1,4 +1,4 @@
-"""A task as clients and operators are told of it: JSON in place of our own values."""
+"""JSON forms of a task for clients, agents and operators."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,7 @@ from tasks.reports.costs import TaskCost
 from telemetry.presentation.turn_serializers import format_time, to_usd
 
 MAX_LISTED = 500
-"""Characters of a text that lists have of each task."""
+"""Maximum characters of a text in lists."""
 MAX_SUMMARY_PROMPT = 200
 NO_COST = TaskCost()
 
@@ -43,7 +43,7 @@ def serialize_task(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
 
 
 def serialize_list_item(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
-    """Return a task as lists have it: long texts are cut."""
+    """Return a task as a list item, with truncated texts."""
     told = serialize_task(row, spent)
     for name in ("prompt", "result"):
         if told[name] is not None:
@@ -52,7 +52,7 @@ def serialize_list_item(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
 
 
 def serialize_for_agent(row: Task) -> dict[str, Any]:
-    """Return a task as agents are told of it."""
+    """Return a task in the form that agents receive."""
     told = {
         "task_id": str(row.pk),
         "agent": row.agent,
@@ -70,7 +70,7 @@ def serialize_for_agent(row: Task) -> dict[str, Any]:
 
 
 def truncate(text: str, most: int) -> str:
-    """Return a text with at most so many characters; an ellipsis is for the rest."""
+    """Return a text of at most `most` characters; an ellipsis replaces the rest."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -1,4 +1,4 @@
-"""The ids of tasks, in the forms people have them in."""
+"""Parses task ids in all accepted forms."""
 
 import re
 import uuid

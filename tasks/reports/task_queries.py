@@ -1,4 +1,4 @@
-"""Tasks, read: one, a page of them, how many there are."""
+"""Queries on tasks: one task, pages, counts."""
 
 import uuid
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ from tasks.reports import costs, serializers
 
 
 def get_task(task_id: uuid.UUID, user_id: UserId | None = None) -> dict[str, Any]:
-    """Tell a task; with `user_id` only one that its user may see.
+    """Return a task; with `user_id` only one that this user may see.
 
     Raises `TaskUnknown`.
     """
@@ -26,13 +26,13 @@ def get_task(task_id: uuid.UUID, user_id: UserId | None = None) -> dict[str, Any
 
 
 def list_tasks(**wanted: Any) -> tuple[list[dict[str, Any]], bool]:
-    """Tell tasks as lists have them, as `page` chooses; say if there are more."""
+    """Return list items, filtered as in `page_tasks`, and whether there are more."""
     tasks, has_more = page_tasks(**wanted)
     return serialize_tasks(tasks), has_more
 
 
 def serialize_tasks(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """Tell tasks as lists have them."""
+    """Return tasks as list items."""
     spent = costs.costs_by_task(tasks)
     return [serializers.serialize_list_item(task, spent[task.pk]) for task in tasks]
 
@@ -40,7 +40,7 @@ def serialize_tasks(tasks: Sequence[Task]) -> list[dict[str, Any]]:
 def list_for_agent(
     user_id: UserId, *, state: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Tell a user's newest tasks as agents are told of them."""
+    """Return a user's newest tasks in the form that agents receive."""
     tasks, _ = page_tasks(user_id=user_id, states=[state] if state else (), limit=limit)
     return [serializers.serialize_for_agent(task) for task in tasks]
 
@@ -55,10 +55,10 @@ def page_tasks(
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int = 20,
 ) -> tuple[list[Task], bool]:
-    """Return tasks, the newest first, and whether there are more.
+    """Return tasks, newest first, and whether there are more.
 
-    With `user_id` those that this user may see, or all that are theirs. `after` is
-    the `created_at` and the id of the last one of the page before.
+    With `user_id` those that this user may see, or all of theirs with `is_all`. `after`
+    is the `created_at` and the id of the last task of the previous page.
     """
     wanted = {"agent": agent, "kind": kind, "state__in": list(states) or None}
     given = {name: value for name, value in wanted.items() if value is not None}
@@ -66,14 +66,14 @@ def page_tasks(
     if states and set(states) <= set(lifecycle.FAILED):
         rows = rows.filter(lifecycle.HAS_FAILED)
     elif list(states) == [Task.State.RUNNING]:
-        # Few of many run, and they are among the open ones.
+        # Few of many tasks run, and they are among the open ones.
         rows = rows.filter(lifecycle.IS_OPEN)
     found = list(rows.order_by("-created_at", "id")[: limit + 1])
     return found[:limit], len(found) > limit
 
 
 def cursor_of(task_id: uuid.UUID, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
-    """Return where a task of this user stands among the others, or None."""
+    """Return the page cursor of a user's task, or None."""
     found = _visible(user_id).filter(pk=task_id)
     return found.values_list("created_at", "id").first()
 
@@ -89,18 +89,18 @@ def _after_cursor(after: tuple[datetime, uuid.UUID] | None) -> Q:
     if after is None:
         return Q()
     at, last_id = after
-    # The first condition is where an index begins.
+    # The first condition selects where the index scan begins.
     return Q(created_at__lte=at) & (Q(created_at__lt=at) | Q(id__gt=last_id))
 
 
 def count_by_kind_and_state() -> list[tuple[str, str, int]]:
-    """Return how many tasks there are of each kind in each state."""
+    """Return the number of tasks by kind and state."""
     rows = Task.objects.order_by("kind", "state").values_list("kind", "state")
     return list(rows.annotate(count=Count("*")))
 
 
 def count_errors(limit: int = 10) -> list[tuple[str, str, int]]:
-    """Return why tasks are errored: kind, error and how often, the commonest first."""
+    """Return the most frequent errors of tasks: kind, error and count."""
     failed = Task.objects.filter(lifecycle.HAS_FAILED, state=Task.State.ERRORED)
     rows = failed.values_list("kind", "error")
     return list(rows.annotate(count=Count("*")).order_by("-count", "kind")[:limit])

@@ -1,14 +1,14 @@
-"""Tasks as the terminal shows them."""
+"""Terminal output of tasks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_LINE_LENGTH = 60
-"""Characters of a prompt or an error in a line."""
+"""Maximum characters of a prompt or an error in a line."""
 
 
 def task_line(told: Mapping[str, Any]) -> str:
-    """Return a task as a line, from what clients are told of it."""
+    """Return one line for a task, from its serialized form."""
     said = told["error"] or told["prompt"]
     return "  ".join(
         (
@@ -23,14 +23,14 @@ def task_line(told: Mapping[str, Any]) -> str:
 
 
 def task_detail(told: Mapping[str, Any]) -> Iterator[str]:
-    """Yield all there is about a task, a line for each thing that is known."""
+    """Yield all details of a task, one per line."""
     for name, value in told.items():
         if value not in (None, "") and name != "object":
             yield f"{name.replace('_', ' ')}: {value}"
 
 
 def count_lines(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
-    """Yield a line for each kind: how many tasks there are in each state."""
+    """Yield one line per kind with the number of tasks in each state."""
     kinds: dict[str, list[str]] = {}
     for kind, state, count in rows:
         kinds.setdefault(kind, []).append(f"{count} {state}")
@@ -39,7 +39,7 @@ def count_lines(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
 
 
 def error_lines(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
-    """Yield a line for each reason why tasks are errored."""
+    """Yield one line per error of errored tasks."""
     for kind, error, count in rows:
         yield f"    {count} {kind}: {_truncate(error)}"
 

@@ -1,1 +1,1 @@
-"""How tasks come into the queue: once for each key, within limits, or as a retry."""
+"""Adds tasks to the queue: once per idempotency key, within limits, or as a retry."""

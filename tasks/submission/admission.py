@@ -1,4 +1,4 @@
-"""Takes on what users ask for: once for each key, and not without end."""
+"""Admits users' tasks: once per idempotency key, and within a limit of open tasks."""
 
 import uuid
 from dataclasses import replace
@@ -9,17 +9,17 @@ from tasks.queue import lifecycle, task_kinds
 from tasks.queue.lifecycle import TaskSpec
 
 REQUEST_KEY = "asked"
-"""Where a payload says which request it came with."""
+"""Payload key for the digest of the request."""
 
 
 def admit_task(
     draft: TaskSpec, *, max_open: int, asked: str = ""
 ) -> tuple[uuid.UUID, bool]:
-    """Put a user's task into the queue; return its id, and whether it is new.
+    """Enqueue a user's task; return its id, and whether it is new.
 
-    Where its key is there already it is not. `asked` tells the request it comes with
-    from others. Raises `KeyReused` where the key came with another one, `TooManyTasks`
-    where as many of the user's have not ended. Who has it taken on calls `wake.soon()`.
+    An existing key returns the existing task. `asked` is a digest of the request.
+    Raises `KeyReused` if the key belongs to a different request, and `TooManyTasks` if
+    the user has `max_open` open tasks. The caller notifies a worker after the commit.
     """
     known = _find_by_key(draft, asked)
     if known is not None:
@@ -33,7 +33,7 @@ def admit_task(
         [replace(draft, payload={**draft.payload, REQUEST_KEY: asked})]
     ):
         return draft.id, True
-    # Another request of the same key came first.
+    # A concurrent request with the same key came first.
     return admit_task(draft, max_open=max_open, asked=asked)
 
 

@@ -1,4 +1,4 @@
-"""Has work done again by hand: what failed is put back, what is done is asked anew."""
+"""Manual retries: failed tasks are requeued, completed tasks are added anew."""
 
 import uuid
 
@@ -25,11 +25,11 @@ class TaskNotRepeatable(Conflict):
 
 
 def retry_task(task_id: uuid.UUID) -> uuid.UUID:
-    """Have a task done again, and return the id of the one that does it.
+    """Retry a task, and return the id of the task that runs.
 
-    One that failed or was cancelled is put back. One that is done stays as it is, and
-    another one of the same is added. Whoever calls wakes a worker after the commit.
-    Raises `TaskUnknown`, `TaskNotEnded` and `TaskNotRepeatable`.
+    A failed or cancelled task is requeued. A completed task stays, and a copy of it is
+    added. The caller notifies a worker after the commit. Raises `TaskUnknown`,
+    `TaskNotEnded` and `TaskNotRepeatable`.
     """
     with transaction.atomic():
         task = Task.objects.select_for_update().filter(pk=task_id).first()

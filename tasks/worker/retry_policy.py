@@ -1,4 +1,4 @@
-"""What is made of an error that ended an attempt."""
+"""Decides whether a failed attempt is retried."""
 
 from access.errors import BudgetExceeded
 from core.errors import Denied, Invalid, NotFound, Unauthenticated
@@ -10,9 +10,9 @@ PERMANENT_ERRORS = (
     *(KeyRefused, ModelUnknown, OutOfCredit),
     TaskTimedOut,
 )
-"""Somebody must do something first: trying again comes to the same."""
+"""Errors that need human action: a retry would fail the same way."""
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Return whether another attempt may do better."""
+    """Return whether another attempt may succeed."""
     return not isinstance(error, PERMANENT_ERRORS)

@@ -1,8 +1,8 @@
-"""Works the queue off: takes tasks, keeps their leases, closes them.
+"""Runs the queue: claims tasks, extends their leases, completes them.
 
-One of a process, on the event loop that all code of agents shares (`providers.
-blocking`). It looks for work when it is woken, when a task ends, and every few seconds
-in any case: a message that was lost costs that long.
+Each process has one, on the event loop that all agent code shares. It checks the queue
+when it is notified, when a task ends, and every few seconds in any case, so a lost
+message costs that long.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from telemetry.live_turns.active_turns import ACTIVE_TURNS
 
 POLL_SECONDS = 5.0
 CANCEL_SECONDS = 1.0
-"""For what is broken off to close its streams."""
+"""Time for a cancelled task to close its streams."""
 HEARTBEAT_SECONDS = 1.0
-"""How soon what somebody cancelled is ended."""
+"""Delay until a requested cancellation takes effect."""
 HEARTBEATS_PER_LEASE = 10
-"""Every so many of them the leases are extended, which last three times as long."""
+"""Leases are extended every so many heartbeats; a lease lasts three times as long."""
 
 logger = logging.getLogger(__name__)
 
 
 class TaskRunner:
-    """Does up to so many tasks at a time."""
+    """Runs a limited number of tasks at a time."""
 
     def __init__(
         self,
@@ -46,10 +46,11 @@ class TaskRunner:
         users: Collection[UserId] | None = None,
         only: Collection[str] | None = None,
     ) -> None:
-        """`slots` says how many; it is asked at each look, so an edit takes effect.
+        """`slots` returns that number; it is called at each check, so an edit takes
+        effect.
 
-        With `users` it does theirs alone, with `only` those of some kinds: for a
-        command that works for them.
+        With `users` it runs only their tasks, with `only` those of some kinds: for a
+        command that runs its own tasks.
         """
         self._slots = slots
         self._users = users
@@ -60,7 +61,7 @@ class TaskRunner:
         self._taking = asyncio.Lock()
 
     async def run(self) -> None:
-        """Work until `stop`."""
+        """Run tasks until `stop` is called."""
         heart = asyncio.create_task(self._heartbeat())
         try:
             while not self._is_stopping:
@@ -70,17 +71,17 @@ class TaskRunner:
                         async with asyncio.timeout(POLL_SECONDS):
                             await self._kicked.wait()
             if self._in_hand:
-                # What is cancelled while it is waited for ends as soon as ever.
+                # A cancellation during the wait takes effect at once.
                 await asyncio.wait(self._in_hand.values())
         finally:
             heart.cancel()
 
     def kick(self) -> None:
-        """Have it look at once. For the event loop's own thread."""
+        """Check the queue at once. Call it on the event loop's own thread."""
         self._kicked.set()
 
     async def stop(self, seconds: float) -> None:
-        """Begin nothing more; put back what has not ended in so many seconds."""
+        """Claim no more tasks; after so many seconds release those still running."""
         async with self._taking:
             self._is_stopping = True
         self._kicked.set()
@@ -88,14 +89,14 @@ class TaskRunner:
             await asyncio.wait(self._in_hand.values(), timeout=seconds)
         if left := dict(self._in_hand):
             logger.info("%d tasks are put back: this worker stops", len(left))
-            # First: from then on they store nothing.
+            # First, because after the release they must store nothing.
             await database_executor.run_to_end(lifecycle.release_leases, list(left))
             for work in left.values():
                 work.cancel()
             await asyncio.wait(left.values(), timeout=CANCEL_SECONDS)
 
     async def _claim(self) -> bool:
-        """Take what there is room for; say whether there may be more."""
+        """Claim tasks for the free slots; return whether there may be more."""
         async with self._taking:
             free = self._slots() - len(self._in_hand)
             if free <= 0 or self._is_stopping:
@@ -112,7 +113,7 @@ class TaskRunner:
             except DatabaseDown:
                 return False
             except Exception:
-                # A fault of ours, which must not end the loop.
+                # A bug here must not end the loop.
                 logger.exception("could not look for work")
                 return False
             for task in taken:
@@ -123,10 +124,10 @@ class TaskRunner:
             return len(taken) == most
 
     def _claimable_kinds(self, free: int) -> tuple[Collection[str], int]:
-        """Return which kinds there is room for, and for how many of them.
+        """Return the kinds that may be claimed, and how many tasks of them.
 
-        What nobody waits for leaves one place to the rest, if there are two: it may
-        hang, on a judge's model say, while somebody waits.
+        Background kinds leave one slot of two or more to the others: they may hang, for
+        example on a judge's model, while a user waits.
         """
         if self._only is not None:
             return self._only, free
@@ -190,7 +191,7 @@ class TaskRunner:
             raise TaskTimedOut(seconds) from exc
 
     async def _heartbeat(self) -> None:
-        """Keep the leases, and end what somebody cancelled."""
+        """Extend the leases, and stop cancelled tasks."""
         due = HEARTBEATS_PER_LEASE
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)

@@ -1,4 +1,4 @@
-"""This process's runner: begun by its worker, kicked by messages, stopped with it."""
+"""This process's runner: started and stopped with its worker, woken by messages."""
 
 import asyncio
 import logging
@@ -17,31 +17,32 @@ from tasks.queue import lease_recovery, worker_notifier
 from tasks.worker.runner import TaskRunner
 
 DRAIN_SECONDS = 5.0
-"""For running tasks to end; three seconds later the process is cut off."""
+"""Time for running tasks to end; three seconds later the process is killed."""
 
 logger = logging.getLogger(__name__)
 
 Resource = Callable[[], AbstractAsyncContextManager[None]]
-"""What the work needs: it is opened before any is taken, and closed after the last."""
+"""A resource of the tasks: opened before the first claim, closed after the last task.
+"""
 Companion = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
-"""What goes on beside the work, and ends before it does. It is handed a function that
-has workers look for more.
+"""A coroutine that runs beside the runner and ends before it. It receives a function
+that notifies workers.
 """
 
 
 def configured_slots() -> int:
-    """Return how many tasks this process may do at a time, by the YAML as it is now."""
+    """Return the number of slots of this process, from the current YAML."""
     settings = live.current().get(TASKS)
     return settings.workers if settings.enabled else 0
 
 
 def command_slots() -> int:
-    """Return how many tasks a command does at a time, for those it asked for."""
+    """Return the number of slots for the tasks of a command."""
     return live.current().get(TASKS).workers
 
 
 class WorkerService:
-    """A runner with all that its work needs in a process, on the shared event loop."""
+    """A runner with its resources, on the shared event loop."""
 
     def __init__(
         self,
@@ -51,8 +52,9 @@ class WorkerService:
         resources: Sequence[Resource] = (),
         companions: Sequence[Companion] = (),
     ) -> None:
-        """With `users` it works for them alone, with `only` at tasks of some kinds:
-        even where `tasks:` is off."""
+        """With `users` it runs only their tasks, with `only` some kinds: even if
+        `tasks:` is off.
+        """
         self._users = users
         self._only = only
         self._runner: TaskRunner | None = None
@@ -63,7 +65,7 @@ class WorkerService:
         self._has_begun = threading.Event()
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the runner."""
         self._running = sync_bridge.start(self._run())
         self._has_begun.wait()
 
@@ -84,18 +86,17 @@ class WorkerService:
         await self._runner.run()
 
     def _notify_workers(self) -> None:
-        """Have the work looked at here, and by other workers if this one has none
-        of its hands free."""
+        """Notify this process's runner, and other workers if it has no free slot."""
         self.kick()
         worker_notifier.notify()
 
     def kick(self) -> None:
-        """Look for work at once; from any thread."""
+        """Check the queue at once; callable from any thread."""
         if self._runner is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self._runner.kick)
 
     def stop(self) -> None:
-        """Let what is running end, put back the rest, close what it needed."""
+        """Let running tasks end, release the rest, and close the resources."""
         if self._runner is None:
             return
         sync_bridge.run_sync(
@@ -109,13 +110,13 @@ class WorkerService:
 
 
 async def _recover_leases() -> None:
-    """Take up what was lost; the next sweep does what this one cannot."""
+    """Recover lost tasks; if this fails, the next sweep does."""
     try:
         await database_executor.run_to_end(lease_recovery.recover_leases)
     except DatabaseDown:
         pass
     except Exception:
-        # A fault of ours, which must not keep the queue waiting.
+        # A bug here must not stop the queue.
         logger.exception("could not look for lost tasks")
 
 
@@ -123,19 +124,19 @@ _service: WorkerService | None = None
 
 
 def start(resources: Sequence[Resource], companions: Sequence[Companion]) -> None:
-    """Work the queue off in this process from now on."""
+    """Start the runner of this process."""
     global _service
     _service = WorkerService(resources=resources, companions=companions)
     _service.start()
 
 
 def kick() -> None:
-    """Have this process look for work, if it does any."""
+    """Notify this process's runner, if there is one."""
     if _service is not None:
         _service.kick()
 
 
 def stop() -> None:
-    """Stop working."""
+    """Stop the runner."""
     if _service is not None:
         _service.stop()

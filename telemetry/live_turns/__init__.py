@@ -1,1 +1,1 @@
-"""The turns that run now, and their publication to the studio."""
+"""The running turns, and their publication to the studio."""

@@ -1,10 +1,10 @@
-"""What happens now in this process: the turns that run, and what has just changed.
+"""Activity of this process: the running turns, and flags for recent changes.
 
-A turn is put up when it is ready to run and taken down when it is stored. Its record
-grows as it runs (`core.trace`), so the board is only told where that is, and reads it
-when somebody watches. While nobody does, that is all it costs.
+A turn is registered when it is ready to run and unregistered when it is stored. Its
+record grows as it runs (`core.trace`); only a function that reads it is registered, and
+it is called only while a viewer is connected. Without viewers nothing else happens.
 
-Of tasks, and of turns that ended, it says only that there is news: who watches reads
+For tasks and ended turns there is only a flag that something changed: viewers read
 their rows.
 """
 
@@ -17,29 +17,29 @@ from core.trace import Call
 from telemetry.types import TurnHeader
 
 MAX_LISTED = 200
-"""Turns that are told of at once, the newest; of the others there is a count."""
+"""Maximum turns that are listed, newest first; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveTurn(TurnHeader):
-    """A turn that runs."""
+    """A running turn."""
 
     calls: list[Call]
-    """What it has called until now."""
+    """Its calls so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFlags:
-    """What has changed since somebody asked last."""
+    """Changes since the last call of `take_changes`."""
 
     has_ended_turns: bool
-    """Whether a turn has: its record may be read."""
+    """Whether a turn has ended, so that its record may be read."""
     has_changed_tasks: bool
-    """Whether a task is in another state than before."""
+    """Whether a task has changed its state."""
 
 
 class ActiveTurns:
-    """The board of one process."""
+    """The running turns of one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,41 +48,41 @@ class ActiveTurns:
         self._watched_until = -1.0
 
     def register(self, turn_id: TurnId, look: Callable[[], ActiveTurn]) -> None:
-        """Show a turn from now on; `look` is called when somebody watches."""
+        """List a turn from now on; `look` is called while a viewer is connected."""
         self._running[turn_id] = look
 
     def unregister(self, turn_id: TurnId) -> None:
-        """Show a turn no more, if it was shown; who watches reads what became of it."""
+        """Remove a turn, if it was listed; viewers then read its record."""
         if self._running.pop(turn_id, None) is not None:
             self._has_ended = True
 
     def mark_tasks_changed(self) -> None:
-        """Take down that tasks are in another state than before; from any thread."""
+        """Flag that tasks have changed their state; callable from any thread."""
         self._has_tasks = True
 
     def watch(self, seconds: float) -> None:
-        """Have somebody watch for so long."""
+        """Note that a viewer is connected for so long."""
         self._watched_until = max(self._watched_until, self._clock() + seconds)
 
     def is_watched(self) -> bool:
-        """Return whether anybody wants to know."""
+        """Return whether a viewer is connected."""
         return self._clock() < self._watched_until
 
     def list_turns(self) -> list[ActiveTurn]:
-        """Return the turns that run, the newest last, as many as are told of."""
+        """Return at most `MAX_LISTED` running turns, newest last."""
         looks = list(self._running.values())
         return [look() for look in looks[-MAX_LISTED:]]
 
     def count(self) -> int:
-        """Return how many turns run that anybody may know of."""
+        """Return the number of registered turns."""
         return len(self._running)
 
     def take_changes(self) -> ChangeFlags:
-        """Return what changed since this was called last."""
+        """Return the changes since the last call."""
         has_ended, self._has_ended = self._has_ended, False
         has_tasks, self._has_tasks = self._has_tasks, False
         return ChangeFlags(has_ended, has_tasks)
 
 
 ACTIVE_TURNS = ActiveTurns()
-"""This process's."""
+"""The running turns of this process."""

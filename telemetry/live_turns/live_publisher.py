@@ -1,9 +1,9 @@
-"""Tells who watches what happens in this process: one beside each event loop of agents.
+"""Publishes this process's activity to viewers: one publisher per event loop of agents.
 
-Between processes it goes by Channels. Who watches says so every few seconds to all; who
-hears it sends what has changed, in one message every quarter of a second, until nothing
-is heard any more. While nobody watches nothing is looked at and nothing sent. Without a
-broker a process tells those who watch from within it, and nobody else.
+Processes communicate through Channels. A process with viewers announces itself to all
+every few seconds; the others then send their changes, in one message every quarter of a
+second, until announcements stop. Without viewers nothing is read or sent. Without a
+broker a process publishes only to viewers of its own.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurns
 
 FLUSH_SECONDS = 0.25
 ANNOUNCE_SECONDS = 3.0
-"""How often who watches says so, and so how often others tell at least."""
+"""Interval of announcements, and so the minimum interval of updates."""
 WATCH_SECONDS = 10.0
-"""How long somebody is believed to watch who said so."""
+"""How long an announcement is valid."""
 REJOIN_SECONDS = 10.0
-"""How often a process says that it can be reached; the layer forgets who does not."""
+"""Interval at which a process rejoins its group; the layer's memberships expire."""
 BROKER_TIMEOUT_SECONDS = 2.0
-"""For the broker."""
+"""Timeout of broker calls."""
 MIN_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 5.0
 PUBLISHERS_GROUP = "live.reporters"
@@ -38,31 +38,31 @@ WATCHERS_GROUP = "live.watchers"
 logger = logging.getLogger(__name__)
 
 TurnJson = dict[str, Any]
-"""A turn as `running.told` has it."""
+"""A turn in the form of `serialize_turn`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessUpdate:
-    """What changed in one process."""
+    """The changes of one process."""
 
     process: str
     is_snapshot: bool
-    """Whether `turns` are all there are, and not only those that changed."""
+    """Whether `turns` lists all turns, and not only changed ones."""
     turns: dict[str, TurnJson | None]
-    """None is one that is no longer shown."""
+    """None for a turn that is no longer listed."""
     count: int
-    """How many run, those included that are not told of."""
+    """Number of running turns, including those that are not listed."""
     has_ended_turns: bool
-    """Whether a turn has ended: its record may be read."""
+    """Whether a turn has ended, so that its record may be read."""
     has_changed_tasks: bool
-    """Whether a task is in another state than before."""
+    """Whether a task has changed its state."""
 
 
 UpdateHandler = Callable[[ProcessUpdate], None]
 
 
 class ChannelLayer(Protocol):
-    """What is used of a channel layer."""
+    """The methods of a channel layer that are used here."""
 
     async def group_add(self, group: str, channel: str) -> None: ...
     async def group_discard(self, group: str, channel: str) -> None: ...
@@ -71,7 +71,7 @@ class ChannelLayer(Protocol):
 
 
 class LivePublisher:
-    """Tells of one board."""
+    """Publishes the running turns of one process."""
 
     def __init__(
         self,
@@ -87,21 +87,23 @@ class LivePublisher:
         self._sinks: list[UpdateHandler] = []
         self._told: dict[str, TurnJson] = {}
         self._is_whole = True
-        """Whether somebody is to be told who knows nothing."""
+        """Whether the next update must be complete, for a new viewer."""
         self._is_due = False
-        """Whether to tell that nothing happened: somebody asks who is there."""
+        """Whether to send an update without changes: a viewer asks which processes
+        exist.
+        """
         self._others_until = -1.0
-        """How long somebody watches from another process."""
+        """Until when another process has viewers."""
         self._is_unknown = True
-        """Whether others have not heard that somebody watches here."""
+        """Whether other processes do not know yet that this one has viewers."""
         self._is_joined = False
-        """Whether others tell this process."""
+        """Whether this process receives the others' updates."""
         self._is_down = False
         self._woken = asyncio.Event()
         self._listening = asyncio.Event()
 
     async def run(self) -> None:
-        """Tell until it is cancelled."""
+        """Publish until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for part in (self._publish_while_watched, self._listen, self._announce):
@@ -110,9 +112,9 @@ class LivePublisher:
             await self._leave()
 
     def subscribe(self, sink: UpdateHandler) -> None:
-        """Have a function be called with each frame, of this process and of others.
+        """Call a function with each update, of this process and of others.
 
-        The first ones are whole.
+        The first updates are complete.
         """
         self._sinks.append(sink)
         self._is_unknown = True
@@ -120,7 +122,7 @@ class LivePublisher:
         self._listening.set()
 
     def unsubscribe(self, sink: UpdateHandler) -> None:
-        """Call it no more."""
+        """Stop calling the function."""
         self._sinks.remove(sink)
         self._listening.set()
 
@@ -130,7 +132,7 @@ class LivePublisher:
         self._is_due = True
         self._woken.set()
 
-    # Telling.
+    # Publishing.
 
     async def _publish_while_watched(self) -> None:
         while True:
@@ -153,11 +155,11 @@ class LivePublisher:
         if time.monotonic() < self._others_until:
             message = {"type": "live.frame", "frame": orjson.dumps(asdict(frame))}
             if not await self._send(WATCHERS_GROUP, message):
-                # What was lost is told again to who asks next.
+                # A lost update is repeated for the next viewer that asks.
                 self._others_until, self._is_whole = -1.0, True
 
     def _build_update(self) -> ProcessUpdate | None:
-        """Return what changed since the last one; None if nobody needs to hear it."""
+        """Return the changes since the last update; None if no update is needed."""
         turns = {
             told["id"]: told
             for told in map(
@@ -189,15 +191,15 @@ class LivePublisher:
             has_changed_tasks=news.has_changed_tasks,
         )
 
-    # Hearing.
+    # Receiving.
 
     async def _listen(self) -> None:
-        """Hear who watches and what others tell; wait for a broker that is away."""
+        """Receive announcements and updates; wait for a broker that is unavailable."""
         pause = MIN_BACKOFF_SECONDS
         while True:
             try:
                 if self._layer is None:
-                    # Off the loop: it takes a tenth of a second.
+                    # In a thread, because it takes a tenth of a second.
                     self._layer = await asyncio.to_thread(self._load)
                 if self._layer is None:
                     return
@@ -207,7 +209,7 @@ class LivePublisher:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._rejoin_periodically(self._layer))
                     tasks.create_task(self._receive(self._layer))
-            except Exception as exc:  # Whatever the layer's own client raises.
+            except Exception as exc:  # The layer's client may raise anything.
                 self._log_outage(exc)
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)
@@ -244,14 +246,14 @@ class LivePublisher:
             for sink in self._sinks:
                 sink(frame)
 
-    # Watching.
+    # Announcing.
 
     async def _announce(self) -> None:
-        """Say to all that somebody watches here, as long as somebody does."""
+        """Announce the viewers of this process, as long as there are any."""
         while True:
             self._listening.clear()
             if self._sinks:
-                # Of this process, too, something is heard now and then.
+                # Viewers receive a regular update of this process, too.
                 self._mark_watched(is_new=False)
                 await self._send_announcement()
             elif self._is_joined:
@@ -278,7 +280,7 @@ class LivePublisher:
             )
 
     async def _send(self, group: str, message: dict[str, Any]) -> bool:
-        """Send a message; return whether the broker took it."""
+        """Send a message; return whether the broker accepted it."""
         if self._layer is None:
             return False
         return await self._try_call(self._layer.group_send(group, message))
@@ -289,11 +291,11 @@ class LivePublisher:
                 await self._try_call(self._layer.group_discard(group, self._channel))
 
     async def _try_call(self, step: Coroutine[Any, Any, None]) -> bool:
-        """Do something at the broker; return whether it could be done."""
+        """Run a broker call; return whether it succeeded."""
         try:
             async with asyncio.timeout(BROKER_TIMEOUT_SECONDS):
                 await step
-        except Exception as exc:  # Whatever the layer's own client raises.
+        except Exception as exc:  # The layer's client may raise anything.
             self._log_outage(exc)
             return False
         return True
@@ -304,6 +306,6 @@ class LivePublisher:
         if not self._is_down:
             self._is_down = True
             told = str(error) or type(error).__name__
-            # At a start the broker may take a moment longer, and nobody minds.
+            # At a start the broker may take a moment longer, so this is not logged.
             level = logging.INFO if self._sinks else logging.DEBUG
             logger.log(level, "the live board waits for the broker: %s", told)

@@ -1,7 +1,7 @@
-"""A turn that runs, as those who watch are told of it: JSON, small, without secrets.
+"""A running turn in the form that viewers receive: small JSON without secrets.
 
-What was called is named; arguments and results are not told before the turn is stored,
-where the studio shows them.
+Calls appear by name. Arguments and results appear only after the turn is stored, on its
+page in the studio.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ from telemetry.presentation.turn_serializers import format_time
 from telemetry.storage import stored_text
 
 MAX_MESSAGE_LENGTH = 200
-"""Characters of what the user said."""
+"""Maximum characters of the user's message."""
 MAX_ERROR_LENGTH = 300
 MAX_CALLS = 50
-"""Tool calls of a level that are told, the newest; of the others there is a count."""
+"""Maximum tool calls per level, newest first; the others are only counted."""
 
 
 def serialize_turn(turn: ActiveTurn) -> dict[str, Any]:
-    """Return a turn as it stands."""
+    """Return the current state of a turn."""
     return {
         "id": str(turn.turn_id),
         "object": "turn.running",
@@ -44,8 +44,8 @@ def serialize_turn(turn: ActiveTurn) -> dict[str, Any]:
 def current_step(calls: Sequence[Call], since: datetime) -> dict[str, Any]:
     """Return what a turn, or an agent within it, waits for.
 
-    `what` is `start`, `model`, `tools`, or `end` when the last call has ended: it has
-    its answer and puts it away, or is about to ask again.
+    `what` is `start`, `model`, `tools`, or `end` when the last call has ended: the turn
+    is being stored, or is about to call the model again.
     """
     if not calls:
         return _serialize_step("start", (), since)
@@ -102,13 +102,13 @@ def _call_state(call: TracedToolCall) -> str:
 
 
 def _is_open(call: TracedToolCall) -> bool:
-    # Of a client's tool nobody here waits for the end.
+    # The server does not wait for a client's tool.
     return call.seconds is None and call.kind != "client"
 
 
 def _short_line(said: str, most: int) -> str:
     """Return the beginning of a text as one line, without secrets."""
-    # More than is shown, for a secret may begin where that ends.
+    # Longer than the result, because a secret may cross the end.
     line = " ".join(
         redaction.redact_all(stored_text.make_storable(said[: 4 * most])).split()
     )

@@ -1,3 +1,3 @@
-"""The log on stderr: its filter, its formatters, its switch in the YAML, and the line
-of a turn.
+"""The log on stderr: its filter, its formatters, its switch in the YAML, and the log
+line of a turn.
 """

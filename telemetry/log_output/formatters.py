@@ -1,8 +1,8 @@
-"""How a record of the log is written: as a line of text, or of JSON.
+"""Formatters of log records: a line of text, or of JSON.
 
-Either says which request it is about, has no secret in it, and nothing from outside in
-it begins a line. `extra={"fields": …}` is for JSON alone; with
-`extra={"has_lines": True}` the line breaks in a message are our own, and stay.
+Both include the request id and mask secrets, and external input cannot begin a line.
+`extra={"fields": …}` is for JSON alone; with `extra={"has_lines": True}` the line
+breaks in a message are the server's own, and stay.
 """
 
 import logging
@@ -19,7 +19,7 @@ from core.text import redaction
 from core.text.sanitization import escape_invisible
 
 PROCESS_VARIABLE = "COULISSE_PROCESS"
-"""The variable that tells a child its name."""
+"""The variable with the name of a child process."""
 INDENT = "    "
 
 
@@ -27,7 +27,7 @@ class TextFormatter(logging.Formatter):
     """`2026-03-01 09:30:02,114 INFO telemetry.log_output.logs [req_…] turn …`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; what went wrong follows, set in."""
+        """Return the line; a traceback follows, indented."""
         at = datetime.fromtimestamp(record.created, UTC)
         asked = request_ids.current.get()
         about = f"[{asked}] " if asked else ""
@@ -48,7 +48,7 @@ class JsonFormatter(logging.Formatter):
         self._pid = os.getpid()
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the object; what is not known is left out."""
+        """Return the object, without unknown values."""
         at = datetime.fromtimestamp(record.created, UTC)
         told: dict[str, Any] = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -67,7 +67,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def process_name() -> str:
-    """Return what this process is called: `web-1`, `worker`, or a command's name."""
+    """Return the process's name: `web-1`, `worker`, or a command's name."""
     if given := os.environ.get(PROCESS_VARIABLE):
         return given
     program, *words = sys.argv or [""]
@@ -80,7 +80,7 @@ def _format_message(record: logging.LogRecord, indent: str) -> str:
     try:
         said = record.getMessage()
     except Exception:
-        # logging would write all of it to stderr itself, secrets and all.
+        # logging would write it to stderr unformatted, with secrets.
         said = f"{record.msg} {record.args!r}"
     if getattr(record, "has_lines", False):
         return _indent_lines(said, indent)

@@ -1,4 +1,4 @@
-"""Whether this process writes its log, as the YAML says now."""
+"""Whether this process writes its log, by the current YAML."""
 
 import logging
 from functools import lru_cache
@@ -9,14 +9,14 @@ from telemetry.config import TELEMETRY, TelemetryConfig
 
 
 def is_enabled(level: int) -> bool:
-    """Return whether a line of this level is written, as the YAML in force says.
+    """Return whether a line of this level is written, by the YAML in force.
 
-    What may end a process always is. The supervisor, beat and most commands put no
-    configuration in force themselves: they go by the last that the server took.
+    Critical errors always are. The supervisor, beat and most commands do not load the
+    configuration themselves: they use the last one that the server accepted.
     """
     config = live.current_or_none()
     if config is None:
-        # It may be at its start, which an error ends.
+        # The process may be starting, and an error ends it.
         return level >= logging.ERROR or _last_valid_config().fmt.enabled
     return level >= logging.CRITICAL or config.get(TELEMETRY).fmt.enabled
 

@@ -1,7 +1,7 @@
-"""The log on stderr: its switch, `telemetry.fmt.enabled`, what Python itself writes
-there, and the line of a turn.
+"""The log on stderr: its switch, `telemetry.fmt.enabled`, Python's own output, and the
+log line of a turn.
 
-Light to import: processes that read no YAML have it too, and need the rest only once
+Light to import: processes that read no YAML use it too, and load the rest only when
 they log.
 """
 
@@ -22,17 +22,20 @@ logger = logging.getLogger(__name__)
 
 
 class LogSwitch(logging.Filter):
-    """Lets through the records that are wanted."""
+    """Filters records by the switch in the YAML."""
 
     def __init__(self, is_wanted: str) -> None:
-        """Take where the function of a level is that knows; it is loaded when asked."""
+        """Takes the path of a function that decides by level; it is imported on first
+        use.
+        """
         super().__init__()
         self._path = is_wanted
         self._is_wanted: Callable[[int], bool] | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is written."""
-        # Whatever goes wrong here is worse untold than told too much.
+        # On any error the record is written: a superfluous line is better than a lost
+        # one.
         with suppress(Exception):
             if self._is_wanted is None:
                 self._is_wanted = import_string(self._path)
@@ -41,10 +44,9 @@ class LogSwitch(logging.Filter):
 
 
 def capture_python_output() -> None:
-    """Have the log say what Python writes to stderr by itself: warnings, and what
-    nobody expected.
+    """Log what Python writes to stderr by itself: warnings and uncaught exceptions.
 
-    There it would be text among JSON, and would have its secrets.
+    Unformatted, it would be text among JSON, and could contain secrets.
     """
     logging.captureWarnings(True)
     sys.excepthook = _log_uncaught
@@ -75,7 +77,7 @@ def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
 
 
 def log_turn(record: TurnRecord) -> None:
-    """Say in a line that a turn ended, and nothing of what was said in it."""
+    """Log in one line that a turn ended, without its content."""
     if not logger.isEnabledFor(logging.INFO):
         return
     count = _count_tool_calls(record.calls)

@@ -1,4 +1,4 @@
-"""Parts of turns, for those who look at many of them at once."""
+"""Parts of turns, for views of many turns at once."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from telemetry.storage import turn_store
 from telemetry.types import TurnSummary
 
 MAX_TEXT_LENGTH = 4_000
-"""Characters of a text that are shown; the turn's own page has the rest."""
+"""Maximum characters of a text; the turn's own page has the rest."""
 MAX_FAILED_TURNS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class TopLevelCall:
-    """A call of a tool that the agent itself made."""
+    """A tool call of the agent itself."""
 
     turn_id: UUID
     position: int
@@ -36,13 +36,13 @@ class TopLevelCall:
 def load_summaries(
     user_id: UserId, turn_ids: Collection[UUID]
 ) -> dict[UUID, TurnSummary]:
-    """Return what is recorded of these turns of a user, by their ids."""
+    """Return the summaries of these turns of a user, by turn id."""
     turns = Turn.objects.filter(pk__in=turn_ids, user_id=user_id)
     return {turn.turn_id: turn for turn in turn_store.load_summaries(turns)}
 
 
 def load_top_level_calls(turn_ids: Collection[UUID]) -> list[TopLevelCall]:
-    """Return the calls of tools by the agents of turns, in order, long texts cut."""
+    """Return the agents' own tool calls in order, with truncated texts."""
     rows = ToolCall.objects.filter(turn__in=turn_ids, depth=0)
     found = rows.order_by("turn", "position").values_list(
         *("turn_id", "position", "name", "kind", "target", "seconds"),
@@ -60,7 +60,7 @@ def load_failed_turns(
     since: datetime | None,
     until: datetime | None,
 ) -> list[TurnSummary]:
-    """Return the newest failed turns of a user's thread, or of all, in some time."""
+    """Return the newest failed turns of a user in a period, in one thread or all."""
     stretch = Q() if thread is None else Q(thread=thread)
     if since is not None:
         stretch &= Q(started_at__gte=since)

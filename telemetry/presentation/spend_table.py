@@ -1,4 +1,4 @@
-"""What was spent, for the terminal and as JSON."""
+"""Costs for the terminal and as JSON."""
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ def table_lines(
     total: CostTotal,
     names: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield the lines of a table, all together last; `names` go beside the keys."""
+    """Yield the lines of a table, the total last; `names` appear beside the keys."""
     counts = counted_unit(what)
     rows = [[_label(each, names), *_cells(each, counts)] for each in spent]
     rows.append(["all", *_cells(total, counts)])
@@ -34,12 +34,12 @@ def table_lines(
 
 
 def counted_unit(what: Dimension) -> str:
-    """Return what is counted of each: of a model the calls, of all else the turns."""
+    """Return the counted unit: calls for models and providers, otherwise turns."""
     return "calls" if what in cost_totals.CALLS_KEYS else "turns"
 
 
 def token_names(what: Dimension, spent: Sequence[CostTotal]) -> dict[str, str]:
-    """Return what tokens are called, by their keys; of all else there are no names."""
+    """Return the names of tokens by key; empty for other dimensions."""
     if what != "token":
         return {}
     return api_tokens.labels_by_id([uuid.UUID(each.key) for each in spent if each.key])
@@ -112,7 +112,7 @@ def notes(
     settings: TelemetryConfig,
     now: datetime,
 ) -> Iterator[str]:
-    """Yield what the record does not have."""
+    """Yield notes about data that is missing in the record."""
     record = settings.sqlite
     if not record.enabled:
         yield "turns are not recorded at present: telemetry.sqlite.enabled is false"

@@ -1,4 +1,4 @@
-"""Turns for the terminal: a line each, or the tree of one."""
+"""Turns for the terminal: one line each, or the tree of one."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,20 +9,20 @@ from core.trace import Attempt, Call, ModelCall, TracedToolCall
 from telemetry.types import TurnListItem, TurnRecord, TurnSummary
 
 MAX_TEXT_LENGTH = 160
-"""Characters of a text, which is cut to one line."""
+"""Maximum characters of a text, which is truncated to one line."""
 INDENT = "    "
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def turn_line(turn: TurnListItem) -> str:
-    """Return a turn in a line: who, how, how long, how much, about what."""
+    """Return a turn in one line: agent, outcome, duration, cost, message."""
     calls = f"{turn.model_calls}+{turn.tool_calls} calls"
     said = _truncate(turn.error if turn.outcome == "error" else turn.user_message, 60)
     return f"{_header_line(turn)}  {calls}  {said}".rstrip()
 
 
 def turn_tree(record: TurnRecord) -> Iterator[str]:
-    """Yield the lines of a turn and of all it called, each within its caller."""
+    """Yield the lines of a turn and its calls, each indented below its caller."""
     yield _header_line(record)
     yield f"{INDENT}user id: {record.user_id}"
     if record.thread:
@@ -52,7 +52,7 @@ def _header_line(turn: TurnSummary) -> str:
 
 
 def _agent_label(turn: TurnSummary) -> str:
-    """Return who answered, what chose them, and what it was for if for no client."""
+    """Return the agent, its experiment, and the origin unless it is a client."""
     told = f"{turn.agent} of {turn.experiment}" if turn.experiment else turn.agent
     return _truncate(told if turn.origin == "chat" else f"{told} [{turn.origin}]")
 
@@ -81,7 +81,9 @@ def _attempt_lines(attempts: Sequence[Attempt], indent: str) -> Iterator[str]:
     for number, attempt in enumerate(attempts, 1):
         at = f" at {_truncate(attempt.endpoint)}" if attempt.endpoint else ""
         came = "answered" if attempt.error is None else _truncate(attempt.error)
-        yield f"{indent}attempt {number}{at}  {_format_seconds(attempt.seconds)}  {came}"
+        yield (
+            f"{indent}attempt {number}{at}  {_format_seconds(attempt.seconds)}  {came}"
+        )
 
 
 def _tool_call_lines(call: TracedToolCall, indent: str) -> Iterator[str]:
@@ -104,7 +106,7 @@ def _text_lines(indent: str, *named: tuple[str, str | None]) -> Iterator[str]:
 
 
 def _truncate(text: str | None, width: int = MAX_TEXT_LENGTH) -> str:
-    """Return a text as one line that says nothing to the terminal itself."""
+    """Return a text as one line without control characters."""
     found = UNPRINTABLE.sub(" ", (text or "")[: 2 * width])
     flat = " ".join(found.split())
     is_cut = len(flat) > width or len(text or "") > 2 * width
@@ -120,5 +122,5 @@ def _format_tokens(usage: Usage) -> str:
 
 
 def format_cost(micro_usd: int | None) -> str:
-    """Return a sum for the terminal, where what is not known says so."""
+    """Return a cost for the terminal; unknown costs appear as such."""
     return "cost unknown" if micro_usd is None else f"${money.format_usd(micro_usd)}"

@@ -1,4 +1,4 @@
-"""The ids of turns, in the forms people have them in."""
+"""Parses turn ids in all accepted forms."""
 
 import re
 import uuid

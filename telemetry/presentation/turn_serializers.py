@@ -1,7 +1,7 @@
-"""A turn as clients and operators are told of it: JSON in place of our own values.
+"""JSON forms of a turn for clients and operators.
 
-Instants are ISO 8601 in UTC, durations seconds. What broke off has neither duration nor
-result.
+Instants are ISO 8601 in UTC, durations seconds. An interrupted call has neither
+duration nor result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from core.trace import Call, ModelCall, TracedToolCall
 from telemetry.types import TurnListItem, TurnRecord, TurnSummary
 
 COMPLETION_PREFIX = "chatcmpl-"
-"""What the id of a chat's reply begins with; the turn's follows, in hexadecimal."""
+"""Prefix of the id of a chat completion; the turn's id follows, in hexadecimal."""
 
 
 def serialize_turn(record: TurnRecord) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def serialize_turn(record: TurnRecord) -> dict[str, Any]:
 
 
 def serialize_list_item(turn: TurnListItem) -> dict[str, Any]:
-    """Return a turn as lists have it: its calls are counted."""
+    """Return a turn as a list item, with the number of its calls."""
     counts = {"model_calls": turn.model_calls, "tool_calls": turn.tool_calls}
     return {**serialize_summary(turn), "error": turn.error, **counts}
 
@@ -44,7 +44,7 @@ def without_error_details(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def serialize_summary(turn: TurnSummary) -> dict[str, Any]:
-    """Return what the user has seen of a turn anyway, and what it used."""
+    """Return the public part of a turn, and its usage."""
     return {
         "id": str(turn.turn_id),
         "object": "turn",
@@ -68,7 +68,7 @@ def serialize_summary(turn: TurnSummary) -> dict[str, Any]:
 
 
 def serialize_calls(made: Sequence[Call]) -> Iterator[dict[str, Any]]:
-    """Yield calls, each with those within it."""
+    """Yield calls, each with those it contains."""
     for call in made:
         if isinstance(call, ModelCall):
             yield _serialize_model_call(call)
@@ -118,5 +118,5 @@ def to_usd(micro_usd: int | None) -> float | None:
 
 
 def format_time(at: datetime) -> str:
-    """Return an instant as JSON has it."""
+    """Return an instant in the format of the API."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,1 +1,1 @@
-"""Sums over recorded turns, by hour, agent, user, variant, and by what they cost."""
+"""Sums over recorded turns, by hour, agent, user and variant, and by cost."""

@@ -1,6 +1,6 @@
-"""What agents did of late: turns, failures, what they cost.
+"""Recent totals of agents: turns, failures, costs.
 
-As `glance` counts: what users and tasks asked for, not trials of other variants. All is
+Counts turns of users and tasks, as `recent_activity` does, without shadow runs. All is
 read from one index.
 """
 
@@ -25,21 +25,21 @@ AGGREGATES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentTotals:
-    """The recorded turns of one agent, those that it was asked."""
+    """The recorded turns that were requested from one agent."""
 
     turns: int = 0
     failed: int = 0
     micro_usd: int = 0
-    """As far as it is known."""
+    """The known part."""
     unpriced: int = 0
-    """Turns that cost more than is known."""
+    """Turns whose cost is not fully known."""
     mean_seconds: float | None = None
 
 
 def totals_by_agent(
     since: datetime, agent: str | None = None
 ) -> Mapping[str, AgentTotals]:
-    """Return what each agent, or one of them, did then or later; in one query."""
+    """Return the totals of each agent, or of one, since then; in one query."""
     turns = Turn.objects.filter(started_at__gte=since).exclude(origin=Origin.SHADOW)
     if agent is not None:
         turns = turns.filter(agent=agent)
@@ -51,5 +51,5 @@ def totals_by_agent(
 
 
 def _agent_totals(turns: int, failed: int, micro_usd: Any, *others: Any) -> AgentTotals:
-    # A sum of nothing is null; PostgreSQL's of big integers is a decimal.
+    # An empty sum is null; PostgreSQL's sum of bigint is a decimal.
     return AgentTotals(turns, failed, int(micro_usd or 0), *others)

@@ -1,4 +1,4 @@
-"""What the recorded turns and their judges cost, added up by the database."""
+"""Costs of the recorded turns and their judges, summed by the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,7 +19,7 @@ TURNS_KEYS: dict[Dimension, Any] = {
     "token": F("token_id"),
     "user": F("user_id"),
 }
-"""A turn counts for the agent that was asked, whichever it called in its turn."""
+"""A turn counts for the requested agent, including the agents that it called."""
 
 CALLS_KEYS: dict[Dimension, tuple[str, ...]] = {
     "model": ("provider", "model"),
@@ -36,7 +36,7 @@ TURNS_SUMS: dict[str, Any] = {
 
 CALLS_SUMS: dict[str, Any] = {
     "calls": Count("id"),
-    # What failed used nothing; what used something and has no cost has no known price.
+    # A failed call has no usage; a call with usage and no cost has no known price.
     "unknown": Count("id", filter=Q(cost_micro_usd=None, input_tokens__isnull=False)),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
@@ -47,7 +47,7 @@ JUDGES_KEYS: dict[Dimension, Any] = {
     "agent": F("agent"),
     "model": Concat(F("provider"), Value("/"), F("model")),
     "provider": F("provider"),
-    # The operator pays, whoever was answered.
+    # The operator pays, whichever user the reply was for.
     "token": Value(None, output_field=CharField()),
     "user": Value(None, output_field=CharField()),
 }
@@ -63,33 +63,34 @@ JUDGES_SUMS = {
 
 @dataclass(frozen=True, slots=True)
 class CostTotal:
-    """What was spent on one of a sort, by its turns or by its judges, or on all."""
+    """The cost of one key of a dimension, by its turns or by its judges, or of all."""
 
     key: str | None
-    """None is of none, such as no token; or of all."""
+    """None for turns without one, such as no token; or for the total."""
     turns: int
-    """Those that asked a model; of a model or a provider, the calls of it."""
+    """Turns with model calls; for a model or a provider, its calls."""
     unknown: int
-    """Those of them that cost more than is known."""
+    """Those whose cost is not fully known."""
     input_tokens: int
     output_tokens: int
     micro_usd: int
-    """As far as it is known."""
+    """The known part."""
     judgements: int = 0
-    """Times that a judge was asked about a reply: of judges alone, which have no turns,
-    and of all."""
+    """Number of judged replies: only for judges, which have no turns, and for the
+    total.
+    """
     unknown_judgements: int = 0
-    """Those of them whose cost is not known."""
+    """Those whose cost is unknown."""
 
 
 def totals_by(
     what: Dimension, since: datetime, *, most: int | None = None
 ) -> list[CostTotal]:
-    """Return what was spent then or later, on turns and, apart, on their judges: the
-    dearest first, days in their order.
+    """Return the costs since then, of turns and, separately, of their judges: the
+    highest first, days in order.
 
-    Of users and tokens there may be many: `most` is how many are told of. Few queries,
-    each answered from an index alone, of however many rows.
+    Users and tokens may be many: `most` limits their number. A few index-only queries,
+    however many rows.
     """
     if what == "day":
         found = [*_turns_by_day(since), *_judges_by_day(since)]
@@ -118,13 +119,13 @@ def _judge_totals(what: Dimension, since: datetime) -> list[CostTotal]:
         _judge_expenses(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
     )
     told = judges.order_by().values_list("key", *JUDGES_SUMS)
-    # Where there is nothing, a sum over all of it is a row all the same.
+    # A sum over no rows is a row all the same.
     return [spent for row in told if (spent := _judge_total(*row)).judgements]
 
 
 DAY = timedelta(days=1)
 DAYS_PER_QUERY = 200
-"""SQLite takes no more than 500 SELECTs in one."""
+"""SQLite accepts at most 500 SELECTs in one statement."""
 DAY_TURNS_SQL = """
     SELECT %s, count(*), count(*) - count(cost_micro_usd), sum(input_tokens),
         sum(output_tokens), sum(known_cost_micro_usd)
@@ -137,7 +138,7 @@ DAY_JUDGES_SQL = """
     FROM telemetry_expense
     WHERE spent_at >= %s AND spent_at < %s
 """
-"""Not GROUP BY, for which databases would sort: each day is a stretch of the index."""
+"""Not GROUP BY, for which databases would sort: each day is a range of the index."""
 
 
 def _turns_by_day(since: datetime) -> list[CostTotal]:
@@ -157,8 +158,8 @@ def _judges_by_day(since: datetime) -> list[CostTotal]:
 def _rows_by_day(
     statement: str, instants: QuerySet[Any, datetime], since: datetime
 ) -> list[tuple[Any, ...]]:
-    """Return a row of each day that has any; `instants` are in their order."""
-    # Not both together, for which SQLite would look at all between them.
+    """Return a row for each day that has any; `instants` are in order."""
+    # In two queries: for both together SQLite would scan all rows in between.
     earliest, latest = instants.first(), instants.last()
     if earliest is None or latest is None:
         return []
@@ -187,12 +188,12 @@ def _query_days(
 
 
 def grand_total(since: datetime) -> CostTotal:
-    """Return what was spent then or later, on turns and judges together."""
+    """Return the cost of turns and judges together since then."""
     return sum_totals(totals_by("agent", since))
 
 
 def sum_totals(spent: Sequence[CostTotal]) -> CostTotal:
-    """Return the sum of what was spent on all of one sort."""
+    """Return the sum of the costs of all keys of a dimension."""
     sums = {
         each.name: sum(getattr(one, each.name) for one in spent)
         for each in fields(CostTotal)
@@ -233,6 +234,6 @@ def _turn_total(
     output_sum: int | None,
     cost_sum: int | None,
 ) -> CostTotal:
-    # A sum of nothing is null; PostgreSQL's of big integers are decimals.
+    # An empty sum is null; PostgreSQL's sums of bigint are decimals.
     sums = (int(value or 0) for value in (input_sum, output_sum, cost_sum))
     return CostTotal(None if key is None else str(key), turns, unknown, *sums)

@@ -1,7 +1,7 @@
-"""What the last hours were like: turns, users, tokens, cost, errors, how long it took.
+"""Statistics of the last hours: turns, users, tokens, cost, errors, durations.
 
-Of what users and tasks asked for; trials of other variants stand apart. All is read
-from one index, so the texts of turns are not.
+Covers turns of users and tasks; shadow runs are counted separately. All is read from
+one index, without the texts of turns.
 """
 
 import math
@@ -20,22 +20,22 @@ HOUR = timedelta(hours=1)
 
 @dataclass(slots=True)
 class TurnStats:
-    """What some turns were like together."""
+    """Statistics of a set of turns."""
 
     turns: int = 0
     errors: int = 0
     cancelled: int = 0
-    """Their client left."""
+    """The client disconnected."""
     input_tokens: int = 0
     output_tokens: int = 0
     micro_usd: int = 0
-    """As far as it is known."""
+    """The known part."""
     unpriced: int = 0
-    """Turns that cost more than is known."""
+    """Turns whose cost is not fully known."""
 
     @property
     def error_rate(self) -> float | None:
-        """The share of turns that failed; None of none."""
+        """The share of failed turns; None without turns."""
         return self.errors / self.turns if self.turns else None
 
     @property
@@ -45,51 +45,51 @@ class TurnStats:
 
 @dataclass(slots=True)
 class HourStats(TurnStats):
-    """Those of one hour."""
+    """Statistics of one hour."""
 
     at: datetime = datetime.min
-    """When it began."""
+    """The beginning of the hour."""
     users: int = 0
-    """How many different ones."""
+    """Number of distinct users."""
     p50_seconds: float | None = None
-    """Half of its whole replies took no longer."""
+    """Median duration of complete replies."""
     p95_seconds: float | None = None
 
 
 @dataclass(slots=True)
 class AgentStats(TurnStats):
-    """Those of one agent."""
+    """Statistics of one agent."""
 
     agent: str = ""
     p50_seconds: float | None = None
-    """Half of its whole replies took no longer."""
+    """Median duration of complete replies."""
     p95_seconds: float | None = None
 
 
 @dataclass(slots=True)
 class ActivitySummary(TurnStats):
-    """Those of all, and by hour and agent."""
+    """Statistics of all turns, and by hour and agent."""
 
     since: datetime = datetime.min
     users: int = 0
-    """How many different ones."""
+    """Number of distinct users."""
     shadow_runs: int = 0
-    """Turns of other variants, tried in the background; in no other figure."""
+    """Shadow runs; in no other figure."""
     judges_micro_usd: int = 0
-    """What judges cost besides, as far as it is known."""
+    """Additional cost of judges, as far as known."""
     judges_unpriced: int = 0
     p50_seconds: float | None = None
     p95_seconds: float | None = None
     hours: list[HourStats] = field(default_factory=list)
-    """Every one, in their order."""
+    """Every hour in order."""
     agents: list[AgentStats] = field(default_factory=list)
-    """Those that were asked, the busiest first."""
+    """The requested agents, busiest first."""
 
 
 def summarize_since(at: datetime, now: datetime) -> ActivitySummary:
-    """Return what it was like since then; in five queries.
+    """Return the statistics since then, in five queries.
 
-    The first hour and the last are those parts of theirs that are within.
+    The first and the last hour may be partial.
     """
     turns = Turn.objects.filter(started_at__gte=at)
     asked = turns.exclude(origin=Origin.SHADOW)
@@ -131,7 +131,7 @@ AGGREGATES = {
 def _add_counts(
     glance: ActivitySummary, turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]
 ) -> None:
-    """Add up by hour and agent."""
+    """Sum by hour and agent."""
     by_agent: dict[str, AgentStats] = {}
     groups = turns.values(
         hour=HourBucket("started_at"),
@@ -143,7 +143,7 @@ def _add_counts(
         "hour", "of", "how", *AGGREGATES
     ):
         one = by_agent.setdefault(agent, AgentStats(agent=agent))
-        # A clock that was ahead may have written of an hour to come.
+        # A clock that was ahead may have stored a future hour.
         for figures in filter(None, (glance, one, by_hour.get(hour))):
             _add_row(figures, outcome, *map(int, (value or 0 for value in sums)))
     glance.agents = sorted(
@@ -179,7 +179,7 @@ def _count_users(turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]) -> Non
 def _add_percentiles(
     glance: ActivitySummary, turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]
 ) -> None:
-    """Find how long whole replies took: errors are quick, and none."""
+    """Compute the durations of complete replies, without those of errors."""
     of_agent: dict[str, list[float]] = defaultdict(list)
     of_hour: dict[str, list[float]] = defaultdict(list)
     whole = turns.filter(outcome=Outcome.OK).annotate(hour=HourBucket("started_at"))
@@ -200,7 +200,7 @@ def _percentiles(seconds: Iterable[float]) -> tuple[float | None, float | None]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the least value that this share of all does not pass; None of none."""
+    """Return the nearest-rank percentile; None for an empty sequence."""
     if not ordered:
         return None
     return ordered[math.ceil(len(ordered) * share) - 1]

@@ -1,7 +1,7 @@
-"""What the database groups by, so that it does so at no great cost.
+"""Database expressions for cheap grouping.
 
-Instants as the hour or the day they are in, in UTC: Django's own functions are called
-back from SQLite for each row, ten times as slow.
+Instants are grouped by hour or day in UTC. On SQLite, Django's own functions call back
+into Python for each row, which is ten times as slow.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from django.db.models import CharField, Func
 
 
 class TimeBucket(Func):
-    """The beginning of an instant's ISO text."""
+    """A prefix of an instant's ISO text."""
 
     arity = 1
     output_field = CharField()
@@ -18,12 +18,12 @@ class TimeBucket(Func):
     postgresql = ""
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Cut the text that SQLite keeps, which is of UTC."""
+        """Take a prefix of the text that SQLite stores, which is in UTC."""
         template = f"SUBSTR(%(expressions)s, 1, {self.characters})"
         return self.as_sql(compiler, connection, template=template, **extra)
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Write the text, whatever the connection's time zone is."""
+        """Format the text in UTC, whatever the connection's time zone is."""
         instant = "%(expressions)s AT TIME ZONE 'UTC'"
         template = f"TO_CHAR({instant}, '{self.postgresql}')"
         return self.as_sql(compiler, connection, template=template, **extra)
@@ -44,11 +44,11 @@ class HourBucket(TimeBucket):
 
 
 class UnindexedColumn(Func):
-    """A column as it is, but nothing SQLite would pick an index for."""
+    """A column that SQLite does not match with an index."""
 
     arity = 1
     template = "%(expressions)s"
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Write it as an expression, which no index has."""
+        """Compile it as an expression, which no index has."""
         return self.as_sql(compiler, connection, template="+%(expressions)s", **extra)

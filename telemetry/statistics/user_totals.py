@@ -1,4 +1,4 @@
-"""What users' turns come to, for operators."""
+"""Totals of users' turns, for operators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from core.ids import UserId
 from telemetry.models import Outcome, Turn
 
 MAX_FAILED_TURNS = 500
-"""Failed turns that are looked at for whom nothing else tells of."""
+"""Maximum failed turns that are searched for users without other rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserTotals:
-    """What a user's turns used."""
+    """The usage of a user's turns."""
 
     turns: int = 0
     unknown: int = 0
-    """Those whose cost is not known."""
+    """Those whose cost is unknown."""
     micro_usd: int = 0
-    """As far as it is known."""
+    """The known part."""
     first_at: datetime | None = None
     last_at: datetime | None = None
 
@@ -40,9 +40,9 @@ AGGREGATES = {
 def totals_since(
     users: Sequence[UserId], at: datetime | None
 ) -> dict[UserId, UserTotals]:
-    """Return what turns that began then or later used, by user; None is ever.
+    """Return the usage of turns since then, by user; None counts all turns.
 
-    One query, from an index alone. Users without turns are left out.
+    One index-only query. Users without turns are left out.
     """
     turns = Turn.objects.filter(user_id__in=users)
     if at is not None:
@@ -53,7 +53,7 @@ def totals_since(
 
 
 def user_totals(user_id: UserId) -> UserTotals:
-    """Return what all recorded turns of a user used."""
+    """Return the usage of all recorded turns of a user."""
     return totals_since([user_id], None).get(user_id, NO_TURNS)
 
 
@@ -64,7 +64,7 @@ def _user_totals(
     first_at: datetime,
     last_at: datetime,
 ) -> UserTotals:
-    # PostgreSQL's sums of big integers are decimals.
+    # PostgreSQL's sums of bigint are decimals.
     return UserTotals(turns, unknown, int(micro_usd or 0), first_at, last_at)
 
 

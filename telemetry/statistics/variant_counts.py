@@ -1,4 +1,4 @@
-"""How many turns each variant of an experiment took."""
+"""Number of turns of each variant of an experiment."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ class VariantCounts:
     """The recorded turns of one variant."""
 
     served: int = 0
-    """Answered for somebody; those of synthetic users leave no record."""
+    """Replies to users; turns of synthetic users are not recorded."""
     shadow_runs: int = 0
-    """Trials beside the variant that answered."""
+    """Shadow runs of the variant."""
 
 
 def counts_by_agent(
     experiment: str, since: datetime | None = None
 ) -> Mapping[str, VariantCounts]:
-    """Return the turns of an experiment that began then or later, by agent.
+    """Return the turns of an experiment since then, by agent.
 
     One query, by an index.
     """
@@ -30,7 +30,7 @@ def counts_by_agent(
     if since is not None:
         turns = turns.filter(started_at__gte=since)
     trial = Q(origin=Origin.SHADOW)
-    # Of a column the index has: the turns themselves are not read.
+    # By a column of the index, so that rows of turns are not read.
     rows = turns.values("agent").annotate(
         served=Count("agent", filter=~trial), tried=Count("agent", filter=trial)
     )
@@ -40,7 +40,7 @@ def counts_by_agent(
 def counts_by_experiment(
     experiments: Collection[str], since: datetime
 ) -> Mapping[str, Mapping[str, int]]:
-    """Return the turns that variants answered then or later, by experiment and agent.
+    """Return the replies of variants since then, by experiment and agent.
 
     One query, by an index.
     """

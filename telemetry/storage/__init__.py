@@ -1,1 +1,1 @@
-"""How turns and costs are written to the tables, read back, and deleted by age."""
+"""Writes turns and costs to the tables, reads them back, and deletes them by age."""

@@ -1,6 +1,6 @@
-"""What clients answered to the calls that were handed to them.
+"""Stores clients' results of their own tools.
 
-A call of a client's tool ends its turn; the result comes with the next one.
+A call of a client's tool ends its turn; the result arrives with the next one.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from telemetry.models import ToolCall, Turn
 from telemetry.storage import stored_text
 
 MAX_TURNS_SEARCHED = 20
-"""Of the user's turns; who answers later than that is not put down."""
+"""The user's latest turns; results of older calls are not stored."""
 
 
 def store_results(
     user_id: UserId, results: Mapping[str, str], settings: TelemetryConfig
 ) -> None:
-    """Put results, by the ids of their calls, into the user's latest turns.
+    """Store results, by call id, in the user's latest turns.
 
-    In the caller's transaction. The first answer to a call counts; of calls with one id
-    the newest is meant.
+    Runs in the caller's transaction. The first result of a call counts; among calls
+    with one id the newest is meant.
     """
     if not results or not settings.sqlite.enabled:
         return
@@ -37,10 +37,10 @@ def store_results(
     for pk, call_id, begun in asked.order_by("started_at", "pk").values_list(
         "pk", "call_id", "started_at"
     ):
-        # Some servers count the calls of each reply anew, so ids come again.
+        # Some servers number the calls of each reply anew, so ids repeat.
         newest[call_id] = pk, begun
     for call_id, (pk, begun) in newest.items():
-        # Whoever answers at the same time may have been first.
+        # A concurrent request may have been first.
         ToolCall.objects.filter(pk=pk, result=None).update(
             result=stored_text.truncate_payload(
                 names[call_id], settings.sqlite.max_payload_bytes

@@ -1,4 +1,4 @@
-"""What models were asked outside of turns, kept for `spend` to add up."""
+"""Costs of model calls outside turns, stored for `spend`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from telemetry.storage import row_mapping, stored_text
 
 @dataclass(frozen=True, slots=True)
 class JudgeExpense:
-    """What a judge was asked about one reply, and what that took."""
+    """The model calls of a judge about one reply."""
 
     judge: str
     agent: str
-    """Whose reply it was."""
+    """The agent that replied."""
     provider: str
     model: str
     calls: int
     usage: Usage
-    """Of all calls together."""
+    """Sum of all calls."""
     cost_micro_usd: int | None
-    """None where no price is known."""
+    """None if no price is known."""
 
 
 def record_expense(paid: JudgeExpense, settings: TelemetryConfig) -> None:
-    """Keep what a judge took, unless nothing is recorded or nothing was answered.
+    """Store a judge's usage, unless recording is off or no call was answered.
 
-    In the caller's transaction.
+    Runs in the caller's transaction.
     """
     if not settings.sqlite.enabled or not paid.calls:
         return
@@ -57,17 +57,17 @@ def record_expense(paid: JudgeExpense, settings: TelemetryConfig) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JudgeCost:
-    """What a judge took in some time."""
+    """A judge's usage in a period."""
 
     judgements: int
     micro_usd: int
-    """As far as it is known."""
+    """The known part."""
     unpriced: int
-    """Those whose cost is not known."""
+    """Those whose cost is unknown."""
 
 
 def judge_costs(judge: str, since: Mapping[str, datetime]) -> dict[str, JudgeCost]:
-    """Return what a judge took from each of these instants on, by their names.
+    """Return a judge's usage since each of these instants, by their names.
 
     In one query.
     """

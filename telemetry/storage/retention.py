@@ -1,4 +1,4 @@
-"""Turns and expenses that are old enough are deleted."""
+"""Deletes turns and expenses that are old enough."""
 
 import logging
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from telemetry.config import TELEMETRY
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
 
 BATCH_SIZE = 100
-"""Rows of one transaction: who writes meanwhile waits for it on SQLite."""
+"""Rows per transaction. On SQLite other writers wait for each one."""
 MAX_SECONDS = 600.0
-"""Of one run; the next one goes on."""
+"""Time limit of one run; the next run continues."""
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 def delete_expired(now: datetime) -> int:
     """Delete the turns that began more than `keep_days` ago; return how many.
 
-    That also where turns are no longer recorded: those that were grow old all the same.
-    What was spent on judges is kept for as long.
+    Also runs while recording is off, for turns recorded before. Expenses of judges are
+    kept for as long.
     """
     keep_days = live.current().get(TELEMETRY).sqlite.keep_days
     if keep_days is None:
@@ -44,10 +44,10 @@ def _delete_old(batch: Callable[[], int]) -> int:
 
 
 def _delete_turns(before: datetime) -> int:
-    """Delete the oldest turns, with all they called."""
+    """Delete the oldest turns with all their calls."""
     with transaction.atomic():
         old = Turn.objects.filter(started_at__lt=before).order_by("started_at", "id")
-        # What another run is deleting at this moment, it will have deleted.
+        # Rows that a concurrent run is deleting are skipped.
         claimed = old.select_for_update(skip_locked=True).values_list("id", flat=True)
         ids = list(claimed[:BATCH_SIZE])
         if ids:
@@ -58,7 +58,7 @@ def _delete_turns(before: datetime) -> int:
 
 
 def _delete_expenses(before: datetime) -> int:
-    """Delete the oldest of what was spent outside of turns."""
+    """Delete the oldest expenses."""
     old = Expense.objects.filter(spent_at__lt=before).order_by("spent_at", "id")
     ids = list(old.values_list("id", flat=True)[:BATCH_SIZE])
     if ids:
@@ -67,5 +67,5 @@ def _delete_expenses(before: datetime) -> int:
 
 
 def _delete(rows: QuerySet[Any]) -> None:
-    # One DELETE. `delete()` reads every row to find what hangs on it.
+    # One DELETE. `delete()` would read every row to find related ones.
     rows._raw_delete(rows.db)

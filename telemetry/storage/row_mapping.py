@@ -1,4 +1,4 @@
-"""A turn as rows of its three tables, and back."""
+"""Maps a turn to rows of its three tables, and back."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -58,12 +58,12 @@ _ID_FIELD = models.Turn._meta.get_field("id")
 
 
 def _stored_id(value: uuid.UUID) -> Any:
-    """Return an id as the database has it."""
+    """Return an id in the database's representation."""
     return _ID_FIELD.get_db_prep_value(value, connection)
 
 
 class TurnRows:
-    """What is stored of a record, under the names above."""
+    """The rows of a record, with the columns named above."""
 
     def __init__(self, record: TurnRecord, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -149,7 +149,7 @@ class TurnRows:
     def _payload(self, said: str | None) -> str | None:
         if said is None:
             return None
-        # Before it is cut, which could leave half of a secret.
+        # Before truncation, which could leave half of a secret.
         return stored_text.truncate_payload(
             redaction.redact_own(said), self._most_bytes
         )
@@ -158,7 +158,7 @@ class TurnRows:
 def flatten_calls(calls: Sequence[Call]) -> Iterator[tuple[int, int | None, int, Call]]:
     """Yield each call with its position, its parent's position and its depth.
 
-    A call comes after what it happened within and before what began later beside it.
+    A call comes after the one that contains it and before later siblings.
     """
     waiting: list[tuple[int | None, int, Call]]
     waiting = [(None, 0, call) for call in reversed(calls)]
@@ -172,10 +172,10 @@ def flatten_calls(calls: Sequence[Call]) -> Iterator[tuple[int, int | None, int,
 
 
 def usage_counts(usage: Usage | None) -> Row:
-    """Return what is stored of a usage, in the order of `USAGE`."""
+    """Return the stored values of a usage, in the order of `USAGE`."""
     if usage is None:
         return (None,) * len(USAGE_COLUMNS)
-    # Providers' own figures: what is no sensible one must not cost the turn.
+    # Providers' own figures: an invalid one must not fail the turn.
     return tuple(min(max(getattr(usage, name), 0), MAX_COUNT) for name in USAGE_COLUMNS)
 
 
@@ -184,19 +184,19 @@ def _to_instant(at: datetime) -> Any:
 
 
 def to_usage(values: Row) -> Usage | None:
-    """Return the counts of a row that has them."""
+    """Return the usage of a row, or None."""
     return None if None in values else Usage(*values)
 
 
 def summary_fields(row: Row) -> Row:
-    """Return a row of `OUTLINE` as the arguments of `known.Outline`."""
+    """Return a row of the summary columns as the arguments of `TurnSummary`."""
     values = list(row[: -len(USAGE_COLUMNS)])
     values[_EXPERIMENT_INDEX] = values[_EXPERIMENT_INDEX] or ""
     return (*values, to_usage(row[-len(USAGE_COLUMNS) :]))
 
 
 def nest_calls(model_calls: Sequence[Row], tool_calls: Sequence[Row]) -> list[Call]:
-    """Return a turn's rows as the tree they were, in order of beginning."""
+    """Return a turn's rows as a tree of calls, in order of beginning."""
     found: dict[int, tuple[int | None, Call]] = {}
     for row in model_calls:
         found[row[1]] = row[2], _to_model_call(row)
@@ -222,8 +222,9 @@ def _to_model_call(row: Row) -> ModelCall:
 
 
 def _attempts_as_json(attempts: Sequence[Attempt]) -> str | None:
-    """Return attempts as JSON; None for one that was answered where there is one
-    endpoint, which most are."""
+    """Return attempts as JSON; None for one successful attempt at a single endpoint,
+    the most frequent case.
+    """
     if all(each.error is None and not each.endpoint for each in attempts):
         return None
     return redaction.redact_own(

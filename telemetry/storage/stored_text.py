@@ -1,15 +1,14 @@
-"""Text as it is kept: whole characters that every database takes, and not too many."""
+"""Text in storable form: valid characters only, and of limited length."""
 
 TRUNCATION_MARK = "… (cut: {size} bytes)"
 MAX_NAME_LENGTH = 255
-"""Characters of a name."""
+"""Maximum characters of a name."""
 
 
 def truncate_payload(text: str, most_bytes: int) -> str:
-    """Return what is kept of a text: as much as fits, and a word where it was cut.
+    """Return a text cut to `most_bytes`, with a marker at the cut.
 
-    NUL characters and halves of characters, which models and tools do send, become
-    U+FFFD.
+    NUL characters and lone surrogates, which models and tools do send, become U+FFFD.
     """
     text = make_storable(text)
     if len(text) * 4 <= most_bytes or (text.isascii() and len(text) <= most_bytes):
@@ -19,17 +18,17 @@ def truncate_payload(text: str, most_bytes: int) -> str:
         return text
     mark = TRUNCATION_MARK.format(size=len(data))
     kept = data[: most_bytes - len(mark.encode())]
-    # What is left of a character at the end goes.
+    # Drops a partial character at the end.
     return kept.decode(errors="ignore") + mark
 
 
 def truncate_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
-    """Return a name as a column of so many characters holds it."""
+    """Return a name that fits a column of so many characters."""
     return make_storable(text[:most])
 
 
 def make_storable(text: str) -> str:
-    """Return a text that PostgreSQL and UTF-8 take."""
+    """Return a text that PostgreSQL and UTF-8 accept."""
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     if text.isascii():
@@ -37,6 +36,6 @@ def make_storable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # By way of UTF-16, in which two halves that belong together are one again.
+        # The way through UTF-16 joins surrogate pairs.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text

@@ -1,4 +1,4 @@
-"""The record of every turn: kept, read back, listed."""
+"""Stores, reads and lists the records of turns."""
 
 import uuid
 from collections import defaultdict
@@ -20,17 +20,17 @@ from telemetry.storage.row_mapping import Row
 from telemetry.types import Origin, Outcome, TurnListItem, TurnRecord, TurnSummary
 
 BATCH_SIZE = 500
-"""Rows of one INSERT: databases limit the values of a statement."""
+"""Rows per INSERT, because databases limit the parameters of a statement."""
 
 USER_ORIGINS: tuple[Origin, ...] = ("chat", "task")
-"""What users began themselves, so they may see it."""
+"""Turns that users started themselves, so they may see them."""
 
 
 def insert(record: TurnRecord, settings: TelemetryConfig) -> None:
-    """Keep a turn and all it called, unless turns are not recorded.
+    """Store a turn and all its calls, unless recording is off.
 
     Plain SQL in the caller's transaction, one INSERT for each table. Texts longer than
-    `max_payload_bytes` are cut, which they then say.
+    `max_payload_bytes` are truncated, with a marker.
     """
     if not settings.sqlite.enabled:
         return
@@ -54,7 +54,7 @@ def _insert_rows(
 
 @lru_cache(maxsize=64)
 def _insert_sql(table: str, names: tuple[str, ...], count: int) -> str:
-    """Return the INSERT of so many rows."""
+    """Return the INSERT for so many rows."""
     marks = ", ".join([f"({', '.join(['%s'] * len(names))})"] * count)
     columns = ", ".join(names)
     return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  names alone
@@ -66,14 +66,14 @@ def is_recorded(turn_id: TurnId) -> bool:
 
 
 def has_turns() -> bool:
-    """Return whether any turn was ever recorded and is kept."""
+    """Return whether any recorded turn exists."""
     return Turn.objects.exists()
 
 
 def load_record(turn_id: TurnId, user_id: UserId | None = None) -> TurnRecord | None:
-    """Return a turn with all it called, or None; with `user_id` only one of their own.
+    """Return a turn with all its calls, or None; with `user_id` only one of their own.
 
-    Trials that were made of what they said are not that.
+    Shadow runs of their turns do not count as their own.
     """
     found = Turn.objects.filter(pk=turn_id)
     if user_id is not None:
@@ -82,7 +82,7 @@ def load_record(turn_id: TurnId, user_id: UserId | None = None) -> TurnRecord | 
 
 
 def load_records(turns: QuerySet[Turn]) -> list[TurnRecord]:
-    """Return turns with all they called, in three queries."""
+    """Return turns with all their calls, in three queries."""
     found = list(turns.values_list(*row_mapping.SUMMARY_COLUMNS, row_mapping.RECALLED))
     ids = [row[0] for row in found]
     model_calls = _rows_by_turn(ModelCallRow, row_mapping.MODEL_CALL_COLUMNS, ids)
@@ -101,13 +101,13 @@ def load_records(turns: QuerySet[Turn]) -> list[TurnRecord]:
 
 
 def load_summaries(turns: QuerySet[Turn]) -> list[TurnSummary]:
-    """Return turns without what they called, in one query."""
+    """Return turns without their calls, in one query."""
     found = turns.values_list(*row_mapping.SUMMARY_COLUMNS)
     return [TurnSummary(*row_mapping.summary_fields(row)) for row in found]
 
 
 def cursor_of(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
-    """Return where a turn of this user stands among the others, or None."""
+    """Return the page cursor of a user's turn, or None."""
     found = Turn.objects.filter(pk=turn_id, user_id=user_id)
     return found.values_list("started_at", "id").first()
 
@@ -115,7 +115,7 @@ def cursor_of(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | 
 def turns_after(
     user_id: UserId, after: tuple[datetime, uuid.UUID] | None
 ) -> QuerySet[Turn]:
-    """Return a user's turns, those that follow a place."""
+    """Return a user's turns after a cursor."""
     turns = Turn.objects.filter(user_id=user_id)
     if after is not None:
         at, last_id = after
@@ -145,9 +145,9 @@ def page_turns(
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int = 20,
 ) -> tuple[list[TurnListItem], bool]:
-    """Return turns, the newest first, and whether there are more.
+    """Return turns, newest first, and whether there are more.
 
-    `after` is the `started_at` and the id of the last turn of the page before.
+    `after` is the `started_at` and the id of the last turn of the previous page.
     """
     given = {
         *(("user_id", user_id), ("agent", agent), ("outcome", outcome)),
@@ -173,5 +173,5 @@ def _after_cursor(after: tuple[datetime, uuid.UUID] | None) -> Q:
     if after is None:
         return Q()
     at, last_id = after
-    # The first condition is where an index begins.
+    # The first condition selects where the index scan begins.
     return Q(started_at__lte=at) & (Q(started_at__lt=at) | Q(id__lt=last_id))

@@ -22,7 +22,7 @@ from django.core.management import call_command
 for command in sys.argv[1:]:
     call_command(command)
 print()
-print(identity.derive("ada"))
+print(identity.derive_user_id("ada"))
 """
 ALICE = str(uuid.uuid5(PUBLIC_NAMESPACE, "ada"))
 

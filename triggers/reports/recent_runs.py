@@ -1,4 +1,4 @@
-"""The newest runs of triggers: of each a few, however many there ever were."""
+"""The newest runs of triggers: a few of each, however many exist."""
 
 import uuid
 from collections import defaultdict
@@ -18,17 +18,17 @@ NEWEST_IDS_SQL = """
         ORDER BY created_at DESC LIMIT %s
     ) AS newest
 """
-"""Plain SQL: SQLite's limits stand in a subquery of their own."""
+"""Plain SQL, because SQLite needs a subquery for each LIMIT."""
 BATCH_SIZE = 100
-"""Triggers of one statement."""
+"""Triggers per statement."""
 MAX_ERROR_LENGTH = 300
 COLUMNS = ("id", "origin", "state", "created_at", "started_at", "finished_at")
 
 
 def newest_runs(names: Sequence[str], count: int) -> dict[str, list[dict[str, Any]]]:
-    """Tell the newest runs of triggers, by their names; the newest first.
+    """Return the newest runs of triggers by name, newest first.
 
-    Two statements for a hundred triggers.
+    Uses two statements per hundred triggers.
     """
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     by_origin = {trigger_runs.task_origin(name): name for name in names}

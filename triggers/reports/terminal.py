@@ -1,4 +1,4 @@
-"""Triggers as the terminal and programs are shown them."""
+"""Terminal and JSON output of triggers."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -11,7 +11,7 @@ STATES = ("queued", "running", "done", "errored", "cancelled")
 
 
 def describe_trigger(page: TriggerStatus) -> Iterator[str]:
-    """Yield what is said of a trigger: what it is, and below that what came of it."""
+    """Yield the lines of a trigger: its configuration, then its results."""
     trigger = page.trigger
     off = "" if trigger.enabled else "  (off)"
     yield "  ".join(
@@ -58,13 +58,13 @@ def _describe_runs(page: TriggerStatus) -> Iterator[str]:
 
 
 def as_json(page: TriggerStatus) -> dict[str, Any]:
-    """Return a trigger and what came of it, for programs."""
+    """Return a trigger and its results as JSON."""
     runs = {name: page.runs.get(name, 0) for name in STATES}
     return {**as_json_without_runs(page), "runs": runs}
 
 
 def as_json_without_runs(page: TriggerStatus) -> dict[str, Any]:
-    """Return the same of one whose runs were not counted."""
+    """Return the same for a trigger whose runs were not counted."""
     trigger, state = page.trigger, page.state
     told = trigger.model_dump(mode="json", exclude={"prompt", "secret"})
     return {

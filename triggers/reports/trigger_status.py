@@ -1,4 +1,4 @@
-"""Triggers as they are shown: what the YAML says of each, and what came of it."""
+"""Status of triggers: the configuration of each, and its results."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ from turns.agent_tasks import task_requests
 
 @dataclass(frozen=True, slots=True)
 class TriggerStatus:
-    """A trigger and what came of it."""
+    """A trigger and its results."""
 
     trigger: AnyTrigger
     state: TriggerState
     next_at: datetime | None
-    """When a cron fires next, if it does."""
+    """The next tick of a cron, if any."""
     runs: dict[str, int]
-    """Its tasks, as far as they are kept, by how they stand."""
+    """Number of its stored tasks by state."""
 
 
 def list_triggers(config: Config, now: datetime) -> list[TriggerStatus]:
-    """Return all triggers of the YAML, in its order; two statements however many."""
+    """Return all triggers in the order of the YAML; always two statements."""
     listed = config.get(TRIGGERS)
     runs = _count_runs(listed)
     return [
@@ -40,7 +40,7 @@ def list_triggers(config: Config, now: datetime) -> list[TriggerStatus]:
 def list_without_runs(
     listed: Sequence[AnyTrigger], now: datetime
 ) -> list[TriggerStatus]:
-    """Return triggers whose runs are not counted, in one statement."""
+    """Return triggers without the number of their runs, in one statement."""
     states = TriggerState.objects.in_bulk([trigger.name for trigger in listed])
     return [
         TriggerStatus(

@@ -1,4 +1,4 @@
-"""Fires a trigger because somebody says so, also where it is switched off."""
+"""Manual runs of a trigger, also of a disabled one."""
 
 from typing import Any
 
@@ -35,9 +35,10 @@ def find_trigger(config: Config, name: str) -> AnyTrigger:
 
 
 def build_event(config: Config, name: str, payload: Any) -> TriggerEvent:
-    """Return what a trigger is to do now; `payload` is what a webhook has been sent.
+    """Return the event of a manual run; `payload` replaces what a webhook receives.
 
-    Raises `TriggerUnknown`, and what `triggers.occasion` and `deliveries.occasion` do.
+    Raises `TriggerUnknown`, and the errors of `build_event` in `trigger_runs` and
+    `deliveries`.
     """
     trigger = find_trigger(config, name)
     if isinstance(trigger, WebhookTrigger):
@@ -48,9 +49,9 @@ def build_event(config: Config, name: str, payload: Any) -> TriggerEvent:
 
 
 def run_trigger(occasion: TriggerEvent) -> TriggerRun:
-    """Add its task, in the caller's transaction if there is one.
+    """Add the task, in the caller's transaction if there is one.
 
-    Whoever calls wakes a worker after the commit. Raises `StillRunning`.
+    The caller notifies a worker after the commit. Raises `TriggerRunning`.
     """
     firing = trigger_runs.run_trigger(occasion)
     if firing.task_id is None:

@@ -1,4 +1,4 @@
-"""What the log says of triggers."""
+"""Log messages of triggers."""
 
 import logging
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from triggers.runs.trigger_runs import TriggerRun
 logger = logging.getLogger(__name__)
 
 _skipping_triggers: set[str] = set()
-"""Triggers whose last occasion was left out, for a run was not over."""
+"""Triggers whose latest event was skipped because a run was active."""
 
 
 def log_armed(trigger: CronTrigger, next_at: datetime | None) -> None:
-    """Say that a cron is watched from now on."""
+    """Log that a cron is scheduled."""
     _log(
         "cron trigger armed",
         trigger.name,
@@ -25,7 +25,7 @@ def log_armed(trigger: CronTrigger, next_at: datetime | None) -> None:
 
 
 def log_runs(firings: Iterable[TriggerRun]) -> None:
-    """Say what came of occasions; of those that are left out in a row, the first."""
+    """Log the results of events; of consecutive skips only the first."""
     for firing in firings:
         trigger = firing.event.trigger
         was_skipped = trigger.name in _skipping_triggers
@@ -44,7 +44,7 @@ def log_runs(firings: Iterable[TriggerRun]) -> None:
 
 
 def log_missed_ticks(trigger: CronTrigger, count: int, last: datetime | None) -> None:
-    """Say that a cron's ticks came while nothing ran, and are not caught up."""
+    """Log ticks that passed while no worker ran and are not caught up."""
     _log(
         "cron trigger missed",
         trigger.name,
@@ -55,12 +55,12 @@ def log_missed_ticks(trigger: CronTrigger, count: int, last: datetime | None) ->
 
 
 def log_refusal(trigger: WebhookTrigger, error: CoulisseError) -> None:
-    """Say that what was posted to a webhook begins nothing."""
+    """Log that a webhook refused a request."""
     _log("webhook trigger refused", trigger.name, reason=str(error))
 
 
 def log_clock_set_back(trigger: CronTrigger, until: datetime) -> None:
-    """Say that the machine's clock was ahead, as it seems now."""
+    """Log that the machine's clock seems to have been ahead."""
     _log(
         "cron trigger set back, for the clock was",
         trigger.name,

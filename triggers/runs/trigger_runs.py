@@ -1,4 +1,4 @@
-"""Fires triggers: each firing is a task of its agent, and all occasions are counted."""
+"""Runs triggers: each run is a task of its agent, and all events are counted."""
 
 import uuid
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from triggers.models import TriggerState
 from turns.agent_tasks import task_requests
 
 MAX_CHECKED_RUNS = 50
-"""Newest runs of a trigger that are looked at for one that is not over."""
+"""Newest runs of a trigger that are checked for an active one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerEvent:
-    """What a trigger is to do, once."""
+    """One event that runs a trigger."""
 
     trigger: AnyTrigger
     user_id: UserId
@@ -36,31 +36,31 @@ class TriggerEvent:
     prompt: str
     thread: str | None = None
     key: str | None = None
-    """Tells it from the trigger's other occasions; null is like none before."""
+    """Unique among the trigger's events; null is always new."""
     tick: str = ""
-    """When a cron was due."""
+    """The due time of a cron."""
     max_failures: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerRun:
-    """What came of an occasion."""
+    """The result of an event."""
 
     event: TriggerEvent
     outcome: Literal["fired", "repeated", "skipped"]
     task_id: uuid.UUID | None
-    """The task that was added, or that it repeats; None where it was skipped."""
+    """The added task, or the one that it repeats; None if skipped."""
 
 
 def task_origin(name: str) -> str:
-    """Return how a trigger's tasks are told from others."""
+    """Return the `origin` of a trigger's tasks."""
     return f"trigger:{name}"
 
 
 def build_event(
     config: Config, trigger: AnyTrigger, *, key: str | None = None, tick: str = ""
 ) -> TriggerEvent:
-    """Return what a trigger does that goes by nothing but the YAML."""
+    """Return the event of a trigger without a payload."""
     return TriggerEvent(
         trigger,
         resolve_user(config, trigger, trigger.user),
@@ -74,9 +74,9 @@ def build_event(
 
 
 def max_attempts(config: Config) -> int:
-    """Return how often a run is tried that fails.
+    """Return how often a failing run is attempted.
 
-    Raises `TasksDisabled` where nothing is taken on.
+    Raises `TasksDisabled` if tasks are off.
     """
     settings = config.get(TASKS)
     if not settings.enabled:
@@ -85,9 +85,10 @@ def max_attempts(config: Config) -> int:
 
 
 def resolve_user(config: Config, trigger: AnyTrigger, named: str | None) -> UserId:
-    """Return whom a trigger works for: who is named, the default, or one of its type.
+    """Return the user of a run: the named one, the default, or one of the trigger's
+    type.
 
-    Raises `UserInvalid` for a name that is none.
+    Raises `UserInvalid` for an invalid name.
     """
     try:
         return identity.resolve_user(config, ANONYMOUS, named)
@@ -96,15 +97,15 @@ def resolve_user(config: Config, trigger: AnyTrigger, named: str | None) -> User
 
 
 def run_trigger(occasion: TriggerEvent, *, now: datetime | None = None) -> TriggerRun:
-    """Add the task of an occasion, unless it was added before or is to be left out.
+    """Add the task of an event, unless it exists already or must be skipped.
 
-    In the caller's transaction if there is one. Whoever fires calls `wake.soon()` once
-    that is committed.
+    Runs in the caller's transaction if there is one. The caller notifies a worker after
+    the commit.
     """
     now = now or datetime.now(UTC)
     trigger = occasion.trigger
     with transaction.atomic():
-        # One at a time of a trigger, so that none overlooks another's run.
+        # One event of a trigger at a time, so that none overlooks another's run.
         state = lock_state(trigger.name)
         if earlier := _find_earlier_task(occasion):
             state.repeated += 1
@@ -122,7 +123,7 @@ def run_trigger(occasion: TriggerEvent, *, now: datetime | None = None) -> Trigg
 
 
 def lock_state(name: str) -> TriggerState:
-    """Return a trigger's row, which is this transaction's until it ends."""
+    """Return a trigger's row, locked until the transaction ends."""
     TriggerState.objects.get_or_create(name=name)
     return TriggerState.objects.select_for_update().get(name=name)
 

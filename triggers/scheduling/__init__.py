@@ -1,1 +1,1 @@
-"""Crons and server starts, and the clock of each worker that fires them."""
+"""Crons and server starts, and the scheduler in each worker that runs them."""

@@ -1,8 +1,7 @@
-"""What fires once at each start of the server, and what a start is.
+"""Triggers that run once per server start, and the detection of a start.
 
-`start` gives its processes the id of theirs, so a worker that it starts again is of the
-same. Where workers run apart, the first of them to come up while no other is there is a
-start.
+`start` passes an id to its processes, so a restarted worker belongs to the same start.
+With separate workers, the first worker to come up while no other runs is a new start.
 """
 
 import uuid
@@ -19,13 +18,13 @@ from triggers.runs.trigger_runs import TriggerRun
 from triggers.scheduling import server_start_id
 
 WORKER_TIMEOUT = timedelta(seconds=30)
-"""A worker that has said nothing for so long is gone."""
+"""A worker without a heartbeat for so long counts as stopped."""
 RETENTION = timedelta(days=30)
 NAMESPACE = uuid.UUID("0d6f4f38-4b0a-5d59-8f35-6a4b7a3a4b0e")
 
 
 def fire_boot_triggers(config: Config, now: datetime) -> list[TriggerRun]:
-    """Fire what fires at the start, if this process is the first to see this one."""
+    """Run the boot triggers if this process is the first of its start."""
     with transaction.atomic():
         start = (
             _register_shared_start(now)
@@ -51,7 +50,7 @@ def fire_boot_triggers(config: Config, now: datetime) -> list[TriggerRun]:
 
 
 def _register_shared_start(now: datetime) -> ServerStart | None:
-    """Return the start this process is of, if it is the first of its processes."""
+    """Return the start of this process, if it is the first of its processes."""
     start, is_new = ServerStart.objects.get_or_create(
         pk=uuid.uuid5(NAMESPACE, server_start_id.read_id()),
         defaults={"started_at": now},
@@ -60,14 +59,14 @@ def _register_shared_start(now: datetime) -> ServerStart | None:
 
 
 def _register_separate_start(now: datetime) -> ServerStart | None:
-    """Return a new start, if no worker is there; else this one joins them."""
+    """Return a new start if no worker runs; else this worker joins the others."""
     last = _newest_separate_start().select_for_update().first()
     if (
         last is None
         or last.heartbeat_at is None
         or last.heartbeat_at < now - WORKER_TIMEOUT
     ):
-        # Two that come up at once name it alike.
+        # Two workers that come up at once choose the same name.
         after = "apart" if last is None else last.pk.hex
         last, is_new = ServerStart.objects.get_or_create(
             pk=uuid.uuid5(NAMESPACE, after),
@@ -86,7 +85,7 @@ def _newest_separate_start() -> QuerySet[ServerStart]:
 
 
 def record_heartbeat(now: datetime) -> None:
-    """Say that this worker is still there, if it runs apart."""
+    """Record a heartbeat of this worker, if it runs separately."""
     if server_start_id.read_id():
         return
     last = _newest_separate_start().first()
@@ -95,7 +94,7 @@ def record_heartbeat(now: datetime) -> None:
 
 
 def deregister_worker() -> None:
-    """Say that this worker stops, if it runs apart: with the last of them all are."""
+    """Record that this separate worker stops; the last one ends the start."""
     if server_start_id.read_id():
         return
     with transaction.atomic():

@@ -1,9 +1,9 @@
-"""When a cron fires: five fields, or six with the seconds first, in a time zone.
+"""Cron schedules: five fields, or six with the seconds first, in a time zone.
 
-A schedule with a fixed hour and minute fires once on each day it names, also when the
-clocks are changed: what falls into the hour that is left out fires right after it, and
-what falls into the hour that comes twice fires the first time. One with a wildcard
-there goes by the time that passes. Source: Debian's cron.
+A schedule with a fixed hour and minute runs once on each of its days, even when the
+clocks change: times in the skipped hour run right after it, and times in the repeated
+hour run the first time. A schedule with a wildcard there follows elapsed time. Source:
+Debian's cron.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ EXAMPLE_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def validate_expression(expression: str) -> str:
-    """Return a cron expression that is well formed; raises ValueError.
+    """Return a well-formed cron expression; raises ValueError.
 
-    It may still name days that no year has (`is_possible`).
+    It may still name days that exist in no year (`is_possible`).
     """
     fields = expression.split()
     if len(fields) not in (FIELDS, WITH_SECONDS):
         raise ValueError(f"{EXPECTED_FORMAT}; this has {len(fields)} fields")
-    # In any month, for of a month without such a day it says the day were wrong.
+    # Checked without the month: the library would report the day as wrong otherwise.
     fields[-2] = _wildcard_if_valid(fields[-2])
     try:
         CronSim(" ".join(fields), EXAMPLE_DAY)
@@ -55,7 +55,7 @@ def _failed_field(error: CronSimError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """A cron expression that is well formed, and the zone its times are of."""
+    """A well-formed cron expression and its time zone."""
 
     expression: str
     time_zone: str
@@ -65,21 +65,21 @@ class CronSchedule:
 
     @property
     def is_possible(self) -> bool:
-        """Whether it ever fires."""
+        """Whether it ever runs."""
         try:
             return next(self.after(EXAMPLE_DAY), None) is not None
         except CronSimError:
             return False
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the times it fires after a moment, in UTC, for as long as it does."""
+        """Yield the run times after a moment, in UTC."""
         for tick in self._simulate(moment):
-            # What falls into the hour that comes twice is told by its first time.
+            # Times in the repeated hour are identified by their first occurrence.
             if (at := tick.astimezone(UTC)) > moment:
                 yield at
 
     def before(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the times it fired, the latest first; the moment itself is one."""
+        """Yield the run times up to and including a moment, latest first."""
         for tick in self._simulate(moment.replace(microsecond=1), is_reverse=True):
             if (at := tick.astimezone(UTC)) <= moment:
                 yield at
@@ -88,7 +88,7 @@ class CronSchedule:
         zone: tzinfo = UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
         simulated = CronSim(self.expression, moment.astimezone(zone), is_reverse)
         if zone is not UTC and self._is_fixed:
-            # Of itself it does so for the form without seconds alone.
+            # The library does this by itself only for expressions without seconds.
             simulated.fixup_tz = zone
             simulated.dt = simulated.dt.replace(tzinfo=None)
         return simulated

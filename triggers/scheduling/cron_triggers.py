@@ -1,7 +1,7 @@
-"""Crons, as tables know them: up to when the ticks of each are dealt with.
+"""Persistent state of crons: the time up to which the ticks of each are processed.
 
-That moment is moved on in the transaction that adds the tasks, by whoever comes first,
-so a tick fires once however many processes look. Their keys say the same once more.
+The first process to look advances that time in the transaction that adds the tasks, so
+a tick runs once however many processes look. The tasks' keys ensure the same again.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,22 +20,22 @@ from triggers.runs.trigger_runs import TriggerRun
 from triggers.scheduling.cron_schedule import CronSchedule
 
 GRACE = timedelta(seconds=60)
-"""A tick that is younger fires late: a worker that dies is back by then."""
+"""Younger ticks run late: a worker that died is back by then."""
 CLOCK_SKEW = timedelta(seconds=60)
-"""How far clocks may differ."""
+"""Tolerated difference between the clocks of machines."""
 MAX_COUNTED = 10_000
-"""Missed ticks; of more than that nobody counts the rest."""
+"""Maximum missed ticks that are counted."""
 MAX_CAUGHT_UP = 100
 
 
 def arm_triggers(config: Config, now: datetime) -> None:
-    """Have the ticks from now on count, of crons that are new or changed.
+    """Start counting the ticks of new or changed crons from now on.
 
-    Those that were armed before go on where they were, whatever was missed since.
+    Crons that were armed before continue from their position, however much was missed.
     """
     wanted = {trigger.name: trigger for trigger in cron_triggers(config)}
     with transaction.atomic():
-        # What is switched off misses nothing.
+        # A disabled cron misses nothing.
         TriggerState.objects.exclude(schedule="").exclude(name__in=wanted).update(
             schedule=""
         )
@@ -58,7 +58,7 @@ def _arm_trigger(trigger: CronTrigger, now: datetime) -> None:
 def fire_due_triggers(
     config: Config, now: datetime, names: Collection[str] | None = None
 ) -> list[TriggerRun]:
-    """Fire what is due, and report what was missed; of these crons, or of all."""
+    """Run due crons and log missed ticks; of these crons, or of all."""
     wanted = [
         trigger
         for trigger in cron_triggers(config)
@@ -68,7 +68,7 @@ def fire_due_triggers(
     firings = []
     for trigger in wanted:
         state = states.get(trigger.name)
-        # Of another schedule it is where another process has read a newer YAML.
+        # The schedule differs if another process has read a newer YAML.
         if state is not None and state.schedule == str(trigger.times):
             firings += _fire_due_ticks(config, trigger, state, now)
     return firings
@@ -77,7 +77,7 @@ def fire_due_triggers(
 def _fire_due_ticks(
     config: Config, trigger: CronTrigger, state: TriggerState, now: datetime
 ) -> list[TriggerRun]:
-    """Move on a cron to now and fire what is due, if no other process did."""
+    """Advance a cron to now and run its due ticks, unless another process did."""
     due = None if state.until is None else _due_ticks(trigger, state.until, now)
     if due is None:
         return []
@@ -100,15 +100,15 @@ def _fire_due_ticks(
 
 @dataclass(frozen=True, slots=True)
 class _DueTicks:
-    """What has ticked since a cron was last looked at."""
+    """The ticks since a cron was last checked."""
 
     ticks: Sequence[datetime]
     until: datetime
-    """Up to when that is."""
+    """The end of that period."""
     missed: int = 0
-    """Ticks that are left out, for they are too old."""
+    """Ticks that are skipped because they are too old."""
     missed_at: datetime | None = None
-    """The last of them."""
+    """The latest of them."""
 
 
 def _due_ticks(
@@ -132,9 +132,9 @@ def _due_ticks(
 def _newest_ticks(
     times: CronSchedule, since: datetime, until: datetime
 ) -> list[datetime]:
-    """Return the last ticks of a span in which there were any, the latest last.
+    """Return the last ticks of a period that has some, in order.
 
-    They are one more than are ever caught up.
+    One more than the maximum that is caught up.
     """
     if since >= until:
         return []

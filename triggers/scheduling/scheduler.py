@@ -1,8 +1,7 @@
-"""Watches the clock for triggers, and for work that was lost: one in each worker,
-beside its runner.
+"""Runs crons and recovers lost tasks: one scheduler in each worker, beside its runner.
 
-Any number of them may run. It needs no broker: it adds rows, and has this process's
-runner look at them.
+Any number of them may run. It needs no broker: it adds rows and notifies this process's
+runner.
 """
 
 import asyncio
@@ -23,10 +22,10 @@ from triggers.runs.trigger_runs import TriggerRun
 from triggers.scheduling import boot_triggers, cron_triggers
 
 MAX_SLEEP_SECONDS = 1.0
-"""The longest sleep: an edit of the YAML and a clock that was set are seen then."""
+"""The longest sleep: edits of the YAML and clock changes take effect after it."""
 HEARTBEAT_INTERVAL = timedelta(seconds=10)
 SWEEP_INTERVAL = timedelta(seconds=30)
-"""How long work whose worker died may stay unnoticed, beyond its lease."""
+"""How long a task of a dead worker may go unnoticed after its lease."""
 CLOCK_JUMP = timedelta(seconds=60)
 NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class TriggerScheduler:
-    """Fires crons when they are due, and once at its start what fires then."""
+    """Runs crons when they are due, and boot triggers once at its start."""
 
     def __init__(
         self,
@@ -42,34 +41,34 @@ class TriggerScheduler:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`kick` is called when there is work."""
+        """`kick` is called when there are tasks."""
         self._kick = kick
         self._now = now
         self._has_begun = False
         self._config: Config | None = None
         self._armed: dict[str, CronTrigger] | None = None
         self._ticks: dict[str, datetime] = {}
-        """When each cron is due."""
+        """The due time of each cron."""
         self._looked_at: datetime | None = None
         self._is_set_back = False
         self._stayed_at = datetime.min.replace(tzinfo=UTC)
         self._swept_at = self._now()
 
     async def run(self) -> None:
-        """Watch until it is cancelled."""
+        """Run until cancelled."""
         while True:
             pause = MAX_SLEEP_SECONDS
             try:
                 await self.run_once()
                 pause = self._pause_seconds()
             except DatabaseDown:
-                pass  # It is tried again, and what was due meanwhile fires late.
+                pass  # The next round retries, and what was due meanwhile runs late.
             except Exception:
                 logger.exception("the clock of triggers")
             await asyncio.sleep(pause)
 
     async def run_once(self) -> None:
-        """Do what is to be done now."""
+        """Run everything that is due."""
         config, now = live.current(), self._now()
         if not self._has_begun:
             self._kick_if_fired(
@@ -91,14 +90,14 @@ class TriggerScheduler:
                 )
             )
             self._schedule_next(due, now)
-        # Last, so that nothing else waits for it if it fails.
+        # Last, so that a failure delays nothing else.
         if not now - SWEEP_INTERVAL < self._swept_at <= now:
             self._swept_at = now
             if await database_executor.run_to_end(lease_recovery.recover_leases):
                 self._kick()
 
     def _needs_arming(self, config: Config, now: datetime) -> bool:
-        """Return whether crons were edited, or the machine's clock was set back."""
+        """Return whether crons were edited or the machine's clock was set back."""
         before, self._looked_at = self._looked_at, now
         if before is not None and now < before - CLOCK_JUMP:
             self._is_set_back = True
@@ -110,7 +109,7 @@ class TriggerScheduler:
         await database_executor.run_to_end(cron_triggers.arm_triggers, config, now)
         known, self._armed = self._armed or {}, _by_name(config)
         self._config, self._is_set_back = config, False
-        # Each is due at first, for what came while nobody looked.
+        # Each is due at first, to process ticks from before this start.
         self._ticks = dict.fromkeys(self._armed, now)
         for name, trigger in self._armed.items():
             if known.get(name) != trigger:
@@ -133,7 +132,7 @@ class TriggerScheduler:
 
 @contextlib.asynccontextmanager
 async def running(kick: Callable[[], None]) -> AsyncIterator[None]:
-    """Fire triggers from this worker until the block is left."""
+    """Run triggers in this worker until the block ends."""
     watching = asyncio.create_task(TriggerScheduler(kick).run())
     try:
         yield

@@ -1,11 +1,11 @@
-"""How processes know which start of the server they are of."""
+"""The id by which processes know their server start."""
 
 import os
 
 VARIABLE = "COULISSE_START"
-"""The variable in which `start` tells its processes. Workers run apart have none."""
+"""The variable in which `start` passes the id. Separate workers have none."""
 
 
 def read_id() -> str:
-    """Return the name of this process's start; empty where it is of none."""
+    """Return the id of this process's start; empty if it has none."""
     return os.environ.get(VARIABLE, "")

@@ -1,1 +1,1 @@
-"""What webhooks receive: its sender, its delivery id, and the prompt it fills."""
+"""Webhook requests: authentication of the sender, delivery id, and prompt."""

@@ -1,4 +1,4 @@
-"""What is posted to a webhook: is it who should, was it sent before, what does it say.
+"""Validates webhook requests: sender, repetition, payload.
 
 Sources: "Validating webhook deliveries" of GitHub, "Verifying requests from Slack".
 """
@@ -24,10 +24,10 @@ from triggers.webhooks.prompt_templates import NestingTooDeep, PathMissing
 from turns.preparation import options
 
 MAX_AGE_SECONDS = 300
-"""A signed time further from now is of a request that was kept, and sent again."""
+"""A larger difference to the signed time means a replayed request."""
 MAX_AGENT_CHARS = 255
 DELIVERY_HEADERS = ("Idempotency-Key", "X-GitHub-Delivery", "X-Gitlab-Event-UUID")
-"""How senders name a delivery, and name it again when they repeat it."""
+"""Headers with a sender's delivery id, which stays the same in repetitions."""
 
 
 class SignatureRefused(Unauthenticated):
@@ -44,31 +44,31 @@ class PayloadInvalid(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """What was posted."""
+    """A request to a webhook."""
 
     headers: Mapping[str, str]
-    """Their names are looked up in any case."""
+    """Header names are case-insensitive."""
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookDelivery:
-    """What a post says, once it is known to be from who should."""
+    """An authenticated request and its payload."""
 
     payload: Any
     id: str | None
-    """What it has in common with its repetitions; None where nobody can tell."""
+    """The same for all repetitions of a delivery; None if unknown."""
     challenge_reply: Mapping[str, Any] | None = None
-    """The answer to one by which a sender tries the address, and no more."""
+    """The response to a sender's URL verification; such a request starts nothing."""
 
 
 def read_delivery(
     trigger: WebhookTrigger, post: WebhookRequest, now: datetime
 ) -> WebhookDelivery:
-    """Return what was posted.
+    """Return the authenticated delivery.
 
-    Raises `SignatureRefused` for who does not know the secret and for what is too old,
-    `PayloadInvalid` for what is not JSON.
+    Raises `SignatureRefused` for a wrong secret or an old request, and `PayloadInvalid`
+    for a body that is not JSON.
     """
     signature = _check_sender(trigger, post, now)
     try:
@@ -85,7 +85,7 @@ def read_delivery(
 
 
 def _check_sender(trigger: WebhookTrigger, post: WebhookRequest, now: datetime) -> str:
-    """Return the signature, if it is right; empty where nothing was signed."""
+    """Return the signature if it is valid; empty if the webhook is not signed."""
     if trigger.secret is None:
         return ""
     match trigger.signature:
@@ -143,7 +143,7 @@ def _hmac(secret: SecretStr, signed: bytes) -> str:
 
 
 def _is_equal(given: str, wanted: str) -> bool:
-    # In bytes, for texts it compares only where they are ASCII.
+    # As bytes, because compare_digest accepts only ASCII strings.
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
 
 
@@ -156,10 +156,11 @@ def _is_recent(stamp: str, now: datetime) -> bool:
 def _delivery_id(
     trigger: WebhookTrigger, post: WebhookRequest, payload: Any, signature: str
 ) -> str | None:
-    """Return what tells a delivery from others.
+    """Return the unique id of a delivery.
 
-    Slack signs when it sent what, so nothing unsigned can make an old one new. GitHub
-    signs the body alone, and two bodies may be alike: there its id counts.
+    Slack signs the time, so its signature identifies the request, and an unsigned
+    header cannot make an old one new. GitHub signs only the body, and two bodies may be
+    equal, so its delivery id counts.
     """
     event = payload.get("event_id") if isinstance(payload, dict) else None
     if trigger.secret is not None and trigger.signature == "slack":
@@ -188,11 +189,10 @@ def _challenge_reply(
 def build_event(
     config: Config, trigger: WebhookTrigger, delivery: WebhookDelivery
 ) -> TriggerEvent:
-    """Return what a delivery has the trigger do.
+    """Return the event of a delivery.
 
-    Raises `PayloadInvalid` where it does not say which agent, for whom or in which
-    thread, leaves nothing to tell it, or is nested too deeply, `TasksDisabled` where
-    nothing is taken on.
+    Raises `PayloadInvalid` if the agent, user or thread is missing, the prompt is
+    empty, or the payload is nested too deeply; `TasksDisabled` if tasks are off.
     """
     try:
         return _render_event(config, trigger, delivery)

@@ -1,6 +1,6 @@
-"""Texts with places for what a webhook was sent: `{{a.b.c}}`.
+"""Prompt templates with placeholders for a webhook's payload: `{{a.b.c}}`.
 
-What is put in is text: a place that it names in turn stays as it is.
+Inserted values are plain text: placeholders in them are not expanded.
 """
 
 import re
@@ -12,7 +12,7 @@ PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
 
 
 class PathMissing(LookupError):
-    """The payload has nothing at a path."""
+    """The payload has no value at a path."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -20,16 +20,16 @@ class PathMissing(LookupError):
 
 
 class NestingTooDeep(ValueError):
-    """What is at a path is nested so deeply that it cannot be written."""
+    """A value is nested too deeply to be serialized."""
 
 
 def is_template(text: str) -> bool:
-    """Return whether a text has places."""
+    """Return whether a text has placeholders."""
     return PLACEHOLDER.search(text) is not None
 
 
 def render(template: str, payload: Any) -> str:
-    """Return the text; a place whose path is missing stays, as `{{ a.b.c }}`.
+    """Return the text; a placeholder without a value stays, as `{{ a.b.c }}`.
 
     Raises `NestingTooDeep`.
     """
@@ -45,7 +45,7 @@ def render(template: str, payload: Any) -> str:
 
 
 def render_strict(template: str, payload: Any) -> str:
-    """Return the text; raises `Missing` for a path that leads nowhere, or to null.
+    """Return the text; raises `PathMissing` for a path without a value or with null.
 
     Raises `NestingTooDeep` as well.
     """
@@ -61,7 +61,7 @@ def render_strict(template: str, payload: Any) -> str:
 
 
 def _value_at(payload: Any, path: str) -> Any:
-    """Return what is at a path; a number counts a list's entries from 0."""
+    """Return the value at a path; a number is an index of a list, from 0."""
     value = payload
     for step in path.split("."):
         if isinstance(value, dict) and step in value:
@@ -83,5 +83,5 @@ def _to_text(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError as exc:
-        # It reads what is deeper than what it writes.
+        # The parser accepts deeper nesting than the serializer.
         raise NestingTooDeep from exc

@@ -1,3 +1,1 @@
-"""Tasks that run an agent, one turn for each attempt: what may be asked for, and how it
-is run.
-"""
+"""Background tasks that run an agent. Each attempt is one turn."""

@@ -1,4 +1,4 @@
-"""Tasks that are turns: an agent is told something, and its reply is the result."""
+"""Handler of agent tasks: the prompt goes to an agent, and its reply is the result."""
 
 import uuid
 from contextlib import aclosing
@@ -17,7 +17,7 @@ from turns.turn import TurnRequest
 
 
 async def run(task: ClaimedTask) -> TaskOutcome:
-    """Take a turn of a task's agent, as a request would, and close the task with it."""
+    """Run one turn of the task's agent, and complete the task in its transaction."""
     turn_id = attempt_ids.turn_id(task.id, task.attempts)
     request = TurnRequest(
         turn_id=turn_id,
@@ -28,7 +28,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         parameters={},
         caller=await _load_caller(task.token_id),
         request_id=task.request_id,
-        stream=True,  # So that what was said is kept when it is cancelled.
+        stream=True,  # Streaming keeps the partial reply if the turn is cancelled.
         origin="task",
         on_end=partial(storage.close_with_reply, task, turn_id),
         on_interruption=partial(storage.hold, task),

@@ -1,6 +1,4 @@
-"""The rows of a task that is a turn: the token it is charged to, and its own, which
-is closed in the transaction of the turn.
-"""
+"""Database access of agent tasks: their token, and completion with the turn."""
 
 import uuid
 from collections.abc import Sequence
@@ -19,10 +17,9 @@ from tasks.queue.claimed_task import ClaimedTask
 
 
 def load_caller(token_id: uuid.UUID | None) -> Caller:
-    """Return whom work is charged to that an API token asked for.
+    """Return the caller that the work of an API token is charged to.
 
-    Raises `CredentialRefused` for one that was revoked or has ended since: it begins
-    nothing more.
+    Raises `CredentialRefused` for a token that was revoked or has expired since.
     """
     if token_id is None:
         return caller.ANONYMOUS
@@ -42,13 +39,13 @@ def load_caller(token_id: uuid.UUID | None) -> Caller:
 def close_with_reply(
     task: ClaimedTask, turn_id: TurnId, reply: Reply, _: Sequence[Call]
 ) -> None:
-    """Close a task with what its agent said; raises `lifecycle.Gone`."""
+    """Complete a task with its agent's reply. Raises `lifecycle.LeaseLost`."""
     lifecycle.complete(task, reply.text or reply.refusal, turn_id=turn_id)
 
 
 def hold(task: ClaimedTask) -> None:
-    """Let what an attempt that broke off said be stored; raises `lifecycle.Gone`.
+    """Check that the partial reply of an interrupted attempt may be stored.
 
-    Not where its user was erased meanwhile, nor where another attempt has begun.
+    Raises `lifecycle.LeaseLost` if its user was erased or another attempt has begun.
     """
     lifecycle.lock_leased(task)

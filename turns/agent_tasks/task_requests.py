@@ -1,6 +1,6 @@
-"""What may be asked of the background, and what becomes of it.
+"""Validates and builds agent tasks.
 
-Whoever has a user's task done goes through here: a client, an agent, a trigger.
+All sources of tasks (clients, agents and triggers) use this module.
 """
 
 import uuid
@@ -20,34 +20,37 @@ KIND = "agent"
 MAX_PROMPT_LENGTH = 200_000
 """Characters."""
 MAX_GENERATION = 8
-"""How many tasks may each be asked for by the one before; agents that ask each other
-would do so for ever."""
+"""Maximum length of a chain of tasks in which each one created the next. Agents that
+create tasks for each other would otherwise never stop.
+"""
 MAX_PRIORITY = 100
 MAX_DELAY_SECONDS = 366 * 24 * 3_600
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """A task that somebody asks for."""
+    """A request to create a task."""
 
     agent: str
     prompt: str
     origin: str
-    """Who asks: `api`, `turn:ID`, `trigger:NAME`."""
+    """The source: `api`, `turn:ID`, `trigger:NAME`."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """As a chat's request has it."""
+    """Same as the metadata of a chat request."""
     priority: int = 0
     retries: int | None = None
-    """None leaves it to the YAML."""
+    """None uses the value in the YAML."""
     delay_seconds: float = 0.0
     generation: int = 1
-    """How many tasks, this one among them, were each asked for by the one before."""
+    """Length of the chain of tasks that led to this one, this one included."""
     learns: bool = True
-    """Whether the prompt is learnt from as the user's own words."""
+    """Whether facts are extracted from the prompt as from the user's own words."""
     has_own_thread: bool = False
-    """Whether it is kept apart from the user's conversations, in a thread `task-ID`."""
+    """Whether it runs in a thread of its own, `task-ID`, apart from the user's
+    conversations.
+    """
     key: str | None = None
-    """What is done once only, under this name."""
+    """Idempotency key: a task with this key runs only once."""
 
 
 def build_task(
@@ -55,8 +58,8 @@ def build_task(
 ) -> TaskSpec:
     """Return the task for the queue.
 
-    Raises `TasksDisabled`, `AgentUnknown`, and `TaskInvalid` or another
-    `Invalid` for what no turn could be made of.
+    Raises `TasksDisabled`, `AgentUnknown`, and `TaskInvalid` or another `Invalid` if
+    the request could not become a turn.
     """
     settings = config.get(TASKS)
     if not settings.enabled:
@@ -86,7 +89,7 @@ def build_task(
 
 
 def check_request(config: Config, caller: Caller, wish: TaskRequest) -> None:
-    """Raise what a turn would end with at once, or what its record could not hold."""
+    """Raise errors that would end the turn at once or make its record unstorable."""
     try:
         routing.check_name(config, wish.agent, offered=caller.agents)
     except AgentUnknown as exc:

@@ -1,4 +1,4 @@
-"""What agents need in a process that runs them for tasks."""
+"""Resources that agents need in a worker process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from turns.tools import mcp_sessions
 
 @asynccontextmanager
 async def opened() -> AsyncIterator[None]:
-    """Keep skills fresh, and close what agents have opened when the block is left."""
+    """Keep skills up to date, and close what agents opened when the block ends."""
     skills = skill_registry.SkillWatcher(live.current())
     await asyncio.to_thread(skills.start)
     try:

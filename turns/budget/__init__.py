@@ -1,1 +1,1 @@
-"""What turns and other requests may use: reserved before the work, settled after it."""
+"""Usage of turns and other requests: reserved before the work, settled after it."""

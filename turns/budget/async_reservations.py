@@ -1,4 +1,4 @@
-"""A turn's allowance, asked for on the database's threads and given back on them."""
+"""Makes and releases a turn's reservation on the database threads."""
 
 import asyncio
 import logging
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 async def load_context_and_reserve(
     query: ContextQuery, usage: TurnUsageRequest
 ) -> tuple[Context, UsageGrant]:
-    """Read a turn's context and reserve its usage, in one trip to the database.
+    """Read a turn's context and reserve its usage in one call on a database thread.
 
-    Without limits nothing is reserved, and without anything to read there is no trip.
-    Raises what `reservations.grant` raises. If the client leaves meanwhile, nothing
-    stays reserved.
+    Without limits nothing is reserved; if there is nothing to read either, the database
+    is not used. Raises what `reservations.load_context_and_reserve` raises. If
+    the client disconnects meanwhile, the reservation is released.
     """
     if usage.is_limited:
         return await call_with_release(
@@ -43,10 +43,10 @@ async def load_context_and_reserve(
 async def call_with_release(
     function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a function that returns an `UsageGrant`, alone or second in a pair.
+    """Call a function that returns a `UsageGrant`, alone or second in a pair.
 
-    It runs on a database thread. Its reservation is released if the client leaves
-    meanwhile.
+    It runs on a database thread. If the client disconnects meanwhile, the reservation
+    is released.
     """
     trip = asyncio.create_task(database_executor.run_to_end(function, *args, **kwargs))
     try:
@@ -61,7 +61,7 @@ async def call_with_release(
 
 
 def _release_result(trip: "asyncio.Task[Any]") -> None:
-    """Undo what was set aside for somebody who has left."""
+    """Release the reservation of a client that disconnected."""
     if trip.cancelled() or trip.exception() is not None:
         return
     granted = trip.result()
@@ -69,9 +69,9 @@ def _release_result(trip: "asyncio.Task[Any]") -> None:
 
 
 def release_later(allowance: UsageGrant, charge: Charge = NO_CHARGE) -> None:
-    """Undo what was set aside for a turn that does not begin.
+    """Release the reservation of a turn that does not begin.
 
-    A turn that has cost something already is charged for it, and counts as a request.
+    A turn that already has a cost is charged for it, and counts as a request.
     """
     if charge != NO_CHARGE:
         undoing = database_executor.run_to_end(reservations.settle, allowance, charge)

@@ -1,8 +1,8 @@
-"""Limits on requests that are no turns: searches of memory, exports, lists.
+"""Limits on requests that are not turns: memory searches, exports, lists.
 
-They count as a turn does: what they may use is reserved before the work and settled
-after it, by the same functions. A request without a limit, token or budget does not
-use the database for this.
+They count as a turn does: the same functions reserve their usage before the work and
+settle it afterwards. A request without a limit, token or budget does not use the
+database for this.
 """
 
 import logging
@@ -30,17 +30,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class AdmittedRequest:
-    """A request that is being answered."""
+    """A request in progress that passed the limits."""
 
     headers: Mapping[str, str]
-    """`x-ratelimit-*`: what is left of the tightest limit."""
+    """`x-ratelimit-*`: what remains of the tightest limit."""
     request: UsageRequest
     allowance: UsageGrant
     calls: Sequence[EmbeddingCall] = ()
     is_streamed: bool = False
 
     def stream(self, content: AsyncIterable[T]) -> AsyncGenerator[T]:
-        """Keep the reservation until this content is sent, or the client leaves."""
+        """Keep the reservation until this content is sent or the client disconnects."""
         self.is_streamed = True
         return self._stream_then_settle(content)
 
@@ -63,7 +63,7 @@ class AdmittedRequest:
         try:
             await database_executor.run_to_end(reservations.settle, settling, charge)
         except DatabaseDown:
-            # The reservation lapses by itself; only the charge is lost.
+            # The reservation expires by itself; only the charge is lost.
             logger.error(
                 "%d tokens of embeddings, %s, are not charged: the database was away",
                 charge.tokens,
@@ -73,7 +73,7 @@ class AdmittedRequest:
 
 @asynccontextmanager
 async def admit(request: UsageRequest) -> AsyncGenerator[AdmittedRequest]:
-    """Reserve what a request may use, and settle what its embeddings cost.
+    """Reserve a request's usage, and settle the cost of its embeddings at the end.
 
     Raises `LimitReached`, `BudgetExceeded`, `PriceUnknown` and `CredentialRefused`.
     """
@@ -92,13 +92,13 @@ async def _reserve(request: UsageRequest) -> UsageGrant:
         return await async_reservations.call_with_release(
             request_usage.reserve_usage, request
         )
-    # Authentication has just asked the database whether its token is valid.
+    # Authentication has just checked the token in the database.
     has_token = request.caller.token is not None
     return UsageGrant(request.counter_keys() if has_token else ())
 
 
 def embedding_charge(config: Config, calls: Sequence[EmbeddingCall]) -> Charge:
-    """Return what calls of embedding APIs are charged."""
+    """Return the charge for calls of embedding APIs."""
     costs = [
         call_costs.embedding_cost(config, call.source, call.tokens) for call in calls
     ]

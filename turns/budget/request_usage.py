@@ -1,7 +1,6 @@
-"""What a request that is not a turn may use, and its reservation.
+"""Usage of a request that is not a turn, and its reservation.
 
-The reservation is made by the functions that make a turn's, in `granting`, on the
-database's threads.
+The functions in `reservations` make it, as they do for turns, on the database threads.
 """
 
 import time
@@ -23,20 +22,20 @@ from turns.budget.reservations import UsageGrant
 
 @dataclass(frozen=True, slots=True)
 class UsageRequest:
-    """What a request asks to use."""
+    """The usage that a request asks for."""
 
     config: Config
     caller: Caller
     user_id: UserId
     embedding_tokens: int = 0
-    """About how many tokens of text it has embedded; 0 where it embeds nothing."""
+    """Approximate number of tokens to embed; 0 if it embeds nothing."""
     needs_budget: bool = True
-    """Whether a token with a spent budget may not send it, even where it is free."""
+    """Whether a token with a spent budget is refused even if the request is free."""
     now: int = field(default_factory=lambda: int(time.time()))
     """Seconds since 1970."""
 
     def paid_embedder(self) -> ProviderSource | None:
-        """Return the API that makes its vectors; None where none is called."""
+        """Return the API that computes its vectors; None if it calls none."""
         if not self.embedding_tokens:
             return None
         users = memory_settings.resolve_for_users(self.config)
@@ -58,7 +57,7 @@ class UsageRequest:
         ]
 
     def counter_keys(self) -> list[CounterKey]:
-        """Return the meters that are charged for its embeddings."""
+        """Return the usage counters that its embeddings are charged to."""
         keys = usage_limits.user_keys(self.user_id, now=self.now)
         if self.caller.token is not None:
             keys += usage_limits.token_keys(self.caller.token, now=self.now)
@@ -66,7 +65,7 @@ class UsageRequest:
 
 
 def reserve_usage(request: UsageRequest) -> UsageGrant:
-    """Set aside what a request may use.
+    """Reserve the usage of a request.
 
     Raises `LimitReached`, `BudgetExceeded`, `PriceUnknown` and `CredentialRefused`.
     """

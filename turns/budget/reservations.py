@@ -1,7 +1,8 @@
-"""What a turn may use: set aside before its model is called, charged when it ends.
+"""Usage of a turn: reserved before its model is called, charged when it ends.
 
-In the trip that reads the past, and in the one that writes the turn down; DESIGN's
-tenth decision. All of it runs on the database's threads.
+The reservation shares the transaction that reads the context, and the charge shares the
+one that stores the turn; see the tenth decision of DESIGN. All of it runs on database
+threads.
 """
 
 import time
@@ -31,38 +32,40 @@ from providers.pricing import call_costs
 from turns.preparation import routing
 
 MAX_REPLY_TOKENS = 128_000
-"""What no model says more than in one reply, whatever it is asked for: else a single
-request could set aside all that a limit leaves to everyone."""
+"""Upper bound for one reply, whatever the request asks for. Without it a single request
+could reserve the whole limit.
+"""
 
 DEFAULT_REPLY_TOKENS = 1_000
-"""What a reply is taken to have where the request does not limit it."""
+"""Estimated length of a reply if the request does not limit it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnUsageRequest:
-    """What a request asks to use."""
+    """The usage that a turn asks for."""
 
     config: Config
     caller: Caller
     user_id: UserId
     agent: AgentConfig
     experiment: str
-    """What was asked for, where the agent is a variant of it; else ""."""
+    """The experiment that was requested, if the agent is one of its variants; else "".
+    """
     token_limits: Mapping[str, int]
     """The request's own limits on its user's tokens, by period."""
     count_prompt: Callable[[Context], int]
-    """Returns about how many tokens it sends, with what is read of the past."""
+    """Returns about how many tokens the turn sends with this context."""
     parameters: Mapping[str, Any]
-    """The request's, by OpenAI's names; each model has its own besides."""
+    """The request's, by OpenAI's names; each model adds its own."""
     now: int
     """Seconds since 1970."""
     is_incognito: bool = False
-    """Whether it leaves no trace of its user, but where a limit needs one."""
+    """Whether no trace of the user is stored, except where a limit needs one."""
     is_exempt: bool = False
-    """Whether it is a trial of ours, which counts towards no limit."""
+    """Whether it is a shadow run, which counts towards no limit."""
 
     def limits(self) -> list[ActiveLimit]:
-        """Return what holds for it."""
+        """Return the limits that apply."""
         if self.is_exempt:
             return []
         return usage_limits.find_limits(
@@ -77,7 +80,7 @@ class TurnUsageRequest:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the database may have to be asked before it begins."""
+        """Whether the database may be needed before the turn begins."""
         return (
             bool(self.token_limits)
             or self.caller.token is not None
@@ -85,7 +88,9 @@ class TurnUsageRequest:
         )
 
     def counter_keys(self) -> list[CounterKey]:
-        """Return the meters it is charged to, whatever holds."""
+        """Return the usage counters that the turn is charged to, with or without
+        limits.
+        """
         keys: list[CounterKey] = []
         if self.is_exempt:
             return keys
@@ -98,21 +103,21 @@ class TurnUsageRequest:
 
 @dataclass(frozen=True, slots=True)
 class UsageGrant:
-    """What a turn was granted, and where it is charged."""
+    """What a turn may use, and the counters that it is charged to."""
 
     counter_keys: Sequence[CounterKey]
     reservation: Reservation | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What the client is told of what is left."""
+    """Rate-limit headers of the response: what remains."""
 
     @property
     def is_charged(self) -> bool:
-        """Whether anything need be written down when the turn ends."""
+        """Whether the end of the turn has to be written to the counters."""
         return bool(self.counter_keys) or self.reservation is not None
 
 
 def estimate_reply_tokens(parameters: Mapping[str, Any]) -> int:
-    """Return how long a reply is taken to be, in tokens, from its parameters."""
+    """Return the estimated length of the reply in tokens, from the parameters."""
     most = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
     return DEFAULT_REPLY_TOKENS if most is None else min(int(most), MAX_REPLY_TOKENS)
 
@@ -120,11 +125,11 @@ def estimate_reply_tokens(parameters: Mapping[str, Any]) -> int:
 def load_context_and_reserve(
     wanted: ContextQuery, wish: TurnUsageRequest
 ) -> tuple[Context, UsageGrant]:
-    """Read what a turn wants of the past and set aside what it may use.
+    """Read a turn's context and reserve its usage.
 
-    Raises `LimitReached`, `BudgetExceeded` and `PriceUnknown`; `CredentialRefused` for a
-    token that is no longer valid, `AgentUnknown` and `IdentityRefused` for one that has
-    changed and no longer is for this turn's agent or user.
+    Raises `LimitReached`, `BudgetExceeded` and `PriceUnknown`; `CredentialRefused` for
+    a token that is no longer valid; `AgentUnknown` and `IdentityRefused` if the token
+    has changed and no longer allows this agent or user.
     """
     past = (
         turn_context.load_context(wish.user_id, wanted)
@@ -140,21 +145,21 @@ def load_context_and_reserve(
 
 
 def check_limits(wish: TurnUsageRequest) -> None:
-    """Raise as `grant` does where no turn at all would be granted; reserve nothing."""
+    """Raise the errors of `reserve` if the limits allow no turn; reserve nothing."""
     with transaction.atomic():
         _try_reserve(replace(wish, count_prompt=lambda _: 0), Context(()))
         transaction.set_rollback(True)
 
 
 def _try_reserve(wish: TurnUsageRequest, past: Context) -> UsageGrant | None:
-    """Set aside what a turn may use; None where its token is not as remembered."""
+    """Reserve a turn's usage; None if its token differs from the cached one."""
     caps, charged, token = wish.limits(), wish.counter_keys(), wish.caller.token
     if not caps:
         is_valid = token is None or usage_counters.is_valid(token, now=wish.now)
         return UsageGrant(charged) if is_valid else None
     models = fallback_chain.models_for(wish.config, wish.agent)
     prompt_tokens = wish.count_prompt(past)
-    # Whichever of them answers.
+    # Any model of the fallback chain may answer, so the largest cost counts.
     longest = max(_model_reply_tokens(wish, model) for model in models)
     guess = prompt_tokens + longest
     micro_usd = 0
@@ -174,9 +179,10 @@ def reserve(
     micro_usd: int,
     now: int,
 ) -> UsageGrant | None:
-    """Set an estimate aside; None where the token is not as remembered.
+    """Reserve an estimate; None if the token differs from the cached one.
 
-    `charged` are the meters to charge besides. Raises `LimitReached` and `BudgetExceeded`.
+    `charged` are further counters to charge. Raises `LimitReached` and
+    `BudgetExceeded`.
     """
     with transaction.atomic():
         used = usage_counters.reserve(
@@ -202,7 +208,7 @@ def _model_reply_tokens(wish: TurnUsageRequest, model: Model) -> int:
 
 
 def _estimate_cost(wish: TurnUsageRequest, prompt_tokens: int, model: Model) -> int:
-    """Return the most a call of this model may cost."""
+    """Return the maximum cost of a call of this model."""
     known = call_costs.estimate_cost(
         wish.config,
         model.provider_name,
@@ -220,19 +226,19 @@ def _estimate_cost(wish: TurnUsageRequest, prompt_tokens: int, model: Model) -> 
 
 
 def _with_current_token(wish: TurnUsageRequest) -> TurnUsageRequest:
-    """Return the wish of a caller whose token is as it is now, or raise as `grant`."""
+    """Return the request with its token as stored now; raises as `reload_caller`."""
     caller = reload_caller(wish.config, wish.caller, wish.user_id)
-    # The turn came this far by what was remembered.
+    # Earlier checks used the cached token.
     name = wish.experiment or wish.agent.name
     routing.check_name(wish.config, name, offered=caller.agents)
     return replace(wish, caller=caller)
 
 
 def reload_caller(config: Config, caller: Caller, user_id: UserId) -> Caller:
-    """Return a caller with their token as it is now in the database.
+    """Return the caller with its token as stored now.
 
-    Raises `CredentialRefused` where it is no longer valid, and `IdentityRefused` where
-    it is no longer this user's.
+    Raises `CredentialRefused` if the token is no longer valid, and `IdentityRefused` if
+    it no longer belongs to this user.
     """
     known = caller.token
     token = None if known is None else api_tokens.reload(known, datetime.now(UTC))
@@ -244,12 +250,12 @@ def reload_caller(config: Config, caller: Caller, user_id: UserId) -> Caller:
 
 
 def settle(allowance: UsageGrant, charge: Charge) -> None:
-    """Charge a turn that ended and give back what was set aside for it."""
+    """Charge a turn that ended and release its reservation."""
     usage_counters.settle(
         allowance.counter_keys, allowance.reservation, charge, now=int(time.time())
     )
 
 
 def release(reservation: Reservation) -> None:
-    """Give back what was set aside for a turn that does not begin."""
+    """Release the reservation of a turn that does not begin."""
     usage_counters.release(reservation, now=int(time.time()))

@@ -1,3 +1,1 @@
-"""What accompanies and follows a turn: its place among the live turns, its record, its
-transaction, its hooks, its charge.
-"""
+"""Surroundings of a turn: live registration, record, transaction, hooks, charge."""

@@ -1,4 +1,4 @@
-"""Saves a turn that has ended: messages, record, charge, and what follows from it."""
+"""Saves a turn that has ended: messages, record, charge and post-turn hooks."""
 
 from dataclasses import replace
 from functools import partial
@@ -32,8 +32,8 @@ async def save(
 
     An incognito turn leaves only its charge. A turn that failed without a reply adds
     no messages, nor does a failed turn of a task, because the task may be retried. The
-    usage is charged whatever the outcome. Raises `TurnDiscarded` if the task of the turn
-    was erased or reassigned.
+    usage is charged whatever the outcome. Raises `TurnDiscarded` if the task of the
+    turn was erased or reassigned.
     """
     charge = turn_record.charge_calls(turn)
     if turn.embeddings:
@@ -72,7 +72,7 @@ async def save(
                 debt, turn.telemetry, is_recorded=not is_incognito
             )
         raise
-    # Not on the database thread, which would make the event loop wait for the log.
+    # Logged outside the database thread, so that the event loop does not wait for it.
     if turn.telemetry.fmt.enabled:
         logs.log_turn(record)
     if study is not None:

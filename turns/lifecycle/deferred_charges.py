@@ -1,7 +1,7 @@
-"""What turns cost that could not be written down when they ended.
+"""Charges of turns whose end could not be stored.
 
-Their messages are lost, as their clients were told. The provider was paid all the
-same, so they are charged once the database is back; what cannot be is in the log.
+Their messages are lost, and the client received an error. The provider was paid, so the
+turns are charged when the database is back; the log lists charges that fail for good.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from telemetry.types import TurnRecord
 from turns.lifecycle import turn_transaction
 
 RETRY_DELAYS_SECONDS = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0)
-"""Before each try. What the turn set aside stands in for its charge as long."""
+"""Delay before each attempt. The turn's reservation covers the charge as long."""
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _pending_charges: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True, slots=True)
 class DeferredCharge:
-    """A turn that ended and is not charged."""
+    """A turn that ended and is not charged yet."""
 
     record: TurnRecord
     charge: Charge
@@ -48,10 +48,11 @@ class DeferredCharge:
 def defer_charge(
     debt: DeferredCharge, telemetry: TelemetryConfig, *, is_recorded: bool
 ) -> None:
-    """Have a turn be charged later, with its record, whose key keeps it from twice.
+    """Charge a turn later and store its record; the record's key prevents a second
+    charge.
 
-    One that leaves no record is told of in the log alone: where a connection is lost
-    nobody knows whether the charge was, too.
+    A turn without a record is only logged: after a lost connection it is unknown
+    whether the charge was stored.
     """
     if not (is_recorded and telemetry.sqlite.enabled):
         logger.error("%s are not charged: the database was away", debt)

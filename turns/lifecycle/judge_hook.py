@@ -9,10 +9,10 @@ from turns.turn import EndedTurn, Turn
 
 
 def due(ended: EndedTurn) -> None:
-    """Put a turn's reply down to be judged, by those judges of its agent it falls to.
+    """Enqueue judge tasks for a reply, for each judge of its agent that samples it.
 
-    Nothing is of an agent without judges, of a reply without text or whose tools the
-    client has yet to call, and of incognito turns, but those of synthetic users.
+    Skips agents without judges, replies without text, replies with tool calls that the
+    client has yet to run, and incognito turns, except those of synthetic users.
     """
     turn = ended.turn
     if not turn.agent.judges or not _has_judges(turn, ended.reply):

@@ -1,6 +1,6 @@
-"""Turns that run are shown to who watches the studio, except those that leave no trace.
+"""Registers running turns for the studio's live view, except incognito ones.
 
-It costs a turn about a microsecond: nothing is read before somebody watches.
+This costs a turn about a microsecond: its fields are read only when a viewer connects.
 """
 
 from functools import partial
@@ -12,13 +12,13 @@ from turns.turn import Turn
 
 
 def register(turn: Turn) -> None:
-    """Show a turn from now on, unless it is incognito."""
+    """Show a turn in the live view, unless it is incognito."""
     if not turn.request.options.is_incognito:
         ACTIVE_TURNS.register(turn.request.turn_id, partial(_active_turn, turn))
 
 
 def unregister(turn: Turn) -> None:
-    """Show it no more."""
+    """Remove a turn from the live view."""
     ACTIVE_TURNS.unregister(turn.request.turn_id)
 
 
@@ -27,7 +27,7 @@ def _active_turn(turn: Turn) -> ActiveTurn:
 
 
 def initial_fields(turn: Turn) -> dict[str, Any]:
-    """Return what is known of a turn from its beginning, by the fields of `TurnHeader`."""
+    """Return the fields of `TurnHeader` that are known when a turn begins."""
     request = turn.request
     return {
         "turn_id": request.turn_id,

@@ -1,7 +1,7 @@
-"""What follows from a turn that has ended, written in its own transaction.
+"""Hooks that write more rows in the transaction that stores a turn.
 
-So that it is there exactly if the turn is: the task it was is closed, and what is to
-be done about it in the background waits in the queue.
+The rows exist exactly if the turn does: the turn's task is completed, and follow-up
+tasks are enqueued.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,16 @@ from turns.turn import EndedTurn
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A function that may write more about a turn.
+    """A function that may write more rows about a turn.
 
-    It runs on a database thread, and decides quickly that there is nothing to write.
+    It runs on a database thread, so it must return quickly if there is nothing to
+    write.
     """
 
     write: Callable[[EndedTurn], None]
     outcomes: tuple[Outcome, ...] = ("ok",)
     is_for_incognito: bool = False
-    """Whether it is also run after a turn that leaves no trace."""
+    """Whether it also runs after an incognito turn."""
 
 
 HOOKS = (
@@ -35,7 +36,7 @@ HOOKS = (
 
 
 def run_hooks(ended: EndedTurn) -> None:
-    """Write all that follows from a turn: what its request asks for, then the hooks."""
+    """Run the `on_end` callback of the request, then the hooks."""
     request = ended.turn.request
     if ended.outcome == "ok" and request.on_end is not None:
         request.on_end(ended.reply, ended.turn.record)

@@ -1,4 +1,4 @@
-"""What is left of a turn that ended: messages, and a record of what it called."""
+"""What is stored of a turn: its messages, and a record of its calls."""
 
 import time
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def transcript_entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[NewMe
 
 
 def charge_calls(turn: Turn) -> Charge:
-    """Put down what each call of a model cost; return what the turn is charged."""
+    """Set the cost of each model call; return the charge of the turn."""
     total, is_priced, used = 0, True, 0
     for call in trace.iter_model_calls(turn.record):
         if call.usage is None:
@@ -72,7 +72,7 @@ def charge_calls(turn: Turn) -> Charge:
 
 
 def served_by(turn: Turn) -> ServedBy:
-    """Return who answers a turn, what it took and what it has cost until now."""
+    """Return the model that serves a turn, with its usage and cost so far."""
     charged = charge_calls(turn)
     last = _latest_model_call(turn)
     return ServedBy(
@@ -84,20 +84,20 @@ def served_by(turn: Turn) -> ServedBy:
 
 
 def annotate_error(error: CoulisseError, turn: Turn) -> None:
-    """Put into an error that ends a turn whose it is, and what was tried until then."""
+    """Add the turn's ids and its attempts so far to an error that ends it."""
     error.provider = error.provider or _latest_model_call(turn).provider
     error.attempts = trace.count_attempts(turn.record)
 
 
 def _latest_model_call(turn: Turn) -> trace.ModelCall:
-    """Return the newest of the agent's own calls; there is one as soon as it runs."""
+    """Return the agent's latest model call. A running turn has at least one."""
     return next(c for c in reversed(turn.record) if isinstance(c, trace.ModelCall))
 
 
 def build_record(
     turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None
 ) -> TurnRecord:
-    """Return what is put down of the turn."""
+    """Return the record of the turn."""
     return TurnRecord(
         **live_registration.initial_fields(turn),
         seconds=time.perf_counter() - turn.started.clock,
@@ -116,7 +116,7 @@ def build_record(
 
 
 def client_tool_results(new: Sequence[Message]) -> dict[str, str]:
-    """Return what the client's tools answered, by the ids of the calls."""
+    """Return the results of the client's tools, by call id."""
     return {
         message.tool_call_id: message.text
         for message in new
@@ -125,12 +125,12 @@ def client_tool_results(new: Sequence[Message]) -> dict[str, str]:
 
 
 def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
-    """Return what the reply will cost in later prompts, without its thinking."""
+    """Return the size of the reply in later prompts, without its reasoning."""
     count = reply.usage
     if (
         count is None
         or not count.output_tokens
-        # Some providers bill thinking without counting it apart.
+        # Some providers bill reasoning without a separate count.
         or (reply.reasoning and not count.reasoning_tokens)
         # With a format or tools the count may be the sum of several rounds.
         or turn.request.format is not None

@@ -1,4 +1,4 @@
-"""What a turn leaves behind: its messages, and the record of what it called."""
+"""Transactions that store a turn: its messages and the record of its calls."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -33,11 +33,11 @@ def store_turn(
 ) -> None:
     """Store the messages, the record and the charge of a turn in one transaction.
 
-    `also` writes what follows from it in the same. `results` are the client's, by the
-    ids of the calls they answer. What a user said is worth more than how it was
-    answered: where the database takes the messages but not the record, they are stored
-    without. Where it does not take the messages either, what the turn cost is charged
-    all the same, and its error is raised; so is `TurnDiscarded`, which `also` may raise.
+    `also` writes further rows in the same transaction. `results` are the results of the
+    client's tools, by call id. The user's messages matter more than the record: if the
+    database accepts only the messages, they are stored without the record. If it does
+    not accept the messages either, the turn is still charged, and the error is raised;
+    so is `TurnDiscarded`, which `also` may raise.
     """
 
     append = partial(
@@ -48,12 +48,12 @@ def store_turn(
     )
     try:
         with transaction.atomic():
-            # First the thread is locked, as by those who erase a user.
+            # The thread is locked first, in the same order as the erasure of a user.
             append()
             client_tool_results.store_results(record.user_id, results, telemetry)
             turn_store.insert(record, telemetry)
             also()
-            # Last, because others wait for the meters it holds.
+            # Last, because other turns wait for the counters that it locks.
             settle()
         return
     except TurnDiscarded:
@@ -72,9 +72,9 @@ def store_turn(
 
 
 def store_charge(*, settle: Callable[[], None], also: Callable[[], None]) -> None:
-    """Charge a turn that leaves no trace, and write what was asked for with it.
+    """Charge an incognito turn, and write what its request asked for.
 
-    Raises `TurnDiscarded` if `also` does; it is charged all the same.
+    Raises `TurnDiscarded` if `also` does; the turn is still charged.
     """
     try:
         with transaction.atomic():
@@ -88,10 +88,10 @@ def store_charge(*, settle: Callable[[], None], also: Callable[[], None]) -> Non
 def store_record(
     record: TurnRecord, telemetry: TelemetryConfig, *, settle: Callable[[], None]
 ) -> bool:
-    """Store the record and the charge of a turn alone, unless its record is there.
+    """Store only the record and the charge of a turn, unless the record exists.
 
-    Return whether it was not. Where the database does not take the record, the turn is
-    charged without.
+    Returns whether it was stored. If the database does not accept the record, only the
+    charge is stored.
     """
     try:
         with transaction.atomic():

@@ -1,3 +1,1 @@
-"""What is decided before a turn runs: options, agent, variant, prompt, language of the
-reply.
-"""
+"""Decisions before a turn runs: options, agent, variant, prompt, reply language."""

@@ -1,4 +1,4 @@
-"""What a client may ask of a turn through `metadata`."""
+"""Turn options that a client sets in `metadata`."""
 
 import zoneinfo
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from turns.preparation import reply_language
 MAX_THREAD_LENGTH = 512
 
 PERIODS = ("hour", "day", "month")
-"""Of which a request may limit its user's tokens."""
+"""Periods for which a request may limit its user's tokens."""
 
 MAX_TOKENS = 10**18
-"""A limit above is none, and would not fit where tokens are counted."""
+"""Higher limits have no effect and would not fit the counter columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +24,24 @@ class TurnOptions:
     """The recognised metadata keys, checked."""
 
     thread: str = ""
-    """The user's thread this turn belongs to; "" is their default one."""
+    """The user's thread of this turn; "" is the default thread."""
     language_instruction: str = ""
     uses_client_history: bool = False
     """The request's own messages are the conversation, not the stored ones."""
     is_incognito: bool = False
-    """Nothing is read from memory and no row is left anywhere."""
+    """The turn reads no memory and stores no rows."""
     is_memory_off: bool = False
-    """Nothing about the user is recalled or learnt; the conversation is kept."""
+    """No facts are recalled or extracted; the conversation is stored."""
     time_zone: str = ""
-    """The user's, by its IANA name; "" is not known."""
+    """The user's IANA time zone; "" if unknown."""
     token_limits: Mapping[str, int] = field(default_factory=dict)
-    """Most tokens the user may use in an `hour`, a `day`, a `month`."""
+    """Token limits of the user for an `hour`, a `day`, a `month`."""
 
 
 def read_options(metadata: Mapping[str, str]) -> TurnOptions:
-    """Return the options in a request's metadata; other keys are the client's own.
+    """Return the options in a request's metadata; unknown keys are ignored.
 
-    Raises `Invalid`, naming the key, for a value that is not understood.
+    Raises `Invalid`, naming the key, for an invalid value.
     """
     if not metadata:
         return TurnOptions()

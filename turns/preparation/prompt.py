@@ -1,4 +1,4 @@
-"""The prompt: what is said to the model, in which order."""
+"""Composes the prompt: which messages the model receives, in which order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,10 +10,10 @@ from turns.errors import MessagesInvalid
 
 
 def new_messages(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages after the last assistant one, without the system's.
+    """Return the messages after the last assistant one, without system messages.
 
-    A client that sends its whole conversation each time does not double what is
-    stored. Raises `MessagesInvalid` when nothing is left to answer.
+    So a client that sends its whole conversation each time does not store it twice.
+    Raises `MessagesInvalid` if nothing is left to answer.
     """
     start = 0
     for position, message in enumerate(messages):
@@ -29,36 +29,36 @@ def new_messages(messages: Sequence[Message]) -> list[Message]:
 
 
 def conversation(messages: Sequence[Message]) -> list[Message]:
-    """Return all messages but the system's: the conversation as the client keeps it."""
+    """Return all messages except system messages: the client's own history."""
     return [message for message in messages if message.role != "system"]
 
 
 def system_messages(
     preamble: str, instructions: Iterable[str], messages: Sequence[Message]
 ) -> list[Message]:
-    """Return the agent's own system message and then the client's."""
+    """Return the agent's system message, then the client's."""
     own = "\n\n".join(text for text in (preamble.strip(), *instructions) if text)
     client = [message for message in messages if message.role == "system"]
     return [Message("system", own), *client] if own else client
 
 
 def memory_messages(block: str) -> list[Message]:
-    """Return what is remembered as a system message, or nothing."""
+    """Return the memory block as a system message; an empty list if it is empty."""
     return [Message("system", block)] if block else []
 
 
 def is_mid_exchange(new: Sequence[Message]) -> bool:
-    """Whether the new messages answer tool calls that only the history holds."""
+    """Whether the new messages answer tool calls that only the history contains."""
     return new[0].role == "tool"
 
 
 def with_answered_calls(
     history: Sequence[Message], new: Sequence[Message], sent: Sequence[Message]
 ) -> Sequence[Message]:
-    """Return the new messages, after the calls they answer if history lacks those.
+    """Return the new messages, after the calls they answer if the history lacks those.
 
-    A tool loop that began elsewhere (in an incognito turn, in another thread) goes on
-    here: the client has sent the whole of it.
+    A tool loop that began elsewhere (in an incognito turn, in another thread) continues
+    here, because the client has sent all of it.
     """
     known = _call_ids(history)
     if all(message.tool_call_id in known for message in new if message.role == "tool"):
@@ -75,10 +75,10 @@ def _call_ids(messages: Iterable[Message]) -> set[str]:
 
 
 def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
-    """Return history and new messages as one conversation every provider takes.
+    """Return history and new messages as one conversation that every provider accepts.
 
-    New results stand by their calls, however long ago those were. Raises
-    `MessagesInvalid` for one whose call is nowhere.
+    New tool results are placed next to their calls, however old those are. Raises
+    `MessagesInvalid` for a result without a call.
     """
     joined = [*history, *new]
     known = _call_ids(joined)
@@ -97,9 +97,10 @@ def _with_calls_last(
 ) -> Sequence[Message]:
     """Return a history that ends with the calls which new results answer.
 
-    A client that never heard the reply sends its results again; others send them one
-    by one, or after the user has asked something else. What only the model said since
-    is taken back, for it is about to say it anew; a user's words stay, before them.
+    A client that never received the reply sends its results again; others send them one
+    by one, or after the user has asked something else. Assistant messages after the
+    calls are dropped, because the model is about to write them again; user messages
+    stay, before the calls.
     """
     if not new or new[0].role != "tool":
         return history
@@ -117,10 +118,10 @@ def _with_calls_last(
 
 
 def without_audio(messages: Iterable[Message]) -> list[Message]:
-    """Return stored messages with a word in place of audio.
+    """Return stored messages with a placeholder for audio.
 
-    It has been answered, few models take it, and one that does not would refuse the
-    thread for ever.
+    The audio has been answered already, and few models accept it: the others would
+    refuse the thread forever.
     """
     return [
         replace(
@@ -139,11 +140,10 @@ def _without_audio_part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def drop_malformed(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages without what providers refuse.
+    """Return the messages without those that providers refuse.
 
-    A call nobody answered (the client gave up) is left out, as is a result that
-    follows no call; the same question asked twice in a row (a client that tried
-    again) is asked once.
+    Drops calls without a result (the client gave up) and results without a call. The
+    same question twice in a row (a client's retry) is sent once.
     """
     kept: list[Message] = []
     position = 0

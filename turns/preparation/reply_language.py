@@ -28,23 +28,24 @@ NAMES = {
 }
 
 TAG_PATTERN = re.compile(r"[A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*")
-"""langcodes also takes "123" for a language."""
+"""langcodes also accepts "123" as a language."""
 
 MAX_LENGTH = 35
-"""The length RFC 5646 asks everyone to take; longer ones are nobody's language."""
+"""RFC 5646 requires support for this length; no longer tag is in use."""
 
 
 def instruction(tag: str) -> str:
-    """Return the sentence that holds a model to the language of a BCP 47 tag.
+    """Return the instruction to reply in the language of a BCP 47 tag.
 
-    Common languages go by their English name, others by the tag itself, which models
-    read. `en_US` counts as `en-US`. Raises `LanguageInvalid` for a malformed tag.
+    Common languages appear by their English name, others by the tag, which models
+    understand. `en_US` counts as `en-US`. Raises `LanguageInvalid` for a malformed tag.
     """
     language = _find_language(tag) if _is_well_formed(tag) else None
     if language is None:
         raise LanguageInvalid(
             "invalid `metadata.language`: invalid language tag: "
-            f"'{escape_and_truncate(tag, 40)}' is not a BCP 47 tag such as 'fr' or 'pt-BR'"
+            f"'{escape_and_truncate(tag, 40)}' is not a BCP 47 tag such as "
+            "'fr' or 'pt-BR'"
         )
     name = NAMES.get(language.language or "", language.to_tag())
     if name in NAMES.values() and (language.territory or language.script):
@@ -65,5 +66,5 @@ def _find_language(tag: str) -> Language | None:
     except LanguageTagError:
         return None
     finally:
-        # langcodes keeps every tag it has ever seen; these come from strangers.
+        # langcodes caches every tag it has seen, and clients choose these tags.
         Language._PARSE_CACHE.clear()

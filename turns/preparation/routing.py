@@ -1,7 +1,6 @@
-"""Which agent answers to a name: the agent of that name, or a variant of an experiment.
+"""Resolves a name to an agent: the agent of that name, or a variant of an experiment.
 
-Agents and experiments share their names, so a client that asks for either is none the
-wiser.
+Agents and experiments share one namespace, so clients cannot tell them apart.
 """
 
 from collections.abc import Collection
@@ -19,20 +18,20 @@ from experiments.config import EXPERIMENTS
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who answers, and what chose them."""
+    """The agent that answers, and the name that selected it."""
 
     agent: AgentConfig
     experiment: str = ""
-    """The experiment it is a variant of; "" where it was asked for itself."""
+    """The experiment that selected it; "" if the agent was requested directly."""
 
 
 def list_names(config: Config) -> list[str]:
-    """Return all that can be asked for: agents first, then experiments."""
+    """Return all requestable names: agents first, then experiments."""
     return [*config.get(AGENTS), *config.get(EXPERIMENTS)]
 
 
 def exists(config: Config, name: str) -> bool:
-    """Return whether anything goes by that name."""
+    """Return whether an agent or experiment has that name."""
     return name in config.get(AGENTS) or name in config.get(EXPERIMENTS)
 
 
@@ -41,30 +40,31 @@ def check_name(
 ) -> None:
     """Raise `AgentUnknown` for a name that no agent or experiment has.
 
-    `offered` are the names a caller may use: to them the others do not exist, and
-    nothing in the error tells a name that exists from one that does not.
+    `offered` are the names a caller may use. The error is the same for other names,
+    whether they exist or not.
     """
     if exists(config, name) and (offered is None or name in offered):
         return
     known = [each for each in list_names(config) if offered is None or each in offered]
     raise AgentUnknown(
-        f"The model '{escape_and_truncate(name)}' does not exist: no agent has that name"
+        f"The model '{escape_and_truncate(name)}' does not exist: "
+        f"no agent has that name"
         f"{did_you_mean(name, known)}",
         param="model",
     )
 
 
 def purpose_of(config: Config, name: str) -> str | None:
-    """Return what others are told of an agent or an experiment, if anything."""
+    """Return the public description of an agent or an experiment, if it has one."""
     found = config.get(AGENTS).get(name) or config.get(EXPERIMENTS).get(name)
     return None if found is None else found.purpose
 
 
 async def choose_agent(config: Config, name: str, user_id: UserId) -> Route:
-    """Return who answers a user who asks for `name`; raises `AgentUnknown`.
+    """Return the agent that answers this user for `name`; raises `AgentUnknown`.
 
-    An agent is found at once. A bandit asks the database for its variants' scores, now
-    and then.
+    An agent's own name needs no I/O. A bandit reads its variants' scores from the
+    database from time to time.
     """
     agent = config.get(AGENTS).get(name)
     if agent is not None:

@@ -1,4 +1,4 @@
-"""Prepares a turn: who asks, which agent answers, and with which prompt."""
+"""Prepares a turn: resolves the user and the agent, and composes the prompt."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

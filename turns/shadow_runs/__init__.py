@@ -1,3 +1,1 @@
-"""Tasks that repeat a turn on other variants of its experiment without showing the
-reply.
-"""
+"""Tasks that run a turn again on other variants of its experiment, unseen by users."""

@@ -1,6 +1,6 @@
-"""Tasks that try a turn on another variant: it answers, and nobody is told.
+"""Handler of shadow runs: a variant answers a turn, and no user receives the reply.
 
-Nothing of it reaches the transcript, the user's memory or their limits.
+A shadow run changes neither the transcript, nor the user's memory, nor their limits.
 """
 
 import logging
@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 
 NOT_CONFIGURED = "the variant is no longer configured"
 PAYLOAD_DELETED = "what was asked is no longer kept"
-"""Of one that failed, and is tried again by hand."""
+"""For a failed run that is retried by hand."""
 
 
 async def run(task: ClaimedTask) -> TaskOutcome:
-    """Have a variant answer what another one answered, and put down how it did."""
+    """Run another variant on a turn's messages, and record the result."""
     config = live.current()
     agent = config.get(AGENTS).get(task.agent)
     if agent is None:
@@ -71,7 +71,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
 
 
 async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Turn:
-    """Compose the turn a variant takes: the prompt of the other, its own preamble."""
+    """Return the turn of a variant: the other turn's prompt, its own preamble."""
     began = StartTime()
     trial = TurnSnapshot.from_json(task.payload)
     request = trial.to_turn_request(task, attempt_ids.turn_id(task.id, task.attempts))

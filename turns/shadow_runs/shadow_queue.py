@@ -1,6 +1,6 @@
-"""Which turns are tried on the other variants of their experiment, and what is left.
+"""Selects turns for shadow runs, and stores the results.
 
-Drawn in the transaction that stores a turn.
+The selection happens in the transaction that stores a turn.
 """
 
 import logging
@@ -23,17 +23,17 @@ from turns.turn import EndedTurn, Turn
 
 KIND = "shadow"
 PRIORITY = -20
-"""Below all that somebody waits for, and below judges."""
+"""Lower than all work that users wait for, and than judges."""
 MAX_SIZE = 4_000_000
-"""Characters of a prompt: one with large pictures is not copied for every variant."""
+"""Maximum characters of a prompt. One with large images is not copied per variant."""
 
 logger = logging.getLogger(__name__)
 
 
 def enqueue_for_turn(ended: EndedTurn) -> None:
-    """Put a turn down to be tried on the variants that did not answer it, if drawn.
+    """Enqueue shadow runs on the variants that did not answer a turn, if sampled.
 
-    None of one that waits for its client's tools.
+    Turns that wait for the client's tools are skipped.
     """
     turn = ended.turn
     if not turn.experiment:
@@ -56,7 +56,7 @@ def enqueue_for_turn(ended: EndedTurn) -> None:
 def build_tasks(
     turn: Turn, experiment: ExperimentConfig, payload: Mapping[str, Any]
 ) -> list[TaskSpec]:
-    """Return the trial of a turn by each variant that did not answer it."""
+    """Return one shadow run task for each variant that did not answer the turn."""
     return [
         TaskSpec(
             KIND,
@@ -74,9 +74,9 @@ def build_tasks(
 
 
 def store_run(task: ClaimedTask, turn: Turn, reply: Reply, record: TurnRecord) -> None:
-    """Record a trial, have it judged, and drop the copy of what was said.
+    """Record a shadow run, enqueue its judging, and delete the copied messages.
 
-    In the transaction that closes its task.
+    Runs in the transaction that completes its task.
     """
     turn_store.insert(record, turn.telemetry)
     Task.objects.filter(pk=task.id).update(payload=_payload_without_text(task))
@@ -98,7 +98,7 @@ def store_run(task: ClaimedTask, turn: Turn, reply: Reply, record: TurnRecord) -
 def store_failure(
     task: ClaimedTask, error: BaseException, turn: Turn, record: TurnRecord
 ) -> None:
-    """Note that a trial failed, and record it, unless its task is no longer ours."""
+    """Record that a shadow run failed, unless its task was reassigned."""
     with transaction.atomic():
         lifecycle.record_failure(task, error, is_final=True)
         mine = Task.objects.filter(
@@ -109,10 +109,10 @@ def store_failure(
 
 
 def delete_payload(task: ClaimedTask) -> None:
-    """Drop the copy of what was said, of a trial that is not to be made."""
+    """Delete the copied messages of a shadow run that will not run."""
     Task.objects.filter(pk=task.id).update(payload=_payload_without_text(task))
 
 
 def _payload_without_text(task: ClaimedTask) -> dict[str, str]:
-    """Return what is kept of a payload: no copy of what was said."""
+    """Return the payload without the copied messages."""
     return {"experiment": task.payload["experiment"]}

@@ -1,4 +1,4 @@
-"""What a trial needs to know of the turn it repeats, as a task's payload has it."""
+"""What a shadow run needs from the turn it repeats, stored as the task's payload."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ from turns.structured_output import reply_format
 from turns.turn import Turn, TurnRequest
 
 COPIED_OPTIONS = ("thread", "language_instruction", "is_memory_off", "time_zone")
-"""Of the request's; the rest is of no matter to who answers."""
+"""Copied from the request; its other options do not affect the reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSnapshot:
-    """What was asked, without the preamble of who answered."""
+    """The messages and options of a turn, without the preamble of its agent."""
 
     experiment: str
     messages: Sequence[Message]
@@ -31,7 +31,7 @@ class TurnSnapshot:
     generation: int = field(default=0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a task's payload has it."""
+        """Return the task payload."""
         return {
             "experiment": self.experiment,
             "messages": [_message_as_json(message) for message in self.messages],
@@ -44,14 +44,14 @@ class TurnSnapshot:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
+        """Parse the result of `to_json`."""
         messages = [
             message_rows.message_from_row(*message) for message in told["messages"]
         ]
         return cls(**{**told, "messages": messages})
 
     def to_turn_request(self, task: ClaimedTask, turn_id: TurnId) -> TurnRequest:
-        """Return what the variant is asked."""
+        """Return the turn request for the variant."""
         return TurnRequest(
             turn_id=turn_id,
             agent=task.agent,
@@ -70,17 +70,17 @@ class TurnSnapshot:
 
 
 def payload_size(told: Mapping[str, Any]) -> int:
-    """Return about how many characters a payload has."""
+    """Return the approximate number of characters of a payload."""
     return sum(len(part) for message in told["messages"] for part in message)
 
 
 def has_messages(told: Mapping[str, Any]) -> bool:
-    """Return whether a payload still has what was asked."""
+    """Return whether a payload still contains the messages."""
     return "messages" in told
 
 
 def take_snapshot(turn: Turn) -> TurnSnapshot:
-    """Return what another variant must know to answer what a turn answered."""
+    """Return the data that another variant needs to answer the same messages."""
     request = turn.request
     own = prompt.system_messages(turn.agent.preamble, instructions(request), ())
     return TurnSnapshot(
@@ -95,7 +95,7 @@ def take_snapshot(turn: Turn) -> TurnSnapshot:
 
 
 def instructions(request: TurnRequest) -> list[str]:
-    """Return what an agent is told besides its preamble."""
+    """Return an agent's instructions besides its preamble."""
     told = [request.options.language_instruction]
     return told if request.format is None else [*told, request.format.instruction]
 

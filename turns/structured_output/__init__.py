@@ -1,3 +1,3 @@
-"""Replies that must be JSON: their schemas, compiled and checked within limits of time
-and memory.
+"""Replies that must be JSON. Schemas are compiled and checked within limits of time and
+memory.
 """

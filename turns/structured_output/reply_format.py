@@ -1,7 +1,8 @@
-"""Replies that must be JSON: taught to the model, checked, and repaired.
+"""Replies that must be JSON: instructions for the model, check and repair.
 
-Source: "Structured outputs" of the reference. A model that speaks freely is held to
-the format by instruction; what it says is checked here whatever the provider promises.
+Source: "Structured outputs" of the reference. A model without native support receives
+the format as an instruction; every reply is checked here, even if the provider
+guarantees the format.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -26,17 +27,17 @@ Ask = Callable[[Sequence[Message]], AsyncGenerator[Event]]
 
 
 class Mismatch(Exception):
-    """The reply is not what the format asks for; the message says why."""
+    """The reply does not match the format; the message says why."""
 
 
 @dataclass(frozen=True)
 class ReplyFormat:
-    """The shape a reply must have."""
+    """The required format of a reply."""
 
     instruction: str
-    """What the model is told."""
+    """The instruction for the model."""
     schema: ReplySchema | None = None
-    """The JSON Schema; None takes any JSON object."""
+    """The JSON Schema; None accepts any JSON object."""
 
     async def compile(self) -> None:
         """Compile the schema, if there is one; raises `SchemaInvalid`."""
@@ -44,9 +45,9 @@ class ReplyFormat:
             await self.schema.compile()
 
     async def extract_json(self, text: str) -> str:
-        """Return the JSON in a reply and nothing else; raises `Mismatch` if it is not.
+        """Return only the JSON of a reply; raises `Mismatch` if it does not match.
 
-        As the model wrote it: to write it anew would round its long numbers.
+        The model's text is kept, because serializing it again would round long numbers.
         """
         found, value = parse_json(text)
         error = await self._first_error(found, value)
@@ -62,7 +63,7 @@ class ReplyFormat:
 
 
 def parse_json(text: str) -> tuple[str, Any]:
-    """Return the JSON in a reply, and its value: bare, fenced or amid prose."""
+    """Return the JSON in a reply and its value. It may be bare, fenced or in prose."""
     try:
         return lenient_json.parse_first(text)
     except ValueError as exc:
@@ -80,8 +81,8 @@ def json_object() -> ReplyFormat:
 def json_schema(name: str, schema: Any, description: str | None) -> ReplyFormat:
     """Return the format of `{"type": "json_schema"}`.
 
-    Raises `SchemaInvalid` for a schema beyond the limits; one that is malformed, or
-    refers to another document, is refused when it is compiled.
+    Raises `SchemaInvalid` for a schema beyond the limits. A schema that is malformed or
+    refers to another document is refused when it is compiled.
     """
     known = reply_schema.from_client(schema)
     about = f" ({description.strip()})" if description else ""
@@ -108,10 +109,10 @@ def from_response_format(
 async def check_stream(
     events: AsyncGenerator[Event], format: ReplyFormat
 ) -> AsyncGenerator[Event]:
-    """Pass a stream on as it comes and check the whole reply at its end.
+    """Forward a stream as it arrives, and check the whole reply at its end.
 
-    What was streamed cannot be taken back, so a mismatch raises `ReplyInvalid` instead
-    of asking again.
+    Streamed text cannot be taken back, so a mismatch raises `ReplyInvalid` without a
+    retry.
     """
     reply = Reply()
     async with aclosing(events):
@@ -128,10 +129,10 @@ async def check_stream(
 async def repair_reply(
     ask: Ask, messages: Sequence[Message], format: ReplyFormat
 ) -> AsyncGenerator[Event]:
-    """Ask until the reply matches, showing the model its error, at most twice more.
+    """Retry at most twice until the reply matches; each retry includes the error.
 
-    Yields the events of the reply that matches, its text cleaned, its usage the sum of
-    all attempts; raises `ReplyInvalid` when none does.
+    Yields the events of the matching reply, with its JSON alone as text and the summed
+    usage of all attempts; raises `ReplyInvalid` if none matches.
     """
     spent = Usage()
     repairs = 0
@@ -159,7 +160,7 @@ async def repair_reply(
 
 
 def _needs_check(reply: Reply) -> bool:
-    """Whether a reply is held to the format: not a tool call, not a refusal."""
+    """Whether the format applies to a reply: not to tool calls or refusals."""
     return not (
         reply.tool_calls or reply.refusal or reply.finish_reason == "content_filter"
     )
@@ -182,6 +183,6 @@ def _invalid_reply(mismatch: Mismatch, reply: Reply) -> ReplyInvalid:
             "response did not match the schema: it was cut off by the token limit; "
             "raise max_tokens"
         )
-    # It quotes the client's schema and the reply; the model was sent more of it.
+    # The error quotes the client's schema and the reply; the model received more of it.
     reason = escape_and_truncate_middle(str(mismatch))
     return ReplyInvalid(f"response did not match the schema: {reason}")

@@ -1,7 +1,8 @@
-"""The JSON Schema of a `response_format`: its limits, its validity, its check.
+"""The JSON Schema of a `response_format`: its limits, compilation and check.
 
-A schema of the cheap subset is compiled and checked here, and all others in a child
-process. What was compiled or found valid is remembered by the schema's digest.
+Schemas of a cheap subset are compiled and checked in this process, all others in a
+child process. Validators, and which schemas are valid, are cached by the schema's
+digest.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from turns.structured_output.schema_cost import SchemaWeight
 PARAMETER = "response_format.json_schema.schema"
 
 MAX_CACHE_BYTES = 256 * 1024
-"""Of the schemas whose validators are kept; a validator takes up to 70 times more."""
+"""Maximum bytes of the cached schemas; a validator takes up to 70 times more."""
 MIN_ENTRY_BYTES = 256
 
 TOO_MUCH = {"memory": "too much memory", "time": "too long"}
@@ -29,26 +30,26 @@ class CompiledSchema:
     """A valid schema."""
 
     weight: SchemaWeight | None
-    """None for one that a child checks."""
+    """None if a child process checks it."""
     validator: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplySchema:
-    """A schema within the limits; whether it is valid shows when it is compiled."""
+    """A schema within the limits. Its validity is unknown until it is compiled."""
 
     value: Any
     written: bytes
-    """The same as JSON."""
+    """The schema as JSON."""
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha256(self.written).digest())
 
     async def compile(self) -> CompiledSchema:
-        """Compile it, or have a child do so; raises `SchemaInvalid`.
+        """Compile it here or in a child process; raises `SchemaInvalid`.
 
-        Raises `SchemaChecksBusy` where too many others wait for a child.
+        Raises `SchemaChecksBusy` if too many requests wait for a child process.
         """
         known = _cache.get(self.digest)
         if known is None:
@@ -73,10 +74,9 @@ class ReplySchema:
         return CompiledSchema(None)
 
     async def first_error(self, text: str, value: Any) -> str | None:
-        """Return what is wrong with a reply and where, or None.
+        """Return the first mismatch of a reply and its location, or None.
 
-        `value` is `text` as parsed. Raises `SchemaInvalid` where the check costs too
-        much.
+        `value` is `text` as parsed. Raises `SchemaInvalid` if the check costs too much.
         """
         compiled = await self.compile()
         reply = text.encode("utf-8", "surrogatepass")
@@ -114,7 +114,7 @@ def _schema_too_costly(
 
 
 class _SchemaCache:
-    """The schemas that were compiled last, as many as fit."""
+    """The most recently compiled schemas, up to `MAX_CACHE_BYTES`."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[bytes, tuple[CompiledSchema, int]] = OrderedDict()

@@ -1,11 +1,11 @@
-"""JSON Schemas that are cheap to compile and to check, even hostile ones.
+"""A subset of JSON Schema that is cheap to compile and check, even for hostile schemas.
 
-A schema of this subset has no pattern, no reference and nothing else whose cost can be
-more than linear: the steps to check a reply are at most the schema's values times the
-reply's bytes (`tests/turns/test_schema_subset.py` counts them). All others are left to
-a child process.
+A schema of this subset has no pattern, no reference and nothing else with more than
+linear cost: checking a reply takes at most the schema's values times the reply's bytes
+in steps (`tests/turns/test_schema_subset.py` counts them). A child process checks all
+other schemas.
 
-To explain why a reply fails costs more: for `anyOf` and `oneOf` the library makes an
+Explaining why a reply fails costs more: for `anyOf` and `oneOf` the library makes an
 error object for each place where an alternative fails, which takes up to 400 times as
 long as the check.
 """
@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_BYTES = 10_000
-"""Of a schema: a validator takes up to 70 times its schema's bytes, in 3 ms at most."""
+"""Of a schema. A validator takes up to 70 times its schema's bytes, in 3 ms at most."""
 MAX_DEPTH = 32
 MAX_WORK = 1_000_000
-"""Values of the schema times bytes of a reply that are checked on the event loop: in at
-most 60 ms, as long as the worst schema that was found takes."""
+"""Maximum product of a schema's values and a reply's bytes for a check on the event
+loop. The worst schema found takes 60 ms.
+"""
 MAX_EXPLAINED_WORK = 16_000
-"""Values of the alternatives times bytes of a reply whose mismatch is explained on the
-event loop: in at most 60 ms, too."""
+"""Maximum product of the alternatives' values and a reply's bytes for an explanation on
+the event loop: 60 ms at most, too.
+"""
 MIN_WEIGHT = 32
-"""What the smallest schema counts, for a keyword can be dearer than its neighbours."""
+"""Minimum weight of a schema, because some keywords cost more than others."""
 
 DIALECTS = {
     "http://json-schema.org/draft-04/schema",
@@ -42,7 +44,7 @@ ANNOTATIONS = {
     *("$comment", "default", "deprecated", "description", "examples"),
     *("readOnly", "title", "writeOnly"),
 }
-"""Keywords that no check looks at."""
+"""Keywords that no check reads."""
 SCALARS = {
     *("const", "exclusiveMaximum", "exclusiveMinimum", "maxContains", "maxItems"),
     *("maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength"),
@@ -50,9 +52,10 @@ SCALARS = {
 }
 """Keywords with a scalar."""
 SCALAR_LISTS = {"enum", "required", "type"}
-"""Keywords with a list of scalars. An `enum` of objects is not cheap: the
-library compares a reply's value with each of them. Nor is `multipleOf`, which takes
-fractions of 300 digits 0.1 ms."""
+"""Keywords with a list of scalars. An `enum` of objects is not cheap: the library
+compares a reply's value with each of them. Nor is `multipleOf`, which takes 0.1 ms for
+fractions of 300 digits.
+"""
 SCHEMAS = {
     *("additionalProperties", "allOf", "anyOf", "contains", "else", "if", "items"),
     *("oneOf", "prefixItems", "propertyNames", "then"),
@@ -63,16 +66,16 @@ copy of the schema at every level."""
 
 ALTERNATIVES = {"anyOf", "oneOf"}
 BOUNDS = {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"}
-"""Keywords that count three times: large fractions are compared slowly."""
+"""Keywords that count three times, because comparing large fractions is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaWeight:
-    """How many values a schema of the subset has, without annotations."""
+    """The number of values in a schema of the subset, without annotations."""
 
     total: int
     alternatives: int = 0
-    """Of them in `anyOf` and `oneOf`."""
+    """The number of those in `anyOf` and `oneOf`."""
 
     def is_checkable_inline(self, reply_bytes: int) -> bool:
         """Whether a reply of this length is checked on the event loop."""
@@ -84,7 +87,7 @@ class SchemaWeight:
 
 
 class _NotCheap(Exception):
-    """The schema is not of the subset."""
+    """The schema is not in the subset."""
 
 
 def weight(schema: Any, size_bytes: int) -> SchemaWeight | None:

@@ -1,15 +1,16 @@
-"""Compile JSON Schemas of strangers and check JSON against them, in a child process.
+"""Compiles clients' JSON Schemas and checks JSON against them, in a child process.
 
-    python -P -m turns.structured_output.schema_worker
+python -P -m turns.structured_output.schema_worker
 
 A schema can take more memory than the machine has, and practically forever to check,
-and a library call cannot be interrupted. A process can: its memory
-and its CPU time are limited here, and the parent kills it when it takes too long.
+and a library call cannot be interrupted. A process can: it limits its own memory and
+CPU time, and the parent kills it when it takes too long.
 
-The first line it writes is a JSON string that says why its memory is not limited, or
-null. A request is a line with two lengths, and then so many bytes of the schema and of
-the value as JSON; the second length is 0 where the schema is only to be compiled. The
-answer is a line of JSON: what is wrong with the schema, and with the value, or null.
+The first line of output is a JSON string that says why its memory is not limited, or
+null. A request is a line with two lengths, followed by that many bytes of the schema
+and of the value as JSON; the second length is 0 to compile the schema only. The
+response is a line of JSON: the error of the schema and the error of the value, or null
+for each.
 """
 
 import resource
@@ -25,18 +26,19 @@ import orjson
 from core.text.sanitization import escape_and_truncate_middle, truncate_middle
 
 MAX_MEMORY_BYTES = 256 * 1024 * 1024
-"""Beyond what the process has when it starts."""
+"""In addition to the memory of the process when it starts."""
 MAX_CPU_SECONDS = 2
 """Of one request."""
 MAX_PATTERN_BYTES = 4 * 1024 * 1024
-"""Of one compiled pattern; `\\p{L}{50}` takes two million."""
+r"""Of one compiled pattern; `\p{L}{50}` takes two million."""
 MAX_STATES_BYTES = 1024 * 1024
-"""Of what a pattern may keep while it matches."""
+"""Memory that a pattern may use while it matches."""
 MAX_BACKTRACKS = 100_000
 """Of a pattern with look-around or back-references; others need none."""
 MAX_ERROR_LENGTH = 400
-"""Characters of a mismatch, which the model reads to correct its reply: the library
-repeats the value, whatever its size."""
+"""Maximum characters of a mismatch, which the model reads to correct its reply. The
+library quotes the value, whatever its size.
+"""
 MAX_VALIDATORS = 8
 
 PATTERNS = jsonschema_rs.FancyRegexOptions(
@@ -47,7 +49,7 @@ PATTERNS = jsonschema_rs.FancyRegexOptions(
 
 
 def compile_schema(schema: Any) -> Any:
-    """Return a validator that fetches nothing; raises ValueError for a bad schema."""
+    """Return a validator without network access; raises ValueError if invalid."""
     try:
         return jsonschema_rs.validator_for(
             schema, offline=True, pattern_options=PATTERNS
@@ -61,17 +63,17 @@ def compile_schema(schema: Any) -> Any:
 
 
 def is_valid(validator: Any, value: Any) -> bool:
-    """Whether a value is valid, which takes a fraction of the time of `first_error`."""
+    """Whether a value is valid. Takes a fraction of the time of `first_error`."""
     try:
         return bool(validator.is_valid(value))
-    except ValueError:  # It is nested too deeply.
+    except ValueError:  # The value is nested too deeply.
         return False
 
 
 def first_error(validator: Any, value: Any) -> str | None:
-    """Return what is wrong with a value and where, in one line, or None."""
+    """Return the first mismatch and its location in one line, or None."""
     try:
-        # All errors at once could be millions, each with a copy of its value.
+        # A list of all errors could have millions, each with a copy of its value.
         validator.validate(value)
     except jsonschema_rs.ValidationError as exc:
         message = truncate_middle(exc.message, MAX_ERROR_LENGTH)
@@ -87,7 +89,7 @@ def first_error(validator: Any, value: Any) -> str | None:
 
 
 def _pattern_hint(exc: jsonschema_rs.ValidationError) -> str:
-    """Return what to do about a pattern that cannot be compiled."""
+    """Return advice for a pattern that cannot be compiled."""
     if getattr(exc.kind, "format", "") != "regex":
         return ""
     return " (or one that is too large when compiled: repeat fewer times)"
@@ -99,7 +101,7 @@ def _build_validator(schema: bytes) -> Any:
 
 
 def check_request(schema: bytes, value: bytes) -> tuple[str | None, str | None]:
-    """Return what is wrong with a schema, and with a value if there is one."""
+    """Return the error of a schema, and of a value if there is one."""
     try:
         validator = _build_validator(schema)
     except ValueError as exc:
@@ -108,7 +110,7 @@ def check_request(schema: bytes, value: bytes) -> tuple[str | None, str | None]:
 
 
 def limit_memory() -> str | None:
-    """Limit this process's memory; return why that cannot be done, or None."""
+    """Limit this process's memory; return why that is not possible, or None."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:
@@ -122,7 +124,7 @@ def limit_memory() -> str | None:
 
 
 def limit_cpu_time() -> None:
-    """Have the kernel kill the process after so much more CPU time."""
+    """Limit further CPU time; the kernel kills the process beyond it."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime) + 1 + MAX_CPU_SECONDS
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)

@@ -1,7 +1,7 @@
-"""The child processes that compile schemas of strangers and check replies against them.
+"""The child processes that compile clients' schemas and check replies against them.
 
-They are few, each has limits on its memory and CPU time (`schema_check`), and one that
-takes too long is killed and replaced.
+They are few. Each limits its memory and CPU time (`schema_worker`), and one that takes
+too long is killed and replaced.
 """
 
 import asyncio
@@ -25,28 +25,30 @@ from turns.errors import SchemaChecksBusy
 
 CHECK_SECONDS = 3.0
 START_SECONDS = 30.0
-"""Until a new child answers; it imports a library, on a machine that may be busy."""
+"""Timeout until a new child responds: it imports a library, and the machine may be
+busy.
+"""
 MAX_WAIT_SECONDS = 30.0
-"""Until a child is free."""
+"""Timeout until a child is free."""
 MAX_CHILDREN = 4
-"""That work at the same time."""
+"""Maximum children that work at the same time."""
 MAX_IDLE = 2
 MAX_WAITING = 32
-"""Schemas of new requests that wait for a child; more are refused with 503."""
+"""Maximum schemas of new requests in the queue; further ones are refused with 503."""
 MAX_LINE_BYTES = 64 * 1024
 
 CheckResult = tuple[str | None, str | None]
-"""What is wrong with the schema, and with the value."""
+"""The error of the schema, and of the value."""
 
 logger = logging.getLogger(__name__)
 
 
 class CheckTooCostly(Exception):
-    """Compiling or checking takes too much; the message says what: time or memory."""
+    """Compiling or checking exceeds a limit; the message names it: time or memory."""
 
 
 class _WorkerBroken(Exception):
-    """A child ended or answered nonsense."""
+    """A child ended or sent a malformed response."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,9 +66,9 @@ _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _WorkerPool] = WeakKeyDicti
 
 
 async def compile_error(schema: bytes) -> str | None:
-    """Return what is wrong with a schema, or None.
+    """Return the error of a schema, or None.
 
-    Raises `CheckTooCostly`; `SchemaChecksBusy` where too many others wait.
+    Raises `CheckTooCostly`; `SchemaChecksBusy` if too many requests wait.
     """
     children = _current_pool()
     if children.slots.locked() and children.waiting >= MAX_WAITING:
@@ -76,17 +78,17 @@ async def compile_error(schema: bytes) -> str | None:
 
 
 async def first_error(schema: bytes, value: bytes) -> str | None:
-    """Return what is wrong with a value, or with the schema, or None.
+    """Return the error of a value, or of the schema, or None.
 
-    Raises as `compile_error` does, but waits however many others do: the value is the
-    reply of a model that was paid.
+    Raises as `compile_error` does, but waits however long the queue is: the value is
+    the reply of a model that was paid.
     """
     error, mismatch = await _check(_current_pool(), schema, value)
     return error or mismatch
 
 
 async def close() -> None:
-    """End the children that wait for work."""
+    """End the idle children."""
     idle = _current_pool().idle
     while idle:
         await _end_worker(idle.pop())
@@ -100,7 +102,7 @@ async def _check(children: _WorkerPool, schema: bytes, value: bytes) -> CheckRes
     request = b"%d %d\n%b%b" % (len(schema), len(value), schema, value)
     async with _acquire_slot(children):
         if children.idle:
-            # What it did before may have filled its memory: then a new one is asked.
+            # Earlier work may have filled its memory, so a new child tries again.
             with contextlib.suppress(_WorkerBroken):
                 return await _ask_worker(children, children.idle.pop(), request)
         try:
@@ -111,7 +113,7 @@ async def _check(children: _WorkerPool, schema: bytes, value: bytes) -> CheckRes
 
 @asynccontextmanager
 async def _acquire_slot(children: _WorkerPool) -> AsyncGenerator[None]:
-    """Wait until a child may work, and let the next one work at the end."""
+    """Wait until a child may work; hand the slot to the next request at the end."""
     if children.slots.locked():
         await _wait_for_slot(children)
     else:
@@ -136,7 +138,7 @@ async def _wait_for_slot(children: _WorkerPool) -> None:
 async def _ask_worker(
     children: _WorkerPool, child: Process, request: bytes
 ) -> CheckResult:
-    """Return a child's answer; whatever goes wrong, the child is ended."""
+    """Return a child's response; any error ends the child."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             answer = await _exchange(child, request)
@@ -207,7 +209,7 @@ async def _exchange(child: Process, request: bytes) -> CheckResult:
 async def _read_line(child: Process) -> Any:
     if child.stdout is None:
         raise ConnectionError
-    # An empty line is the end of a child that broke.
+    # An empty line means that the child ended.
     return orjson.loads(await child.stdout.readline())
 
 

@@ -1,1 +1,1 @@
-"""What agents may call in a turn: memory, skills, agents, MCP servers, tasks."""
+"""Tools of agents in a turn: memory, skills, agents, MCP servers, tasks."""

@@ -11,7 +11,7 @@ TOKEN_MANAGER = TokenManager(database_executor.run, database_executor.run_to_end
 
 
 async def discover_tools() -> None:
-    """Look at the configured servers and log their tools; never raises."""
+    """List the tools of the configured servers and log them; never raises."""
     await toolset.discover_tools(live.current(), pool=POOL)
 
 

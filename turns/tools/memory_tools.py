@@ -1,7 +1,7 @@
-"""The tools with which an agent looks after what is known of its user.
+"""The tools with which an agent manages the facts about its user.
 
-Each is made for one turn and knows its user; no argument of the model's changes whose
-memory it works on.
+Each tool is bound to one turn and its user; no argument from the model can select
+another user's memory.
 """
 
 import uuid
@@ -34,9 +34,9 @@ from memory.types import (
 
 MAX_FOUND = 20
 MAX_TEXT_LENGTH = 1000
-"""Characters of a message the model is shown."""
+"""Maximum characters of a message that the model receives."""
 MAX_ERRORS = 10
-"""Faults of one call's arguments that are named."""
+"""Maximum errors that are reported for one call's arguments."""
 
 
 class ToolArguments(BaseModel):
@@ -111,7 +111,7 @@ class MemoryTool:
 def parse_arguments(
     shape: type[ArgumentsType], arguments: Mapping[str, Any]
 ) -> ArgumentsType:
-    """Return what a tool is called with; raises `Invalid`, naming each fault."""
+    """Return the arguments of a tool call; raises `Invalid`, listing each error."""
     try:
         return shape.model_validate(arguments)
     except ValidationError as exc:
@@ -126,7 +126,8 @@ def _schema(shape: type[ToolArguments]) -> Mapping[str, Any]:
 def _error_message(exc: ValidationError) -> str:
     errors = exc.errors(include_url=False, include_input=False)
     return "; ".join(
-        f"{escape_and_truncate('.'.join(map(str, error['loc'])))}: {escape_and_truncate(error['msg'])}"
+        f"{escape_and_truncate('.'.join(map(str, error['loc'])))}: "
+        f"{escape_and_truncate(error['msg'])}"
         for error in errors[:MAX_ERRORS]
     )
 
@@ -134,9 +135,9 @@ def _error_message(exc: ValidationError) -> str:
 def make_tools(
     user_id: UserId, agent: str, plan: UserMemory | None, *, by: str = ""
 ) -> Sequence[MemoryTool]:
-    """Return the four tools for one user; without a plan they go by words alone.
+    """Return the four tools for one user; without a plan, search uses words only.
 
-    `by` is whose changes they are in a memory's history, where it is not the agent.
+    `by` is the author of the changes in a memory's history, if it is not the agent.
     """
     tools = _MemoryToolHandlers(user_id, by or f"agent:{agent}", agent, plan)
     return [
@@ -205,7 +206,7 @@ class _MemoryToolHandlers:
             key=arguments.key,
             source="agent",
             agent=self.agent,
-            # A model that was talked round would save orders for itself.
+            # An injected prompt could make the model store instructions for itself.
             review_reason=injection_filter.find_injection(arguments.content, ""),
         )
         vector = await query_embedding.embed_fact(self.plan, arguments.content)
@@ -250,7 +251,8 @@ def _parse_fact_id(name: str) -> uuid.UUID:
     fact_id = public_ids.parse_fact_id(name)
     if fact_id is None:
         raise FactUnknown(
-            f"'{escape_and_truncate(name)}' is not a fact's id: use one from search_memory"
+            f"'{escape_and_truncate(name)}' is not a fact's id: "
+            "use one from search_memory"
         )
     return fact_id
 

@@ -1,7 +1,7 @@
-"""The tools of a trial: those that change nothing; others say that they are not there.
+"""The tools of a shadow run: read-only tools, and stubs in place of all others.
 
-A trial answers what a user said a second time, for comparison. What it does must not
-happen twice.
+A shadow run answers the user's messages a second time, for comparison. Side effects
+must not happen twice.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ UNAVAILABLE = (
 
 
 def make_read_only(tool: Tool) -> Tool:
-    """Return the tool, or what stands for it where it may change something."""
+    """Return the tool, or a stub if it may change something."""
     if _is_read_only(tool):
         return tool
     return WithheldTool(
@@ -34,7 +34,7 @@ def _is_read_only(tool: Tool) -> bool:
         case "skill":
             return True
         case "subagent":
-            return True  # It is given a trial's tools itself.
+            return True  # A subagent receives read-only tools itself.
         case "memory":
             return tool.name in READ_ONLY_MEMORY_TOOLS
         case "mcp":
@@ -44,7 +44,7 @@ def _is_read_only(tool: Tool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WithheldTool:
-    """Stands for a tool that may change something, and looks like it."""
+    """A stub for a tool that may change something, with the same definition."""
 
     kind: ToolKind
     name: str
@@ -55,5 +55,5 @@ class WithheldTool:
     async def call(
         self, arguments: Mapping[str, Any], record: TracedToolCall
     ) -> ToolResult:
-        """Say that it was not called."""
+        """Report to the model that the tool was not called."""
         return UNAVAILABLE

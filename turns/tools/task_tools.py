@@ -1,7 +1,7 @@
-"""The tools with which an agent has work done in the background, and asks after it.
+"""The tools with which an agent creates background tasks and reads their status.
 
-They act for the user of the turn, and what they ask for is charged as the turn is.
-Source: "Async tasks" of the reference, which gives their schemas.
+They act for the user of the turn, and their tasks are charged as the turn is. Source:
+"Async tasks" of the reference, which gives their schemas.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -29,9 +29,9 @@ from turns.turn import TurnRequest
 
 DISPATCH, STATUS = "dispatch_task", "tasks_status"
 DEFAULT_LIMIT = 20
-"""Tasks that are reported where the model does not say how many."""
+"""Number of tasks that are reported if the model does not specify one."""
 MAX_AGENTS_LISTED = 50
-"""Agents that a description names."""
+"""Maximum agents that a description lists."""
 
 
 class DispatchArguments(ToolArguments):
@@ -81,9 +81,9 @@ class TaskTool:
 def make_tools(
     config: Config, user_id: UserId, request: TurnRequest, agent: AgentConfig
 ) -> Iterable[Tool]:
-    """Return those of the tools that the YAML gives an agent, bound to a turn.
+    """Return the task tools that the YAML gives an agent, bound to a turn.
 
-    A turn that leaves no trace has none: a task is one.
+    An incognito turn has none, because a task is stored.
     """
     settings = config.get(TASKS)
     if not settings.enabled or request.options.is_incognito:
@@ -145,7 +145,7 @@ class _TaskToolHandlers:
             asked.prompt,
             f"turn:{self.request.turn_id}",
             generation=self.request.generation + 1,
-            # A model wrote it, so it tells nothing of the user.
+            # A model wrote the text, so it is not a source of facts about the user.
             learns=False,
             has_own_thread=True,
         )

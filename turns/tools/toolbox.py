@@ -1,7 +1,7 @@
-"""What an agent may call in a turn: its memory, its skills, other agents, MCP servers.
+"""Tools of an agent in a turn: memory, skills, other agents, MCP servers.
 
-Each tool is made for one turn and knows its user; no argument of the model's changes
-whom it works for.
+Each tool is bound to one turn and its user; no argument from the model can select
+another user.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,22 +31,22 @@ from turns.turn import TurnRequest
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """Makes the tools of the agents that work in one turn."""
+    """Makes the tools of all agents in one turn."""
 
     config: Config
     user_id: UserId
     options: TurnOptions
     depth: int = 0
-    """How many agents stand above those it opens for."""
+    """Number of agents above the one whose tools it makes."""
     request: TurnRequest | None = None
-    """The turn's; None where there is none."""
+    """The turn's request; None outside a turn."""
     is_shadow_run: bool = False
-    """Whether nothing may be changed: what might is answered in its place."""
+    """Whether tools that may change something are replaced by stubs."""
 
     async def open(self, agent: AgentConfig) -> list[Tool]:
-        """Return all an agent may call, under names that are theirs alone.
+        """Return all tools of an agent, under unique names.
 
-        A server that cannot be reached costs its own tools and nothing else.
+        An unreachable server costs only its own tools.
         """
         own = [
             *self._memory(agent),
@@ -138,9 +138,9 @@ class RenamedTool:
 
 
 def make_names_unique(tools: Iterable[Tool]) -> list[Tool]:
-    """Return the tools with every name there once: the first keeps it.
+    """Return the tools with unique names: the first of a name keeps it.
 
-    The later ones are told apart by what they belong to, or by a number.
+    Later ones are distinguished by their source, or by a number.
     """
     named: dict[str, Tool] = {}
     for tool in tools:
@@ -166,13 +166,14 @@ def check_names(
     tools: Sequence[Tool],
     client_tools: Sequence[dict[str, Any]],
 ) -> None:
-    """Raise `Invalid` when the client brings a tool of a name the agent has taken."""
+    """Raise `Invalid` if a tool of the client has the name of an agent's tool."""
     own = {tool.name for tool in tools}
     for tool in client_tools:
         name = tool["function"]["name"]
         if name in own:
             raise Invalid(
-                f"the tool '{escape_and_truncate(name)}' has the name of one that agent "
+                f"the tool '{escape_and_truncate(name)}' has the name of one "
+                "that agent "
                 f"'{agent.name}' has itself; rename yours",
                 param="tools",
             )

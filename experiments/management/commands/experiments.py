@@ -1,4 +1,4 @@
-"""`manage.py experiments`: how experiments go, and which variant has won."""
+"""`manage.py experiments`: the state of experiments, and their winners."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,7 @@ from experiments.config import EXPERIMENTS
 
 
 class Command(DatabaseCommand):
-    """All in a line each, or one in full."""
+    """Prints all experiments in one line each, or one in full."""
 
     help = "Show how experiments go: traffic, scores, which variant is likely best."
 

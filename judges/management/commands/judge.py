@@ -1,4 +1,4 @@
-"""`manage.py judge`: past replies are scored."""
+"""`manage.py judge`: scores past replies."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -29,13 +29,12 @@ from tasks.worker.service import WorkerService
 
 SINCE = "30d"
 WINDOW = 100
-"""Tasks that are open at a time: what is left of them when this is broken off is done
-by the next worker."""
+"""Maximum open tasks. After an interruption the next worker finishes them."""
 POLL_SECONDS = 0.05
 
 
 class Command(DatabaseCommand):
-    """Count, reckon, ask, judge."""
+    """Counts replies, estimates the cost, asks for confirmation, and judges."""
 
     help = (
         "Have a judge score past replies. Says first how many there are and what it "
@@ -166,19 +165,19 @@ class Command(DatabaseCommand):
 
 
 EnqueueReplies = Callable[[str, Sequence[PastReply]], list[Task]]
-"""Has replies be in the queue, and returns their rows."""
+"""Enqueues replies, and returns their rows."""
 
 
 class JudgingProgress:
-    """Replies on their way through the queue, so many at a time."""
+    """Progress of replies through the queue, with a limited number at a time."""
 
     def __init__(self, judge: str, backlog: JudgingBacklog, *, again: int) -> None:
-        """With the newest `again` of those, too, that failed before."""
+        """Includes the newest `again` of the replies that failed before."""
         self.done = 0
         self.failed = 0
         self.micro_usd = 0
         self.unpriced = 0
-        """Tasks whose cost nobody knows."""
+        """Tasks whose cost is unknown."""
         self._judge = judge
         self._waiting: list[tuple[PastReply, EnqueueReplies]] = [
             *((reply, past_replies.unfinished_tasks) for reply in backlog.in_progress),
@@ -190,12 +189,12 @@ class JudgingProgress:
 
     @property
     def replies(self) -> list[PastReply]:
-        """Those that are not in the queue by this."""
+        """Replies that this command has not enqueued yet."""
         return [reply for reply, _ in self._waiting]
 
     @property
     def finished(self) -> int:
-        """How many are over with, one way or another."""
+        """The number of replies that are done, failed or skipped."""
         return self.total - len(self._waiting) - len(self._open)
 
     @property
@@ -203,7 +202,7 @@ class JudgingProgress:
         return not (self._waiting or self._open)
 
     def add(self) -> bool:
-        """Put more into the queue if there is room; say whether any were."""
+        """Enqueue more replies if there is room; return whether there were any."""
         room = WINDOW - len(self._open)
         if not self._waiting or room < WINDOW // 2:
             return False
@@ -214,13 +213,13 @@ class JudgingProgress:
         for put, replies in by_put.items():
             rows = put(self._judge, replies)
             self._open += rows
-            # What was paid before this is not told of this.
+            # The cost of earlier attempts is not counted here.
             paid = (run_results.read_result(row).cost_micro_usd for row in rows)
             self.micro_usd -= sum(filter(None, paid))
         return True
 
     def refresh(self) -> None:
-        """See which have ended."""
+        """Update the tasks that have ended."""
         now = past_replies.reload_tasks(self._open)
         self._open = [task for task in now if task.state in lifecycle.OPEN]
         for task in now:
@@ -234,14 +233,14 @@ class JudgingProgress:
                 self.unpriced += cost is None
 
     def summary(self) -> str:
-        """Return what came of it until now."""
+        """Return the results so far."""
         if self.unpriced:
             return f"{self.done:,} judged, at an unknown cost"
         return f"{self.done:,} judged, for ${money.format_usd(self.micro_usd)}"
 
 
 def check_options(options: dict[str, Any]) -> None:
-    """Raise CommandError for numbers that make no sense."""
+    """Raise CommandError for invalid numbers."""
     if options["limit"] is not None and options["limit"] < 1:
         raise CommandError("--limit must be at least 1")
     if not 0 < options["sample"] <= 1:
@@ -259,10 +258,10 @@ def _find_judge(config: Config, name: str) -> JudgeConfig:
 
 
 def _find_agents(config: Config, judge: JudgeConfig, name: str | None) -> list[str]:
-    """Return whose replies are judged; raises CommandError where nobody's are."""
+    """Return the agents whose replies are judged; raises CommandError if none."""
     agents = config.get(AGENTS)
     if name is not None:
-        # One that was removed since may be judged, too.
+        # A removed agent may be judged, too.
         return [name]
     found = [agent.name for agent in agents.values() if judge.name in agent.judges]
     if not found:

@@ -1,4 +1,4 @@
-"""`manage.py scores`: what judges and people make of agents' replies."""
+"""`manage.py scores`: judges' scores of agents, and users' feedback."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from judges.runs import run_results
 
 
 class Command(DatabaseCommand):
-    """Read, print."""
+    """Prints a report of scores."""
 
     help = (
         "Show the scores of agents' replies by judge and criterion, what people said, "
@@ -47,7 +47,7 @@ class Command(DatabaseCommand):
             else feedback.summarize_feedback(
                 agent=agent, experiment=experiment, since=since
             ),
-            # The queue does not know experiments.
+            # The queue does not store experiments.
             []
             if experiment is not None
             else run_results.list_tallies(agent=agent, judge=judge, since=since),

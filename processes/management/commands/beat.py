@@ -1,4 +1,4 @@
-"""`manage.py beat`: send what is due from here, where `start` does not."""
+"""`manage.py beat`: runs beat alone, without `start`."""
 
 from typing import Any
 

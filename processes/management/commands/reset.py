@@ -1,4 +1,4 @@
-"""`manage.py reset`: delete the SQLite database and what is queued about it."""
+"""`manage.py reset`: deletes the SQLite database and its queued messages."""
 
 import logging
 import shutil
@@ -72,7 +72,7 @@ class Command(ProcessCommand):
 
 
 def log_reset(log: Path) -> None:
-    """Say it in the server's log, if there is one: the audit itself is gone."""
+    """Record the reset in the server's log, because the audit table is deleted."""
     if not log.exists():
         return
     by = audit_events.terminal_actor()
@@ -103,6 +103,6 @@ def _database_files() -> list[Path]:
 
 
 def _broker_files(state: StateDir) -> list[Path]:
-    """Return what the private broker and beat keep, where they have kept any."""
+    """Return the existing files of the private broker and beat."""
     clock = state.root.glob("beat-schedule*")
     return [path for path in (state.broker, state.socket, *clock) if path.exists()]

@@ -26,7 +26,7 @@ class Command(start.Command):
         )
 
     def handle(self, **options: Any) -> None:
-        # What `start` would refuse must not cost the server that still runs.
+        # Run `start`'s checks first, so that an error leaves the running server alone.
         server_plan.plan_server(loader.load_file(self.config_path(options)))
         if problem := user_namespace.inspect().problem:
             raise NamespaceMismatch(detail=problem)

@@ -1,4 +1,4 @@
-"""`manage.py sidecars`: run the sidecars here, where `start` does not."""
+"""`manage.py sidecars`: runs the sidecars alone, without `start`."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class Command(ProcessCommand):
     def handle(self, **options: Any) -> None:
         state_directory.current_state().prepare()
         live.load_at_start()
-        # There may be no web process here that keeps what it took.
+        # There may be no web process here that stores the accepted configuration.
         watcher = live.ConfigWatcher()
         watcher.start()
         sidecars.run()

@@ -106,7 +106,7 @@ def describe_sidecars(run: RunRecord, files: StateDir) -> Iterator[str]:
 
 
 def describe_sidecar(sidecar: SidecarRecord) -> str:
-    """Return what a sidecar does, or why it does nothing."""
+    """Return the state of a sidecar, with the reason if it does not run."""
     match sidecar.state:
         case "running":
             return (
@@ -123,7 +123,7 @@ def describe_sidecar(sidecar: SidecarRecord) -> str:
 
 
 def _describe_waiting(ended: WaitingRecord | SidecarRecord) -> str:
-    """Return when what has ended is started again, and why it ended."""
+    """Return when an ended process restarts, and why it ended."""
     seconds = max(0, math.ceil(ended.due_at - time.time()))
     restarts = _describe_restarts(ended.restarts)
     return f"starts again in {seconds} s, {restarts}: {ended.reason}"

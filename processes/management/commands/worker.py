@@ -1,4 +1,4 @@
-"""`manage.py worker`: run background jobs here, where `start` does not."""
+"""`manage.py worker`: runs background jobs alone, without `start`."""
 
 import sys
 from typing import Any

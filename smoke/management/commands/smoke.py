@@ -1,4 +1,4 @@
-"""`manage.py smoke`: synthetic users talk to agents, and what came of it."""
+"""`manage.py smoke`: runs smoke tests, and shows their results."""
 
 import uuid
 from argparse import ArgumentParser
@@ -26,10 +26,10 @@ DEFAULT_LIMIT = 20
 
 
 class Command(DatabaseCommand):
-    """Run, list, show."""
+    """Runs, lists or shows smoke tests."""
 
     _has_concluded = False
-    """Whether all runs came to an end, so that a failure is their verdict."""
+    """Whether all runs ended, so that a failure is their verdict."""
 
     help = "Have synthetic users talk to agents; list and show what came of it."
 
@@ -44,7 +44,7 @@ class Command(DatabaseCommand):
         try:
             return super().execute(*args, **options)
         except CommandError as exc:
-            # To whoever waits for a verdict, none is not a bad one.
+            # A missing verdict must differ from a failed one.
             if options["what"] == "run" and not self._has_concluded:
                 exc.returncode = max(exc.returncode, EXIT_BROKEN)
             raise
@@ -63,9 +63,9 @@ class Command(DatabaseCommand):
     def _run(self, options: dict[str, Any]) -> None:
         tests = select_tests(options["name"], is_all=options["all"])
         if options["junit"]:
-            # Now, and not when there is something to lose.
+            # Before the launch, when nothing is lost yet.
             write_file(Path(options["junit"]), b"")
-        # Known before they are launched: ^C at any moment leaves none of them behind.
+        # Known before the launch: an interrupt at any moment leaves no run behind.
         ids = [uuid.uuid4() for _ in tests]
         with sigint.defer_sigint() as heed:
             try:
@@ -104,7 +104,9 @@ class Command(DatabaseCommand):
         heed: Callable[[], None],
         options: dict[str, Any],
     ) -> None:
-        """Have the conversations here, until they and their scores are over."""
+        """Run the conversations in this process until they and their scores are
+        complete.
+        """
         ids = [run.pk for batch in batches for run in batch]
         users = [UserId(run.user_id) for batch in batches for run in batch]
         with local_runner.work_locally(users):
@@ -112,15 +114,15 @@ class Command(DatabaseCommand):
                 for each in local_runner.watch_runs(ids, heed):
                     self._print_progress(each, options)
             except BaseException:
-                # Before the work is waited for: so it is broken off at once.
+                # Before the wait for tasks, so that they are cancelled at once.
                 run_lifecycle.cancel_runs(ids)
                 raise
 
     def _cancel(self, batches: Collection[uuid.UUID]) -> str:
-        """End what is not over of these batches; return what that leaves."""
+        """Cancel the open runs of these batches; return a summary."""
         found = [run for batch in run_queries.load_batches(batches) for run in batch]
         run_lifecycle.cancel_runs([run.pk for run in found])
-        # Read anew: what was cancelled before is counted, too.
+        # Read again, to include runs that were cancelled before.
         found = [run for batch in run_queries.load_batches(batches) for run in batch]
         return terminal.interruption_line(found)
 
@@ -147,7 +149,7 @@ class Command(DatabaseCommand):
             self._write_progress(f"{terminal.short_id(each)}  {line}", options)
 
     def _write_progress(self, line: str, options: dict[str, Any]) -> None:
-        """Tell of the progress: on stderr where a program reads the rest."""
+        """Print progress: on stderr if stdout is for programs."""
         if options["json"]:
             self.stderr.write(line, str)
         elif not options["quiet"]:
@@ -180,7 +182,7 @@ class Command(DatabaseCommand):
             self._has_concluded = True
             raise CommandError(told, returncode=EXIT_UNMET)
 
-    # Looking.
+    # Listing.
 
     def _list(self, options: dict[str, Any]) -> None:
         if options["limit"] < 1:
@@ -233,7 +235,7 @@ class Command(DatabaseCommand):
 
 
 def _declare_run(parser: ArgumentParser) -> None:
-    """Declare what is run, and what is told of it."""
+    """Declare the arguments of a run."""
     parser.add_argument("name", metavar="NAME", nargs="*", help="The tests to run.")
     parser.add_argument("--all", action="store_true", help="Run every test.")
     parser.add_argument(
@@ -261,7 +263,7 @@ def _declare_run(parser: ArgumentParser) -> None:
 
 
 def _declare_list(parser: ArgumentParser) -> None:
-    """Declare what is listed."""
+    """Declare the filters of the list."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="The runs of a test.")
     parser.add_argument("--runs", action="store_true", help="The runs of all tests.")
     parser.add_argument(
@@ -274,13 +276,13 @@ def _declare_list(parser: ArgumentParser) -> None:
 
 
 def _declare_show(parser: ArgumentParser) -> None:
-    """Declare which run is shown."""
+    """Declare the argument that names the run."""
     parser.add_argument("run", metavar="RUN", help="Its id, or how that begins.")
     parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
 
 def _parse_positive(text: str) -> int:
-    """Return a number from 1; raises ValueError."""
+    """Return a positive number; raises ValueError."""
     number = int(text)
     if number < 1:
         raise ValueError(text)

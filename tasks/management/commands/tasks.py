@@ -1,4 +1,4 @@
-"""`manage.py tasks`: work in the background is listed, counted, cancelled, replayed."""
+"""`manage.py tasks`: lists, counts, cancels and retries background tasks."""
 
 import uuid
 from argparse import ArgumentParser
@@ -20,7 +20,7 @@ DEFAULT_LIMIT = 20
 
 
 class Command(DatabaseCommand):
-    """A line for each task, or all there is about one."""
+    """Prints a line for each task, or all details of one."""
 
     help = "List, count, show, cancel and replay the work done in the background."
 
@@ -133,7 +133,7 @@ class Command(DatabaseCommand):
 
 
 def _declare_list(parser: ArgumentParser) -> None:
-    """Declare which tasks are listed."""
+    """Declare the filters of the list."""
     parser.add_argument("--user", help="Only this user's.")
     parser.add_argument("--agent", help="Only this agent's.")
     parser.add_argument("--state", choices=Task.State.values, help="Only these.")
@@ -147,12 +147,12 @@ def _declare_list(parser: ArgumentParser) -> None:
 
 
 def _declare_one(parser: ArgumentParser) -> None:
-    """Declare which task."""
+    """Declare the argument that names the task."""
     parser.add_argument("id", metavar="ID", help="Its UUID, as `tasks list` shows it.")
 
 
 def _declare_retry(parser: ArgumentParser) -> None:
-    """Declare which tasks are put back."""
+    """Declare the arguments that select the tasks to retry."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("ids", metavar="ID", nargs="*", default=[], help="UUIDs.")
     which.add_argument(

@@ -1,4 +1,4 @@
-"""`manage.py spend`: what the recorded turns cost."""
+"""`manage.py spend`: costs of recorded turns."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ SINCE = "30d"
 
 
 class Command(DatabaseCommand):
-    """Add up, and say what is missing on stderr."""
+    """Prints the totals; missing data is reported on stderr."""
 
     help = "Show what was spent, by agent, user, token, model, provider or day."
 

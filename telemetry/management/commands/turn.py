@@ -1,4 +1,4 @@
-"""`manage.py turn`: one turn, and the tree of what it called."""
+"""`manage.py turn`: one turn, and the tree of its calls."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from telemetry.storage import turn_store
 
 
 class Command(DatabaseCommand):
-    """Draw, or print as JSON."""
+    """Prints a turn as a tree or as JSON."""
 
     help = "Show a recorded turn with every call it made."
 

@@ -1,4 +1,4 @@
-"""`manage.py turns`: what happened lately."""
+"""`manage.py turns`: recent turns."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ DEFAULT_LIMIT = 20
 
 
 class Command(DatabaseCommand):
-    """List, a line for each."""
+    """Prints one line per turn."""
 
     help = "List the recorded turns, the newest first."
 

@@ -1,4 +1,4 @@
-"""`manage.py triggers`: what starts agents, what came of it, and firing one by hand."""
+"""`manage.py triggers`: lists triggers and their results, and runs one by hand."""
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from triggers.runs.trigger_runs import TriggerRun
 
 
 class Command(DatabaseCommand):
-    """Two lines for each trigger, or a task of one of them."""
+    """Prints two lines for each trigger, or the task of a manual run."""
 
     help = "List the triggers of the YAML and what came of each, or fire one by hand."
 
@@ -83,7 +83,7 @@ def _audit_event(name: str, firing: TriggerRun) -> AuditEvent:
 
 
 def _notify_worker() -> None:
-    """Have a worker look now; without the broker it does within seconds."""
-    import_string(settings.COULISSE_CELERY_APP)  # Commands have none of themselves.
+    """Notify a worker; without the broker it polls within seconds."""
+    import_string(settings.COULISSE_CELERY_APP)  # Commands do not load it themselves.
     worker_notifier.notify()
     worker_notifier.flush()
