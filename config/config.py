@@ -1,4 +1,4 @@
-"""The YAML keys of this layer: how the server listens, and snippets of text."""
+"""The YAML keys of this layer: server settings, and text snippets (`vars:`)."""
 
 import ipaddress
 from typing import Annotated
