@@ -34,8 +34,8 @@ def lock_writes() -> Iterator[None]:
         descriptor = os.open(directory / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as exc:
         raise FileUnwritable(
-            f"nothing is written while {directory / LOCK_FILE} cannot be ({exc.strerror}); "
-            f"let the server write {directory}"
+            f"nothing is written while {directory / LOCK_FILE} cannot be "
+            f"({exc.strerror}); let the server write {directory}"
         ) from exc
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -93,8 +93,8 @@ def create_file(path: Path, content: bytes) -> None:
             raise
     except OSError as exc:
         raise FileUnwritable(
-            f"{reader.display_path(path)} cannot be written ({exc.strerror}); let the server "
-            f"write {path.parent}"
+            f"{reader.display_path(path)} cannot be written ({exc.strerror}); let "
+            f"the server write {path.parent}"
         ) from exc
     _sync_directory(path.parent)
 

@@ -70,7 +70,7 @@ def masked_text(doc: Document, place: KeyPath) -> str:
 
 
 def _parse_fragment(text: str, place: KeyPath) -> text_edits.Fragment:
-    """Return a text as a value; raises `ConfigInvalid` with line numbers of the text."""
+    """Return a text as a value; raises `ConfigInvalid` with the text's line numbers."""
     name = ".".join(place)
     try:
         return text_edits.parse_fragment(text)
@@ -124,7 +124,7 @@ def remove_entry(doc: Document, place: KeyPath) -> bytes:
 def _check_isolated(
     doc: Document, place: KeyPath, content: bytes, new: text_edits.Fragment
 ) -> None:
-    """Refuse a text whose meaning changes at this path, or that changes other values."""
+    """Refuse a text whose meaning changes here, or that changes other values."""
     after = document.parse_document(content, doc.file)
     if key_paths.siblings_by_level(doc, place) != key_paths.siblings_by_level(
         after, place
@@ -168,7 +168,7 @@ def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
 def edit_strategies(
     doc: Document, location: Location, old: Any, wanted: Any
 ) -> list[Callable[[], list[Edit]]]:
-    """Return ways to write the value, the smallest edit first: anchors may break any."""
+    """Return ways to write the value, smallest edit first: anchors may break any."""
     entry = doc.entries[location]
     return [
         lambda: data_merge.merge_edits(doc.source_map, entry, old, wanted),

@@ -96,7 +96,7 @@ class ConfigFile:
         return None if location is None else secret_masks.value_at(self.data, location)
 
     def line_of(self, place: KeyPath) -> tuple[int, int] | None:
-        """Return the first line of `text_at`, and how many columns its dedent removes."""
+        """Return the first line of `text_at`, and how many columns are dedented."""
         entry = key_paths.find_entry(self._document, place)
         return (
             text_edits.entry_text_start(self._document.source_map, entry)
@@ -290,7 +290,7 @@ def relocate_problems(
 
 
 def split_name(text: str, fields: Sequence[str]) -> tuple[str, str]:
-    """Return the first of these fields that the entry has, as its name, and the rest."""
+    """Return an entry's name, from the first of these fields it has, and the rest."""
     doc = document.parse_document(text.encode(), "body")
     field = next((f for f in fields if isinstance(doc.data.get(f), str)), None)
     if field is None:
@@ -390,8 +390,8 @@ def _last_valid_config(content: bytes) -> Config:
 def _parse_file(file: ConfigFile) -> Document:
     if file.is_missing:
         raise content_patch.placement_error(
-            f"{_display_path()}: there is no such file; save the whole file to write again "
-            "what was valid last",
+            f"{_display_path()}: there is no such file; save the whole file to write "
+            "again what was valid last",
             errors.UNREADABLE,
         )
     return _parse_content(file.content)

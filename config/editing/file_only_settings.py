@@ -1,7 +1,7 @@
 """Settings that only the file may set: commands, and whether the studio may edit them.
 
 A section declares its file-only values (`Section.file_only`). The studio refuses an
-edit that changes one, unless the setting `ALLOWED` of another section permits it.
+edit that changes one, unless a switch in another section permits it.
 """
 
 from collections.abc import Mapping

@@ -131,7 +131,7 @@ def _find_secrets_in(
 
 
 def _secret_nodes(nodes: list[schema_paths.Schema]) -> list[schema_paths.Schema]:
-    """Return the schema nodes that mark a secret; with invalid data, all below is one."""
+    """Return the nodes that mark a secret; if the data is invalid, all below is one."""
     return [node for node in nodes if node.get("writeOnly") is True]
 
 

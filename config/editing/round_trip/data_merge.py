@@ -215,7 +215,7 @@ def _reorder_edit(
 
 
 def _first_entry_start(found: SourceMap, entry: SourceEntry) -> int:
-    """Return the start of a list's first entry, including the comments just above it."""
+    """Return the start of a list's first entry, with the comments just above it."""
     text, dash = found.text, entry.value.entries[0].start
     top, first = (
         text_lines.next_line_start(text, entry.mark),

@@ -40,7 +40,7 @@ _FlowRepresenter.add_representer(str, _FlowRepresenter.represent_str)
 
 
 def _fits_a_block(text: str) -> bool:
-    """Return whether a block reproduces the text exactly: PyYAML's emitter breaks some."""
+    """Return whether a block preserves the text: ruamel.yaml breaks some texts."""
     return (
         text[0] not in " \n\t"
         and not text.endswith("\n\n")
@@ -50,7 +50,7 @@ def _fits_a_block(text: str) -> bool:
 
 
 def dump_block(data: Any) -> str:
-    """Return data in block style, without the last line break; placeholders as written."""
+    """Return data in block style, without a last line break; placeholders stay."""
     return _dump(data, is_flow=False)
 
 
