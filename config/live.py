@@ -161,7 +161,7 @@ def _apply_overlays(old: Config, overlays: Overlays) -> None:
 
 
 def _activate(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
-    """Activate a configuration; return the changes, and the keys that need a restart."""
+    """Activate a configuration; return the changes and the keys that need a restart."""
     values = dict(new.values)
     told, restart = {}, []
     for key, section in sections.registered_sections().items():

@@ -128,11 +128,11 @@ class Unavailable(CoulisseError):
 
 
 def recorded_text(error: Exception) -> str:
-    """Return the text of an error for records: for a programming error, its type alone."""
+    """Return an error's text for records: only the type of a programming error."""
     is_ours = not isinstance(error, CoulisseError)
     return type(error).__name__ if is_ours else str(error)
 
 
 def public_text(text: str) -> str:
-    """Return the part of a recorded error that users may see: the message, no detail."""
+    """Return a recorded error's message without its detail, for users."""
     return text.partition(DETAIL_MARKER)[0]

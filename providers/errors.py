@@ -1,4 +1,4 @@
-"""What can go wrong between us and a provider.
+"""Errors between this server and a provider.
 
 Invalid
 ├── EmbedderMisconfigured the YAML names an embedder that cannot be had
@@ -20,7 +20,7 @@ Upstream
 ├── TimedOut              connect, first token, idle or total
 └── BrokenReply           an answer that makes no sense, or has no end
 
-`retryable` says whether the same call may do better a moment later.
+`retryable` is true if a repeat of the call a moment later may succeed.
 """
 
 from typing import ClassVar, Literal
@@ -104,7 +104,7 @@ class KeyRefused(ProviderFailed):
     ) -> None:
         super().__init__(message, provider=provider, detail=detail)
         self.is_outright = is_outright
-        """Whether it is, whatever it is used for."""
+        """Whether the key is wrong for every use, not only this one."""
 
 
 class OutOfCredit(ProviderFailed):
@@ -189,7 +189,7 @@ class TimedOut(ProviderFailed):
         super().__init__(message, provider=provider, detail=detail)
         self.wait: WaitPhase = wait
         self.seconds = seconds
-        # A provider that kept us waiting for a token once would do it again.
+        # A provider that was too slow for one token would be slow again.
         self.retryable = wait == "connect"
 
 

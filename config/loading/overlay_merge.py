@@ -77,7 +77,7 @@ def _overlay_nodes(
 
 
 def list_items(node: Node | None) -> list[Node] | None:
-    """Return the entries of a list, empty if it is missing; None if it is not a list."""
+    """Return the entries of a list, empty if missing; None if it is not a list."""
     if node is None or node.tag == f"{TAG}null":
         return []
     if isinstance(node, SequenceNode) and node.tag == f"{TAG}seq":

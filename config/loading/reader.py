@@ -104,7 +104,7 @@ def _file_error(
 
 
 def parse_source(content: bytes, file: str) -> YamlSource:
-    """Return the nodes of a YAML file; raises `ConfigInvalid` if it is not valid YAML."""
+    """Return the nodes of a YAML file; raises `ConfigInvalid` for invalid YAML."""
     return _parse(content, file, scanner.compose)[0]
 
 

@@ -298,7 +298,7 @@ def _runs_already(entry: OverridableEntry, body: str) -> bool:
 def _check_change(
     config: Config, overlays: Overlays, section: Section[Any], name: str
 ) -> None:
-    """Raise `ConfigInvalid` for problems that the change causes, not for existing ones."""
+    """Raise `ConfigInvalid` for new problems of a change, not for existing ones."""
     broken = {(each.section, each.name) for each in config.rejected_overrides}
     broken.discard((section.key, name))
     after = resolution.apply_overlays(

@@ -13,7 +13,7 @@ current: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def assign_request_id(given: bytes | None) -> str:
-    """Set the id of this task's request: the client's if it is valid, else a new one."""
+    """Set the id of this task's request: the client's if valid, else a new one."""
     if given is not None and ACCEPTED_ID.fullmatch(given):
         name = given.decode("ascii")
     else:

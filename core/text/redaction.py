@@ -79,7 +79,7 @@ _is_strong = lru_cache(maxsize=4 * MAX_KNOWN)(entropy.is_strong)
 
 
 def _written_forms(secret: str) -> set[str]:
-    """Return a strong secret's forms: plain, in JSON, in a URL, and each strong line."""
+    """Return a secret's written forms: plain, in JSON, in a URL, and each strong line."""
     plain = {secret.strip(), *(line.strip() for line in secret.splitlines())}
     return {
         form
@@ -128,8 +128,7 @@ def redact_quote(text: str) -> str:
 
 
 def redact_quoted_line(text: str, most: int) -> str:
-    """Return an external text like `redact_quote`, on one line of up to `most`
-    characters.
+    """Return an external text like `redact_quote`, on one line, cut to `most`.
 
     It reads more than it returns, so a key that the cut would split is masked whole.
     """

@@ -25,9 +25,7 @@ def escape_and_truncate(text: str, most: int = MAX_QUOTED) -> str:
 
 
 def truncate_middle(text: str, most: int) -> str:
-    """Return a text cut in the middle to about `most` characters; errors end with the
-    cause.
-    """
+    """Return a text cut in the middle, as the end of an error names the cause."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -35,9 +33,7 @@ def truncate_middle(text: str, most: int) -> str:
 
 
 def escape_and_truncate_middle(text: str) -> str:
-    """Return an error that quotes a client, as `escape_and_truncate`, cut in the
-    middle.
-    """
+    """Return an error that quotes a client, escaped and cut in the middle."""
     return escape_and_truncate(truncate_middle(text, MAX_QUOTED - 3))
 
 
