@@ -1,24 +1,24 @@
 """Errors between this server and a provider.
 
 Invalid
-├── EmbedderMisconfigured the YAML names an embedder that cannot be had
+├── EmbedderMisconfigured the configured embedder is not available
 └── RequestRefused        the provider refused what the caller sent
-    └── ContentFiltered   its filter did: no other provider is asked
+    └── ContentFiltered   its content filter did: no failover
 Unavailable
 ├── EmbedderDown          the offline embedding model cannot be loaded
-└── LocalModelDown        kind local, and nobody started the server
+└── LocalModelDown        kind local, and its server is not running
 Upstream
 ├── ModelUnknown          no such model there, or a wrong base_url
 ├── KeyRefused            the configured key is wrong or may not do this
-├── OutOfCredit           the account behind the key has nothing left
-├── Busy
+├── OutOfCredit           the account of the key has no credit
+├── ProviderUnavailable
 │   ├── RateLimited       too many requests for that account
 │   └── Overloaded        the provider is busy or broken (408, 409, 5xx)
-│       └── CircuitOpen   it was, again and again: it is not asked for a while
+│       └── CircuitOpen   repeated failures: no requests for a while
 ├── Unreachable           no connection: name, network, TLS
-├── Disconnected          the connection broke
+├── ProviderDisconnected  the connection broke
 ├── TimedOut              connect, first token, idle or total
-└── BrokenReply           an answer that makes no sense, or has no end
+└── BrokenReply           a malformed or incomplete reply
 
 `retryable` is true if a repeat of the call a moment later may succeed.
 """

@@ -79,7 +79,7 @@ _is_strong = lru_cache(maxsize=4 * MAX_KNOWN)(entropy.is_strong)
 
 
 def _written_forms(secret: str) -> set[str]:
-    """Return a secret's written forms: plain, in JSON, in a URL, and each strong line."""
+    """Return a strong secret's forms: plain, in JSON, in a URL, and its lines."""
     plain = {secret.strip(), *(line.strip() for line in secret.splitlines())}
     return {
         form

@@ -1,8 +1,8 @@
 """Text to vectors: choose the embedder, and compute with it.
 
-    embedder = embedders.choose(config, asked)      # asked: the YAML's embed_with:
-    rows = await embedders.embed(embedder, ["She lives in Paris."])
-    query_rows = await embedders.embed(embedder, ["Where?"], query=True)
+    embedder = embedders.choose_embedder(config, asked)  # asked: the YAML's embed_with:
+    rows = await embedders.embed_texts(embedder, ["She lives in Paris."])
+    query_rows = await embedders.embed_texts(embedder, ["Where?"], query=True)
 
 Vectors of different embedders cannot be compared: store `embedder.id` with each vector,
 and compare only vectors with the same id.
