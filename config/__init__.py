@@ -1,1 +1,1 @@
-"""The YAML: read, validate, watch."""
+"""Read, validate and watch the YAML file."""

@@ -1,4 +1,4 @@
-"""What features may know of agents without importing `agents`."""
+"""The agent settings that features may read without importing `agents`."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -7,23 +7,23 @@ from config.sections import SectionView
 
 
 class MemoryOverrides(Protocol):
-    """What an agent sets of `memory:` for itself."""
+    """An agent's own values for `memory:`."""
 
     @property
     def is_on(self) -> bool | None:
-        """Whether it has a memory; None is as for all."""
+        """Whether the agent has memory; None inherits the global setting."""
 
     @property
     def user_state_fields(self) -> Mapping[str, Any]:
-        """Fields of `memory.user_state` it sets."""
+        """The fields of `memory.user_state` that the agent sets."""
 
     @property
     def memory_fields(self) -> Mapping[str, Any]:
-        """Fields of `memory` it sets."""
+        """The fields of `memory` that the agent sets."""
 
 
 class AgentSettings(Protocol):
-    """An agent: its model, and its memory."""
+    """An agent's model and memory settings."""
 
     @property
     def provider(self) -> str: ...
@@ -38,4 +38,4 @@ class AgentSettings(Protocol):
 AGENT_SETTINGS: SectionView[Mapping[str, AgentSettings]] = SectionView(
     "agents", default=dict
 )
-"""The agents by their names; `agents.config.AGENTS` is the section."""
+"""The agents by name; `agents.config.AGENTS` is the section."""

@@ -1,4 +1,4 @@
-"""The YAML as Django knows it."""
+"""The Django app of the YAML configuration."""
 
 from django.apps import AppConfig
 

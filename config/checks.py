@@ -18,8 +18,8 @@ def check_config(
 ) -> list[CheckMessage]:
     """Return every problem of the YAML file.
 
-    Without a file there is none: `migrate` and `init` run before it is written.
-    `manage.py check` and the start of the server insist on it.
+    A missing file is no problem here: `migrate` and `init` run before it is written.
+    `manage.py check` and the server's start require the file.
     """
     path = Path(settings.COULISSE_CONFIG)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""The YAML keys of this layer: how the server listens, and snippets of text."""
+"""The YAML keys of this layer: server settings, and text snippets (`vars:`)."""
 
 import ipaddress
 from typing import Annotated
@@ -60,8 +60,8 @@ class ServerConfig(BaseModel):
     trusted_proxies: tuple[Annotated[str, AfterValidator(_check_ip_network)], ...] = (
         Field(
             (),
-            description="Addresses or networks of reverse proxies. Their `X-Forwarded-For` "
-            "and `X-Forwarded-Proto` name the client, and "
+            description="Addresses or networks of reverse proxies. Their "
+            "`X-Forwarded-For` and `X-Forwarded-Proto` name the client, and "
             "`max_connections_per_address` is not enforced on them.",
         )
     )

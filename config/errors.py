@@ -1,4 +1,4 @@
-"""What can be wrong with `coulisse.yaml`, and the stable id of each kind.
+"""Problems of `coulisse.yaml` and their stable ids.
 
 | id | what is wrong |
 |---|---|
@@ -48,11 +48,11 @@ MISPLACED = "coulisse.E017"
 MORE_PROBLEMS = "coulisse.E018"
 
 MAX_PROBLEMS = 100
-"""Problems of one content that are told; nobody reads as many."""
+"""The most problems reported for one content."""
 
 
 def limit_problems(problems: Sequence[Problem]) -> Sequence[Problem]:
-    """Return the first problems, with one more that says how many others there are."""
+    """Return the first problems, and one more with the number of the others."""
     count = len(problems) - MAX_PROBLEMS
     if count <= 0:
         return problems

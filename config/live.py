@@ -1,4 +1,4 @@
-"""The configuration this process runs with, and the thread that keeps it fresh."""
+"""The configuration of this process, and the thread that keeps it current."""
 
 import logging
 import threading
@@ -20,38 +20,38 @@ from config.sections import Config, RejectedOverride
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-"""How long an edit goes unseen that nothing reports: most in the studio are such."""
+"""Maximum delay for edits without a file event, such as most studio edits."""
 
 _current: Config | None = None
 _restart_keys: tuple[str, ...] = ()
-"""Sections whose edits take a restart."""
+"""Sections with changes that wait for a restart."""
 _file_error: ConfigInvalid | None = None
-"""Why what the file says now is not in force."""
+"""Why the current file content is not in force."""
 _lock = threading.RLock()
-"""Of two that make a new configuration, of the same old one or of none, one waits."""
+"""Serializes the creation of a new configuration, also of the first one."""
 
 
 class OverrideStore(Protocol):
-    """What the studio says, in the database; `settings.COULISSE_OVERLAYS` names it.
+    """Reads the studio's overrides; `settings.COULISSE_OVERLAYS` names the class.
 
-    Both return None while the database does not answer, and raise nothing for that.
+    The readers return None while the database is unavailable, and do not raise.
     """
 
     def newest_version(self) -> int | None:
-        """Return the version of what is stored."""
+        """Return the version of the stored overrides."""
 
     def read(self) -> Overlays | None:
-        """Return what is stored."""
+        """Return the stored overrides."""
 
     def read_in_thread(self) -> Overlays | None:
-        """Return what is stored; whoever asks may run an event loop."""
+        """Return the stored overrides; safe to call in a thread with an event loop."""
 
     def close(self) -> None:
-        """Let go of this thread's connection."""
+        """Close this thread's connection."""
 
 
 def get_store() -> OverrideStore | None:
-    """Return what reads the studio's database, if this project has one."""
+    """Return the reader of the studio's overrides, or None if none is configured."""
     path = settings.COULISSE_OVERLAYS
     found: OverrideStore | None = import_string(path) if path else None
     return found
@@ -64,7 +64,7 @@ def current() -> Config:
 
 
 def current_or_none() -> Config | None:
-    """Return the configuration in force, if any; reads nothing and waits for nobody."""
+    """Return the configuration in force, or None; never reads the file or blocks."""
     return _current
 
 
@@ -78,10 +78,11 @@ def _load_current() -> Config:
 
 
 def read_effective(path: Path, *, insists: bool = True) -> Config:
-    """Return what a server would run with this file now; raises `ConfigInvalid`.
+    """Return the configuration a server would run with; raises `ConfigInvalid`.
 
-    For commands: with what the studio says, where the database is there to tell. What
-    of that the file does not fit is set aside where `insists` is false.
+    For commands. Includes the studio's overrides if the database is available. With
+    `insists` false, overrides that conflict with the file are rejected; otherwise the
+    conflict is an error.
     """
     return resolution.resolve(
         reader.read_file(path), path, _read_overlays(), insists=insists
@@ -101,10 +102,10 @@ def _read_overlays() -> Overlays:
 
 
 def load_at_start() -> Config:
-    """Put the file in force or, where it is not valid now, what was valid last.
+    """Activate the file or, if it is invalid, the last valid content.
 
-    A process that is started again serves on like those that were not. Raises
-    `ConfigInvalid` when nothing was ever valid; what the studio says stops no start.
+    A restarted process continues like one that kept running. Raises `ConfigInvalid` if
+    no content was ever valid; the studio's overrides never prevent a start.
     """
     if _current is not None:
         return _current
@@ -124,7 +125,7 @@ def load_at_start() -> Config:
 def _load_last_valid(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Config:
     last = last_valid_copy.read_copy()
     if last is None:
-        # There may be nothing wrong with it but what the studio says.
+        # The only problem may be the studio's overrides.
         return resolution.resolve(reader.read_file(path), path, overlays, insists=False)
     config = resolution.resolve(last, path, overlays, insists=False)
     logger.error(
@@ -137,16 +138,16 @@ def _load_last_valid(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Conf
 
 
 def apply_overrides() -> bool:
-    """Put what the studio says by now over the file in force.
+    """Apply the stored overrides to the file in force.
 
-    Whoever changes it calls this, once it is stored; other processes look themselves.
-    Returns whether the database answered.
+    Writers call this after they store a change; other processes poll for it. Returns
+    whether the database answered.
     """
     store = get_store()
     with _lock:
         old = current()
         overlays = store.read() if store else None
-        # One that was made by hand is of no file.
+        # A configuration built in code has no file content.
         if overlays is not None and overlays != old.overlays and old.content:
             _apply_overlays(old, overlays)
     return overlays is not None
@@ -160,7 +161,7 @@ def _apply_overlays(old: Config, overlays: Overlays) -> None:
 
 
 def _activate(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
-    """Put a configuration in force; return what changed, and what takes a restart."""
+    """Activate a configuration; return the changes and the keys that need a restart."""
     values = dict(new.values)
     told, restart = {}, []
     for key, section in sections.registered_sections().items():
@@ -177,14 +178,14 @@ def _activate(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
 
 
 def pending_restart() -> tuple[str, ...]:
-    """Return the sections that say something else than what runs until a restart."""
+    """Return the sections whose changes wait for a restart."""
     return _restart_keys
 
 
 def file_error() -> ConfigInvalid | None:
-    """Return what is wrong with the file, where it says something else than what runs.
+    """Return the error of a file whose current content is not in force.
 
-    What the watcher found; a process without one does not know.
+    Set by the watcher; always None in a process without one.
     """
     return _file_error
 
@@ -205,50 +206,50 @@ def _log_rejected(before: Sequence[RejectedOverride], config: Config) -> None:
 
 
 def set_current(config: Config | None) -> None:
-    """Put a configuration in force; None makes the next reader load the file."""
+    """Set the configuration in force; None makes the next reader load the file."""
     global _current, _file_error
     with _lock:
         _current, _file_error = config, None
 
 
 class ConfigWatcher:
-    """Puts each valid edit of the file in force, from a thread of its own.
+    """Applies each valid edit of the file, in its own thread.
 
-    It watches the directory: editors and ConfigMaps replace the file rather than
-    write to it. What counts is the content, so every way of changing it works. What
-    other processes changed in the studio it takes from the database.
+    Watches the directory, because editors and ConfigMaps replace the file instead of
+    writing to it. It compares contents, so every kind of change works. It reads changes
+    that other processes make in the studio from the database.
     """
 
     def __init__(
         self, told: Callable[[Config, Sequence[str]], None] | None = None
     ) -> None:
-        """Watch the file in force; `told` hears of each edit, and which sections."""
+        """Watch the file; the callback receives each edit and its section keys."""
         config = current()
-        # Also where the process goes to another directory.
+        # Stays correct after the process changes its directory.
         self.path = config.path.absolute()
         self._on_change = told
         self._store = get_store()
         self._version = config.overlays.version
-        """Of what the studio said when it was last looked at."""
+        """The version of the overrides at the last poll."""
         self._handled_digest = config.digest
-        """The content last put in force or complained about."""
+        """The content last applied or reported as invalid."""
         self._suspect_digest = ""
-        """Invalid content seen once."""
+        """Invalid content seen in one poll only."""
         self._last_logged = ("", "")
-        """Invalid content, and what was told of it last."""
+        """Invalid content and the last message logged about it."""
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name="config-watcher", daemon=True
         )
 
     def start(self) -> None:
-        """Begin to watch."""
-        # It reports every change in the directory, whoever's file it is.
+        """Start the thread."""
+        # The event covers every file in the directory.
         logging.getLogger("watchfiles").setLevel(logging.WARNING)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and wait for it."""
+        """Stop the thread and wait for it."""
         self._stop.set()
         self._thread.join()
 
@@ -259,7 +260,7 @@ class ConfigWatcher:
             self._store.close()
 
     def _wait_for_changes(self) -> Iterator[object]:
-        """Yield when something in the directory changed, or enough time went by."""
+        """Yield after a change in the directory or after the poll interval."""
         try:
             yield from watchfiles.watch(
                 self.path.parent,
@@ -277,7 +278,7 @@ class ConfigWatcher:
             yield None
 
     def poll(self) -> None:
-        """Take what the studio and the file say now, where that is new and valid."""
+        """Apply the current overrides and file if they are new and valid."""
         self._poll_studio()
         with _lock:
             self._poll_file()
@@ -294,7 +295,7 @@ class ConfigWatcher:
             logger.exception("could not judge what the studio says")
         self._version = newest
         if self._handled_digest != config.digest:
-            # What the file was refused for may be gone.
+            # The reason for rejecting the file may be gone.
             self._handled_digest = ""
 
     def _poll_file(self) -> None:
@@ -322,7 +323,8 @@ class ConfigWatcher:
         if content == self._handled_digest:
             return
         if content != self._suspect_digest:
-            # An editor may be half-way through writing; judge it if it stays so.
+            # An editor may still be writing; validate the content if the next poll sees
+            # it again.
             self._suspect_digest = content
             return
         self._handled_digest = content

@@ -1,19 +1,19 @@
-"""What the studio says over the file, and all it ever said."""
+"""The studio's overrides of the file, and their history."""
 
 from django.db import models
 from django.db.models import Q
 
 
 class Override(models.Model):
-    """An entry that runs in place of the file's, or word that none of its name does."""
+    """An entry that replaces the file's, or disables that name."""
 
     section = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
     body = models.TextField(blank=True, default="")
-    """The entry as it was written, in YAML."""
+    """The entry's YAML text."""
     is_tombstone = models.BooleanField(default=False)
     version = models.BigIntegerField()
-    """The id of the `OverrideVersion` that made it so."""
+    """The id of the `OverrideVersion` that created this state."""
     changed_at = models.DateTimeField()
     changed_by = models.CharField(max_length=512)
 
@@ -33,7 +33,7 @@ class Override(models.Model):
 
 
 class OverrideAction(models.TextChoices):
-    """What somebody did to an entry."""
+    """The kinds of change of an entry."""
 
     SAVED = "saved"
     TOMBSTONED = "tombstoned"
@@ -42,13 +42,13 @@ class OverrideAction(models.TextChoices):
 
 
 class OverrideVersion(models.Model):
-    """A change of an entry; the newest id tells processes whether to look again."""
+    """A change of an entry; processes compare the newest id to detect changes."""
 
     section = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
     action = models.CharField(max_length=16, choices=OverrideAction)
     body = models.TextField(blank=True, default="")
-    """What was saved."""
+    """The saved text."""
     at = models.DateTimeField()
     by = models.CharField(max_length=512)
 

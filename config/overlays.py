@@ -1,7 +1,7 @@
-"""What the studio's database says over the file: entries, and names that are disabled.
+"""The studio's overrides of the file: entries, and disabled names.
 
 Plain values: `config/overrides/override_store.py` reads them,
-`config/loading/resolution.py` lays them over.
+`config/loading/resolution.py` applies them.
 """
 
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """One entry of a section, or word that there shall be none of this name."""
+    """One entry of a section, or a disabled name."""
 
     section: str
     name: str
     body: str | None
-    """The entry as it was written, in YAML; None disables the name."""
+    """The entry's YAML text; None disables the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlays:
-    """All of them, as they were at one time."""
+    """A snapshot of all overlays."""
 
     version: int = 0
-    """Of the last change, any change; 0 before the first. Processes compare it."""
+    """The id of the last change; 0 before the first. Processes compare it."""
     entries: tuple[Overlay, ...] = ()
 
     def with_entry(self, one: Overlay) -> "Overlays":
-        """Return all with one of them changed, or added as the last."""
+        """Return all overlays with one replaced or appended."""
         at = (one.section, one.name)
         changed = [one if (o.section, o.name) == at else o for o in self.entries]
         return Overlays(
@@ -34,7 +34,7 @@ class Overlays:
         )
 
     def without(self, section: str, name: str) -> "Overlays":
-        """Return the others."""
+        """Return all overlays except the named one."""
         left = (o for o in self.entries if (o.section, o.name) != (section, name))
         return Overlays(self.version, tuple(left))
 

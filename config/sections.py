@@ -1,7 +1,7 @@
-"""What an app declares about its slice of the YAML, and one valid reading of it all.
+"""The declaration of a YAML section, and a valid snapshot of all sections.
 
-Each app's `config.py` makes one `Section` per top-level key it owns and names it in
-`settings.COULISSE_SECTIONS`; nothing else in this layer knows the apps.
+Each app's `config.py` creates one `Section` per top-level key it owns, and
+`settings.COULISSE_SECTIONS` lists it; nothing else in this layer knows the apps.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,12 +19,12 @@ from config.overlays import NO_OVERLAYS, Overlays
 T = TypeVar("T")
 
 Location = tuple[str | int, ...]
-"""Where something stands in the YAML: `("agents", 2, "provider")`."""
+"""A path in the YAML: `("agents", 2, "provider")`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a file, as an editor counts: the first line and column are 1."""
+    """A position in a file; the first line and column are 1, as in editors."""
 
     file: str
     line: int
@@ -36,7 +36,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with the configuration, where it is and how to mend it.
+    """A problem of the configuration, its position and its remedy.
 
     A section's check gives a location; the loader finds its position in the file.
     """
@@ -53,46 +53,46 @@ class Problem:
 
 @dataclass(frozen=True)
 class Section(Generic[T]):
-    """One top-level key: its shape, its default and its own checks."""
+    """One top-level key: its shape, default and checks."""
 
     key: str
     shape: Any
-    """A type pydantic can validate; unknown keys are refused by it."""
+    """A type that pydantic validates; it refuses unknown keys."""
     default: Callable[[], T]
-    """Makes the value when the key is absent."""
+    """Returns the value if the key is absent."""
     noun: str = ""
-    """What one entry is called in messages: `agent`, `provider`."""
+    """The word for one entry in messages: `agent`, `provider`."""
     required: bool = False
     check: Callable[[T, "Config"], Iterable[Problem]] | None = None
-    """Finds references to other sections that lead nowhere."""
+    """Finds broken references to other sections."""
     applies: Literal["live", "restart"] = "live"
-    """Whether a running server takes an edit at once."""
+    """Whether a running server applies an edit at once."""
     is_overridable: bool = False
-    """Whether the studio may shadow, add and disable entries: it is a list of entries
-    with a `name`, and an edit of it applies at once."""
+    """Whether the studio may override, add and disable entries. The section is then a
+    list of entries with a `name`, and its edits apply at once."""
     file_only: Callable[[T], Mapping[str, Any]] | None = None
-    """Returns what of the value only the file may say, by what messages call it: what
-    is run on this machine. The studio does not change it
+    """Returns the values that only the file may set, by their name in messages:
+    commands that run on this machine. The studio cannot change them
     (`config/editing/file_only_settings.py`)."""
     description: str = ""
-    """What the key is for, shown by editors; empty takes the reference's own line."""
+    """The description shown by editors; empty uses the reference's own line."""
 
     @cached_property
     def adapter(self) -> TypeAdapter[T]:
-        """What validates the slice and describes it as JSON Schema."""
+        """Validates the section's data and generates its JSON Schema."""
         return TypeAdapter(self.shape)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema; not to be changed."""
+        """Its JSON Schema; must not be modified."""
         return self.adapter.json_schema()
 
 
 @dataclass(frozen=True)
 class SectionView(Generic[T]):
-    """A section as apps read it that must not import the app it belongs to.
+    """A section for apps that must not import the section's own app.
 
-    `T` is a protocol: no more of the value is declared than they need.
+    `T` is a protocol that declares only the members they need.
     """
 
     key: str
@@ -100,7 +100,7 @@ class SectionView(Generic[T]):
 
 
 def registered_sections() -> dict[str, Section[Any]]:
-    """Return the sections `settings.COULISSE_SECTIONS` names, by key."""
+    """Return the sections in `settings.COULISSE_SECTIONS`, by key."""
     sections = (import_string(path) for path in settings.COULISSE_SECTIONS)
     return {section.key: section for section in sections}
 
@@ -109,51 +109,51 @@ ConfigCheck = Callable[["Config"], Iterable[Problem]]
 
 
 def registered_checks() -> list[ConfigCheck]:
-    """Return the checks `settings.COULISSE_CHECKS` names.
+    """Return the checks in `settings.COULISSE_CHECKS`.
 
-    They look at what sections of apps that are strangers to each other say together.
+    These checks compare sections of apps that do not import each other.
     """
     return [import_string(path) for path in settings.COULISSE_CHECKS]
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedOverride:
-    """An entry of the studio that does not fit the file, and so does not run."""
+    """A studio entry that conflicts with the file and so is not applied."""
 
     section: str
     name: str
     problems: tuple[Problem, ...]
     is_tombstone: bool = False
     rejected_before: int = field(default=0, compare=False)
-    """How many had been set aside before it was found; it may be for want of them."""
+    """How many were rejected before it; their absence may be the cause."""
 
     @property
     def why(self) -> str:
-        """What is wrong with it, in lines."""
+        """Its problems, one per line."""
         return "\n".join(map(str, self.problems))
 
 
 @dataclass(frozen=True)
 class Config:
-    """A snapshot of the file, with what the studio says laid over it.
+    """A snapshot of the file with the studio's overrides.
 
-    It never changes; an edit makes another one.
+    It is immutable; an edit creates another one.
     """
 
     path: Path
     values: Mapping[str, Any]
     """The validated value of each section, by its key."""
     digest: str = ""
-    """Tells one content of the file from another."""
+    """Identifies the file's content."""
     content: bytes = b""
-    """The file's."""
+    """The file's content."""
     overlays: Overlays = NO_OVERLAYS
-    """What the studio says, whether or not it fits."""
+    """The studio's overrides, including the rejected ones."""
     rejected_overrides: tuple[RejectedOverride, ...] = ()
-    """What of that does not."""
+    """The overrides that conflict with the file."""
 
     def get(self, section: Section[T] | SectionView[T]) -> T:
-        """Return the value of a section, its default when the file has none."""
+        """Return the value of a section, or its default if the file lacks it."""
         try:
             value: T = self.values[section.key]
         except KeyError:

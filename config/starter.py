@@ -1,4 +1,4 @@
-"""The file someone starts from."""
+"""Starter files for `manage.py init`."""
 
 import os
 import re
@@ -28,9 +28,9 @@ def choose_starter(environment: Mapping[str, str]) -> Starter:
 
 
 def write_starter(starter: Starter, path: Path, *, force: bool = False) -> None:
-    """Write a starter, whole or not at all; raises `StarterRefused`.
+    """Write a starter file atomically; raises `StarterRefused`.
 
-    `force` overwrites; a link is kept and the file it leads to is written.
+    `force` overwrites; for a symbolic link, the target is written and the link stays.
     """
     shown = reader.display_path(path)
     if path.is_dir():
@@ -52,7 +52,7 @@ def _write_file(content: bytes, target: Path) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        # mkstemp keeps others out, as suits secrets; this holds none.
+        # mkstemp's mode is for secrets; a starter holds none.
         os.chmod(name, 0o644)
         os.replace(name, target)
     except BaseException:
@@ -61,7 +61,7 @@ def _write_file(content: bytes, target: Path) -> None:
 
 
 def comments_above(key: str) -> set[str]:
-    """Return what starters say right above a key at the left, each as whole lines."""
+    """Return the comments right above a top-level key in starters, as whole lines."""
     texts = [path.read_text() for path in TEMPLATES.glob("*.yaml")]
     above = re.compile(rf"(?:\A|\n\n)((?:#.*\n)+){re.escape(key)}:")
     return {match[1] for text in texts for match in above.finditer(text)}
@@ -73,7 +73,7 @@ def _tour_document() -> Document:
 
 
 def example_of(key: str) -> str:
-    """Return what the tour says under a key, with its comments; "" for nothing."""
+    """Return the tour's example of a key, with its comments; "" if there is none."""
     entry = key_paths.find_entry(_tour_document(), (key,))
     if entry is None:
         return ""

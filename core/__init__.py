@@ -1,1 +1,1 @@
-"""Plain values and errors that two layers share. No Django here."""
+"""Plain values and errors shared by several layers. No Django here."""

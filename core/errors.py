@@ -1,4 +1,4 @@
-"""The family tree of everything that can go wrong.
+"""The hierarchy of this project's errors.
 
 CoulisseError
 ├── Invalid         the caller sent something we cannot accept
@@ -13,15 +13,15 @@ CoulisseError
 Each app subclasses these in its own `errors.py`. The docstring is the default
 message. Domain code knows no HTTP status: `gateway/errors.py` maps families.
 
-`message` is for the client, who may be a stranger: it names no address,
-file, environment variable or key of the configuration. Those are in `detail`, which the
-log and the records of turns show to operators; `str()` returns both.
+`message` is for the client, who may be untrusted: it contains no address, file,
+environment variable or configuration key. Those are in `detail`, which the log and the
+turn records show to operators; `str()` returns both.
 """
 
 import inspect
 
 DETAIL_MARKER = " [details: "
-"""What comes between the message and the detail where both are in one text."""
+"""Separates the message and the detail in a combined text."""
 
 
 class CoulisseError(Exception):
@@ -30,12 +30,12 @@ class CoulisseError(Exception):
     code: str | None = None
     """A stable, machine-readable name for this error, or None."""
     provider: str = ""
-    """Which provider it is about, by its name under `providers:`."""
+    """The provider concerned, by its name under `providers:`."""
     attempts: int | None = None
-    """How many requests to providers a turn made until it; None outside of turns."""
+    """The number of provider requests of the turn so far; None outside of turns."""
 
     detail: str = ""
-    """What operators need beyond the message: addresses, keys of the YAML, a remedy."""
+    """Details for operators: addresses, keys of the YAML, a remedy."""
 
     def __init__(self, message: str | None = None, *, detail: str = "") -> None:
         self.message = message or inspect.cleandoc(type(self).__doc__ or "")
@@ -82,7 +82,7 @@ class Unauthenticated(CoulisseError):
     ) -> None:
         super().__init__(message, detail=detail)
         self.challenge = challenge
-        """What HTTP's `WWW-Authenticate` says: how to give one."""
+        """The value of HTTP's `WWW-Authenticate`: how to authenticate."""
 
 
 class Denied(CoulisseError):
@@ -128,11 +128,11 @@ class Unavailable(CoulisseError):
 
 
 def recorded_text(error: Exception) -> str:
-    """Return what a record says of an error: of a fault of ours, its kind alone."""
+    """Return an error's text for records: only the type of a programming error."""
     is_ours = not isinstance(error, CoulisseError)
     return type(error).__name__ if is_ours else str(error)
 
 
 def public_text(text: str) -> str:
-    """Return what users may see of a recorded error: its message without the detail."""
+    """Return a recorded error's message without its detail, for users."""
     return text.partition(DETAIL_MARKER)[0]

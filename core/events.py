@@ -1,4 +1,4 @@
-"""What a model says as it says it: the values a turn is made of."""
+"""The events of a model's streamed reply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 class Usage:
     """Tokens one or more model calls used.
 
-    `input_tokens` counts the whole prompt, cached or not, whatever the provider's
-    own arithmetic is; `output_tokens` includes `reasoning_tokens`.
+    `input_tokens` counts the whole prompt, cached or not, whatever the provider's own
+    arithmetic; `output_tokens` includes `reasoning_tokens`.
     """
 
     input_tokens: int = 0
@@ -35,57 +35,57 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ServedBy:
-    """Who answers, and what it took."""
+    """The provider and model that served a turn, with attempts and cost."""
 
     provider: str
-    """Its name under `providers:`."""
+    """The provider's name under `providers:`."""
     model: str
     attempts: int
-    """How many requests to providers it took, what failed included."""
+    """The number of requests to providers, failed ones included."""
     cost_micro_usd: int | None = None
-    """None while it is not known, and where a price is not."""
+    """None while it is unknown, and for models without a price."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn's model begins to answer. Once in a turn, before all that is said."""
+    """A turn's model begins to answer. Emitted once per turn, before any output."""
 
     served_by: ServedBy
     headers: Mapping[str, str]
-    """What the client is told beside the reply, such as what it has left."""
+    """Response headers for the client, such as its remaining quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More of the reply's text."""
+    """A piece of the reply's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalDelta:
-    """More of the text in which the model refuses (OpenAI's `refusal`)."""
+    """A piece of the text in which the model refuses (OpenAI's `refusal`)."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More of the model's visible thinking."""
+    """A piece of the model's visible reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningBlock:
-    """A whole block of thinking, once its signature is known; never shown as text."""
+    """A complete reasoning block with its signature; never shown as text."""
 
     block: Reasoning
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """More of a tool call; `id` and `name` come with the first piece of each index."""
+    """A piece of a tool call; the first piece of each index has `id` and `name`."""
 
     index: int
     id: str | None = None
@@ -95,28 +95,28 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class HandoffStarted:
-    """The agent asks another one; what that one says is not heard here."""
+    """The agent calls another agent, whose output is not part of these events."""
 
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Nothing was said for a while, and the turn goes on."""
+    """The turn continues, but had no output for a while."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """The model is done. Always the last event of a call."""
+    """The model has finished. Always the last event of a call."""
 
     reason: FinishReason
     usage: Usage | None = None
     """None when the provider gave no count."""
     exchange: tuple[Message, ...] = ()
-    """What was said and done up to a call of the client's, where the agent's own tools
-    were called on the way: the model needs all of it to go on."""
+    """The messages up to a client-side tool call, if the agent called tools of its own
+    before it: the model needs all of them to continue."""
     served_by: ServedBy | None = None
-    """Known at the end of a turn."""
+    """Set at the end of a turn."""
 
 
 Event = (

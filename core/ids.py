@@ -1,4 +1,4 @@
-"""The ids that cross layers, as types of their own so they cannot be mixed up."""
+"""Distinct types for ids that cross layers, so that type checks catch mix-ups."""
 
 import os
 import time
@@ -12,8 +12,8 @@ TurnId = NewType("TurnId", uuid.UUID)
 def new_turn_id() -> TurnId:
     """Return an id for one turn; its hex form is in the completion id clients see.
 
-    A UUID of version 7 (RFC 9562), which begins with the time: so tables that have it
-    as a key grow at their end, where a database writes least.
+    A UUID of version 7 (RFC 9562), which begins with the time: tables with this key
+    grow at their end, which costs a database the fewest page writes.
     """
     milliseconds = time.time_ns() // 1_000_000
     number = milliseconds << 80 | int.from_bytes(os.urandom(10))

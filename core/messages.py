@@ -1,4 +1,4 @@
-"""What is said in a conversation, in the shape every layer passes around."""
+"""Messages of a conversation, in the format that all layers share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,25 +12,26 @@ Content = str | Sequence[dict[str, Any]] | None
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model asked for."""
+    """A tool call requested by the model."""
 
     id: str
     name: str
     arguments: str
-    """JSON, exactly as the model wrote it."""
+    """JSON, verbatim from the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """One block of a model's thinking, as its provider wants it back in a tool loop."""
+    """One reasoning block, in the form its provider expects back in a tool loop."""
 
     text: str
     signature: str = ""
-    """Anthropic's proof that the block is its own; empty elsewhere."""
+    """Anthropic's signature of the block; empty for others."""
     redacted: str = ""
-    """Anthropic's encrypted thinking, returned as it came; `text` is then empty."""
+    """Anthropic's encrypted reasoning, returned unchanged; `text` is then empty."""
     model: str = ""
-    """Whose it is, as `provider/model`: it is of use to no other. Empty: not known."""
+    """The model that wrote it, as `provider/model`: no other model can use it. Empty:
+    unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text of the content, its parts joined; images and files say nothing."""
+        """The joined text parts of the content; images and files are skipped."""
         if self.content is None:
             return ""
         if isinstance(self.content, str):

@@ -1,8 +1,8 @@
-"""Micro-dollars, in which all money is reckoned, as people and clients read them."""
+"""Format micro-dollars, the unit of all amounts, for users and clients."""
 
 
 def format_usd(micro_usd: int) -> str:
-    """Return a sum as dollars with all six decimals: `0.001234`."""
+    """Return an amount as dollars with six decimals: `0.001234`."""
     sign = "-" if micro_usd < 0 else ""
     dollars, rest = divmod(abs(micro_usd), 1_000_000)
     return f"{sign}{dollars}.{rest:06}"

@@ -1,4 +1,4 @@
-"""What a turn has said so far."""
+"""The reply that a turn has produced so far."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ from core.messages import Message, Reasoning, ToolCall
 
 
 class Reply:
-    """A reply gathered from its events."""
+    """A reply accumulated from its events."""
 
     def __init__(self) -> None:
         self.finish_reason: FinishReason | None = None
@@ -32,7 +32,7 @@ class Reply:
         self._calls: dict[int, list[str]] = {}
 
     def add(self, event: Event) -> None:
-        """Take in one more event."""
+        """Add an event."""
         match event:
             case TextDelta():
                 self._text.append(event.text)
@@ -74,12 +74,12 @@ class Reply:
 
     @property
     def has_output(self) -> bool:
-        """Whether there is anything a user or a client could have seen."""
+        """Whether there is any output visible to a user or client."""
         return bool(self._text or self._refusal or self._calls)
 
     @property
     def has_begun(self) -> bool:
-        """Whether the model has done anything, if only thought, which is paid for."""
+        """Whether the model has produced anything billable, even only reasoning."""
         is_over = self.finish_reason is not None
         return is_over or self.has_output or bool(self._reasoning or self._blocks)
 
@@ -95,7 +95,7 @@ class Reply:
         )
 
     def replay_events(self, *, text: str, usage: Usage | None) -> Iterator[Event]:
-        """Say the reply again, with another text and usage."""
+        """Yield the reply's events again, with another text and usage."""
         if self.reasoning:
             yield ReasoningDelta(self.reasoning)
         for block in self._blocks:

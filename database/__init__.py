@@ -1,3 +1,3 @@
-"""Below every app: the executor that takes async code to the tables, and which tables
-hold rows of users.
+"""The layer below all apps: the executor that runs table access for async code, and the
+registry of tables with user data.
 """

@@ -1,6 +1,6 @@
-"""The database lane: the one crossing from the async request to the tables.
+"""The database executor: the only path from async requests to the tables.
 
-A few threads of our own keep their Django connections open for life. A hop onto them
+A few dedicated threads keep their Django connections open permanently. A call on them
 costs about 80 µs, one through `sync_to_async` about 500 (docs/performance.md). SQLite
 has one writer at a time anyway, so it gets one thread.
 """
@@ -36,11 +36,11 @@ _pending_writes: set[asyncio.Future[Any]] = set()
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that reads on a database thread and return what it returns.
+    """Call a reading function on a database thread and return its result.
 
-    It is called again if the connection was lost meanwhile. Raises `DatabaseDown` when
-    the database cannot be reached, has not the tables, or keeps others waiting (a lock)
-    so long that no model should be paid for an answer that cannot be stored.
+    The call is repeated if the connection was lost meanwhile. Raises `DatabaseDown` if
+    the database is unreachable, lacks the tables, or waits for a lock so long that no
+    model should be paid for an answer that cannot be stored.
     """
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):
@@ -50,10 +50,10 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that writes, once, to its end even if the caller is cancelled.
+    """Call a writing function once, to its end even if the caller is cancelled.
 
-    What must not be lost goes through here: a client that leaves cancels the request,
-    not the write. Raises as `run` does.
+    Use this for writes that must not be lost: a disconnecting client cancels the
+    request, not the write. Raises the same errors as `run`.
     """
     trip = _submit(_write, function, args, kwargs)
     _pending_writes.add(trip)
@@ -66,17 +66,17 @@ async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 
 
 def _log_failure(trip: asyncio.Future[Any]) -> None:
-    """Log what went wrong when nobody waited for it any more."""
+    """Log the failure of a call whose caller no longer waits."""
     fault = None if trip.cancelled() else trip.exception()
-    # The one is as it should be, the other is logged already.
+    # TurnDiscarded is expected; the other error is already logged.
     if fault is not None and not isinstance(fault, TurnDiscarded | DatabaseDown):
         logger.error("a write whose caller had gone failed", exc_info=fault)
 
 
 async def wait_for_writes() -> None:
-    """Wait for every call that must reach its end; called when the server stops.
+    """Wait for all calls of `run_to_end`; called when the server stops.
 
-    Those of another event loop would end in its thread, and not wake this one.
+    Calls of another event loop end in its thread and cannot wake this one.
     """
     loop = asyncio.get_running_loop()
     while ours := [trip for trip in _pending_writes.copy() if trip.get_loop() is loop]:
@@ -107,7 +107,7 @@ def _call_with_request_id(
     args: Arguments,
     kwargs: Keywords,
 ) -> T:
-    # A thread of an executor inherits nothing, and copying all there is costs more.
+    # Executor threads inherit no context, and copying the whole context costs more.
     request_ids.current.set(request_id)
     return trip(function, args, kwargs)
 
@@ -119,13 +119,13 @@ def _read(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
     except DatabaseDown:
         if before is None:
             raise
-        # The database may have restarted since this thread's last trip.
+        # The database may have restarted since this thread's last call.
         return _call(function, args, kwargs)
 
 
 def _write(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
-    # Asked before, because a write cannot be repeated: it may have been done when
-    # the connection was lost. SQLite answers without looking.
+    # Checked first, because a write cannot be repeated: it may have completed before
+    # the connection was lost. SQLite answers without I/O.
     if connection.connection is not None and not connection.is_usable():
         connection.close()
     return _call(function, args, kwargs)
@@ -135,7 +135,7 @@ def _call(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
     try:
         return function(*args, **kwargs)
     except (DataError, IntegrityError):
-        raise  # A fault of ours, not the database's.
+        raise  # A programming error, not a database failure.
     except (DatabaseError, InterfaceError) as exc:
         logger.error("the database does not answer: %s", exc)
         connection.close()

@@ -1,4 +1,4 @@
-"""What can go wrong between async code and the tables."""
+"""Errors between async code and the tables."""
 
 from core.errors import Unavailable
 
@@ -10,6 +10,6 @@ class DatabaseDown(Unavailable):
 
 
 class TurnDiscarded(Exception):
-    """What was to be written is no longer wanted: its task was erased, or another
-    worker has it. It ends the transaction, and is not logged as a fault.
+    """The write is obsolete: its task was erased, or another worker has the task. It
+    rolls the transaction back, and is not logged as an error.
     """

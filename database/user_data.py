@@ -1,6 +1,7 @@
-"""Which tables hold rows of users: what an export tells and an erasure deletes.
+"""The registry of tables with user data, for export and erasure.
 
-Each app declares its own in `user_data.py`; `settings.COULISSE_USER_DATA` names them.
+Each app declares its tables in `user_data.py`; `settings.COULISSE_USER_DATA` lists
+these modules.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -16,33 +17,34 @@ from core.ids import UserId
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """How rows are told in the export of a user's data."""
+    """The format of a table's rows in the export of a user's data."""
 
     name: str
-    """The name of the list in the document."""
+    """The key of the list in the document."""
     describe: Callable[[list[Any]], Iterator[dict[str, Any]]] | None
-    """Tells rows, without what a user must not see. None: the exporter writes this list
-    in its own way."""
+    """Formats rows, without fields that a user must not see. None: the exporter formats
+    this list itself."""
     rows: Callable[[UserId], QuerySet[Any]] | None = None
-    """Returns the user's rows with what `describe` reads; None is `UserTable.rows`."""
+    """Returns the user's rows with the fields for `describe`; None uses
+    `UserTable.rows`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserTable:
-    """A table with rows of users."""
+    """A table with user data."""
 
     name: str
-    """What erasures call it, such as `tasks`."""
+    """The table's name in erasures, such as `tasks`."""
     model: type[Model]
     erased: int | None
-    """Its place in the order of erasure: small numbers go first, and rows before what
+    """Its position in the order of erasure: low numbers first, and rows before the rows
     they refer to. None: the rows stay when their user is erased."""
     through: str = ""
-    """The foreign key to the row that has the `user_id`; "" is the row itself."""
+    """The foreign key to the row with the `user_id`; "" is the row itself."""
     export: Export | None = None
 
     def rows(self, users: Collection[UserId]) -> QuerySet[Any]:
-        """Return all rows of these users."""
+        """Return all rows of the users."""
         if not self.through:
             return self.model._default_manager.filter(user_id__in=users)
         owner: Any = self.model._meta.get_field(self.through).related_model
@@ -58,6 +60,6 @@ def tables() -> list[UserTable]:
 
 
 def erasable() -> list[UserTable]:
-    """Return the tables whose rows go with their user, in the order of erasure."""
+    """Return the tables whose rows are erased with their user, in order of erasure."""
     found = [table for table in tables() if table.erased is not None]
     return sorted(found, key=lambda table: table.erased or 0)

@@ -1,4 +1,4 @@
-"""Providers as Django knows them."""
+"""The Django app of the providers."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""What `manage.py check` says of prices.
+"""System checks of prices.
 
 | id | what is unwise |
 |---|---|
@@ -17,9 +17,9 @@ UNKNOWN_PRICE = "coulisse.W111"
 
 @checks.register
 def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Warn of models whose price nobody knows.
+    """Warn of models without a known price.
 
-    Not while tables are being made, which asks for checks too.
+    Skipped during migrations, which also run checks.
     """
     config = None if databases else checked_file.load()
     if config is None:

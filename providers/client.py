@@ -1,4 +1,4 @@
-"""Calls to models: which endpoint, how often, what it took.
+"""Calls to models: endpoint choice, retries and records of attempts.
 
     async for event in client.run("openai", provider, call): ...
 
@@ -34,10 +34,10 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 NOT_SENT = "broken off before it was sent"
-"""The error of an attempt whose caller left while we were connecting, say."""
+"""The error of an attempt whose caller left before the request was sent."""
 _FailedAttempts = list[tuple[Endpoint, ProviderFailed]]
 SINGLE_ENDPOINT = {"breaker": BreakerConfig(failures=0), "endpoints": ()}
-"""Have a provider be asked whatever it did before, and as the one it is."""
+"""Disables the circuit breaker and treats the provider as a single endpoint."""
 
 close = http_request.close_session
 loops = http_request.open_loops
@@ -49,14 +49,14 @@ async def run(
     call: ModelRequest,
     attempts: list[Attempt] | None = None,
 ) -> AsyncGenerator[Event]:
-    """Make one call and yield what the model says; the last event is Finished.
+    """Make one call and yield its events; the last one is `TurnFinished`.
 
     `name` is the provider's key in the YAML. Failures before the first event are
-    tried again, at other endpoints if there are any, as the configuration allows; none
-    is after it. Every request sent is put into `attempts` once its reply has begun or
-    failed; one that is broken off before, because the caller leaves, is put there with
-    the error `CANCELLED` or `NOT_SENT`. Raises what `providers.errors` lists, and
-    Invalid for what the provider's API cannot say.
+    retried, at other endpoints if there are any, as the configuration allows; later
+    failures are not. Every request sent is appended to `attempts` once its reply has
+    begun or failed; if the caller leaves before that, with the error `CANCELLED` or
+    `NOT_SENT`. Raises the errors in `providers.errors`, and `Invalid` for input that
+    the provider's API cannot express.
     """
     exchange = await _start_exchange(_prepare(name, provider, call, attempts))
     try:
@@ -80,24 +80,24 @@ async def post_json(
     headers: Mapping[str, str],
     attempts: list[Attempt] | None = None,
 ) -> T:
-    """Post JSON and return what `read` makes of the JSON that comes back.
+    """Post JSON and return the result of `read` on the JSON reply.
 
-    Tried again and told of in `attempts` as `run` does; raises the same errors. What
-    `read` finds wrong it raises as `failures.broken`, or as any of
-    `failures.PARSE_ERRORS`.
+    Retries and fills `attempts` as `run` does, and raises the same errors. For invalid
+    replies, `read` raises `error_mapping.malformed_reply` or any of
+    `error_mapping.PARSE_ERRORS`.
     """
     provider = source.provider
     sending = EndpointRequest(
         source, url, _encode(body), endpoint_pool.build_headers(provider, headers), read
     )
-    # What fails here is not a chat model, and says nothing of one.
+    # A failure here concerns no chat model and does not affect its circuit.
     only = EndpointPool(source.name, provider.model_copy(update=SINGLE_ENDPOINT))
     request = _PreparedRequest(
         only, lambda _: sending, CallDeadline(source, stream=False), attempts
     )
     exchange = await _start_exchange(request)
     try:
-        # Set by an exchange without a stream.
+        # Set for an exchange without a stream.
         whole: T = exchange.whole  # type: ignore[assignment]
         await exchange.drain()
         return whole
@@ -106,7 +106,7 @@ async def post_json(
 
 
 class _PreparedRequest(Generic[T]):
-    """A call made ready: everything its attempts share."""
+    """The data that all attempts of a call share."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _PreparedRequest(Generic[T]):
     ) -> None:
         self.pool = pool
         self.sending = sending
-        """Returns what an endpoint is sent."""
+        """Returns the request for an endpoint."""
         self.patience = patience
         self.attempts = [] if attempts is None else attempts
 
@@ -156,12 +156,12 @@ def _encode(body: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as exc:
-        # Lone surrogates, numbers past 64 bits: valid to Python, not to JSON.
+        # Lone surrogates and numbers past 64 bits are valid in Python, not in JSON.
         raise Invalid(f"the request cannot be written as JSON: {exc}") from exc
 
 
 async def _start_exchange(request: _PreparedRequest[T]) -> HttpExchange[T]:
-    """Return an exchange whose reply has begun, after as many rounds as allowed."""
+    """Return an exchange whose reply has begun, after the allowed number of rounds."""
     rounds = 1
     among: Sequence[Endpoint] = request.pool.endpoints
     while True:
@@ -175,7 +175,7 @@ async def _start_exchange(request: _PreparedRequest[T]) -> HttpExchange[T]:
             among, wait_seconds = again
             logger.info("retry %d in %.1f s: %s", rounds, wait_seconds, error)
         finally:
-            # Their tracebacks lead here: they would keep all of this alive.
+            # Their tracebacks refer to this frame and would keep its data alive.
             failed.clear()
         await backoff.sleep(wait_seconds)
         request.patience.subtract_pause(wait_seconds)
@@ -185,7 +185,7 @@ async def _start_exchange(request: _PreparedRequest[T]) -> HttpExchange[T]:
 async def _try_endpoints(
     request: _PreparedRequest[T], among: Sequence[Endpoint], failed: _FailedAttempts
 ) -> HttpExchange[T]:
-    """Ask each endpoint once, until one answers; put those that fail into `failed`."""
+    """Try each endpoint once, until one answers; collect failures in `failed`."""
     untried = [*among]
     while True:
         endpoint = request.pool.choose(untried)
@@ -203,7 +203,7 @@ async def _try_endpoints(
 
 
 def _best_error(failed: _FailedAttempts) -> ProviderFailed | None:
-    """Return what the caller learns: how soon it may do better, if it may at all."""
+    """Return the error for the caller: preferably one that a retry may resolve."""
     errors = [error for _, error in failed]
     return min(
         errors,
@@ -222,7 +222,7 @@ def _plan_retry(
     failed: _FailedAttempts,
     rounds: int,
 ) -> tuple[list[Endpoint], float] | None:
-    """Return whom to ask once more, and how long to wait before; None if nobody."""
+    """Return the endpoints to retry and the delay before; None for no retry."""
     hopeful = {
         each: _requested_wait(error) for each, error in failed if error.retryable
     }
@@ -244,7 +244,7 @@ def _plan_retry(
 async def _try_endpoint(
     request: _PreparedRequest[T], endpoint: Endpoint
 ) -> HttpExchange[T]:
-    """Send a request, and tell the endpoint's circuit and the record of it."""
+    """Send a request; update the endpoint's circuit and the attempt record."""
     exchange = HttpExchange(request.sending(endpoint), request.patience)
     circuit = endpoint.circuit
     trying = circuit.enter()

@@ -27,12 +27,12 @@ KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 
 
 def strip_key(value: Any) -> Any:
-    """Return a key without the space around it; one that is empty is none."""
+    """Return a key without surrounding whitespace; None if it is empty."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 
 def check_key(value: SecretStr | None) -> SecretStr | None:
-    """Return a key a header can carry; raise ValueError for another."""
+    """Return a key that is valid in a header; raise ValueError for any other."""
     if value is not None and UNSENDABLE.search(value.get_secret_value()):
         raise ValueError(
             "has a line break or another control character inside: is it one key?"
@@ -41,7 +41,7 @@ def check_key(value: SecretStr | None) -> SecretStr | None:
 
 
 def normalize_url(value: str | None) -> str | None:
-    """Return a base URL as paths are added to it; raise ValueError for another."""
+    """Return a base URL ready for appending paths; raise ValueError for any other."""
     if value is None:
         return None
     if not re.match(r"https?://[^/\s?#]+[^\s?#]*$", value):
@@ -144,9 +144,9 @@ class ProviderConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        # Keys are among the input.
+        # The input contains keys.
         hide_input_in_errors=True,
-        # The entry's own name stands in for `kind`.
+        # The entry's name is the default of `kind`.
         json_schema_extra=lambda schema: schema.pop("required"),
     )
 
@@ -248,7 +248,7 @@ class ProviderConfig(BaseModel):
         return self
 
     def per_endpoint(self) -> list["ProviderConfig"]:
-        """Return an entry for each endpoint, as if it were the only one."""
+        """Return a copy of the entry for each endpoint, as its only one."""
         if not self.endpoints:
             return [self]
         return [
@@ -265,12 +265,12 @@ class ProviderConfig(BaseModel):
 
 
 def endpoint_name(number: int, endpoint: EndpointConfig) -> str:
-    """Return what an endpoint is called, which is its number among them by default."""
+    """Return an endpoint's name, by default its number."""
     return endpoint.name or str(number + 1)
 
 
 def _unknown_kind_message(name: str) -> str:
-    """Return what to tell someone who named a kind that does not exist."""
+    """Return the message for an unknown kind."""
     hint = did_you_mean(name.lower(), KIND_NAMES) or "."
     return (
         f"'{name}' is not a kind of provider{hint} The kinds are "
@@ -280,7 +280,7 @@ def _unknown_kind_message(name: str) -> str:
 
 
 def _default_kinds(value: Any) -> Any:
-    """Give each entry without a kind its own name as the kind."""
+    """Set each missing kind to the entry's name."""
     if not isinstance(value, Mapping):
         return value
     return {name: _with_kind(name, entry) for name, entry in value.items()}

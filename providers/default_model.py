@@ -1,4 +1,4 @@
-"""A model chosen by name, or the cheapest that is configured."""
+"""Choose a model by name, or the cheapest configured one."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from providers.config import KindName, ProviderConfig
 
 
 class ModelChoice(BaseModel):
-    """A model and where it runs."""
+    """A model and its provider."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,15 +26,15 @@ CHEAP_MODELS: dict[KindName, str] = {
     "cohere": "command-r7b-12-2024",
     "local": "smollm2-135m",
 }
-"""A small model of each kind, in the order they are preferred."""
+"""A small model of each kind, in order of preference."""
 
 
 def cheapest_model(providers: Mapping[str, ProviderConfig]) -> ModelChoice | None:
     """Return a small model of the first kind that is configured, or None.
 
-    Servers at an address of their own are passed over: nobody knows their models.
-    Source: "Auto-derivation" of the reference, which ends with cohere; a model on this
-    machine comes last.
+    Servers at custom addresses are skipped: their models are unknown. Source:
+    "Auto-derivation" of the reference, which ends with cohere; a model on this machine
+    comes last.
     """
     for kind, model in CHEAP_MODELS.items():
         for name, provider in providers.items():

@@ -1,26 +1,26 @@
-"""What can go wrong between us and a provider.
+"""Errors between this server and a provider.
 
 Invalid
-├── EmbedderMisconfigured the YAML names an embedder that cannot be had
+├── EmbedderMisconfigured the configured embedder is not available
 └── RequestRefused        the provider refused what the caller sent
-    └── ContentFiltered   its filter did: no other provider is asked
+    └── ContentFiltered   its content filter did: no failover
 Unavailable
 ├── EmbedderDown          the offline embedding model cannot be loaded
-└── LocalModelDown        kind local, and nobody started the server
+└── LocalModelDown        kind local, and its server is not running
 Upstream
 ├── ModelUnknown          no such model there, or a wrong base_url
 ├── KeyRefused            the configured key is wrong or may not do this
-├── OutOfCredit           the account behind the key has nothing left
-├── Busy
+├── OutOfCredit           the account of the key has no credit
+├── ProviderUnavailable
 │   ├── RateLimited       too many requests for that account
 │   └── Overloaded        the provider is busy or broken (408, 409, 5xx)
-│       └── CircuitOpen   it was, again and again: it is not asked for a while
+│       └── CircuitOpen   repeated failures: no requests for a while
 ├── Unreachable           no connection: name, network, TLS
-├── Disconnected          the connection broke
+├── ProviderDisconnected  the connection broke
 ├── TimedOut              connect, first token, idle or total
-└── BrokenReply           an answer that makes no sense, or has no end
+└── BrokenReply           a malformed or incomplete reply
 
-`retryable` says whether the same call may do better a moment later.
+`retryable` is true if a repeat of the call a moment later may succeed.
 """
 
 from typing import ClassVar, Literal
@@ -104,7 +104,7 @@ class KeyRefused(ProviderFailed):
     ) -> None:
         super().__init__(message, provider=provider, detail=detail)
         self.is_outright = is_outright
-        """Whether it is, whatever it is used for."""
+        """Whether the key is wrong for every use, not only this one."""
 
 
 class OutOfCredit(ProviderFailed):
@@ -189,7 +189,7 @@ class TimedOut(ProviderFailed):
         super().__init__(message, provider=provider, detail=detail)
         self.wait: WaitPhase = wait
         self.seconds = seconds
-        # A provider that kept us waiting for a token once would do it again.
+        # A provider that was too slow for one token would be slow again.
         self.retryable = wait == "connect"
 
 

@@ -1,4 +1,4 @@
-"""The kinds of provider: to add one, copy the nearest and add a line."""
+"""The kinds of provider: to add one, copy the most similar and add a line."""
 
 import os
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ PARAMETERS = frozenset(
         "verbosity",
     }
 )
-"""OpenAI's parameters, by name: those that ways in and agents may pass."""
+"""OpenAI's parameters that endpoints and agents may pass."""
 
 OPENAI_ONLY = {
     "prediction",
@@ -44,10 +44,10 @@ OPENAI_ONLY = {
     "store",
     "verbosity",
 }
-"""Those nobody who copied the API has copied."""
+"""Parameters that no compatible API supports."""
 
 DEFAULT_VALUES = {"store": False}
-"""Values that ask for what everyone does who does not take the parameter."""
+"""Values equal to the behaviour of providers without the parameter."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ProviderKind:
     wire: Wire
     base_url: str | None = None
     unsupported_parameters: frozenset[str] | None = None
-    """Parameters its API does not take; None when it judges for itself."""
+    """Parameters that its API rejects; None if the provider decides."""
     structured_outputs: Literal["native", "prompt"] = "prompt"
 
 
@@ -127,18 +127,18 @@ KINDS: dict[KindName, ProviderKind] = {
 }
 
 COMPATIBLE = ProviderKind(OpenAIWire(sends_store=True))
-"""Any server that speaks like OpenAI: `kind: openai` with a base_url."""
+"""Any OpenAI-compatible server: `kind: openai` with a base_url."""
 
 
 def kind_of(provider: ProviderConfig) -> ProviderKind:
-    """Return how to speak to a provider."""
+    """Return a provider's kind."""
     if provider.kind == "openai" and has_custom_address(provider):
         return COMPATIBLE
     return KINDS[provider.kind]
 
 
 def has_custom_address(provider: ProviderConfig) -> bool:
-    """Say whether a provider is, in part or whole, not at its kind's own address."""
+    """Return whether any endpoint is not at its kind's default address."""
     own = None, KINDS[provider.kind].base_url
     if not provider.endpoints:
         return provider.base_url not in own
@@ -146,12 +146,12 @@ def has_custom_address(provider: ProviderConfig) -> bool:
 
 
 def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:
-    """Return how a provider's replies are held to a JSON Schema."""
+    """Return how a provider enforces a JSON Schema on replies."""
     return provider.structured_outputs or kind_of(provider).structured_outputs
 
 
 def provider_url(provider: ProviderConfig) -> str:
-    """Return where a provider's calls go."""
+    """Return the URL of a provider's calls."""
     kind = kind_of(provider)
     return (provider.base_url or kind.base_url or _local_url()) + kind.wire.path
 

@@ -1,9 +1,9 @@
-"""Calls to providers from code that is not async: background jobs, commands.
+"""Call providers from synchronous code: background jobs, commands.
 
-    rows = blocking.wait(embedders.embed(embedder, texts), timeout_seconds=30)
+    rows = run_sync(embedders.embed_texts(embedder, texts), timeout_seconds=30)
 
-All of a process run on one event loop, in a thread of its own, so that they share
-their connections. A fork gets another.
+All calls of a process run on one event loop, in a dedicated thread, and share
+connections. A forked process gets its own.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from providers import client
 T = TypeVar("T")
 
 CLOSE_SECONDS = 5.0
-"""How long to wait for calls that do not want to end."""
+"""How long to wait for calls that do not end when cancelled."""
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float) -> T:
-    """Run a coroutine to its end; return what it returns or raise what it raises.
+    """Run a coroutine to its end; return its result or raise its exception.
 
-    At the timeout it is cancelled, which raises TimeoutError. RuntimeError when called
-    from a thread that runs an event loop: it would stand still meanwhile.
+    At the timeout it is cancelled and TimeoutError is raised. Raises RuntimeError in a
+    thread that runs an event loop, because it would block the loop.
     """
     if _has_loop():
         coroutine.close()
@@ -45,7 +45,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float) -> T:
 
 
 def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine on the same event loop, and wait for nothing.
+    """Start a coroutine on the same event loop without waiting for it.
 
     It runs until it ends or `close` cancels it.
     """
@@ -54,7 +54,7 @@ def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 def close() -> None:
-    """End the event loop with its calls and connections; the next call starts another.
+    """Stop the event loop, its calls and connections; the next call starts another.
 
     Called at the end of a process.
     """
@@ -93,7 +93,7 @@ class _LoopThread:
         return self._loop
 
     def stop(self) -> None:
-        """Cancel what runs, close connections, end the thread."""
+        """Cancel running calls, close connections, stop the thread."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is None or thread is None:
@@ -117,7 +117,7 @@ async def _shut_down() -> None:
 
 
 _loop_thread = _LoopThread()
-# Let go of, the loop of another process would take our files with it.
+# Garbage collection of the parent process's loop would close our files.
 _earlier_threads: list[_LoopThread] = []
 
 

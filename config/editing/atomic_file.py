@@ -1,4 +1,4 @@
-"""Writes the file: whole or not at all, by one process at a time."""
+"""Atomic writes of the YAML file, by one process at a time."""
 
 import contextlib
 import errno
@@ -15,7 +15,8 @@ from config.loading import reader
 
 LOCK_FILE = "coulisse.lock"
 BACKUP_FILE = "coulisse.before.yaml"
-"""In the state directory: the last content that was written over in place."""
+"""In the state directory: the previous content of a file that was overwritten in place.
+"""
 
 WRITE_BITS = 0o222
 MOUNTS = Path("/proc/self/mountinfo")
@@ -23,9 +24,9 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 @contextlib.contextmanager
 def lock_writes() -> Iterator[None]:
-    """Keep other processes of this server from writing the file meanwhile.
+    """Lock the file against writes by other processes of this server.
 
-    Raises `FileUnwritable` where the state directory takes no lock.
+    Raises `FileUnwritable` if the state directory cannot be locked.
     """
     directory = Path(settings.COULISSE_STATE_DIR)
     try:
@@ -33,8 +34,8 @@ def lock_writes() -> Iterator[None]:
         descriptor = os.open(directory / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as exc:
         raise FileUnwritable(
-            f"nothing is written while {directory / LOCK_FILE} cannot be ({exc.strerror}); "
-            f"let the server write {directory}"
+            f"nothing is written while {directory / LOCK_FILE} cannot be "
+            f"({exc.strerror}); let the server write {directory}"
         ) from exc
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -44,13 +45,14 @@ def lock_writes() -> Iterator[None]:
 
 
 def replace_file(path: Path, content: bytes, *, before: bytes | None = None) -> None:
-    """Give the file another content; raises `FileUnwritable`, and nothing has changed.
+    """Replace the file's content; raises `FileUnwritable` and then changes nothing.
 
-    `before` is what it should hold until then: editors take no lock, so that is looked
-    at again when all else is done, and `FileChanged` is raised if it holds another.
-    Its mode and owner stay, and a link to it stays one. A file that cannot be replaced,
-    because it is mounted by itself or nobody may give it its owner, is written over,
-    and a copy of what it held is kept in the state directory meanwhile.
+    `before` is the expected current content. Text editors take no lock, so the function
+    compares the content just before the write and raises `FileChanged` if it differs.
+    The file keeps its mode and owner, and a symbolic link stays a link. A file that
+    cannot be replaced, because it is a mount of its own or the process may not set its
+    owner, is overwritten in place; meanwhile the state directory holds a copy of the
+    previous content.
     """
     target = path.resolve()
     shown = reader.display_path(path)
@@ -74,10 +76,10 @@ def replace_file(path: Path, content: bytes, *, before: bytes | None = None) -> 
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """Write a file that is not there; raises `FileUnwritable`, and there is none.
+    """Create the file; raises `FileUnwritable` and then creates nothing.
 
-    Raises `FileChanged` where there is one by now. Only its owner may read it, for it
-    may hold secrets.
+    Raises `FileChanged` if the file exists by now. Only its owner may read it, because
+    it may hold secrets.
     """
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -91,8 +93,8 @@ def create_file(path: Path, content: bytes) -> None:
             raise
     except OSError as exc:
         raise FileUnwritable(
-            f"{reader.display_path(path)} cannot be written ({exc.strerror}); let the server "
-            f"write {path.parent}"
+            f"{reader.display_path(path)} cannot be written ({exc.strerror}); let "
+            f"the server write {path.parent}"
         ) from exc
     _sync_directory(path.parent)
 
@@ -122,7 +124,7 @@ def _check_unchanged(target: Path, before: bytes | None) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Have the directory on the disk, too, where its file system can."""
+    """Flush the directory to the disk where its file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
         try:
@@ -132,15 +134,16 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _needs_in_place_write(target: Path, exc: OSError) -> bool:
-    """Tell whether the file itself has to stay where it is."""
+    """Return whether the file must be overwritten in place."""
     if exc.errno == errno.EBUSY or _is_mounted(target):
         return True
-    # Its owner could not be kept; that its directory is closed is a reason of its own.
+    # EPERM here means that the owner could not be preserved; a closed directory is a
+    # different error.
     return exc.errno == errno.EPERM and os.access(target.parent, os.W_OK)
 
 
 def _is_mounted(target: Path) -> bool:
-    """Tell whether a file is mounted by itself, as containers do it."""
+    """Return whether the file is a mount point, as in containers."""
     try:
         rows = MOUNTS.read_text().splitlines()
     except OSError:
@@ -150,7 +153,7 @@ def _is_mounted(target: Path) -> bool:
 
 
 def _write_in_place(target: Path, content: bytes, before: bytes | None) -> None:
-    """Write into the file as it is; put back what it held when that fails."""
+    """Overwrite the file; restore its content if that fails."""
     held = target.read_bytes()
     copy = Path(settings.COULISSE_STATE_DIR) / BACKUP_FILE
     descriptor = os.open(copy, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)

@@ -1,6 +1,6 @@
-"""The content of a file that has another text, or says something else, at a place.
+"""New file content with one value replaced, given as text or as data.
 
-Whatever is put there, all around it says what it said.
+The meaning of everything around the value stays the same.
 """
 
 from collections.abc import Callable
@@ -26,16 +26,16 @@ from config.loading import placeholders
 from config.sections import Location, Position, Problem
 
 EMPTY_TEXTS = ("", "null", "~")
-"""Texts that say so."""
+"""Texts for an empty value."""
 
 
 def placement_error(message: str, code: str = errors.MISPLACED) -> ConfigInvalid:
-    """Return what is said of a text or data that cannot be put somewhere."""
+    """Return the error for text or data that cannot be placed there."""
     return ConfigInvalid([Problem((), message, code)])
 
 
 def put_text(doc: Document, place: KeyPath, text: str) -> bytes:
-    """Return the content with a text at a place; one that says nothing empties it."""
+    """Return the content with a text at a path; an empty text clears the value."""
     entry = key_paths.find_entry(doc, place)
     if entry is not None and _is_unchanged(doc, place, text):
         return doc.content
@@ -60,7 +60,7 @@ def _is_unchanged(doc: Document, place: KeyPath, text: str) -> bool:
 
 
 def masked_text(doc: Document, place: KeyPath) -> str:
-    """Return what is written at a place, without its secrets; "" for nothing."""
+    """Return the text at a path with its secrets masked; "" if there is none."""
     entry = key_paths.find_entry(doc, place)
     if entry is None:
         return ""
@@ -70,7 +70,7 @@ def masked_text(doc: Document, place: KeyPath) -> str:
 
 
 def _parse_fragment(text: str, place: KeyPath) -> text_edits.Fragment:
-    """Return a text as a value; raises `ConfigInvalid`, with its own lines."""
+    """Return a text as a value; raises `ConfigInvalid` with the text's line numbers."""
     name = ".".join(place)
     try:
         return text_edits.parse_fragment(text)
@@ -124,7 +124,7 @@ def remove_entry(doc: Document, place: KeyPath) -> bytes:
 def _check_isolated(
     doc: Document, place: KeyPath, content: bytes, new: text_edits.Fragment
 ) -> None:
-    """Refuse a text that says something else where it is put, or elsewhere."""
+    """Refuse a text whose meaning changes here, or that changes other values."""
     after = document.parse_document(content, doc.file)
     if key_paths.siblings_by_level(doc, place) != key_paths.siblings_by_level(
         after, place
@@ -141,7 +141,7 @@ def _check_isolated(
 
 
 def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
-    """Return the content that says something else at a place; None empties it."""
+    """Return the content with data at a path; None clears the value."""
     if data is None:
         return put_text(doc, place, "")
     wanted = secret_restoration.restore_data(data, place, doc)
@@ -168,7 +168,7 @@ def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
 def edit_strategies(
     doc: Document, location: Location, old: Any, wanted: Any
 ) -> list[Callable[[], list[Edit]]]:
-    """Return ways to write it, the gentlest first: anchors may spoil any."""
+    """Return ways to write the value, smallest edit first: anchors may break any."""
     entry = doc.entries[location]
     return [
         lambda: data_merge.merge_edits(doc.source_map, entry, old, wanted),

@@ -1,9 +1,8 @@
-"""Edits of the file through the studio: read, spliced, judged whole, written.
+"""Edits of the file through the studio: read, patch, validate as a whole, write.
 
-A place is named by the keys that lead to it: `("memory",)`, `("providers", "openai")`,
-in a list by the name of its entry. What is shown has masks in place of secrets, and
-what is given back may have them; `config/editing/secret_masks.py` knows what they stand
-for.
+A path is a tuple of keys: `("memory",)`, `("providers", "openai")`; a list entry is
+addressed by its name. Returned content has masks in place of secrets, and submitted
+content may contain them; `config/editing/secret_masks.py` creates the masks.
 """
 
 import logging
@@ -38,26 +37,26 @@ logger = logging.getLogger(__name__)
 DocumentChange = Callable[[Document], bytes]
 FileWrite = Callable[[], "ConfigFile"]
 WriteRecorder = Callable[[FileWrite], "ConfigFile"]
-"""Makes a change and writes it down elsewhere, both or neither."""
+"""Applies a write and records it elsewhere, atomically."""
 
 
 def _write_unrecorded(write: FileWrite) -> "ConfigFile":
-    """Make a change that is written down nowhere."""
+    """Apply a write without recording it."""
     return write()
 
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """The file as it is now, without its secrets."""
+    """The current file with its secrets masked."""
 
     content: bytes
     path: Path
     is_missing: bool = False
-    """Whether it was deleted; what is shown is what was valid last."""
+    """Whether the file was deleted; the content is then the last valid one."""
 
     @property
     def version(self) -> str:
-        """Tells this content from others; given back with a change of it."""
+        """Identifies this content; the client sends it back with a change."""
         return loader.content_digest(self.content)
 
     @cached_property
@@ -66,36 +65,38 @@ class ConfigFile:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it cannot be parsed, and what is shown is what was valid last."""
+        """Whether the file cannot be parsed; the content is then the last valid one."""
         return self._document.content != self.content
 
     @property
     def text(self) -> str:
-        """All of it; raises `ConfigInvalid` when it cannot be parsed."""
+        """The whole text; raises `ConfigInvalid` if it cannot be parsed."""
         return text_edits.apply_edits(
             self._document.text, secret_masks.mask_edits(self._document)
         )
 
     @property
     def data(self) -> dict[str, Any]:
-        """What it says, placeholders as written; raises `ConfigInvalid` likewise."""
+        """The parsed data, placeholders as written; raises `ConfigInvalid` likewise."""
         return secret_masks.masked_data(self._document)
 
     def has_entry(self, place: KeyPath) -> bool:
-        """Tell whether the file says anything there."""
+        """Return whether the file has a value at the path."""
         return key_paths.find_entry(self._document, place) is not None
 
     def text_at(self, place: KeyPath) -> str:
-        """Return what is written there, from the first column; "" for nothing."""
+        """Return the text at the path, dedented to the first column; "" if there is
+        none.
+        """
         return content_patch.masked_text(self._document, place)
 
     def data_at(self, place: KeyPath) -> Any:
-        """Return what it says there; None for nothing."""
+        """Return the data at the path; None if there is none."""
         location = key_paths.to_location(self._document, place)
         return None if location is None else secret_masks.value_at(self.data, location)
 
     def line_of(self, place: KeyPath) -> tuple[int, int] | None:
-        """Return at which line `text_at` begins, and how many columns it leaves out."""
+        """Return the first line of `text_at`, and how many columns are dedented."""
         entry = key_paths.find_entry(self._document, place)
         return (
             text_edits.entry_text_start(self._document.source_map, entry)
@@ -105,28 +106,28 @@ class ConfigFile:
 
 
 def config_path() -> Path:
-    """Return where the file is that this process runs with."""
+    """Return the path of the file that this process runs with."""
     config = live.current_or_none()
     return config.path if config else Path(settings.COULISSE_CONFIG)
 
 
 def read_file() -> ConfigFile:
-    """Return the file, one that was deleted as what was valid last.
+    """Return the file; for a deleted file, the last valid content.
 
-    Raises `ConfigInvalid` when it cannot be read, or nothing was ever valid.
+    Raises `ConfigInvalid` if the file cannot be read, or no content was ever valid.
     """
     file = config_path()
     try:
         return ConfigFile(reader.read_file(file), file)
     except ConfigInvalid:
-        # A link that leads nowhere is mended where it leads to.
+        # A broken symbolic link is repaired at its target.
         if os.path.lexists(file) or last_valid_copy.read_copy() is None:
             raise
         return ConfigFile(b"", file, is_missing=True)
 
 
 def parse_error(file: ConfigFile) -> ConfigInvalid | None:
-    """Return why a file cannot be parsed, if it cannot."""
+    """Return the parse error of a file, or None."""
     try:
         _parse_file(file)
     except ConfigInvalid as exc:
@@ -134,13 +135,13 @@ def parse_error(file: ConfigFile) -> ConfigInvalid | None:
     return None
 
 
-# Changes. Each returns the file as it is then.
+# Changes. Each returns the file after the change.
 
 
 def write_text(
     text: str, *, version: str | None = None, record: WriteRecorder = _write_unrecorded
 ) -> ConfigFile:
-    """Give the file another text."""
+    """Replace the file's text."""
     content = text.encode()
 
     def change(before: bytes) -> bytes:
@@ -162,9 +163,9 @@ def write_data(
     record: WriteRecorder = _write_unrecorded,
     comments_gone: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> ConfigFile:
-    """Have the file say something else; what stays keeps its comments.
+    """Replace the file's data; unchanged values keep their comments.
 
-    Of those that stand right above a key some may go, too: each is whole lines.
+    Some comments right above a removed key are removed with it, as whole lines.
     """
     if not isinstance(data, dict):
         raise content_patch.placement_error(
@@ -194,7 +195,7 @@ def put_text(
     version: str | None = None,
     record: WriteRecorder = _write_unrecorded,
 ) -> ConfigFile:
-    """Write a text at a place, as it is; one that is empty takes the place away."""
+    """Write a text at a path verbatim; an empty text removes the value."""
     return _change_document(
         lambda doc: content_patch.put_text(doc, place, text), version, record
     )
@@ -207,7 +208,7 @@ def put_data(
     version: str | None = None,
     record: WriteRecorder = _write_unrecorded,
 ) -> ConfigFile:
-    """Have a place say something else; what stays keeps its comments."""
+    """Write data at a path; unchanged values keep their comments."""
     return _change_document(
         lambda doc: content_patch.put_data(doc, place, data), version, record
     )
@@ -220,7 +221,7 @@ def add_entry(
     version: str | None = None,
     record: WriteRecorder = _write_unrecorded,
 ) -> ConfigFile:
-    """Write an entry that is not there yet; raises `EntryTaken` when it is."""
+    """Add a new entry; raises `EntryTaken` if the name exists."""
 
     def added(doc: Document) -> bytes:
         if key_paths.find_entry(doc, place) is not None:
@@ -236,14 +237,14 @@ def remove_entry(
     version: str | None = None,
     record: WriteRecorder = _write_unrecorded,
 ) -> ConfigFile:
-    """Take an entry away; raises `EntryUnknown` when there is none."""
+    """Remove an entry; raises `EntryUnknown` if it does not exist."""
     return _change_document(
         lambda doc: content_patch.remove_entry(doc, place), version, record
     )
 
 
 def check_text(text: str) -> list[Problem]:
-    """Return what is wrong with a text that may become the file's."""
+    """Return the problems of a text as the whole file, without saving it."""
     try:
         old = _parse_or_last_valid(read_file().content)
         _validate(
@@ -255,7 +256,7 @@ def check_text(text: str) -> list[Problem]:
 
 
 def check_text_at(place: KeyPath, text: str) -> list[Problem]:
-    """Return what is wrong with a text that may be put at a place."""
+    """Return the problems of a text at a path, without saving it."""
     try:
         doc = _parse_file(read_file())
         _validate(content_patch.put_text(doc, place, text))
@@ -267,9 +268,9 @@ def check_text_at(place: KeyPath, text: str) -> list[Problem]:
 def relocate_problems(
     problems: Iterable[Problem], place: KeyPath, text: str
 ) -> list[Problem]:
-    """Return problems with the lines of a text that was to be put at a place.
+    """Return problems with line numbers relative to the text for the path.
 
-    Those elsewhere in the file say so, and have no position.
+    Problems elsewhere in the file name that place and have no position.
     """
     first = read_file().line_of(place)
     own = ".".join(place)
@@ -289,7 +290,7 @@ def relocate_problems(
 
 
 def split_name(text: str, fields: Sequence[str]) -> tuple[str, str]:
-    """Return an entry's name, the first of these fields it has, and the rest of it."""
+    """Return an entry's name, from the first of these fields it has, and the rest."""
     doc = document.parse_document(text.encode(), "body")
     field = next((f for f in fields if isinstance(doc.data.get(f), str)), None)
     if field is None:
@@ -303,7 +304,7 @@ def split_name(text: str, fields: Sequence[str]) -> tuple[str, str]:
 
 
 def _parse_or_last_valid(content: bytes) -> Document:
-    """Return the file, or where it cannot be parsed what was valid last."""
+    """Return the parsed file or, if it cannot be parsed, the last valid content."""
     try:
         return _parse_content(content)
     except ConfigInvalid:
@@ -322,7 +323,7 @@ def _change_document(
 def _change_file(
     change: Callable[[ConfigFile], bytes], version: str | None, record: WriteRecorder
 ) -> ConfigFile:
-    # First this lock, then the database's: it is not kept while a file is judged.
+    # The file lock comes before the database lock, which is not held during validation.
     with atomic_file.lock_writes():
         before = read_file()
         if version is not None and version != before.version:
@@ -335,7 +336,7 @@ def _change_file(
         )
 
         def write() -> ConfigFile:
-            # Editors take no lock, and to judge takes a while.
+            # Text editors take no lock, and validation takes a while.
             if read_file() != before:
                 raise FileChanged
             if before.is_missing:
@@ -352,7 +353,7 @@ def _change_file(
 
 
 def _undo(after: ConfigFile, before: ConfigFile) -> None:
-    """Give a file that was written what it held, where it was not changed since."""
+    """Restore the previous content of a written file, unless it has changed since."""
     try:
         if read_file() != after:
             return
@@ -367,7 +368,7 @@ def _undo(after: ConfigFile, before: ConfigFile) -> None:
 
 
 def _validate(content: bytes) -> Config:
-    """Return the configuration a content makes; raises `ConfigInvalid`."""
+    """Return the validated configuration of a content; raises `ConfigInvalid`."""
     if len(content) > reader.MAX_BYTES:
         raise content_patch.placement_error(
             "the file would be larger than 1 MiB", errors.UNREADABLE
@@ -379,7 +380,7 @@ def _validate(content: bytes) -> Config:
 
 
 def _last_valid_config(content: bytes) -> Config:
-    """Return what the file says, or said when it was right last."""
+    """Return the configuration of the file, or of the last valid content."""
     try:
         return loader.parse_config(content, config_path())
     except ConfigInvalid:
@@ -389,8 +390,8 @@ def _last_valid_config(content: bytes) -> Config:
 def _parse_file(file: ConfigFile) -> Document:
     if file.is_missing:
         raise content_patch.placement_error(
-            f"{_display_path()}: there is no such file; save the whole file to write again "
-            "what was valid last",
+            f"{_display_path()}: there is no such file; save the whole file to write "
+            "again what was valid last",
             errors.UNREADABLE,
         )
     return _parse_content(file.content)

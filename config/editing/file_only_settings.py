@@ -1,7 +1,7 @@
-"""What only the file may say: commands, and whether the studio may change them.
+"""Settings that only the file may set: commands, and whether the studio may edit them.
 
-A section declares what of it that is (`Section.held`). An edit through the studio that
-changes it is refused unless `ALLOWED`, another section's word, says otherwise.
+A section declares its file-only values (`Section.file_only`). The studio refuses an
+edit that changes one, unless a switch in another section permits it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ NO_SETTINGS: Mapping[str, Any] = {}
 
 
 def check_unchanged(before: Config, after: Config) -> None:
-    """Raise `FileOnlySetting` when an edit changes what only the file may say."""
+    """Raise `FileOnlySetting` if an edit changes a file-only value."""
     if _may_change_commands(before):
         return
     for key, section in sections.registered_sections().items():

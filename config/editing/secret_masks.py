@@ -1,6 +1,6 @@
-"""Secrets of a file, hidden from who looks at it.
+"""Mask the secrets of a file for display.
 
-What of them comes back with a save, `config/editing/secret_restoration.py` knows.
+`config/editing/secret_restoration.py` restores the secrets when the file is saved.
 """
 
 import re
@@ -20,37 +20,37 @@ from config.validation import schema_paths
 from core.text import redaction
 
 MASK = "\u2022" * 8
-"""Plain text to YAML; nobody's password."""
+"""Plain text in YAML, and no realistic password."""
 FINDER_BYTES = 64 * 1024 * 1024
-"""Memory that the search for all secrets of a file may take at most."""
+"""Maximum memory of the search for all secrets of a file."""
 MATCH_NOTHING = r"\z."
 """Matches no text."""
 
 TOKEN = re.compile(r"\$\{[^}\r\n]*(?P<closing>\})?")
-"""A placeholder; without its `}` there is none on the rest of the line."""
+"""A placeholder; an unclosed one rules out others on the rest of the line."""
 COMMENT = re.compile(r"(?:(?<=[ \t])|^)#[^\r\n]*", re.MULTILINE)
 COMMENTED_FIELD = re.compile(
     r"""^\#[\s\#-]*["']?(?P<name>[\w.][\w.-]*)["']?:[ ]+"""
     r"""(?!true\b|false\b|null\b)(?P<value>[^\s{\[]\S*)(?:\s+\#.*)?$"""
 )
-"""A field that was taken out of force, and may be put back."""
+"""A field that is commented out and may be restored."""
 
 
 @dataclass(frozen=True, eq=False)
 class SecretMasks:
-    """What is hidden in one content of a file."""
+    """The masked secrets of one file content."""
 
     values: Mapping[Location, str]
-    """What is shown in place of each secret."""
+    """The mask of each secret."""
     spans: Mapping[tuple[int, int], str]
-    """The same by the first and last characters of where it is written."""
+    """The same masks by the span of each secret in the text."""
     comments: Mapping[int, tuple[str, str]]
-    """Where comments with secrets begin: as they are, as they are shown."""
+    """Comments with secrets, by start: original and masked text."""
 
 
 @lru_cache(maxsize=4)
 def find_masks(doc: Document) -> SecretMasks:
-    """Return what is hidden in a document."""
+    """Return the masks of a document."""
     secrets = dict(_find_secrets(doc))
     known = _compile_finder(
         literal
@@ -69,27 +69,27 @@ def find_masks(doc: Document) -> SecretMasks:
 
 
 def _compile_finder(literals: Iterable[str]) -> re2._Regexp:
-    """Return what finds any of many texts in one pass, the longest first."""
+    """Return a pattern that finds any of many texts in one pass, the longest first."""
     options = re2.Options()
     options.log_errors, options.max_mem = False, FINDER_BYTES
     longest_first = sorted(set(literals), key=len, reverse=True)
     known = "|".join(re2.escape(text) for text in longest_first)
     finder = re2.compile(known or MATCH_NOTHING, options)
-    re2.purge()  # Which would keep it, and the secrets in it.
+    re2.purge()  # A cache would retain the pattern and its secrets.
     return finder
 
 
 def _value_span(doc: Document, location: Location) -> tuple[int, int]:
-    """Return where a value is written: for an alias, where what it stands for is."""
+    """Return a value's span in the text: for an alias, its target's."""
     value = doc.resolve_alias(doc.entries[location]).value
     return value.start, value.end
 
 
-# Which places hold secrets.
+# Which values are secrets.
 
 
 def _find_secrets(doc: Document) -> Iterator[tuple[Location, str]]:
-    """Yield each scalar that is one by its shape, name or look, and its mask."""
+    """Yield each scalar that is a secret by schema, name or content, and its mask."""
     known = sections.registered_sections()
     for key, value in doc.data.items():
         section = known.get(key)
@@ -106,7 +106,7 @@ def _find_secrets_in(
     *,
     is_free: bool,
 ) -> Iterator[tuple[Location, str]]:
-    """Yield the secrets in a value; in one that is free, names are anyone's."""
+    """Yield the secrets in a value; a free-form value has user-chosen names."""
     before: Any = None
     for step, child in _entries(value):
         below = schema_paths.child_nodes(schema, nodes, step) or _secret_nodes(nodes)
@@ -131,12 +131,12 @@ def _find_secrets_in(
 
 
 def _secret_nodes(nodes: list[schema_paths.Schema]) -> list[schema_paths.Schema]:
-    """Return what says that a place is a secret; all below one is, if it is wrong."""
+    """Return the nodes that mark a secret; if the data is invalid, all below is one."""
     return [node for node in nodes if node.get("writeOnly") is True]
 
 
 def _follows_secret_option(option: Any, argument: Any) -> bool:
-    """Return whether an argument is a secret by the one before it: `--password`."""
+    """Return whether the previous argument marks this one as secret: `--password`."""
     if not isinstance(option, str) or not isinstance(argument, str):
         return False
     is_named = option.startswith("-") and "=" not in option
@@ -154,7 +154,7 @@ def _entries(value: Any) -> Iterable[tuple[str | int, Any]]:
 def _is_secret(place: Location, text: str, is_free: bool) -> bool:
     names = [step for step in place if isinstance(step, str)]
     if names[-1] in data_merge.IDENTITIES:
-        return False  # By which masks are told apart.
+        return False  # How masks are made distinct.
     if is_free and secret_values.is_secret(names[-1], text):
         return True
     return redaction.redact_patterns(text) != text
@@ -163,7 +163,7 @@ def _is_secret(place: Location, text: str, is_free: bool) -> bool:
 def _find_repetitions(
     doc: Document, known: re2._Regexp
 ) -> Iterator[tuple[Location, str]]:
-    """Yield scalars with a secret of another place in them."""
+    """Yield scalars that contain another value's secret."""
     for place, entry in doc.entries.items():
         text = placeholders.reveal(entry.value.text)
         is_name = bool(place) and place[-1] in data_merge.IDENTITIES
@@ -173,7 +173,9 @@ def _find_repetitions(
 
 
 def _mask(text: str) -> str:
-    """Return what is shown of a secret: its placeholders, and a word such as Bearer."""
+    """Return a secret's mask: its placeholders, and a word such as Bearer, stay
+    visible.
+    """
     pieces = _split_placeholders(text)
     if len(pieces) == 1:
         return MASK if text else text
@@ -184,7 +186,7 @@ def _mask(text: str) -> str:
 
 
 def _split_placeholders(text: str) -> list[str]:
-    """Return a text in pieces, of which each second one is a placeholder."""
+    """Split a text; every second piece is a placeholder."""
     pieces, end = [], 0
     for found in TOKEN.finditer(text):
         if found["closing"]:
@@ -214,7 +216,7 @@ def _mask_literal(piece: str) -> str:
 
 
 def _literals(text: str) -> Iterator[str]:
-    """Yield what of a secret is in the file itself."""
+    """Yield the parts of a secret that the file itself contains."""
     for index, piece in enumerate(_split_placeholders(text)):
         word = _placeholder_default(piece) if index % 2 else piece.strip()
         scheme, _, rest = word.partition(" ")
@@ -226,7 +228,7 @@ def _scalar_text(doc: Document, location: Location) -> str:
 
 
 def value_at(data: Any, location: Location) -> Any:
-    """Return what data has at a place; raises `LookupError` when it has none."""
+    """Return the value at a location; raises `LookupError` if there is none."""
     for step in location:
         if not isinstance(data, dict if isinstance(step, str) else list):
             raise LookupError(step)
@@ -247,7 +249,7 @@ def _find_secret_comments(
 
 
 def iter_comments(doc: Document) -> Iterator[tuple[int, str]]:
-    """Yield each comment and where it begins."""
+    """Yield each comment and its start."""
     blank = list(doc.text)
     for entry in doc.source_map.walk():
         for node in (entry.key, entry.value):
@@ -268,16 +270,16 @@ def _mask_comment(comment: str, known: re2._Regexp) -> str:
     return redaction.redact_patterns(comment).replace(redaction.REDACTED, MASK)
 
 
-# What is shown.
+# Masked output.
 
 
 def masked_content(doc: Document) -> bytes:
-    """Return a content without its secrets."""
+    """Return the content with its secrets masked."""
     return doc.encode_text(text_edits.apply_edits(doc.text, mask_edits(doc)))
 
 
 def mask_edits(doc: Document) -> list[text_edits.Edit]:
-    """Return the edits that hide a content's secrets."""
+    """Return the edits that mask a content's secrets."""
     hidden = find_masks(doc)
     values = [
         (start, end, _render_scalar(text, was=doc.text[start:end]))
@@ -291,17 +293,17 @@ def mask_edits(doc: Document) -> list[text_edits.Edit]:
 
 
 def _render_scalar(text: str, *, was: str) -> str:
-    """Return a text as it may stand anywhere, on one line."""
+    """Return a text as a one-line scalar that is valid in any context."""
     said = serializer.dump_flow(text)
     is_quoted = was[:1] in ("'", '"') and not {'"', "\\"} & {*text}
     if said == text and "${" in text and is_quoted:
-        # Other readers than ours take the brace of a placeholder for the map's.
+        # Other YAML parsers read a placeholder's brace as the map's.
         return f'"{text}"'
     return said
 
 
 def masked_data(doc: Document) -> dict[str, Any]:
-    """Return what a document says, without its secrets."""
+    """Return a document's data with its secrets masked."""
     found: dict[str, Any] = _replace_values(doc.data, (), find_masks(doc).values)
     return found
 

@@ -1,7 +1,8 @@
-"""Secrets that come back as masks when a file is saved.
+"""Replace masks by their secrets when a file is saved.
 
-A mask stands for what the file has at that place: under the same keys, in the entry of
-the same name. A mask where the file has no secret is refused, and none is written.
+A mask stands for the file's secret at the same keys, in the list entry of the same
+name. A mask where the file has no secret is refused; masks are never written to the
+file.
 """
 
 from collections import Counter, defaultdict
@@ -25,9 +26,9 @@ MASK_AS_KEY = "a mask cannot be a key"
 
 
 def restore_content(content: bytes, old: Document, file: str) -> bytes:
-    """Return a content with what masks stand for in an older one.
+    """Return a content with its masks replaced by the secrets of an older one.
 
-    Raises `ConfigInvalid` where that has no secret, and for what is no YAML.
+    Raises `ConfigInvalid` where the older one has no secret, and for invalid YAML.
     """
     if secret_masks.MASK not in content.decode(errors="replace"):
         return content
@@ -42,7 +43,7 @@ def restore_content(content: bytes, old: Document, file: str) -> bytes:
 
 
 class _ContentRestorer:
-    """Finds what the masks of one document stand for in another."""
+    """Maps the masks of one document to the secrets of another."""
 
     def __init__(self, new: Document, old: Document, file: str) -> None:
         self.new, self.old, self.file = new, old, file
@@ -84,7 +85,7 @@ class _ContentRestorer:
         yield (entry.value.start, entry.value.end, raw)
 
     def comment_edits(self) -> Iterator[text_edits.Edit]:
-        """Find comments by what was shown of them: the first for the first."""
+        """Match comments by their masked text, in order."""
         shown_before: dict[str, list[str]] = defaultdict(list)
         for comment, shown in self.hidden.comments.values():
             shown_before[shown].append(comment)
@@ -118,9 +119,9 @@ class _ContentRestorer:
 
 
 def restore_data(new: Any, place: Location, old: Document) -> Any:
-    """Return data for a place, with what its masks stand for in a document.
+    """Return data for a location with its masks replaced by a document's secrets.
 
-    Raises `ConfigInvalid` where that has no secret.
+    Raises `ConfigInvalid` where the document has no secret.
     """
     restoring = _DataRestorer(new, place, old)
     value = restoring.restore(new, place)
@@ -130,7 +131,7 @@ def restore_data(new: Any, place: Location, old: Document) -> Any:
 
 
 class _DataRestorer:
-    """Finds what the masks of data for a place stand for in a document."""
+    """Maps the masks in data for a location to a document's secrets."""
 
     def __init__(self, new: Any, place: Location, old: Document) -> None:
         self.old = old
@@ -167,7 +168,7 @@ class _DataRestorer:
 
 
 def replace_at(whole: Any, place: Location, new: Any) -> Any:
-    """Return data that says something else at a place."""
+    """Return a copy of the data with the value at a location replaced."""
     if not place:
         return new
     step, rest = place[0], place[1:]
@@ -179,16 +180,16 @@ def replace_at(whole: Any, place: Location, new: Any) -> Any:
 
 
 class _Counterparts:
-    """Knows which place of old data a place of new data was, as both are shown.
+    """Maps locations of new data to locations of old data, both masked.
 
-    Entries of lists are known by their names; those without by what they say, or by
-    where they are while all others stay what they were.
+    List entries match by name; unnamed ones match by content, or by index if all others
+    are unchanged.
     """
 
     def __init__(self, new: Any, old: Any) -> None:
         self.new, self.old = new, old
         self._pairs: dict[tuple[int, int], _ListMatch] = {}
-        """By the lists' `id`: they are kept as long."""
+        """By the `id` of the lists, which stay referenced as long."""
 
     def find(self, place: Location) -> Location | None:
         found: list[str | int] = []
@@ -221,7 +222,7 @@ class _Counterparts:
 
 
 class _ListMatch:
-    """Knows which entry of an old list one of a new list was."""
+    """Maps entries of a new list to entries of an old list."""
 
     def __init__(self, new: list[Any], old: list[Any]) -> None:
         self._new = list(map(data_merge.matching_key, new))
@@ -232,7 +233,7 @@ class _ListMatch:
         for index, known in enumerate(before):
             self._places[known].append(index)
         self._changed: set[int] | None = None
-        """Where they differ, if they are as long."""
+        """The indexes that differ, if both lists have the same length."""
         if len(new) == len(old):
             both = zip(self._new, before, strict=True)
             self._changed = {i for i, (one, other) in enumerate(both) if one != other}
@@ -246,6 +247,6 @@ class _ListMatch:
         if changed is not None and index not in changed:
             return index
         if len(places) == 1:
-            # Copied, it would be one secret in two places.
+            # A copied entry would put one secret in two places.
             return places[0] if is_one else None
         return index if changed == {index} else None

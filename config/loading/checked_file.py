@@ -1,4 +1,4 @@
-"""The file that `manage.py check` is about."""
+"""The configuration file for other apps' system checks."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from config.sections import Config
 
 
 def load() -> Config | None:
-    """Return what the file says; None where there is none, or it is not valid.
+    """Return the configuration; None if the file is missing or invalid.
 
-    The configuration's own check tells why: no other has anything to add then.
+    The configuration's own check reports the reason; other checks add nothing then.
     """
     path = Path(settings.COULISSE_CONFIG)
     if not path.exists():

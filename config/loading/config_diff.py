@@ -1,4 +1,4 @@
-"""What an edit changed, by name; values may be secrets and are never told."""
+"""Describe an edit by names only; values may be secrets and never appear."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from config.sections import Config, Section
 
 
 def describe_section_change(old: Config, new: Config, section: Section[Any]) -> str:
-    """Return what changed in a section, in words; empty when nothing did."""
+    """Describe the changes of a section; empty if there are none."""
     before, after = old.get(section), new.get(section)
     if before == after:
         return ""
@@ -18,7 +18,7 @@ def describe_section_change(old: Config, new: Config, section: Section[Any]) -> 
 
 
 def describe_entry_changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return which entries came, went and changed, in words; empty when none did."""
+    """Describe added, removed and changed entries; empty if there are none."""
     kept = was.keys() & now.keys()
     changes = {
         "added": now.keys() - was.keys(),

@@ -1,4 +1,6 @@
-"""Plain values from YAML nodes: placeholders expanded, positions kept."""
+"""Construct plain values from YAML nodes, with placeholders expanded and positions
+kept.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -19,45 +21,45 @@ from core.text.sanitization import escape_and_truncate
 from core.validation import storable_values
 
 MAX_NODES = 100_000
-"""A few aliases of aliases can stand for billions of values; stop long before."""
+"""Nested aliases can expand to billions of values; this limit stops long before."""
 
 TAG = "tag:yaml.org,2002:"
-# A date is text here: model names look like dates, and no field wants one.
+# Dates stay text: model names look like dates, and no field expects a date.
 TEXT_TAGS = {f"{TAG}str", f"{TAG}timestamp"}
 SCALAR_TAGS = {f"{TAG}{name}" for name in ("bool", "float", "int", "null")}
 MERGE_TAG = f"{TAG}merge"
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""Of a pair in UTF-16."""
+"""Halves of UTF-16 surrogate pairs."""
 
 MapEntry = tuple[ScalarNode, Node]
 
 
 @dataclass
 class ValueTree:
-    """What a document holds, taken one slice at a time, and all that is wrong in it."""
+    """The values of a document, read one section at a time, and its problems."""
 
     source: YamlSource
     expander: Expander
     problems: list[Problem] = field(default_factory=list)
     positions: dict[Location, Position] = field(default_factory=dict)
     placeholder_texts: dict[Location, str] = field(default_factory=dict)
-    """Values that came from placeholders, as the file has them."""
+    """Values with placeholders, as written in the file."""
     failed: set[Location] = field(default_factory=set)
-    """Where a problem left no value to judge."""
+    """Locations where a problem left no value to validate."""
     overlay_sources: dict[int, YamlSource] = field(default_factory=dict)
-    """Where entries of lists come from that are not the document's, by their `id`."""
+    """Sources of list entries from outside the document, by `id`."""
     nodes: int = 0
     _scalars: Any = field(default_factory=lambda: YAML(typ="safe", pure=True))
 
     def position(self, location: Location) -> Position:
-        """Return where a location stands, or the nearest thing around it."""
+        """Return the position of a location, or of its nearest known parent."""
         while location and location not in self.positions:
             location = location[:-1]
         return self.positions.get(location) or Position(self.source.file, 1, 1)
 
     def entries(self, node: MappingNode, location: Location) -> dict[str, Node]:
-        """Return the values of a map by key, what it merges in (`<<`) included."""
+        """Return the values of a map by key, including those merged by `<<`."""
         found: dict[str, Node] = {}
         merged: list[MapEntry] = []
         for key_node, value in node.value:
@@ -92,7 +94,7 @@ class ValueTree:
         self._record_position((*location, key), key_node)
 
     def _merged(self, node: Node, location: Location, depth: int) -> list[MapEntry]:
-        """Return the entries a `<<` brings, the first to name a key first."""
+        """Return the entries merged by `<<`; the first one of a key wins."""
         self._count_node(node, depth)
         if isinstance(node, SequenceNode):
             return [
@@ -149,7 +151,8 @@ class ValueTree:
         except (ArithmeticError, LookupError, ValueError):
             return self._reject_tag(node, location)
         self._check_storable(value, node, location)
-        # Python does not write integers of thousands of digits, as messages would.
+        # Python refuses to format integers of thousands of digits, which messages would
+        # do.
         return value if location not in self.failed else escape_and_truncate(node.value)
 
     def _check_storable(self, value: Any, node: Node, location: Location) -> None:
@@ -172,13 +175,13 @@ class ValueTree:
             self.problems.append(
                 Problem(location, failure.message, failure.code, position)
             )
-        # As it was written, a value that failed is not also an empty one.
+        # The written text avoids a second problem: a failed value is not empty.
         return self.placeholder_texts[location] if self.expander.failures else text
 
     def _scalar_text(self, node: ScalarNode, location: Location) -> str:
-        """Return what a scalar says; two escapes of halves, as JSON has, are one.
+        """Return a scalar's text, with escaped surrogate pairs, as in JSON, joined.
 
-        The node stays as it is, to be judged again.
+        The node stays unchanged, because it may be validated again.
         """
         said: str = node.value
         if not SURROGATE.search(said):
@@ -194,7 +197,7 @@ class ValueTree:
             return halves.decode("utf-16", "replace")
 
     def _placeholder_index(self, node: ScalarNode, count: int) -> int:
-        """Return where a scalar's n-th placeholder starts in the text.
+        """Return the position in the text of a scalar's n-th placeholder.
 
         Hidden placeholders pass the parser unchanged, so the scalar's n-th is the
         n-th of the text from where the scalar starts.

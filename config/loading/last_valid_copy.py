@@ -1,6 +1,6 @@
-"""A copy of the last valid file, for a process that starts while the file is broken.
+"""A copy of the last valid file, for processes that start while the file is invalid.
 
-It holds what the file holds, placeholders unexpanded, in the state directory.
+The copy is in the state directory, with placeholders unexpanded.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ FILE_NAME = "coulisse.valid.yaml"
 
 
 def write_copy(content: bytes) -> None:
-    """Keep a valid content; a disk that takes no copy stops nobody."""
+    """Store a valid content; a failed write is not an error."""
     directory = Path(settings.COULISSE_STATE_DIR)
     with contextlib.suppress(OSError):
         descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{FILE_NAME}.")
@@ -28,7 +28,7 @@ def write_copy(content: bytes) -> None:
 
 
 def read_copy() -> bytes | None:
-    """Return the content last kept, if any."""
+    """Return the last stored content, or None."""
     with contextlib.suppress(OSError):
         return (Path(settings.COULISSE_STATE_DIR) / FILE_NAME).read_bytes()
     return None

@@ -1,8 +1,8 @@
-"""From the file to a valid `Config`, or to the whole list of what is wrong.
+"""Load the file into a valid `Config`, or report all its problems.
 
-Read, parse, take each section's slice, expand its placeholders, validate its shape,
-then let each section check what it refers to. Nothing stops at the first problem but
-a file that cannot be parsed.
+Steps: read, parse, take each section's data, expand its placeholders, validate its
+shape, then run each section's reference checks. Only a parse error stops the process;
+all other problems are collected.
 """
 
 import hashlib
@@ -32,17 +32,16 @@ T = TypeVar("T")
 
 
 def load_file(path: Path) -> Config:
-    """Return the valid configuration in a file; raises `ConfigInvalid`."""
+    """Return the valid configuration of a file; raises `ConfigInvalid`."""
     return parse_config(reader.read_file(path), path)
 
 
 def parse_config(
     content: bytes, path: Path, overlays: Sequence[Overlay] = ()
 ) -> Config:
-    """Return the valid configuration in a file's content; raises `ConfigInvalid`.
+    """Return the valid configuration of a file's content; raises `ConfigInvalid`.
 
-    With overlays it is what they make of it; `config.loading.resolution` knows what to
-    do where one of them does not fit.
+    Applies the overlays; `config.loading.resolution` handles those that conflict.
     """
     source, _ = reader.parse_with_scan(content, reader.display_path(path))
     tree = ValueTree(source, Expander(os.environ))
@@ -53,15 +52,15 @@ def parse_config(
     redaction.register_secrets(secret_values.find_secrets(values))
     if reading.problems:
         found = reading.in_file_order()
-        # Of overlays each is told all that is wrong in it.
+        # Each overlay gets all of its problems reported.
         raise ConfigInvalid(found if overlays else errors.limit_problems(found))
     return Config(path, MappingProxyType(values), content_digest(content), content)
 
 
 def parse_section(content: bytes, wanted: Section[T]) -> T:
-    """Return one section's value in a content that is valid, without reading the rest.
+    """Return one section's value in a valid content, without reading the rest.
 
-    Raises `ConfigInvalid` for what is no YAML.
+    Raises `ConfigInvalid` for invalid YAML.
     """
     source = reader.parse_source(content, "")
     known: dict[str, Section[Any]] = {VARS.key: VARS, wanted.key: wanted}
@@ -70,10 +69,10 @@ def parse_section(content: bytes, wanted: Section[T]) -> T:
 
 
 def parse_sections(content: bytes, wanted: Sequence[Section[Any]]) -> Config:
-    """Return some sections of a content that is valid, without reading the others.
+    """Return some sections of a valid content, without reading the others.
 
-    A process that needs no others stays small so. Of what those hold the secrets are
-    known afterwards, to be redacted. Raises `ConfigInvalid` for what is no YAML.
+    This saves memory in a process that needs no others. The secrets of the other
+    sections are registered for redaction, too. Raises `ConfigInvalid` for invalid YAML.
     """
     tree = ValueTree(reader.parse_source(content, ""), Expander(os.environ))
     keys = tree.entries(tree.source.root, ())
@@ -89,17 +88,17 @@ def parse_sections(content: bytes, wanted: Sequence[Section[Any]]) -> Config:
 
 
 def content_digest(content: bytes) -> str:
-    """Return what tells one content from another."""
+    """Return a digest that identifies a content."""
     return hashlib.sha256(content).hexdigest()
 
 
 class _BrokenSectionError(Exception):
-    """A check asked for a section whose own shape is wrong."""
+    """A check reads a section that is itself invalid."""
 
 
 @dataclass(frozen=True)
 class _PartialConfig(Config):
-    """What checks see: all sections, or only those whose shape is right."""
+    """The configuration for checks: all sections, or only the valid ones."""
 
     invalid: frozenset[str] = frozenset()
 
@@ -121,7 +120,7 @@ class _SectionReader:
         return self.tree.problems
 
     def in_file_order(self) -> list[Problem]:
-        """Return the problems from top to bottom; an alias repeats none."""
+        """Return the problems in file order, without repeats through aliases."""
         placed = [
             problem
             if problem.position
@@ -132,7 +131,7 @@ class _SectionReader:
         return sorted(distinct.values(), key=_sort_key)
 
     def values(self) -> dict[str, Any]:
-        """Return each section's value, as far as it has one."""
+        """Return the value of each valid section."""
         nodes = self.tree.entries(self.tree.source.root, ())
         self._reject_unknown(nodes)
         data = self._data(nodes)
@@ -154,7 +153,7 @@ class _SectionReader:
                 self.problems.append(unsupported_keys.build_problem(key))
 
     def _data(self, nodes: dict[str, Node]) -> dict[str, Any]:
-        """Return each section's slice: `vars:` first, for the others may use it."""
+        """Return each section's data, `vars:` first, because others may use it."""
         expander = self.tree.expander
         data: dict[str, Any] = {}
         for key in sorted(self.sections, key=lambda key: key != VARS.key):
@@ -182,12 +181,12 @@ class _SectionReader:
                 section, data, self.tree.placeholder_texts
             )
         except validator.ShapeError as exc:
-            # Where a placeholder failed, that is the problem, not its value.
+            # A failed placeholder is the problem, not the value it leaves.
             problems = (p for p in exc.problems if p.location not in failed)
             raise validator.ShapeError(problems) from None
 
     def run_checks(self, values: dict[str, Any]) -> None:
-        """Find what sections' values refer to and is not there."""
+        """Run the sections' checks for broken references."""
         config = _PartialConfig(Path(), values, invalid=frozenset(self.invalid))
         for key, value in values.items():
             own = self.sections[key].check
@@ -201,12 +200,12 @@ def _run_check(check: sections.ConfigCheck, config: Config) -> Iterator[Problem]
     try:
         yield from check(config)
     except _BrokenSectionError:
-        # What it refers to is wrong itself, so no reference can be judged.
+        # The referenced section is invalid, so its references cannot be checked.
         return
 
 
 def _text_vars(data: Any) -> dict[str, str]:
-    """Return what `vars:` holds; what is not text there is a problem of its own."""
+    """Return the texts under `vars:`; other values are reported separately."""
     entries = data.items() if isinstance(data, dict) else ()
     return {name: str(text) for name, text in entries}
 
@@ -217,7 +216,7 @@ def _sort_key(problem: Problem) -> tuple[int, int]:
 
 
 def _is_empty(node: Node) -> bool:
-    """Tell whether a key is there in name only: `null`, `[]` or `{}`."""
+    """Return whether a key has an empty value: `null`, `[]` or `{}`."""
     return node.tag == "tag:yaml.org,2002:null" or node.value == []
 
 

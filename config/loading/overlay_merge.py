@@ -1,7 +1,7 @@
-"""Puts the studio's entries into the nodes of the file, before anything is validated.
+"""Merge the studio's entries into the file's nodes before validation.
 
-Every check then sees what will run, and every problem inside an entry of the studio
-stands at a place in that entry: `agent 'bob' in the studio:3:5`.
+Every check then sees the configuration that will run, and a problem inside a studio
+entry has a position in that entry: `agent 'bob' in the studio:3:5`.
 """
 
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ AnySection = Section[object]
 
 
 def override_label(section: AnySection, name: str) -> str:
-    """Return how messages call an entry of the studio."""
+    """Return the label of a studio entry in messages."""
     return f"{section.noun} '{name}' in the studio"
 
 
 @lru_cache(maxsize=1024)
 def parse_entry(body: str, file: str) -> YamlSource:
-    """Return the nodes of an entry; raises `ConfigInvalid` when it is not a map."""
+    """Return the nodes of an entry; raises `ConfigInvalid` if it is not a map."""
     if not body.strip():
         raise ConfigInvalid([Problem((), f"{file}: this is empty", errors.NOT_A_MAP)])
     return reader.parse_source(body.encode(), file)
@@ -36,13 +36,14 @@ def parse_entry(body: str, file: str) -> YamlSource:
 def merge_overlays(
     tree: ValueTree, section: AnySection, node: Node | None, overlays: Iterable[Overlay]
 ) -> Node | None:
-    """Return the node of a section's list with these laid over it.
+    """Return the node of a section's list with the overlays applied.
 
-    An entry that is shadowed keeps its place; those of the studio alone come last.
+    An overridden entry keeps its position; entries that exist only in the studio come
+    last.
     """
     own = list_items(node)
     if own is None:
-        return node  # It is refused for that.
+        return node  # Validation refuses the entry for that.
     wanted = {overlay.name: overlay for overlay in overlays}
     laid: list[Node] = []
     for item in own:
@@ -55,8 +56,8 @@ def merge_overlays(
 
 
 def entry_name(tree: ValueTree, item: Node) -> str | None:
-    """Return what an entry calls itself."""
-    # What is wrong in it is told when it is read, and not here.
+    """Return the name in an entry."""
+    # Reading the entry later reports its problems.
     scratch = ValueTree(tree.source, tree.expander)
     if not isinstance(item, MappingNode):
         return None
@@ -76,7 +77,7 @@ def _overlay_nodes(
 
 
 def list_items(node: Node | None) -> list[Node] | None:
-    """Return the entries of a list, of one that is not there too; else None."""
+    """Return the entries of a list, empty if missing; None if it is not a list."""
     if node is None or node.tag == f"{TAG}null":
         return []
     if isinstance(node, SequenceNode) and node.tag == f"{TAG}seq":

@@ -1,10 +1,10 @@
 """`${…}` in the YAML: hidden from the parser, then expanded in what it parsed.
 
-The reference expands before parsing, so that a value may stand anywhere. A value must
-never change the structure, though: a secret with `: ` or a newline in it is a value.
-So before parsing, every character of a placeholder is moved one-to-one into a private
-block of Unicode, where nothing means anything to YAML and every column stays what it
-was; in the parsed strings the placeholders are found by that and replaced.
+The reference expands before parsing, so that a placeholder may stand anywhere. But a
+value must never change the structure: a secret with `: ` or a newline in it is a value.
+So before parsing, each character of a placeholder is mapped one-to-one into a
+private-use block of Unicode, which has no meaning in YAML and keeps every column. In
+the parsed strings these characters identify the placeholders to expand.
 """
 
 import re
@@ -24,14 +24,14 @@ TOKEN = re.compile(
 )
 """An escaped or a live placeholder; without a `}` it ends where its line does."""
 OPENING = re.compile(r"\$?\$\{")
-"""How each begins."""
+"""The start of a placeholder."""
 
 NAME_PATTERN = re.compile(r"(?P<scope>vars\.)?(?P<name>[\w.-]+?)(:-(?P<default>.*))?")
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MAX_FAILURES = 100
-"""In one text; what comes after them is not looked at."""
+"""Per text; later placeholders are not examined."""
 MAX_EXPANDED = 8 * 1024 * 1024
-"""Characters of one document: a snippet can be named a hundred thousand times."""
+"""Characters per document: a snippet can be used a hundred thousand times."""
 ESCAPE_HINT = "write $${ for a literal ${"
 
 
@@ -40,9 +40,9 @@ def _hide(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Return the text as it was written."""
+    """Return the original text."""
     if text.isascii():
-        return text  # As most is.
+        return text  # The common case.
     return "".join(
         chr(ord(c) - HIDDEN_BASE) if ord(c) >= HIDDEN_BASE else c for c in text
     )
@@ -60,14 +60,14 @@ def _hidden_token() -> re.Pattern[str]:
 
 
 HIDDEN_TOKEN = _hidden_token()
-"""`TOKEN` once hidden."""
+"""`TOKEN` for hidden text."""
 HIDDEN_OPENING = re.compile(f"{_hide('$')}?{_hide('${')}")
 
 
 def hide(text: str) -> str:
-    """Return the text with its placeholders out of the parser's sight.
+    """Return the text with its placeholders hidden from the parser.
 
-    The length is the same, so lines and columns are too.
+    The length stays the same, and so do lines and columns.
     """
     pieces, at = [], 0
     for start, end in _spans(text, TOKEN, OPENING, 0):
@@ -77,17 +77,17 @@ def hide(text: str) -> str:
 
 
 def hidden_spans(text: str, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield where the placeholders of a hidden text begin and end."""
+    """Yield the spans of the placeholders in a hidden text."""
     return _spans(text, HIDDEN_TOKEN, HIDDEN_OPENING, start)
 
 
 def _spans(
     text: str, token: re.Pattern[str], opening: re.Pattern[str], start: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield where placeholders begin and end; one without a `}` is its `${` alone.
+    """Yield the spans of placeholders; an unclosed one is its `${` alone.
 
-    What follows an open one holds no `}`, so all that begin in it are open, too: each
-    character is looked at twice at most, however many there are.
+    No `}` follows an unclosed placeholder, so all later ones are unclosed, too. Thus
+    each character is read at most twice, whatever their number.
     """
     for found in token.finditer(text, start):
         if found["rest"] is None or found.end() > found.end("rest"):
@@ -98,10 +98,10 @@ def _spans(
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderFailure:
-    """A placeholder that stands for nothing."""
+    """A placeholder that cannot be expanded."""
 
     index: int
-    """Which placeholder of the text, counted from 0."""
+    """The placeholder's index in the text, from 0."""
     message: str
     code: str
 
@@ -113,24 +113,25 @@ class _UnresolvedError(Exception):
 
 @dataclass
 class Expander:
-    """Replaces placeholders by what they stand for, in one pass."""
+    """Replaces placeholders by their values, in one pass."""
 
     environment: Mapping[str, str]
     variables: Mapping[str, str] | None = None
-    """What is under `vars:`; None while that is read: `${vars.x}` is then text."""
+    """The values under `vars:`; None while they are read: `${vars.x}` is then text."""
     failures: list[PlaceholderFailure] = field(default_factory=list)
-    """What went wrong in the last text."""
+    """The failures in the last text."""
     expanded: int = 0
-    """Characters that placeholders stood for until now."""
+    """The number of characters expanded so far."""
 
     def expand(self, text: str) -> str:
-        """Return the text with placeholders replaced, by nothing where one fails."""
+        """Return the text with placeholders expanded; failed ones become empty."""
         self.failures = []
         pieces, end, indent = [], 0, ""
         for index, (start, stop) in enumerate(hidden_spans(text)):
             newline = text.rfind("\n", end, start)
             if index == 0 or newline >= 0:
-                # A placeholder is on one line: of several there the first says it.
+                # A placeholder is on one line: the first of the line gives the
+                # indentation.
                 line = text[newline + 1 : start]
                 indent = line[: len(line) - len(line.lstrip(" \t"))]
             token = reveal(text[start:stop])
@@ -167,7 +168,7 @@ class Expander:
             raise _UnresolvedError(
                 "placeholders make this document unreasonably large", errors.TOO_LARGE
             )
-        # A snippet lines up with the place it is put in; blank lines stay blank.
+        # A snippet takes the indentation of its target; blank lines stay blank.
         return re.sub(r"\n(?=[^\n])", "\n" + indent, value) if scope else value
 
     def _unset(self, name: str) -> _UnresolvedError:

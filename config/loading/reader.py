@@ -1,4 +1,4 @@
-"""From a path to the YAML's nodes, each of which knows where it stands."""
+"""Read a file into YAML nodes with positions."""
 
 import os
 import stat
@@ -30,38 +30,38 @@ PARSER_HINTS = {
     "but found another document": "one file holds one document; remove the '---'",
     "could not find expected ':'": "a key needs ': ' after it",
 }
-"""What the parser says, and what it mostly means."""
+"""The parser's messages and their likely meaning."""
 
 Compose = Callable[[str], tuple[Node | None, Scan]]
 
 
 @dataclass(frozen=True)
 class YamlSource:
-    """A file's text, its placeholders hidden, and the map it holds."""
+    """A file's text with hidden placeholders, and its root map."""
 
     file: str
     text: str
     root: MappingNode
 
     def position(self, index: int) -> Position:
-        """Return where a character of the text stands."""
+        """Return the position of a character of the text."""
         return position(self.file, self.text, index)
 
 
 def position(file: str, text: str, index: int) -> Position:
-    """Return where a character of a text stands."""
+    """Return the position of a character of a text."""
     line = text.count("\n", 0, index)
     return Position(file, line + 1, index - text.rfind("\n", 0, index))
 
 
 def display_path(path: Path) -> str:
-    """Return the path as messages show it: short when it is below this directory."""
+    """Return the path for messages, relative if it is below the working directory."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def read_file(path: Path) -> bytes:
-    """Return the file's content; raises `ConfigInvalid` when it cannot be had."""
+    """Return the file's content; raises `ConfigInvalid` if it cannot be read."""
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -88,7 +88,7 @@ def read_file(path: Path) -> bytes:
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    # A pipe would wait for whoever writes into it.
+    # Reading a pipe would block until a writer opens it.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -104,15 +104,15 @@ def _file_error(
 
 
 def parse_source(content: bytes, file: str) -> YamlSource:
-    """Return the nodes of a YAML file; raises `ConfigInvalid` when it is not one."""
+    """Return the nodes of a YAML file; raises `ConfigInvalid` for invalid YAML."""
     return _parse(content, file, scanner.compose)[0]
 
 
 def parse_with_scan(content: bytes, file: str) -> tuple[YamlSource, Scan]:
-    """Return the nodes of a YAML file, as `parse` does, and all met on the way.
+    """Return the nodes of a YAML file, as `parse_source` does, and the scan.
 
-    They are remembered, and nobody may change them: a change in the studio has the
-    same content judged, shown and edited, and to scan it is most of that.
+    The result is cached and must not be modified: one change in the studio validates,
+    shows and edits the same content, and the scan is most of that work.
     """
     return _parse(content, file, _compose_cached)
 
@@ -181,7 +181,7 @@ def _unprintable_error(exc: ReaderError, text: str, file: str) -> ConfigInvalid:
 
 
 def _syntax_error(exc: MarkedYAMLError, file: str) -> ConfigInvalid:
-    """Keep where and what from the parser; its excerpt may show a secret."""
+    """Return the parser's message and position; its excerpt may show a secret."""
     mark = exc.problem_mark or exc.context_mark
     where = (mark.line + 1, mark.column + 1) if mark else None
     problem = placeholders.reveal(exc.problem or "this cannot be read")

@@ -1,8 +1,8 @@
-"""What runs: the file, with what the studio says laid over it.
+"""Resolve the effective configuration: the file with the studio's overrides.
 
-The file must be right by itself, so that it serves without the database. An override
-that does not fit what the file says is set aside; a file that does not fit what the
-studio says is refused, for whoever writes it can be told.
+The file must be valid alone, so that the server works without the database. An override
+that conflicts with the file is rejected; an edit of the file that conflicts with the
+overrides is refused, because its author can read the error.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +21,9 @@ from config.sections import Config, Problem, RejectedOverride, Section
 def resolve(
     content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
 ) -> Config:
-    """Return what runs with a file's content; raises `ConfigInvalid`.
+    """Return the effective configuration of a file's content; raises `ConfigInvalid`.
 
-    Where it is the file that does not fit the studio, and `insists` is false, what it
-    does not fit is set aside, too.
+    With `insists` false, overrides that make the file invalid are rejected, too.
     """
     alone = loader.parse_config(content, path)
     if not overlays.entries:
@@ -35,7 +34,7 @@ def resolve(
 def apply_overlays(
     content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
 ) -> Config:
-    """Return what runs with a content that is right by itself, as `of` does."""
+    """Return the effective configuration of a valid content, as `resolve` does."""
     aside = [
         found for each in overlays.entries if (found := _reject_if_unreadable(each))
     ]
@@ -61,13 +60,13 @@ def apply_overlays(
 
 
 def overridable_sections() -> dict[str, Section[Any]]:
-    """Return the sections whose entries the studio may change, by key."""
+    """Return the sections whose entries the studio may override, by key."""
     found = sections.registered_sections()
     return {key: section for key, section in found.items() if section.is_overridable}
 
 
 def rejected_label(aside: RejectedOverride) -> str:
-    """Return how messages call an entry of the studio that is set aside."""
+    """Return the label of a rejected override in messages."""
     section = overridable_sections().get(aside.section)
     if section is None:
         return f"'{aside.name}' under '{aside.section}' in the studio"
@@ -94,7 +93,7 @@ def _reject_if_unreadable(overlay: Overlay) -> RejectedOverride | None:
 def _broken_overrides(
     problems: Sequence[Problem], standing: Iterable[Overlay]
 ) -> Iterable[RejectedOverride]:
-    """Find the overlays something is wrong in."""
+    """Find the overlays that have problems of their own."""
     known = overridable_sections()
     for overlay in standing:
         file = overlay_merge.override_label(known[overlay.section], overlay.name)
@@ -109,9 +108,9 @@ def _conflicting_overrides(
     standing: Sequence[Overlay],
     problems: tuple[Problem, ...],
 ) -> Iterator[RejectedOverride]:
-    """Find the overlays without which the file has none of these problems.
+    """Find the overlays that cause the file's problems.
 
-    Of several that are in its way together only the last is.
+    Of several overlays that conflict only together, the last is returned.
     """
     fit = set(_compatible_overlays(partial(_is_valid, content, path), (), standing))
     for overlay in standing:
@@ -126,9 +125,9 @@ def _compatible_overlays(
     fit: Sequence[Overlay],
     doubted: Sequence[Overlay],
 ) -> Sequence[Overlay]:
-    """Return overlays that fit, and of some that do not those that fit with them.
+    """Return the valid overlays, and those of the doubtful ones that fit with them.
 
-    Most do, so it goes by halves: each try takes as long as to judge the file.
+    Most fit, so the search bisects: each try validates the whole file.
     """
     if len(doubted) < 2:
         return fit
@@ -142,7 +141,7 @@ def _compatible_overlays(
 
 
 def _is_valid(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
-    """Tell whether a file has no problem with overlays; these may have some."""
+    """Return whether a file is valid with overlays; the overlays may have problems."""
     try:
         loader.parse_config(content, path, standing)
     except ConfigInvalid as exc:

@@ -1,7 +1,7 @@
-"""One pass over a YAML text, which keeps what it meets and goes only so far.
+"""One bounded pass over a YAML text that keeps its tokens, events and nodes.
 
-To scan is what takes long: thirty microseconds for each key and value, so whoever needs
-tokens, events and nodes takes all from one pass.
+Scanning is the expensive step: 30 µs for each key and value. So all consumers of
+tokens, events and nodes share one pass.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from ruamel.yaml.scanner import Scanner
 
 MAX_DEPTH = 64
 MAX_SCANNED = 20_000
-"""Keys and values in a text; our longest example has 709."""
+"""Keys and values per text; the longest example of this project has 709."""
 
 
 class TooManyNodesError(YAMLError):
@@ -27,17 +27,17 @@ class TooManyNodesError(YAMLError):
 
 
 class Scan:
-    """What was met in a text."""
+    """The tokens, events and counts of a scanned text."""
 
     def __init__(self) -> None:
         self.tokens: list[Any] = []
         self.events: list[Any] = []
         self.node_count = 0
-        """Keys and values so far."""
+        """The number of keys and values so far."""
         self.depth = 0
 
     def add_event(self, event: Any) -> None:
-        """Take an event; raises `YAMLError` where it goes too far."""
+        """Add an event; raises `YAMLError` beyond the limits."""
         self.events.append(event)
         if isinstance(event, NodeEvent):
             self.node_count += 1
@@ -74,7 +74,7 @@ class _RecordingYAML(YAML):
 
 
 def compose(text: str) -> tuple[Node | None, Scan]:
-    """Return the nodes of a text that is one document; raises what the parser does."""
+    """Return the nodes of a one-document text; raises the parser's errors."""
     yaml = _RecordingYAML()
     yaml.composer.warn_double_anchors = False
     root: Node | None = yaml.compose(text)
@@ -82,7 +82,7 @@ def compose(text: str) -> tuple[Node | None, Scan]:
 
 
 def scan(text: str) -> Scan:
-    """Return what is in a text; aliases may lead out of it."""
+    """Return the scan of a text; aliases may refer to anchors outside it."""
     yaml = _RecordingYAML()
     for _ in yaml.parse(text):
         pass

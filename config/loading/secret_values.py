@@ -1,4 +1,4 @@
-"""The secrets in the values of a configuration, wherever they stand."""
+"""Find the secrets in configuration values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,22 +10,22 @@ SECRET_NAME = re.compile(
     r"auth|cookie|credential|key|pass|secret|session|signature|token", re.IGNORECASE
 )
 SCHEMES = {"apikey", "basic", "bearer", "bot", "token"}
-"""Words that stand before a secret in a header."""
+"""Words that precede a secret in a header."""
 FREE_FORM_MAPS = ("env", "headers")
-"""Maps whose names are anyone's."""
+"""Maps with user-chosen names."""
 MIN_RANDOM_LENGTH = 20
 
 
 def find_secrets(value: Any) -> Iterator[str]:
     """Yield every secret in a value.
 
-    A field made to hold a secret is one. Of maps whose values may be anything, such as
-    headers and environments, those are secrets that are named like one or look so.
+    Fields of a secret type always count. In free-form maps, such as headers and
+    environments, values count if their name or content looks like a secret.
     """
     if isinstance(value, SecretStr):
         yield from _secret_words(value.get_secret_value())
     elif isinstance(value, BaseModel):
-        # A copy: what others read of it first may be added meanwhile.
+        # A copy: other threads may add attributes while this one iterates.
         yield from _find_in_each([*vars(value).values()])
     elif isinstance(value, Mapping):
         for name, entry in value.items():
@@ -38,10 +38,10 @@ def find_secrets(value: Any) -> Iterator[str]:
 
 
 def find_named_secrets(data: Any) -> Iterator[str]:
-    """Yield what is a secret by its name in data whose shape nobody looked at.
+    """Yield the values with secret-like names in unvalidated data.
 
-    It finds more than there is, such as the address of a sign-in: for what others
-    print, where a word too few does no harm.
+    It also yields non-secrets, such as a sign-in URL. It is for redacting output of
+    other programs, where an extra match is harmless.
     """
     entries = data.items() if isinstance(data, Mapping) else ()
     for name, entry in entries:
@@ -72,7 +72,7 @@ def _secret_words(secret: str) -> Iterator[str]:
 
 
 def is_secret(name: str, text: str) -> bool:
-    """Tell whether a text of anyone's name is named like a secret, or looks so."""
+    """Return whether a free-form value has a secret-like name or content."""
     if SECRET_NAME.search(name):
         return True
     return (

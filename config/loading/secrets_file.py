@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 
 
 def secrets_path() -> Path:
-    """Return where the file is, or would be."""
+    """Return the path of the file, whether or not it exists."""
     return Path(settings.COULISSE_SECRETS_FILE)
 
 
 def from_environment(name: str) -> str:
-    """Return what the environment says, which comes before the file; "" for nothing."""
+    """Return the environment's value, which precedes the file's; "" if unset."""
     return os.environ.get(name, "").strip()
 
 

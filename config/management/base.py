@@ -1,4 +1,4 @@
-"""What every command of Coulisse's own has in common."""
+"""The base class of Coulisse's commands."""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from config.management import config_option
 class ConfigCommand(BaseCommand):
     """A command about one YAML file, named by `-c`."""
 
-    # Each command says itself what it needs to be right: `stop` must work whatever
-    # is wrong with the YAML.
+    # Each command declares its own checks: `stop` must work even with an invalid YAML.
     requires_system_checks = ()
 
     def create_parser(
         self, prog_name: str, subcommand: str, **kwargs: Any
     ) -> CommandParser:
-        # An option in short, `--conf`, would be read here but not before settings.
+        # Disabled because the settings would not recognize an abbreviation such as
+        # `--conf`.
         return super().create_parser(
             prog_name, subcommand, **{"allow_abbrev": False, **kwargs}
         )
@@ -29,6 +29,6 @@ class ConfigCommand(BaseCommand):
         config_option.add_option(parser)
 
     def config_path(self, options: dict[str, Any]) -> Path:
-        """Return the file `-c` names, or the one settings found."""
+        """Return the path from `-c`, or the one in the settings."""
         given = options.get("config")
         return Path(given).absolute() if given else Path(settings.COULISSE_CONFIG)

@@ -1,10 +1,10 @@
-"""The option `-c PATH`: one rule, read before settings are and by each command."""
+"""The option `-c PATH`, read before the settings load and by each command."""
 
 import argparse
 from collections.abc import Callable, Sequence
 
 VALUELESS_FLAGS = ("-F", "-y")
-"""Short options without a value: `-c` may stand behind them, as in `-Fc PATH`."""
+"""Short options without a value: `-c` may follow them, as in `-Fc PATH`."""
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 def add_subcommands(
     parser: argparse.ArgumentParser,
 ) -> Callable[[str, str], argparse.ArgumentParser]:
-    """Have a command be several; return what adds one, by its name and what it does."""
+    """Add subcommands; return a function that adds one by name and help text."""
     found = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
 
     def add(name: str, what: str) -> argparse.ArgumentParser:
@@ -34,9 +34,9 @@ def add_subcommands(
 
 
 def find_path(words: Sequence[str]) -> str | None:
-    """Return the path among a command's words, or None.
+    """Return the path in a command line, or None.
 
-    What is wrong with the words is left to the command to say.
+    The command itself reports invalid arguments.
     """
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False

@@ -1,4 +1,4 @@
-"""What commands that use the database have in common."""
+"""The base class of commands that use the database."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ from config.management.base import ConfigCommand
 from core.errors import CoulisseError
 
 INTERRUPTED = 130
-"""What shells expect of a program ended by ^C."""
+"""The conventional exit code after ^C."""
 BROKEN_PIPE = 141
-"""What they expect of one whose output is read no further, as by `| head`."""
+"""The conventional exit code after a closed output pipe, as with `| head`."""
 
 
 class DatabaseCommand(ConfigCommand):
-    """A command about what is stored; a `CoulisseError` ends it with exit 1."""
+    """A command that uses the database; a `CoulisseError` ends it with exit code 1."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
@@ -26,7 +26,7 @@ class DatabaseCommand(ConfigCommand):
             sys.stdout.flush()
             return told
         except BrokenPipeError:
-            # Python flushes once more as it ends, and would complain of that.
+            # Python flushes again at exit and would report the closed pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(BROKEN_PIPE) from None
         except CoulisseError as exc:
@@ -40,17 +40,17 @@ class DatabaseCommand(ConfigCommand):
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
     def say(self, text: str) -> None:
-        """Write a remark, where it is in nobody's way who reads what was asked for."""
-        # Not in red, as errors are.
+        """Write a remark to stderr, separate from the requested output."""
+        # Without the red style of errors.
         self.stderr.write(text, str)
 
     def write_json(self, told: Any) -> None:
-        """Write a document for programs."""
+        """Write a JSON document."""
         self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
 
 
 def ask_confirmation(deed: str) -> bool:
-    """Ask whoever is at the terminal whether to do it: `erase`, say."""
+    """Ask the user at the terminal to confirm an action, such as `erase`."""
     if not sys.stdin.isatty():
         raise CommandError(f"there is no terminal to ask at: pass -y to {deed}")
     return input("Type 'yes' to go on: ").strip().lower() in ("y", "yes")

@@ -1,15 +1,15 @@
-"""How far a command is, for whoever waits for it."""
+"""The progress of a command."""
 
 import time
 
 from django.core.management.base import OutputWrapper
 
 WIDTH = 30
-"""Characters of the bar."""
+"""The bar's width in characters."""
 
 
 class ProgressBar:
-    """How far it is: a bar on a terminal, else a line now and then."""
+    """A bar on a terminal, otherwise an occasional line."""
 
     def __init__(self, output: OutputWrapper, total: int) -> None:
         self._output = output
@@ -18,7 +18,7 @@ class ProgressBar:
         self._next = 0.0
 
     def show(self, done: int) -> None:
-        """Show how many are done, unless that was shown a moment ago."""
+        """Show how many are done, at a limited rate."""
         now = time.monotonic()
         if now < self._next and done < self._total:
             return
@@ -33,6 +33,6 @@ class ProgressBar:
         self._next = now + (0.1 if self._output.isatty() else 10.0)
 
     def end(self) -> None:
-        """Leave the bar's line."""
+        """End the bar's line."""
         if self._output.isatty():
             self._output.write("")

@@ -1,4 +1,4 @@
-"""The entries of a section as the file has them written, comments and all."""
+"""The verbatim texts of a section's entries in the file, with comments."""
 
 import os
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ class VerbatimExpander(Expander):
     """Leaves placeholders as they are written."""
 
     def expand(self, text: str) -> str:
-        """Return the text as the file has it."""
+        """Return the text unchanged."""
         return placeholders.reveal(text)
 
 
 def verbatim_tree(source: YamlSource) -> ValueTree:
-    """Return what reads a document without looking into the environment."""
+    """Return a value tree that does not expand placeholders."""
     return ValueTree(source, VerbatimExpander({}))
 
 
@@ -37,9 +37,8 @@ def verbatim_tree(source: YamlSource) -> ValueTree:
 def read_texts(content: bytes, key: str) -> Mapping[str, str]:
     """Return the texts of a section's entries by name, in the file's order.
 
-    Each is YAML by itself: what is an alias in the file is written out. Secrets, which
-    an alias may lead to and a comment hold, are masked. A content that is no YAML has
-    none.
+    Each text is YAML by itself: aliases are expanded. Secrets, also in comments and
+    behind aliases, are masked. Invalid YAML has no entries.
     """
     try:
         source, _ = reader.parse_with_scan(
@@ -60,16 +59,16 @@ def read_texts(content: bytes, key: str) -> Mapping[str, str]:
 
 @lru_cache(maxsize=1024)
 def parse_data(text: str) -> Any:
-    """Return what an entry says as plain data, its placeholders as they are written.
+    """Return an entry as plain data, placeholders as written.
 
-    It is remembered: nobody may change it.
+    The result is cached and must not be modified.
     """
     source = reader.parse_source(text.encode(), "")
     return verbatim_tree(source).value(source.root, ())
 
 
 def _expanding_tree(source: YamlSource, whole: YamlSource) -> ValueTree:
-    """Return what reads names as the configuration does: they may be placeholders."""
+    """Return a value tree that expands names: they may contain placeholders."""
     expander = Expander(os.environ)
     variables = verbatim_tree(whole).entries(whole.root, ()).get(VARS.key)
     known = (
@@ -86,12 +85,12 @@ def _entry_text(source: YamlSource, item: Node) -> str:
         if parse_data(text) == whole:
             return text
     except ConfigInvalid:
-        pass  # An alias leads out of it.
+        pass  # An alias refers to an anchor outside the entry.
     return f"{serializer.dump_block(whole)}\n"
 
 
 def _source_lines(source: YamlSource, item: Node) -> str:
-    """Return the lines of an entry, as far to the left as its first key is."""
+    """Return the lines of an entry, dedented to its first key."""
     start, end = item.start_mark, item.end_mark
     text = placeholders.reveal(source.text[start.index : end.index])
     if isinstance(item, MappingNode) and item.flow_style:
@@ -109,6 +108,6 @@ def _dedent_line(line: str, columns: int) -> str:
 
 
 def _belongs_to_next(line: str, column: int) -> bool:
-    """Tell whether a last line is empty, or a comment on what comes next."""
+    """Return whether a last line is empty, or a comment on the next entry."""
     bare = line.lstrip(" ")
     return not bare or (bare.startswith("#") and len(line) - len(bare) < column)

@@ -1,4 +1,4 @@
-"""Entries as somebody writes them for the studio, before they are judged or stored."""
+"""Check submitted entries before they are validated in full or stored."""
 
 from typing import Any
 
@@ -12,20 +12,20 @@ from config.sections import Position, Problem, Section
 
 MAX_NAME_LENGTH = 255
 RESERVED = {"check", "new", "runs", ".", ".."}
-"""What would hide a page of the studio."""
+"""Names that would hide a page of the studio."""
 ACTIONS = {"check", "edit", "past", "reset", "results", "retry", "runs", "scores"}
-"""What would, at the end of a name with slashes: pages about an entry end so."""
+"""Last parts of a name with slashes that would hide a page about an entry."""
 MASKED = "this holds a mask in place of a secret; write what it stands for"
 
 
 def problem_labels(section: Section[Any], name: str | None) -> list[str]:
-    """Return how problems call the entry they are in, rather than another one."""
+    """Return the labels of problems in this entry rather than in another one."""
     unnamed = entry_label(section, None)
     return [unnamed] if name is None else [unnamed, entry_label(section, name)]
 
 
 def check_not_reserved(section: Section[Any], name: str) -> None:
-    """Raise `ConfigInvalid` for a name whose address is another page of the studio."""
+    """Raise `ConfigInvalid` for a name whose URL is another page of the studio."""
     _, slash, end = name.rpartition("/")
     if name in RESERVED or (slash and end in ACTIONS):
         raise entry_error(
@@ -34,13 +34,13 @@ def check_not_reserved(section: Section[Any], name: str) -> None:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text as it is stored: plain line ends, the last line ended, too."""
+    """Return a text for storage: plain line breaks, also after the last line."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return text if text.endswith("\n") else f"{text}\n"
 
 
 def read_name(section: Section[Any], text: str, *, expected: str | None = None) -> str:
-    """Return what an entry calls itself; raises `ConfigInvalid` where it does not."""
+    """Return the name in an entry; raises `ConfigInvalid` if there is none."""
     if len(text.encode()) > MAX_BYTES:
         raise entry_error(
             section, expected, "this is larger than 1 MiB", errors.TOO_LARGE
@@ -65,13 +65,16 @@ def read_name(section: Section[Any], text: str, *, expected: str | None = None) 
         says = f"{section.noun}: 'name' must be text; put it in quotes"
         raise entry_error(section, expected, says)
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        says = f"{section.noun}: 'name' must be one line of at most {MAX_NAME_LENGTH} letters"
+        says = (
+            f"{section.noun}: 'name' must be one line of at most "
+            f"{MAX_NAME_LENGTH} letters"
+        )
         raise entry_error(section, expected, says)
     return name
 
 
 def check_name(section: Section[Any], name: str, text: str) -> str:
-    """Return the name it has by its address; raises `ConfigInvalid` for another."""
+    """Return the name from the URL; raises `ConfigInvalid` if the entry has another."""
     own = read_name(section, text, expected=name)
     if own == name:
         return name
@@ -85,7 +88,7 @@ def check_name(section: Section[Any], name: str, text: str) -> str:
 
 
 def entry_label(section: Section[Any], name: str | None) -> str:
-    """Return how messages call an entry that may have no name yet."""
+    """Return the label of an entry that may have no name yet."""
     return (
         f"new {section.noun}"
         if name is None
@@ -99,6 +102,6 @@ def entry_error(
     says: str,
     code: str = errors.WRONG_VALUE,
 ) -> ConfigInvalid:
-    """Return the error that says this of an entry as a whole."""
+    """Return an error about an entry as a whole."""
     place = Position(entry_label(section, name), 1, 1)
     return ConfigInvalid([Problem((), says, code, place)])

@@ -1,4 +1,4 @@
-"""What the studio says over the file in words, for the terminal and as JSON."""
+"""Format the studio's overrides for the terminal and as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from config.overrides.override_editor import OverridableEntry
 
 
 def entry_lines(entry: OverridableEntry) -> Iterator[str]:
-    """Return an entry in a line, and why it does not run in those below."""
+    """Return an entry's line, and below it the reason if it is rejected."""
     yield "  ".join(
         filter(None, [entry.section.key, entry.name, describe_label(entry)])
     )
@@ -17,7 +17,7 @@ def entry_lines(entry: OverridableEntry) -> Iterator[str]:
 
 
 def describe_label(entry: OverridableEntry) -> str:
-    """Return what it is, since when and by whom."""
+    """Return the entry's label, the time of the override and its author."""
     broken = ", set aside" if entry.is_broken else ""
     if entry.changed_at is None:
         return f"{entry.label}{broken}"
@@ -26,7 +26,7 @@ def describe_label(entry: OverridableEntry) -> str:
 
 
 def detail_lines(entry: OverridableEntry) -> Iterator[str]:
-    """Return all there is of an entry."""
+    """Return all details of an entry."""
     yield from entry_lines(entry)
     yield ""
     yield from entry.text.splitlines()
@@ -42,7 +42,7 @@ def detail_lines(entry: OverridableEntry) -> Iterator[str]:
 
 
 def as_json(entry: OverridableEntry) -> dict[str, Any]:
-    """Return an entry for programs."""
+    """Return an entry as JSON data."""
     return {
         "section": entry.section.key,
         "name": entry.name,

@@ -1,7 +1,7 @@
-"""What the studio says over the file: read, judged against the whole, written.
+"""Read, validate against the whole configuration, and store the studio's overrides.
 
-Nothing here touches the file. Each change is stored with its history in one
-transaction; this process adopts it at once, the others within a second.
+This module never writes the file. It stores each change with its history in one
+transaction; this process applies the change at once, the others within a second.
 """
 
 import difflib
@@ -35,39 +35,39 @@ ACTION_WORDS: dict[str, str] = {
     OverrideAction.RESET: "reset",
     OverrideAction.REMOVED: "deleted",
 }
-"""How it is told what somebody did."""
+"""The verbs for each action."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverridableEntry:
-    """An entry of a section: what runs, who says so, and since when."""
+    """An entry of a section: its effective value, its source and its date."""
 
     section: Section[Any]
     name: str
     label: EntryLabel
     value: Any
-    """What runs under this name; None if nothing does."""
+    """The effective value; None if the name is disabled or rejected."""
     text: str
-    """As it is written: by the studio if it says anything, else in the file."""
+    """The entry's text: the studio's if it overrides the entry, else the file's."""
     file_text: str | None
-    """As the file has it; None where it does not."""
+    """The entry's text in the file; None if the file lacks it."""
     is_broken: bool = False
-    """Whether the studio says something that does not fit the file."""
+    """Whether the override conflicts with the file."""
     why: str = ""
-    """What does not fit."""
+    """The conflict."""
     version: int = 0
-    """Of what the studio says; 0 where it says nothing."""
+    """The version of the override; 0 without one."""
     changed_at: datetime | None = None
     changed_by: str = ""
 
     @property
     def is_active(self) -> bool:
-        """Whether anything runs under this name."""
+        """Whether the name has an effective value."""
         return self.value is not None
 
     @property
     def data(self) -> dict[str, Any] | None:
-        """What runs, as it could be saved: placeholders are as they were written."""
+        """The effective entry in a form that can be saved: placeholders as written."""
         if self.value is None:
             return None
         text = (self.file_text or "") if self.is_broken else self.text
@@ -76,7 +76,7 @@ class OverridableEntry:
 
 
 def get_section(key: str) -> Section[Any]:
-    """Return a section whose entries the studio may change; raises `EntryUnknown`."""
+    """Return a section whose entries the studio may override; raises `EntryUnknown`."""
     known = resolution.overridable_sections()
     if key not in known:
         raise EntryUnknown(
@@ -87,12 +87,12 @@ def get_section(key: str) -> Section[Any]:
 
 
 def audit_action(section: Section[Any], verb: str) -> str:
-    """Return how the audit calls it when somebody does this to an entry."""
+    """Return the audit event name for a change of an entry."""
     return f"{section.noun.replace(' ', '_')}.{verb}"
 
 
 def list_entries(section: Section[Any]) -> list[OverridableEntry]:
-    """Return all entries of a section, in the order they have in effect."""
+    """Return all entries of a section, in effective order."""
     config = live.current()
     rows = {row.name: row for row in Override.objects.filter(section=section.key)}
     written = entry_texts.read_texts(config.content, section.key)
@@ -104,7 +104,7 @@ def list_entries(section: Section[Any]) -> list[OverridableEntry]:
 
 
 def get_entry(section: Section[Any], name: str) -> OverridableEntry:
-    """Return an entry, a disabled one too; raises `EntryUnknown`."""
+    """Return an entry, also a disabled one; raises `EntryUnknown`."""
     config = live.current()
     row = Override.objects.filter(section=section.key, name=name).first()
     return _get_entry(config, section, name, row)
@@ -113,7 +113,7 @@ def get_entry(section: Section[Any], name: str) -> OverridableEntry:
 def list_versions(
     section: Section[Any], name: str, *, before: int | None = None, limit: int = 20
 ) -> list[OverrideVersion]:
-    """Return what was done to an entry in the studio, the newest first."""
+    """Return the studio's changes of an entry, newest first."""
     found = OverrideVersion.objects.filter(section=section.key, name=name)
     if before is not None:
         found = found.filter(id__lt=before)
@@ -121,7 +121,7 @@ def list_versions(
 
 
 def get_version(section: Section[Any], name: str, id: int) -> OverrideVersion:
-    """Return something that was done to an entry; raises `EntryUnknown`."""
+    """Return one change of an entry; raises `EntryUnknown`."""
     found = OverrideVersion.objects.filter(section=section.key, name=name, id=id)
     row = found.first()
     if row is None:
@@ -130,7 +130,7 @@ def get_version(section: Section[Any], name: str, id: int) -> OverrideVersion:
 
 
 def diff_entry(entry: OverridableEntry) -> str:
-    """Return what the studio changes of an entry, as a unified diff; "" if nothing."""
+    """Return an override as a unified diff against the file; "" if they are equal."""
     if entry.label in ("dynamic", "yaml"):
         return ""
     now = "" if entry.label == "tombstoned" else entry.text
@@ -139,14 +139,14 @@ def diff_entry(entry: OverridableEntry) -> str:
 
 
 def diff_texts(was: str, now: str, was_in: str, now_in: str) -> str:
-    """Return what differs between two texts, as a unified diff."""
+    """Return the unified diff of two texts."""
     before, after = was.splitlines(), now.splitlines()
     lines = difflib.unified_diff(before, after, was_in, now_in, lineterm="")
     return "\n".join(lines)
 
 
 def create_entry(section: Section[Any], text: str, *, by: str) -> str:
-    """Add an entry and return the name it gives itself; raises `EntryTaken`."""
+    """Add an entry and return its name; raises `EntryTaken`."""
     name = entry_validation.read_name(section, text)
 
     def check(config: Config, row: Override | None) -> None:
@@ -170,11 +170,11 @@ def create_entry(section: Section[Any], text: str, *, by: str) -> str:
 def save_entry(
     section: Section[Any], name: str, text: str, *, by: str, version: int | None = None
 ) -> bool:
-    """Have this run under a name that is there, in place of what the file says.
+    """Store an override of an existing name.
 
-    `version` is that of the entry as it was shown: it is refused with `EntryChanged`
-    if somebody changed it since. Raises `ConfigInvalid`, with the validator's words.
-    Returns whether it says anything else than what runs; nothing is stored otherwise.
+    `version` is the version that the client saw; raises `EntryChanged` if the entry has
+    changed since. Raises `ConfigInvalid` with the validator's message. Returns whether
+    the text differs from the effective entry; if not, nothing is stored.
     """
     entry_validation.check_name(section, name, text)
 
@@ -188,9 +188,10 @@ def save_entry(
 def disable_entry(
     section: Section[Any], name: str, *, by: str, version: int | None = None
 ) -> bool:
-    """Disable an entry of the file; drop one that is in the studio alone.
+    """Disable an entry of the file; remove one that exists only in the studio.
 
-    Raises `ConfigInvalid` naming who refers to it. Returns whether it was enabled.
+    Raises `ConfigInvalid` with the entries that refer to it. Returns whether it was
+    enabled.
     """
     with _lock_overrides() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
@@ -209,10 +210,10 @@ def disable_entry(
 def reset_entry(
     section: Section[Any], name: str, *, by: str, version: int | None = None
 ) -> None:
-    """Have what the file says run again, if it says anything.
+    """Remove an override, so that the file's entry applies again.
 
-    Raises `NothingToReset` where the studio says nothing, and for an entry that is in
-    the studio alone.
+    Raises `NothingToReset` without an override, and for an entry that exists only in
+    the studio.
     """
     with _lock_overrides() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
@@ -232,9 +233,9 @@ def reset_entry(
 def validate_entry(
     section: Section[Any], text: str, *, name: str | None = None
 ) -> Sequence[Problem]:
-    """Return what would be said of an entry if it were saved, and save nothing.
+    """Return the result of saving an entry, without saving it.
 
-    Without a name it is a new one.
+    Without a name, the entry is new.
     """
     try:
         if name is None:
@@ -252,17 +253,17 @@ def validate_entry(
     return ()
 
 
-# What changes have in common.
+# Shared steps of all changes.
 
 
 @contextmanager
 def _lock_overrides() -> Iterator[tuple[Config, Overlays]]:
-    """Begin a transaction in which nobody else changes anything here."""
+    """Begin a transaction that excludes other writers of overrides."""
     with transaction.atomic():
         if connection.vendor == "postgresql":
-            # Each change is judged with all others: of two at once one comes after.
-            # It keeps their numbers in the order they are seen in, too. SQLite has
-            # one writer.
+            # Each change is validated together with all others, so writers run one at a
+            # time. The lock also makes ids visible in ascending order. SQLite has one
+            # writer.
             with connection.cursor() as cursor:
                 table = connection.ops.quote_name(Override._meta.db_table)
                 cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
@@ -297,7 +298,7 @@ def _runs_already(entry: OverridableEntry, body: str) -> bool:
 def _check_change(
     config: Config, overlays: Overlays, section: Section[Any], name: str
 ) -> None:
-    """Raise `ConfigInvalid` for what a change breaks; not for what is broken anyway."""
+    """Raise `ConfigInvalid` for new problems of a change, not for existing ones."""
     broken = {(each.section, each.name) for each in config.rejected_overrides}
     broken.discard((section.key, name))
     after = resolution.apply_overlays(
@@ -308,7 +309,7 @@ def _check_change(
         for each in after.rejected_overrides
         if (each.section, each.name) not in broken
     ]
-    # Later ones do not fit for want of the first: they are no causes.
+    # Later rejections that follow from the first are no causes.
     first = [each for each in new if each.rejected_before == new[0].rejected_before]
     if first:
         # Of several that oppose the file together each has all problems.
@@ -375,7 +376,7 @@ def _get_entry(
 ) -> OverridableEntry:
     written = entry_texts.read_texts(config.content, section.key)
     if row is None and name not in written:
-        # In force and nowhere written: a configuration of no file.
+        # A configuration built in code has no file content.
         known = config.get(section)
         raise EntryUnknown(
             f"no {section.noun} is called '{name}'{did_you_mean(name, known)}"

@@ -1,7 +1,7 @@
-"""Reads what the studio says from its tables: `settings.COULISSE_OVERLAYS`.
+"""Reads the studio's overrides from the database: `settings.COULISSE_OVERLAYS`.
 
-Nothing here raises for a database that is away or has no tables yet: the YAML serves
-without. A database that does not exist is not made by looking.
+These functions do not raise if the database is unavailable or lacks the tables: the
+server runs from the YAML alone. Reading never creates a database.
 """
 
 import logging
@@ -21,13 +21,13 @@ from config.overlays import NO_OVERLAYS, Overlay, Overlays
 T = TypeVar("T")
 
 RETRY_SECONDS = 5.0
-"""How long a database that did not answer is left alone: to ask may take as long."""
+"""Pause after the database did not answer: a query may take as long to fail."""
 
 logger = logging.getLogger(__name__)
 
 
 class DatabaseStore:
-    """What the tables hold now, asked on the connection of whoever asks."""
+    """Reads the tables on the calling thread's connection."""
 
     def __init__(self) -> None:
         self._unavailable = threading.local()
@@ -42,11 +42,11 @@ class DatabaseStore:
         return newest
 
     def read(self) -> Overlays | None:
-        """Return what the tables hold."""
+        """Return the stored overrides."""
         return _query(load_overlays, NO_OVERLAYS)
 
     def read_in_thread(self) -> Overlays | None:
-        """Return what the tables hold, asked in a thread that ends with the answer."""
+        """Return the stored overrides, read in a short-lived thread."""
 
         def ask() -> Overlays | None:
             try:
@@ -58,7 +58,7 @@ class DatabaseStore:
             return executor.submit(ask).result()
 
     def close(self) -> None:
-        """Let go of this thread's connection."""
+        """Close this thread's connection."""
         connection.close()
 
 
@@ -66,7 +66,7 @@ STORE = DatabaseStore()
 
 
 def _query(ask: Callable[[], T], nothing: T) -> T | None:
-    """Return what it returns, `nothing` where there are no tables, None if away."""
+    """Return the callable's result, `nothing` without tables, None if unavailable."""
     if not database_exists():
         return nothing
     try:
@@ -86,8 +86,8 @@ def _newest_version() -> int:
 
 
 def load_overlays() -> Overlays:
-    """Return what the tables hold; raises what Django raises."""
-    # First, so that what is stored meanwhile is looked at again.
+    """Return the stored overrides; raises Django's database errors."""
+    # Read first, so that the next poll detects changes stored meanwhile.
     version = _newest_version()
     rows = Override.objects.order_by("id").values_list(
         "section", "name", "body", "is_tombstone"
@@ -100,7 +100,7 @@ def load_overlays() -> Overlays:
 
 
 def database_exists() -> bool:
-    """Return whether there is a database to ask: to ask SQLite would create one."""
+    """Return whether the database exists: connecting to SQLite would create it."""
     name = connection.settings_dict["NAME"]
     if connection.vendor != "sqlite" or not isinstance(name, Path):
         return True

@@ -1,3 +1,1 @@
-"""Validate a section's data, and explain in plain words what is wrong and what was
-meant.
-"""
+"""Validate a section's data and explain its problems in plain words."""

@@ -1,4 +1,4 @@
-"""Pydantic's error types in plain words."""
+"""Plain-language messages for pydantic's error types."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +54,7 @@ SELF_DESCRIBING = {"assertion_error", "value_error"}
 
 
 def describe_expectation(error: ErrorDetails) -> str | None:
-    """Return what completes "must be …", or None for an error that says it itself."""
+    """Return the text after "must be …"; None for errors with their own message."""
     context: Mapping[str, Any] = error.get("ctx", {})
     if error["type"].endswith("too_short") and context.get("min_length") == 1:
         return "filled in"
@@ -65,7 +65,7 @@ def describe_expectation(error: ErrorDetails) -> str | None:
 
 
 def error_message(error: ErrorDetails) -> str:
-    """Return the message of a validator of ours, or of pydantic at worst."""
+    """Return the message of our own validator, or else pydantic's."""
     if error["type"] in SELF_DESCRIBING:
         return str(error["ctx"]["error"])
     message = error["msg"]
@@ -73,7 +73,7 @@ def error_message(error: ErrorDetails) -> str:
 
 
 def describe_value(value: object) -> str:
-    """Return a value as a message shows it."""
+    """Return a value formatted for a message."""
     match value:
         case None:
             return "nothing"

@@ -1,4 +1,4 @@
-"""HTTP headers that stand in the YAML."""
+"""HTTP headers in the YAML."""
 
 import re
 from typing import Annotated
@@ -7,7 +7,7 @@ from pydantic import AfterValidator, SecretStr
 
 NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-"""Control characters, and halves of characters, which cannot be encoded."""
+"""Control characters, and lone surrogates, which cannot be encoded."""
 
 
 def _check_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -20,4 +20,4 @@ def _check_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
 
 
 Headers = Annotated[dict[str, SecretStr], AfterValidator(_check_headers)]
-"""Names and values; a value may be a key, so none is ever shown."""
+"""Names and values; values may be keys, so messages never show them."""

@@ -1,4 +1,4 @@
-"""The JSON Schema of the whole file, made from the shapes that validate it."""
+"""The JSON Schema of the whole file, generated from the validating shapes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -46,7 +46,7 @@ def _unsupported_schema(key: str) -> Schema:
 
 
 def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
-    """Return the schema of one key; what it refers to is added to the definitions."""
+    """Return the schema of one key and add referenced schemas to the definitions."""
     template = f"#/$defs/{section.key}.{{model}}"
     schema = section.adapter.json_schema(ref_template=template)
     for name, definition in schema.pop("$defs", {}).items():
@@ -54,7 +54,7 @@ def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
     schema = _allow_placeholders(schema)
     entry = schema.get("additionalProperties")
     if isinstance(entry, dict) and "$ref" in entry:
-        # An entry's name may say it all: `local:` with nothing under it.
+        # An entry may have only a name: `local:` with no value.
         schema["additionalProperties"] = {"anyOf": [entry, {"type": "null"}]}
     described = section.description or unsupported_keys.KEYS.get(section.key, "")
     described = schema.pop("description", "") or described
@@ -64,7 +64,7 @@ def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
 
 
 def _allow_placeholders(node: Any) -> Any:
-    """Let `${…}` stand wherever a value other than free text is expected."""
+    """Allow `${…}` wherever a value other than free text is expected."""
     if isinstance(node, list):
         return [_allow_placeholders(item) for item in node]
     if not isinstance(node, dict):
@@ -83,7 +83,7 @@ def _allow_placeholders(node: Any) -> Any:
 
 def _allow_placeholders_below(keyword: str, value: Any) -> Any:
     if keyword == "properties":
-        # Its keys are names of fields, which may be those of keywords.
+        # Its keys are field names, which may equal schema keywords.
         return {name: _allow_placeholders(field) for name, field in value.items()}
     return _allow_placeholders(value)
 

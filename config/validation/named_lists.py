@@ -1,4 +1,4 @@
-"""Lists of the YAML whose entries have names of their own."""
+"""YAML lists of named entries."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -14,16 +14,16 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called; unique among them."""
+        """The entry's unique name."""
 
 
 NamedEntry = TypeVar("NamedEntry", bound=Named)
 
 
 def by_name(noun: str) -> Callable[[Iterable[NamedEntry]], dict[str, NamedEntry]]:
-    """Return a validator that makes a list a mapping by name, in the file's order.
+    """Return a validator that maps a list's entries by name, in the file's order.
 
-    It refuses a name that was taken before; `noun` is what an entry is called.
+    The validator refuses duplicate names; `noun` is the word for an entry.
     """
 
     def named(entries: Iterable[NamedEntry]) -> dict[str, NamedEntry]:
@@ -47,7 +47,7 @@ Found = TypeVar("Found")
 def get_by_name(
     name: str, known: Mapping[str, Found], *, noun: str, unknown: type[NotFound]
 ) -> Found:
-    """Return the entry of a name; raises `unknown`, which says what was meant."""
+    """Return the entry of a name; raises `unknown` with a suggestion."""
     if name not in known:
         raise unknown(f"there is no {noun} '{name}'{did_you_mean(name, known)}")
     return known[name]

@@ -1,4 +1,4 @@
-"""Pydantic's errors, placed in the data and gathered into what is worth saying."""
+"""Locate pydantic's errors in the data and group them into messages."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from config.sections import Location
 class LocatedError:
     error: ErrorDetails
     steps: Location
-    """Where it is in the data."""
+    """The error's location in the data."""
     choice: Location | None
-    """Where the shape offers several forms, and this is a complaint about one."""
+    """The location of a union, if the error is about one of its forms."""
     form: str | int = ""
 
 
 def _locate_error(error: ErrorDetails, data: Any) -> LocatedError:
-    """Tell the steps into the data from pydantic's names for forms of a choice."""
+    """Separate the location in the data from pydantic's names of union members."""
     steps: list[str | int] = []
     choice, form = None, ""
     missing = error["type"] == "missing"
@@ -34,7 +34,7 @@ def _locate_error(error: ErrorDetails, data: Any) -> LocatedError:
             steps.append(step)
         elif choice is None:
             choice, form = tuple(steps), str(step)
-    # A validator of a whole list names the entry it means.
+    # A validator of a whole list names the entry.
     steps += error.get("ctx", {}).get("at", ())
     return LocatedError(error, tuple(steps), choice, form)
 
@@ -48,10 +48,10 @@ def _value_below(data: Any, step: str | int) -> tuple[Any] | None:
 
 
 def group_errors(found: list[ErrorDetails], data: Any) -> Iterator[list[LocatedError]]:
-    """Yield the faults that make one message.
+    """Yield groups of errors that form one message.
 
-    Where a value may have several forms, pydantic complains about each; only the form
-    that was probably meant is worth a message.
+    For a union, pydantic reports errors for each form; only the form that was probably
+    meant gets a message.
     """
     choices = defaultdict(list)
     for fault in (_locate_error(error, data) for error in found):

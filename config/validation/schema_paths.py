@@ -1,4 +1,4 @@
-"""What a section's JSON Schema says about one place in it."""
+"""Look up one location in a section's JSON Schema."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -8,23 +8,23 @@ from config.sections import Location
 Schema = dict[str, Any]
 
 CHOICE_KEYWORDS = {"$ref", "allOf", "anyOf", "oneOf"}
-"""Where a node says what it is in others."""
+"""Keywords that refer to other nodes."""
 
 
 def fields_at(schema: Schema, steps: Location) -> list[str]:
-    """Return the names of the fields a place may have."""
+    """Return the field names allowed at a location."""
     return [
         name for node in _nodes_at(schema, steps) for name in node.get("properties", {})
     ]
 
 
 def is_secret(schema: Schema, steps: Location) -> bool:
-    """Tell whether the schema marks a place as a secret (pydantic's `SecretStr`)."""
+    """Return whether the schema marks a location as secret (pydantic's `SecretStr`)."""
     return any(node.get("writeOnly") is True for node in _nodes_at(schema, steps))
 
 
 def number_type(schema: Schema, steps: Location) -> str | None:
-    """Return the type of number a place must have; None where it may have another."""
+    """Return the number type at a location; None if other types are allowed."""
     kinds = {
         node.get("type")
         for node in _nodes_at(schema, steps)
@@ -37,7 +37,7 @@ def number_type(schema: Schema, steps: Location) -> str | None:
 
 
 def declares(nodes: Iterable[Schema], step: str | int) -> bool:
-    """Tell whether a name is one the schema knows, and not anyone's."""
+    """Return whether the schema declares a name, rather than allowing any."""
     return any(step in node.get("properties", {}) for node in nodes)
 
 
@@ -49,14 +49,14 @@ def _nodes_at(schema: Schema, steps: Location) -> list[Schema]:
 
 
 def root_nodes(schema: Schema) -> list[Schema]:
-    """Return all that a schema says about the whole."""
+    """Return all schema nodes of the root."""
     return list(_alternatives(schema, schema))
 
 
 def child_nodes(
     schema: Schema, nodes: Iterable[Schema], step: str | int
 ) -> list[Schema]:
-    """Return all it says one step below a place it says `nodes` about."""
+    """Return all schema nodes one step below the location of `nodes`."""
     children = (child for node in nodes for child in _children(node, step))
     return [found for child in children for found in _alternatives(schema, child)]
 

@@ -1,4 +1,4 @@
-"""What someone who misspelt a name probably meant."""
+"""Suggestions for misspelt names."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -7,19 +7,19 @@ from contextvars import ContextVar
 from itertools import islice
 
 MAX_CANDIDATES = 1000
-"""Names that are compared: it takes a millisecond for a hundred."""
+"""The most names compared: a hundred take a millisecond."""
 
 MAX_GUESSES = 100
 
 MAX_NAME_LENGTH = 100
-"""Characters of names that are compared, which takes time with their square."""
+"""Characters compared per name: the cost grows with their square."""
 
 _guesses: ContextVar[Iterator[int] | None] = ContextVar("guesses", default=None)
 
 
 @contextmanager
 def limit_guesses() -> Iterator[None]:
-    """Suggest something for the first words only, lest many mistakes take minutes."""
+    """Limit suggestions to the first words: many mistakes would take minutes."""
     token = _guesses.set(iter(range(MAX_GUESSES)))
     try:
         yield
@@ -28,7 +28,7 @@ def limit_guesses() -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence which suggests a known name, or nothing."""
+    """Return a sentence ending that suggests a known name, or ""."""
     guesses = _guesses.get()
     if guesses is not None and next(guesses, None) is None:
         return ""

@@ -1,4 +1,4 @@
-"""The keys of the reference, and what is said about one that is not built yet."""
+"""The keys of the reference, and the messages for unsupported ones."""
 
 from config import errors
 from config.sections import Problem
@@ -27,7 +27,7 @@ KEYS = {
 
 
 def describe_unavailable(key: str) -> str:
-    """Return what to tell someone who uses a key which no section reads."""
+    """Return the message for a key that no section reads."""
     return (
         f"'{key}' ({KEYS[key]}) is not available in this version of Coulisse; "
         f"remove the key"
@@ -35,5 +35,5 @@ def describe_unavailable(key: str) -> str:
 
 
 def build_problem(key: str) -> Problem:
-    """Return the refusal of a key which no section reads."""
+    """Return the problem for a key that no section reads."""
     return Problem((key,), describe_unavailable(key), errors.PLANNED_KEY)

@@ -1,4 +1,4 @@
-"""Validates one slice of the YAML and says in plain words what is wrong in it."""
+"""Validate one section of the YAML and describe its problems in plain words."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ SENTENCE_VERBS = {"are", "cannot", "does", "has", "is", "must", "needs"}
 
 
 class ShapeError(Exception):
-    """A slice does not have its section's shape."""
+    """The data does not have its section's shape."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -35,8 +35,8 @@ def validate_section(
 ) -> Any:
     """Return the section's value; raises `ShapeError` with every problem found.
 
-    `written` has what the file says where a placeholder was expanded; messages show
-    that and never the value, which may be a secret.
+    `written` has the file's text for expanded placeholders; messages show that text and
+    never the value, which may be a secret.
     """
     slice_ = _Slice(section, data, written)
     try:
@@ -76,7 +76,7 @@ class _Slice:
         return Problem((self.section.key, *fault.steps), message, code)
 
     def boolean_problems(self) -> Iterator[Problem]:
-        """Find where `true` or `false` would be taken for the number 1 or 0."""
+        """Find booleans that would be converted to the numbers 1 or 0."""
         for steps, value in _find_booleans(self.data, ()):
             kind = schema_paths.number_type(self.schema, steps)
             if kind is not None:
@@ -130,7 +130,7 @@ class _Slice:
         return bool(words & SECRET_WORDS) or schema_paths.is_secret(self.schema, steps)
 
     def _subject(self, steps: Location) -> str:
-        """Name what a sentence is about: `agent 'pm': 'max_turns'`."""
+        """Return the subject of a sentence: `agent 'pm': 'max_turns'`."""
         if not steps or not self.section.noun:
             label, rest = self.section.key, steps
         else:
@@ -151,7 +151,7 @@ class _Slice:
 
 
 def _find_booleans(data: Any, steps: Location) -> Iterator[tuple[Location, bool]]:
-    """Yield every true and false within data, with the steps to it."""
+    """Yield every boolean in the data, with its location."""
     if isinstance(data, bool):
         yield steps, data
     entries: Iterable[tuple[str | int, Any]] = ()
@@ -164,7 +164,7 @@ def _find_booleans(data: Any, steps: Location) -> Iterator[tuple[Location, bool]
 
 
 def _join_sentence(subject: str, says: str) -> str:
-    """Join the two; what does not start with a verb stands by itself."""
+    """Join both parts; a message that does not start with a verb stays separate."""
     joint = " " if subject[-1] == ":" or says.split(" ")[0] in SENTENCE_VERBS else ": "
     return f"{subject}{joint}{says}"
 

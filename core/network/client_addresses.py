@@ -1,11 +1,11 @@
-"""Client addresses as limits count them."""
+"""Client addresses, normalized for rate limits."""
 
 import ipaddress
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 
 MAX_LENGTH = 64
-"""Characters of an address; what a proxy forwards may be any text."""
+"""Characters of an address; a proxy may forward any text."""
 
 Address = IPv4Address | IPv6Address
 

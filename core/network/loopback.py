@@ -1,4 +1,4 @@
-"""Which names and addresses are this machine's alone."""
+"""Recognize names and addresses of this machine."""
 
 import ipaddress
 

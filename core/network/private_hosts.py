@@ -1,4 +1,4 @@
-"""Which hosts of addresses are not on the public internet, by how they are written.
+"""Recognize hosts that are not on the public internet, by their spelling.
 
 No name is looked up. A public name can still lead to a private address, so a program
 that fetches from one must check the address it connects to.
@@ -9,13 +9,13 @@ import re
 from ipaddress import IPv4Address, IPv6Address
 
 NUMBER = re.compile(r"\d+|0[xX][0-9a-fA-F]*")
-"""A last label like this makes the host an IPv4 address (WHATWG's URL standard)."""
+"""A numeric last label makes the host an IPv4 address (WHATWG's URL standard)."""
 
 PRIVATE_SUFFIXES = {
     *("corp", "home", "home.arpa", "internal", "intranet", "lan", "local"),
     *("localdomain", "localhost", "private", "svc"),
 }
-"""Names that networks use for themselves."""
+"""Top-level names reserved for private networks."""
 
 GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 IPV4_IN_IPV6 = [
@@ -26,10 +26,10 @@ IPV4_IN_IPV6 = [
 
 
 def is_private(host: str) -> bool:
-    """Return whether a host, in ASCII and without a port, is or may be private.
+    """Return whether a host, in ASCII and without a port, may be private.
 
-    Names without a dot are, and so are addresses in any but their usual spelling
-    (`0x7f.1`, `2130706433`, `010.0.0.1`), which programs read differently.
+    Names without a dot are private, and so are addresses in unusual spellings
+    (`0x7f.1`, `2130706433`, `010.0.0.1`), which programs parse differently.
     """
     if host.startswith("["):
         return _is_private_ipv6(host)
@@ -61,7 +61,7 @@ def _is_private_ipv6(text: str) -> bool:
 
 
 def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that an IPv6 address stands for, if any."""
+    """Return the IPv4 address embedded in an IPv6 address, if any."""
     if address.ipv4_mapped or address.sixtofour:
         return address.ipv4_mapped or address.sixtofour
     if address.teredo:

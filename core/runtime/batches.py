@@ -1,14 +1,14 @@
-"""Much work on tables, done in pieces between which others have their turn."""
+"""Process many table rows in batches that leave room for other queries."""
 
 import time
 from collections.abc import Callable
 
 
 def run_batches(piece: Callable[[], int], *, size: int, seconds: float) -> int:
-    """Repeat a piece of up to `size` rows until one is smaller; return how many in all.
+    """Repeat a batch of up to `size` rows until one is smaller; return the row count.
 
-    After each, the database is left to others for as long as it took. None begins after
-    so many seconds: the next run goes on.
+    After each batch, it pauses for as long as the batch took. No batch starts after
+    `seconds`: the next run continues.
     """
     end = time.monotonic() + seconds
     done = 0

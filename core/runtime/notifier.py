@@ -1,4 +1,4 @@
-"""Wakes somebody by a message, at most once in a while, from a thread of its own."""
+"""Send wake-up messages at a limited rate, from a thread of its own."""
 
 import logging
 import threading
@@ -9,12 +9,12 @@ logger = logging.getLogger(__name__)
 
 
 class Notifier:
-    """Has the message sent, from a thread of its own."""
+    """Sends a message from a background thread."""
 
     def __init__(
         self, send: Callable[[], None], *, pause_seconds: float, waiting: str
     ) -> None:
-        """Send by `send`, which may raise; `waiting` is what waits where it does."""
+        """Call `send`, which may raise; `waiting` names what is delayed if it does."""
         self._send = send
         self._pause_seconds = pause_seconds
         self._waiting = waiting
@@ -23,10 +23,10 @@ class Notifier:
         self._sending = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_down = False
-        """Whether the broker was, when it was last tried."""
+        """Whether the broker was down at the last attempt."""
 
     def notify(self) -> None:
-        """Have the message sent shortly. Takes microseconds and never raises."""
+        """Schedule the message. Takes microseconds and never raises."""
         if self._wanted.is_set():
             return
         self._wanted.set()
@@ -34,7 +34,7 @@ class Notifier:
             self._start()
 
     def flush(self) -> None:
-        """Send what is still to be sent, now."""
+        """Send a pending message now."""
         with self._sending:
             if self._wanted.is_set():
                 self._wanted.clear()
@@ -58,7 +58,7 @@ class Notifier:
         try:
             self._send()
         except Exception as exc:
-            # Whatever is wrong with the broker, the rows are stored.
+            # A broker failure loses nothing: the rows are stored.
             if not self._is_down:
                 self._is_down = True
                 logger.warning(

@@ -1,4 +1,4 @@
-"""^C, heard where a program looks for it and nowhere else."""
+"""Defer ^C (SIGINT) to points where a program checks for it."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -8,12 +8,12 @@ from types import FrameType
 
 @contextmanager
 def defer_sigint() -> Iterator[Callable[[], None]]:
-    """Hold ^C back in this block; yield what raises KeyboardInterrupt after one.
+    """Defer ^C in this block; yield a function that raises KeyboardInterrupt after one.
 
-    Python raises it between any two instructions: also between a BEGIN and whoever
-    would end that transaction, and then what is written to clean up is never committed.
-    Runners such as make pass a second ^C on, which is not to break the cleaning up.
-    For the main thread alone; other threads are never interrupted.
+    Python raises KeyboardInterrupt between any two instructions, also between a BEGIN
+    and the code that ends the transaction, which would prevent the commit of cleanup
+    writes. Runners such as make forward a second ^C, which must not interrupt the
+    cleanup. Only for the main thread; other threads are never interrupted.
     """
     pressed = False
 

@@ -1,10 +1,10 @@
 """An estimate of a secret's entropy in bits; 0 for secrets that people make up.
 
-Redacting a value tells its sender that the guess was right, so only values that
-cannot be guessed may be redacted. The estimate is conservative: words of languages in
-Latin script, keyboard walks, dates and repetitions count nothing, however long they
-are. zxcvbn does not fit: it knows English alone (`MeinHundHeisstRexUndIstLieb` gets 90
-bits), and gives 24 random characters no more than 79.7.
+Redacting a value confirms a guess to its sender, so only values that cannot be guessed
+may be redacted. The estimate is conservative: words of languages in Latin script,
+keyboard walks, dates and repetitions count nothing, however long they are. zxcvbn does
+not fit: it knows only English (`MeinHundHeisstRexUndIstLieb` gets 90 bits), and gives
+24 random characters no more than 79.7.
 """
 
 import math
@@ -52,11 +52,11 @@ LETTER_PAIR_SCORES = {
     "y": "75566443535656680567443063",
     "z": "85457254734565640245653043",
 }
-"""How likely a letter (the column, a to z) follows another in text that people write.
+"""The likelihood of a letter (the column, a to z) after another in human text.
 
-Binary logarithm of the likelihood over that of random letters, plus `NEUTRAL_SCORE`. Counted
-in the translations of Django 5.2 to 42 languages of Latin script, accents and blanks
-removed; for each pair the mean of the 25 languages that have it most often.
+Binary logarithm of the likelihood relative to random letters, plus `NEUTRAL_SCORE`.
+Counted in the translations of Django 5.2 to 42 languages of Latin script, accents and
+blanks removed; for each pair the mean of the 25 languages that have it most often.
 """
 LOWER, UPPER, DIGIT = "lower", "upper", "digit"
 KIND_TRANSITIONS = {
@@ -64,8 +64,8 @@ KIND_TRANSITIONS = {
     UPPER: {LOWER: 0.75, UPPER: 0.20, DIGIT: 0.05},
     DIGIT: {LOWER: 0.20, UPPER: 0.20, DIGIT: 0.60},
 }
-"""How likely a kind of character follows another in what people make up. In random text
-it does not matter what came before."""
+"""The likelihood of a character class after another in human-made secrets. In random
+text it does not depend on the previous character."""
 
 KEYBOARD_ROWS = (
     "qwertyuiop asdfghjkl zxcvbnm azertyuiop qwertzuiop abcdefghijklmnopqrstuvwxyz "
@@ -73,8 +73,8 @@ KEYBOARD_ROWS = (
 )
 KEYBOARD_WALKS = f"{KEYBOARD_ROWS} {KEYBOARD_ROWS[::-1]}"
 MAX_NEIGHBOUR_SHARE = 0.5
-"""The share of neighbours on the keyboard or in the alphabet above which a text is a
-walk over it. In random text of this length it stays below."""
+"""The share of neighbours on the keyboard or in the alphabet above which a text counts
+as a keyboard walk. In random text of this length it stays below."""
 
 
 def is_strong(secret: str) -> bool:
@@ -106,22 +106,22 @@ def _is_keyboard_walk(text: str) -> bool:
 
 
 def _is_human_made(secret: str) -> bool:
-    """Return whether a text is likelier to be a person's than a random one."""
+    """Return whether a text is more likely human-made than random."""
     text = "".join(WORD.findall(secret))
     if HEX.fullmatch(text):
-        # Read as leet it would be all vowels.
+        # Leet decoding would turn it into vowels only.
         return _human_evidence(text) >= 0
     plain = "".join(WORD.findall(secret.translate(LEET)))
     return max(_human_evidence(text), _human_evidence(plain)) >= 0
 
 
 def _human_evidence(text: str) -> float:
-    """Return log2 of how much likelier people's text is to be this than random text."""
+    """Return the log2 likelihood ratio of human-made to random text."""
     return _pair_evidence(text) + sum(_kind_evidence(text))
 
 
 def _pair_evidence(text: str) -> float:
-    # Of few letters each is more frequent.
+    # With few distinct letters, each one is more frequent.
     fewer = math.log2(26 / 6) if HEX.fullmatch(text) else 0
     low = text.lower()
     return sum(

@@ -1,4 +1,4 @@
-"""JSON as models write it: bare, in a Markdown fence, or amid prose."""
+"""Parse JSON in model output: bare, in a Markdown fence, or amid prose."""
 
 import re
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ CODE_FENCE = re.compile(r"```(?:json|JSON)?(.*?)```", re.DOTALL)
 
 
 def parse_first(text: str) -> tuple[str, Any]:
-    """Return the JSON in a reply as the model wrote it, and its value.
+    """Return the JSON text in a reply, and its value.
 
-    Raises ValueError, which says what is wrong with the reply, if there is none.
+    Raises ValueError with the problem if the reply has none.
     """
     for found in parse_candidates(text):
         return found
@@ -20,10 +20,10 @@ def parse_first(text: str) -> tuple[str, Any]:
 
 
 def parse_candidates(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield all that may be the JSON in a reply, with its value, likeliest first.
+    """Yield the JSON candidates in a reply with their values, likeliest first.
 
-    The whole, what is fenced, the widest object, the widest array. Of half an array
-    an object in it may be all that is left, so look at what you are given.
+    The order is: the whole reply, fenced blocks, the widest object, the widest array.
+    From a truncated array only an inner object may parse, so check the value.
     """
     for candidate in _candidates(text):
         try:
@@ -33,7 +33,7 @@ def parse_candidates(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def describe_problem(text: str) -> str:
-    """Return what to tell a model whose reply has no JSON in it."""
+    """Return the message for a model whose reply has no JSON."""
     try:
         orjson.loads(text.strip())
     except orjson.JSONDecodeError as exc:

@@ -1,14 +1,14 @@
-"""Secrets are taken out of what is logged and stored: the last line of defence.
+"""Redact secrets from logs and stored texts, as the last line of defence.
 
-Nothing that is written should have a secret in it to begin with. Where one is all the
-same, in what a provider answers or in the message of an exception, it is replaced here:
-secrets of the configuration by their value, others by what they look like.
+No written text should contain a secret. If one does, in a provider's answer or an
+exception message, it is replaced here: secrets of the configuration by their value,
+others by their pattern.
 
-A value that is replaced confirms a guess. Therefore only secrets that cannot be guessed
-are known by their value (`core.text.entropy`), and answers to clients are never
-redacted by value: they quote as little as they can, and that through `quoted`, which
-looks at the text alone. All patterns take time in proportion to the text (possessive or
-bounded repetitions, and starts that do not overlap).
+A replaced value confirms a guess. Therefore only secrets that cannot be guessed are
+matched by value (`core.text.entropy`), and answers to clients are never redacted by
+value: they quote as little as possible, through `redact_quote`, which only uses the
+text itself. All patterns take time proportional to the text (possessive or bounded
+repetitions, and starts that do not overlap).
 """
 
 import base64
@@ -25,12 +25,12 @@ from core.text.sanitization import escape_and_truncate
 
 REDACTED = "[redacted]"
 MIN_CHARS = 8
-"""What is shorter is also found within words that are no secret."""
+"""Shorter secrets also occur within ordinary words."""
 MAX_KNOWN = 512
-"""The oldest are forgotten: what an edit of the YAML replaced long ago."""
+"""Older secrets are dropped: edits of the YAML replaced them long ago."""
 
 MAX_READ = 64 * 1024
-"""Characters of a text that `every` redacts and returns."""
+"""Characters of a text that `redact_all` redacts and returns."""
 MAX_WORD = 2048
 """Characters without a blank that may be one secret."""
 
@@ -47,17 +47,17 @@ SECRET_PARAMETER = re.compile(
 """`--api-key=…` of a command, `?token=…` of an address."""
 URL_PASSWORD = re.compile(r"(://[^\s/:@]*+:)[^\s/@]++(?=@)")
 WORD = re.compile(r"[\w.~+/=:-]{20,}+")
-"""What may be a key in the words of a provider."""
+"""Possible keys in a provider's text."""
 
 _known_secrets: dict[str, None] = {}
-"""The newest last."""
+"""In order of registration, the newest last."""
 _longest_first: tuple[str, ...] = ()
-"""The longest first, for one may be part of another."""
+"""The longest first, because one may contain another."""
 _lock = threading.Lock()
 
 
 def register_secrets(secrets: Iterable[str]) -> None:
-    """Remember the strong of some secrets, in each of the ways they are written."""
+    """Register the strong ones of these secrets, in all their written forms."""
     global _longest_first
     forms = [form for secret in secrets for form in _written_forms(secret)]
     with _lock:
@@ -70,16 +70,16 @@ def register_secrets(secrets: Iterable[str]) -> None:
 
 
 def strong_secrets(secrets: Iterable[str]) -> list[str]:
-    """Return the secrets that cannot be guessed, which are redacted by their value."""
+    """Return the secrets that cannot be guessed, which are redacted by value."""
     return [secret for secret in secrets if _is_strong(secret)]
 
 
-# A configuration is read again and again with the same secrets.
+# Repeated reads of the configuration have the same secrets.
 _is_strong = lru_cache(maxsize=4 * MAX_KNOWN)(entropy.is_strong)
 
 
 def _written_forms(secret: str) -> set[str]:
-    """Return a strong secret as it stands, in JSON, in a URL, and each strong line."""
+    """Return a strong secret's forms: plain, in JSON, in a URL, and its lines."""
     plain = {secret.strip(), *(line.strip() for line in secret.splitlines())}
     return {
         form
@@ -89,7 +89,7 @@ def _written_forms(secret: str) -> set[str]:
 
 
 def redact_own(text: str) -> str:
-    """Return a text without our own secrets, and as it is otherwise."""
+    """Return a text with only this server's secrets redacted."""
     for secret in _longest_first:
         if secret in text:
             text = text.replace(secret, REDACTED)
@@ -99,9 +99,10 @@ def redact_own(text: str) -> str:
 
 
 def redact_all(text: str) -> str:
-    """Return a text without our own secrets and all that looks like anyone's.
+    """Return a text without this server's secrets and anything like a secret.
 
-    A text of more than `MAX_READ` characters is cut, and ends in how many are missing.
+    A text of more than `MAX_READ` characters is cut and ends with the number of missing
+    characters.
     """
     return (
         redact_patterns(redact_own(text))
@@ -112,24 +113,24 @@ def redact_all(text: str) -> str:
 
 def _redact_beginning(text: str) -> str:
     head = redact_patterns(redact_own(text[:MAX_READ]))
-    # The last word may be the half of a secret.
+    # The last word may be part of a secret.
     kept = max(len(head) - MAX_WORD, head.rfind(" "), head.rfind("\n"))
     return f"{head[:kept]}… (cut off: the text has {len(text)} characters)"
 
 
 def redact_quote(text: str) -> str:
-    """Return a foreign text as an answer to a client may quote it.
+    """Return an external text for quoting in an answer to a client.
 
-    All that looks like a random key is masked, whether it is a secret of ours or not,
-    so the result does not depend on the configuration.
+    Everything like a random key is masked, whether or not it is a secret of this
+    server, so the result does not depend on the configuration.
     """
     return WORD.sub(_redact_key, redact_patterns(text))
 
 
 def redact_quoted_line(text: str, most: int) -> str:
-    """Return a foreign text as `quoted`, on one line of at most `most` characters.
+    """Return an external text like `redact_quote`, on one line, cut to `most`.
 
-    More is read than is returned, so a key that the end cuts is masked whole.
+    It reads more than it returns, so a key that the cut would split is masked whole.
     """
     line = redact_quote(" ".join(text[: 8 * most].split()))
     return escape_and_truncate(line, most)
@@ -140,8 +141,8 @@ def _redact_key(match: re.Match[str]) -> str:
 
 
 def redact_patterns(text: str) -> str:
-    """Return a text without what looks like a secret, whoever's it is."""
-    # Looking for a word first takes a tenth of the time an expression does.
+    """Return a text without anything that looks like a secret."""
+    # Searching for a word first takes a tenth of the time of the expression.
     if "sk-" in text:
         text = API_KEY.sub(REDACTED, text)
     if "eyJ" in text:
@@ -162,5 +163,5 @@ def _redact_credentials(match: re.Match[str]) -> str:
     try:
         decoded = base64.b64decode(match[2], altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        return match[0]  # A word of a sentence.
+        return match[0]  # An ordinary word.
     return f"{match[1]}{REDACTED}" if b":" in decoded else match[0]

@@ -1,4 +1,4 @@
-"""A table for the terminal."""
+"""Format tables for the terminal."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 def table_lines(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
 ) -> Iterator[str]:
-    """Yield the lines of a table; the columns in `right` are set to the right."""
+    """Yield the lines of a table; the columns in `right` are right-aligned."""
     table = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:

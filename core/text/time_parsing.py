@@ -1,4 +1,4 @@
-"""Instants as people type them: `2026-12-31`, `90d`, `12h`."""
+"""Parse times as users type them: `2026-12-31`, `90d`, `12h`."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta
@@ -16,17 +16,17 @@ class TimeInvalid(Invalid):
 
 
 def parse_future(text: str, now: datetime) -> datetime:
-    """Return an instant to come: so long from now, or the end of a day.
+    """Return a future time: a duration from now, or the end of a day.
 
-    All in UTC where the text names no other zone. Raises `TimeInvalid`.
+    UTC unless the text names another zone. Raises `TimeInvalid`.
     """
     return _parse(text, now, 1, of_day=time.max)
 
 
 def parse_past(text: str, now: datetime) -> datetime:
-    """Return an instant that is past: so long ago, or the beginning of a day.
+    """Return a past time: a duration ago, or the start of a day.
 
-    All in UTC where the text names no other zone. Raises `TimeInvalid`.
+    UTC unless the text names another zone. Raises `TimeInvalid`.
     """
     return _parse(text, now, -1, of_day=time.min)
 

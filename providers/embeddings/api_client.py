@@ -1,4 +1,4 @@
-"""Embeddings from an API: OpenAI's, one that is like it, or Voyage's."""
+"""Embeddings from an API: OpenAI's, a compatible one, or Voyage's."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ from providers.wires import usage_parsing
 OPENAI_LIMITS = BatchLimits(256, 300_000, 2 * 8191, 8191)
 # 1,000 texts, 120,000 tokens; longer texts than 32,000 tokens it cuts itself.
 VOYAGE_LIMITS = BatchLimits(256, 120_000, 32_000, 16_000)
-# Servers of one's own are often set to batches of 32, and their models to 512 tokens.
+# Self-hosted servers often limit batches to 32 texts, and their models to 512 tokens.
 COMPATIBLE_LIMITS = BatchLimits(32, 100_000, 2 * 8191, 1500)
 
 
 async def embed_texts(
     service: EmbeddingApi, texts: Sequence[str], *, query: bool
 ) -> Rows:
-    """Return a row for each text, not yet of unit length; no text may be blank."""
+    """Return a row for each text, not normalized; no text may be blank."""
     limits = service.limits
     encoded = [_truncate(text, limits.text_bytes) for text in texts]
     parts = [
@@ -38,7 +38,7 @@ async def embed_texts(
 
 
 def _truncate(text: str, size: int) -> bytes:
-    # A character takes a byte at least.
+    # A character takes at least one byte.
     return text[:size].encode()[:size]
 
 
@@ -66,7 +66,7 @@ async def _embed_batch(
     except RequestRefused:
         if max(map(len, batch)) <= safe:
             raise
-    # Random letters, say, make more tokens than two bytes each.
+    # Some texts, such as random letters, have more tokens than one per two bytes.
     return await _request_batch(service, [text[:safe] for text in batch], query=query)
 
 
@@ -75,7 +75,7 @@ async def _request_batch(
 ) -> Rows:
     """Return the vectors of a batch, and record what the API bills for them."""
     source = service.source
-    # A cut may leave a piece of a character.
+    # A cut may split a character.
     texts = [text.decode(errors="ignore") for text in batch]
     key = source.provider.api_key
     attempts: list[Attempt] = []
@@ -116,7 +116,7 @@ def _request_body(
 def _parse_response(
     payload: Any, source: ProviderSource, *, count: int, dimensions: int
 ) -> tuple[Rows, int | None]:
-    """Return the vectors, and how many tokens the API says it has counted."""
+    """Return the vectors, and the API's token count."""
     if payload.get("error"):
         raise error_mapping.from_error_object(source, payload)
     found = payload["data"]
@@ -148,7 +148,7 @@ def _parse_response(
 
 
 def _billed_tokens(payload: Any) -> int | None:
-    """Return the count of tokens: OpenAI has both names, Voyage the total alone."""
+    """Return the token count: OpenAI sends both fields, Voyage only the total."""
     usage = payload.get("usage")
     if not isinstance(usage, dict):
         return None
@@ -163,6 +163,6 @@ def _billed_tokens(payload: Any) -> int | None:
 def _parse_vector(value: Any) -> Rows:
     if isinstance(value, str):
         return np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4")
-    # Out of range becomes infinite, and is found out as such.
+    # Values out of range become infinite, and are rejected as such.
     with np.errstate(over="ignore"):
         return np.asarray(value, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What the embedders that call an API share."""
+"""The base class of embedders that call an API."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What an embedder is, and what each kind of embedder implements."""
+"""The embedder value, and the interface of embedder kinds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,27 +19,27 @@ ANY_LANGUAGE = "many"
 Rows = NDArray[np.float32]
 
 EmbedderProblem = tuple[str, str]
-"""A field of `embed_with`, and what is wrong with it."""
+"""A field of `embed_with`, and its problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What an API takes in one request.
+    """The limits of one request to an API.
 
-    Tokens are not counted but bounded by bytes: none is shorter than one, and two a
-    token are a careful average.
+    Tokens are estimated from bytes: a token has at least one byte, and two bytes per
+    token is a conservative average.
     """
 
     batch_texts: int
     batch_bytes: int
     text_bytes: int
     safe_text_bytes: int
-    """What to send of each text after a request was refused."""
+    """The bytes of each text to send after a request was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingApi:
-    """One model of an API, and how to ask it."""
+    """One model of an API, and its request options."""
 
     source: ProviderSource
     dimensions: int
@@ -47,12 +47,12 @@ class EmbeddingApi:
     extra: Mapping[str, Any]
     """Fields of the request besides the texts and the model."""
     sends_input_type: bool = False
-    """Whether it wants to know what is a query and what a document."""
+    """Whether requests state if texts are queries or documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """An embedder as configured; a value, the same in every process."""
+    """A configured embedder; an immutable value, equal in every process."""
 
     id: str
     """Names the vector space, the same in every version. It begins with the kind's
@@ -75,7 +75,7 @@ class EmbeddingModel:
     """One model of an API."""
 
     dimensions: int
-    """Unless `dims` asks for others."""
+    """The default for `dims`."""
     choices: Collection[int] = ()
     """The values that `dims` may have; empty where the length is fixed."""
 
@@ -87,7 +87,7 @@ class EmbedderKind(ABC):
     """
 
     warning: str | None = None
-    """What the operator should know about this kind."""
+    """A warning for the operator about this kind."""
 
     @abstractmethod
     def problems(
@@ -104,7 +104,7 @@ class EmbedderKind(ABC):
         """Return a row for each text, of any length; no text is blank."""
 
     def load(self) -> None:  # noqa: B027 (most kinds have nothing to load)
-        """Load what the first call would have to wait for; it blocks."""
+        """Load data in advance of the first call; blocks."""
 
 
 def similarity_threshold(asked: EmbedderConfig, default: float) -> float:
@@ -119,7 +119,7 @@ def model_problems(
     default: str | None,
     is_other_server: bool,
 ) -> Iterator[EmbedderProblem]:
-    """Yield what is wrong with `model` and `dims`, given the models of an API.
+    """Yield the problems of `model` and `dims`, given the models of an API.
 
     Another server that speaks the same API may have any model.
     """
@@ -155,7 +155,7 @@ def _dims_problems(
 
 
 def offline_problems(asked: EmbedderConfig) -> Iterator[EmbedderProblem]:
-    """Yield the fields that an embedder on this machine does not take."""
+    """Yield the fields that an offline embedder does not support."""
     for name in ("api_key", "base_url"):
         if getattr(asked, name) is not None:
             yield name, f"'{asked.provider}' works offline: leave it out"

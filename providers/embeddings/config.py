@@ -1,11 +1,11 @@
-"""The YAML's `embed_with:` map: what turns text into vectors."""
+"""The YAML's `embed_with:` map: the embedder settings."""
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from providers.config import check_key, normalize_url, strip_key
 
 MAX_DIMENSIONS = 16_000
-"""As many as a vector of PostgreSQL may have."""
+"""The limit of PostgreSQL's vectors."""
 
 
 class EmbedderConfig(BaseModel):
@@ -18,7 +18,7 @@ class EmbedderConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        # Keys are among the input.
+        # The input contains keys.
         hide_input_in_errors=True,
     )
 

@@ -1,8 +1,8 @@
 """Text to vectors: choose the embedder, and compute with it.
 
-    embedder = embedders.choose(config, asked)      # asked: the YAML's embed_with:
-    rows = await embedders.embed(embedder, ["She lives in Paris."])
-    query_rows = await embedders.embed(embedder, ["Where?"], query=True)
+    embedder = embedders.choose_embedder(config, asked)  # asked: the YAML's embed_with:
+    rows = await embedders.embed_texts(embedder, ["She lives in Paris."])
+    query_rows = await embedders.embed_texts(embedder, ["Where?"], query=True)
 
 Vectors of different embedders cannot be compared: store `embedder.id` with each vector,
 and compare only vectors with the same id.
@@ -23,7 +23,7 @@ from providers.embeddings.config import EmbedderConfig
 from providers.embeddings.registry import EMBEDDERS, kind_of
 from providers.errors import EmbedderMisconfigured
 
-# JSON, tokenizers and databases do not accept these.
+# JSON, tokenizers and databases reject these.
 INVALID_CHARACTERS = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -47,7 +47,7 @@ def choose_embedder(config: Config, asked: EmbedderConfig | None) -> Embedder:
 def find_problems(
     config: Config, asked: EmbedderConfig | None
 ) -> Iterable[EmbedderProblem]:
-    """Return what is wrong with `embed_with`, each problem with its field."""
+    """Return the problems of `embed_with`, each with its field."""
     if asked is None:
         return ()
     entry = provider_access.find_provider(config, asked.provider)
@@ -59,7 +59,7 @@ def find_problems(
 
 
 def embedder_warning(embedder: Embedder) -> str | None:
-    """Return what the operator should know about an embedder, if anything."""
+    """Return the operator's warning about an embedder, if any."""
     return kind_of(embedder).warning
 
 
@@ -82,9 +82,9 @@ async def embed_texts(
 
 
 def preload(embedder: Embedder) -> None:
-    """Load what the first call would have to wait for: 0.3 s for `local`.
+    """Load data in advance of the first call: 0.3 s for `local`.
 
-    Blocks: call it from a thread. Raises EmbedderDown if loading fails.
+    Blocks: call it from a thread. Raises `EmbedderDown` if loading fails.
     """
     kind_of(embedder).load()
 

@@ -1,8 +1,8 @@
 """Vectors of words by hashing: offline, the same everywhere, blind to meaning.
 
 Each word adds to one dimension, chosen with its sign by a hash ("the hashing trick",
-Weinberger et al. 2009), the more the oftener it occurs, but ever less. Scripts that
-write no spaces give pairs of characters.
+Weinberger et al. 2009); repeated words add ever less. Scripts without spaces contribute
+pairs of characters.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ MAX_INLINE_CHARS = 5_000
 
 DEFAULT_DIMENSIONS = 1024
 PLAIN_DIMENSIONS = 32
-"""With so few a sign and stop words help nothing: these are counts of all words."""
+"""With so few dimensions, signs and stop words do not help: these count all words."""
 
 MAX_CHARS = 50_000
 
@@ -44,7 +44,7 @@ _SPACELESS = (
     "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
-# Vowel signs and accents, which are no letters to Python but parts of words.
+# Vowel signs and accents, which Python does not class as letters, are parts of words.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
 _EMOJI = "\u2600-\u27bf\U0001f000-\U0001faff"
 TOKEN = re.compile(
@@ -80,7 +80,7 @@ STOP_WORDS = frozenset(
 
 
 class HashEmbedder(EmbedderKind):
-    """The embedder of last resort: it needs no model, no network, no installation."""
+    """The fallback embedder: it needs no model, network or installation."""
 
     warning = (
         "the embedder 'hash' has no semantic understanding: it finds facts by "
@@ -90,7 +90,7 @@ class HashEmbedder(EmbedderKind):
     def problems(
         self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
-        """Yield the fields that it does not take."""
+        """Yield the unsupported fields."""
         yield from offline_problems(asked)
         if asked.model is not None:
             yield "model", "'hash' has no models: leave it out"
@@ -109,7 +109,7 @@ class HashEmbedder(EmbedderKind):
 
 
 def embed_texts(texts: Sequence[str], dimensions: int) -> Rows:
-    """Return a row for each text, not yet of unit length; without words it is zero."""
+    """Return a row for each text, not normalized; without words it is zero."""
     rows = np.zeros((len(texts), dimensions), dtype=np.float32)
     for row, text in zip(rows, texts, strict=True):
         for place, weight in _weighted_dimensions(text, dimensions):
@@ -118,7 +118,7 @@ def embed_texts(texts: Sequence[str], dimensions: int) -> Rows:
 
 
 def tokenize(text: str) -> Iterator[str]:
-    """Return the words of a text, pairs of characters where words have no borders."""
+    """Return the words of a text, or character pairs in scripts without spaces."""
     folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold()
     for match in TOKEN.finditer(folded):
         found = match.group()
@@ -134,9 +134,9 @@ def _weighted_dimensions(text: str, dimensions: int) -> Iterator[tuple[int, floa
         for word, count in counts.items():
             yield _hash(word) % dimensions, count
         return
-    # A text of nothing but stop words still says something.
+    # A text of only stop words still has a meaning.
     telling = counts.keys() - STOP_WORDS or counts.keys()
-    # In the order of the text, for sums of floats depend on it.
+    # In text order, because float sums depend on the order.
     for word, count in counts.items():
         if word in telling:
             number = _hash(word)

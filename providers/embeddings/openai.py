@@ -1,4 +1,4 @@
-"""Embeddings of OpenAI, and of every server that speaks its API."""
+"""Embeddings of OpenAI and of compatible servers."""
 
 from collections.abc import Iterator, Mapping
 
@@ -31,7 +31,7 @@ class OpenAIEmbedder(ApiEmbedder):
     def problems(
         self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
-        """Yield what is wrong with the key, the model and `dims`."""
+        """Yield the problems of the key, the model and `dims`."""
         if entry is None and asked.api_key is None and asked.base_url is None:
             clash = config.get(PROVIDERS).get("openai")
             yield (

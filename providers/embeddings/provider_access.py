@@ -1,4 +1,4 @@
-"""Which entry under `providers:` an `embed_with` uses, and how its API is called."""
+"""The entry under `providers:` that `embed_with` uses, and the access to its API."""
 
 from collections.abc import Collection
 
@@ -8,10 +8,10 @@ from providers.config import PROVIDERS, KindName, ProviderConfig
 from providers.embeddings.config import EmbedderConfig
 
 EMBEDDING_KINDS: Collection[KindName] = ("cohere", "gemini", "openai")
-"""The kinds of provider whose API has embeddings, all as OpenAI's."""
+"""The kinds of provider with an OpenAI-compatible embeddings API."""
 
 MAX_SECONDS = 60.0
-"""A provider may take minutes over a reply, but not over a vector."""
+"""A reply may take minutes, but an embedding may not."""
 
 
 def find_provider(config: Config, name: str) -> ProviderConfig | None:
@@ -28,13 +28,13 @@ def find_provider(config: Config, name: str) -> ProviderConfig | None:
 def resolve_provider(
     asked: EmbedderConfig, entry: ProviderConfig | None
 ) -> ProviderConfig:
-    """Return how to call the API: the entry, overridden by `embed_with`."""
+    """Return the access to the API: the entry, overridden by `embed_with`."""
     if entry is None:
         entry = ProviderConfig(
             kind="openai", api_key=asked.api_key, base_url=asked.base_url
         )
     elif asked.base_url is not None:
-        # The entry's secrets are not for another address.
+        # The entry's secrets must not go to another address.
         entry = entry.model_copy(
             update={"base_url": asked.base_url, "api_key": asked.api_key, "headers": {}}
         )

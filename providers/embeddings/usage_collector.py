@@ -1,4 +1,4 @@
-"""What calls of embedding APIs use, collected for the request that causes them.
+"""Collect the usage of embedding API calls for the request that causes them.
 
 Embeddings are made far below the code that charges a request: in searches, in saves, in
 agents' tools. A context variable carries the list, so no caller can forget to pass it.
@@ -20,7 +20,7 @@ class EmbeddingCall:
 
     source: ProviderSource
     tokens: int
-    """As the API counts them; estimated where it does not say."""
+    """The API's count; estimated if it has none."""
 
 
 _calls: ContextVar[list[EmbeddingCall] | None] = ContextVar(

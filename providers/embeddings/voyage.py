@@ -31,12 +31,12 @@ MODELS: Mapping[str, EmbeddingModel] = {
 
 
 class VoyageEmbedder(ApiEmbedder):
-    """Voyage, whose API is like OpenAI's in all that the client uses."""
+    """Voyage, whose API matches OpenAI's in all parts that the client uses."""
 
     def problems(
         self, config: Config, asked: EmbedderConfig, entry: ProviderConfig | None
     ) -> Iterator[EmbedderProblem]:
-        """Yield what is wrong with the key, the model and `dims`."""
+        """Yield the problems of the key, the model and `dims`."""
         if asked.api_key is None:
             yield "api_key", "voyage needs one here, for example ${VOYAGE_API_KEY}"
         yield from model_problems(
@@ -47,7 +47,7 @@ class VoyageEmbedder(ApiEmbedder):
         )
 
     def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
-        """Return the embedder; it tells the API which texts are queries."""
+        """Return the embedder; its requests state which texts are queries."""
         address = asked.base_url or URL
         provider = provider_access.resolve_provider(
             asked.model_copy(update={"base_url": address}), None

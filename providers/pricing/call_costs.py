@@ -1,4 +1,4 @@
-"""What calls of models cost, in micro-dollars."""
+"""The cost of model calls, in micro-dollars."""
 
 import logging
 from datetime import datetime
@@ -18,10 +18,10 @@ LOCAL = Tariff(
     "local",
     (RatePeriod(((-1, rates.rates_from_usd(input=Decimal(0), output=Decimal(0))),)),),
 )
-"""A model on this machine is the one that is known to cost nothing."""
+"""Only models on this machine are known to cost nothing."""
 
 _tariff_cache: tuple[Config | None, dict[tuple[str, str], Tariff | None]] = (None, {})
-"""The tariffs of one configuration: an edit of the file makes another one."""
+"""The tariffs of one configuration; an edit of the file replaces it."""
 
 _warned: set[tuple[str, str]] = set()
 
@@ -34,10 +34,10 @@ def call_cost(
     *,
     at: datetime | None = None,
 ) -> int | None:
-    """Return what one call cost in micro-dollars, None where no price is known.
+    """Return the cost of a call in micro-dollars, None without a known price.
 
-    The exact sum of the call is rounded once, half a micro-dollar to the even one.
-    `at` is when it was called, where prices depend on the time: now unless given.
+    The exact sum is rounded once, half to even. `at` is the time of the call, for
+    prices that depend on it: now by default.
     """
     tariff = find_tariff(config, provider, model)
     known = tariff.rates(usage.input_tokens, at).cost(usage) if tariff else None
@@ -49,9 +49,9 @@ def call_cost(
 def estimate_cost(
     config: Config, provider: str, model: str, input_tokens: int, output_tokens: int
 ) -> int | None:
-    """Return the most a call of so many tokens costs now, None where nobody knows.
+    """Return the maximum cost of a call of this size now, None without a known price.
 
-    What it then costs is never more: the dearest sort of token is reckoned with.
+    The actual cost is never higher: the estimate uses the most expensive token type.
     """
     tariff = find_tariff(config, provider, model)
     known = None
@@ -63,7 +63,7 @@ def estimate_cost(
 
 
 def find_tariff(config: Config, provider: str, model: str) -> Tariff | None:
-    """Return what a model costs: the file's word, else the list's."""
+    """Return a model's tariff: from the file, else from the price list."""
     global _tariff_cache
     owner, tariffs = _tariff_cache
     if owner is not config:
@@ -88,9 +88,9 @@ def embedding_tariff(config: Config, source: ProviderSource) -> Tariff | None:
 
 
 def embedding_cost(config: Config, source: ProviderSource, tokens: int) -> int | None:
-    """Return what embedding so many tokens costs now in micro-dollars, None if unknown.
+    """Return the cost of embedding these tokens now in micro-dollars, None if unknown.
 
-    It is both the estimate and the charge: nothing is cached and nothing is replied.
+    It is both the estimate and the charge: embeddings have no cache and no output.
     """
     tariff = embedding_tariff(config, source)
     known = tariff.rates(tokens).cost(Usage(tokens)) if tariff else None
@@ -111,7 +111,7 @@ def _look_up(config: Config, provider: str, model: str) -> Tariff | None:
 
 
 def _rates_of_price(price: Price) -> rates.Rates:
-    # As it is written in the file: 0.15 is no power of two.
+    # Convert from the decimal text in the file: 0.15 has no exact binary form.
     return rates.rates_from_usd(
         **{name: Decimal(repr(usd)) for name, usd in price if usd is not None}
     )

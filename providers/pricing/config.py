@@ -48,10 +48,10 @@ EMBEDDING_APIS = ("openai", "voyage")
 
 
 def check_prices(prices: dict[str, ModelPrices], config: Config) -> Iterable[Problem]:
-    """Find prices of providers that are not configured."""
+    """Yield a problem for each price of an unconfigured provider."""
     providers = config.get(PROVIDERS)
     for name in prices:
-        # `embed_with` may name these without an entry of theirs.
+        # `embed_with` may name these without an entry under `providers:`.
         if name not in providers and name not in EMBEDDING_APIS:
             yield Problem(
                 ("prices", name),

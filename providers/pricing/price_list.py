@@ -1,6 +1,6 @@
-"""The list of prices that comes with Coulisse: genai-prices, from its own file.
+"""The bundled price list: genai-prices, from its own file.
 
-Its updates over the network stay off: prices change with the version of the package.
+Network updates stay off: prices change with the package version.
 """
 
 import functools
@@ -26,10 +26,10 @@ PROVIDER_IDS: dict[KindName, str] = {
     "groq": "groq",
     "openai": "openai",
 }
-"""What the list calls the kinds; servers elsewhere are known by their addresses."""
+"""The list's names of the kinds; other servers are identified by address."""
 
 FREE = ":free"
-"""How the names of models end which their hosts give away."""
+"""The name suffix of free models."""
 
 
 @functools.cache
@@ -40,18 +40,19 @@ def source_name() -> str:
 
 @functools.cache
 def load_snapshot() -> "DataSnapshot":
-    """Return the list, read once: it takes 25 ms of CPU and 5 MB of a web process,
-    and more of one that has neither pydantic nor httpx2."""
+    """Return the list, loaded once: this takes 25 ms of CPU and 5 MB of a web process,
+    and more in a process without pydantic or httpx2.
+    """
     from genai_prices import data_snapshot
 
     return data_snapshot.get_snapshot()
 
 
 def find_tariff(provider: ProviderConfig, model: str) -> Tariff | None:
-    """Return what a model costs there, None where the list does not say.
+    """Return a model's tariff at a provider, None if the list has none.
 
-    Nor does it where a provider's endpoints are at hosts whose prices differ: nobody
-    knows beforehand which one is asked.
+    Also None if a provider's endpoints have different prices: the endpoint of a call is
+    not known in advance.
     """
     first, *others = (_build_tariff(entry, model) for entry in provider.per_endpoint())
     return first if all(other == first for other in others) else None
@@ -80,9 +81,9 @@ def _find_model(provider: ProviderConfig, model: str) -> "ModelInfo | None":
 
 
 def _iterate_periods(info: "ModelInfo", *, is_free: bool) -> Iterator[RatePeriod]:
-    """Yield what applies at which times, what takes precedence first.
+    """Yield the rate periods in order of precedence.
 
-    None at all where one of them has no price.
+    Yields nothing if one of them has no price.
     """
     if not isinstance(info.prices, list):
         conditions: list[Any] = [(None, info.prices)]
@@ -100,12 +101,12 @@ def _iterate_periods(info: "ModelInfo", *, is_free: bool) -> Iterator[RatePeriod
 def _iterate_steps(
     prices: "ModelPrice", *, is_free: bool
 ) -> Iterator[tuple[int, Rates]]:
-    """Yield the rates by length of the prompt; none where tokens have no price."""
+    """Yield the rates by prompt length; nothing if tokens have no price."""
     given = {k: v for k, v in vars(prices).items() if v is not None}
     if not given and is_free:
         given = {"input_mtok": Decimal(0), "output_mtok": Decimal(0)}
     if "input_mtok" not in given:
-        # Nothing at all is said of models that come with a subscription, too.
+        # The list has no prices for subscription models either.
         return
     starts = {t.start for price in given.values() for t in getattr(price, "tiers", ())}
     for start in (-1, *sorted(starts)):

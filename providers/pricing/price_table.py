@@ -1,4 +1,4 @@
-"""What the configured models cost, for the terminal and as JSON."""
+"""The prices of the configured models, for the terminal and as JSON."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -25,24 +25,24 @@ HEADER = ("model", "input", "output", "cached", "written", "price from", "used b
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """A model that is configured, and one who uses it."""
+    """A configured model, and one of its users."""
 
     provider: str
     model: str
     user: str
     embedder: ProviderSource | None = None
-    """The API that makes vectors with it; None is a model that writes text."""
+    """The embeddings API; None for text models."""
 
 
 @dataclass(frozen=True, slots=True)
 class PricedModel:
-    """A model that is configured, and what it costs."""
+    """A configured model and its tariff."""
 
     provider: str
     model: str
     used_by: tuple[str, ...]
     tariff: Tariff | None
-    """None is not known."""
+    """None if unknown."""
 
     @property
     def name(self) -> str:
@@ -50,14 +50,14 @@ class PricedModel:
 
     @property
     def rates(self) -> Rates | None:
-        """Those of a short prompt, now."""
+        """The current rates of a short prompt."""
         return None if self.tariff is None else self.tariff.rates(0)
 
 
 def list_models(config: Config) -> list[PricedModel]:
-    """Return the models in use, those that make vectors last.
+    """Return the models in use, embedding models last.
 
-    `settings.COULISSE_MODEL_USES` names what knows them.
+    `settings.COULISSE_MODEL_USES` lists the functions that find them.
     """
     uses: Callable[[Config], Iterable[ModelUse]]
     uses = import_string(settings.COULISSE_MODEL_USES)
@@ -79,7 +79,7 @@ def list_models(config: Config) -> list[PricedModel]:
 
 
 def warm() -> None:
-    """Look up ahead what the first turns will cost; call it from a thread."""
+    """Load the prices of the first turns in advance; call it from a thread."""
     try:
         list_models(live.current())
     except CoulisseError as exc:
@@ -87,7 +87,7 @@ def warm() -> None:
 
 
 def unpriced_models(priced: list[PricedModel]) -> list[str]:
-    """Return the names of the models whose prices nobody knows."""
+    """Return the names of the models without a known price."""
     return [each.name for each in priced if each.tariff is None]
 
 
@@ -116,7 +116,11 @@ def _remarks(tariff: Tariff) -> Iterator[str]:
     if len(tariff.periods) > 1:
         yield "depends on the time"
     if steps[0][1].request:
-        yield f"${_format_number(_usd_per_million(steps[0][1], steps[0][1].request) / 1_000_000)} a call"
+        yield f"${
+            _format_number(
+                _usd_per_million(steps[0][1], steps[0][1].request) / 1_000_000
+            )
+        } a call"
 
 
 def as_json(priced: list[PricedModel]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the tokens of a call cost: exact integers, rounded once."""
+"""Token rates as exact integers; a call's cost is rounded once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from core.events import Usage
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Prices of a token of each sort, and of a call, in parts of a micro-dollar.
+    """Prices per token of each type, and per call, in fractions of a micro-dollar.
 
     A dollar per million tokens is a micro-dollar per token.
     """
 
     parts_per_micro_usd: int
-    """How many parts make a micro-dollar: a power of ten that makes all whole."""
+    """The fractions per micro-dollar: a power of ten that makes all prices whole."""
     input: int
     output: int | None
-    """None where there is no price, as with a model that only embeds."""
+    """None without a price, as for embedding models."""
     cache_read: int
     cache_write: int
     reasoning: int | None
     request: int
 
     def cost(self, usage: Usage) -> int | None:
-        """Return what a call cost in micro-dollars, half a one rounded to even."""
+        """Return the cost of a call in micro-dollars, rounded half to even."""
         read, write = usage.cache_read_tokens, usage.cache_write_tokens
-        # What is cached is part of the prompt, and thinking is part of the reply.
+        # Cached tokens are part of the prompt, and reasoning is part of the reply.
         plain = max(0, usage.input_tokens - read - write)
         total = self.request + plain * self.input
         total += read * self.cache_read + write * self.cache_write
@@ -41,7 +41,7 @@ class Rates:
         return divide_half_even(total, self.parts_per_micro_usd)
 
     def max_cost(self, input_tokens: int, output_tokens: int) -> int | None:
-        """Return the most that so many tokens cost, whatever sort they turn out."""
+        """Return the maximum cost of these tokens, whatever their types."""
         total = self.request
         total += input_tokens * max(self.input, self.cache_read, self.cache_write)
         if output_tokens:
@@ -52,7 +52,7 @@ class Rates:
 
 
 def divide_half_even(value: int, parts: int) -> int:
-    """Divide a value that is not negative; a half goes to the even neighbour."""
+    """Divide a non-negative value, rounded half to even."""
     whole, rest = divmod(value, parts)
     return whole + (2 * rest > parts or (2 * rest == parts and whole % 2 == 1))
 
@@ -68,7 +68,7 @@ def rates_from_usd(
 ) -> Rates:
     """Return rates from dollars per million tokens, and dollars per request.
 
-    What is unset costs what the sort does that it is a part of.
+    An unset type costs the same as the type it is part of.
     """
     cache_read = input if cache_read is None else cache_read
     cache_write = input if cache_write is None else cache_write
@@ -94,31 +94,31 @@ def _decimals(price: Decimal) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RatePeriod:
-    """The rates of a time, by how long the prompt is."""
+    """The rates of a period, by prompt length."""
 
     steps: tuple[tuple[int, Rates], ...]
-    """Rates, each for prompts of more tokens than its number; rising from -1."""
+    """Rates, each for prompts of more tokens than its threshold; ascending from -1."""
     applies: Callable[[datetime], bool] | None = None
-    """None is always."""
+    """None applies always."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """What a model costs, and who says so."""
+    """A model's rates and their source."""
 
     source: str
     periods: tuple[RatePeriod, ...]
-    """The first that applies counts, else the last."""
+    """The first applicable period counts, else the last."""
 
     def rates(self, input_tokens: int, at: datetime | None = None) -> Rates:
-        """Return the rates of a prompt so long, at an instant or now."""
+        """Return the rates for a prompt length at a time, by default now."""
         steps = self.period(at).steps
         if len(steps) == 1:
             return steps[0][1]
         return next(rates for start, rates in reversed(steps) if input_tokens > start)
 
     def period(self, at: datetime | None = None) -> RatePeriod:
-        """Return what applies at an instant or now."""
+        """Return the period at a time, by default now."""
         for period in self.periods:
             if period.applies is None:
                 return period

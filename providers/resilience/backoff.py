@@ -1,4 +1,4 @@
-"""When to try a provider again."""
+"""The delay before a retry."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 MIN_SECONDS = 0.5
 MAX_SECONDS = 8.0
 MAX_RETRY_AFTER_SECONDS = 30.0
-"""A provider that asks for more gets no retry: the caller learns of it at once."""
+"""A longer Retry-After gets no retry: the caller receives the error at once."""
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -44,8 +44,8 @@ def _seconds_until(date: str) -> float | None:
 def delay_seconds(attempt: int, asked: float | None) -> float | None:
     """Return how long to wait before attempt number `attempt` (1 is the first retry).
 
-    Exponential with full jitter; what the provider asks for is a floor under it.
-    None when it asks for more than we are willing to wait.
+    Exponential with full jitter; the provider's Retry-After is the minimum. None if it
+    exceeds the longest wait allowed.
     """
     if asked is not None and asked > MAX_RETRY_AFTER_SECONDS:
         return None
@@ -55,5 +55,5 @@ def delay_seconds(attempt: int, asked: float | None) -> float | None:
 
 
 async def sleep(seconds: float) -> None:
-    """Wait before a retry; tests put a clock of their own here."""
+    """Wait before a retry; tests replace the clock here."""
     await asyncio.sleep(seconds)

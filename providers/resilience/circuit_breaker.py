@@ -1,18 +1,18 @@
-"""Whether an endpoint is worth asking: a circuit for each, in this process's memory.
+"""A circuit breaker for each endpoint, in this process's memory.
 
     closed ── failures in a row ──> open ── its time is over ──> one call tries
        ^                              ^                            │      │
        └──────────────────────────────┼───────── it is answered ───┘      │
                                       └──── it fails: twice the time ─────┘
 
-A lone endpoint opens only for what no other request would fare better with: it is
-down, or its replies are broken. A refused key or spent credit is an answer that comes
-at once and says more than we could. With others beside it, such a key opens it at once,
-and for longer. A rate limit opens nothing: it tells when to come again, which is what
-retries wait for; until then the endpoint is the last that is chosen.
+A single endpoint opens only for failures that every request would meet: it is down, or
+its replies are broken. A refused key or spent credit is an immediate answer with a more
+useful error. With other endpoints available, such a key opens the circuit at once, and
+for longer. A rate limit never opens it: the provider states when to retry; until then
+the endpoint is chosen last.
 
-Processes, threads and event loops share nothing here but plain attributes: a circuit
-that two of them change at a time is off by one failure at worst.
+Threads and event loops share only plain attributes: concurrent updates of a circuit
+miscount by at most one failure. Processes share nothing.
 """
 
 import logging
@@ -35,64 +35,64 @@ logger = logging.getLogger(__name__)
 
 MAX_OPEN_SECONDS = 60.0
 DEAD_OPEN_SECONDS = 60.0
-"""How long a key that is refused is left alone first."""
+"""The first pause after a refused key."""
 MAX_DEAD_OPEN_SECONDS = 600.0
 MAX_RETRY_AFTER_SECONDS = 300.0
-"""No Retry-After keeps us away for longer."""
+"""The longest Retry-After that is honoured."""
 RATE_LIMIT_PAUSE_SECONDS = 1.0
-"""How long an endpoint that limits us is chosen last when it does not say."""
+"""How long a rate-limited endpoint without Retry-After is chosen last."""
 
 FailureClass = Literal["answered", "failing", "dead", "nothing"]
 
 now = time.monotonic
-"""The clock; tests put one of their own here."""
+"""The clock; tests replace it."""
 
 
 @dataclass(slots=True, eq=False)
 class Circuit:
-    """What is known of one endpoint."""
+    """The state of one endpoint."""
 
     label: str
-    """What the log calls it."""
+    """The endpoint's name in the log."""
     failures: int = 0
-    """In a row, since the last reply."""
+    """Consecutive failures since the last reply."""
     open_until: float | None = None
-    """When one call may try; None while all may."""
+    """When one trial call may be sent; None while the circuit is closed."""
     paused_until: float = 0.0
-    """Until when it has asked us to wait."""
+    """The end of the wait that the endpoint asked for."""
     is_recoverable: bool = True
-    """Whether waiting may help, as it does not with a refused key."""
+    """Whether waiting may help; false for a refused key."""
     last_error: str | None = None
-    """What went wrong last; None once it has answered again."""
+    """The last error; None after a reply."""
     _failing_since: float = field(default=0.0, repr=False)
     _open_seconds: float = field(default=0.0, repr=False)
 
     def admits(self, at: float) -> bool:
-        """Say whether a call may be sent at an instant."""
+        """Return whether a call may be sent at this time."""
         return self.open_until is None or at >= self.open_until
 
     def enter(self) -> bool:
-        """Note that a call is sent; return whether it is the one that tries."""
+        """Record that a call is sent; return whether it is the trial call."""
         if self.open_until is None:
             return False
-        # The others stay out meanwhile, but not for ever: it may hang.
+        # Other calls stay blocked meanwhile, but not forever: the trial may hang.
         self.open_until = now() + self._open_seconds
         return True
 
     def leave(self, *, trying: bool) -> None:
-        """Note that a call was broken off, which says nothing."""
+        """Record a cancelled call, which has no effect on the state."""
         if trying and self.open_until is not None:
             self.open_until = now()
 
     def succeed(self) -> None:
-        """Note that a reply has begun properly."""
+        """Record that a valid reply has begun."""
         if self.last_error is not None:
             self._close()
 
     def fail(
         self, error: CoulisseError, breaker: BreakerConfig, *, lone: bool, trying: bool
     ) -> None:
-        """Note what a call came to, and open where it is time to."""
+        """Record a failed call, and open the circuit if needed."""
         self._pause(error)
         verdict = _classify(error, lone=lone)
         if verdict == "nothing" or not breaker.failures:
@@ -137,7 +137,7 @@ class Circuit:
         self._open_seconds = max(first, doubled)
         self.is_recoverable = not is_dead
         until = now() + self._open_seconds
-        # What it asks for is a floor under our own time.
+        # The endpoint's Retry-After is the minimum.
         self.open_until = max(until, self.paused_until)
         logger.warning(
             "%s is left alone for %.0f s: %s",
@@ -157,11 +157,11 @@ class Circuit:
 
 
 def _classify(error: CoulisseError, *, lone: bool) -> FailureClass:
-    """Return what a call that failed says of its endpoint."""
+    """Return the meaning of a failed call for its endpoint."""
     if isinstance(error, (KeyRefused, OutOfCredit)):
         if lone:
             return "answered"
-        # A key may be good for some models and not for others.
+        # A key may be valid for some models only.
         is_outright = isinstance(error, OutOfCredit) or error.is_outright
         return "dead" if is_outright else "failing"
     if isinstance(error, (ModelUnknown, RateLimited, RequestRefused)):

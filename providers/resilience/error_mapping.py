@@ -1,8 +1,8 @@
-"""From what a provider did to the error it means.
+"""Map provider failures to this project's errors.
 
-The one place where foreign exceptions, HTTP statuses and error objects become
-ours. Messages are in our own words; a provider's are quoted in them only where a client
-can act on them, with whatever looks like a key masked, and stand in `detail` elsewhere.
+The only place that converts external exceptions, HTTP statuses and error objects.
+Messages have our own wording; they quote a provider's text only if clients can act on
+it, with possible keys masked. Otherwise the text is in `detail`.
 """
 
 import ssl
@@ -43,14 +43,15 @@ TRANSPORT_ERRORS = (
     UnicodeError,
     orjson.JSONDecodeError,
 )
-"""All that transport and decoding may raise; `from_exception` knows each."""
+"""All exceptions of transport and decoding; `from_exception` handles each."""
 
 PARSE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
-"""What reading JSON of an unforeseen shape may raise: a number for an object, say."""
+"""Exceptions from reading JSON of an unexpected shape, such as a number for an object.
+"""
 
 MAX_REPLY_BYTES = 64 * 1024 * 1024
-"""All the bytes of one reply. Far from what replies have: the longest, streamed with
-300 bytes around each of 128,000 tokens, comes to about 40 MB."""
+"""The maximum bytes of one reply, far above real replies: the longest, streamed with
+300 bytes around each of 128,000 tokens, has about 40 MB."""
 MAX_MESSAGE_CHARS = 600
 
 NOT_ALLOWED = {"permission_error", "PERMISSION_DENIED"}
@@ -72,12 +73,12 @@ class ProviderSource:
     provider: ProviderConfig
     model: str = ""
     embedder_section: str | None = None
-    """Where the YAML has its key and address, if not under `providers:`."""
+    """The YAML section with its key and address, if not `providers:`."""
     endpoint: int | None = None
-    """Which of the entry's `endpoints` it is, if it has any."""
+    """The index in the entry's `endpoints`, if it has any."""
 
     def setting(self, field: str) -> str:
-        """Return the path of one of its settings in the YAML."""
+        """Return the YAML path of one of its settings."""
         place = self.embedder_section or f"providers.{self.name}"
         if self.endpoint is not None:
             own = self.provider.endpoints[self.endpoint]
@@ -87,14 +88,14 @@ class ProviderSource:
 
 
 def sanitize_message(text: str) -> str:
-    """Return a provider's text as one short line, without what looks like a key."""
+    """Return a provider's text as one short line, with possible keys masked."""
     return redaction.redact_quoted_line(text, MAX_MESSAGE_CHARS)
 
 
 def from_status(
     source: ProviderSource, status: int, headers: Mapping[str, str], body: bytes
 ) -> CoulisseError:
-    """Return the error an HTTP status outside 2xx stands for."""
+    """Return the error for an HTTP status outside 2xx."""
     try:
         said = error_objects.parse_error(orjson.loads(body))
     except orjson.JSONDecodeError:
@@ -229,7 +230,7 @@ def _refusal_code(said: ErrorObject) -> str | None:
 def malformed_reply(
     source: ProviderSource, what: str, *, detail: str = ""
 ) -> BrokenReply:
-    """Return the error for a reply that makes no sense."""
+    """Return the error for a malformed reply."""
     return BrokenReply(
         f"provider '{source.name}' sent a reply that {what}",
         provider=source.name,
@@ -238,13 +239,13 @@ def malformed_reply(
 
 
 def check_size(source: ProviderSource, size: int) -> None:
-    """Raise BrokenReply for a reply that has grown too long to hold."""
+    """Raise `BrokenReply` for a reply over the size limit."""
     if size > MAX_REPLY_BYTES:
         raise malformed_reply(source, f"is longer than {MAX_REPLY_BYTES / 2**20:g} MiB")
 
 
 def from_exception(source: ProviderSource, exc: BaseException) -> CoulisseError:
-    """Return our error for any exception in FOREIGN or MISSHAPEN."""
+    """Return the error for any of `TRANSPORT_ERRORS` or `PARSE_ERRORS`."""
     if isinstance(exc, (orjson.JSONDecodeError, UnicodeDecodeError)):
         return malformed_reply(source, "is not valid JSON")
     if isinstance(exc, aiohttp.ConnectionTimeoutError):

@@ -1,4 +1,4 @@
-"""What providers say of their errors, in whichever of their shapes."""
+"""Parse the error objects of providers, in all their formats."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,23 +10,23 @@ FILTERED = {
     *("moderation_blocked", "ResponsibleAIPolicyViolation", "PROHIBITED_CONTENT"),
 }
 FILTERED_MESSAGES = "content filtering policy", "content management policy"
-"""Anthropic's words, which come without a name, and Azure's."""
+"""Anthropic's texts, which have no code, and Azure's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorObject:
-    """What one says."""
+    """A parsed error object."""
 
     message: str = ""
     code: str | None = None
     type: str | None = None
     param: str | None = None
     is_filtered: bool = False
-    """Whether it is what was said, or would be, that the provider will not have."""
+    """Whether a content filter blocked the prompt or the reply."""
 
     @property
     def identifiers(self) -> set[str]:
-        """Return the names this error goes by."""
+        """Return the error's code and type names."""
         return {word for word in (self.code, self.type) if word}
 
 
@@ -39,7 +39,7 @@ def parse_error(payload: Any) -> ErrorObject:
     inner = payload.get("error", payload)
     if not isinstance(inner, dict):
         return _from_message(str(inner))
-    # Some put the HTTP status here, as a number.
+    # Some providers put the HTTP status here, as a number.
     code = inner.get("code") if isinstance(inner.get("code"), str) else None
     kind = _name(inner.get("type") or inner.get("status"))
     message = _text(inner.get("message") or inner.get("detail"))
@@ -63,13 +63,13 @@ def _names_a_filter(message: str) -> bool:
 
 
 def _inner_code(error: dict[str, Any]) -> str | None:
-    """Return Azure's more particular code."""
+    """Return Azure's more specific code."""
     inner = error.get("innererror")
     return _name(inner.get("code")) if isinstance(inner, dict) else None
 
 
 def _is_moderation(metadata: Any) -> bool:
-    """Whether OpenRouter's moderation objects, which it says with a 403."""
+    """Return whether OpenRouter's moderation blocked the prompt (status 403)."""
     return isinstance(metadata, dict) and "flagged_input" in metadata
 
 

@@ -1,7 +1,6 @@
-"""How long a call may keep us waiting.
+"""The timeouts of a call.
 
-Only waiting counts: the time our own reader takes over an event is not the
-provider's.
+Only waiting counts: the time our consumer spends on an event is not the provider's.
 """
 
 import asyncio
@@ -28,10 +27,10 @@ class CallDeadline:
     def __init__(self, source: ProviderSource, *, stream: bool) -> None:
         timeouts = source.provider.timeouts
         self.received = False
-        """Whether the reply has begun: from then on it may only pause so long."""
+        """Whether the reply has begun: from then on the idle timeout applies."""
         self.left = timeouts.total_seconds
         self._idle = timeouts.idle_seconds
-        # A whole reply comes at once, at its end: only the total can bound it.
+        # An unstreamed reply arrives at its end: only the total applies.
         self._first = timeouts.first_token_seconds if stream else timeouts.total_seconds
         self._first_left = self._first
         self._source = source
@@ -43,7 +42,7 @@ class CallDeadline:
         self._first_left = self._first
 
     def subtract_pause(self, seconds: float) -> None:
-        """Take a pause of ours off the total."""
+        """Exclude our own pause from the total."""
         self.left -= seconds
 
     @property
@@ -52,7 +51,7 @@ class CallDeadline:
         return min(self.left, self._idle if self.received else self._first_left)
 
     def subtract_wait(self, seconds: float) -> None:
-        """Take a wait for the provider off what is left."""
+        """Subtract a wait for the provider from the remaining time."""
         self.left -= seconds
         self._first_left -= seconds
 
@@ -79,8 +78,8 @@ class CallDeadline:
 class ReadWatchdog:
     """Breaks a stream when one of its reads takes too long.
 
-    A timer for each read would cost more than the read. This one is set once, and
-    when it goes off looks whether the read it finds has really waited that long.
+    A timer per read would cost more than the read. A single timer runs and, when it
+    expires, checks how long the current read has waited.
     """
 
     def __init__(self, patience: CallDeadline, break_off: Callable[[], None]) -> None:
@@ -93,7 +92,7 @@ class ReadWatchdog:
         self._error: TimedOut | None = None
 
     def start_read(self) -> None:
-        """Note that a read begins to wait."""
+        """Record the start of a read."""
         self._since = self._loop.time()
         # Earlier than the timer stands only once: when the first token has come.
         if (
@@ -103,13 +102,13 @@ class ReadWatchdog:
             self._schedule(self._since)
 
     def end_read(self) -> None:
-        """Note that the read is over."""
+        """Record the end of a read."""
         if self._since is not None:
             self._patience.subtract_wait(self._loop.time() - self._since)
             self._since = None
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""The endpoints of a provider, and which of them a call goes to."""
+"""The endpoints of a provider, and the choice of one for a call."""
 
 import math
 import random
@@ -13,7 +13,7 @@ from providers.resilience.circuit_breaker import Circuit
 from providers.wires.base import Wire
 
 MAX_POOLS = 256
-"""The oldest are forgotten: those of an earlier YAML, say."""
+"""The oldest are dropped, such as those of an earlier YAML."""
 
 
 class Endpoint:
@@ -22,9 +22,9 @@ class Endpoint:
     def __init__(self, name: str, provider: ProviderConfig, circuit: Circuit) -> None:
         kind = registry.kind_of(provider)
         self.name = name
-        """What records call it; "" where the provider has one."""
+        """Its name in records; "" for a single endpoint."""
         self.number: int | None = None
-        """Its place under `endpoints:`; None where there are none."""
+        """Its index under `endpoints:`; None without that list."""
         self.weight = 1.0
         """Its share of the calls, beside those of the others."""
         self.provider = provider
@@ -39,12 +39,12 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Return where calls are sent; raise LocalModelDown if that is nowhere."""
+        """Return the URL for calls; raise `LocalModelDown` without a local model."""
         return self._url or registry.provider_url(self.provider)
 
 
 def build_headers(provider: ProviderConfig, wire: Mapping[str, str]) -> dict[str, str]:
-    """Return what is sent with a call: our headers, the wire's and the YAML's."""
+    """Return a call's headers: ours, the wire's and the YAML's."""
     extra = {
         name: secret.get_secret_value() for name, secret in provider.headers.items()
     }
@@ -65,7 +65,8 @@ class EndpointPool:
         self.provider = provider
         known = before.circuits if before is not None else {}
         self.circuits: dict[object, Circuit] = {}
-        """By what their endpoints are: an edit that leaves one alone keeps it."""
+        """By endpoint settings, so that an edit keeps the circuits of unchanged
+        endpoints."""
         self.endpoints: list[Endpoint] = []
         for number, entry in enumerate(provider.per_endpoint()):
             called = _endpoint_name(provider, number)
@@ -77,7 +78,7 @@ class EndpointPool:
 
     @property
     def has_single_endpoint(self) -> bool:
-        """Return whether there is nobody else to ask."""
+        """Return whether there is only one endpoint."""
         return len(self.endpoints) == 1
 
     def _circuit(
@@ -99,9 +100,10 @@ class EndpointPool:
         return found
 
     def choose(self, among: Sequence[Endpoint]) -> Endpoint | None:
-        """Return one at random, by weight, of those that may be asked; or None.
+        """Return a random available endpoint, by weight; or None.
 
-        One that has asked us to wait is chosen last: the one whose time comes first.
+        Endpoints that asked for a wait are chosen last, the one that is ready soonest
+        first.
         """
         if len(among) == 1 and among[0].circuit.open_until is None:
             return among[0]
@@ -113,7 +115,7 @@ class EndpointPool:
         return min(able, key=lambda each: each.circuit.paused_until, default=None)
 
     def circuit_open_error(self) -> CircuitOpen:
-        """Return the error for a call that nobody may be sent."""
+        """Return the error for a call if all circuits are open."""
         at = circuit_breaker.now()
         first = min(
             (each.circuit for each in self.endpoints),
@@ -123,7 +125,8 @@ class EndpointPool:
         seconds = max(0.0, (first.open_until or at) - at)
         return CircuitOpen(
             f"provider '{self.name}' is left alone for {seconds:.0f} s, because it "
-            f"failed again and again; the last time: {public_text(first.last_error or '')}",
+            "failed again and again; the last time: "
+            f"{public_text(first.last_error or '')}",
             provider=self.name,
             detail=f"the last time: {first.last_error}",
             # For a new key, or for credit, it does not help to wait.
@@ -169,5 +172,5 @@ def find_pool(name: str, provider: ProviderConfig) -> EndpointPool:
 
 
 def clear_pools() -> None:
-    """Forget what is known of every endpoint."""
+    """Forget the state of all endpoints."""
     _pools.clear()

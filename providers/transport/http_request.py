@@ -31,7 +31,7 @@ T = TypeVar("T")
 KEEP_ALIVE_SECONDS = 30.0
 DRAIN_SECONDS = 0.25
 ERROR_BODY_SECONDS = 2.0
-"""How long the explanation of a status is waited for."""
+"""How long to wait for the body of an error status."""
 MAX_ERROR_BYTES = 64 * 1024
 # aiohttp warns of larger bodies given as bytes, for it writes them in one go.
 MAX_WHOLE_BODY_BYTES = 1024 * 1024
@@ -62,7 +62,7 @@ def _session() -> aiohttp.ClientSession:
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS
             ),
-            # What a provider sets for one user must not come back for another.
+            # A cookie for one user must not be sent for another.
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept-Encoding": "identity", "User-Agent": "coulisse"},
             timeout=aiohttp.ClientTimeout(total=None),
@@ -72,7 +72,7 @@ def _session() -> aiohttp.ClientSession:
 
 @functools.lru_cache(maxsize=64)
 def _proxy_url(url: str) -> str | None:
-    """Return the proxy the environment wants; aiohttp itself would ask each call."""
+    """Return the environment's proxy; aiohttp itself would look it up on each call."""
     parts = urllib.parse.urlsplit(url)
     if urllib.request.proxy_bypass(parts.netloc):
         return None
@@ -81,16 +81,16 @@ def _proxy_url(url: str) -> str | None:
 
 @dataclass(slots=True)
 class EndpointRequest(Generic[T]):
-    """A request as one endpoint gets it."""
+    """A request to one endpoint."""
 
     source: ProviderSource
     url: str
     body: bytes
     headers: Mapping[str, str]
     read: Callable[[Any, ProviderSource], T]
-    """Makes sense of a whole reply."""
+    """Parses a whole reply."""
     stream_wire: Wire | None = None
-    """What reads the stream that is asked for, if one is."""
+    """The wire that reads the stream; None for a whole reply."""
 
 
 class HttpExchange(Generic[T]):
@@ -98,7 +98,7 @@ class HttpExchange(Generic[T]):
 
     def __init__(self, sending: EndpointRequest[T], patience: CallDeadline) -> None:
         self.whole: T | None = None
-        """All of the reply, unless it is a stream."""
+        """The whole reply, unless it is a stream."""
         self.first: Iterable[Event] = ()
         """The first events of a stream."""
         self.stream: ResponseStream | None = None
@@ -144,7 +144,7 @@ class HttpExchange(Generic[T]):
                 headers=sending.headers,
                 proxy=_proxy_url(sending.url),
                 timeout=_timeout(self._source.provider.timeouts.connect_seconds),
-                # A key must not follow a redirect to who knows where.
+                # A key must not follow a redirect to an unknown host.
                 allow_redirects=False,
                 upload_tracker=self._upload,
             )
@@ -188,7 +188,7 @@ class HttpExchange(Generic[T]):
         return bytes(body)
 
     async def drain(self) -> None:
-        """Wait a moment for the end of the body, so the connection can be kept."""
+        """Wait briefly for the end of the body, so the connection can be reused."""
         response = self._response
         if response is None or response.content.at_eof():
             return

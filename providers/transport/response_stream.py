@@ -39,7 +39,7 @@ class ResponseStream:
     async def next_events(self) -> list[Event]:
         """Return the next events, at least one, as many as have come.
 
-        What was said before an error is returned before the error is raised.
+        Events before an error are returned before the error is raised.
         """
         if self._failure is not None:
             raise self._failure
@@ -56,7 +56,7 @@ class ResponseStream:
         return events
 
     def close(self) -> None:
-        """Stop the clock."""
+        """Stop the timer."""
         self._watch.close()
 
     async def _read(self) -> bytes:

@@ -14,7 +14,7 @@ BOM = b"\xef\xbb\xbf"
 class SseParser:
     """Turns pieces of a stream, cut anywhere, into events.
 
-    It holds what an unfinished event has so far: whoever feeds it sets the limit.
+    It buffers an unfinished event without limit: the caller enforces the limit.
     """
 
     __slots__ = ("_after_cr", "_data", "_name", "_rest", "_started")
@@ -51,7 +51,7 @@ class SseParser:
         return self._read([self._take(b""), b""])
 
     def _begin(self, piece: bytes) -> bytes:
-        """Return the first piece without a mark of its byte order."""
+        """Return the first piece without a byte order mark."""
         piece = self._take(piece)
         if BOM.startswith(piece) and piece != BOM:
             self._rest.append(piece)
@@ -60,7 +60,7 @@ class SseParser:
         return piece.removeprefix(BOM)
 
     def _take(self, piece: bytes) -> bytes:
-        """Return a piece with what was kept before it."""
+        """Return a piece prefixed with the buffered rest."""
         if not self._rest:
             return piece
         self._rest.append(piece)

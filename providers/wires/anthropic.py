@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, spoken natively for its caching and its thinking.
+"""Anthropic's native Messages API, for its caching and reasoning.
 
 https://docs.anthropic.com/en/api/messages
 """
@@ -62,7 +62,7 @@ class AnthropicWire:
         return anthropic_body.build_body(call)
 
     def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
-        """Return what a whole reply says."""
+        """Return the events of a whole reply."""
         reader = AnthropicReader(source)
         return [*reader.whole(payload), reader.end()]
 
@@ -87,7 +87,7 @@ class AnthropicReader:
         self._input = ""
 
     def feed(self, name: str, data: bytes) -> Iterable[Event]:
-        """Return what one server-sent event says."""
+        """Return the events of one server-sent event."""
         event = orjson.loads(data)
         if not isinstance(event, dict):
             raise malformed_reply(self._source, "has an event that is not an object")
@@ -110,7 +110,7 @@ class AnthropicReader:
         return ()
 
     def whole(self, payload: Any) -> list[Event]:
-        """Return what a whole reply says, but for its end."""
+        """Return the events of a whole reply except the last."""
         if not isinstance(payload, dict):
             raise malformed_reply(self._source, "is not a JSON object")
         if payload.get("type") == "error" or payload.get("error"):
@@ -180,7 +180,7 @@ class AnthropicReader:
         return [ReasoningDelta(text)]
 
     def _stop(self) -> list[Event]:
-        """Close the open block: thinking is now whole and signed."""
+        """Close the open block: reasoning is now complete and signed."""
         self._calling = False
         text, self._thinking = "".join(self._thinking), []
         signature, self._signature = "".join(self._signature), []
@@ -194,7 +194,7 @@ class AnthropicReader:
             self._reason = FINISH_REASONS.get(str(reason), "stop")
 
     def _update_counts(self, counted: Any) -> None:
-        """Remember counts: each one replaces the one before, it does not add."""
+        """Store counts: each one replaces the previous one instead of adding to it."""
         if isinstance(counted, dict):
             for name in COUNTS:
                 number = usage_parsing.parse_count(counted.get(name))

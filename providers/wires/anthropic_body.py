@@ -1,4 +1,4 @@
-"""A call in the words of Anthropic's Messages API."""
+"""Build request bodies of Anthropic's Messages API."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(.*)", re
 def build_body(call: ModelRequest) -> dict[str, Any]:
     """Return the JSON body of a call.
 
-    Raises Invalid for content the API has no place for.
+    Raises `Invalid` for content that the API does not support.
     """
     body: dict[str, Any] = {"model": call.model, "messages": _messages(call.messages)}
     system = _system(call.messages)

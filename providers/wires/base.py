@@ -1,4 +1,4 @@
-"""What a wire is: one provider API's shapes, without any I/O."""
+"""The wire interface: one provider API's formats, without any I/O."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ class StreamReader(Protocol):
     """Whether the stream's terminator has come."""
 
     def feed(self, name: str, data: bytes) -> Iterable[Event]:
-        """Return what one server-sent event says; raise what it reports."""
+        """Return the events of one server-sent event; raise the error it reports."""
         ...
 
     def end(self) -> TurnFinished:
@@ -27,7 +27,7 @@ class Wire(Protocol):
     """One provider API."""
 
     path: str
-    """Where calls go, under the base URL."""
+    """The path of calls under the base URL."""
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
         """Return the headers of this API, the key's among them."""
@@ -38,7 +38,7 @@ class Wire(Protocol):
         ...
 
     def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
-        """Return what a whole reply says, Finished last."""
+        """Return the events of a whole reply, `TurnFinished` last."""
         ...
 
     def reader(self, source: ProviderSource) -> StreamReader:

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, and all who speak it more or less.
+"""OpenAI's Chat Completions API and its compatible variants.
 
 https://platform.openai.com/docs/api-reference/chat
 """
@@ -73,7 +73,7 @@ EMPTY_SCHEMA_KEYS = {
 
 @dataclass(frozen=True)
 class OpenAIWire:
-    """The wire, and in what its speakers differ."""
+    """The wire, with options for the differences between providers."""
 
     max_tokens_as: str = "max_tokens"
     """The name of the one limit on a reply, whichever the caller used."""
@@ -90,7 +90,7 @@ class OpenAIWire:
     sends_empty_parameters: bool = True
     """Whether a tool may have parameters and none among them."""
     filters_silently: bool = False
-    """Whether a reply without choices says that the prompt was blocked."""
+    """Whether a reply without choices means that the prompt was blocked."""
 
     path = "/chat/completions"
 
@@ -177,7 +177,7 @@ class OpenAIWire:
         return {"reasoning_content": thought, "tool_calls": calls}
 
     def read(self, payload: Any, source: ProviderSource) -> Iterable[Event]:
-        """Return what a whole reply says."""
+        """Return the events of a whole reply."""
         reader = self.reader(source)
         return [*reader.whole(payload), reader.end()]
 
@@ -212,7 +212,7 @@ class OpenAIReader:
     ) -> None:
         self._blocks_silently = blocks_silently
         self._is_silent = False
-        """Whether a chunk said nothing at all."""
+        """Whether a chunk had no content."""
         self.done = False
         self._source = source
         self._usage: Usage | None = None
@@ -222,7 +222,7 @@ class OpenAIReader:
         self._reasoning: list[str] | None = [] if keep_reasoning else None
 
     def feed(self, name: str, data: bytes) -> Iterable[Event]:
-        """Return what one chunk says."""
+        """Return the events of one chunk."""
         if data == b"[DONE]":
             self.done = True
             return ()
@@ -240,7 +240,7 @@ class OpenAIReader:
         return self._choice(choices[0], "delta")
 
     def whole(self, payload: Any) -> Sequence[Event]:
-        """Return what a whole reply says, but for its end."""
+        """Return the events of a whole reply except the last."""
         if not isinstance(payload, dict):
             raise malformed_reply(self._source, "is not a JSON object")
         if payload.get("error"):
@@ -309,7 +309,7 @@ class OpenAIReader:
         return ReasoningDelta(thought)
 
     def _reasoning_block(self) -> list[Event]:
-        """Return the thinking as one block, for those who want it back."""
+        """Return the reasoning as one block, for providers that require it back."""
         kept: list[Event] = []
         if self._reasoning:
             kept.append(ReasoningBlock(Reasoning("".join(self._reasoning))))
@@ -356,7 +356,7 @@ class OpenAIReader:
 
 
 def parse_usage(raw: Any) -> Usage | None:
-    """Return a count in our terms, None where nothing sensible was counted.
+    """Return the usage in our terms, None without valid counts.
 
     `prompt_tokens` includes what was cached. Gemini and xAI leave the thinking out
     of `completion_tokens` and count it in `total_tokens`, where it is billed.

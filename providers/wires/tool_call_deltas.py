@@ -1,4 +1,4 @@
-"""Tool calls as OpenAI-compatible servers really stream them."""
+"""Normalize streamed tool calls of OpenAI-compatible servers."""
 
 import uuid
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pictures in the results of tools, as far as models can be shown them."""
+"""Images in tool results, as far as models accept them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import Any
 from core.messages import Content, Message
 
 SUPPORTED_TYPES = {"image/gif", "image/jpeg", "image/png", "image/webp"}
-"""What every model that sees at all can see."""
+"""The types that every vision model accepts."""
 TYPE_ALIASES = {"image/jpg": "image/jpeg"}
-"""What servers write that providers refuse."""
+"""Types from servers that providers refuse."""
 
 DATA_URL_HEAD = re.compile(
     r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.IGNORECASE
@@ -20,9 +20,9 @@ Part = Mapping[str, Any]
 
 
 def showable_content(content: Content) -> Content:
-    """Return the content of a result with words in place of what no model takes.
+    """Return a result's content with text in place of unsupported parts.
 
-    A tool may return what it likes; it must not make a request one that is refused.
+    Tool output must never cause a provider to refuse the request.
     """
     if content is None or isinstance(content, str):
         return content
@@ -52,10 +52,10 @@ def _text_part(text: str) -> dict[str, str]:
 
 
 def move_images_after_results(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages with tools' pictures in a user message after the results.
+    """Return the messages with tool images moved to a user message after the results.
 
-    For wires on which a result is text. Results of one round stay together, as every
-    provider wants them.
+    For wires with text-only results. Results of one round stay together, as every
+    provider requires.
     """
     if not any(m.role == "tool" and _has_parts(m) for m in messages):
         return messages
@@ -81,7 +81,7 @@ def _has_parts(message: Message) -> bool:
 
 
 def _split_images(message: Message) -> tuple[Message, list[dict[str, Any]]]:
-    """Return a result as text, and its pictures."""
+    """Return a result as text, and its images."""
     content = showable_content(message.content)
     parts: Iterable[dict[str, Any]] = content if isinstance(content, list) else ()
     texts, pictures = [], []

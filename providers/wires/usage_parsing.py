@@ -1,4 +1,4 @@
-"""Counts of tokens, which providers send in any shape."""
+"""Parse token counts, which providers send in various formats."""
 
 import math
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from core.events import Usage
 
 MAX_COUNT = 2**31 - 1
-"""What a database's integer holds; no call has ever used as many."""
+"""The limit of a database integer, above any real call."""
 
 
 def parse_count(value: Any) -> int | None:
-    """Return a count that makes sense, None for any other value."""
+    """Return a valid count, None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # Past 64 bits a number of JSON is a float, and may be infinite.

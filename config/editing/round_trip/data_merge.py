@@ -1,7 +1,6 @@
-"""Writes data into a text that says something else, by changing what differs.
+"""Write data into a YAML text by changing only the differences.
 
-What says the same stays as it is written, with its comments and quotes, in the order
-of the text.
+Equal values keep their text, comments, quotes and order.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,11 +13,11 @@ from config.editing.round_trip.text_edits import Edit, Fragment
 from config.loading import placeholders
 
 IDENTITIES = ("name", "username")
-"""What an entry of a list is known by."""
+"""Fields that identify a list entry."""
 
 
 def identity_of(item: Any) -> str | None:
-    """Return what an entry of a list is known by; None when it has no name."""
+    """Return a list entry's identity; None if it has no name."""
     if isinstance(item, dict):
         for field in IDENTITIES:
             if isinstance(item.get(field), str):
@@ -27,7 +26,7 @@ def identity_of(item: Any) -> str | None:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Tell whether two values say the same: 1 and 1.0 do, 1 and true do not."""
+    """Return whether two values are equal: 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
             is_same(one[k], other[k]) for k in one
@@ -40,31 +39,31 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def canonical_key(value: Any) -> Hashable:
-    """Return what two values have in common if, and only if, they say the same."""
+    """Return a key that is equal for two values exactly if `is_same` holds."""
     if isinstance(value, dict):
         return ("map", frozenset((key, canonical_key(it)) for key, it in value.items()))
     if isinstance(value, list):
         return ("list", tuple(map(canonical_key, value)))
-    # 1 is 1.0, and true is neither.
+    # 1 equals 1.0, and true equals neither.
     said: Hashable = ("switch", value) if isinstance(value, bool) else value
     return said
 
 
 def matching_key(item: Any) -> Hashable:
-    """Return what an entry of a list is found by among others: its name, or all."""
+    """Return the key to match a list entry by: its name, or the whole value."""
     name = identity_of(item)
     return canonical_key(item) if name is None else ("named", name)
 
 
 def build_fragment(data: Any, *, is_flow: bool = False) -> Fragment:
-    """Return data as a value to be put somewhere."""
+    """Return data as YAML text that can be inserted."""
     return text_edits.parse_fragment(
         serializer.dump_flow(data) if is_flow else serializer.dump_block(data)
     )
 
 
 def merge_edits(found: SourceMap, entry: SourceEntry, old: Any, new: Any) -> list[Edit]:
-    """Return the edits after which a place that says `old` says `new`."""
+    """Return the edits that change an entry's value from `old` to `new`."""
     if is_same(old, new):
         return []
     value = entry.value
@@ -83,7 +82,7 @@ def merge_edits(found: SourceMap, entry: SourceEntry, old: Any, new: Any) -> lis
 def _merge_map(
     found: SourceMap, entry: SourceEntry, old: dict[str, Any], new: dict[str, Any]
 ) -> list[Edit] | None:
-    """Return the edits, or None where the whole map must be written anew."""
+    """Return the edits, or None if the whole map must be rewritten."""
     own = {
         placeholders.reveal(child.name): child
         for child in entry.value.entries
@@ -119,7 +118,7 @@ def _merge_map(
 def _merge_list(
     found: SourceMap, entry: SourceEntry, old: list[Any], new: list[Any]
 ) -> list[Edit] | None:
-    """Return the edits, or None where the whole list must be written anew."""
+    """Return the edits, or None if the whole list must be rewritten."""
     items = entry.value.entries
     if not new or not items:
         return None
@@ -158,7 +157,7 @@ def _merge_items(
 
 
 def _match_entries(old: list[Any], new: list[Any]) -> list[int | None]:
-    """Return which old entry each new one was: by name, by content, by place."""
+    """Match each new entry to an old one: by name, by content, by index."""
     waiting: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(old))):
         waiting.setdefault(matching_key(old[index]), []).append(index)
@@ -168,7 +167,7 @@ def _match_entries(old: list[Any], new: list[Any]) -> list[int | None]:
         pairs.append(found.pop() if found else None)
     left = set(range(len(old))).difference(pairs)
     if len(old) == len(new):
-        # What changed in place is nobody else's.
+        # An entry that changed in place matches no other entry.
         pairs = [
             index
             if found is None and index in left and identity_of(new[index]) is None
@@ -185,10 +184,10 @@ def _reorder_edit(
     new: list[Any],
     pairs: Sequence[int | None],
 ) -> Edit:
-    """Return the edit that puts a list's entries in another order.
+    """Return the edit that reorders a list's entries.
 
-    The comments just above an entry go with it, also where it goes; those of one that
-    is gone stay with the next.
+    The comments just above an entry move with it; those of a removed entry stay with
+    the next one.
     """
     text, items = found.text, entry.value.entries
     column = text_lines.column(text, items[0].start)
@@ -216,7 +215,7 @@ def _reorder_edit(
 
 
 def _first_entry_start(found: SourceMap, entry: SourceEntry) -> int:
-    """Return where the first entry of a list begins, with the comments just above."""
+    """Return the start of a list's first entry, with the comments just above it."""
     text, dash = found.text, entry.value.entries[0].start
     top, first = (
         text_lines.next_line_start(text, entry.mark),
@@ -231,7 +230,7 @@ def _first_entry_start(found: SourceMap, entry: SourceEntry) -> int:
 
 
 def _edited_lines(found: SourceMap, item: SourceEntry, old: Any, new: Any) -> str:
-    """Return an entry's own lines, with edits made."""
+    """Return an entry's own lines with the edits applied."""
     start = text_lines.line_start(found.text, item.start)
     end = text_edits.entry_end(found, item)
     edits = merge_edits(found, item, old, new)

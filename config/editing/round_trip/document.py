@@ -1,4 +1,4 @@
-"""A YAML file as it is written: its text, what stands where, and what that says."""
+"""A YAML file: its text, its data, and the position of each value."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -28,36 +28,36 @@ class _VerbatimExpander(Expander):
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """One content of a file, read once."""
+    """The parsed content of a file."""
 
     content: bytes
     text: str
     """Without a byte order mark."""
     file: str
-    """What messages call it."""
+    """The file's name in messages."""
     source_map: SourceMap
     data: dict[str, Any]
-    """What it says, in plain values; placeholders as they are written."""
+    """The data as plain values; placeholders as written."""
     bom: str = ""
-    """The byte order mark, if it has one."""
+    """The byte order mark, if any."""
     entries: dict[Location, SourceEntry] = field(default_factory=dict)
-    """Every value's place, by its location: through aliases, and what `<<` merges."""
+    """Every value's entry by location, including aliases and what `<<` merges."""
     anchored: "AnchoredEntries" = field(default_factory=dict)
 
     def resolve_alias(self, entry: SourceEntry) -> SourceEntry:
-        """Return the place an alias stands for, and any other as it is."""
+        """Return the target of an alias; other entries unchanged."""
         if entry.value.kind != "alias":
             return entry
         return _resolve_alias(entry, self.anchored) or entry
 
     def encode_text(self, text: str) -> bytes:
-        """Return the content of a file that has another text."""
+        """Return a text as file content, with the byte order mark."""
         return (self.bom + text).encode()
 
 
 @lru_cache(maxsize=4)
 def parse_document(content: bytes, file: str = "") -> Document:
-    """Return a content that holds a map; raises `ConfigInvalid` when it does not."""
+    """Return a content whose root is a map; raises `ConfigInvalid` for any other."""
     source, scan = reader.parse_with_scan(content, file)
     data = ValueTree(source, _VerbatimExpander({})).value(source.root, ())
     found = source_map.from_scan(source.text, scan)
@@ -77,7 +77,7 @@ def _collect_anchored(found: SourceMap) -> AnchoredEntries:
 
 
 def _resolve_alias(alias: SourceEntry, anchored: AnchoredEntries) -> SourceEntry | None:
-    """Return what an alias stands for: its name may be given anew further down."""
+    """Return an alias's target; a later anchor may redefine the name."""
     named = anchored.get(alias.value.text, [])
     before = [entry for entry in named if entry.start < alias.start]
     return before[-1] if before else None
@@ -99,7 +99,7 @@ def _locate_entries(
 
 
 def _child_steps(entry: SourceEntry, anchored: AnchoredEntries) -> list[Step]:
-    """Return what is in a value, its own before what is merged in."""
+    """Return a value's children, its own before the merged ones."""
     value = entry.value
     if value.kind == "alias":
         target = _resolve_alias(entry, anchored)

@@ -1,4 +1,4 @@
-"""Places in the file, by the keys that lead there; in a list by an entry's name."""
+"""Paths of keys in the file; list entries are addressed by name."""
 
 from typing import Any
 
@@ -11,27 +11,27 @@ KeyPath = tuple[str, ...]
 
 
 def to_pointer(place: KeyPath) -> str:
-    """Return a place in one text: `providers/openai`, a slash in a key as `~1`.
+    """Return a path as text: `providers/openai`, a slash in a key as `~1`.
 
-    Source: RFC 6901, but for the slash it begins with.
+    Source: RFC 6901, without the leading slash.
     """
     return "/".join(key.replace("~", "~0").replace("/", "~1") for key in place)
 
 
 def from_pointer(text: str) -> KeyPath:
-    """Return the place of such a text."""
+    """Return the path of a pointer made by `to_pointer`."""
     keys = text.split("/") if text else []
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in keys)
 
 
 def find_entry(doc: Document, place: KeyPath) -> SourceEntry | None:
-    """Return what stands at a place; None for nothing."""
+    """Return the entry at a path, or None."""
     where = to_location(doc, place)
     return None if where is None else doc.entries[where]
 
 
 def to_location(doc: Document, place: KeyPath) -> Location | None:
-    """Return where a place is in data: in a list, the entry of that name."""
+    """Return a path as a location in the data: list names become indexes."""
     found: Location = ()
     data: Any = doc.data
     for name in place:
@@ -48,7 +48,7 @@ def to_location(doc: Document, place: KeyPath) -> Location | None:
 
 
 def siblings_by_level(doc: Document, place: KeyPath) -> list[list[Any]]:
-    """Return what stands beside a place and beside what it is in."""
+    """Return the siblings of a path at each of its levels."""
     levels = []
     for depth in range(len(place)):
         above, own = find_entry(doc, place[:depth]), find_entry(doc, place[: depth + 1])

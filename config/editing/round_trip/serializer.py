@@ -1,4 +1,4 @@
-"""Plain data as YAML text: what is new in a file."""
+"""Serialize plain data as YAML text, for new values in a file."""
 
 from collections.abc import Callable
 from io import StringIO
@@ -11,11 +11,11 @@ from ruamel.yaml.representer import SafeRepresenter
 from config.loading import placeholders
 
 UNLIMITED_WIDTH = 2**20
-"""Characters of a line: none is folded."""
+"""Characters per line, so that no line is folded."""
 
 
 class _Representer(SafeRepresenter):
-    """Keeps the order of keys, and writes texts of several lines as blocks."""
+    """Keeps the order of keys and writes multi-line texts as blocks."""
 
     flow: bool = False
 
@@ -40,7 +40,7 @@ _FlowRepresenter.add_representer(str, _FlowRepresenter.represent_str)
 
 
 def _fits_a_block(text: str) -> bool:
-    """Tell whether a block says the text just so: the emitter errs on some."""
+    """Return whether a block preserves the text: ruamel.yaml breaks some texts."""
     return (
         text[0] not in " \n\t"
         and not text.endswith("\n\n")
@@ -50,20 +50,20 @@ def _fits_a_block(text: str) -> bool:
 
 
 def dump_block(data: Any) -> str:
-    """Return data as lines, without the last line end; placeholders stay as written."""
+    """Return data in block style, without a last line break; placeholders stay."""
     return _dump(data, is_flow=False)
 
 
 def dump_flow(data: Any) -> str:
-    """Return data on one line, as it stands within brackets."""
+    """Return data in flow style, on one line."""
     if isinstance(data, dict | list):
         return _dump(data, is_flow=True)
-    # Alone it might be said in a way that would end it between commas.
+    # A scalar dumped alone might use a style that ends early between commas.
     return _dump([data], is_flow=True)[1:-1]
 
 
 def dump_key(name: str) -> str:
-    """Return a name as a key."""
+    """Return a name as a YAML key."""
     return _dump({name: None}, is_flow=False).removesuffix(": null")
 
 
@@ -83,7 +83,7 @@ def _dump(data: Any, *, is_flow: bool) -> str:
 
 
 def _dedent_list(text: str) -> str:
-    """Return a list's lines from the first column: the emitter begins at the third."""
+    """Dedent a list's lines to the first column: the emitter starts at the third."""
     return text.removeprefix("  ").replace("\n  ", "\n") if text[:3] == "  -" else text
 
 

@@ -1,8 +1,8 @@
-"""Where each value of a YAML text stands, to the character.
+"""The exact character position of each value in a YAML text.
 
-The parser's nodes say where a value begins; here is also known where its text ends,
-where an alias stands for it, and where the `:` or `-` before it is. So one value can
-be written anew and every other character stay as it was.
+The parser's nodes give a value's start. This map also has the end of its text, the
+aliases that refer to it, and the position of the `:` or `-` before it. So one value can
+be rewritten while every other character stays the same.
 """
 
 from bisect import bisect_left
@@ -35,36 +35,36 @@ MERGE = "<<"
 
 
 class PatchError(Exception):
-    """A text is not one value that could stand somewhere."""
+    """A text is not a single value that can be inserted."""
 
 
 @dataclass(eq=False)
 class SourceNode:
-    """A value: what it is, and its first and last characters."""
+    """A value, and its first and last characters."""
 
     kind: NodeKind
     start: int
-    """Where it begins, behind its anchor and tag."""
+    """Its start, after its anchor and tag."""
     end: int
-    """Behind its last character; of a block, that of the last value in it."""
+    """The position after its last character; for a block, after its last value."""
     properties_start: int
-    """Where its anchor or tag begins; `start` when it has none."""
+    """The start of its anchor or tag; `start` if it has none."""
     text: str = ""
-    """What a scalar says, and the name an alias has."""
+    """The text of a scalar, or the name of an alias."""
     anchor: str | None = None
     is_flow: bool = False
     style: str | None = None
-    """Of a scalar: its quote, `|` or `>`."""
+    """For a scalar: its quote, `|` or `>`."""
     entries: list["SourceEntry"] = field(default_factory=list)
 
     @property
     def is_block(self) -> bool:
-        """Whether it is a map or list of lines."""
+        """Whether it is a map or list in block style."""
         return self.kind in ("list", "map") and not self.is_flow
 
     @property
     def canonical_value(self) -> tuple[Any, ...]:
-        """What it says, however it is laid out; to be compared."""
+        """The value independent of its layout, for comparison."""
         below = tuple(
             (entry.name, entry.value.anchor, entry.value.canonical_value)
             for entry in self.entries
@@ -73,36 +73,36 @@ class SourceNode:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is written where a value could be."""
+        """Whether the value's text is empty."""
         return self.kind == "scalar" and self.start == self.end
 
 
 @dataclass(eq=False)
 class SourceEntry:
-    """A value in its place: behind a key, or behind the `-` of a list."""
+    """A value in its context: after a key, or after the `-` of a list."""
 
     key: SourceNode | None
     start: int
-    """Where its key or its `-` is."""
+    """The start of its key or `-`."""
     mark: int
-    """Behind the `:` or `-`."""
+    """The position after the `:` or `-`."""
     value: SourceNode
     parent: "SourceEntry | None" = None
 
     @property
     def name(self) -> str:
-        """What a key says; nothing in a list."""
+        """The text of the key; empty in a list."""
         return self.key.text if self.key else ""
 
     @property
     def is_in_flow(self) -> bool:
-        """Whether it stands within brackets or braces."""
+        """Whether it is inside brackets or braces."""
         return self.parent is not None and self.parent.value.is_flow
 
 
 @dataclass(eq=False)
 class SourceMap:
-    """A text and the one value it holds."""
+    """A text and its single root value."""
 
     text: str
     root: SourceEntry
@@ -117,16 +117,16 @@ class SourceMap:
 
 
 def parse_source_map(text: str) -> SourceMap:
-    """Return where things stand in a text whose placeholders are hidden.
+    """Return the source map of a text whose placeholders are hidden.
 
-    Raises `PatchError` when it is not one YAML value, `MarkedYAMLError` when it is no
-    YAML. Aliases may lead out of the text.
+    Raises `PatchError` if the text is not one YAML value, and `MarkedYAMLError` if it
+    is not YAML. Aliases may refer to anchors outside the text.
     """
     return from_scan(text, scanner.scan(text))
 
 
 def from_scan(text: str, scan: Scan) -> SourceMap:
-    """Return where things stand in a text that was scanned already."""
+    """Return the source map of a text that is already scanned."""
     return SourceMap(text, _SourceMapBuilder(text, scan).root())
 
 
@@ -158,7 +158,7 @@ class _SourceMapBuilder:
             empty = SourceNode("scalar", 0, 0, 0)
             return SourceEntry(None, 0, 0, empty)
         entry = SourceEntry(None, 0, 0, self._node(event, 0))
-        for _ in self._events:  # What is wrong behind it shows now.
+        for _ in self._events:  # Consuming the rest reveals errors after the value.
             pass
         _set_parents(entry)
         return entry
@@ -193,18 +193,18 @@ class _SourceMapBuilder:
             if event.value == "" and event.style is None:
                 start = end = own[-1][1]
         elif event.value == "" and not event.style:
-            # The mark of what is not there is that of whatever comes next.
+            # The parser gives a missing value the position of the next token.
             outset = start = end = mark
         node = SourceNode("scalar", start, end, outset, event.value, event.anchor)
         node.style = event.style
         if event.style in ("|", ">"):
-            # The parser counts the empty lines below it, too.
+            # The parser includes the empty lines below it.
             written = self.text[start:end].rstrip()
             node.end = text_lines.line_end(self.text, start + len(written))
         return node
 
     def _properties_from(self, start: int) -> list[tuple[int, int]]:
-        """Return the anchor and the tag that begin there, if any do."""
+        """Return the anchor and tag that begin at this position, if any."""
         index = bisect_left(self._properties, (start, 0))
         found = self._properties[index : index + 2]
         if not found or found[0][0] != start:
@@ -228,7 +228,7 @@ class _SourceMapBuilder:
         has = index < len(self._colons)
         if has and self._colons[index] <= value.start_mark.index:
             return self._colons[index] + 1
-        return key.end  # `{a}` has none
+        return key.end  # `{a}` has no colon
 
     def _list(self, node: SourceNode) -> Any:
         while True:
@@ -244,7 +244,7 @@ class _SourceMapBuilder:
                     )
                 )
                 continue
-            # An empty item's mark is that of the next one's dash.
+            # An empty item has the position of the next item's dash.
             dash = self._dashes[bisect_left(self._dashes, at) - 1]
             node.entries.append(
                 SourceEntry(None, dash, dash + 1, self._node(event, dash + 1))

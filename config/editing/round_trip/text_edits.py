@@ -1,7 +1,7 @@
-"""Writes one value of a text anew; every other character stays as it was.
+"""Rewrite one value of a text; every other character stays the same.
 
-Texts of values begin in the first column and end without a line end, whatever they are
-put into. Each function returns the edits that make the change.
+Value texts begin in the first column and have no trailing line break, wherever they are
+inserted. Each function returns the edits for the change.
 """
 
 import re
@@ -19,7 +19,7 @@ from config.editing.round_trip.source_map import (
 from config.loading import placeholders
 
 Edit = tuple[int, int, str]
-"""What takes the place of the characters from the first number to the second."""
+"""(start, end, replacement) for the characters of a text."""
 
 INDENT = 2
 MARKER = re.compile(r"^(?:---|\.\.\.)(?:\s|$)|\A%", re.MULTILINE)
@@ -28,28 +28,28 @@ DOCUMENT_END = re.compile(r"^\.\.\.", re.MULTILINE)
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Return a text with edits made; their new lines end as the text's do."""
+    """Return a text with edits applied; new lines use the text's line breaks."""
     line_end = text_lines.line_break_style(text)
     pieces, at = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         if start < at:
             raise PatchError("two edits of the same characters")
-        # What was moved may have placeholders out of the parser's sight.
+        # Moved text may contain placeholders hidden from the parser.
         shown = placeholders.reveal(new)
         pieces += [text[at:start], shown.replace("\n", line_end)]
         at = end
     return "".join([*pieces, text[at:]])
 
 
-# What is there.
+# Existing values.
 
 
 def entry_text(
     found: SourceMap, entry: SourceEntry, text: str, edits: Iterable[Edit] = ()
 ) -> str:
-    """Return a value's own text, from its first column, with the comments in it.
+    """Return a value's own text, dedented, including the comments in it.
 
-    Of edits of the whole text, those within it are made.
+    Edits of the whole text that lie within the value are applied.
     """
     if entry.value.is_empty:
         return ""
@@ -62,14 +62,14 @@ def entry_text(
 
 
 def entry_text_start(found: SourceMap, entry: SourceEntry) -> tuple[int, int]:
-    """Return where `written` begins: its line from 1, and the columns left out."""
+    """Return where `entry_text` begins: its line from 1, and the columns removed."""
     start, _ = _lines(found, entry)
     line = len(text_lines.LINE_BREAK.findall(found.text, 0, start)) + 1
     return line, _left_edge(found, entry)
 
 
 def _lines(found: SourceMap, entry: SourceEntry) -> tuple[int, int]:
-    """Return the place of a value, with the comments in it."""
+    """Return the span of a value, including the comments in it."""
     text, value = found.text, entry.value
     if not value.is_block:
         return value.start, value.end
@@ -80,35 +80,35 @@ def _lines(found: SourceMap, entry: SourceEntry) -> tuple[int, int]:
 
 
 def _is_below(found: SourceMap, entry: SourceEntry) -> bool:
-    """Tell whether a value begins on a line below its key."""
+    """Return whether a value begins on a line below its key."""
     return bool(text_lines.LINE_BREAK.search(found.text, entry.mark, entry.value.start))
 
 
 def _column(found: SourceMap, entry: SourceEntry) -> int:
-    """Return the column of a value's key or dash; -1 for that of the whole text."""
+    """Return the column of a value's key or dash; -1 for the root value."""
     return text_lines.column(found.text, entry.start) if entry.parent else -1
 
 
 def _left_edge(found: SourceMap, entry: SourceEntry) -> int:
-    """Return the column at which a value's lines begin."""
+    """Return the column where a value's lines begin."""
     if entry.value.is_block:
         return text_lines.column(found.text, entry.value.start)
     return max(_column(found, entry), 0)
 
 
-# What is to be there.
+# New values.
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """A text that is to be a value."""
+    """A text to be inserted as a value."""
 
     text: str
     value: SourceNode
 
     @property
     def is_inline(self) -> bool:
-        """Whether it fits behind its key, on the same line."""
+        """Whether it fits after its key on the same line."""
         return (
             "\n" not in self.text
             and not self.value.is_block
@@ -117,7 +117,7 @@ class Fragment:
 
     @property
     def is_literal(self) -> bool:
-        """Whether it is a text in a block, whose first line stands behind the key."""
+        """Whether it is a block scalar, whose header follows the key."""
         return self.value.style in ("|", ">") and self.value.properties_start == 0
 
 
@@ -131,7 +131,7 @@ def parse_fragment(text: str) -> Fragment:
 
 
 def _trim(text: str) -> str:
-    """Return a text from its first column, without empty lines around it."""
+    """Return a text dedented and without surrounding empty lines."""
     rows = text.removeprefix("\ufeff").rstrip().split("\n")
     while len(rows) > 1 and not rows[0].strip():
         rows = rows[1:]
@@ -140,7 +140,7 @@ def _trim(text: str) -> str:
 
 
 def replace_value(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
-    """Return the edits that give a place another value."""
+    """Return the edits that replace an entry's value."""
     if entry.is_in_flow:
         return [_replacement(entry, _as_flow(new))]
     if entry.value.is_block or _is_below(found, entry):
@@ -157,7 +157,7 @@ def _replacement(entry: SourceEntry, text: str) -> Edit:
 
 
 def _has_no_marker(entry: SourceEntry) -> bool:
-    """Tell whether nothing, no key and no dash, stands before a value."""
+    """Return whether a value has neither a key nor a dash before it."""
     return entry.key is None and entry.start == entry.mark
 
 
@@ -180,7 +180,7 @@ def _has_aliases(value: SourceNode) -> bool:
 
 
 def _replace_inline(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
-    """Replace what stands behind its key, on the same line."""
+    """Replace a value that follows its key on the same line."""
     text, value = found.text, entry.value
     if new.is_inline or new.is_literal:
         return [_replacement(entry, _indent_hanging(found, entry, new))]
@@ -205,13 +205,13 @@ def _indent_hanging(found: SourceMap, entry: SourceEntry, new: Fragment) -> str:
 
 
 def _is_indented(text: str) -> bool:
-    """Tell whether the lines below the first stand further right than it."""
+    """Return whether the lines below the first are indented further."""
     rows = [row for row in text.split("\n")[1:] if row.strip()]
     return bool(rows) and all(row.startswith(" ") for row in rows)
 
 
 def _replace_lines(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[Edit]:
-    """Replace what stands on lines of its own, or begins at a dash."""
+    """Replace a value on its own lines, or one that begins at a dash."""
     text, value = found.text, entry.value
     column = _column(found, entry)
     edge = _left_edge(found, entry) if value.is_block else column + INDENT
@@ -238,7 +238,7 @@ def _is_block_list(value: SourceNode) -> bool:
 
 
 def remove_entry(found: SourceMap, entry: SourceEntry) -> list[Edit]:
-    """Return the edits that take an entry away, and leave what is around it."""
+    """Return the edits that remove an entry and nothing around it."""
     parent = entry.parent
     if parent is None:
         raise PatchError("the whole text cannot be taken away")
@@ -260,7 +260,7 @@ def remove_entry(found: SourceMap, entry: SourceEntry) -> list[Edit]:
     start, end = text_lines.line_start(text, entry.start), entry_end(found, entry)
     if start == 0:
         return [(0, text_lines.next_line_start(text, end), "")]
-    # With the line end before it: something may be added right behind it.
+    # Includes the preceding line break: another edit may append right after it.
     first = text_lines.previous_line_end(text, start)
     if _owns_trailing_breaks(text, siblings[:index]):
         end = _end_of_blank_lines(text, end)
@@ -270,7 +270,7 @@ def remove_entry(found: SourceMap, entry: SourceEntry) -> list[Edit]:
 
 
 def _is_between_blank_lines(text: str, first: int, end: int) -> bool:
-    """Tell whether there is an empty line above and below some lines."""
+    """Return whether there is an empty line above and below some lines."""
     above = text_lines.line_start(text, first)
     is_last = text_lines.next_line_start(text, end) == len(text)
     return (
@@ -281,7 +281,7 @@ def _is_between_blank_lines(text: str, first: int, end: int) -> bool:
 
 
 def _end_of_blank_lines(text: str, end: int) -> int:
-    """Return where the empty lines below a line end."""
+    """Return the end of the empty lines below a line."""
     while (below := text_lines.next_line_start(text, end)) < len(text):
         stop = text_lines.line_end(text, below)
         if text[below:stop].strip():
@@ -291,7 +291,7 @@ def _end_of_blank_lines(text: str, end: int) -> int:
 
 
 def _owns_trailing_breaks(text: str, entries: Sequence[SourceEntry]) -> bool:
-    """Tell whether the empty lines below the last of some entries belong to it."""
+    """Return whether the empty lines below the last of some entries belong to it."""
     while entries and entries[-1].value.entries:
         entries = entries[-1].value.entries
     value = entries[-1].value if entries else None
@@ -301,7 +301,7 @@ def _owns_trailing_breaks(text: str, entries: Sequence[SourceEntry]) -> bool:
 
 
 def entry_end(found: SourceMap, entry: SourceEntry) -> int:
-    """Return where the last line of an entry ends, of the comments in it, too."""
+    """Return the end of an entry's last line, including the comments in it."""
     return text_lines.trailing_lines_end(
         found.text, entry.value.end, _column(found, entry)
     )
@@ -315,9 +315,9 @@ def insert_entry(
     *,
     behind: SourceEntry | None = None,
 ) -> list[Edit]:
-    """Return the edits that add an entry to a map, or without a name to a list.
+    """Return the edits that add an entry to a map or, without a name, to a list.
 
-    It comes last, or behind another one.
+    The entry is appended, or placed after another one.
     """
     value = parent.value
     if value.is_flow and value.entries:
@@ -338,7 +338,7 @@ def insert_entry(
 
 
 def render_entry(name: str | None, new: Fragment) -> str:
-    """Return an entry's own text: a key and its value, or a dash and one."""
+    """Return an entry's text: a key or dash, and the value."""
     if name is None:
         return f"- {text_lines.indent(new.text, INDENT, hanging=True)}"
     key = f"{serializer.dump_key(name)}:"
@@ -351,7 +351,7 @@ def render_entry(name: str | None, new: Fragment) -> str:
 
 
 def has_blank_lines_between(found: SourceMap, entries: Sequence[SourceEntry]) -> bool:
-    """Tell whether there are empty lines between entries."""
+    """Return whether there are empty lines between entries."""
     if len(entries) < 2:
         return False
     between = found.text[entries[-2].value.end : entries[-1].start]

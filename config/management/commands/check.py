@@ -11,9 +11,9 @@ from config.management.base import ConfigCommand
 from config.sections import Config, Problem
 
 COUNTED_SECTIONS = ("agents", "judges", "experiments", "providers")
-"""Source: the line of the reference."""
+"""Source: the output line in the reference."""
 OPTIONAL_SECTIONS = ("mcp", "triggers", "sidecars", "smoke_tests")
-"""Where there are any."""
+"""Counted only if present."""
 SECTION_LABELS = {"mcp": "MCP servers", "smoke_tests": "smoke tests"}
 
 
@@ -28,7 +28,7 @@ class Command(ConfigCommand, DjangoCheck):
         try:
             config = live.read_effective(path)
         except ConfigInvalid as exc:
-            # Django would print them in the order of the alphabet.
+            # Django would sort them alphabetically.
             raise SystemCheckError("\n".join(map(_problem_line, exc.problems))) from exc
         super().handle(*app_labels, **options)
         shown = options.get("config") or reader.display_path(path)
@@ -41,7 +41,7 @@ class Command(ConfigCommand, DjangoCheck):
             self.stdout.write(told)
 
     def check(self, *args: Any, **kwargs: Any) -> None:
-        # Success has a line of its own here.
+        # This command prints its own success line.
         super().check(*args, **{**kwargs, "display_num_errors": False})
 
 
@@ -51,7 +51,7 @@ def _problem_line(problem: Problem) -> str:
 
 
 def _override_lines(config: Config) -> Iterator[str]:
-    """Return what is told of overrides, where the database has any."""
+    """Return the lines about overrides, if the database has any."""
     count = len(config.overlays.entries)
     if count:
         yield f"with {count} override{'' if count == 1 else 's'} of the studio"

@@ -1,4 +1,4 @@
-"""`manage.py overrides`: what the studio says over the YAML, and back to the YAML."""
+"""`manage.py overrides`: list, show and reset the studio's overrides."""
 
 import logging
 from argparse import ArgumentParser
@@ -37,7 +37,7 @@ class Command(DatabaseCommand):
         _declare_one(add("reset", "Have the YAML's run again; delete what it has not."))
 
     def handle(self, **options: Any) -> None:
-        # What it does is told here; the server's log tells what it made of that.
+        # The command prints its own result; the log lines of the server are hidden.
         log = logging.getLogger("config.live")
         level = log.level
         log.setLevel(logging.WARNING)
@@ -47,7 +47,7 @@ class Command(DatabaseCommand):
             log.setLevel(level)
 
     def _run_action(self, options: dict[str, Any]) -> None:
-        # What opposes the file must be undone here, though the file is refused for it.
+        # Conflicting overrides must be removable although the file is refused for them.
         live.set_current(live.read_effective(self.config_path(options), insists=False))
         match options["what"]:
             case "show":
@@ -97,7 +97,7 @@ class Command(DatabaseCommand):
 
 
 def _declare_one(parser: ArgumentParser) -> None:
-    """Declare which entry it is about."""
+    """Declare the arguments that name an entry."""
     parser.add_argument(
         "section", metavar="SECTION", help="agents, judges, experiments, smoke_tests."
     )

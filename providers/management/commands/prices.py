@@ -1,4 +1,4 @@
-"""`manage.py prices`: what the configured models cost."""
+"""`manage.py prices`: the prices of the configured models."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from providers.pricing import price_table
 
 
 class Command(DatabaseCommand):
-    """List, and say which are not known."""
+    """List prices, and the models without a known price."""
 
     help = "Show what the configured models cost, in US dollars per million tokens."
 
