@@ -18,8 +18,8 @@ from database import database_executor
 from gateway import errors
 from gateway.auth import authentication
 from tasks.queue import worker_notifier
-from triggers.config import WebhookTrigger
 from triggers import config as triggers_config
+from triggers.config import WebhookTrigger
 from triggers.runs import run_log, trigger_runs
 from triggers.runs.trigger_runs import TriggerRun
 from triggers.webhooks import deliveries

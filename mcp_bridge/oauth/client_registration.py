@@ -46,7 +46,10 @@ def now() -> datetime:
 
 
 def find_server(config: Config, name: str) -> tuple[ToolServerConfig, OAuthConfig]:
-    """Return a server and its sign-in; raises `ServerUnknown` and `SignInUnsupported`."""
+    """Return a server and its sign-in.
+
+    Raises `ServerUnknown` and `SignInUnsupported`.
+    """
     server = config.get(MCP).get(name)
     if server is None:
         raise ServerUnknown(f"there is no MCP server '{escape_and_truncate(name)}'")

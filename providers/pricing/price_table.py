@@ -115,12 +115,10 @@ def _remarks(tariff: Tariff) -> Iterator[str]:
         yield f"dearer beyond {steps[1][0]:,} tokens of prompt"
     if len(tariff.periods) > 1:
         yield "depends on the time"
-    if steps[0][1].request:
-        yield f"${
-            _format_number(
-                _usd_per_million(steps[0][1], steps[0][1].request) / 1_000_000
-            )
-        } a call"
+    rates = steps[0][1]
+    if rates.request:
+        usd = _usd_per_million(rates, rates.request) / 1_000_000
+        yield f"${_format_number(usd)} a call"
 
 
 def as_json(priced: list[PricedModel]) -> dict[str, Any]:

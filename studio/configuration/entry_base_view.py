@@ -31,7 +31,10 @@ class EntryAutoSchema(AutoSchema):
         ("EntryListView", "POST"): ("create", "Add one of {title}"),
         ("EntryDetailView", "GET"): ("retrieve", "Show one of {title}"),
         ("EntryDetailView", "PUT"): ("update", "Have this run in place of the file's"),
-        ("EntryDetailView", "DELETE"): ("destroy", "Disable one, or drop the studio's own"),
+        ("EntryDetailView", "DELETE"): (
+            "destroy",
+            "Disable one, or drop the studio's own",
+        ),
         ("CheckEntryView", "POST"): ("check", "Judge one that is being typed"),
         ("ResetEntryView", "POST"): ("reset", "Have what the file says run again"),
     }

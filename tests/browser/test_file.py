@@ -15,7 +15,7 @@ HEIGHTS = """() => {
   requestAnimationFrame(look);
 }"""
 LEAST = 100
-COMMENT = "Nobody has said what it costs: see `prices:`."
+COMMENT = "Its price is unknown: see `prices:`."
 
 
 def test_section_edit_keeps_comments(window: Window, stage: Theatre) -> None:

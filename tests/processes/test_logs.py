@@ -84,8 +84,8 @@ from core.text import redaction
 from telemetry.log_output import logs
 
 django.setup()
-logs.take_over()
-redaction.know(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
+logs.capture_python_output()
+redaction.register_secrets(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
 warnings.warn("mind q7Vd2mXw9Lr4TzK8bNf3HcYs")
 
 def fail():

@@ -132,8 +132,8 @@ class OAuthHttpClient:
             body += piece
             if len(body) > self._max_bytes:
                 raise AuthServerReplyInvalid(
-                    f"mcp server '{server}': {_without_query(str(response.url))} answers with "
-                    f"more than {self._max_bytes} bytes",
+                    f"mcp server '{server}': {_without_query(str(response.url))} "
+                    f"answers with more than {self._max_bytes} bytes",
                     provider=server,
                 )
         return bytes(body)
@@ -180,7 +180,7 @@ def check_secret_url(server: str, url: str, *, near: str) -> None:
         pass
     if not is_safe:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': its sign-in leads to {_without_query(url)!r}, which is "
-            "neither https nor on this machine like the server itself",
+            f"mcp server '{server}': its sign-in leads to {_without_query(url)!r}, "
+            "which is neither https nor on this machine like the server itself",
             provider=server,
         )
