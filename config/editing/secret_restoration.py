@@ -18,7 +18,7 @@ from config.errors import ConfigInvalid
 from config.loading import placeholders, reader
 from config.sections import Location, Problem
 
-NO_SECRET_THERE = (
+NOTHING_STORED_THERE = (
     "this is masked, and the file has no secret there; write the secret itself, or "
     "${NAME} for that of the environment"
 )
@@ -71,7 +71,7 @@ class _ContentRestorer:
     ) -> Iterator[text_edits.Edit]:
         before = self.counterparts.find(place)
         if before is None or self.hidden.values.get(before) != said:
-            self._add_problem(place, entry.value.start, NO_SECRET_THERE)
+            self._add_problem(place, entry.value.start, NOTHING_STORED_THERE)
             return
         source = self.old.resolve_alias(self.old.entries[before])
         raw = text_edits.entry_text(self.old.source_map, source, self.old.text)
@@ -153,7 +153,7 @@ class _DataRestorer:
             return value
         before = self.counterparts.find(here)
         if before is None or self.hidden.get(before) != value:
-            self._add_problem(here, NO_SECRET_THERE)
+            self._add_problem(here, NOTHING_STORED_THERE)
             return value
         return secret_masks.value_at(self.old.data, before)
 
