@@ -1,1 +1,1 @@
-"""The tools of MCP servers, and the sign-in of each user to them."""
+"""Tools of MCP servers, and users' sign-ins to them."""

@@ -1,4 +1,4 @@
-"""The bridge to MCP servers as Django knows it."""
+"""The Django app of the MCP bridge."""
 
 from django.apps import AppConfig
 

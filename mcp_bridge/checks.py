@@ -1,4 +1,4 @@
-"""What `manage.py check` says of the keys of users' sign-ins.
+"""System checks of the keys for users' sign-ins.
 
 | id | what is wrong |
 |---|---|
@@ -17,7 +17,7 @@ from mcp_bridge.oauth.crypto import secret_keys
 
 @checks.register
 def check_secrets(**_: Any) -> list[checks.CheckMessage]:
-    """Refuse keys that are no good, where a server needs them; make none."""
+    """Refuse invalid keys if a server needs them; never create keys."""
     config = checked_file.load()
     if config is None:
         return []

@@ -1,12 +1,12 @@
-"""What can go wrong between us and a server of tools.
+"""Errors between this server and an MCP server.
 
 Upstream
 └── ServerFailed
     ├── ServerUnreachable  no session: no such command, no connection, no handshake
-    │   └── StillConnecting  nor yet; it takes longer than the caller would wait
+    │   └── StillConnecting  not yet open; slower than the caller's timeout
     ├── ServerGone         the session ended: a crash, a broken connection
     ├── ServerSlow         a call took longer than `timeout_seconds`
-    ├── ServerConfused     an answer that makes no sense, or is far too large
+    ├── ServerReplyInvalid a malformed answer, or one over the size limit
     ├── CallRefused        the server would not make the call
     ├── ToolFailed         the tool ran and says it failed
     └── SignInNeeded       the server wants this user to sign in, or to do so again
@@ -30,7 +30,7 @@ class ServerFailed(Upstream):
         super().__init__(message, provider=server, detail=detail)
         self.server = server
         self.last_lines: Sequence[str] = ()
-        """What it printed last, for operators alone; without secrets."""
+        """The last lines it printed, only for operators; without secrets."""
 
 
 class ServerUnreachable(ServerFailed):
@@ -58,7 +58,8 @@ class ServerGone(ServerFailed):
     ) -> None:
         super().__init__(message, server=server, detail=detail)
         self.was_unheard = was_unheard
-        """Whether the server certainly did not begin: the call may be made again."""
+        """Whether the server certainly did not start the call, so it may be repeated.
+        """
 
 
 class ServerSlow(ServerFailed):

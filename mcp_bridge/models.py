@@ -1,4 +1,4 @@
-"""Users' sign-ins to MCP servers, and what providers know this server by."""
+"""Users' sign-ins to MCP servers, and client registrations with providers."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from django.db import models
 class McpToken(models.Model):
     """One user's sign-in to one server, at the address it had then.
 
-    What points the server's name at another address leads no token there.
+    A changed address of the server's name never receives this token.
     """
 
     server = models.CharField(max_length=64)
@@ -14,18 +14,18 @@ class McpToken(models.Model):
     """The server's URL."""
     user_id = models.UUIDField()
     client_id = models.BigIntegerField(null=True)
-    """The `McpClient` it was given to; NULL for the app that is in the YAML."""
+    """The `McpClient` of the token; NULL for a client configured in the YAML."""
     key_id = models.CharField(max_length=16)
-    """Of the vault key the next two were encrypted with."""
+    """The id of the key that encrypts the next two fields."""
     access_token = models.BinaryField()
     refresh_token = models.BinaryField(null=True)
     scopes = models.TextField(blank=True, default="")
     expires_at = models.DateTimeField(null=True)
-    """Of the access token; NULL when the provider does not say."""
+    """The expiry of the access token; NULL if the provider sends none."""
     refresh_lease_until = models.DateTimeField(null=True)
-    """Claimed by the process that refreshes it, at most so long."""
+    """The end of the lease of the process that refreshes it."""
     version = models.BigIntegerField(default=0)
-    """Counts writes: nobody writes over what they have not seen."""
+    """Counts writes, for optimistic locking."""
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -36,13 +36,13 @@ class McpToken(models.Model):
             )
         ]
         indexes = [
-            # Those that end by themselves; the sweep looks for no others.
+            # Tokens that cannot be refreshed; the cleanup looks only for these.
             models.Index(
                 fields=["expires_at"],
                 condition=models.Q(refresh_token=None),
                 name="mcp_token_ends",
             ),
-            # What the studio lists.
+            # For the list in the studio.
             models.Index(fields=["server", "-created_at", "-id"], name="mcp_token_of"),
         ]
 
@@ -51,7 +51,7 @@ class McpToken(models.Model):
 
 
 class McpClient(models.Model):
-    """This server as one provider knows it: a registration, shared by all users."""
+    """This server's client registration with a provider, shared by all users."""
 
     server = models.CharField(max_length=64)
     resource = models.CharField(max_length=1024)
@@ -63,7 +63,7 @@ class McpClient(models.Model):
     secret_expires_at = models.DateTimeField(null=True)
     auth_method = models.CharField(max_length=32)
     metadata = models.JSONField()
-    """Where the provider's endpoints are, and what it supports."""
+    """The provider's endpoints and features."""
     discovered_at = models.DateTimeField()
     """When `metadata` was read."""
     verified_at = models.DateTimeField()
@@ -82,7 +82,7 @@ class McpClient(models.Model):
 
 
 class McpUsedLink(models.Model):
-    """A link that was used, until it would have expired anyway."""
+    """A used link, stored until its expiry."""
 
     nonce = models.CharField(max_length=32, primary_key=True)
     expires_at = models.DateTimeField(db_index=True)

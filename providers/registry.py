@@ -138,7 +138,7 @@ def kind_of(provider: ProviderConfig) -> ProviderKind:
 
 
 def has_custom_address(provider: ProviderConfig) -> bool:
-    """Return whether any endpoint of a provider is not at its kind's default address."""
+    """Return whether any endpoint is not at its kind's default address."""
     own = None, KINDS[provider.kind].base_url
     if not provider.endpoints:
         return provider.base_url not in own

@@ -1,6 +1,6 @@
 """Call providers from synchronous code: background jobs, commands.
 
-    rows = sync_bridge.run_sync(embedders.embed_texts(embedder, texts), timeout_seconds=30)
+    rows = run_sync(embedders.embed_texts(embedder, texts), timeout_seconds=30)
 
 All calls of a process run on one event loop, in a dedicated thread, and share
 connections. A forked process gets its own.

@@ -1,4 +1,4 @@
-"""What an exception of the SDK's says, in our words."""
+"""Map exceptions of the SDK to this app's errors."""
 
 import logging
 
@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 MAX_REFUSAL_LENGTH = 2000
 
 SDK_PLACEHOLDER_CODES = {mcp_types.INTERNAL_ERROR, mcp_types.INVALID_REQUEST, -32000}
-"""Codes of the SDK's own for answers of HTTP that said nothing."""
+"""The SDK's own codes for HTTP responses without an error object."""
 
 UNREADABLE_PREFIX = "Failed to parse "
-"""How the SDK begins what it says of an answer it cannot read: pages of its own."""
+"""The prefix of the SDK's long messages about unreadable responses."""
 
 CLOSED_PREFIXES = ("Connection closed", "SSE stream ")
-"""How the SDK begins what it says of a connection that ended. It does so under a code
-that many servers use for failures of their own, which end nothing."""
+"""The prefixes of the SDK's messages about a closed connection. Their error code is
+also common for server failures that do not end the session."""
 
 
 def server_error(
@@ -45,7 +45,7 @@ def server_error(
 def from_exception(
     exc: Exception, exchange: HttpOutcome, address: ServerTarget
 ) -> ServerFailed:
-    """Return what failed, where the session goes on."""
+    """Return the error for a failure that does not end the session."""
     if exchange.is_too_large:
         size = http_client.MAX_ANSWER_BYTES // 1024**2
         return server_error(
@@ -65,7 +65,7 @@ def from_exception(
 
 
 def status_of(exc: Exception, exchange: HttpOutcome) -> int | None:
-    """Return the status of HTTP the server refused with, if it did."""
+    """Return the HTTP status of a refusal, if any."""
     if exchange.status is None and isinstance(exc, httpx2.HTTPStatusError):
         return exc.response.status_code
     return exchange.status
@@ -98,7 +98,7 @@ def _call_refused(exc: MCPError, address: ServerTarget) -> ServerFailed:
 
 
 def is_closed(exc: BaseException) -> bool:
-    """Return whether an exception says that the connection ended."""
+    """Return whether an exception means a closed connection."""
     if isinstance(exc, MCPError):
         is_of_closing = exc.code == mcp_types.CONNECTION_CLOSED
         return is_of_closing and exc.message.startswith(CLOSED_PREFIXES)
@@ -106,7 +106,7 @@ def is_closed(exc: BaseException) -> bool:
 
 
 def root_cause(exc: BaseException) -> Exception:
-    """Return the first real exception in what groups of tasks raise."""
+    """Return the first exception in (nested) exception groups."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
     return exc if isinstance(exc, Exception) else RuntimeError(repr(exc))

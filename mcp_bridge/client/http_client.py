@@ -1,7 +1,7 @@
-"""The HTTP client of a session: the user's token, failures as answers, limits.
+"""The HTTP client of a session: user token, failure handling, limits.
 
-The SDK ends a whole session when one request fails; here a failed request becomes an
-answer that says so, and the session lives on.
+The SDK ends a whole session when one request fails. This client converts a failed
+request to an error response, so the session continues.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from mcp_bridge.config import ToolServerConfig
 
 CONNECT_SECONDS = 10.0
 EXTRA_READ_SECONDS = 5.0
-"""What a connection waits beyond the limit of a call, which ends first."""
+"""The connection's extra wait beyond a call's timeout, which expires first."""
 CLOSE_SECONDS = 2.0
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -31,54 +31,54 @@ LONG_LIVED = "subscriptions/listen"
 
 @dataclass(slots=True)
 class HttpOutcome:
-    """What became of the HTTP requests of one call."""
+    """The outcome of the HTTP requests of one call."""
 
     status: int | None = None
-    """Of the last answer that was a refusal."""
+    """The status of the last error response."""
     reason: str = ""
-    """What went wrong below HTTP, in words for everyone."""
+    """The failure below HTTP, in words safe for any reader."""
     was_sent: bool = True
     """False when no connection could be opened."""
     is_too_large: bool = False
 
 
 http_outcome: ContextVar[HttpOutcome | None] = ContextVar("exchange", default=None)
-"""That of the call a request belongs to; the SDK carries it to where it sends."""
+"""The outcome for the current call; the SDK propagates it to where it sends."""
 
 
 class ResponseTooLarge(httpx2.StreamError):
-    """An answer is larger than anyone could read."""
+    """A response is over the size limit."""
 
     def __init__(self) -> None:
         super().__init__("the answer is too large")
 
 
 class ResponseBroken(httpx2.StreamError):
-    """An answer broke off."""
+    """A response ended early."""
 
 
 class ResponseCompressed(httpx2.TransportError):
-    """An answer is compressed, though no such answer was asked for."""
+    """A response is compressed although the request did not allow it."""
 
 
 class TokenNotRenewed(httpx2.TransportError):
-    """Whether there is another token cannot be told now."""
+    """The token could not be renewed for now."""
 
 
 class BearerAuth(httpx2.Auth):
-    """Puts the user's token on each request; asks for another one when refused."""
+    """Adds the user's token to each request; renews a refused token."""
 
     def __init__(self, token: str | None, renew: RenewToken | None) -> None:
         self._token = token
         self._renew = renew
         self._replaced: str | None = None
         self.is_refused = False
-        """Whether the server refuses every token that can be had."""
+        """Whether the server refuses every available token."""
 
     def replace_token(self, token: str | None, renew: RenewToken | None) -> None:
-        """Take another token from now on, but not back the one just replaced.
+        """Switch to another token, but never back to the one just replaced.
 
-        A turn under way goes on naming the token it began with.
+        A running turn still supplies the token it started with.
         """
         self._renew = renew
         if token not in (None, self._token, self._replaced):
@@ -120,12 +120,12 @@ def _configured_headers(server: ToolServerConfig) -> dict[str, str]:
 
 
 class McpHttpClient(httpx2.AsyncClient):
-    """Sends the requests of one session; nothing that fails raises."""
+    """Sends the requests of one session; failures never raise."""
 
     def __init__(
         self, address: ServerTarget, bearer: BearerAuth, on_lost: Callable[[str], None]
     ) -> None:
-        """`on_lost` hears of what ends the session of a server of kind `sse`."""
+        """`on_lost` receives what ends the session of an `sse` server."""
         self._is_sse = address.server.kind == "sse"
         self._on_lost = on_lost
         super().__init__(
@@ -133,7 +133,7 @@ class McpHttpClient(httpx2.AsyncClient):
             headers={
                 "User-Agent": "coulisse",
                 **_configured_headers(address.server),
-                # What is unpacked after it was measured may be any size.
+                # Decompression after the size check could yield any size.
                 "Accept-Encoding": "identity",
             },
             event_hooks={"response": [self._limit_response]},
@@ -146,7 +146,7 @@ class McpHttpClient(httpx2.AsyncClient):
         )
 
     async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
-        """Send a request; a failure is an answer of status 502."""
+        """Send a request; a failure becomes a response with status 502."""
         _remove_read_timeout(request)
         try:
             if request.method == "DELETE":
@@ -154,7 +154,7 @@ class McpHttpClient(httpx2.AsyncClient):
                     response = await super().send(request, **kwargs)
             else:
                 response = await super().send(request, **kwargs)
-        # A refusal is read whole before its request is made again.
+        # A refusal is read completely before the request is repeated.
         except (
             httpx2.TransportError,
             TimeoutError,
@@ -185,7 +185,7 @@ class McpHttpClient(httpx2.AsyncClient):
             self._on_lost(f"answered with status {response.status_code}")
 
     async def _limit_response(self, response: httpx2.Response) -> None:
-        """Keep each answer to its limit, also those that only `BearerAuth` sees."""
+        """Limit each response, also those that only `BearerAuth` sees."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise ResponseCompressed("the answer is compressed")
         request, is_refusal = response.request, response.status_code >= 400
@@ -201,7 +201,7 @@ class McpHttpClient(httpx2.AsyncClient):
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    """An answer's body: at most so long, and only errors that end one call."""
+    """A response body with a size limit, whose errors end only one call."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ def _is_long_lived(request: httpx2.Request) -> bool:
 
 
 def _remove_read_timeout(request: httpx2.Request) -> None:
-    """Let streams without an end be silent for as long as they like."""
+    """Remove the read timeout of endless streams, which may be silent."""
     if _is_long_lived(request):
         timeouts = dict(request.extensions.get("timeout", {}))
         request.extensions["timeout"] = timeouts | {"read": None}

@@ -1,10 +1,10 @@
-"""Kills process groups when the process that asked for it is gone.
+"""Kills process groups when the parent process is gone.
 
-    python -I -S guard.py
+    python -I -S orphan_guard.py
 
-Its input has `+PID` when a group is to be minded and `-PID` when no longer; the end of
-its input, which comes however that process died, is when it kills those that are left.
-A script of its own, without imports from here: it waits, and shall be small.
+Its input has `+PID` to watch a group and `-PID` to stop. The input ends however the
+parent dies; the guard then kills the remaining groups. A standalone script without
+imports from here: it waits, and must stay small.
 """
 
 import os
@@ -13,7 +13,7 @@ import sys
 
 
 def main() -> None:
-    # It ends with its input, and not with a terminal or with those it minds.
+    # It ends with its input, not with a terminal or the groups it watches.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     minded = set()
@@ -27,7 +27,7 @@ def main() -> None:
         try:
             os.killpg(pid, signal.SIGKILL)
         except OSError:
-            continue  # It is gone already.
+            continue  # The group is already gone.
 
 
 if __name__ == "__main__":

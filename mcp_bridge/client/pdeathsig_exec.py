@@ -1,10 +1,10 @@
-"""Runs a command that must not outlive the process which asked for it.
+"""Runs a command that must not outlive its parent process.
 
-    python -I -S child.py PARENT_PID COMMAND [ARGUMENT ...]
+    python -I -S pdeathsig_exec.py PARENT_PID COMMAND [ARGUMENT ...]
 
-Linux kills the command when its parent dies, even if that was killed itself. The
-command takes this process's place, so nothing of it stays in memory. A script of its
-own, without imports from here: it must start fast.
+Linux kills the command when its parent dies, even from SIGKILL. The command replaces
+this process, so none of it stays in memory. A standalone script without imports from
+here: it must start fast.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 NOT_RUNNABLE = 126
-"""What a shell returns for a command it found and could not run."""
+"""The shell's exit code for a command that exists but cannot run."""
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     # The parent may have died before the line above.
     if os.getppid() != int(parent):
         return
-    # Python ignores these, and what it executes would go on doing so.
+    # Python ignores these signals, and an executed command would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:

@@ -1,4 +1,4 @@
-"""The process that kills what this one started, should this one be killed."""
+"""The process that kills the children of this process if it is killed."""
 
 import os
 import subprocess
@@ -12,10 +12,10 @@ END_SECONDS = 1.0
 
 
 class ProcessGuard:
-    """Minds process groups, and is there as long as it has any; of any thread.
+    """Watches process groups and runs while it has any; thread-safe.
 
-    What dies with us by the kernel's hand is but the process we started: what that one
-    started in its turn, as `npx` does, is ended by this alone.
+    The kernel kills only direct children together with this process; the guard also
+    ends their children, as `npx` starts them.
     """
 
     def __init__(self) -> None:
@@ -23,10 +23,10 @@ class ProcessGuard:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._told = -1
-        """Where it is told."""
+        """The write end of its input pipe."""
 
     def watch(self, pid: int) -> None:
-        """Have the group this process leads killed when we die."""
+        """Register the group led by this process, to kill it if we die."""
         with self._lock:
             self._minded.add(pid)
             if self._is_there():
@@ -35,7 +35,7 @@ class ProcessGuard:
                 self._begin()
 
     def forget(self, pid: int) -> None:
-        """Say that a group is gone."""
+        """Deregister a group that is gone."""
         with self._lock:
             self._minded.discard(pid)
             self._write(f"-{pid}\n")
@@ -43,17 +43,17 @@ class ProcessGuard:
                 return
             ending = self._close_input()
         if ending is not None:
-            # Whoever forgets does not wait.
+            # The caller does not wait.
             threading.Thread(target=ending.wait, daemon=True).start()
 
     def look(self) -> None:
-        """Notice its death, and put another in its place."""
+        """Restart the guard process if it died."""
         with self._lock:
             if self._minded and not self._is_there():
                 self._begin()
 
     def close(self) -> None:
-        """Let it end, killing what it minds still."""
+        """Stop the guard process, which kills the remaining groups."""
         with self._lock:
             self._minded.clear()
             ending = self._close_input()
@@ -79,14 +79,14 @@ class ProcessGuard:
             self._write(f"+{pid}\n")
 
     def _close_input(self) -> "subprocess.Popen[bytes] | None":
-        """Tell it no more, which ends it; return it."""
+        """Close its input, which ends it; return the process."""
         parted, self._process = self._process, None
         if parted is not None:
             os.close(self._told)
         return parted
 
     def _write(self, line: str) -> None:
-        # One that is gone is replaced by one that is told everything.
+        # A dead guard is replaced by one that receives all groups.
         if self._process is not None:
             with suppress(BrokenPipeError):
                 os.write(self._told, line.encode())

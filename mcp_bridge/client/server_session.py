@@ -1,4 +1,4 @@
-"""One session with a server: one task enters and leaves it, anybody calls."""
+"""One session with a server: one task owns it, any task may call."""
 
 import asyncio
 import logging
@@ -35,11 +35,11 @@ from mcp_bridge.tools.catalog import CatalogTool
 logger = logging.getLogger(__name__)
 
 LIST_TIMEOUT_SECONDS = 300.0
-"""After so long a list is read anew, beside the turn that noticed."""
+"""The age after which a list is refreshed in the background."""
 LIST_RETRY_SECONDS = 3.0
 CLOSE_SECONDS = 5.0
 PROBE_TIMEOUT_SECONDS = 5.0
-"""How long a child that let a call's time run out has to answer anything at all."""
+"""The time for a child process to answer a ping after a call timed out."""
 FOLLOW_SECONDS = 1.0
 LISTEN_RETRY_SECONDS = 30.0
 
@@ -50,7 +50,7 @@ RESULT_ADAPTER: TypeAdapter[
 
 
 class McpSession:
-    """A session with one server, for one user or for all."""
+    """A session with one server, for one user or shared by all."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class McpSession:
         is_legacy: bool = False,
         warn: Callable[[str], None],
     ) -> None:
-        """`is_legacy` spares a server of the older protocol the question."""
+        """`is_legacy` skips protocol negotiation for a server of the older protocol."""
         self.address = address
         self.is_legacy = is_legacy
         self.offers: tuple[CatalogTool, ...] = ()
@@ -81,22 +81,22 @@ class McpSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be made, as far as is known."""
+        """Whether the session accepts calls, as far as known."""
         return self._client is not None and not self._ending.is_set()
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended, or is about to."""
+        """Whether the session ended or is ending."""
         return self._ending.is_set()
 
     @property
     def is_refused(self) -> bool:
-        """Whether the server takes none of the user's tokens any more."""
+        """Whether the server refuses all of the user's tokens."""
         return self._bearer.is_refused
 
     @property
     def exit_error(self) -> ServerGone | None:
-        """Why a child that had answered ended, where nobody ended it."""
+        """Why a child that had answered exited by itself."""
         is_child = self.address.server.command is not None
         had_answered = self._ready.done() and self._ready.exception() is None
         if not (is_child and had_answered and self._end_reason):
@@ -106,17 +106,17 @@ class McpSession:
         return error
 
     async def wait_open(self) -> None:
-        """Wait until calls can be made; raise `ServerFailed` when they never can."""
+        """Wait until the session is open; raise `ServerFailed` if it cannot open."""
         await asyncio.shield(self._ready)
 
     def update_token(self, address: ServerTarget) -> None:
-        """Take the user's token of today."""
+        """Use the user's current token."""
         self._bearer.replace_token(address.token, address.renew)
 
     async def tools(self) -> tuple[CatalogTool, ...]:
-        """Return the tools: those known, unless the server said they changed.
+        """Return the cached tools, or a new list if the server announced changes.
 
-        A server that is slow to list them again is not waited for.
+        Does not wait for a server that is slow to list them again.
         """
         if self._is_listing_old:
             with suppress(TimeoutError):
@@ -131,8 +131,8 @@ class McpSession:
     ) -> mcp_types.CallToolResult:
         """Call a tool under the server's own name for it.
 
-        Calls run beside each other. A caller that is cancelled cancels its call at
-        the server, and nothing else. Raises subclasses of `ServerFailed`.
+        Calls run concurrently. Cancelling a caller cancels only its own call at the
+        server. Raises subclasses of `ServerFailed`.
         """
         if self._client is None or self._ending.is_set():
             raise self._gone(was_unheard=True)
@@ -158,7 +158,7 @@ class McpSession:
         return answer
 
     async def close(self, patience_seconds: float = CLOSE_SECONDS) -> None:
-        """End the session, by force after a while, until nothing of it is left."""
+        """End the session, by force after the timeout, and wait until it is gone."""
         self._ending.set()
         done, _ = await asyncio.wait([self._owner], timeout=patience_seconds)
         if not done:
@@ -166,7 +166,7 @@ class McpSession:
             await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
 
     def break_off(self, reason: str, last_lines: Sequence[str] = (), /) -> None:
-        """Let the session end, because something says it is no good any more."""
+        """End a session that is no longer usable."""
         if not self._ending.is_set():
             self._end_reason, self._last_lines = reason, last_lines
             self._ending.set()
@@ -179,11 +179,11 @@ class McpSession:
         except MCPError as exc:
             if exc.code != mcp_types.HEADER_MISMATCH:
                 raise
-        # The tool changed since it was listed: read what it is now, and call again.
+        # The tool changed since it was listed: refresh the list and call again.
         await self._read_listing(client)
         return await client.send_request(request, RESULT_ADAPTER)
 
-    # What the owner does.
+    # The owner task.
 
     async def _run(self) -> None:
         opening = HttpOutcome()
@@ -212,7 +212,7 @@ class McpSession:
             seconds = self._connect_seconds
             message = f"did not answer within {seconds:g} seconds"
             self._end(self._error(ServerUnreachable, message))
-        except Exception as exc:  # Whatever it is, it ends this session alone.
+        except Exception as exc:  # Any exception ends only this session.
             logger.debug("mcp server '%s': %r", self.address.name, exc)
             self._end(self._opening_error(exc, opening))
         finally:
@@ -230,7 +230,7 @@ class McpSession:
         self._ending.set()
         if not self._ready.done():
             self._ready.set_exception(error)
-            # Nobody may be waiting any more.
+            # The future may have no waiter.
             self._ready.exception()
 
     def _make_client(self) -> McpClient:
@@ -246,7 +246,7 @@ class McpSession:
         )
 
     async def _follow_changes(self, client: McpClient) -> None:
-        """Hear of changed tools from a server of the newer protocol."""
+        """Follow tool changes of a server with the newer protocol."""
         tools = client.server_capabilities.tools
         if self.is_legacy or tools is None or not tools.list_changed:
             self._is_following.set()
@@ -261,12 +261,12 @@ class McpSession:
             except (MCPError, SubscriptionLost, TimeoutError):
                 logger.debug("mcp server '%s' tells no changes", self.address.name)
             self._is_following.set()
-            # It may have changed while nobody listened.
+            # The tools may have changed before the subscription.
             await asyncio.sleep(LISTEN_RETRY_SECONDS)
             self._is_listing_old = True
 
     async def _wait_for_subscription(self) -> None:
-        """Wait to be told of changes, so that none is missed after the first list."""
+        """Wait for the subscription, so that no change is missed after the first list."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FOLLOW_SECONDS):
                 await self._is_following.wait()
@@ -283,21 +283,21 @@ class McpSession:
         return self._listing
 
     async def _list_again(self) -> None:
-        """Read the list; where that fails, the old one stays for a while."""
+        """Refresh the list; after a failure the old one stays for a while."""
         client = self._client
         if client is None:
             return
         try:
             async with asyncio.timeout(self._connect_seconds):
                 await self._read_listing(client)
-        except Exception as exc:  # A server's fault, of whatever kind.
+        except Exception as exc:  # Any failure of the server.
             self._listed_at = time.monotonic()
             self._warn(f"its tools cannot be listed again: {type(exc).__name__}")
             if error_mapping.is_closed(exc):
                 self.break_off("closed the connection")
 
     def _start_probe(self) -> None:
-        """Ask a child that gave no answer whether it hears at all."""
+        """Ping a child that did not answer."""
         is_doubting = self._doubting is not None and not self._doubting.done()
         if self.address.server.kind == "stdio" and not is_doubting:
             self._doubting = asyncio.create_task(self._probe())
@@ -310,9 +310,9 @@ class McpSession:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 await catalog.list_tools(client, self._log_warning)
         except TimeoutError:
-            # Stuck for good, or busy with what nobody waits for: another takes over.
+            # The child hangs, or works for no caller: start another.
             self.break_off("does not answer any more")
-        except Exception as exc:  # It answered, whatever it was.
+        except Exception as exc:  # Any answer is enough.
             logger.debug("mcp server '%s': %r", self.address.name, exc)
 
     async def _read_listing(self, client: ClientSession) -> None:
@@ -323,10 +323,10 @@ class McpSession:
     def _log_warning(self, what: str) -> None:
         self._warn(what)
 
-    # What errors mean.
+    # Error mapping.
 
     def _opening_error(self, exc: Exception, opening: HttpOutcome) -> ServerFailed:
-        """Return what kept the session from beginning."""
+        """Return the error that prevented the session."""
         cause = error_mapping.root_cause(exc)
         if isinstance(cause, ServerFailed):
             return cause
@@ -342,7 +342,7 @@ class McpSession:
         )
 
     def _map_exception(self, exc: Exception, current: HttpOutcome) -> ServerFailed:
-        """Return what an exception of the SDK's says; end what it says is over."""
+        """Map an exception of the SDK; end the session if it is over."""
         if isinstance(exc, ServerFailed):
             return exc
         gone = None if current.is_too_large else self._gone_error(exc, current)
@@ -353,7 +353,7 @@ class McpSession:
             return self._gone(current.reason, was_unheard=not current.was_sent)
         status = error_mapping.status_of(exc, current)
         if status == 404 and self._client is not None:
-            # It forgot the session: it was restarted, as a rule.
+            # The server forgot the session, usually because it restarted.
             self.break_off("forgot the session")
             return self._gone(was_unheard=True)
         if status is None and error_mapping.is_closed(exc):

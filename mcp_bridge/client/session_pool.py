@@ -21,24 +21,24 @@ logger = logging.getLogger(__name__)
 MIN_BACKOFF_SECONDS = 5.0
 MAX_BACKOFF_SECONDS = 60.0
 RETRY_WAIT_SECONDS = 0.5
-"""How long a server is waited for that could not be had the last time."""
+"""How long to wait for a server that failed the last time."""
 CLOSE_SECONDS = 0.5
-"""How long servers are waited for when all ends; the supervisor waits for little."""
+"""How long to wait for servers at shutdown; the supervisor's limit is short."""
 MAX_REMEMBERED = 1000
-"""Failures and warnings of this many keys are kept in mind."""
+"""The number of keys whose failures and warnings are remembered."""
 MAX_WARNINGS = 20
-"""Warnings about one server, however many there would be."""
+"""The maximum number of warnings about one server."""
 
 
 @dataclass(slots=True)
 class _PooledSession:
     session: McpSession
     users: int = 0
-    """How many calls and openings are under way."""
+    """The number of running calls and openings."""
     begun_at: float = field(default_factory=monotonic)
     used_at: float = field(default_factory=monotonic)
     is_watched: bool = False
-    """Whether somebody waits for it to be open, come what may."""
+    """Whether a task watches its opening."""
     is_free: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self) -> None:
@@ -64,10 +64,10 @@ class _LoopSessions:
 
     def __init__(self) -> None:
         self.kept: OrderedDict[SessionKey, _PooledSession] = OrderedDict()
-        """The one used last is last."""
+        """In order of use, the most recent last."""
         self.failures: OrderedDict[SessionKey, _OpenFailure] = OrderedDict()
         self.fallen: OrderedDict[SessionKey, ServerFailed] = OrderedDict()
-        """Children that ended by themselves, and nobody has asked since."""
+        """Children that exited by themselves, without a caller since then."""
         self.closing: dict[asyncio.Task[None], _PooledSession] = {}
         self.watching: set[asyncio.Task[None]] = set()
         self.sweep: asyncio.TimerHandle | None = None
@@ -99,12 +99,12 @@ class SessionPool:
     async def session(
         self, address: ServerTarget, *, patience_seconds: float = math.inf
     ) -> AsyncIterator[McpSession]:
-        """Lend the session of an address, open; others may use it at the same time.
+        """Provide the open session of a target; it is shared with other callers.
 
-        Whoever comes while it is being opened waits for the same session, but not
-        beyond `patience_seconds` of its opening, and hardly at all for one that could
-        not be had the last time; it goes on being opened. Raises `ServerFailed`; for a
-        while without trying, when it could not be had lately.
+        Concurrent callers wait for the same opening session, but at most
+        `patience_seconds`, and only briefly for one that failed the last time; the
+        opening continues. Raises `ServerFailed`, immediately for a while after a
+        failure.
         """
         kept = self._take(address)
         try:
@@ -122,7 +122,7 @@ class SessionPool:
             self._give_back(address.key, kept)
 
     def apply_config(self, config: Config) -> None:
-        """End the sessions of servers that left the YAML, or changed in it."""
+        """End the sessions of servers that were removed or changed in the YAML."""
         shelf = self._loop_sessions()
         if shelf.config_digest == config.digest and config.digest:
             return
@@ -138,7 +138,7 @@ class SessionPool:
                 del shelf.fallen[key]
 
     def warn_once(self, address: ServerTarget, what: str) -> None:
-        """Log a warning about a server, the first time it is given; not very many."""
+        """Log a warning about a server once, up to a maximum number."""
         key = (address.name, address.server.digest)
         said = self._said.setdefault(key, set())
         if what in said or len(said) > MAX_WARNINGS:
@@ -153,7 +153,7 @@ class SessionPool:
     def open_sessions(
         self, server: str
     ) -> tuple[list[McpSession], ServerFailed | None]:
-        """Return this event loop's open sessions with a server, or why it has none."""
+        """Return this event loop's open sessions with a server, or its failure."""
         shelf = self._loop_sessions()
         sessions = [
             kept.session
@@ -172,7 +172,7 @@ class SessionPool:
         return [], errors[-1] if errors else None
 
     def clear_failure(self, address: ServerTarget) -> None:
-        """Let a server that failed be tried again at once."""
+        """Allow an immediate retry of a failed server."""
         self._loop_sessions().failures.pop(address.key, None)
 
     async def close(self) -> None:
@@ -226,7 +226,7 @@ class SessionPool:
             ) from None
 
     def _watch(self, key: SessionKey, kept: _PooledSession) -> None:
-        """See to it that what becomes of an opening is known to whoever comes next."""
+        """Watch an opening, so that later callers know its result."""
         if kept.is_watched:
             return
         kept.is_watched = True
@@ -263,7 +263,7 @@ class SessionPool:
     def _failed(
         self, key: SessionKey, kept: _PooledSession, error: ServerFailed
     ) -> None:
-        """Remember that a session cannot be had, each time for longer."""
+        """Record a failed session, with a longer retry delay each time."""
         kept.leave()
         shelf = self._loop_sessions()
         if isinstance(error, StillConnecting) or shelf.kept.get(key) is not kept:
@@ -300,14 +300,14 @@ class SessionPool:
             self._sweep_in(self._idle_seconds)
 
     def _close_older(self, key: SessionKey) -> None:
-        """End what the same user had of the server before it changed."""
+        """End the same user's sessions with the server's old configuration."""
         for other in list(self._loop_sessions().kept):
             is_same = other.server == key.server and other.user_id == key.user_id
             if is_same and other != key:
                 self._drop(other)
 
     def _make_room(self) -> None:
-        """Close what was used longest ago; what is in use stays."""
+        """Close the least recently used sessions; busy ones stay."""
         kept = self._loop_sessions().kept
         excess = len(kept) - self._capacity
         for key in [key for key, one in kept.items() if not one.users][
@@ -329,7 +329,7 @@ class SessionPool:
             task.add_done_callback(shelf.closing.pop)
 
     async def _close_when_free(self, kept: _PooledSession) -> None:
-        # Calls under way end with their answer; they have a limit of their own.
+        # Running calls end with their answer; they have their own timeout.
         if kept.users and not kept.session.has_ended:
             await kept.is_free.wait()
         await kept.session.close()
@@ -339,7 +339,7 @@ class SessionPool:
         self._loop_sessions().sweep = loop.call_later(max(seconds, 0.01), self._sweep)
 
     def _sweep(self) -> None:
-        """Close what nobody used for long."""
+        """Close sessions that were idle for long."""
         shelf = self._loop_sessions()
         shelf.sweep = None
         oldest = monotonic() - self._idle_seconds

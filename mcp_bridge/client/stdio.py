@@ -1,8 +1,7 @@
 """A server that is a child process: lines of JSON on its input and output.
 
-Written here and not taken from the SDK, whose own reads lines of any length, keeps
-nothing of what the child says on its standard error and leaves it behind when we are
-killed.
+This replaces the SDK's transport, which reads lines of any length, discards the child's
+standard error, and leaves the child behind when this process is killed.
 """
 
 import asyncio
@@ -42,25 +41,25 @@ TOKEN_VARIABLE = "MCP_OAUTH_TOKEN"  # noqa: S105 (a name)
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_LOGGED_LENGTH = 500
 MAX_READ_BYTES = 64 * 1024
-"""Of a line of standard error: far more than is logged of it."""
+"""Per line of standard error: far more than the log shows."""
 MAX_LAST_LINES = 10
-"""Lines of a child's standard error that are told when it dies at its start."""
+"""The last lines of standard error to report when a child dies at its start."""
 
 STDERR_DRAIN_SECONDS = 0.1
-"""How long the end of standard error is waited for; a grandchild may hold it open."""
+"""How long to wait for the end of standard error; a grandchild may hold it open."""
 
 GRACE_SECONDS = 1.0
-"""How long a child may take to go after its input was closed."""
+"""How long a child may take to exit after its input is closed."""
 POLL_SECONDS = 0.01
 WATCH_SECONDS = 0.5
-"""How often a child is looked at whose output does not end with it."""
+"""The poll interval for a dead child whose output is still open."""
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectReceiveStream[SessionMessage]
 
 
 class OnEnd(Protocol):
-    """Hears why a session ended that nobody ended, and what was printed last."""
+    """Receives why a session ended by itself, and the last lines printed."""
 
     def __call__(self, reason: str, last_lines: Sequence[str] = (), /) -> None: ...
 
@@ -69,10 +68,10 @@ class OnEnd(Protocol):
 async def connect(
     address: ServerTarget, on_end: OnEnd
 ) -> AsyncIterator[TransportStreams]:
-    """Start the child and exchange messages with it; it is gone afterwards.
+    """Start the child and exchange messages with it; end it on exit.
 
-    `on_end` is told why when the child ends first, and what it printed last. Raises
-    `ServerUnreachable` when the command cannot be started.
+    `on_end` receives the reason and the last lines if the child ends first. Raises
+    `ServerUnreachable` if the command cannot be started.
     """
     process = await _start(address)
     said = _StderrLog(address)
@@ -96,7 +95,7 @@ async def connect(
             await _close_stdin(process)
             tasks.cancel_scope.cancel()
     finally:
-        # Without waiting for anything: we may have been cancelled.
+        # No await here: the task may be cancelled.
         _kill_group(process)
         with anyio.CancelScope(shield=True):
             await _wait_for_exit(process, GRACE_SECONDS)
@@ -105,7 +104,7 @@ async def connect(
 
 
 def _kill_group(process: Process) -> None:
-    """Kill the child and whatever it started that is still in its group."""
+    """Kill the child and all processes in its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -141,7 +140,7 @@ async def _start(address: ServerTarget) -> Process:
 
 
 def _find(address: ServerTarget, folder: Path, environment: dict[str, str]) -> str:
-    """Return the path of the command; raise `ServerUnreachable` when there is none."""
+    """Return the path of the command; raise `ServerUnreachable` if it is missing."""
     name = address.server.command or ""
     if not folder.is_dir():
         raise ServerUnreachable(
@@ -149,7 +148,7 @@ def _find(address: ServerTarget, folder: Path, environment: dict[str, str]) -> s
             server=address.name,
             detail=f"its cwd '{address.server.cwd}' is not a folder",
         )
-    # A path is seen from where the command runs.
+    # A relative path starts at the command's working directory.
     where = str(folder / name) if os.sep in name else name
     found = shutil.which(where, path=environment.get("PATH"))
     if found is None:
@@ -169,7 +168,7 @@ def _with_parent_death_signal(command: str, arguments: Iterable[str]) -> list[st
 
 
 class _StderrLog:
-    """What a child says that is no message: it goes to the log."""
+    """Logs a child's standard error."""
 
     def __init__(self, address: ServerTarget) -> None:
         self._name = address.name
@@ -180,9 +179,9 @@ class _StderrLog:
         )
         self._last: deque[str] = deque(maxlen=MAX_LAST_LINES)
         self.is_answering = False
-        """Whether a message has come yet."""
+        """Whether the child has sent a message."""
         self.is_silent = asyncio.Event()
-        """Set when there is no more to be read."""
+        """Set at the end of standard error."""
 
     async def listen(self, process: Process) -> None:
         """Log the child's standard error until it ends."""
@@ -192,7 +191,7 @@ class _StderrLog:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
                 self.add(line)
-            # What is so long loses its end; to part it might part a secret.
+            # Long lines are cut, because splitting might split a secret.
             rest = rest[:MAX_READ_BYTES]
         if rest:
             self.add(rest)
@@ -201,7 +200,7 @@ class _StderrLog:
     def add(self, line: bytes) -> None:
         """Log one line, without the secrets the child was given."""
         text = line[:MAX_READ_BYTES].decode("utf-8", "replace").rstrip()
-        # Before it is cut, which would leave the half of a secret.
+        # Before the cut, which could leave part of a secret.
         for secret in self._secrets:
             text = text.replace(secret, "***")
         text = text[:MAX_LOGGED_LENGTH]
@@ -210,11 +209,11 @@ class _StderrLog:
             logger.debug("mcp server '%s' says: %s", self._name, text)
 
     def last(self) -> list[str]:
-        """Return the last lines, for operators to see."""
+        """Return the last lines, for operators."""
         return [redaction.redact_all(line) for line in self._last]
 
     def warn(self) -> None:
-        """Tell the last lines of a child that died before it answered."""
+        """Log the last lines of a child that died before it answered."""
         if self._last and not self.is_answering:
             lines = "\n  ".join(self._last)
             logger.warning(
@@ -239,10 +238,10 @@ async def _read(
         except ValueError:
             reason = f"sent more than {MAX_LINE_BYTES // 1024**2} MB at once"
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return  # Nobody listens any more.
+            return  # The reader is gone.
         if not reason:
             await _wait_for_exit(process, GRACE_SECONDS)
-        # Said before the stream closes, which is what wakes those who wait.
+        # Reported before the stream closes, which wakes the waiting callers.
         with anyio.move_on_after(STDERR_DRAIN_SECONDS):
             await said.is_silent.wait()
         on_end(reason or _describe_exit(process), said.last())
@@ -256,7 +255,7 @@ def _parse_line(line: bytes, said: _StderrLog) -> SessionMessage | None:
     except ValueError:
         pass
     try:
-        # Half a surrogate pair, which JavaScript writes of text that was cut.
+        # Lone surrogates, which JavaScript writes for text that was cut.
         whole = json.dumps(json.loads(text), ensure_ascii=False)
         return SessionMessage(_message(whole.encode("utf-8", "replace")))
     except (ValueError, RecursionError):
@@ -287,7 +286,7 @@ async def _write(process: Process, outgoing: Outgoing) -> None:
             try:
                 await stdin.drain()
             except ConnectionError:
-                return  # Its reader tells what happened.
+                return  # The reader reports the failure.
 
 
 async def _watch(process: Process) -> None:
@@ -300,7 +299,7 @@ async def _watch(process: Process) -> None:
 
 
 async def _close_stdin(process: Process) -> None:
-    """Let the child go by itself, as the protocol has it: its input ends."""
+    """Let the child exit by itself, as the protocol specifies: close its input."""
     if process.stdin is not None:
         process.stdin.close()
     await _wait_for_exit(process, GRACE_SECONDS)

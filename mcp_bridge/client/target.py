@@ -1,4 +1,4 @@
-"""Where a session goes to, and for whom."""
+"""The target of a session: a server and a user."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -14,24 +14,24 @@ RenewToken = Callable[[str], Awaitable[str | None]]
 
 
 class SessionKey(NamedTuple):
-    """What two sessions must not share."""
+    """The identity of a session in the pool."""
 
     server: str
     digest: str
-    """Of all that takes another session when it changes."""
+    """A digest of all settings that require a new session when they change."""
     user_id: UserId | None
-    """None for a server every user has in common."""
+    """None for a server shared by all users."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTarget:
-    """A server, and whoever it is signed in to for."""
+    """A server, and the user whose sign-in applies."""
 
     name: str
     """Its key under `mcp:`."""
     server: ToolServerConfig
     folder: Path
-    """The YAML's, which a command's paths are seen from."""
+    """The YAML's directory, the base of relative command paths."""
     user_id: UserId | None = None
     """None for a server without sign-in."""
     token: str | None = None
@@ -39,16 +39,16 @@ class ServerTarget:
 
     @property
     def key(self) -> SessionKey:
-        """Return what tells this session from others."""
+        """Return the key of the session in the pool."""
         digest = self.server.digest
         if self.server.kind == "stdio":
-            # A child is told its token when it starts, and never again.
+            # A child receives its token only at its start.
             seen = f"{self.folder}\0{self.token or ''}"
             digest += hashlib.sha256(seen.encode()).hexdigest()
         return SessionKey(self.name, digest, self.user_id)
 
     @property
     def secrets(self) -> list[str]:
-        """Return what must be in no log."""
+        """Return the values that logs must not contain."""
         given = (*self.server.env.values(), *self.server.headers.values())
         return [*(value.get_secret_value() for value in given), self.token or ""]

@@ -21,7 +21,7 @@ from mcp_bridge.client.target import ServerTarget
 def open_transport(
     address: ServerTarget, bearer: http_client.BearerAuth, on_lost: OnEnd
 ) -> AbstractAsyncContextManager[TransportStreams]:
-    """Return what opens the way to a server; `on_lost` hears of its sudden end."""
+    """Return the transport to a server; `on_lost` receives its sudden end."""
     if address.server.kind == "stdio":
         return stdio.connect(address, on_lost)
     client = http_client.McpHttpClient(address, bearer, on_lost)
@@ -37,7 +37,7 @@ def open_transport(
 async def _open_http(
     client: http_client.McpHttpClient, url: str
 ) -> AsyncIterator[TransportStreams]:
-    """Speak streamable HTTP through a client, and close it at the end."""
+    """Use streamable HTTP through a client, and close it at the end."""
     async with (
         client,
         streamable_http_client(

@@ -116,10 +116,7 @@ def _remarks(tariff: Tariff) -> Iterator[str]:
     if len(tariff.periods) > 1:
         yield "depends on the time"
     if steps[0][1].request:
-        yield (
-            f"${_format_number(_usd_per_million(steps[0][1], steps[0][1].request) / 1_000_000)}"
-            " a call"
-        )
+        yield f"${_format_number(_usd_per_million(steps[0][1], steps[0][1].request) / 1_000_000)} a call"
 
 
 def as_json(priced: list[PricedModel]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def _inner_code(error: dict[str, Any]) -> str | None:
 
 
 def _is_moderation(metadata: Any) -> bool:
-    """Return whether this is a block by OpenRouter's moderation, sent with status 403."""
+    """Return whether OpenRouter's moderation blocked the prompt (status 403)."""
     return isinstance(metadata, dict) and "flagged_input" in metadata
 
 

@@ -39,7 +39,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Return the URL for calls; raise `LocalModelDown` if the local model has none."""
+        """Return the URL for calls; raise `LocalModelDown` without a local model."""
         return self._url or registry.provider_url(self.provider)
 
 
