@@ -266,7 +266,7 @@ class McpSession:
             self._is_listing_old = True
 
     async def _wait_for_subscription(self) -> None:
-        """Wait for the subscription, so that no change after the first list is missed."""
+        """Wait for the subscription, so that no change after the list is missed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FOLLOW_SECONDS):
                 await self._is_following.wait()

@@ -123,9 +123,7 @@ class ClientRegistry:
         )
 
     async def forget(self, app: RegisteredClient) -> None:
-        """Delete a registration unknown to the provider; the next sign-in registers
-        again.
-        """
+        """Delete a registration that the provider does not know."""
         if app.row is not None:
             await self._cross_to_end(client_store.delete_client, app.row, app.client_id)
 

@@ -77,7 +77,7 @@ class OAuthHttpClient:
         json: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> OAuthResponse:
-        """Post a form or JSON. Follows no redirects, because the body may hold secrets."""
+        """Post a form or JSON. Follows no redirects: the body may hold secrets."""
         content = {"data": form} if json is None else {"json": json}
         given = {"Accept": "application/json", **(headers or {})}
         return await self._send(server, "POST", url, headers=given, **content)
@@ -132,8 +132,8 @@ class OAuthHttpClient:
             body += piece
             if len(body) > self._max_bytes:
                 raise AuthServerReplyInvalid(
-                    f"mcp server '{server}': {_without_query(str(response.url))} answers "
-                    f"with more than {self._max_bytes} bytes",
+                    f"mcp server '{server}': {_without_query(str(response.url))} "
+                    f"answers with more than {self._max_bytes} bytes",
                     provider=server,
                 )
         return bytes(body)
