@@ -39,7 +39,7 @@ LIST_TIMEOUT_SECONDS = 300.0
 LIST_RETRY_SECONDS = 3.0
 CLOSE_SECONDS = 5.0
 PROBE_TIMEOUT_SECONDS = 5.0
-"""The time for a child process to answer a ping after a call timed out."""
+"""How long a child may take to list its tools after a call timed out."""
 FOLLOW_SECONDS = 1.0
 LISTEN_RETRY_SECONDS = 30.0
 
@@ -297,7 +297,7 @@ class McpSession:
                 self.break_off("closed the connection")
 
     def _start_probe(self) -> None:
-        """Ping a child that did not answer."""
+        """List the tools of a child that did not answer, to see if it still responds."""
         is_doubting = self._doubting is not None and not self._doubting.done()
         if self.address.server.kind == "stdio" and not is_doubting:
             self._doubting = asyncio.create_task(self._probe())
