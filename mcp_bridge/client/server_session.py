@@ -297,7 +297,7 @@ class McpSession:
                 self.break_off("closed the connection")
 
     def _start_probe(self) -> None:
-        """List the tools of a child that did not answer, to see if it still responds."""
+        """List the tools of a silent child, to see if it still responds."""
         is_doubting = self._doubting is not None and not self._doubting.done()
         if self.address.server.kind == "stdio" and not is_doubting:
             self._doubting = asyncio.create_task(self._probe())

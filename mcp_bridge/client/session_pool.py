@@ -267,7 +267,7 @@ class SessionPool:
         kept.leave()
         shelf = self._loop_sessions()
         if isinstance(error, StillConnecting) or shelf.kept.get(key) is not kept:
-            return  # It may come yet; or somebody else who waited for it did this.
+            return  # It may still open; or another waiting caller has already recorded the failure.
         self._drop(key)
         if isinstance(error, SignInNeeded):
             return
