@@ -46,7 +46,7 @@ def check_schema(schema: Any) -> bytes:
 
 
 def _is_surely_small(written: bytes) -> bool:
-    """Return whether a schema is too short to exceed any limit; the check takes 1 µs."""
+    """Return whether a schema is too short to exceed any limit; takes 1 µs."""
     return (
         len(written) <= MAX_VALUES
         and written.count(b"{") + written.count(b"[") <= MAX_DEPTH
