@@ -19,7 +19,7 @@
 | coulisse.E015 | an entry of the studio has another name than its address |
 | coulisse.E016 | a mask stands where the file has no secret |
 | coulisse.E017 | a text is not a value that could stand there |
-| coulisse.E018 | more is wrong than is told |
+| coulisse.E018 | there are more problems than are listed |
 | coulisse.E101 and up | what a section checks itself: its `config.py` says |
 """
 

@@ -1,4 +1,4 @@
-"""Guessing how many tokens a text is, where no provider has counted it."""
+"""Estimate token counts where no provider has counted."""
 
 from typing import Any
 
@@ -8,27 +8,27 @@ from core.messages import Message
 
 BYTES_PER_TOKEN = 4
 MESSAGE_OVERHEAD = 4
-"""Role and separators around every message, as OpenAI's chat format spends them."""
+"""Role and separators of each message in OpenAI's chat format."""
 IMAGE_TOKENS = 800
-"""What a medium-sized image costs on most models."""
+"""The tokens of a medium-sized image on most models."""
 FILE_BYTES_PER_TOKEN = 32
-"""A PDF of base64 text, a page of which costs about 2,000 tokens."""
+"""For base64-encoded PDFs, with about 2,000 tokens per page."""
 
 
 def estimate_text(text: str) -> int:
-    """Return about how many tokens `text` is: a token is four UTF-8 bytes.
+    """Return an estimate of a text's tokens: one per four UTF-8 bytes.
 
-    Right within a fifth for English prose; Chinese and Japanese come out a little
-    low, code a little high.
+    Within 20 % for English prose; slightly low for Chinese and Japanese, slightly high
+    for code.
     """
     return _tokens_of_size(len(text.encode("utf-8", "replace")))
 
 
 def estimate_json(value: Any) -> int:
-    """Return about how many tokens a value takes as JSON, such as tool definitions.
+    """Return an estimate of a value's tokens as JSON, such as tool definitions.
 
-    Nothing takes none. Nor does a value that cannot be written as JSON (it is nested
-    too deeply, say): the provider's client refuses to send it and says why.
+    Empty values have 0 tokens, and so do values that cannot be written as JSON (such as
+    too deeply nested ones): the provider's client refuses them with the reason.
     """
     if not value:
         return 0
@@ -43,9 +43,9 @@ def _tokens_of_size(size: int) -> int:
 
 
 def estimate_message(message: Message, *, with_reasoning: bool = True) -> int:
-    """Return about how many tokens `message` takes in a prompt.
+    """Return an estimate of a message's tokens in a prompt.
 
-    Blocks of reasoning are sent back to their provider within a tool loop.
+    Reasoning blocks are sent back to their provider within a tool loop.
     """
     tokens = MESSAGE_OVERHEAD + estimate_text(message.text)
     if message.content is not None and not isinstance(message.content, str):

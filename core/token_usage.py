@@ -1,7 +1,8 @@
-"""How many tokens a model call sends and receives, where its provider does not say.
+"""The token usage of a model call, estimated if the provider has no count.
 
-One function counts what is sent. What is reserved before a call, what is left of an
-agent's context and what a call without a provider's count is charged all come from it.
+One function estimates the sent tokens. It is used for the reservation before a call,
+for the remaining context of an agent, and for the charge of a call without a provider's
+count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,11 +20,11 @@ def estimate_sent(
     tool_tokens: int = 0,
     response_format: Mapping[str, Any] | None = None,
 ) -> int:
-    """Return about how many tokens a call with these messages sends.
+    """Return an estimate of the tokens that a call with these messages sends.
 
-    `tool_tokens` is what `tokens.estimate_json` returns for the tool definitions. It is
-    an argument because large definitions are counted once and sent in many calls.
-    `response_format` is OpenAI's, for the providers that receive it.
+    `tool_tokens` is the result of `token_estimates.estimate_json` for the tool
+    definitions. It is an argument because large definitions are counted once and sent
+    in many calls. `response_format` is OpenAI's, for the providers that receive it.
     """
     total = tool_tokens + sum(map(token_estimates.estimate_message, messages))
     if response_format is not None:

@@ -1,4 +1,4 @@
-"""What an agent can call while it thinks."""
+"""The interface of tools that agents call."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -6,28 +6,28 @@ from typing import Any, Protocol
 from core.trace import ToolKind, TracedToolCall
 
 ToolResult = str | Sequence[dict[str, Any]]
-"""What a tool answers: text, or OpenAI content parts (`text` and `image_url` with a
-`data:` URL)."""
+"""A tool's result: text, or OpenAI content parts (`text` and `image_url` with a `data:`
+URL)."""
 
 
 class Tool(Protocol):
-    """Something an agent's model may call; it runs on the server."""
+    """A tool that an agent's model may call; it runs on the server."""
 
     @property
     def kind(self) -> ToolKind:
-        """What sort of thing it is, for the record of the turn."""
+        """The tool's kind, for the turn record."""
 
     @property
     def name(self) -> str:
-        """What the model calls it: letters, digits, `_` and `-`, at most 64."""
+        """The name for the model: letters, digits, `_` and `-`, at most 64."""
 
     @property
     def target(self) -> str:
-        """The MCP server or the agent that is called; "" for what is neither."""
+        """The called MCP server or agent; "" for other tools."""
 
     @property
     def description(self) -> str:
-        """When to call it and what comes back, for the model to read."""
+        """The purpose and result of the tool, for the model."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -36,16 +36,16 @@ class Tool(Protocol):
     async def call(
         self, arguments: Mapping[str, Any], record: TracedToolCall
     ) -> ToolResult:
-        """Do it and return what the model is told.
+        """Run the tool and return the result for the model.
 
-        What it calls in its turn goes into `record.calls`; the caller completes the
-        rest of it. Raises subclasses of `CoulisseError`, whose message the model is
-        told.
+        The tool adds its own calls to `record.calls`; the caller completes the rest of
+        the record. Raises subclasses of `CoulisseError`; the model receives their
+        message.
         """
 
 
 def to_openai_tool(tool: Tool) -> dict[str, Any]:
-    """Return a tool as OpenAI's `tools` lists it."""
+    """Return a tool in the format of OpenAI's `tools`."""
     function = {
         "name": tool.name,
         "description": tool.description,

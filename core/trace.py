@@ -1,7 +1,7 @@
-"""What was called in a turn, by whom, how long it took: a tree that grows as it runs.
+"""The trace of a turn: a tree of its calls that grows as it runs.
 
-A call is put in when it begins and completed when it ends, so what was broken off in
-the middle is seen as that.
+A call is added when it begins and completed when it ends, so a cancelled call remains
+visible as such.
 """
 
 import time
@@ -13,16 +13,16 @@ from typing import Literal
 from core.events import Usage
 
 ToolKind = Literal["mcp", "subagent", "skill", "memory", "task", "client", "unknown"]
-"""Whose tool was called; `unknown` is one the model made up."""
+"""The kind of the called tool; `unknown` is a tool that does not exist."""
 
 
 def now() -> datetime:
-    """Return the present instant, aware, in UTC."""
+    """Return the current time, timezone-aware, in UTC."""
     return datetime.now(UTC)
 
 
 CANCELLED = "broken off"
-"""The error of an attempt whose caller left when it had been sent."""
+"""The error of an attempt whose caller left after the request was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class Attempt:
     """One request to a provider."""
 
     endpoint: str
-    """Which of the provider's endpoints; "" where it has one."""
+    """The name of the provider's endpoint; "" for a single one."""
     seconds: float
-    """Until the reply began or failed."""
+    """The time until the reply began or failed."""
     error: str | None = None
-    """What went wrong; None is the attempt that was answered."""
+    """The error; None for the successful attempt."""
 
     @property
     def is_billed(self) -> bool:
-        """Whether the provider had it to answer, and nothing of its own failed."""
+        """Whether the provider received the request and did not fail itself."""
         return self.error in (None, CANCELLED)
 
 
@@ -48,56 +48,56 @@ class ModelCall:
 
     agent: str
     provider: str
-    """Its name under `providers:`."""
+    """The provider's name under `providers:`."""
     model: str
     started_at: datetime = field(default_factory=now)
     seconds: float | None = None
-    """None while it runs, and for ever when it was broken off."""
+    """None while it runs, and permanently if it was cancelled."""
     usage: Usage | None = None
-    """What it used, counted or estimated; None when it failed or was not sent."""
+    """The usage, counted or estimated; None if it failed or was not sent."""
     finish_reason: str = ""
     error: str | None = None
     cost_micro_usd: int | None = None
-    """None where it is not known: the price is not, or nobody says what was used."""
+    """None if unknown: without a price or without a usage."""
     attempts: list[Attempt] = field(default_factory=list)
-    """Every request it took, in order."""
+    """All requests of the call, in order."""
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
     @property
     def is_billed(self) -> bool:
-        """Whether a provider has the last request to answer, whatever comes of it."""
+        """Whether a provider received the last request, whatever its outcome."""
         return bool(self.attempts) and self.attempts[-1].is_billed
 
     def end(self, *, error: str | None = None) -> None:
-        """Take the time and what went wrong; not called for what is broken off."""
+        """Record the duration and the error; not called for a cancelled call."""
         self.seconds = time.perf_counter() - self._started
         self.error = error
 
 
 @dataclass(slots=True)
 class TracedToolCall:
-    """One call of a tool, and what was called within it."""
+    """One tool call, and the calls within it."""
 
     name: str
-    """What the model calls the tool."""
+    """The tool's name for the model."""
     kind: ToolKind
     arguments: str
-    """JSON, as the model wrote it."""
+    """JSON, verbatim from the model."""
     id: str = ""
-    """The model's own id of the call."""
+    """The model's id of the call."""
     target: str = ""
-    """Which MCP server or subagent it goes to; else empty."""
+    """The called MCP server or subagent; else empty."""
     started_at: datetime = field(default_factory=now)
     seconds: float | None = None
     result: str | None = None
-    """None while it runs, when it failed, or when the client left in the middle."""
+    """None while it runs, after a failure, or if the client left before the end."""
     error: str | None = None
     calls: "list[Call]" = field(default_factory=list)
-    """What a subagent called, in order of beginning."""
+    """The calls of a subagent, in order of their start."""
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
     def end(self, *, result: str | None = None, error: str | None = None) -> None:
-        """Take the time and what came of it."""
+        """Record the duration and the result or error."""
         self.seconds = time.perf_counter() - self._started
         self.result = result
         self.error = error
@@ -107,7 +107,7 @@ Call = ModelCall | TracedToolCall
 
 
 def iter_model_calls(calls: list[Call]) -> Iterator[ModelCall]:
-    """Yield the calls of models, at every depth."""
+    """Yield all model calls, at every depth."""
     for call in calls:
         if isinstance(call, ModelCall):
             yield call
@@ -116,12 +116,12 @@ def iter_model_calls(calls: list[Call]) -> Iterator[ModelCall]:
 
 
 def count_attempts(calls: list[Call]) -> int:
-    """Return how many requests to providers all the model calls took together."""
+    """Return the number of provider requests of all model calls."""
     return sum(len(call.attempts) for call in iter_model_calls(calls))
 
 
 def total_usage(calls: list[Call]) -> Usage:
-    """Return what all the model calls used together."""
+    """Return the total usage of all model calls."""
     total = Usage()
     for call in iter_model_calls(calls):
         if call.usage is not None:
@@ -130,9 +130,9 @@ def total_usage(calls: list[Call]) -> Usage:
 
 
 def total_cost(calls: list[Call]) -> int | None:
-    """Return what all the model calls cost together, in micro-dollars.
+    """Return the total cost of all model calls, in micro-dollars.
 
-    None when any that used something has no known cost.
+    None if any call with a usage has no known cost.
     """
     total = 0
     for call in iter_model_calls(calls):

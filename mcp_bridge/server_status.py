@@ -1,4 +1,4 @@
-"""What a process knows of the servers of tools: which they offer, and what is wrong."""
+"""The status of MCP servers in this process: their tools and failures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ from mcp_bridge.errors import ServerFailed
 from mcp_bridge.tools.catalog import CatalogTool
 
 TIMEOUT_SECONDS = 15.0
-"""For somebody who asks; a server may have to be fetched before it starts."""
+"""The limit of an explicit query; a server may need a download before it starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """One server as this process has seen it."""
+    """The status of one server in this process."""
 
     state: Literal["open", "idle", "failed"]
-    """`idle`: nobody has used it lately, or those who did are signed in to it."""
+    """`idle`: not used recently, or only used through users' sign-ins."""
     sessions: int
     tools: Sequence[CatalogTool]
     error: str | None = None
     last_lines: Sequence[str] = ()
-    """What one that failed, or ended by itself, printed last, without secrets."""
+    """The last lines of a failed or exited server, without secrets."""
 
 
 async def cached_statuses(
     config: Config, *, pool: SessionPool
 ) -> dict[str, ServerStatus]:
-    """Return what this event loop knows of every server, without asking any."""
+    """Return the known status of every server, without a request."""
     return {name: _cached_status(name, pool) for name in config.get(MCP)}
 
 
@@ -47,9 +47,9 @@ def _cached_status(name: str, pool: SessionPool) -> ServerStatus:
 
 
 async def query_status(config: Config, name: str, *, pool: SessionPool) -> ServerStatus:
-    """Ask a server what it offers; one with sign-in is not asked, but by its users.
+    """Query a server's tools; servers with sign-in are queried only for their users.
 
-    One that failed a moment ago is tried again.
+    A server that failed a moment ago is retried.
     """
     server = config.get(MCP)[name]
     if server.sign_in is None:
@@ -70,7 +70,7 @@ def _failed_status(error: ServerFailed) -> ServerStatus:
 
 
 def as_json(look: ServerStatus) -> dict[str, Any]:
-    """Return it as JSON has it."""
+    """Return the status as JSON data."""
     return {
         "state": look.state,
         "sessions": look.sessions,

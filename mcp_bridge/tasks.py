@@ -1,4 +1,4 @@
-"""Celery's way in: deleting what expired."""
+"""Celery tasks: deletion of expired rows."""
 
 from datetime import UTC, datetime
 

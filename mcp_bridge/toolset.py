@@ -1,4 +1,4 @@
-"""The tools of servers an agent may call in a turn, and a first look at them all."""
+"""The MCP tools of an agent's turn, and the discovery of all servers at start."""
 
 import asyncio
 import logging
@@ -24,21 +24,21 @@ from mcp_bridge.tools.catalog import CatalogTool
 logger = logging.getLogger(__name__)
 
 CreateLink = Callable[[], str]
-"""Makes a new link at which the user connects a server."""
+"""Creates a new link at which the user connects a server."""
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 MAX_NAMES_LOGGED = 30
 TIMEOUT_SECONDS = 5.0
-"""How long somebody waits for a server; one slower to start serves their next turn."""
+"""How long a user waits for a server; a slower one is available in their next turn."""
 
 
 @dataclass(frozen=True)
 class ServerGrant:
-    """What an agent may use of a server."""
+    """The tools of a server that an agent may use."""
 
     server: str
     only: tuple[str, ...] | None
-    """The tools' names, as the server calls them; None is all of them."""
+    """The server's tool names; None grants all tools."""
 
 
 async def open_tools(
@@ -50,13 +50,12 @@ async def open_tools(
     credentials: Credentials,
     is_awaited: bool = True,
 ) -> list[Tool]:
-    """Return the tools an agent may call in a turn of this user's.
+    """Return the tools that an agent may call in this user's turn.
 
-    A server that cannot be reached, or that the user has not signed in to, is stood
-    in for by a tool that says so; neither raises. Names are fit for providers and
-    different from each other. With open sessions this waits for nothing, except for
-    the tokens of servers with sign-in; for a server that is slow to start not for
-    long, unless nobody awaits the turn.
+    An unreachable server, or one without the user's sign-in, is replaced by a tool that
+    reports this; neither raises. Names are valid for providers and unique. With open
+    sessions this does not wait, except for the tokens of servers with sign-in; for a
+    slow server it waits only briefly, unless the turn runs in the background.
     """
     pool.apply_config(config)
     patience = TIMEOUT_SECONDS if is_awaited else math.inf
@@ -74,7 +73,7 @@ async def open_tools(
 
 
 async def discover_tools(config: Config, *, pool: SessionPool) -> None:
-    """Look at every server without sign-in: log its tools, or why there are none."""
+    """Query every server without sign-in: log its tools, or its failure."""
     pool.apply_config(config)
     addresses = [
         ServerTarget(name, server, config.path.absolute().parent)
@@ -145,18 +144,18 @@ async def _open_servers(
 
 @dataclass(frozen=True, slots=True)
 class _GrantedServer:
-    """A server an agent may use, for the user of this turn."""
+    """A granted server, for the user of this turn."""
 
     grant: ServerGrant
     address: ServerTarget
     fault: SignInFailed | None
-    """Why the user, who is connected, has no token just now."""
+    """Why a connected user has no token at the moment."""
     pool: SessionPool
     link: CreateLink
     patience_seconds: float
 
     async def tools(self) -> "list[ServerTool | UnavailableTool]":
-        """Return what can be called, or what stands in for it."""
+        """Return the server's tools, or a fallback."""
         if self.fault is not None:
             return [self._unreachable(self.fault)]
         if self.address.user_id is not None and self.address.token is None:
@@ -247,18 +246,18 @@ class ServerTool:
     description: str
     parameters: Mapping[str, Any]
     server_name: str
-    """What the server calls it."""
+    """The server's name of the tool."""
     address: ServerTarget
     pool: SessionPool
     link: CreateLink
     is_read_only: bool = False
-    """Whether the server says that calling it changes nothing."""
+    """Whether the server declares the tool as read-only."""
     kind: Literal["mcp"] = "mcp"
 
     async def call(
         self, arguments: Mapping[str, Any], record: TracedToolCall
     ) -> ToolResult:
-        """Call it at the server; say where to sign in when that is what it takes."""
+        """Call the tool at the server; return a sign-in link if required."""
         try:
             return await self._call(arguments)
         except SignInNeeded:
@@ -266,7 +265,7 @@ class ServerTool:
         except ServerGone as exc:
             if not exc.was_unheard:
                 raise
-        # The session was over before the call began: a new one may take it.
+        # The session ended before the call began: retry with a new one.
         try:
             return await self._call(arguments)
         except SignInNeeded:
@@ -280,13 +279,13 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class UnavailableTool:
-    """Stands for tools that cannot be called, and says why not."""
+    """Replaces tools that cannot be called, and reports the reason."""
 
     name: str
     target: str
     description: str
     reason: str | None
-    """What it answers; None is where to sign in."""
+    """Its result; None returns a sign-in link."""
     link: CreateLink
     kind: Literal["mcp"] = "mcp"
     parameters: Mapping[str, Any] = field(default_factory=lambda: NO_ARGUMENTS)
@@ -294,14 +293,14 @@ class UnavailableTool:
     async def call(
         self, arguments: Mapping[str, Any], record: TracedToolCall
     ) -> ToolResult:
-        """Say what keeps the tools from being called."""
+        """Return the reason why the tools are unavailable."""
         if self.reason is None:
             return sign_in_message(self.target, self.link())
         return self.reason
 
 
 def sign_in_message(server: str, link: str) -> str:
-    """Return what a model is told when the user has not signed in to a server."""
+    """Return the message for the model if the user has not signed in to a server."""
     return (
         f"Not connected: the user has not authorized access to the '{server}' MCP "
         "server. Show them this link and ask them to open it to connect their account. "

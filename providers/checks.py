@@ -2,7 +2,7 @@
 
 | id | what is unwise |
 |---|---|
-| coulisse.W111 | nobody knows what a configured model costs |
+| coulisse.W111 | a configured model has no known price |
 """
 
 from typing import Any

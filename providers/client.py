@@ -203,7 +203,7 @@ async def _try_endpoints(
 
 
 def _best_error(failed: _FailedAttempts) -> ProviderFailed | None:
-    """Return the error for the caller: preferably one that a retry may resolve."""
+    """Return the error for the caller: retryable first, then the shortest wait."""
     errors = [error for _, error in failed]
     return min(
         errors,

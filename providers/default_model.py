@@ -9,7 +9,7 @@ from providers.config import KindName, ProviderConfig
 
 
 class ModelChoice(BaseModel):
-    """A model and its provider."""
+    """A model and where it runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,7 +1,7 @@
 """Limits on JSON Schemas that clients and tool servers send.
 
-They are counted before anything compiles, checks or stores a schema, without recursion
-and in a time that the limit on its size bounds.
+The limits are checked before any code compiles, checks or stores a schema, without
+recursion and in a time bounded by the size limit.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import orjson
 from core.text.sanitization import escape_and_truncate
 
 MAX_BYTES = 100_000
-"""Of the schema as JSON without white space."""
+"""The size of the schema as JSON without white space."""
 MAX_DEPTH = 64
 """Levels of objects and lists; a property of an object takes two."""
 MAX_VALUES = 20_000
@@ -33,7 +33,7 @@ def check_schema(schema: Any) -> bytes:
     except orjson.JSONEncodeError as exc:
         if "ecursion" in str(exc):
             raise _depth_error() from exc
-        # A number beyond 64 bits, half a character.
+        # A number beyond 64 bits, or a lone surrogate.
         raise SchemaTooLarge("cannot be written as JSON") from exc
     if len(written) > MAX_BYTES:
         raise SchemaTooLarge(
@@ -46,7 +46,7 @@ def check_schema(schema: Any) -> bytes:
 
 
 def _is_surely_small(written: bytes) -> bool:
-    """Whether a schema is too short to be beyond any limit, which costs 1 µs to see."""
+    """Return whether a schema is too short to exceed any limit; takes 1 µs."""
     return (
         len(written) <= MAX_VALUES
         and written.count(b"{") + written.count(b"[") <= MAX_DEPTH
@@ -81,9 +81,9 @@ def _iter_containers(schema: Any) -> Iterator[Any]:
 
 
 def _iter_patterns(containers: Iterator[Any]) -> Iterator[str]:
-    """Yield what may be compiled as a pattern, wherever it is.
+    """Yield every possible pattern, wherever it is.
 
-    A reference can make a schema of any object, so its place proves nothing.
+    A reference can turn any object into a schema, so the location proves nothing.
     """
     for each in containers:
         if not isinstance(each, dict):

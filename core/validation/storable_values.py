@@ -1,18 +1,18 @@
-"""Which texts and numbers can be stored, and written as JSON."""
+"""Check that texts and numbers can be stored and written as JSON."""
 
 import math
 import re
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-"""PostgreSQL has no NUL, and UTF-8 no half of a surrogate pair."""
+"""PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
 MAX_INTEGER = 2**63 - 1
-"""Of whole numbers: columns have 64 bits."""
+"""The limit of integers: columns have 64 bits."""
 
 
 def describe_problem(value: object) -> str | None:
-    """Return why a text or a number cannot be stored; None where it can.
+    """Return why a text or a number cannot be stored, or None.
 
-    The answer continues a sentence: "The body has a NUL character, …".
+    The result continues a sentence: "The body has a NUL character, …".
     """
     match value:
         case str():

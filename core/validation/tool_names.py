@@ -1,4 +1,4 @@
-"""Names that every provider takes for a tool."""
+"""Tool names that every provider accepts."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ DIGEST_LENGTH = 8
 def to_safe_name(name: str) -> str:
     """Return a name as letters, digits, `_` and `-`, at most 64 of them.
 
-    What would be cut is told apart by a hash, so two long names stay two.
+    A hash replaces the part that is cut, so two long names stay distinct.
     """
     plain = UNSAFE.sub("_", name) or "_"
     if len(plain) <= MAX_LENGTH:

@@ -267,7 +267,8 @@ class SessionPool:
         kept.leave()
         shelf = self._loop_sessions()
         if isinstance(error, StillConnecting) or shelf.kept.get(key) is not kept:
-            return  # It may come yet; or somebody else who waited for it did this.
+            # It may still open; or another waiting caller has recorded the failure.
+            return
         self._drop(key)
         if isinstance(error, SignInNeeded):
             return

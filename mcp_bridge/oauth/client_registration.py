@@ -1,4 +1,4 @@
-"""This server's standing with each provider: found out, registered, remembered."""
+"""This server's client registrations: discovery, registration, storage."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,18 +30,18 @@ from mcp_bridge.oauth.types import (
 )
 
 METADATA_AGE = timedelta(days=1)
-"""After this a provider's endpoints are looked up again."""
+"""The age after which a provider's metadata are read again."""
 PROOF_AGE = timedelta(minutes=5)
-"""After this a provider is asked whether it still knows us."""
+"""The age after which a provider must confirm the registration."""
 MARGIN = timedelta(minutes=15)
-"""A secret that ends sooner might end while a user signs in."""
+"""A client secret that expires sooner might expire during a sign-in."""
 
 Clock = Callable[[], datetime]
 LockKey = tuple[asyncio.AbstractEventLoop, str, str]
 
 
 def now() -> datetime:
-    """Return this instant."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
@@ -61,20 +61,20 @@ def find_server(config: Config, name: str) -> tuple[ToolServerConfig, OAuthConfi
 
 
 def resource_url(server: ToolServerConfig) -> str:
-    """Return the place a token for this server is for."""
+    """Return the resource URL of this server's tokens."""
     if server.url is not None:
         return server.url
-    # A command with a sign-in has one that is not discovered.
+    # A command's sign-in is configured, not discovered.
     return f"stdio:{server.sign_in.token_url if server.sign_in else ''}"
 
 
 def redirect_uri(config: Config, name: str, oauth: OAuthConfig) -> str:
-    """Return where users of a server come back to."""
+    """Return the redirect URI of a server's sign-ins."""
     return oauth.redirect_uri or f"{public_base_url(config)}/mcp/{name}/oauth/callback"
 
 
 class ClientRegistry:
-    """Knows this server's app at each provider."""
+    """Provides this server's client at each provider."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ class ClientRegistry:
         self._locks: WeakValueDictionary[LockKey, asyncio.Lock] = WeakValueDictionary()
 
     async def client(self, config: Config, name: str) -> RegisteredClient:
-        """Return our app at a server's provider, registered now if need be.
+        """Return our client at a server's provider; register it if needed.
 
         Raises `ServerUnknown`, `SignInUnsupported` and `SignInFailed`.
         """
         server, oauth = find_server(config, name)
         if oauth.mode == "static":
             return _configured_client(config, name, oauth)
-        # One discovery at a time: of many users' first links one registers us.
+        # One discovery at a time, so that concurrent first links register one client.
         loop = asyncio.get_running_loop()
         key = loop, name, redirect_uri(config, name, oauth)
         lock = self._locks.setdefault(key, asyncio.Lock())
@@ -108,7 +108,7 @@ class ClientRegistry:
     async def stored_client(
         self, config: Config, name: str, client_row: int | None
     ) -> RegisteredClient | None:
-        """Return the app a user's sign-in was made with, if there still is one."""
+        """Return the client of a user's sign-in, if it still exists."""
         server, oauth = find_server(config, name)
         if client_row is None:
             return (
@@ -126,7 +126,7 @@ class ClientRegistry:
         )
 
     async def forget(self, app: RegisteredClient) -> None:
-        """Have the next sign-in register us anew: the provider does not know us."""
+        """Delete a registration that the provider does not know."""
         if app.row is not None:
             await self._cross_to_end(client_store.delete_client, app.row, app.client_id)
 
@@ -162,7 +162,7 @@ class ClientRegistry:
     async def _check_stored(
         self, found: StoredClient | None
     ) -> RegisteredClient | None:
-        """Return a registration if it can be read and its provider knows it."""
+        """Return a registration if it is readable and its provider knows it."""
         app = (
             None
             if found is None
@@ -213,10 +213,10 @@ class ClientRegistry:
 def _configured_client(
     config: Config, name: str, oauth: OAuthConfig
 ) -> RegisteredClient:
-    """Return the app the YAML describes; raises `AuthServerReplyInvalid`."""
+    """Return the client in the YAML; raises `AuthServerReplyInvalid`."""
     authorization_url, token_url = oauth.authorization_url or "", oauth.token_url or ""
     for place in (authorization_url, token_url):
-        # The operator says where: on this machine is as good as anywhere.
+        # The operator chose the URL, so this machine is allowed.
         check_secret_url(name, place, near=place)
     secret = oauth.client_secret
     return RegisteredClient(
@@ -232,7 +232,7 @@ def _configured_client(
 
 
 def decrypt_client(stored: StoredClient, vault: TokenCipher) -> RegisteredClient | None:
-    """Return a registration with its secret; None if the vault cannot read it."""
+    """Return a registration with its secret; None if the key cannot decrypt it."""
     app = stored.app
     if stored.box is None:
         return app

@@ -1,4 +1,4 @@
-"""Registrations with providers in their table."""
+"""Queries on the table of client registrations."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from mcp_bridge.oauth.types import AuthorizationServer, RegisteredClient, Stored
 
 
 def find_client(server: str, resource: str, redirect_uri: str) -> StoredClient | None:
-    """Return the registration for a server at this address, if there is one."""
+    """Return the registration for a server at this URL, if any."""
     rows = McpClient.objects.filter(
         server=server, resource=resource, redirect_uri=redirect_uri
     )
@@ -18,7 +18,7 @@ def find_client(server: str, resource: str, redirect_uri: str) -> StoredClient |
 
 
 def get_client(pk: int, resource: str) -> StoredClient | None:
-    """Return a registration, unless the server has moved meanwhile."""
+    """Return a registration, unless the server's URL has changed."""
     row = McpClient.objects.filter(pk=pk, resource=resource).first()
     return None if row is None else _from_row(row)
 
@@ -31,10 +31,10 @@ def store_client(
     *,
     instead_of: str | None,
 ) -> StoredClient:
-    """Store a registration, or return the one another process was faster with.
+    """Store a registration, or return the one that another process stored first.
 
-    `instead_of` is the client id that was there and was no good. Two that register at
-    once must not each send users away under their own.
+    `instead_of` is the client id of the invalid registration to replace. Concurrent
+    registrations must not send users away with different client ids.
     """
     values = {
         "client_id": app.client_id,
@@ -63,19 +63,19 @@ def store_client(
 
 
 def mark_proven(pk: int, now: datetime) -> None:
-    """Note that the provider knows a registration."""
+    """Record that the provider knows a registration."""
     McpClient.objects.filter(pk=pk).update(verified_at=now)
 
 
 def update_metadata(pk: int, provider: AuthorizationServer, now: datetime) -> None:
-    """Note what the provider supports now."""
+    """Store the provider's current metadata."""
     McpClient.objects.filter(pk=pk).update(
         metadata=provider.model_dump(), discovered_at=now
     )
 
 
 def delete_client(pk: int, client_id: str) -> None:
-    """Delete a registration the provider does not know any more."""
+    """Delete a registration that the provider no longer knows."""
     McpClient.objects.filter(pk=pk, client_id=client_id).delete()
 
 

@@ -1,4 +1,4 @@
-"""Who is connected to a server of tools: users' sign-ins, their tokens left out."""
+"""List users' sign-ins to an MCP server, without tokens."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from django.db.models import Q
 from mcp_bridge.models import McpToken
 
 Cursor = tuple[datetime, int]
-"""Where a page ends: a sign-in's `created_at` and `id`."""
+"""The end of a page: a sign-in's `created_at` and `id`."""
 
 COLUMNS = (
     *("id", "user_id", "resource", "scopes", "expires_at"),
@@ -19,9 +19,9 @@ COLUMNS = (
 def page_connections(
     server: str, *, now: datetime, after: Cursor | None = None, limit: int = 50
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Return users' sign-ins to a server, the newest first, and whether there are more.
+    """Return users' sign-ins to a server, newest first, and whether there are more.
 
-    `is_over` is one whose token has ended and cannot be renewed.
+    `is_over` marks a sign-in whose token has expired and cannot be refreshed.
     """
     rows = McpToken.objects.filter(server=server).order_by("-created_at", "-id")
     if after is not None:

@@ -1,4 +1,4 @@
-"""What a session needs to know of a user's sign-in, whoever keeps it."""
+"""The interface to users' access tokens."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -16,18 +16,18 @@ class Credentials(Protocol):
     ) -> Mapping[str, str | SignInFailed]:
         """Return the user's valid access token for each server they connected.
 
-        One trip to the database. A token about to expire is refreshed first; where
-        that fails just now the error stands in its place. A server the user has to
-        connect (never connected, refused, revoked) is left out.
+        One database call. A token about to expire is refreshed first; after a temporary
+        failure the error takes its place. Servers that the user must connect (never
+        connected, refused, revoked) are left out.
         """
 
     async def renew(
         self, config: Config, server: str, user_id: UserId, refused: str
     ) -> str | None:
-        """Return another token in place of one the server answered with 401.
+        """Return a new token in place of one that the server answered with 401.
 
-        None when the user has to connect again. Of several callers one refreshes.
+        None if the user must connect again. Only one of several callers refreshes.
         """
 
     def link(self, config: Config, server: str, user_id: UserId) -> str:
-        """Return a new URL at which this user, and no other, connects the server."""
+        """Return a new URL at which only this user can connect the server."""

@@ -1,4 +1,4 @@
-"""What can go wrong while a user signs in to an MCP server, or stays signed in."""
+"""Errors of sign-ins to MCP servers."""
 
 import inspect
 
@@ -88,6 +88,6 @@ class AuthServerRefused(SignInFailed):
     ) -> None:
         super().__init__(detail, provider=provider)
         self.error = error
-        """OAuth's own word for it, such as `invalid_grant`."""
+        """OAuth's error code, such as `invalid_grant`."""
         self.description = description
-        """The provider's words for people."""
+        """The provider's description for users."""

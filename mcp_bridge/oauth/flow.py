@@ -1,4 +1,4 @@
-"""A user connects a server: from the link to the tokens."""
+"""The sign-in flow of a user to a server, from the link to the tokens."""
 
 import base64
 import hashlib
@@ -48,17 +48,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRedirect:
-    """Where a user goes to consent, and where they come back to."""
+    """The consent URL, and the data for the user's return."""
 
     url: str
     redirect_uri: str
     cookie: str
-    """The name of the cookie they must bring back, if they left with one."""
+    """The name of the cookie required on return, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationResponse:
-    """What a user comes back with."""
+    """The parameters of the user's return."""
 
     state: str
     code: str | None = None
@@ -68,7 +68,7 @@ class AuthorizationResponse:
 
 
 class AuthorizationFlow:
-    """Leads users through providers' sign-ins."""
+    """Runs users' sign-ins with providers."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class AuthorizationFlow:
         self._registrar = ClientRegistry(cross, cross_to_end, self._web, clock=clock)
 
     async def read_link(self, config: Config, server: str, token: str) -> SignInLink:
-        """Return what a link says if it can be used still.
+        """Return a link's content if it is still usable.
 
-        Raises `ServerUnknown`, `SignInUnsupported`, `TokenInvalid`, `LinkExpired` and
+        Raises `ServerUnknown`, `SignInUnsupported`, `LinkInvalid`, `LinkExpired` and
         `LinkUsed`.
         """
         find_server(config, server)
@@ -106,11 +106,11 @@ class AuthorizationFlow:
         browser: str,
         named: Collection[UserId] = (),
     ) -> AuthorizationRedirect:
-        """Use a link and return where the user goes from it.
+        """Use a link and return the redirect to the provider.
 
-        `browser` is a secret its opener gets as a cookie; `named` are those the
-        request says it is for. A link whose provider fails is not used up. Raises
-        as `look` does, and `UserMismatch` and `SignInFailed`.
+        `browser` is a secret that the browser gets as a cookie; `named` are the users
+        that the request names. If the provider fails, the link stays usable. Raises the
+        errors of `read_link`, and `UserMismatch` and `SignInFailed`.
         """
         link = await self.read_link(config, server, token)
         if any(user_id != link.user_id for user_id in named):
@@ -125,9 +125,9 @@ class AuthorizationFlow:
     async def begin(
         self, config: Config, server: str, user_id: UserId, *, browser: str | None
     ) -> AuthorizationRedirect:
-        """Return where a user goes to consent; raises `SignInFailed`.
+        """Return the redirect to the consent page; raises `SignInFailed`.
 
-        With `browser` only who has this secret can come back.
+        With `browser`, only the browser with this secret can complete the sign-in.
         """
         configured, oauth = find_server(config, server)
         app = await self._registrar.client(config, server)
@@ -159,9 +159,9 @@ class AuthorizationFlow:
         cookies: Mapping[str, str],
         note_of: Callable[[UserId], AuditHook] = lambda _: no_audit,
     ) -> None:
-        """Take a user back who consented, and store their tokens.
+        """Complete a sign-in after consent, and store the tokens.
 
-        Raises as `look` does, and `BrowserMismatch` and `SignInFailed`.
+        Raises the errors of `read_link`, and `BrowserMismatch` and `SignInFailed`.
         """
         configured, oauth = find_server(config, server)
         seals = secret_keys.load_keys().opaque_tokens
@@ -228,12 +228,12 @@ class AuthorizationFlow:
 
 
 def cookie_name(nonce: str) -> str:
-    """Return the name of a sign-in's cookie: several may be under way at once."""
+    """Return the name of a sign-in's cookie; several sign-ins may run at once."""
     return f"coulisse-sign-in-{nonce[:12]}"
 
 
 def _check_issuer(app: RegisteredClient, issuer: str | None) -> None:
-    """Refuse an answer that another provider sends (RFC 9207)."""
+    """Refuse a response from another issuer (RFC 9207)."""
     expected = app.provider.issuer
     if not expected:
         return
@@ -264,7 +264,7 @@ def _authorization_url(
     if app.provider.resource is not None:
         asked["resource"] = app.provider.resource
     if "offline_access" in scopes:
-        # OpenID Connect gives a refresh token only with it.
+        # OpenID Connect issues a refresh token only with this scope.
         asked["prompt"] = "consent"
     parts = urlsplit(app.provider.authorization_endpoint)
     query = "&".join(filter(None, (parts.query, urlencode(asked))))

@@ -1,4 +1,4 @@
-"""What links and states say: who connects what, until when."""
+"""The content of links and states: user, server, expiry."""
 
 import secrets
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LIFETIME = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class SignInLink:
-    """A user's way to one server's sign-in."""
+    """A link for one user to one server's sign-in."""
 
     server: str
     user_id: UserId
@@ -26,16 +26,16 @@ class SignInLink:
 
 @dataclass(frozen=True, slots=True)
 class SignInState:
-    """What a user brings back from a provider."""
+    """The OAuth `state` of a sign-in."""
 
     link: SignInLink
     client_row: int | None
     resource: str
-    """A digest of the server's address when the user left."""
+    """A digest of the server's URL at the start of the sign-in."""
     verifier: str
-    """Of PKCE: only who began the sign-in can end it."""
+    """The PKCE verifier."""
     browser: str
-    """A digest of the cookie the user left with; empty if there was no browser."""
+    """A digest of the browser's cookie; empty without a browser."""
 
 
 def new_link(
@@ -49,7 +49,7 @@ def new_link(
 def read_link(
     seals: OpaqueTokens, server: str, token: str, *, now: datetime
 ) -> SignInLink:
-    """Return what a token says; raises `TokenInvalid` and `LinkExpired`."""
+    """Return a link's content; raises `LinkInvalid` and `LinkExpired`."""
     return _parse_link(server, seals.read("link", token, now=now), now)
 
 
@@ -65,7 +65,7 @@ def new_state(
     browser: str | None,
     now: datetime,
 ) -> str:
-    """Return what the provider is to send the user back with."""
+    """Return a new state for the provider to return."""
     content = {
         "s": server,
         "u": user_id.hex,
@@ -81,7 +81,7 @@ def new_state(
 def read_state(
     seals: OpaqueTokens, server: str, token: str, *, now: datetime
 ) -> SignInState:
-    """Return what a state says; raises `TokenInvalid` and `LinkExpired`."""
+    """Return a state's content; raises `LinkInvalid` and `LinkExpired`."""
     content = seals.read("state", token, now=now)
     return SignInState(
         _parse_link(server, content, now),
@@ -95,17 +95,17 @@ def read_state(
 def _parse_link(server: str, content: dict[str, Any], now: datetime) -> SignInLink:
     if content["s"] != server:
         raise LinkInvalid
-    # Kept this long once used, which is longer than it can be good for.
+    # How long a used link is stored, longer than it is valid.
     return SignInLink(
         server, UserId(UUID(content["u"])), content["n"], now + 2 * LIFETIME
     )
 
 
 def short_digest(text: str) -> str:
-    """Return a short form of a text that does not give the text away."""
+    """Return a short digest of a text."""
     return sha256(text.encode()).hexdigest()[:32]
 
 
 def new_nonce() -> str:
-    """Return what no other link has."""
+    """Return a unique nonce for a link."""
     return secrets.token_hex(16)

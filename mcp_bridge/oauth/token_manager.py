@@ -1,4 +1,4 @@
-"""Users' access tokens: read, refreshed before they expire, ended."""
+"""Read, refresh and end users' access tokens."""
 
 import asyncio
 import contextlib
@@ -37,25 +37,25 @@ from mcp_bridge.oauth.types import (
 )
 
 REFRESH_MARGIN = timedelta(seconds=60)
-"""A token that ends sooner than this is refreshed before it is used."""
+"""A token that expires sooner is refreshed before use."""
 CLAIM_DURATION = timedelta(seconds=30)
-"""How long a process may take to refresh; after this another may."""
+"""The lease of a refreshing process; after this another may refresh."""
 TIMEOUT_SECONDS = 2.0
-"""How long a turn waits for a refresh while the old token is still good."""
+"""How long a turn waits for a refresh while the old token is valid."""
 POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 1.0
 
 TOKEN_REJECTED_ERRORS = {"invalid_client", "invalid_grant", "unauthorized_client"}
-"""Answers to a refresh after which the user has to connect again."""
+"""Refresh errors after which the user must connect again."""
 
 logger = logging.getLogger(__name__)
 
 Key = tuple[asyncio.AbstractEventLoop, str, str, UserId]
-"""A task is of its own event loop; between two of them the claim decides."""
+"""Tasks belong to one event loop; between loops the database lease decides."""
 
 
 class TokenManager:
-    """Keeps users' sign-ins to MCP servers; one for each process.
+    """Manages users' sign-ins to MCP servers; one per process.
 
     `cross` and `cross_to_end` are `database.database_executor.run` and `run_to_end`.
     """
@@ -80,9 +80,9 @@ class TokenManager:
     ) -> Mapping[str, str | SignInFailed]:
         """Return the user's valid access token for each server they connected.
 
-        One trip to the database. A token about to expire is refreshed first; where
-        that fails just now the error stands in its place. A server the user has to
-        connect is left out.
+        One database call. A token about to expire is refreshed first; after a temporary
+        failure the error takes its place. Servers that the user must connect are left
+        out.
         """
         wanted = _resources_with_sign_in(config, servers)
         if not wanted or not _has_secrets():
@@ -104,11 +104,11 @@ class TokenManager:
     async def renew(
         self, config: Config, server: str, user_id: UserId, refused: str
     ) -> str | None:
-        """Return another token in place of one the server answered with 401.
+        """Return a new token in place of one that the server answered with 401.
 
-        None when the user has to connect again. Of several callers one refreshes.
-        Raises `SignInFailed` when the provider does not answer: the user is connected
-        still, and may try again.
+        None if the user must connect again. Only one of several callers refreshes.
+        Raises `SignInFailed` if the provider does not answer: the user stays connected
+        and may try again.
         """
         held = await self._read(config, server, user_id)
         if held is None:
@@ -123,9 +123,9 @@ class TokenManager:
             raise _renewal_failed(server) from exc
 
     def link(self, config: Config, server: str, user_id: UserId) -> str:
-        """Return a new URL at which this user, and no other, connects the server.
+        """Return a new URL at which only this user can connect the server.
 
-        It is where the user comes back to, too: a cookie leads from one to the other.
+        The user also returns to this URL: a cookie connects both visits.
         """
         token = new_link(
             secret_keys.load_keys().opaque_tokens, server, user_id, now=self._clock()
@@ -160,9 +160,9 @@ class TokenManager:
         *,
         note: AuditHook = no_audit,
     ) -> bool:
-        """End the user's sign-in, here and at the provider; False if there was none.
+        """End the user's sign-in, here and at the provider; return False without one.
 
-        Here it is ended in any case; a provider that cannot be told is logged.
+        The local sign-in always ends; a failure at the provider is logged.
         """
         removed: list[StoredTokens] = await self._cross_to_end(
             token_store.disconnect, user_id, server, note=note
@@ -173,7 +173,7 @@ class TokenManager:
         return bool(removed)
 
     async def close(self) -> None:
-        """Wait for the refreshes under way: a provider may take the old token back."""
+        """Wait for running refreshes: a provider may revoke the old token."""
         loop = asyncio.get_running_loop()
         while ours := [
             task for key, task in self._refreshing.items() if key[0] is loop
@@ -201,7 +201,7 @@ class TokenManager:
             async with asyncio.timeout(TIMEOUT_SECONDS if lasts else None):
                 renewed = await self._refresh(config, user_id, held)
         except TimeoutError:
-            return token  # It lasts a little longer, and the refresh goes on.
+            return token  # The old token is still valid, and the refresh continues.
         except CoulisseError as exc:
             logger.warning("could not refresh a user's token: %s", exc)
             return token if ends > self._clock() else _renewal_failed(held.server)
@@ -217,10 +217,10 @@ class TokenManager:
         *,
         is_refused: bool = False,
     ) -> str | None:
-        """Return a new token; of those who ask at once one fetches it for all.
+        """Return a new token; concurrent callers share one refresh.
 
-        It goes on if the caller is cancelled: the provider may take the old refresh
-        token back as soon as it has given a new one.
+        The refresh continues if the caller is cancelled: the provider may revoke the
+        old refresh token as soon as it issues a new one.
         """
         key = asyncio.get_running_loop(), held.server, held.resource, user_id
         task = self._refreshing.get(key)
@@ -234,7 +234,7 @@ class TokenManager:
     def _finish_refresh(self, key: Key, task: asyncio.Task[str | None]) -> None:
         del self._refreshing[key]
         if not task.cancelled():
-            task.exception()  # Whoever still waits has it raised.
+            task.exception()  # Waiting callers receive the exception.
 
     async def _refresh_once(
         self, config: Config, user_id: UserId, held: StoredTokens, *, is_refused: bool
@@ -285,13 +285,13 @@ class TokenManager:
         is_kept = await self._cross_to_end(
             token_store.store_refreshed, held, boxes, now=self._clock()
         )
-        # Otherwise the user has disconnected, or connected anew, in the meantime.
+        # Otherwise the user has disconnected or reconnected meanwhile.
         return fresh.access_token if is_kept else None
 
     async def _await_other(
         self, config: Config, user_id: UserId, held: StoredTokens
     ) -> str | None:
-        """Wait for the process that has the claim; return what it brought."""
+        """Wait for the process with the lease; return its result."""
         seconds = POLL_SECONDS
         while True:
             found = await self._read(config, held.server, user_id)
@@ -343,7 +343,7 @@ class TokenManager:
 
 
 def _renewal_failed(server: str) -> SignInFailed:
-    """Return what a model reads, which says nothing of where it failed."""
+    """Return the error for the model, without internal details."""
     return SignInFailed(
         f"mcp server '{server}': the user's sign-in could not be renewed just now, for "
         "its provider does not answer; try again in a minute",
@@ -352,7 +352,7 @@ def _renewal_failed(server: str) -> SignInFailed:
 
 
 def _has_secrets() -> bool:
-    """Return whether there are keys; without them nobody is signed in to anything."""
+    """Return whether keys exist; without them no user is signed in."""
     try:
         secret_keys.load_keys()
     except SecretsInvalid as exc:
@@ -362,7 +362,7 @@ def _has_secrets() -> bool:
 
 
 def _resources_with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:
-    """Return where tokens go of those servers that have a sign-in, by name."""
+    """Return the resource URLs of the servers with sign-in, by name."""
     configured = config.get(MCP)
     return {
         name: resource_url(server)
@@ -374,7 +374,7 @@ def _resources_with_sign_in(config: Config, servers: Sequence[str]) -> dict[str,
 def encrypt_tokens(
     fresh: NewTokens, server: str, resource: str, user_id: UserId, vault: TokenCipher
 ) -> EncryptedTokens:
-    """Return tokens as they are stored, readable in this user's row alone."""
+    """Return tokens encrypted for this user's row only."""
     place = _encryption_context(server, resource, user_id)
     refresh_token = fresh.refresh_token
     return EncryptedTokens(
@@ -391,14 +391,14 @@ def encrypt_tokens(
 def decrypt_access_token(
     held: StoredTokens, user_id: UserId, vault: TokenCipher
 ) -> str | None:
-    """Return the access token; None if the vault's key is not the one it was."""
+    """Return the access token; None if the encryption key has changed."""
     return _decrypt(held, user_id, vault, "access_token", held.boxes.access_token)
 
 
 def _decrypt_refresh_token(
     held: StoredTokens, user_id: UserId, vault: TokenCipher
 ) -> str | None:
-    """Return the refresh token; None if there is none, or none that can be read."""
+    """Return the refresh token; None if missing or not decryptable."""
     box = held.boxes.refresh_token
     return None if box is None else _decrypt(held, user_id, vault, "refresh_token", box)
 

@@ -1,4 +1,4 @@
-"""Users' tokens in their table; whoever calls has encrypted them."""
+"""Queries on the table of users' tokens; callers encrypt the tokens."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,7 +15,7 @@ from mcp_bridge.oauth.types import AuditHook, EncryptedTokens, StoredTokens, no_
 def read_tokens(
     user_id: UserId, resources: Mapping[str, str]
 ) -> dict[str, StoredTokens]:
-    """Return the user's sign-ins to these servers, each at this address of its."""
+    """Return the user's sign-ins to these servers at their current URLs."""
     rows = McpToken.objects.filter(user_id=user_id, server__in=resources)
     return {
         row.server: _from_row(row)
@@ -34,7 +34,7 @@ def store_tokens(
     now: datetime,
     note: AuditHook = no_audit,
 ) -> None:
-    """Store a new sign-in in place of any other the user has to the server."""
+    """Store a new sign-in in place of the user's previous one."""
     values = {
         "client_id": client_row,
         "key_id": boxes.key_id,
@@ -67,7 +67,7 @@ def claim_refresh(held: StoredTokens, *, now: datetime, until: datetime) -> bool
 def store_refreshed(
     held: StoredTokens, boxes: EncryptedTokens, *, now: datetime
 ) -> bool:
-    """Store what a refresh brought; False when the sign-in was ended or made anew."""
+    """Store refreshed tokens; False if the sign-in was ended or replaced."""
     values: dict[str, Any] = {
         "key_id": boxes.key_id,
         "access_token": boxes.access_token,
@@ -83,19 +83,19 @@ def store_refreshed(
 
 
 def release_claim(held: StoredTokens) -> None:
-    """Give a claim back: the refresh did not come about."""
+    """Release the lease after a failed refresh."""
     _unchanged_row(held).update(refresh_lease_until=None)
 
 
 def delete_tokens(held: StoredTokens) -> None:
-    """End a sign-in that is good for nothing any more."""
+    """Delete a sign-in that is no longer valid."""
     _unchanged_row(held).delete()
 
 
 def disconnect(
     user_id: UserId, server: str, *, note: AuditHook = no_audit
 ) -> list[StoredTokens]:
-    """End the user's sign-in to a server, at whichever address; return what it was."""
+    """Delete the user's sign-in to a server, at any URL, and return it."""
     rows = McpToken.objects.filter(user_id=user_id, server=server)
     with transaction.atomic():
         held = [_from_row(row) for row in rows]
@@ -106,13 +106,13 @@ def disconnect(
 
 
 def without_secrets(user_id: UserId) -> QuerySet[McpToken]:
-    """Return the user's sign-ins, the tokens left where they are."""
+    """Return the user's sign-ins, without loading the tokens."""
     rows = McpToken.objects.filter(user_id=user_id)
     return rows.defer("access_token", "refresh_token")
 
 
 def delete_expired(now: datetime) -> int:
-    """Delete what expired and cannot be refreshed; return how many."""
+    """Delete expired tokens that cannot be refreshed; return the number."""
     ended = McpToken.objects.filter(refresh_token=None, expires_at__lte=now)
     return ended.delete()[0]
 

@@ -1,4 +1,4 @@
-"""The parties to a sign-in, and what passes between them."""
+"""The types of a sign-in: servers, clients and tokens."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -11,37 +11,37 @@ CallDatabase = Callable[..., Awaitable[Any]]
 """Calls a function that touches tables: `run` or `run_to_end` of the executor."""
 
 AuditHook = Callable[[], None]
-"""Called where a sign-in begins or ends, within the transaction of that."""
+"""Called when a sign-in begins or ends, within that transaction."""
 
 
 def no_audit() -> None:
-    """Note nothing."""
+    """Record nothing."""
 
 
 class AuthorizationServer(BaseModel):
-    """Where users sign in, and what that place supports."""
+    """An authorization server and its features."""
 
     model_config = ConfigDict(frozen=True)
 
     issuer: str = ""
-    """Empty where nothing was discovered, for an app in the YAML."""
+    """Empty without discovery, for a client in the YAML."""
     authorization_endpoint: str
     token_endpoint: str
     registration_endpoint: str | None = None
     revocation_endpoint: str | None = None
     auth_methods: tuple[str, ...] = ("client_secret_basic",)
-    """How the token endpoint lets apps say who they are."""
+    """The client authentication methods of the token endpoint."""
     scopes: tuple[str, ...] = ()
-    """What to ask for when the YAML does not say."""
+    """The default scopes if the YAML has none."""
     resource: str | None = None
-    """What tokens are to be good for (RFC 8707)."""
+    """The resource of the tokens (RFC 8707)."""
     has_issuer_parameter: bool = False
-    """Whether users come back with `iss` (RFC 9207)."""
+    """Whether responses include `iss` (RFC 9207)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredClient:
-    """This server as a provider knows it."""
+    """This server's client at a provider."""
 
     server: str
     provider: AuthorizationServer
@@ -50,7 +50,7 @@ class RegisteredClient:
     auth_method: str
     redirect_uri: str
     row: int | None = None
-    """Where it is stored; None for an app in the YAML."""
+    """Its row id; None for a client in the YAML."""
     discovered_at: datetime | None = None
     verified_at: datetime | None = None
     secret_expires_at: datetime | None = None
@@ -58,7 +58,7 @@ class RegisteredClient:
 
 @dataclass(frozen=True, slots=True)
 class StoredClient:
-    """A registration as the table has it, its secret encrypted."""
+    """A stored registration, its secret encrypted."""
 
     app: RegisteredClient
     key_id: str
@@ -67,12 +67,12 @@ class StoredClient:
 
 @dataclass(frozen=True, slots=True)
 class NewTokens:
-    """Tokens as a provider gave them."""
+    """Tokens from a provider."""
 
     access_token: str = field(repr=False)
     refresh_token: str | None = field(repr=False)
     scopes: str | None
-    """None when the provider does not say: what was asked for."""
+    """None if the provider sends none: the requested scopes apply."""
     expires_at: datetime | None
 
 
@@ -89,7 +89,7 @@ class EncryptedTokens:
 
 @dataclass(frozen=True, slots=True)
 class StoredTokens:
-    """A user's sign-in as the table has it."""
+    """A user's stored sign-in."""
 
     row: int
     version: int

@@ -1,4 +1,4 @@
-"""Links that were used."""
+"""Used links."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from mcp_bridge.models import McpUsedLink
 
 
 def mark_used(nonce: str, expires_at: datetime) -> bool:
-    """Use a link; of all who try, also at the same time, one may."""
+    """Mark a link as used; only one of concurrent callers succeeds."""
     _, is_first = McpUsedLink.objects.get_or_create(
         nonce=nonce, defaults={"expires_at": expires_at}
     )

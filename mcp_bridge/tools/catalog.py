@@ -1,4 +1,4 @@
-"""What a server says it offers, and what of it can be given to a model."""
+"""Read a server's tools, and select those that models can use."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,19 +29,19 @@ class CatalogTool:
     """One tool of a server."""
 
     name: str
-    """What the server calls it."""
+    """The server's name of the tool."""
     description: str
     parameters: Mapping[str, Any]
     is_read_only: bool = False
-    """Whether the server says that calling it changes nothing."""
+    """Whether the server declares the tool as read-only."""
 
 
 async def list_tools(
     session: ClientSession, complain: Callable[[str], None]
 ) -> tuple[CatalogTool, ...]:
-    """Return what can be used of a server's tools, in order of their names.
+    """Return a server's usable tools, sorted by name.
 
-    All pages are read, to a limit. `complain` hears of each tool that is left out.
+    Reads all pages, up to a limit. `complain` receives each tool that is left out.
     """
     found: dict[str, CatalogTool] = {}
     cursor: str | None = None
@@ -69,7 +69,7 @@ def _sort_tools(found: Mapping[str, CatalogTool]) -> tuple[CatalogTool, ...]:
 
 
 def printable_name(name: str) -> str:
-    """Return a tool's name as the log may have it: short, and within its line."""
+    """Return a tool's name for the log: short, on one line."""
     return "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME_LOGGED])
 
 
@@ -100,7 +100,7 @@ def schema_fault(schema: dict[str, Any]) -> str | None:
         schema_limits.check_schema(schema)
     except SchemaTooLarge as exc:
         return f"its schema {exc}"
-    # What a `$schema` names is not looked up.
+    # The URL in `$schema` is not fetched.
     plain = {key: value for key, value in schema.items() if key != "$schema"}
     try:
         is_valid = jsonschema_rs.meta.is_valid(plain)
@@ -114,7 +114,7 @@ async def drop_invalid_tools(
     transport: AbstractAsyncContextManager[TransportStreams],
     complain: Callable[[str], None],
 ) -> AsyncIterator[TransportStreams]:
-    """Leave out of lists of tools what is none; the SDK would refuse the whole list."""
+    """Drop invalid tools from lists; the SDK would refuse the whole list."""
     async with transport as (incoming, outgoing):
         yield _FilteredStream(incoming, complain), outgoing
 

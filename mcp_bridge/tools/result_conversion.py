@@ -1,4 +1,4 @@
-"""What a tool of a server answered, as a model is told it."""
+"""Convert the results of MCP tools for models."""
 
 import base64
 import binascii
@@ -14,9 +14,9 @@ from core.tools import ToolResult
 from mcp_bridge.errors import ToolFailed
 
 MAX_TEXT_LENGTH = 100_000
-"""Characters of one answer that are kept; the loop cuts again, to what models read."""
+"""The characters per result; the tool loop cuts again, to the model's limit."""
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
-"""Of base64, as providers count."""
+"""In base64 bytes, as providers count."""
 IMAGE_TYPES = {"image/gif", "image/jpeg", "image/png", "image/webp"}
 
 TRUNCATION_MARK = "\n[cut: the answer is longer]"
@@ -25,9 +25,9 @@ Part = dict[str, Any]
 
 
 def convert_result(answer: mcp_types.CallToolResult, server: str) -> ToolResult:
-    """Return text, or parts when there are images among it.
+    """Return text, or parts if the result has images.
 
-    Raises `ToolFailed` with the answer's text when the tool says that it failed.
+    Raises `ToolFailed` with the result's text if the tool reports a failure.
     """
     parts = [part for block in answer.content for part in _convert_block(block)]
     if not parts and answer.structured_content is not None:
@@ -98,7 +98,7 @@ def _text_part(text: str) -> Part:
 
 
 def _placeholder_part(what: str) -> Part:
-    """Stand in for what cannot be shown to a model."""
+    """Return a placeholder for content that models cannot use."""
     return _text_part(f"[not shown: {what}]")
 
 
@@ -132,7 +132,7 @@ def _truncate(text: str) -> str:
 
 
 def _merge_texts(parts: Iterable[Part]) -> Iterator[Part]:
-    """Join texts that follow each other, and keep to the limit over all of them."""
+    """Join adjacent texts, and apply the limit to all of them together."""
     left = MAX_TEXT_LENGTH
     pending: list[Part] = []
     for part in [*parts, None]:

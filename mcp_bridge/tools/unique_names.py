@@ -1,4 +1,4 @@
-"""What models call the tools of servers."""
+"""Unique tool names for models."""
 
 import hashlib
 from collections import Counter
@@ -12,9 +12,9 @@ DIGEST_LENGTH = 8
 def assign_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     """Return a name for each tool of a server, given as (server, name).
 
-    The tool's own, made fit for providers. Where two would be called the same, both
-    get their server's name in front; where that does not help, a hash behind. A name
-    depends on what is offered and on nothing else, so it stays from turn to turn.
+    The tool's own name, adapted to providers' rules. Two equal names both get their
+    server's name as a prefix; if that does not suffice, a hash as a suffix. A name
+    depends only on the offered tools, so it is stable from turn to turn.
     """
     short = [tool_names.to_safe_name(name) for _, name in tools]
     seen = Counter(short)

@@ -112,7 +112,10 @@ def test_quoted_text_stays_quoted():
 def test_merged_text_parses_to_the_new_data(sample, key, new):
     data, text = sample
     after = document.parse_document(merge(text, (key,), new).encode())
-    assert data_merge.is_same(after.data, {**data, key: new})
+    # None removes the key.
+    rest = {name: value for name, value in data.items() if name != key}
+    expected = rest if new is None else {**data, key: new}
+    assert data_merge.is_same(after.data, expected)
 
 
 @MANY

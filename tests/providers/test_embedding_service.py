@@ -45,7 +45,7 @@ def impatient(fake: FakeProvider, **fields) -> Embedder:
 @APIS
 @pytest.mark.parametrize("decimals", [True, False])
 async def test_each_text_gets_its_own_vector(fake, api, decimals):
-    fake.embed(as_floats=decimals, backwards=True)
+    fake.embed(as_floats=decimals, is_reversed=True)
     rows = await embedders.embed_texts(leading(fake, api), ["red", "blue", "red"])
     assert rows.dtype == np.float32
     assert rows.shape == (3, leading(fake, api).dimensions)

@@ -1,8 +1,8 @@
-"""Where the users of a remote MCP server sign in.
+"""Discover the authorization server of a remote MCP server.
 
-The walk: the server's own refusal may name its metadata; else they are at a well-known
-place (RFC 9728). They name an issuer, whose metadata (RFC 8414, or OpenID Connect's)
-have the endpoints. A server without any is its own issuer.
+The steps: the server's 401 may name its metadata, which otherwise are at a well-known
+URL (RFC 9728). They name an issuer, whose metadata (RFC 8414, or OpenID Connect's) have
+the endpoints. A server without metadata is its own issuer.
 """
 
 import re
@@ -35,10 +35,10 @@ CHALLENGE = re.compile(r'(?<![\w-])(resource_metadata|scope)=(?:"([^"]*)"|([^\s,
 async def discover(
     web: OAuthHttpClient, server: str, url: str, *, method: str
 ) -> AuthorizationServer:
-    """Return where users of the server at `url` sign in.
+    """Return the authorization server for the MCP server at `url`.
 
-    `method` is what the server is asked with: POST, or GET for SSE. Raises
-    `SignInFailed` and what is under it.
+    `method` is the method of the probe: POST, or GET for SSE. Raises `SignInFailed` and
+    its subclasses.
     """
     refusal = await web.probe(server, url, method=method)
     asked = _challenge(refusal)
@@ -108,7 +108,7 @@ async def _issuer_metadata(
             found = OAuthMetadata.model_validate(_parse_document(server, answer))
         except ValidationError:
             continue
-        # One who may publish under a name must not speak for another (RFC 8414 §3.3).
+        # The publisher of one host must not speak for another issuer (RFC 8414 §3.3).
         if not issuers_match(str(found.issuer), issuer):
             raise AuthServerReplyInvalid(
                 f"mcp server '{server}': {place} speaks for {found.issuer}, not for "
@@ -120,7 +120,7 @@ async def _issuer_metadata(
 
 
 def _parse_document(server: str, answer: OAuthResponse) -> dict[str, object]:
-    """Return a document, empty if it is not there; raises if the place is broken."""
+    """Return a document, empty if missing; raises if the response is invalid."""
     if answer.status >= 500:
         raise AuthServerReplyInvalid(
             f"mcp server '{server}': {answer.url} answers with {answer.status}",

@@ -1,4 +1,4 @@
-"""Registering with a provider (RFC 7591)."""
+"""Dynamic client registration with a provider (RFC 7591)."""
 
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from mcp_bridge.oauth.errors import AuthServerRefused, AuthServerReplyInvalid
 from mcp_bridge.oauth.types import AuthorizationServer, RegisteredClient
 
 METHODS = ("client_secret_post", "client_secret_basic", "none")
-"""How we can say who we are, the preferred first."""
+"""The supported client authentication methods, in order of preference."""
 
 
 async def register_client(
@@ -50,7 +50,7 @@ async def register_client(
 
 
 def _choose_auth_method(server: str, provider: AuthorizationServer) -> str:
-    """Return how we ask to say who we are."""
+    """Return the authentication method to request."""
     method = next((m for m in METHODS if m in provider.auth_methods), None)
     if method is None:
         raise AuthServerReplyInvalid(
@@ -68,7 +68,7 @@ def _assigned_auth_method(
     made: OAuthClientInformationFull,
     asked: str,
 ) -> str:
-    """Return how the provider wants us to say who we are."""
+    """Return the authentication method that the provider assigned."""
     if made.client_secret is None:
         return "none"
     assigned = made.token_endpoint_auth_method or asked
@@ -88,7 +88,7 @@ async def _post_registration(
     url: str,
     request: dict[str, object],
 ) -> OAuthClientInformationFull:
-    """Send the request; return what the provider made of it."""
+    """Send the request; return the provider's registration."""
     answer = await web.post(server, url, json=request)
     if answer.status not in (200, 201):
         error, description = parse_error(answer)

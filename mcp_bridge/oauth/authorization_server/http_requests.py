@@ -1,4 +1,4 @@
-"""Requests to the providers of sign-ins, held to a time, a size and safe places."""
+"""Requests to authorization servers, limited in time, size and destination."""
 
 import asyncio
 import urllib.request
@@ -24,7 +24,7 @@ MAX_REDIRECTS = 3
 
 @dataclass(frozen=True, slots=True)
 class OAuthResponse:
-    """What came back."""
+    """A response."""
 
     url: str
     status: int
@@ -48,7 +48,7 @@ class OAuthHttpClient:
         self._max_bytes = max_bytes
 
     async def get(self, server: str, url: str) -> OAuthResponse:
-        """Read a document, past a few redirects that do not leave https."""
+        """Read a document; follow a few redirects that stay on https."""
         for _ in range(MAX_REDIRECTS):
             headers = {"Accept": "application/json"}
             answer = await self._send(server, "GET", url, headers=headers)
@@ -77,13 +77,13 @@ class OAuthHttpClient:
         json: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> OAuthResponse:
-        """Post a form or JSON. No redirect is followed: secrets may be in it."""
+        """Post a form or JSON. Follows no redirects: the body may hold secrets."""
         content = {"data": form} if json is None else {"json": json}
         given = {"Accept": "application/json", **(headers or {})}
         return await self._send(server, "POST", url, headers=given, **content)
 
     async def probe(self, server: str, url: str, *, method: str) -> OAuthResponse:
-        """Ask a tool server for something without a token; only the head is read."""
+        """Send an MCP server a request without a token; read only the response head."""
         headers = {
             "Accept": "application/json, text/event-stream",
             "Content-Type": "application/json",
@@ -148,24 +148,24 @@ def _session() -> aiohttp.ClientSession:
 
 
 def _proxy_url(url: str) -> str | None:
-    """Return the proxy the environment wants; aiohttp itself would read .netrc, too."""
+    """Return the environment's proxy; aiohttp itself would read .netrc, too."""
     parts = urlsplit(url)
-    # What goes to this machine over plain http must not leave it on the way.
+    # Plain http to this machine must not go through a proxy.
     if is_loopback(parts.hostname or "") or urllib.request.proxy_bypass(parts.netloc):
         return None
     return urllib.request.getproxies().get(parts.scheme)
 
 
 def _without_query(url: str) -> str:
-    """Return an address without its query, which may hold what nobody should see."""
+    """Return a URL without its query, which may hold secrets."""
     return url.partition("?")[0]
 
 
 def check_secret_url(server: str, url: str, *, near: str) -> None:
     """Raise `AuthServerReplyInvalid` unless a secret may go there.
 
-    That is https; plain http only on this machine, and only for a server that is on
-    it too: one elsewhere has no business with what listens here.
+    Allowed are https, and plain http on this machine if the MCP server is also on it: a
+    remote server must not reach local services.
     """
     is_safe = False
     try:

@@ -1,4 +1,4 @@
-"""What passes between this server and a provider's token endpoint."""
+"""Requests to a provider's token endpoint."""
 
 import base64
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ MAX_ERROR_LENGTH = 300
 
 
 class TokenResponse(BaseModel):
-    """What a token endpoint says when it gives tokens (RFC 6749 §5.1)."""
+    """The token response (RFC 6749 §5.1)."""
 
     access_token: str = Field(pattern=r"^[\x21-\x7e]+$", max_length=16_384)
     token_type: str = "Bearer"  # noqa: S105  (not a secret)
@@ -36,7 +36,7 @@ async def redeem_code(
     verifier: str,
     now: datetime,
 ) -> NewTokens:
-    """Exchange what a user came back with for tokens; raises `SignInFailed`."""
+    """Exchange an authorization code for tokens; raises `SignInFailed`."""
     form = {
         "grant_type": "authorization_code",
         "code": code,
@@ -55,10 +55,11 @@ async def refresh_tokens(
 
 
 async def is_client_known(web: OAuthHttpClient, app: RegisteredClient) -> bool:
-    """Return whether the provider still knows this server.
+    """Return whether the provider still knows this client.
 
-    It is asked to refresh what is no token: first of all it looks who asks (RFC 6749
-    §5.2). Otherwise only the user would see, on a page we never learn of.
+    The check refreshes an invalid token: the provider authenticates the client first
+    (RFC 6749 §5.2). Without the check only the user would see the failure, on a page
+    that this server never receives.
     """
     form = {"grant_type": "refresh_token", "refresh_token": "none"}
     answer = await _post(web, app, form)
@@ -66,7 +67,7 @@ async def is_client_known(web: OAuthHttpClient, app: RegisteredClient) -> bool:
 
 
 async def revoke_token(web: OAuthHttpClient, app: RegisteredClient, token: str) -> None:
-    """Have a provider forget a token (RFC 7009); raises `SignInFailed`."""
+    """Revoke a token (RFC 7009); raises `SignInFailed`."""
     place = app.provider.revocation_endpoint
     if place is not None:
         form = {"token": token, "token_type_hint": "refresh_token"}
@@ -74,14 +75,14 @@ async def revoke_token(web: OAuthHttpClient, app: RegisteredClient, token: str) 
 
 
 def parse_error(answer: OAuthResponse) -> tuple[str, str]:
-    """Return the error a provider tells, and its words for people to read."""
+    """Return a provider's error code, and its description for users."""
     content = answer.json() or {}
     error = to_single_line(content.get("error")) or f"status {answer.status}"
     return error, to_single_line(content.get("error_description")) or error
 
 
 def to_single_line(text: object) -> str:
-    """Return what others wrote as one short line; nothing for what is no text."""
+    """Return external text as one short line; "" for other values."""
     if not isinstance(text, str):
         return ""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[
@@ -120,7 +121,7 @@ def _parse_tokens(
     app: RegisteredClient, answer: OAuthResponse, now: datetime
 ) -> NewTokens:
     content = answer.json()
-    # Some (GitHub) tell errors with the status 200.
+    # Some providers (GitHub) send errors with status 200.
     if answer.status != 200 or (content is not None and "error" in content):
         error, description = parse_error(answer)
         raise AuthServerRefused(
@@ -137,7 +138,7 @@ def _parse_tokens(
             f"mcp server '{app.server}': its sign-in's provider answers with what is "
             f"no token",
             provider=app.server,
-            # Not `from exc`: its words show what was sent.
+            # Not `from exc`: its text shows the request.
         ) from ValueError(f"{exc.error_count()} faults")
     if given.token_type.lower() != "bearer":
         raise AuthServerReplyInvalid(

@@ -1,7 +1,7 @@
 """Opaque tokens that only this server can make and read.
 
-They travel through browsers and chats: nobody can read what is in them or change it,
-and one that was made for one purpose is none for another.
+They pass through browsers and chats: third parties can neither read nor change them,
+and a token is valid for one purpose only.
 """
 
 import base64
@@ -41,13 +41,13 @@ class OpaqueTokens:
         return _encode(box)
 
     def read(self, purpose: str, token: str, *, now: datetime) -> dict[str, Any]:
-        """Return the content; raises `TokenInvalid` and `LinkExpired`."""
+        """Return the content; raises `LinkInvalid` and `LinkExpired`."""
         if len(token) > MAX_CHARACTERS:
             raise LinkInvalid
         try:
             padded = token.encode("ascii") + b"=" * (-len(token) % 4)
             box = base64.b64decode(padded, altchars=b"-_", validate=True)
-            # Base64 has several spellings of some bytes; a token has one.
+            # Some bytes have several Base64 spellings; a token has one.
             if _encode(box) != token:
                 raise LinkInvalid
             body = self._ciphers[purpose].decrypt(

@@ -1,4 +1,4 @@
-"""The two keys that users' sign-ins need: from the environment, or from a file."""
+"""The keys for users' sign-ins, from the environment or a file."""
 
 import base64
 import binascii
@@ -17,10 +17,10 @@ from mcp_bridge.oauth.crypto.opaque_tokens import OpaqueTokens
 
 @dataclass(frozen=True)
 class SecretKeys:
-    """What the keys are for; the keys themselves stay inside."""
+    """The objects that use the keys; the keys themselves stay private."""
 
     cipher: TokenCipher = field(repr=False)
-    """Encrypts what is stored."""
+    """Encrypts stored tokens."""
     opaque_tokens: OpaqueTokens = field(repr=False)
     """Makes links that only this server can read."""
     sessions: str = field(repr=False)
@@ -28,13 +28,13 @@ class SecretKeys:
 
 
 def load_keys() -> SecretKeys:
-    """Return the keys, made now if there are none; raises `SecretsInvalid`."""
+    """Return the keys, created if missing; raises `SecretsInvalid`."""
     given = {name: secrets_file.from_environment(name) for name in KEYS}
     return _build_keys(secrets_file.secrets_path(), given[VAULT_KEY], given[HMAC_KEY])
 
 
 def check_keys() -> None:
-    """Raise `SecretsInvalid` for keys that are there and no good; make none."""
+    """Raise `SecretsInvalid` for invalid keys; never create any."""
     missing = False
     for name in KEYS:
         text = secrets_file.from_environment(name)
@@ -46,7 +46,7 @@ def check_keys() -> None:
         _read_file(file)
 
 
-# Kept for the life of the process: it serves on though the file is lost.
+# Cached for the life of the process, which continues if the file is lost.
 @lru_cache(maxsize=8)
 def _build_keys(file: Path, vault_text: str, hmac_text: str) -> SecretKeys:
     stored = {} if vault_text and hmac_text else _load_or_create_file(file)
@@ -58,7 +58,7 @@ def _build_keys(file: Path, vault_text: str, hmac_text: str) -> SecretKeys:
 
 
 def session_key() -> str:
-    """Return what `SECRET_KEY` is; raises `SecretsInvalid`."""
+    """Return Django's `SECRET_KEY`; raises `SecretsInvalid`."""
     return load_keys().sessions
 
 
@@ -74,14 +74,14 @@ def _resolve_key(name: str, given: str, stored: Mapping[str, str], file: Path) -
 
 
 def _decode(name: str, text: str) -> bytes:
-    """Return a key written in base64; raises `SecretsInvalid`, which names it."""
+    """Decode a base64 key; raises `SecretsInvalid` with its name."""
     try:
         key = base64.b64decode(text.translate(_URL_SAFE), validate=True)
     except (binascii.Error, ValueError):
         key = None
     if key is None or len(key) != KEY_BYTES:
         found = "is not base64" if key is None else f"is {len(key)} bytes long"
-        # Not `from exc`: the error's own words might show the key.
+        # Not `from exc`: the error's text might show the key.
         raise SecretsInvalid(
             f"{name} {found}; it must be {KEY_BYTES} bytes in base64, such as "
             "`openssl rand -base64 32` prints"
