@@ -90,7 +90,7 @@ async def pool() -> AsyncIterator[SessionPool]:
 
 @pytest.fixture
 async def spick_and_span() -> AsyncIterator[None]:
-    """Nothing is left behind: no child, no pipe or socket, no task."""
+    """Nothing is left behind: no child, no way to one, no task."""
     before = held()
     yield
     # Fewer, when a server in this process was still closing what went before.
@@ -131,7 +131,7 @@ async def comes_true(condition: Callable[[], object]) -> bool:
 
 
 def held() -> tuple[int, int, int]:
-    """How many children, pipes and sockets, and tasks there are."""
+    """How many children, ways to them, and tasks there are."""
     return len(children()), descriptors(), len(asyncio.all_tasks())
 
 
@@ -144,14 +144,18 @@ def children() -> set[int]:
 
 
 def descriptors() -> int:
-    """How many pipes and sockets are open.
+    """How many pipes and local sockets are open: the ways to children.
 
-    Not files: another test's server may open its database meanwhile.
+    Not files and TCP connections: servers that other tests share open and close theirs
+    meanwhile, for example for a background job of an earlier test.
     """
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    tcp = {f"socket:[{line.split()[9]}]" for line in lines}
     found = 0
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            found += not os.readlink(each).startswith("/")
+            target = os.readlink(each)
+            found += not target.startswith("/") and target not in tcp
     return found
 
 
