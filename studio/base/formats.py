@@ -207,6 +207,11 @@ def _with_block_texts(value: Any) -> Any:
         return {key: _with_block_texts(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_with_block_texts(entry) for entry in value]
-    if isinstance(value, str) and "\n" in value:
+    if isinstance(value, str) and "\n" in value and _fits_a_block(value):
         return LiteralScalarString(value)
     return value
+
+
+def _fits_a_block(text: str) -> bool:
+    # A block has no escapes for control characters, and YAML does not allow them.
+    return all(character in "\n\t" or character.isprintable() for character in text)

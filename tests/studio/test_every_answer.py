@@ -142,6 +142,13 @@ def test_yaml_equals_json(studio) -> None:
     assert len(tried) > 40
 
 
+def test_yaml_escapes_control_characters() -> None:
+    said = {"text": "one\n\x1b[31mtwo\ttabbed", "plain": "one\ntwo\tthree"}
+    text = formats.dump_yaml(said)
+    assert YAML(typ="safe").load(text) == said
+    assert "plain: |" in text
+
+
 def _is_as_written(steps: list[str]) -> bool:
     """Return whether it is an entry, which as YAML is told as it is written."""
     return len(steps) == 4 and steps[2] in KINDS and steps[3] != "runs"
