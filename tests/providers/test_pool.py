@@ -313,7 +313,7 @@ async def test_rate_limited_endpoint_is_chosen_last(server, first, clock):
 # Breakers.
 
 
-async def fail(provider: ProviderConfig, times: int, error=Overloaded) -> None:
+async def assert_fails(provider: ProviderConfig, times: int, error=Overloaded) -> None:
     for _ in range(times):
         with pytest.raises(error):
             await said(provider)
@@ -322,7 +322,7 @@ async def fail(provider: ProviderConfig, times: int, error=Overloaded) -> None:
 async def test_failing_provider_opens_its_circuit(server, clock):
     server.default = faults.status(500, "what a day")
     provider = one(server)
-    await fail(provider, 3)
+    await assert_fails(provider, 3)
     with pytest.raises(CircuitOpen, match=r"alone for 5 s.*what a day") as caught:
         await said(provider)
     assert (caught.value.code, caught.value.provider) == (
@@ -345,7 +345,7 @@ async def test_call_that_opens_the_circuit_raises_the_failure(server, clock, pau
 async def test_successful_trial_call_closes_the_circuit(server, clock, caplog):
     provider = one(server)
     server.then(*[faults.status(500)] * 3)
-    await fail(provider, 3)
+    await assert_fails(provider, 3)
     clock.at += 5
     assert state().state == "trying"
     with caplog.at_level(logging.WARNING):
@@ -358,14 +358,14 @@ async def test_successful_trial_call_closes_the_circuit(server, clock, caplog):
 async def test_open_time_doubles_up_to_a_minute(server, clock):
     server.default = faults.status(500)
     provider = one(server)
-    await fail(provider, 3)
+    await assert_fails(provider, 3)
     waits = []
     for _ in range(6):
         with pytest.raises(CircuitOpen) as caught:
             await said(provider)
         waits.append(caught.value.retry_after_seconds)
         clock.at += caught.value.retry_after_seconds or 0
-        await fail(provider, 1)
+        await assert_fails(provider, 1)
     assert waits == [5, 10, 20, 40, 60, 60]
     assert len(server.requests) == 3 + 6
 
@@ -373,11 +373,11 @@ async def test_open_time_doubles_up_to_a_minute(server, clock):
 async def test_half_open_circuit_allows_one_call(server, clock):
     provider = one(server)
     server.then(*[faults.status(500)] * 3, faults.silence)
-    await fail(provider, 3)
+    await assert_fails(provider, 3)
     clock.at += 5
     trying = asyncio.create_task(said(provider))
     await server.until(lambda: len(server.requests) == 4)
-    await fail(provider, 1, CircuitOpen)
+    await assert_fails(provider, 1, CircuitOpen)
     trying.cancel()
     with pytest.raises(asyncio.CancelledError):
         await trying
@@ -389,7 +389,7 @@ async def test_half_open_circuit_allows_one_call(server, clock):
 async def test_hanging_trial_call_does_not_block_forever(server, clock):
     provider = one(server)
     server.then(*[faults.status(500)] * 3, faults.silence)
-    await fail(provider, 3)
+    await assert_fails(provider, 3)
     clock.at += 5
     trying = asyncio.create_task(said(provider))
     await server.until(lambda: len(server.requests) == 4)
@@ -403,7 +403,7 @@ async def test_hanging_trial_call_does_not_block_forever(server, clock):
 async def test_circuit_stays_open_for_retry_after(server, clock):
     server.default = faults.status(503, retry_after=25)
     provider = one(server)
-    await fail(provider, 3)
+    await assert_fails(provider, 3)
     with pytest.raises(CircuitOpen) as caught:
         await said(provider)
     assert caught.value.retry_after_seconds == 25
@@ -411,7 +411,7 @@ async def test_circuit_stays_open_for_retry_after(server, clock):
 
 async def test_circuit_open_time_is_limited(server, clock):
     server.default = faults.status(503, retry_after=1_000_000)
-    await fail(one(server), 3)
+    await assert_fails(one(server), 3)
     with pytest.raises(CircuitOpen) as caught:
         await said(one(server))
     assert caught.value.retry_after_seconds == 300
@@ -420,19 +420,19 @@ async def test_circuit_open_time_is_limited(server, clock):
 async def test_success_resets_the_failure_count(server, clock):
     provider = one(server)
     server.then(*[faults.status(500)] * 2, faults.reply(), *[faults.status(500)] * 2)
-    await fail(provider, 2)
+    await assert_fails(provider, 2)
     await said(provider)
-    await fail(provider, 2)
+    await assert_fails(provider, 2)
     await said(provider)
 
 
 async def test_short_failures_survived_by_retries_open_nothing(server, clock):
     provider = one(server, breaker={"failures": 3, "after_seconds": 2})
     server.default = faults.status(500)
-    await fail(provider, 10)
+    await assert_fails(provider, 10)
     clock.at += 2
-    await fail(provider, 1)
-    await fail(provider, 1, CircuitOpen)
+    await assert_fails(provider, 1)
+    await assert_fails(provider, 1, CircuitOpen)
 
 
 async def test_burst_of_parallel_failures_opens_nothing(server, pauses):
@@ -451,7 +451,7 @@ async def test_refusals_do_not_open_a_single_endpoints_circuit(
     server, clock, code, error
 ):
     server.default = faults.status(code)
-    await fail(one(server), 20, error)
+    await assert_fails(one(server), 20, error)
     assert len(server.requests) == 20
     assert state().state == "closed"
 
@@ -462,7 +462,7 @@ async def test_rate_limits_do_not_open_a_single_endpoints_circuit(
     """No worse than without a breaker: as many tries, and none refused by us."""
     server.default = faults.status(429, retry_after=1)
     provider = one(server, retries=2)
-    await fail(provider, 10, RateLimited)
+    await assert_fails(provider, 10, RateLimited)
     assert (len(server.requests), len(pauses)) == (30, 20)
     server.default = faults.reply()
     await said(provider)
@@ -479,14 +479,14 @@ async def test_rate_limits_do_not_open_a_single_endpoints_circuit(
 async def test_connection_failures_open_the_circuit(server, clock, fault, error):
     server.default = fault
     provider = one(server, timeouts={"first_token_seconds": 0.02})
-    await fail(provider, 3, error)
-    await fail(provider, 1, CircuitOpen)
+    await assert_fails(provider, 3, error)
+    await assert_fails(provider, 1, CircuitOpen)
 
 
 async def test_late_failures_and_cancelled_calls_do_not_count(server, clock):
     provider = one(server)
     server.default = faults.stopped(faults.CUT)
-    await fail(provider, 5, Exception)
+    await assert_fails(provider, 5, Exception)
     server.default = faults.silence
     for number in range(5):
         task = asyncio.create_task(said(provider))
@@ -522,7 +522,7 @@ async def test_endpoint_with_refused_key_is_skipped_and_logged_once(
 
 async def test_refused_keys_have_no_retry_after(server, clock):
     server.default = faults.status(402)
-    await fail(two(server), 1, OutOfCredit)
+    await assert_fails(two(server), 1, OutOfCredit)
     with pytest.raises(CircuitOpen, match="no credit or quota left") as caught:
         await said(two(server))
     assert caught.value.retry_after_seconds is None
@@ -537,7 +537,7 @@ async def test_403_does_not_disable_the_key(server, first, clock):
 
 async def test_changed_key_resets_only_its_endpoint(server, first, clock):
     server.default = faults.status(401)
-    await fail(two(server), 1, KeyRefused)
+    await assert_fails(two(server), 1, KeyRefused)
     server.default = faults.reply()
     edited = two(server).model_dump()
     endpoints = [
@@ -562,8 +562,8 @@ async def test_error_mentions_skipped_endpoints(server, first, clock):
 
 async def test_breaker_can_be_disabled(server, clock):
     server.default = faults.status(500)
-    await fail(one(server), 3)
-    await fail(one(server, breaker={"failures": 0}), 20)
+    await assert_fails(one(server), 3)
+    await assert_fails(one(server, breaker={"failures": 0}), 20)
     assert len(server.requests) == 23
 
 
@@ -585,7 +585,7 @@ async def test_circuit_states_are_limited(server):
 
 async def test_call_with_open_circuits_sends_nothing(server, clock):
     server.default = faults.status(500)
-    await fail(one(server), 3)
+    await assert_fails(one(server), 3)
     attempts: list[Attempt] = []
     with pytest.raises(CircuitOpen):
         await said(one(server, retries=5), attempts=attempts)
