@@ -113,7 +113,7 @@ class Running:
         return [
             each
             for each in psutil.Process(self.process.pid).children()
-            if lives(each) and "guard.py" in each.cmdline()[-1]
+            if lives(each) and "guard.py" in " ".join(each.cmdline())
         ]
 
 
