@@ -17,7 +17,7 @@ scripts can do everything that a page can.
         def post(self, request: Request) -> HttpResponseBase:
             made = greetings.add(self.parse_body(Greeting), by=self.actor())
             return self.confirm_change(
-                made, said="Saved the greeting", to="/admin/greetings", status=201
+                made, message="Saved the greeting", to="/admin/greetings", status=201
             )
 
 Templates use the data's keys as variables, and all of the data as `answer`. Browsers
@@ -169,12 +169,18 @@ class StudioView(APIView):
         return PageResponse(data, status=status, template=template, page=page)
 
     def confirm_change(
-        self, data: Any, *, said: str, to: str, status: int = 200, is_bad: bool = False
+        self,
+        data: Any,
+        *,
+        message: str,
+        to: str,
+        status: int = 200,
+        is_bad: bool = False,
     ) -> HttpResponseBase:
         """Return the changed data to a script; redirect a browser with a message."""
         if self.wants_html:
-            tell = messages.error if is_bad else messages.success
-            tell(self.request._request, said)
+            add_message = messages.error if is_bad else messages.success
+            add_message(self.request._request, message)
             return HttpResponseRedirect(to, status=303)
         return Response(data, status=status)
 

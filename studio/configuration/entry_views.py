@@ -49,7 +49,9 @@ class EntryListView(EntryView):
         to = self.kind.entry_url(name)
         told = self.respond_with_entry(name, status=201)
         if self.wants_html:
-            return self.confirm_change(told.data, said=f"Made {noun} '{name}'", to=to)
+            return self.confirm_change(
+                told.data, message=f"Made {noun} '{name}'", to=to
+            )
         told["Location"] = to
         return told
 
@@ -136,14 +138,14 @@ class EntryDetailView(EntryView):
             return self._confirm_change(name, f"Disabled {noun} '{name}'")
         said = f"Deleted {noun} '{name}'"
         return self.confirm_change(
-            {"name": name, "deleted": True}, said=said, to=self.kind.list_url
+            {"name": name, "deleted": True}, message=said, to=self.kind.list_url
         )
 
     def _confirm_change(self, name: str, said: str) -> HttpResponseBase:
         told = self.respond_with_entry(name)
         if self.wants_html:
             return self.confirm_change(
-                told.data, said=said, to=self.kind.entry_url(name)
+                told.data, message=said, to=self.kind.entry_url(name)
             )
         return told
 
@@ -246,7 +248,7 @@ class ResetEntryView(EntryDetailView):
         said = f"{self.kind.section.noun.capitalize()} '{name}' is as the file says"
         if had.file_text is None:
             data = {"name": name, "deleted": True}
-            return self.confirm_change(data, said=said, to=self.kind.list_url)
+            return self.confirm_change(data, message=said, to=self.kind.list_url)
         return self._confirm_change(name, said)
 
 

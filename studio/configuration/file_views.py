@@ -62,7 +62,7 @@ class ConfigFileView(YamlView):
             file = self.run_recorded({}, file_editor.write_data, self.body_data())
         if self.wants_html:
             return self.confirm_change(
-                {}, said=self.change_message("Saved coulisse.yaml"), to=EDITOR_URL
+                {}, message=self.change_message("Saved coulisse.yaml"), to=EDITOR_URL
             )
         return self.respond_with_file(file)
 

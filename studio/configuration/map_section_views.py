@@ -62,7 +62,7 @@ class MapSectionView(SectionView):
         to = f"{self.edit_url}/{quote(name, safe='')}"
         said = f"Added {noun} '{name}'{self.apply_time()}"
         data = file.data_at((self.key, name))
-        answer = self.confirm_change(data, said=said, to=to, status=201)
+        answer = self.confirm_change(data, message=said, to=to, status=201)
         if not self.wants_html:
             answer["Location"] = to
         return answer
@@ -192,7 +192,7 @@ class MapEntryView(YamlPartView):
         file = self.replace_part()
         if self.wants_html and not file.has_entry(self.part_path):
             return self.confirm_change(
-                {}, said=f"Removed '{name}'", to=section_url(self.key)
+                {}, message=f"Removed '{name}'", to=section_url(self.key)
             )
         return self.respond_with_change(file, f"Saved '{name}'")
 
@@ -206,7 +206,7 @@ class MapEntryView(YamlPartView):
         self.run_recorded(details, file_editor.remove_entry, self.part_path)
         data = {"name": name, "deleted": True}
         return self.confirm_change(
-            data, said=f"Removed '{name}'", to=section_url(self.key)
+            data, message=f"Removed '{name}'", to=section_url(self.key)
         )
 
     def page_context(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class McpToolsView(StudioView):
         if failed:
             said = f"'{name}' was not reached"
         return self.confirm_change(
-            told, said=said, to=f"{MCP_URL}/{name}", is_bad=failed
+            told, message=said, to=f"{MCP_URL}/{name}", is_bad=failed
         )
 
 
@@ -160,7 +160,7 @@ class McpConnectionView(StudioView):
             raise NotConnected
         told = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
         return self.confirm_change(
-            told, said="Disconnected the user", to=f"{MCP_URL}/{name}/connections"
+            told, message="Disconnected the user", to=f"{MCP_URL}/{name}/connections"
         )
 
 

@@ -164,7 +164,7 @@ class RemovableSectionView(SectionView):
             f"Took {self.title.lower()} out of the file{self.apply_time()}"
         )
         return self.confirm_change(
-            {"name": self.key, "deleted": True}, said=said, to=SETTINGS_URL
+            {"name": self.key, "deleted": True}, message=said, to=SETTINGS_URL
         )
 
 

@@ -154,7 +154,7 @@ class YamlPartView(YamlView):
         """Return the part after a change."""
         if self.wants_html:
             return self.confirm_change(
-                {}, said=self.change_message(said), to=self.edit_url
+                {}, message=self.change_message(said), to=self.edit_url
             )
         return self.respond_with_part(file)
 

@@ -189,7 +189,7 @@ class RetryJudgingView(JudgeView):
         worker_notifier.notify()
         told = {"judge": name, "retried": count}
         said = f"{count} tried again" if count else "Nothing has failed"
-        return self.confirm_change(told, said=said, to=self.place, status=202)
+        return self.confirm_change(told, message=said, to=self.place, status=202)
 
 
 class PastRepliesView(JudgeView):
@@ -248,7 +248,7 @@ class PastRepliesView(JudgeView):
         worker_notifier.notify()
         told["added"] = len(added)
         said = f"{len(added)} repl{'y' if len(added) == 1 else 'ies'} to be scored"
-        return self.confirm_change(told, said=said, to=self.place, status=202)
+        return self.confirm_change(told, message=said, to=self.place, status=202)
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form with the submitted values."""

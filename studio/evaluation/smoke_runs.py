@@ -92,7 +92,7 @@ class SmokeTestRunListView(StudioView):
         worker_notifier.notify()
         answer = self.confirm_change(
             smoke_details.serialize_batch(launched),
-            said=f"Launched '{name}'",
+            message=f"Launched '{name}'",
             to=f"{RUNS_URL}/{launched[0].pk}",
             status=202,
         )
@@ -174,7 +174,7 @@ class CancelSmokeRunView(StudioView):
         said = f"Cancelled {count}" if count else "It was over already"
         return self.confirm_change(
             serialize_run(run_queries.find_run(id)),
-            said=said,
+            message=said,
             to=f"{RUNS_URL}/{run.pk}",
         )
 

@@ -186,7 +186,7 @@ class TokenView(StudioView):
         row, _ = api_tokens.revoke(id, by=self.actor())
         return self.confirm_change(
             self._respond_with_token(row).data,
-            said=f"Revoked '{row.label}'",
+            message=f"Revoked '{row.label}'",
             to=TOKENS_URL,
         )
 
@@ -225,7 +225,7 @@ class EnableTokensView(YamlView):
         )
         self.run_recorded({"section": "auth"}, write, token_setup.enable_tokens(file))
         said = self.change_message("Saved; from now on clients need a token")
-        return self.confirm_change({"is_on": True}, said=said, to=TOKENS_URL)
+        return self.confirm_change({"is_on": True}, message=said, to=TOKENS_URL)
 
 
 def create_token(wanted: NewToken, face: StudioView) -> tuple[Row, str]:

@@ -154,7 +154,7 @@ class CancelTaskView(StudioView):
             "running": "It ends in a moment",
             "cancelled": "Cancelled the task",
         }.get(told["state"], f"It is {told['state']} already")
-        return self.confirm_change(told, said=said, to=f"{TASKS_URL}/{wanted}")
+        return self.confirm_change(told, message=said, to=f"{TASKS_URL}/{wanted}")
 
 
 class RetryTaskView(StudioView):
@@ -175,7 +175,7 @@ class RetryTaskView(StudioView):
         worker_notifier.notify()
         return self.confirm_change(
             operator_view.get_task(which),
-            said="It is done again as soon as a worker is free",
+            message="It is done again as soon as a worker is free",
             to=f"{TASKS_URL}/{which}",
             status=202,
         )

@@ -93,5 +93,5 @@ class RestartSidecarView(StudioView):
         )
         told = SidecarRestarting(name=name).model_dump()
         return self.confirm_change(
-            told, said=f"'{name}' starts again", to=SIDECARS_URL, status=202
+            told, message=f"'{name}' starts again", to=SIDECARS_URL, status=202
         )

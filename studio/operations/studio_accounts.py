@@ -92,7 +92,7 @@ class AccountView(StudioView):
         )
         said = f"Changed '{username}'" if is_new else "Nothing changed"
         told = _serialize_account(User.objects.get(username=username))
-        return self.confirm_change(told, said=said, to=ACCOUNTS_URL)
+        return self.confirm_change(told, message=said, to=ACCOUNTS_URL)
 
 
 def update_account(username: str, terms: AccountChanges) -> bool:

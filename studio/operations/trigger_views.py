@@ -142,7 +142,7 @@ class FireTriggerView(StudioView):
         worker_notifier.notify()
         told = TriggerFired(trigger=name, task_id=str(firing.task_id)).model_dump()
         place = f"/admin/tasks/{firing.task_id}"
-        return self.confirm_change(told, said=f"Fired '{name}'", to=place)
+        return self.confirm_change(told, message=f"Fired '{name}'", to=place)
 
 
 def serialize_triggers(listed: list[AnyTrigger], runs: int) -> list[dict[str, Any]]:

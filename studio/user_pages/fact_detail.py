@@ -62,7 +62,7 @@ class FactView(UserView):
             )
         return self.confirm_change(
             fact_serializers.serialize_fact(fact),
-            said=_change_message(changes),
+            message=_change_message(changes),
             to=self._return_url(fact),
         )
 
@@ -82,7 +82,9 @@ class FactView(UserView):
         )
         name = public_ids.format_fact_id(fact_id)
         told = {"id": name, "object": "memory.deleted", "deleted": True}
-        return self.confirm_change(told, said="Forgotten", to=f"{self.user_url}/facts")
+        return self.confirm_change(
+            told, message="Forgotten", to=f"{self.user_url}/facts"
+        )
 
     def body_data(self) -> Any:
         """Return the body; empty fields of the full form clear their values."""

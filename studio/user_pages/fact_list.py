@@ -111,7 +111,7 @@ class FactListView(UserView):
         fact = fact_store.get_fact(self.user_id, saved.fact_id)
         return self.confirm_change(
             serializers.serialize_saved(fact, saved),
-            said=OUTCOME_MESSAGES[saved.outcome],
+            message=OUTCOME_MESSAGES[saved.outcome],
             to=f"{self.user_url}/facts",
             status=201,
         )

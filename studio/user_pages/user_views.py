@@ -158,7 +158,7 @@ class UserDetailView(UserView):
         said = (
             f"Erased user {self.user_id}: {rows} rows" if rows else "Nothing was there"
         )
-        return self.confirm_change(told, said=said, to=USERS_URL)
+        return self.confirm_change(told, message=said, to=USERS_URL)
 
 
 class EraseUserView(UserView):
