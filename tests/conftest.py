@@ -1,4 +1,4 @@
-"""The stage: a scripted provider, the real server over real HTTP, official clients."""
+"""Shared fixtures: a scripted provider, the server over HTTP, official clients."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ from testing.scripted_provider import FakeProvider
 from tests import tiers
 
 NAMESPACE = uuid.UUID("9b0f5c1e-3c5e-4f43-8a57-2f6d1c0f7e91")
-"""Of the users of all tests."""
+"""The namespace of user ids in all tests."""
 
 CONFIG = """
 providers:
@@ -76,15 +76,15 @@ agents:
     seed: 7
 """
 
-# How busy the machine is says nothing about what is tested.
+# Results must not depend on the load of the machine.
 settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("patient")
 
 PATIENCE_SECONDS = 60.0
-"""How long is waited for what comes, if nothing is wrong, at once."""
-HOUR, NEARLY = 3600, 15
+"""The timeout for conditions that are normally met at once."""
+HOUR_SECONDS, END_OF_HOUR_SECONDS = 3600, 15
 FAKES = 8
 DEFAULT_LIMITS = ConnectionLimits()
 
@@ -102,25 +102,25 @@ def pytest_collection_modifyitems(
 
 
 class ByScope(LoadFileScheduling):
-    """Give each worker whole files, and all of the browser's to one."""
+    """Give each worker whole files, and all browser tests to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         return tiers.scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByScope | None:
-    """Distribute as above, where `--dist loadfile` asks for it."""
+    """Use `ByScope` with `--dist loadfile`."""
     is_by_file = config.getvalue("dist") == "loadfile"
     return ByScope(config, log) if is_by_file else None
 
 
 def pytest_sessionstart() -> None:
-    """Collect no garbage while modules are imported: there is none."""
+    """Disable garbage collection while modules are imported."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector off ten thousand tests and all that is imported."""
+    """Exclude modules and collected tests from garbage collection, for speed."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -130,9 +130,9 @@ def pytest_collection_finish() -> None:
 def database(
     tmp_path_factory: pytest.TempPathFactory, django_db_blocker
 ) -> Iterator[None]:
-    """The tables, for the whole run: tests keep apart by users of their own."""
+    """The tables for the whole run: each test has its own users."""
     if connection.vendor == "sqlite":
-        # In a file, for the server's threads share it.
+        # In a file, because the threads of the server share it.
         name = str(tmp_path_factory.mktemp("database") / "test.db")
     else:
         name = f"test_coulisse_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
@@ -141,7 +141,7 @@ def database(
         made = setup_databases(
             verbosity=0,
             interactive=False,
-            # Nothing is put back between tests, so nothing need be read for it.
+            # Tables are not restored between tests.
             serialized_aliases=[],
         )
         user_namespace._record(NAMESPACE)
@@ -152,7 +152,7 @@ def database(
 
 
 def end_other_connections() -> None:
-    """End those the database lane keeps for life: a database in use stays."""
+    """Close the executor's connections, so that the database can be dropped."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -162,7 +162,7 @@ def end_other_connections() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _fixed_user_namespace() -> Iterator[None]:
-    """Tests, and the processes they start, derive users' ids in one namespace."""
+    """Use one namespace of user ids in tests and in the processes they start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(USER_NAMESPACE, str(NAMESPACE))
         patch.setattr(user_namespace, "_established", NAMESPACE)
@@ -171,7 +171,7 @@ def _fixed_user_namespace() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _certificates_read_once() -> Iterator[None]:
-    """To read them for each client costs more than most tests."""
+    """Read the TLS certificates once: it takes longer than most tests."""
     read = functools.cache(httpcore2.default_ssl_context)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(httpcore2, "default_ssl_context", read)
@@ -180,7 +180,7 @@ def _certificates_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _yaml_scanned_once() -> Iterator[None]:
-    """The server remembers few texts; tests come back to many."""
+    """Cache more parsed YAML texts than the server does: tests reuse many."""
     remembered = functools.lru_cache(maxsize=256)(scanner.compose)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_compose_cached", remembered)
@@ -189,15 +189,15 @@ def _yaml_scanned_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _keys_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The keys of users' sign-ins are made beside nobody's YAML."""
+    """Store the keys of MCP sign-ins in a temporary directory."""
     path = tmp_path_factory.mktemp("keys") / "secrets.env"
     with override_settings(COULISSE_SECRETS_FILE=path):
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _nobody_is_waited_for_within_a_transaction() -> Iterator[None]:
-    """On SQLite all others would wait for the provider, too."""
+def _no_provider_call_in_a_transaction() -> Iterator[None]:
+    """Fail tests that wait for a provider in a transaction: SQLite would be locked."""
 
     def watched(wait: Callable[..., Any]) -> Callable[..., Any]:
         def watch(
@@ -205,7 +205,7 @@ def _nobody_is_waited_for_within_a_transaction() -> Iterator[None]:
         ) -> Any:
             if connection.in_atomic_block:
                 coroutine.close()
-                pytest.fail("a provider is waited for within a transaction")
+                pytest.fail("a transaction waits for a provider")
             return wait(coroutine, *args, **kwargs)
 
         return watch
@@ -220,18 +220,18 @@ def _nobody_is_waited_for_within_a_transaction() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _within_an_hour() -> None:
-    """Begin no test as an hour ends, and with it a day or a month.
+    """Start no test in the last seconds of an hour, day or month.
 
-    What is counted by them would be counted in two, which is right.
+    Statistics by hour, day or month would rightly count its rows in two of them.
     """
-    rest = HOUR - time.time() % HOUR
-    if rest < NEARLY:
-        time.sleep(rest)
+    remaining = HOUR_SECONDS - time.time() % HOUR_SECONDS
+    if remaining < END_OF_HOUR_SECONDS:
+        time.sleep(remaining)
 
 
 @pytest.fixture(autouse=True)
 def _no_failed_logins() -> None:
-    """No test is delayed for what failed in another."""
+    """Clear failed logins: they would delay the next test."""
     for throttle in (
         login_throttle.API_THROTTLE,
         login_throttle.CONSUMER_THROTTLE,
@@ -242,16 +242,16 @@ def _no_failed_logins() -> None:
 
 @pytest.fixture(autouse=True)
 def _circuits_closed() -> None:
-    """No test is refused a provider for what failed in another."""
+    """Close circuit breakers: they would refuse calls of the next test."""
     endpoint_pool.clear_pools()
 
 
 @pytest.fixture(scope="session")
 def fakes() -> Iterator[Iterator[FakeProvider]]:
-    """Servers that tests take in turn.
+    """Scripted providers that tests use in rotation.
 
-    Their addresses stay, so the YAML of most tests has been parsed before. There are
-    several, so that a late request of one test does not reach the next one's script.
+    Their addresses do not change, so the YAML of most tests is in the cache. There are
+    several, so that a late request of one test does not reach the next test's script.
     """
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(FakeProvider()) for _ in range(FAKES)]
@@ -260,7 +260,7 @@ def fakes() -> Iterator[Iterator[FakeProvider]]:
 
 @pytest.fixture
 def fake(fakes: Iterator[FakeProvider]) -> Iterator[FakeProvider]:
-    """The provider every test agent talks to, with nothing scripted yet."""
+    """The provider of all test agents, with an empty script."""
     provider = next(fakes)
     yield provider
     provider.reset()
@@ -273,8 +273,7 @@ def running(database: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     file.touch()
     live.set_current(Config(file, {}, loader.content_digest(file.read_bytes())))
     with contextlib.ExitStack() as stack:
-        # Its watcher lives through all tests, and would put in force what it finds
-        # in their directories and tables: it sees a file of its own alone.
+        # Its watcher runs during all tests; without overlays it sees only this file.
         with override_settings(COULISSE_OVERLAYS=""):
             url = stack.enter_context(serve("coulisse_site.asgi:application"))
         yield url
@@ -284,7 +283,7 @@ def running(database: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def configure(
     running: str, fake: FakeProvider, tmp_path: Path
 ) -> Callable[[str], None]:
-    """Return a function that gives the running server another YAML."""
+    """Return a function that loads a YAML text into the running server."""
 
     def configure(text: str) -> None:
         path = tmp_path / "coulisse.yaml"
@@ -296,7 +295,7 @@ def configure(
 
 @pytest.fixture
 def server(running: str, configure: Callable[[str], None]) -> str:
-    """The server's URL, with the standard configuration and nothing scripted."""
+    """The URL of the server, with the standard configuration and an empty script."""
     configure(CONFIG)
     return running
 
@@ -313,7 +312,7 @@ def client(server: str) -> Iterator[openai.OpenAI]:
         api_key="unused",
         max_retries=0,
         timeout=60,
-        # Reading the certificates nobody needs here costs more than the test.
+        # Reading the unused certificates takes longer than the test.
         http_client=openai.DefaultHttpxClient(verify=False),
     ) as client:
         yield client
@@ -328,14 +327,14 @@ async def async_client(server: str):
 
 
 async def serve_on(listener: socket.socket, server: uvicorn.Server) -> None:
-    """Serve until the server is told to exit, and leave no connection open.
+    """Serve until `server.should_exit` is set, then close all connections.
 
-    A process would end with them. Here they would be left to the garbage collector,
-    which warns of them in whichever test runs then.
+    Open connections would be left to the garbage collector, whose warnings would fail
+    the test that runs then.
     """
     await server.serve(sockets=[listener])
-    for open_one in [*server.server_state.connections]:
-        open_one.transport.abort()
+    for client in [*server.server_state.connections]:
+        client.transport.abort()
     await asyncio.sleep(0.01)
 
 
@@ -347,7 +346,7 @@ def serve(
     limits: ConnectionLimits = DEFAULT_LIMITS,
 ) -> Iterator[str]:
     """Serve an ASGI application as a web process does, in a thread, on a free port."""
-    # Of the protocol by name: only so does asyncio send small answers at once.
+    # With the protocol named, asyncio sets TCP_NODELAY: small responses leave at once.
     listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(
@@ -379,5 +378,5 @@ def serve(
         server.should_exit = True
         thread.join(PATIENCE_SECONDS)
         listener.close()
-    # Else its watchers would go on in the tests to come.
+    # Its watchers would run on in later tests.
     assert not thread.is_alive(), "the server did not stop"

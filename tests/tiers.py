@@ -1,7 +1,7 @@
-"""Which tests are slow, which begin first, and which run on SQLite alone."""
+"""Which tests are slow, which start first, and which run only on SQLite."""
 
 SLOW = (
-    # Processes, a browser, clients in other languages.
+    # They start processes, a browser, or clients in other languages.
     "tests/access/test_unread_output.py",
     "tests/bench/",
     "tests/browser/",
@@ -24,7 +24,7 @@ SLOW = (
     "tests/turns/test_schema_children.py",
     "tests/access/test_token_command.py::test_pipe_captures_only_the_key",
     "tests/access/test_token_command.py::test_missing_tables_error_names_migrate",
-    # Much to compute, or many requests.
+    # They compute much or send many requests.
     "tests/gateway/test_failed_logins.py::test_longest_delay_is_not_retryable",
     "tests/gateway/test_hostile_schemas.py::test_exponential_reference_check_ends",
     "tests/gateway/test_request_limits.py::test_sent_export_releases_its_slot",
@@ -36,7 +36,7 @@ SLOW = (
     "tests/studio/test_unusual_requests.py::test_json_that_cannot_be_stored_is_refused",
     "tests/test_patterns.py::test_time_grows_with_the_text",
 )
-"""Beginnings of node ids: directories, files and tests."""
+"""Prefixes of node ids: directories, files and tests."""
 
 LONGEST = (
     "tests/browser/",
@@ -47,13 +47,13 @@ LONGEST = (
     "tests/gateway/test_secret_oracle.py",
     "tests/turns/test_schema_children.py",
 )
-"""Begun first, so that no worker is left alone with them at the end."""
-TOGETHER = "tests/browser/"
-"""What one worker runs: its server and its browser take longer to start than most of
-its tests."""
+"""Started first, so that no worker runs them alone at the end."""
+ONE_WORKER = "tests/browser/"
+"""Tests that run in one worker: starting its server and browser takes longer than most
+of the tests."""
 
 SQLITE_ONLY = (
-    # Refusals, shapes and timings of requests: nothing of them is in a table.
+    # Validation, formats and timings of requests, which do not depend on tables.
     "tests/gateway/test_admission.py",
     "tests/gateway/test_authentication.py",
     "tests/gateway/test_callers.py",
@@ -85,7 +85,7 @@ SQLITE_ONLY = (
     "tests/turns/test_options.py",
     "tests/turns/test_reply_schema.py",
     "tests/turns/test_structured.py",
-    # Formats, roles and addresses of pages whose rows other tests read on both.
+    # Formats, roles and addresses of pages; other tests read their rows on both.
     "tests/studio/test_description.py",
     "tests/studio/test_every_address.py",
     "tests/studio/test_faces.py",
@@ -97,8 +97,8 @@ SQLITE_ONLY = (
     "tests/studio/test_playground.py",
     "tests/studio/test_security.py",
 )
-"""Tests that touch tables, and need not do so on PostgreSQL as well: each of their
-statements is also sent by a test that runs on both."""
+"""Tests with tables that do not run on PostgreSQL: each of their statements is also
+sent by a test that runs on both databases."""
 
 
 def is_slow(node_id: str) -> bool:
@@ -107,16 +107,16 @@ def is_slow(node_id: str) -> bool:
 
 
 def is_sqlite_only(node_id: str) -> bool:
-    """Return whether a test stays away from PostgreSQL."""
+    """Return whether a test runs only on SQLite."""
     return node_id.startswith(SQLITE_ONLY)
 
 
 def rank(node_id: str) -> int:
-    """Return when a test begins, among those of its tier."""
+    """Return the position of a test within its tier."""
     ranks = (rank for rank, start in enumerate(LONGEST) if node_id.startswith(start))
     return next(ranks, len(LONGEST))
 
 
 def scope(node_id: str) -> str:
-    """Return what a worker is given at once: a file, or all that belongs together."""
-    return TOGETHER if node_id.startswith(TOGETHER) else node_id.partition("::")[0]
+    """Return the unit that one worker runs: a file, or all of `ONE_WORKER`."""
+    return ONE_WORKER if node_id.startswith(ONE_WORKER) else node_id.partition("::")[0]

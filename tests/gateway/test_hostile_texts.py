@@ -57,14 +57,16 @@ def sections(package: str = "") -> Iterator[tuple[str, str]]:
         for text in case.texts
         if name.startswith(package)
     )
-    parts = [growth.of(*text, SECTION) for text in texts]
+    parts = [growth.build_text(*text, SECTION) for text in texts]
     for n in range(0, len(parts), 16):
         yield f"{package}sections {n}", "\n".join(parts[n : n + 16])[:SIZE]
 
 
 BEFORE = "=?secret"
 """Without these words redaction looks at no text twice."""
-TEXTS = {name: growth.of(BEFORE, text, "", SIZE) for name, text in WHOLE.items()}
+TEXTS = {
+    name: growth.build_text(BEFORE, text, "", SIZE) for name, text in WHOLE.items()
+}
 TEXTS |= dict(sections())
 TEXTS = {
     # As much as the server takes, whose limit is 2 MB of JSON.
