@@ -35,7 +35,7 @@
   // Filling. Nothing is touched that stays as it is, so nothing flickers.
 
   function part(element, name) {
-    return element.querySelector(`[data-f="${name}"]`);
+    return element.querySelector(`[data-field="${name}"]`);
   }
 
   function say(element, name, text) {
@@ -57,9 +57,9 @@
   }
 
   function clock(element, since, seconds) {
-    const found = part(element, "clock");
+    const found = part(element, "elapsed");
     found.dataset.since = since ?? "";
-    if (!since) say(element, "clock", took(seconds));
+    if (!since) say(element, "elapsed", took(seconds));
     else tick(found);
   }
 
@@ -92,8 +92,8 @@
     say(element, "agent", turn.agent);
     show(element, "origin", turn.origin === "chat" ? "" : turn.origin);
     say(element, "user", turn.user_id.slice(0, 8)).href = `/admin/users/${turn.user_id}`;
-    say(element, "said", turn.user_message);
-    say(element, "doing", doing(turn.doing));
+    say(element, "text", turn.user_message);
+    say(element, "step", doing(turn.doing));
     clock(element, turn.started_at);
     keep(element.querySelector("[data-calls]"), turn.calls, "live-call", fillCall);
   }
@@ -112,8 +112,8 @@
     say(element, "agent", turn.agent).href = `/admin/turns/${turn.id}`;
     show(element, "outcome", turn.outcome === "ok" ? "" : turn.outcome);
     show(element, "origin", turn.origin === "chat" ? "" : turn.origin);
-    say(element, "said", turn.error || turn.user_message);
-    say(element, "took", took(turn.seconds));
+    say(element, "text", turn.error || turn.user_message);
+    say(element, "duration", took(turn.seconds));
     at(element, "ended", turn.ended_at);
   }
 
@@ -121,8 +121,8 @@
     say(element, "state", task.state).className = `badge ${COLOURS[task.state] ?? ""}`;
     say(element, "agent", task.agent).href = `/admin/tasks/${task.id}`;
     say(element, "kind", task.kind);
-    say(element, "said", task.error || task.prompt);
-    at(element, "when", task.since);
+    say(element, "text", task.error || task.prompt);
+    at(element, "since", task.since);
   }
 
   // What had the focus goes on in another list, or is over: the focus goes with it, or
@@ -140,7 +140,7 @@
 
   function put(name, things, fill, mould) {
     keep(board.querySelector(`[data-list="${name}"]`), things, mould, fill);
-    board.querySelector(`[data-none="${name}"]`).hidden = things.length > 0;
+    board.querySelector(`[data-empty="${name}"]`).hidden = things.length > 0;
   }
 
   const draw = (told) => holding(() => redraw(told));
@@ -217,7 +217,7 @@
     let told = null;
     let said = ["every two seconds", "is-warn"];
     try {
-      told = await studio.call(board.dataset.whole, { signal: AbortSignal.timeout(10000) });
+      told = await studio.call(board.dataset.snapshot, { signal: AbortSignal.timeout(10000) });
     } catch (error) {
       said = [error.status === 401 || error.status === 403 ? "load the page again" : "not reached", "is-bad"];
     }

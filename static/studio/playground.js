@@ -2,18 +2,18 @@
 (() => {
   "use strict";
 
-  const say = document.getElementById("say");
+  const say = document.getElementById("message-form");
   if (!say) return;
-  const chosen = document.getElementById("with");
+  const chosen = document.getElementById("turn-options");
   const message = document.getElementById("message");
-  const said = document.getElementById("said");
+  const said = document.getElementById("messages");
   const tree = document.getElementById("tree");
   const send = document.getElementById("send");
   const stop = document.getElementById("stop");
   let running = null;
 
   function bubble(kind, text = "") {
-    document.getElementById("nothing")?.remove();
+    document.getElementById("playground-hint")?.remove();
     const node = document.createElement("div");
     node.className = `bubble is-${kind}`;
     node.textContent = text;
@@ -24,7 +24,7 @@
 
   function note(text, kind = "") {
     const node = document.createElement("p");
-    node.className = `said ${kind}`;
+    node.className = `meta ${kind}`;
     node.textContent = text;
     said.append(node);
     return node;
@@ -71,7 +71,7 @@
       if (chunk.error) throw Object.assign(new Error(chunk.error.message), { id });
       if (chunk.agent) note(`asked ${chunk.agent}`);
       const delta = chunk.choices[0]?.delta;
-      if (delta?.reasoning_content) (thought ??= note("", "is-thought")).textContent += delta.reasoning_content;
+      if (delta?.reasoning_content) (thought ??= note("", "is-reasoning")).textContent += delta.reasoning_content;
       const piece = delta?.content || delta?.refusal;
       if (!piece) continue;
       first ??= performance.now() - began;

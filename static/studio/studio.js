@@ -34,7 +34,7 @@
 
   // In a form that was refused the field that is wrong has the focus, and is told why.
   function mend() {
-    const refused = document.getElementById("refused");
+    const refused = document.getElementById("form-error");
     const field = refused?.closest("form").elements.namedItem(refused.dataset.param ?? "");
     if (!field?.focus) return;
     field.setAttribute("aria-invalid", "true");
@@ -44,7 +44,7 @@
 
   // After a deed keys go on with the page, not with the menu again.
   function goOn() {
-    const page = document.getElementById("page-itself");
+    const page = document.getElementById("page-main");
     const isAnywhere = document.activeElement && document.activeElement !== document.body;
     if (isAnywhere || !page?.querySelector(":scope > [role=status]")?.textContent.trim()) return;
     page.focus({ preventScroll: true });
@@ -52,13 +52,13 @@
 
   // Asks first; without script the form is simply sent.
   document.addEventListener("submit", (event) => {
-    const question = event.submitter?.dataset.ask ?? event.target.dataset.ask;
+    const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
     if (question && !window.confirm(question)) event.preventDefault();
   });
 
   // What is cut off is told on hover; the page it leads to has it, too.
   document.addEventListener("mouseover", ({ target }) => {
-    const cut = target.closest(".clip, .live-said");
+    const cut = target.closest(".clip, .live-text");
     if (!cut || (cut.title && !("isCut" in cut.dataset))) return;
     cut.dataset.isCut = "";
     cut.title = cut.scrollWidth > cut.clientWidth + 1 ? cut.textContent.replace(/\s+/g, " ").trim() : "";
@@ -97,7 +97,7 @@
 
   // A filter that is chosen is applied.
   document.addEventListener("change", (event) => {
-    if (event.target.matches("form[data-auto] select, form[data-auto] input[type=checkbox]"))
+    if (event.target.matches("form[data-auto-submit] select, form[data-auto-submit] input[type=checkbox]"))
       event.target.form.requestSubmit();
   });
 

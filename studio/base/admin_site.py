@@ -14,7 +14,7 @@ class StudioSite(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
 
     site_title = site_header = "Coulisse"
     index_title = "Tables"
-    index_template = "studio/tables.html"
+    index_template = "studio/operations/tables.html"
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Return whether the user may view the studio."""

@@ -11,8 +11,8 @@ from studio.base import formats
 from studio.base.admin_site import site
 from studio.base.formats import DataRenderer
 
-REFUSED_TEMPLATE = "studio/refused.html"
-PLAIN_TEMPLATE = "studio/plain.html"
+REFUSED_TEMPLATE = "studio/errors/request_error.html"
+PLAIN_TEMPLATE = "studio/data.html"
 """For endpoints without a page that a browser opens nevertheless."""
 RESERVED_CONTEXT_KEYS = {
     "colors",
@@ -23,7 +23,7 @@ RESERVED_CONTEXT_KEYS = {
     "styles",
     "user",
 }
-"""Keys that the shell's templates use; the data's own is at `answer.user`."""
+"""Keys that the shell's templates use; the data's own is at `response_data.user`."""
 
 
 class HtmlRenderer(DataRenderer):
@@ -43,12 +43,12 @@ class HtmlRenderer(DataRenderer):
         shell = {
             **site.each_context(request._request),
             "title": view.title or "Data",
-            "trail": view.breadcrumbs,
+            "breadcrumbs": view.breadcrumbs,
             "is_operator": site.is_operator(request._request),
         }
         own = {name: shown[name] for name in shown.keys() - RESERVED_CONTEXT_KEYS}
         text: str = loader.render_to_string(
-            template, {**shell, **own, "answer": shown}, request=request._request
+            template, {**shell, **own, "response_data": shown}, request=request._request
         )
         return text
 
@@ -56,7 +56,7 @@ class HtmlRenderer(DataRenderer):
 def _success_page(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
     template = getattr(response, "template", None) or view.template
     if not template:
-        return PLAIN_TEMPLATE, {"written": formats.dump_readable_yaml(data)}
+        return PLAIN_TEMPLATE, {"yaml": formats.dump_readable_yaml(data)}
     shown = _context(data)
     page = getattr(response, "page", None)
     if page is not None:

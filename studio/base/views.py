@@ -173,7 +173,7 @@ class StudioView(APIView):
         data: Any,
         *,
         message: str,
-        to: str,
+        redirect_to: str,
         status: int = 200,
         is_bad: bool = False,
     ) -> HttpResponseBase:
@@ -181,7 +181,7 @@ class StudioView(APIView):
         if self.wants_html:
             add_message = messages.error if is_bad else messages.success
             add_message(self.request._request, message)
-            return HttpResponseRedirect(to, status=303)
+            return HttpResponseRedirect(redirect_to, status=303)
         return Response(data, status=status)
 
     def refused_form_context(self) -> Mapping[str, Any] | None:

@@ -160,7 +160,7 @@ class EntryView(StudioView):
 
     def page_context(self) -> dict[str, Any]:
         """Return the context that every page of the kind needs."""
-        return {"kind": self.kind, "lead": "", "place": self.kind.list_url}
+        return {"kind": self.kind, "lead": "", "list_url": self.kind.list_url}
 
     def own_files(self, text: str, name: str | None) -> Sequence[str]:
         """Return the files whose problems belong to the draft itself."""
@@ -174,7 +174,7 @@ class EntryView(StudioView):
     ) -> dict[str, Any]:
         """Return the context of the form."""
         self.template = FORM_TEMPLATE  # type: ignore[misc]
-        form = {"yaml": yaml, "to": to, "method": method, "name": name}
+        form = {"yaml": yaml, "form_action": to, "method": method, "name": name}
         editor = {
             "at": f"{self.kind.section.key}/0",
             "check": f"{to}/check",

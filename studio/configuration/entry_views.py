@@ -50,7 +50,7 @@ class EntryListView(EntryView):
         told = self.respond_with_entry(name, status=201)
         if self.wants_html:
             return self.confirm_change(
-                told.data, message=f"Made {noun} '{name}'", to=to
+                told.data, message=f"Made {noun} '{name}'", redirect_to=to
             )
         told["Location"] = to
         return told
@@ -101,7 +101,7 @@ def _new_form_context(face: EntryView, text: str) -> dict[str, Any]:
 class EntryDetailView(EntryView):
     """One entry: its value in force, its source and its history."""
 
-    template = "studio/entries/one.html"
+    template = "studio/entries/detail.html"
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Set the breadcrumbs before any error."""
@@ -138,14 +138,16 @@ class EntryDetailView(EntryView):
             return self._confirm_change(name, f"Disabled {noun} '{name}'")
         said = f"Deleted {noun} '{name}'"
         return self.confirm_change(
-            {"name": name, "deleted": True}, message=said, to=self.kind.list_url
+            {"name": name, "deleted": True},
+            message=said,
+            redirect_to=self.kind.list_url,
         )
 
     def _confirm_change(self, name: str, said: str) -> HttpResponseBase:
         told = self.respond_with_entry(name)
         if self.wants_html:
             return self.confirm_change(
-                told.data, message=said, to=self.kind.entry_url(name)
+                told.data, message=said, redirect_to=self.kind.entry_url(name)
             )
         return told
 
@@ -165,9 +167,9 @@ class EntryDetailView(EntryView):
         version = str(entry.version)
         if shown in ("", version):
             return form
-        change = edit_conflicts.describe_conflict(entry.text, text, form["to"])
+        change = edit_conflicts.describe_conflict(entry.text, text, form["form_action"])
         is_off = entry.label == "tombstoned"
-        return {**form, "version": version, "meanwhile": change, "is_off": is_off}
+        return {**form, "version": version, "edit_conflict": change, "is_off": is_off}
 
 
 class EditEntryView(EntryView):
@@ -248,7 +250,9 @@ class ResetEntryView(EntryDetailView):
         said = f"{self.kind.section.noun.capitalize()} '{name}' is as the file says"
         if had.file_text is None:
             data = {"name": name, "deleted": True}
-            return self.confirm_change(data, message=said, to=self.kind.list_url)
+            return self.confirm_change(
+                data, message=said, redirect_to=self.kind.list_url
+            )
         return self._confirm_change(name, said)
 
 

@@ -30,7 +30,7 @@ class ConfigFileView(YamlView):
     """`/admin/config`: the YAML text, or JSON if requested."""
 
     title = "coulisse.yaml"
-    template = "studio/file/edit.html"
+    template = "studio/configuration/file.html"
     renderer_classes = [formats.YamlRenderer, formats.JsonRenderer, HtmlRenderer]
 
     @extend_schema(
@@ -62,7 +62,9 @@ class ConfigFileView(YamlView):
             file = self.run_recorded({}, file_editor.write_data, self.body_data())
         if self.wants_html:
             return self.confirm_change(
-                {}, message=self.change_message("Saved coulisse.yaml"), to=EDITOR_URL
+                {},
+                message=self.change_message("Saved coulisse.yaml"),
+                redirect_to=EDITOR_URL,
             )
         return self.respond_with_file(file)
 
@@ -108,7 +110,7 @@ class ConfigEditorView(ConfigFileView):
 def _page_context() -> dict[str, Any]:
     return {
         "lead": "The whole file, but for its secrets. It is judged before it is saved.",
-        "to": EDITOR_URL,
+        "form_action": EDITOR_URL,
         "method": "PUT",
         "at": "",
     }

@@ -62,7 +62,7 @@ class MapSectionView(SectionView):
         to = f"{self.edit_url}/{quote(name, safe='')}"
         said = f"Added {noun} '{name}'{self.apply_time()}"
         data = file.data_at((self.key, name))
-        answer = self.confirm_change(data, message=said, to=to, status=201)
+        answer = self.confirm_change(data, message=said, redirect_to=to, status=201)
         if not self.wants_html:
             answer["Location"] = to
         return answer
@@ -84,7 +84,7 @@ class MapSectionView(SectionView):
             said = {"yaml": file.text_at(self.part_path), "version": file.version}
         except ConfigInvalid:
             return None
-        return {**self.page_context(), **said, "typed": self.submitted_fields()}
+        return {**self.page_context(), **said, "form_data": self.submitted_fields()}
 
     def table_rows(self, file: ConfigFile) -> list[dict[str, Any]]:
         """Return the table's row of each entry."""
@@ -109,7 +109,7 @@ class ProviderListView(MapSectionView):
     """The providers of models."""
 
     key = "providers"
-    template = "studio/file/providers.html"
+    template = "studio/configuration/providers.html"
     name_fields = ("name", "kind")
 
     def table_row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class McpServerListView(MapSectionView):
     """The MCP servers."""
 
     key = "mcp"
-    template = "studio/file/mcp.html"
+    template = "studio/configuration/mcp_servers.html"
 
     def table_rows(self, file: ConfigFile) -> list[dict[str, Any]]:
         """Return the table's row of each server, with its current state."""
@@ -149,7 +149,7 @@ class McpServerListView(MapSectionView):
 class MapEntryView(YamlPartView):
     """One entry of a map."""
 
-    template = "studio/file/entry.html"
+    template = "studio/configuration/map_entry.html"
     key: str = ""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -192,7 +192,7 @@ class MapEntryView(YamlPartView):
         file = self.replace_part()
         if self.wants_html and not file.has_entry(self.part_path):
             return self.confirm_change(
-                {}, message=f"Removed '{name}'", to=section_url(self.key)
+                {}, message=f"Removed '{name}'", redirect_to=section_url(self.key)
             )
         return self.respond_with_change(file, f"Saved '{name}'")
 
@@ -206,7 +206,7 @@ class MapEntryView(YamlPartView):
         self.run_recorded(details, file_editor.remove_entry, self.part_path)
         data = {"name": name, "deleted": True}
         return self.confirm_change(
-            data, message=f"Removed '{name}'", to=section_url(self.key)
+            data, message=f"Removed '{name}'", redirect_to=section_url(self.key)
         )
 
     def page_context(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class McpServerView(MapEntryView):
     """One MCP server, with its configuration and its current state."""
 
     key = "mcp"
-    template = "studio/file/mcp_entry.html"
+    template = "studio/configuration/mcp_server.html"
 
     def page_context(self) -> dict[str, Any]:
         """Return the additional context of the page."""

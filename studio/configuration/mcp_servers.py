@@ -117,14 +117,14 @@ class McpToolsView(StudioView):
         if failed:
             said = f"'{name}' was not reached"
         return self.confirm_change(
-            told, message=said, to=f"{MCP_URL}/{name}", is_bad=failed
+            told, message=said, redirect_to=f"{MCP_URL}/{name}", is_bad=failed
         )
 
 
 class McpConnectionListView(StudioView):
     """`/admin/mcp/{name}/connections`."""
 
-    template = "studio/mcp_connections.html"
+    template = "studio/configuration/mcp_connections.html"
 
     @extend_schema(
         summary="List who is connected to an MCP server",
@@ -160,14 +160,16 @@ class McpConnectionView(StudioView):
             raise NotConnected
         told = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
         return self.confirm_change(
-            told, message="Disconnected the user", to=f"{MCP_URL}/{name}/connections"
+            told,
+            message="Disconnected the user",
+            redirect_to=f"{MCP_URL}/{name}/connections",
         )
 
 
 def page_context(name: str) -> dict[str, Any]:
     """Return the state of a server for its own page.
 
-    For `studio/_mcp_state.html`. Empty if the server is not in force yet.
+    For `configuration/_mcp_status.html`. Empty if the server is not in force yet.
     """
     if name not in live.current().get(MCP):
         return {"mcp": None}

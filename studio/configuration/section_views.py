@@ -76,7 +76,7 @@ def describe_section(key: str) -> str:
 class SectionView(YamlPartView):
     """One section of the file."""
 
-    template = "studio/file/section.html"
+    template = "studio/configuration/section.html"
     key: str = ""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -164,7 +164,7 @@ class RemovableSectionView(SectionView):
             f"Took {self.title.lower()} out of the file{self.apply_time()}"
         )
         return self.confirm_change(
-            {"name": self.key, "deleted": True}, message=said, to=SETTINGS_URL
+            {"name": self.key, "deleted": True}, message=said, redirect_to=SETTINGS_URL
         )
 
 
@@ -178,7 +178,7 @@ class MemoryView(SectionView):
         if not self.wants_html:
             return super().get(request)
         self.title, self.breadcrumbs = "Memory", ()
-        self.template = "studio/memory.html"  # type: ignore[misc]
+        self.template = "studio/memory/user_picker.html"  # type: ignore[misc]
         return respond_with_picker(self)
 
 
@@ -209,7 +209,7 @@ class SettingsView(StudioView):
     """The overview of all sections."""
 
     title = "Settings"
-    template = "studio/file/settings.html"
+    template = "studio/configuration/settings.html"
 
     @extend_schema(
         summary="Tell what each section of the file says", responses=SectionCardList

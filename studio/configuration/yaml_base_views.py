@@ -40,7 +40,7 @@ VERSION_PARAMETER = OpenApiParameter(
 class YamlView(StudioView):
     """A view of the file, or of a part of it."""
 
-    template = "studio/file/section.html"
+    template = "studio/configuration/section.html"
     is_changed: bool = False
     """Whether the change altered the file."""
 
@@ -71,7 +71,7 @@ class YamlView(StudioView):
         except ConfigInvalid:
             return form  # There is no such file, and no earlier valid version.
         change = edit_conflicts.describe_conflict(now, text, self.request.path)
-        return {**form, "version": file.version, "meanwhile": change}
+        return {**form, "version": file.version, "edit_conflict": change}
 
     def run_recorded(
         self, details: Mapping[str, Any], change: Callable[..., ConfigFile], *args: Any
@@ -154,14 +154,14 @@ class YamlPartView(YamlView):
         """Return the part after a change."""
         if self.wants_html:
             return self.confirm_change(
-                {}, message=self.change_message(said), to=self.edit_url
+                {}, message=self.change_message(said), redirect_to=self.edit_url
             )
         return self.respond_with_part(file)
 
     def page_context(self) -> dict[str, Any]:
         """Return the additional context of the page."""
         return {
-            "to": self.edit_url,
+            "form_action": self.edit_url,
             "method": "PUT",
             "at": key_paths.to_pointer(self.part_path),
         }

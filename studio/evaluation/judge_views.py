@@ -189,14 +189,16 @@ class RetryJudgingView(JudgeView):
         worker_notifier.notify()
         told = {"judge": name, "retried": count}
         said = f"{count} tried again" if count else "Nothing has failed"
-        return self.confirm_change(told, message=said, to=self.place, status=202)
+        return self.confirm_change(
+            told, message=said, redirect_to=self.place, status=202
+        )
 
 
 class PastRepliesView(JudgeView):
     """`/admin/judges/{name}/past`."""
 
     about = "Past replies for"
-    template = "studio/judges/past.html"
+    template = "studio/judges/past_replies.html"
 
     @extend_schema(
         summary="Reckon what it takes to score past replies",
@@ -248,7 +250,9 @@ class PastRepliesView(JudgeView):
         worker_notifier.notify()
         told["added"] = len(added)
         said = f"{len(added)} repl{'y' if len(added) == 1 else 'ies'} to be scored"
-        return self.confirm_change(told, message=said, to=self.place, status=202)
+        return self.confirm_change(
+            told, message=said, redirect_to=self.place, status=202
+        )
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form with the submitted values."""
@@ -256,7 +260,10 @@ class PastRepliesView(JudgeView):
 
     def _form_context(self, typed: Mapping[str, Any]) -> dict[str, Any]:
         name = self.kwargs["name"]
-        return {"typed": typed, "agents": backfill.agents_naming(live.current(), name)}
+        return {
+            "form_data": typed,
+            "agents": backfill.agents_naming(live.current(), name),
+        }
 
 
 def _find_judge(name: str) -> JudgeConfig:

@@ -93,7 +93,7 @@ class SmokeTestRunListView(StudioView):
         answer = self.confirm_change(
             smoke_details.serialize_batch(launched),
             message=f"Launched '{name}'",
-            to=f"{RUNS_URL}/{launched[0].pk}",
+            redirect_to=f"{RUNS_URL}/{launched[0].pk}",
             status=202,
         )
         if not self.wants_html:
@@ -175,7 +175,7 @@ class CancelSmokeRunView(StudioView):
         return self.confirm_change(
             serialize_run(run_queries.find_run(id)),
             message=said,
-            to=f"{RUNS_URL}/{run.pk}",
+            redirect_to=f"{RUNS_URL}/{run.pk}",
         )
 
 

@@ -111,7 +111,7 @@ class LiveView(StudioView):
     """Running turns, turns that ended recently, and the queue."""
 
     title = "Live"
-    template = "studio/live.html"
+    template = "studio/monitoring/live.html"
 
     @extend_schema(
         summary="Show what happens now",

@@ -39,8 +39,8 @@ class Alert(BaseModel):
     """One alert."""
 
     level: str = Field(description="`bad` or `warn`.")
-    said: str
-    more: str = Field("", description="Why, or what to do.")
+    message: str
+    details: str = Field("", description="Why, or what to do.")
     address: str = Field("", description="The page about it.")
 
 
@@ -63,23 +63,23 @@ def _configuration_alerts(config: Config) -> Iterator[Alert]:
     if wrong := live.file_error():
         yield Alert(
             level="bad",
-            said=f"{config.path.name} is not valid: what it said before runs",
-            more=str(wrong.problems[0]),
+            message=f"{config.path.name} is not valid: what it said before runs",
+            details=str(wrong.problems[0]),
             address="/admin/config/edit",
         )
     for aside in config.rejected_overrides:
         yield Alert(
             level="bad",
-            said=f"{resolution.rejected_label(aside)} does not fit the file, "
+            message=f"{resolution.rejected_label(aside)} does not fit the file, "
             "so it does not run",
-            more=aside.problems[0].message,
+            details=aside.problems[0].message,
             address=BY_SECTION[aside.section].entry_url(aside.name),
         )
     if waiting := live.pending_restart():
         yield Alert(
             level="warn",
-            said=f"Restart to apply what changed in {', '.join(waiting)}",
-            more="`manage.py restart` does it once running replies have ended.",
+            message=f"Restart to apply what changed in {', '.join(waiting)}",
+            details="`manage.py restart` does it once running replies have ended.",
             address="/admin/settings",
         )
 
@@ -89,8 +89,8 @@ def _turn_alerts(glance: ActivitySummary) -> Iterator[Alert]:
         worst = max(glance.agents, key=lambda each: each.errors)
         yield Alert(
             level="bad",
-            said=f"{glance.errors:,} of {glance.turns:,} turns failed",
-            more=f"{worst.errors:,} of them asked {worst.agent}.",
+            message=f"{glance.errors:,} of {glance.turns:,} turns failed",
+            details=f"{worst.errors:,} of them asked {worst.agent}.",
             address="/admin/turns?outcome=error",
         )
 
@@ -101,8 +101,8 @@ def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
     for burst in bursts[:BURSTS_SHOWN]:
         yield Alert(
             level="warn",
-            said=f"{burst} in the last hour",
-            more=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. "
+            message=f"{burst} in the last hour",
+            details=f"{SCOPE_LABELS.get(burst.scope, burst.scope)}. "
             "Further ones are delayed. If nobody mistyped, somebody guesses: take "
             "a long, random password.",
             address=FAILED_SIGN_INS_URL,
@@ -111,7 +111,7 @@ def _sign_in_alerts(since: datetime) -> Iterator[Alert]:
         noun = "burst" if len(rest) == 1 else "bursts"
         yield Alert(
             level="warn",
-            said=f"{len(rest):,} more {noun} of failed sign-ins in the last hour",
+            message=f"{len(rest):,} more {noun} of failed sign-ins in the last hour",
             address=FAILED_SIGN_INS_URL,
         )
 
@@ -149,14 +149,14 @@ def _task_alert(task: FailedTasks) -> Alert:
         replies = "reply" if task.count == 1 else "replies"
         return Alert(
             level="bad",
-            said=f"Judge '{task.name}' could not score {task.count:,} {replies}",
-            more="Its page says why, and asks it again.",
+            message=f"Judge '{task.name}' could not score {task.count:,} {replies}",
+            details="Its page says why, and asks it again.",
             address=f"/admin/judges/{name}",
         )
     tasks = "task" if task.count == 1 else "tasks"
     return Alert(
         level="warn",
-        said=f"{task.count:,} {tasks} of {task.name} failed",
+        message=f"{task.count:,} {tasks} of {task.name} failed",
         address=f"/admin/tasks?state=errored&agent={name}",
     )
 
@@ -166,8 +166,8 @@ def _extraction_alerts(since: datetime) -> Iterator[Alert]:
         turns = "turn" if count == 1 else "turns"
         yield Alert(
             level="warn",
-            said=f"Nothing was learnt from {count:,} {turns}",
-            more="`manage.py lessons --failed` says why, `--replay` tries again.",
+            message=f"Nothing was learnt from {count:,} {turns}",
+            details="`manage.py lessons --failed` says why, `--replay` tries again.",
         )
 
 
@@ -183,10 +183,12 @@ def _price_alerts(config: Config, glance: ActivitySummary) -> Iterator[Alert]:
     )
     yield Alert(
         level="warn",
-        said="1 turn costs more than is known"
+        message="1 turn costs more than is known"
         if glance.unpriced == 1
         else f"{glance.unpriced:,} turns cost more than is known",
-        more=f"Give prices: for {', '.join(dict.fromkeys(models))}." if models else "",
+        details=f"Give prices: for {', '.join(dict.fromkeys(models))}."
+        if models
+        else "",
         address="/admin/spend?by=model",
     )
 
@@ -195,7 +197,7 @@ def _recording_alerts(config: Config) -> Iterator[Alert]:
     if not config.get(TELEMETRY).sqlite.enabled:
         yield Alert(
             level="warn",
-            said="Turns are not recorded, so there is little to see here",
-            more="Set telemetry: {sqlite: {enabled: true}}.",
+            message="Turns are not recorded, so there is little to see here",
+            details="Set telemetry: {sqlite: {enabled: true}}.",
             address="/admin/telemetry",
         )

@@ -40,7 +40,7 @@ class AuditLogView(StudioView):
     """`/admin/audit`."""
 
     title = "Audit"
-    template = "studio/audit.html"
+    template = "studio/monitoring/audit.html"
 
     @extend_schema(
         summary="List what was changed",

@@ -82,15 +82,15 @@ class HomeDay(HomeFigures):
     p95_seconds: float | None
     hours: list[HomeHour]
     agents: list[HomeAgent]
-    attention: list[Alert]
-    errors_lately: list[HomeFailedTurn]
+    alerts: list[Alert]
+    recent_errors: list[HomeFailedTurn]
 
 
 class HomeView(StudioView):
     """`/admin/`."""
 
     title = "Home"
-    template = "studio/home.html"
+    template = "studio/monitoring/home.html"
 
     @extend_schema(summary="The last 24 hours at a glance", responses=HomeDay)
     def get(self, request: Request) -> Response:
@@ -118,8 +118,8 @@ def serialize_day(seen: ActivitySummary) -> dict[str, Any]:
         "p95_seconds": seen.p95_seconds,
         "hours": [_serialize_hour(each) for each in seen.hours],
         "agents": _serialize_agents(seen, since),
-        "attention": [each.model_dump() for each in alerts.list_alerts(seen, since)],
-        "errors_lately": [_serialize_failed_turn(turn) for turn in failed],
+        "alerts": [each.model_dump() for each in alerts.list_alerts(seen, since)],
+        "recent_errors": [_serialize_failed_turn(turn) for turn in failed],
     }
 
 

@@ -72,7 +72,7 @@ class SpendView(StudioView):
     """`/admin/spend`."""
 
     title = "Spend"
-    template = "studio/spend.html"
+    template = "studio/monitoring/spend.html"
     renderer_classes = [*StudioView.renderer_classes, formats.CsvRenderer]
 
     @extend_schema(

@@ -127,7 +127,7 @@ class TurnView(StudioView):
     """`/admin/turns/{id}`."""
 
     title = "Turn"
-    template = "studio/turns/one.html"
+    template = "studio/turns/detail.html"
 
     @extend_schema(
         summary="Show a turn with all it called",
@@ -168,7 +168,7 @@ class TurnView(StudioView):
             ("Users", "/admin/users"),
             (name or address[13:21], address),
         ]
-        return {"record": record, "name": name, "trail": self.breadcrumbs}
+        return {"record": record, "name": name, "breadcrumbs": self.breadcrumbs}
 
 
 def _find_record(id: str) -> TurnRecord:

@@ -113,7 +113,7 @@ class TokenListView(StudioView):
     """`/admin/tokens`."""
 
     title = "Tokens"
-    template = "studio/tokens.html"
+    template = "studio/operations/tokens.html"
 
     @extend_schema(
         summary="List API tokens",
@@ -137,7 +137,7 @@ class TokenListView(StudioView):
         return self.respond(
             {**made, "secret": secret},
             status=201,
-            template="studio/token_made.html",
+            template="studio/operations/token_created.html",
             page=lambda: {
                 "title": f"Token {row.label}",
                 "is_on": are_tokens_required(),
@@ -146,7 +146,7 @@ class TokenListView(StudioView):
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the page with the submitted form."""
-        return {**self._page_context(), **page_context(), "typed": self.body_data()}
+        return {**self._page_context(), **page_context(), "form_data": self.body_data()}
 
     def _page_context(self) -> dict[str, Any]:
         query = self.request.query_params
@@ -169,7 +169,7 @@ class TokenView(StudioView):
 
     title = "Token"
     breadcrumbs = [("Tokens", TOKENS_URL)]
-    template = "studio/token.html"
+    template = "studio/operations/token.html"
 
     @extend_schema(summary="Show an API token", responses=StudioToken)
     def get(self, request: Request, id: str) -> Response:
@@ -187,7 +187,7 @@ class TokenView(StudioView):
         return self.confirm_change(
             self._respond_with_token(row).data,
             message=f"Revoked '{row.label}'",
-            to=TOKENS_URL,
+            redirect_to=TOKENS_URL,
         )
 
     def _respond_with_token(self, row: Row) -> Response:
@@ -225,7 +225,9 @@ class EnableTokensView(YamlView):
         )
         self.run_recorded({"section": "auth"}, write, token_setup.enable_tokens(file))
         said = self.change_message("Saved; from now on clients need a token")
-        return self.confirm_change({"is_on": True}, message=said, to=TOKENS_URL)
+        return self.confirm_change(
+            {"is_on": True}, message=said, redirect_to=TOKENS_URL
+        )
 
 
 def create_token(wanted: NewToken, face: StudioView) -> tuple[Row, str]:

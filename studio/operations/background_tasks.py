@@ -71,7 +71,7 @@ class TaskListView(StudioView):
     """`/admin/tasks`."""
 
     title = "Tasks"
-    template = "studio/tasks.html"
+    template = "studio/operations/tasks.html"
 
     @extend_schema(
         summary="List tasks",
@@ -112,7 +112,7 @@ class TaskView(StudioView):
     """`/admin/tasks/{id}`."""
 
     breadcrumbs = [("Tasks", TASKS_URL)]
-    template = "studio/task.html"
+    template = "studio/operations/task.html"
 
     @extend_schema(summary="Show a task", responses=StudioTask)
     def get(self, request: Request, id: str) -> Response:
@@ -154,7 +154,9 @@ class CancelTaskView(StudioView):
             "running": "It ends in a moment",
             "cancelled": "Cancelled the task",
         }.get(told["state"], f"It is {told['state']} already")
-        return self.confirm_change(told, message=said, to=f"{TASKS_URL}/{wanted}")
+        return self.confirm_change(
+            told, message=said, redirect_to=f"{TASKS_URL}/{wanted}"
+        )
 
 
 class RetryTaskView(StudioView):
@@ -176,7 +178,7 @@ class RetryTaskView(StudioView):
         return self.confirm_change(
             operator_view.get_task(which),
             message="It is done again as soon as a worker is free",
-            to=f"{TASKS_URL}/{which}",
+            redirect_to=f"{TASKS_URL}/{which}",
             status=202,
         )
 

@@ -58,7 +58,7 @@ class PlaygroundView(StudioView):
     """`/admin/playground`."""
 
     title = "Playground"
-    template = "studio/playground.html"
+    template = "studio/operations/playground.html"
 
     @extend_schema(summary="List who can be talked to", responses=PlaygroundOptions)
     def get(self, request: Request) -> Response:

@@ -62,7 +62,7 @@ class SidecarListView(StudioView):
     """`/admin/sidecars`."""
 
     title = "Sidecars"
-    template = "studio/sidecars.html"
+    template = "studio/operations/sidecars.html"
 
     @extend_schema(summary="List sidecars", responses=SidecarList)
     def get(self, request: Request) -> Response:
@@ -93,5 +93,5 @@ class RestartSidecarView(StudioView):
         )
         told = SidecarRestarting(name=name).model_dump()
         return self.confirm_change(
-            told, message=f"'{name}' starts again", to=SIDECARS_URL, status=202
+            told, message=f"'{name}' starts again", redirect_to=SIDECARS_URL, status=202
         )

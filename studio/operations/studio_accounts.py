@@ -55,7 +55,7 @@ class AccountListView(StudioView):
     """`/admin/people`."""
 
     title = "People"
-    template = "studio/people.html"
+    template = "studio/operations/accounts.html"
 
     @extend_schema(summary="List the people of the studio", responses=StudioAccountList)
     def get(self, request: Request) -> Response:
@@ -92,7 +92,7 @@ class AccountView(StudioView):
         )
         said = f"Changed '{username}'" if is_new else "Nothing changed"
         told = _serialize_account(User.objects.get(username=username))
-        return self.confirm_change(told, message=said, to=ACCOUNTS_URL)
+        return self.confirm_change(told, message=said, redirect_to=ACCOUNTS_URL)
 
 
 def update_account(username: str, terms: AccountChanges) -> bool:

@@ -99,7 +99,7 @@ class TriggerListView(StudioView):
     """`/admin/triggers`."""
 
     title = "Triggers"
-    template = "studio/triggers.html"
+    template = "studio/operations/triggers.html"
 
     @extend_schema(summary="List triggers", responses=TriggerList)
     def get(self, request: Request) -> Response:
@@ -112,7 +112,7 @@ class TriggerView(StudioView):
     """`/admin/triggers/{name}`."""
 
     breadcrumbs = [("Triggers", TRIGGERS_URL)]
-    template = "studio/trigger.html"
+    template = "studio/operations/trigger.html"
 
     @extend_schema(summary="Show a trigger", responses=DetailedTrigger)
     def get(self, request: Request, name: str) -> Response:
@@ -142,7 +142,7 @@ class FireTriggerView(StudioView):
         worker_notifier.notify()
         told = TriggerFired(trigger=name, task_id=str(firing.task_id)).model_dump()
         place = f"/admin/tasks/{firing.task_id}"
-        return self.confirm_change(told, message=f"Fired '{name}'", to=place)
+        return self.confirm_change(told, message=f"Fired '{name}'", redirect_to=place)
 
 
 def serialize_triggers(listed: list[AnyTrigger], runs: int) -> list[dict[str, Any]]:

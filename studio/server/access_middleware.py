@@ -80,7 +80,7 @@ class AccessMiddleware:
         if not local_requests.is_local(cast(ASGIRequest, request)):
             if not wants_html(request):
                 raise StudioClosed
-            return HtmlPage("studio/closed.html", status=403)
+            return HtmlPage("studio/errors/locked.html", status=403)
         check_origin(request)
         set_user(request, "local")
         return None

@@ -45,7 +45,7 @@ class ErrorMiddleware:
             return database_error_response(request, exc)
         logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
         if wants_html(request):
-            return HtmlPage("studio/failed.html", status=500)
+            return HtmlPage("studio/errors/server_error.html", status=500)
         return json_response(errors.internal_error(), status=500)
 
 
@@ -60,7 +60,7 @@ def database_error_response(request: HttpRequest, exc: Exception) -> HttpRespons
     if not wants_html(request):
         return json_response(told, status=503)
     return HtmlPage(
-        "studio/stopped.html",
+        "studio/errors/unavailable.html",
         status=503,
         title="The database is not available",
         says="Load this page again in a moment; the server's log says more.",
@@ -81,7 +81,7 @@ def _client_error_response(request: HttpRequest, exc: Exception) -> HttpResponse
         **site.each_context(request),
         **errors.error_body(refusal),
         "title": html_renderer.error_title(status),
-        "trail": [("Tables", "/admin/tables/")],
+        "breadcrumbs": [("Tables", "/admin/tables/")],
         "is_operator": site.is_operator(request),
     }
     text = loader.render_to_string(

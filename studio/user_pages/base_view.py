@@ -64,15 +64,15 @@ class UserView(StudioView):
 
     def user_context(self) -> dict[str, Any]:
         """Return the context that every page about a user shows."""
-        whose = load_user_summary(self.user_id)
-        name = whose["name"] or _short_id(self.user_id)
+        profile = load_user_summary(self.user_id)
+        name = profile["name"] or _short_id(self.user_id)
         self.breadcrumbs = [("Users", USERS_URL), (name, self.user_url)]
-        lead = f"of {whose['name'] or self.user_id}"
+        lead = f"of {profile['name'] or self.user_id}"
         return {
-            "whose": whose,
-            "place": self.user_url,
+            "profile": profile,
+            "user_url": self.user_url,
             "lead": lead,
-            "trail": self.breadcrumbs,
+            "breadcrumbs": self.breadcrumbs,
         }
 
     def audit_event(self, action: str, target: str = "", **details: Any) -> AuditEvent:

@@ -32,7 +32,7 @@ class FactWithHistory(MemoryObject):
 class FactView(UserView):
     """`/admin/users/{user}/facts/{id}`."""
 
-    template = "studio/users/fact.html"
+    template = "studio/memory/fact.html"
     title = "Fact"
 
     @extend_schema(summary="Show a fact and its history", responses=FactWithHistory)
@@ -63,7 +63,7 @@ class FactView(UserView):
         return self.confirm_change(
             fact_serializers.serialize_fact(fact),
             message=_change_message(changes),
-            to=self._return_url(fact),
+            redirect_to=self._return_url(fact),
         )
 
     @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
@@ -83,7 +83,7 @@ class FactView(UserView):
         name = public_ids.format_fact_id(fact_id)
         told = {"id": name, "object": "memory.deleted", "deleted": True}
         return self.confirm_change(
-            told, message="Forgotten", to=f"{self.user_url}/facts"
+            told, message="Forgotten", redirect_to=f"{self.user_url}/facts"
         )
 
     def body_data(self) -> Any:
@@ -101,7 +101,7 @@ class FactView(UserView):
             return {
                 **self._serialize_fact(),
                 **self._page_context(),
-                "typed": self.body_data(),
+                "form_data": self.body_data(),
             }
         except NotFound:
             return None
@@ -121,8 +121,13 @@ class FactView(UserView):
 
     def _page_context(self) -> dict[str, Any]:
         shown = self.user_context()
-        trail = [*shown["trail"], ("Memory", f"{self.user_url}/facts")]
-        return {**shown, "trail": trail, "tab": "memory", "categories": CATEGORIES}
+        breadcrumbs = [*shown["breadcrumbs"], ("Memory", f"{self.user_url}/facts")]
+        return {
+            **shown,
+            "breadcrumbs": breadcrumbs,
+            "tab": "memory",
+            "categories": CATEGORIES,
+        }
 
     def _return_url(self, fact: KnownFact) -> str:
         """Return the redirect target: the list, if the form came from there."""

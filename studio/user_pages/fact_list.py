@@ -52,7 +52,7 @@ class FactListView(UserView):
     """`/admin/users/{user}/facts`."""
 
     title = "Memory"
-    template = "studio/users/facts.html"
+    template = "studio/memory/facts.html"
 
     @extend_schema(
         operation_id="users_facts_list",
@@ -112,7 +112,7 @@ class FactListView(UserView):
         return self.confirm_change(
             serializers.serialize_saved(fact, saved),
             message=OUTCOME_MESSAGES[saved.outcome],
-            to=f"{self.user_url}/facts",
+            redirect_to=f"{self.user_url}/facts",
             status=201,
         )
 
@@ -122,7 +122,7 @@ class FactListView(UserView):
             return {
                 **_list_facts(self),
                 **_page_context(self),
-                "typed": self.body_data(),
+                "form_data": self.body_data(),
             }
         except CoulisseError:
             return None
@@ -169,7 +169,7 @@ def list_or_search(face: UserView) -> Response:
         return {
             **_page_context(face),
             "query": text,
-            "told": redaction.redact_own(told),
+            "recall_block": redaction.redact_own(told),
         }
 
     return face.respond(data, page=shown)

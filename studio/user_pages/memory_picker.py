@@ -32,7 +32,7 @@ def respond_with_picker(face: StudioView) -> Response:
     counts = user_queries.count_facts_by_status([person.user_id for person in found])
     memory = memory_settings.resolve_for_users(config)
     shown: dict[str, Any] = {
-        "sought": wanted,
+        "search_text": wanted,
         "has_more": has_more,
         "people": [
             {

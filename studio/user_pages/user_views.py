@@ -78,7 +78,7 @@ class UserListView(StudioView):
         last = found[-1].cursor if found else None
         data = serialize_page(_add_figures(found, known), has_more=has_more, last=last)
         return self.respond(
-            data, page=lambda: {"sought": wanted, **_first_steps_context()}
+            data, page=lambda: {"search_text": wanted, **_first_steps_context()}
         )
 
 
@@ -121,10 +121,10 @@ class UserDetailView(UserView):
     @extend_schema(summary="Show a user at a glance", responses=shapes.UserSummary)
     def get(self, request: Request, user: str) -> Response:
         """Return the summary of a user; pages show the conversation."""
-        whose = self.user_context()
-        self.title = whose["whose"]["name"] or str(self.user_id)
+        context = self.user_context()
+        self.title = context["profile"]["name"] or str(self.user_id)
         return self.respond(
-            whose["whose"], page=lambda: {**whose, **self._page_context()}
+            context["profile"], page=lambda: {**context, **self._page_context()}
         )
 
     def _page_context(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class UserDetailView(UserView):
         )
         shown = load_messages(self, newest=threads[0] if threads else None)
         return {
-            "trail": [("Users", USERS_URL)],
+            "breadcrumbs": [("Users", USERS_URL)],
             "lead": str(self.user_id) if self.title != str(self.user_id) else "",
             "tab": "conversation",
             "conversation": shown,
@@ -158,7 +158,7 @@ class UserDetailView(UserView):
         said = (
             f"Erased user {self.user_id}: {rows} rows" if rows else "Nothing was there"
         )
-        return self.confirm_change(told, message=said, to=USERS_URL)
+        return self.confirm_change(told, message=said, redirect_to=USERS_URL)
 
 
 class EraseUserView(UserView):
@@ -182,7 +182,7 @@ class EraseUserView(UserView):
 
     def _page_context(self) -> Mapping[str, Any]:
         shown = self.user_context()
-        self.title = f"Erase {shown['whose']['name'] or self.user_id}?"
+        self.title = f"Erase {shown['profile']['name'] or self.user_id}?"
         return {**shown, "title": self.title, "lead": ""}
 
 

@@ -76,7 +76,7 @@ def test_agent_can_be_changed_disabled_and_reset(
     write(window, text.replace("Be brief", "Be briefer"))
     window.said("Saved agent 'stagehand'")
     assert label.inner_text() == "override"
-    assert page.locator(".written", has_text="Be briefer").count()
+    assert page.locator(".stack", has_text="Be briefer").count()
     ask(client, "stagehand")
     assert "Be briefer" in preamble_of_last(stage)
 

@@ -7,7 +7,7 @@ from tests.browser.window import Window
 def test_conversation_message_links_to_its_turn(window: Window, stage: Theatre) -> None:
     user = next(user for user in stage.get("/admin/users")["data"] if user["turns"] > 9)
     page = window.open(f"/admin/users/{user['id']}")
-    happened = page.locator("details.happened").last
+    happened = page.locator("details.trace").last
     assert happened.locator(".tree").count() == 0
     happened.locator(":scope > summary").click()
     called = happened.locator(".tree li summary").first

@@ -17,7 +17,7 @@ def test_task_page_updates_its_state(window: Window, stage: Theatre) -> None:
     window.button("Run again").wait_for()
     assert page.evaluate("window.isTheSamePage")
     assert page.evaluate("document.activeElement.textContent") == "Run again"
-    assert page.locator("#fresh-told").text_content() == "cancelled"
+    assert page.locator("#refresh-status").text_content() == "cancelled"
 
 
 def test_unchanged_page_polls_less_often(window: Window, stage: Theatre) -> None:
@@ -30,7 +30,9 @@ def test_unchanged_page_polls_less_often(window: Window, stage: Theatre) -> None
     page.on("request", lambda it: path in it.url and looks.append(it.url))
 
     def waits(pause: int) -> None:
-        page.locator(f"#fresh-told[data-pause='{pause}']").wait_for(state="attached")
+        page.locator(f"#refresh-status[data-pause='{pause}']").wait_for(
+            state="attached"
+        )
 
     for pause, following in pairwise((2000, 3000, 4500, 6750, 10125, 15000)):
         waits(pause)

@@ -78,7 +78,7 @@ def test_agent_can_be_created_and_used_by_keyboard(
     window.said("Made agent 'cloakroom'")
 
     # After a deed keys go on with the page, not with the menu.
-    page.wait_for_function("document.activeElement?.id === 'page-itself'")
+    page.wait_for_function("document.activeElement?.id === 'page-main'")
     page.keyboard.press("Tab")
     assert held(page) == "Chat"
     page.keyboard.press("Enter")

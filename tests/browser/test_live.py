@@ -36,11 +36,11 @@ def assert_task_is_shown(
     page = window.page
     task = asked(client, f"Stand by. {CUE}")
     running = page.locator(f"[data-list=open] [data-id='{task}']")
-    running.locator("[data-f=state]", has_text="running").wait_for()
+    running.locator("[data-field=state]", has_text="running").wait_for()
     turn = page.locator("[data-list=turns] > *", has_text=CUE)
     turn.wait_for()
     assert "translator" in turn.inner_text()
     cue()
     ended = page.locator(f"[data-list=ended] [data-id='{task}']")
-    ended.locator("[data-f=state]", has_text="done").wait_for()
+    ended.locator("[data-field=state]", has_text="done").wait_for()
     turn.wait_for(state="detached")

@@ -24,7 +24,7 @@ def test_page_has_title_contrast_and_keyboard_order(
     assert title.startswith(place.title)
     assert title.endswith("Coulisse")
     # The menu's own link apart, there is a way home beside the title.
-    trail = page.locator("nav.trail, #content-main, .breadcrumbs, main").first
+    trail = page.locator("nav.breadcrumbs").first
     assert trail.get_by_role("link", name="Home").count() == (place.name != OVERVIEW)
 
     assert not looking.is_dark(page)
@@ -78,7 +78,7 @@ def test_phone_menu_takes_and_returns_the_focus(window: Window) -> None:
 
 def test_colour_scheme_can_be_chosen_by_keyboard(window: Window) -> None:
     page = window.open("/admin/agents")
-    page.locator(".menu-who").focus()
+    page.locator(".menu-account").focus()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Dark", exact=True).focus()
     page.keyboard.press("Enter")

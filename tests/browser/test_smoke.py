@@ -16,7 +16,7 @@ def test_smoke_test_can_be_run_and_watched(window: Window, stage: Theatre) -> No
     run.get_by_text("When is the bus back?").wait_for()
     run.get_by_text(SAID).wait_for()
     run.get_by_text("Thank you.").wait_for()
-    page.locator("[data-part=now] .badge", has_text="passed").wait_for()
+    page.locator("[data-part=status] .badge", has_text="passed").wait_for()
     assert page.evaluate("window.isTheSamePage")
 
     batch = stage.get("/admin/smoke/school-class/runs")["data"][0]

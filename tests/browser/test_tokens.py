@@ -45,7 +45,7 @@ def test_token_can_be_created_used_and_revoked(window: Window, stage: Theatre) -
         row = page.locator("tr", has_text="box office till")
         row.get_by_role("button", name="Revoke").click()
         window.said("Revoked")
-        page.wait_for_function("document.activeElement?.id === 'page-itself'")
+        page.wait_for_function("document.activeElement?.id === 'page-main'")
         assert not row.count()
         assert window.questions[0].startswith("Revoke 'box office till'?")
         user.join(60)

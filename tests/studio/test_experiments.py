@@ -12,7 +12,7 @@ from core.ids import new_turn_id
 from experiments.config import EXPERIMENTS
 from judges.models import Score
 from studio.evaluation import experiment_results
-from studio.templatetags import evaluate
+from studio.templatetags import evaluation
 from telemetry.models import Turn
 from tests.conftest import CONFIG
 from tests.studio.fitting import assert_fits
@@ -257,7 +257,7 @@ def test_results_query_count_is_independent_of_turns(trials):
 
 
 def test_intervals_share_a_scale():
-    found = evaluate.scale_intervals(
+    found = evaluation.scale_intervals(
         {
             "estimates": [
                 {"agent": "a", "low": 4.0, "mean": 5.0, "high": 6.0},
@@ -274,7 +274,7 @@ def test_intervals_share_a_scale():
     assert second["high_at"] == "1.0000"
     assert third["at"] is None
     narrow = {"low": 5.0, "mean": 5.1, "high": 5.2, "agent": "a"}
-    found = evaluate.scale_intervals({"estimates": [narrow]})
+    found = evaluation.scale_intervals({"estimates": [narrow]})
     assert found["high"] - found["low"] == pytest.approx(1)
 
 
@@ -283,4 +283,4 @@ def test_intervals_share_a_scale():
     [(604_800, "7 days"), (86_400, "1 day"), (5_400, "90 minutes"), (61, "61 seconds")],
 )
 def test_time_spans_use_whole_units(seconds, told):
-    assert evaluate.time_span(seconds) == told
+    assert evaluation.time_span(seconds) == told

@@ -195,8 +195,8 @@ def test_home_page_reports_failed_logins(http, at):
     said = f"5 failed sign-ins from 127.0.0.2 for name '{name}' in the last hour"
 
     def concerns() -> list[dict]:
-        found = http.get("/admin/", headers=RIGHT).json()["attention"]
-        return [each for each in found if each["said"] == said]
+        found = http.get("/admin/", headers=RIGHT).json()["alerts"]
+        return [each for each in found if each["message"] == said]
 
     [concern] = until(concerns)
     assert concern["level"] == "warn"

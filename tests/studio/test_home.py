@@ -50,7 +50,7 @@ def day():
 
 def concerns():
     return [
-        each.said
+        each.message
         for each in alerts.list_alerts(
             recent_activity.summarize_since(SINCE, NOW), SINCE
         )
@@ -69,7 +69,7 @@ def test_home_is_json_for_scripts_and_html_for_browsers(script, browser):
     assert (agent["turns"], agent["errors"], agent["label"]) == (1, 1, None)
     assert told["turns"] >= 1
     assert sum(hour["turns"] for hour in told["hours"]) == told["turns"]
-    assert f"{name} fell" in [each["error"] for each in told["errors_lately"]]
+    assert f"{name} fell" in [each["error"] for each in told["recent_errors"]]
     page = browser.get("/admin/").text
     assert f"/admin/agents/{name}" in page
     assert f"/admin/turns/{failed.turn_id}" in page
@@ -82,7 +82,7 @@ def test_home_is_json_for_scripts_and_html_for_browsers(script, browser):
 def test_unknown_prices_are_shown_once():
     def tile(**told):
         given = {"judges_micro_usd": 0, **told}
-        return loader.render_to_string("studio/_cost_tile.html", given)
+        return loader.render_to_string("studio/monitoring/_cost_tile.html", given)
 
     unknown = tile(micro_usd=0, unpriced=12)
     assert "<dd>unknown</dd>" in unknown
@@ -148,7 +148,9 @@ def test_empty_home_page_shows_first_steps(configure, rf):
     assert shown["is_fresh"]
     assert shown["first_agent"] == "assistant"
     request = rf.get("/admin/", HTTP_HOST="localhost:8421")
-    told = loader.render_to_string("studio/_first_steps.html", shown, request)
+    told = loader.render_to_string(
+        "studio/monitoring/_first_steps.html", shown, request
+    )
     assert "curl http://localhost:8421/v1/chat/completions" in told
     assert "/admin/playground?agent=assistant" in told
     turn()
@@ -189,7 +191,9 @@ def test_failed_logins_raise_an_alert(configure):
         "2 more bursts of failed sign-ins in the last hour",
     ]
     first = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)[0]
-    assert first.more.startswith("For the studio. Further ones are delayed. If nobody")
+    assert first.details.startswith(
+        "For the studio. Further ones are delayed. If nobody"
+    )
 
 
 @pytest.mark.usefixtures("alone")
@@ -230,8 +234,8 @@ def test_unknown_prices_raise_an_alert(configure):
     configure(CONFIG)
     turn(cost_micro_usd=None)
     [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
-    assert concern.said == "1 turn costs more than is known"
-    assert "openai/gpt-test" in concern.more
+    assert concern.message == "1 turn costs more than is known"
+    assert "openai/gpt-test" in concern.details
 
 
 @pytest.mark.usefixtures("alone")
@@ -249,9 +253,9 @@ def test_rejected_override_raises_an_alert(configure):
     live.set_current(replace(live.current(), rejected_overrides=(aside,)))
     [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
     assert concern.level == "bad"
-    assert "bob" in concern.said
+    assert "bob" in concern.message
     assert concern.address == "/admin/agents/bob"
-    assert "no provider 'x'" in concern.more
+    assert "no provider 'x'" in concern.details
 
 
 @pytest.mark.usefixtures("alone")
@@ -265,8 +269,8 @@ def test_broken_file_raises_an_alert(configure):
     assert concerns() == []  # It may be half written.
     watcher.poll()
     [concern] = alerts.list_alerts(recent_activity.summarize_since(SINCE, NOW), SINCE)
-    assert concern.said == "coulisse.yaml is not valid: what it said before runs"
-    assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in concern.more
+    assert concern.message == "coulisse.yaml is not valid: what it said before runs"
+    assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in concern.details
     assert concern.address == "/admin/config/edit"
     path.write_text(good)
     watcher.poll()

@@ -64,8 +64,8 @@ def test_page_escapes_sidecar_output(known, browser):
     assert "cannot be started: &lt;no&gt;" in page
     # What is started again is shown without anybody loading the page.
     assert page.count("data-is-open") == 2
-    assert 'data-fresh="bridge" data-revision="running 4321 1 ' in page
-    assert 'data-told="bridge: running, pid 4321"' in page
+    assert 'data-refresh="bridge" data-revision="running 4321 1 ' in page
+    assert 'data-announcement="bridge: running, pid 4321"' in page
 
 
 def test_state_of_a_killed_process_is_ignored(files, script):

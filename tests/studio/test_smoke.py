@@ -103,8 +103,8 @@ def test_browser_starts_a_test_and_sees_its_state(browser, cast):  # noqa: F811
     run = SmokeRun.objects.get()
     assert str(page.url).endswith(f"/admin/smoke/runs/{run.pk}")
     assert "waits for a worker" in page.text
-    assert "smoke_run.js" in page.text
-    assert f'{run.target} <span class="quiet">has not answered</span>' in page.text
+    assert "smoke-run.js" in page.text
+    assert f'{run.target} <span class="muted">has not answered</span>' in page.text
     fragment = browser.get(f"/admin/smoke/runs/{run.pk}?fragment=1").text
     assert "<html" not in fragment
     assert "waits for a worker" in fragment
