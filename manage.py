@@ -13,9 +13,9 @@ OWN_COMMANDS = {
     *(
         "consolidate",
         "erase-user",
-        "hash-password",
         "export-user",
-        "lessons",
+        "extraction",
+        "hash-password",
         "reindex",
     ),
     *("audit", "experiments", "judge", "overrides", "prices", "scores"),

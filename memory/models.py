@@ -311,7 +311,7 @@ class ExtractionJob(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"lesson of turn {self.turn_id} ({self.state})"
+        return f"extraction job of turn {self.turn_id} ({self.state})"
 
 
 class ConsolidationRun(models.Model):

@@ -86,19 +86,19 @@ def run_due_jobs(seconds: float) -> int:
     Wakes another worker if more jobs are due.
     """
     until = time.monotonic() + seconds
-    learnt = 0
-    while not _stopping.is_set() and (taken := job_queue.claim(1, LEASE_SECONDS)):
-        (lesson,) = taken
+    count = 0
+    while not _stopping.is_set() and (jobs := job_queue.claim(1, LEASE_SECONDS)):
+        (job,) = jobs
         if job_queue.has_due_job(datetime.now(UTC)):
             notifier.notify()
-        _running_jobs[lesson.pk] = lesson
-        run_job(lesson)
-        _running_jobs.pop(lesson.pk, None)
-        learnt += 1
+        _running_jobs[job.pk] = job
+        run_job(job)
+        _running_jobs.pop(job.pk, None)
+        count += 1
         if time.monotonic() >= until:
             notifier.notify()
             break
-    return learnt
+    return count
 
 
 def stop() -> None:
@@ -112,11 +112,11 @@ def release_jobs() -> None:
     Another worker restarts them. Otherwise they, and all later jobs of the same users,
     would wait until the leases expire.
     """
-    for lesson in list(_running_jobs.values()):
-        job_queue.release(lesson, seconds=0)
+    for job in list(_running_jobs.values()):
+        job_queue.release(job, seconds=0)
 
 
-def run_job(lesson: ExtractionJob) -> None:
+def run_job(job: ExtractionJob) -> None:
     """Run one job and store its result in the job's row.
 
     The caller has claimed the job (`job_queue.claim`). Temporary failures, such as a
@@ -124,35 +124,35 @@ def run_job(lesson: ExtractionJob) -> None:
     of writing that row.
     """
     try:
-        memory = memory_settings.resolve_for_agent(live.current(), lesson.agent)
+        memory = memory_settings.resolve_for_agent(live.current(), job.agent)
         if memory.user_memory is None:
-            job_queue.complete(lesson, error=MEMORY_OFF)
+            job_queue.complete(job, error=MEMORY_OFF)
         else:
-            _extract(lesson, memory.user_memory)
+            _extract(job, memory.user_memory)
     except job_queue.JobLeaseLost:
-        logger.info("lesson %d is no longer ours", lesson.pk)
+        logger.info("extraction job %d: lease lost", job.pk)
     except LocalModelBusy:
-        job_queue.release(lesson, seconds=BUSY_RETRY_SECONDS)
+        job_queue.release(job, seconds=BUSY_RETRY_SECONDS)
     except ExtractionFailed as exc:
-        job_queue.fail(lesson, str(exc), reply=exc.reply)
+        job_queue.fail(job, str(exc), reply=exc.reply)
     except Exception as exc:
-        _retry_or_fail(lesson, exc)
+        _retry_or_fail(job, exc)
 
 
-def _retry_or_fail(lesson: ExtractionJob, exc: Exception) -> None:
+def _retry_or_fail(job: ExtractionJob, exc: Exception) -> None:
     error = f"{type(exc).__name__}: {exc}"
-    if _is_retryable(exc) and lesson.attempts < job_queue.MAX_ATTEMPTS:
+    if _is_retryable(exc) and job.attempts < job_queue.MAX_ATTEMPTS:
         asked = getattr(exc, "retry_after_seconds", None)
-        seconds = job_queue.backoff_seconds(lesson.attempts, asked)
-        if job_queue.retry(lesson, error, seconds=seconds):
+        seconds = job_queue.backoff_seconds(job.attempts, asked)
+        if job_queue.retry(job, error, seconds=seconds):
             logger.info(
-                "lesson %d is tried again in %.0f s: %s",
-                lesson.pk,
+                "extraction job %d: retrying in %.0f s: %s",
+                job.pk,
                 seconds,
                 type(exc).__name__,
             )
     else:
-        job_queue.fail(lesson, error)
+        job_queue.fail(job, error)
 
 
 def _is_retryable(exc: Exception) -> bool:
@@ -161,38 +161,38 @@ def _is_retryable(exc: Exception) -> bool:
     return isinstance(exc, passing) or bool(getattr(exc, "retryable", False))
 
 
-def _extract(lesson: ExtractionJob, memory: UserMemory) -> None:
-    turn, earlier = _read_messages(lesson)
-    said = _index_messages(lesson, memory, turn)
+def _extract(job: ExtractionJob, memory: UserMemory) -> None:
+    turn, earlier = _read_messages(job)
+    said = _index_messages(job, memory, turn)
     material = ExtractionInput(
         turn=[line for line in turn if line.role in SPOKEN_ROLES],
         earlier=[line for line in earlier if line.role in SPOKEN_ROLES],
-        zone=date_parsing.get_zone(lesson.time_zone),
-        agent=lesson.agent,
+        zone=date_parsing.get_zone(job.time_zone),
+        agent=job.agent,
         max_facts=memory.user_state.max_facts_per_turn,
     )
     if not material.user_messages or material.max_facts == 0:
-        job_queue.complete(lesson)
+        job_queue.complete(job)
         return
-    known = _similar_facts(lesson, memory, material.user_messages, said)
-    found = _extract_facts(lesson, memory, material.with_known_facts(known))
-    _save_facts(lesson, memory, found, quotable=said)
+    known = _similar_facts(job, memory, material.user_messages, said)
+    found = _extract_facts(job, memory, material.with_known_facts(known))
+    _save_facts(job, memory, found, quotable=said)
 
 
 def _read_messages(
-    lesson: ExtractionJob,
+    job: ExtractionJob,
 ) -> tuple[list[PromptMessage], list[PromptMessage]]:
     """Return the messages of the turn, and the messages before it."""
     rows = StoredMessage.objects.filter(
-        thread_id=lesson.thread_id,
-        thread__user_id=lesson.user_id,
-        position__gte=lesson.first_position - MAX_EARLIER_MESSAGES,
-        position__lt=lesson.end_position,
+        thread_id=job.thread_id,
+        thread__user_id=job.user_id,
+        position__gte=job.first_position - MAX_EARLIER_MESSAGES,
+        position__lt=job.end_position,
     ).order_by("position")
     columns = rows.values_list("id", "position", "role", "text", "created_at")
     lines = [PromptMessage(*line) for line in columns]
-    turn = [line for line in lines if line.position >= lesson.first_position]
-    earlier = [line for line in lines if line.position < lesson.first_position]
+    turn = [line for line in lines if line.position >= job.first_position]
+    earlier = [line for line in lines if line.position < job.first_position]
     return turn[-MAX_TURN_MESSAGES:], earlier
 
 
@@ -200,7 +200,7 @@ def _read_messages(
 
 
 def _index_messages(
-    lesson: ExtractionJob, memory: UserMemory, turn: Sequence[PromptMessage]
+    job: ExtractionJob, memory: UserMemory, turn: Sequence[PromptMessage]
 ) -> dict[int, Embedded | None]:
     """Store the passages of the turn; return all vectors by message id.
 
@@ -212,7 +212,7 @@ def _index_messages(
         memory.embedder, [line.text for line in spoken]
     )
     ready = Passage.objects.filter(
-        user_id=lesson.user_id,
+        user_id=job.user_id,
         message_id__in=[line.id for line in spoken],
         embedder=memory.embedder.id,
     )
@@ -224,8 +224,8 @@ def _index_messages(
         if line.id not in have
     ]
     if texts:
-        with job_queue.lock_leased(lesson):
-            passages.index_messages(UserId(lesson.user_id), lesson.thread_id, texts)
+        with job_queue.lock_leased(job):
+            passages.index_messages(UserId(job.user_id), job.thread_id, texts)
     return {line.id: vector for line, vector in zip(spoken, embedded, strict=True)}
 
 
@@ -240,7 +240,7 @@ def _is_quotable(line: PromptMessage) -> bool:
 
 
 def _similar_facts(
-    lesson: ExtractionJob,
+    job: ExtractionJob,
     memory: UserMemory,
     from_user: Sequence[PromptMessage],
     vectors: dict[int, Embedded | None],
@@ -253,12 +253,12 @@ def _similar_facts(
         similarity_threshold=memory.embedder.floor,
         fusion=memory.user_state.fusion,
     )
-    found = search.search_facts(UserId(lesson.user_id), query, limit=MAX_SIMILAR_FACTS)
+    found = search.search_facts(UserId(job.user_id), query, limit=MAX_SIMILAR_FACTS)
     return [hit.fact for hit in found]
 
 
 def _extract_facts(
-    lesson: ExtractionJob, memory: UserMemory, material: ExtractionInput
+    job: ExtractionJob, memory: UserMemory, material: ExtractionInput
 ) -> ParsedFacts:
     """Call the model, and again if its reply is unreadable.
 
@@ -267,7 +267,7 @@ def _extract_facts(
     learner = memory.extraction_model
     if learner is None:
         raise RuntimeError(
-            "there is no model to learn with: set memory.user_state.learn_from"
+            "no extraction model: set memory.user_state.learn_from"
         )
     messages = prompts.build_prompt(material)
     problem = reply = ""
@@ -276,7 +276,7 @@ def _extract_facts(
     with _exclusive_local_model(learner):
         for _ in range(2):
             reply, is_whole = llm_call.call_model(
-                learner, messages, response_format=wanted, user=lesson.user_id.hex
+                learner, messages, response_format=wanted, user=job.user_id.hex
             )
             try:
                 return fact_parser.parse_reply(reply, material, now=datetime.now(UTC))
@@ -301,7 +301,7 @@ def _exclusive_local_model(learner: ExtractionModel) -> Iterator[None]:
 
 
 def _save_facts(
-    lesson: ExtractionJob,
+    job: ExtractionJob,
     memory: UserMemory,
     found: ParsedFacts,
     *,
@@ -309,29 +309,29 @@ def _save_facts(
 ) -> None:
     if found.dropped:
         logger.info(
-            "lesson %d: of %d facts proposed, dropped %s",
-            lesson.pk,
+            "extraction job %d: %d facts proposed, dropped: %s",
+            job.pk,
             found.total,
             ", ".join(f"{count} {why}" for why, count in found.dropped.items()),
         )
     contents = [passages.strip_subject(draft.content) for draft in found.drafts]
     embedded, errors = embedding.embed_texts(memory.embedder, contents)
-    with job_queue.lock_leased(lesson):
+    with job_queue.lock_leased(job):
         saved = fact_store.save_drafts(
-            UserId(lesson.user_id),
+            UserId(job.user_id),
             found.drafts,
             embedded,
             by="extraction",
             threshold=memory.user_state.dedup_threshold,
             errors=errors,
         )
-        _raise_importance(lesson, found.drafts, saved, quotable=quotable)
+        _raise_importance(job, found.drafts, saved, quotable=quotable)
         news = sum(each.outcome != "unchanged" for each in saved)
-        job_queue.complete(lesson, found=found.total, saved=news)
+        job_queue.complete(job, found=found.total, saved=news)
 
 
 def _raise_importance(
-    lesson: ExtractionJob,
+    job: ExtractionJob,
     drafts: Sequence[FactDraft],
     saved: Sequence[SaveResult],
     *,
@@ -349,5 +349,5 @@ def _raise_importance(
     # Always in the same order, so that two transactions cannot deadlock.
     for message_id, importance in sorted(wanted.items()):
         StoredMessage.objects.filter(
-            pk=message_id, thread_id=lesson.thread_id, importance__lt=importance
+            pk=message_id, thread_id=job.thread_id, importance__lt=importance
         ).update(importance=importance)

@@ -42,18 +42,18 @@ INSERT_SQL = """
 # The states are literals, not parameters, and open jobs are selected first: only then
 # does SQLite use their index and skip the many closed jobs.
 FIRST_PER_USER_SQL = """
-    WITH every_open AS MATERIALIZED (
+    WITH open_jobs AS MATERIALIZED (
         SELECT id, user_id, state, attempts, due_at FROM memory_extractionjob
         WHERE state IN ('queued', 'running')
     ), ranked AS (
         SELECT id, state, attempts, due_at,
             row_number() OVER (PARTITION BY user_id ORDER BY id) AS place,
             max(CASE WHEN state = 'running' AND due_at > %s THEN 1 ELSE 0 END)
-                OVER (PARTITION BY user_id) AS is_taught
-        FROM (SELECT * FROM every_open ORDER BY id LIMIT %s) AS oldest
+                OVER (PARTITION BY user_id) AS is_busy
+        FROM (SELECT * FROM open_jobs ORDER BY id LIMIT %s) AS oldest
     )
     SELECT id FROM ranked
-    WHERE place = 1 AND is_taught = 0 AND due_at <= %s
+    WHERE place = 1 AND is_busy = 0 AND due_at <= %s
         AND (state = 'queued' OR attempts < %s)
     ORDER BY due_at, id LIMIT %s
 """
@@ -153,7 +153,7 @@ def _claim_one(number: int, lease_seconds: float, now: datetime) -> bool:
 
 
 def complete(
-    lesson: ExtractionJob, *, found: int = 0, saved: int = 0, error: str = ""
+    job: ExtractionJob, *, found: int = 0, saved: int = 0, error: str = ""
 ) -> bool:
     """Mark a job as done, or as skipped with `error` as the reason.
 
@@ -161,7 +161,7 @@ def complete(
     worker claimed it, nor if its user was erased.
     """
     return _close(
-        lesson,
+        job,
         state=ExtractionJob.State.DONE,
         facts_found=found,
         facts_saved=saved,
@@ -170,14 +170,14 @@ def complete(
     )
 
 
-def fail(lesson: ExtractionJob, error: str, *, reply: str = "", found: int = 0) -> bool:
+def fail(job: ExtractionJob, error: str, *, reply: str = "", found: int = 0) -> bool:
     """Mark a job as failed, and log it.
 
     `reply` is the model's reply, if that caused the failure. Returns the same as
     `complete`.
     """
     closed = _close(
-        lesson,
+        job,
         state=ExtractionJob.State.FAILED,
         facts_found=found,
         error=_storable_text(error, MAX_ERROR_LENGTH),
@@ -186,20 +186,20 @@ def fail(lesson: ExtractionJob, error: str, *, reply: str = "", found: int = 0) 
     if closed:
         # The error may quote the model, and the model the user: only the row has it.
         logger.warning(
-            "nothing was learnt from turn %s of user %s: lesson %d failed; see "
-            "`manage.py lessons --failed`",
-            lesson.turn_id,
-            pseudonym(lesson.user_id),
-            lesson.pk,
+            "extraction job %d of turn %s, user %s failed; see "
+            "`manage.py extraction --failed`",
+            job.pk,
+            job.turn_id,
+            pseudonym(job.user_id),
         )
     return closed
 
 
-def retry(lesson: ExtractionJob, error: str, *, seconds: float) -> bool:
+def retry(job: ExtractionJob, error: str, *, seconds: float) -> bool:
     """Requeue a job after a failure, due after a pause; returns the same as
     `complete`."""
     due_at = datetime.now(UTC) + timedelta(seconds=seconds)
-    mine = _leased_row(lesson)
+    mine = _leased_row(job)
     return bool(
         mine.update(
             state=ExtractionJob.State.QUEUED,
@@ -214,12 +214,12 @@ def _storable_text(text: str, most: int) -> str:
     return make_storable(redaction.redact_own(text))[:most]
 
 
-def release(lesson: ExtractionJob, *, seconds: float) -> bool:
+def release(job: ExtractionJob, *, seconds: float) -> bool:
     """Requeue a job that was not started, due after a pause."""
     return bool(
-        _leased_row(lesson).update(
+        _leased_row(job).update(
             state=ExtractionJob.State.QUEUED,
-            attempts=lesson.attempts - 1,
+            attempts=job.attempts - 1,
             due_at=datetime.now(UTC) + timedelta(seconds=seconds),
         )
     )
@@ -230,18 +230,18 @@ class JobLeaseLost(Exception):
 
 
 @contextmanager
-def lock_leased(lesson: ExtractionJob) -> Iterator[None]:
+def lock_leased(job: ExtractionJob) -> Iterator[None]:
     """Write the results of a job in a transaction that locks its row.
 
     Raises `JobLeaseLost` if this worker no longer holds the job. So no data is written
     about a user who was erased meanwhile: an erasure locks the same row.
     """
     with transaction.atomic():
-        owner = user_lock.lock_user(UserId(lesson.user_id), datetime.now(UTC))
-        if not _leased_row(lesson).exists():
+        owner = user_lock.lock_user(UserId(job.user_id), datetime.now(UTC))
+        if not _leased_row(job).exists():
             raise JobLeaseLost
-        if lesson.time_zone and lesson.time_zone != owner.time_zone:
-            owner.time_zone = lesson.time_zone
+        if job.time_zone and job.time_zone != owner.time_zone:
+            owner.time_zone = job.time_zone
             owner.save(update_fields=["time_zone"])
         yield
 
@@ -281,8 +281,8 @@ def close_abandoned(now: datetime) -> int:
     lost = ExtractionJob.objects.filter(
         state=ExtractionJob.State.RUNNING, due_at__lte=now, attempts__gte=MAX_ATTEMPTS
     )
-    error = f"the worker stopped in the middle {MAX_ATTEMPTS} times"
-    return sum(fail(lesson, error) for lesson in lost[:100])
+    error = f"the worker stopped during extraction {MAX_ATTEMPTS} times"
+    return sum(fail(job, error) for job in lost[:100])
 
 
 def has_due_job(now: datetime) -> bool:
@@ -324,15 +324,15 @@ def pseudonym(user_id: uuid.UUID) -> str:
     return hashlib.sha256(user_id.bytes).hexdigest()[:12]
 
 
-def _leased_row(lesson: ExtractionJob) -> QuerySet[ExtractionJob]:
+def _leased_row(job: ExtractionJob) -> QuerySet[ExtractionJob]:
     # Each claim increments `attempts`, so the number identifies the lease.
     return ExtractionJob.objects.filter(
-        pk=lesson.pk,
-        user_id=lesson.user_id,
+        pk=job.pk,
+        user_id=job.user_id,
         state=ExtractionJob.State.RUNNING,
-        attempts=lesson.attempts,
+        attempts=job.attempts,
     )
 
 
-def _close(lesson: ExtractionJob, **fields: Any) -> bool:
-    return bool(_leased_row(lesson).update(finished_at=datetime.now(UTC), **fields))
+def _close(job: ExtractionJob, **fields: Any) -> bool:
+    return bool(_leased_row(job).update(finished_at=datetime.now(UTC), **fields))

@@ -40,7 +40,7 @@ def _config_alerts(plan: UserMemory) -> Iterator[tuple[str, str]]:
     if learner and learner.provider.kind == "local" and not learner.provider.base_url:
         yield (
             "coulisse.W404",
-            f"'{learner.model}' is too small to learn facts from what users say. Set "
+            f"Model '{learner.model}' is too small to extract facts reliably. Set "
             "learn_from to a larger model.",
         )
 
@@ -49,23 +49,23 @@ def _storage_alerts(plan: UserMemory) -> Iterator[tuple[str, str]]:
     if foreign := _count_foreign_vectors(plan.embedder.id):
         yield (
             "coulisse.W402",
-            f"{_format_texts(foreign)} in memory with vectors of another embedder than "
-            f"{plan.embedder.id}: only their words are searched. Run `manage.py "
+            f"{_format_texts(foreign)} in memory with vectors of an embedder other "
+            f"than {plan.embedder.id}: only their words are searched. Run `manage.py "
             "reindex`.",
         )
     if failed := _count_rows(ExtractionJob.objects.filter(state="failed")):
         yield (
             "coulisse.W403",
-            f"{_format_turns(failed)} could not be learnt from: see `manage.py lessons "
-            "--failed`.",
+            f"Fact extraction failed for {_format_turns(failed)}: see `manage.py "
+            "extraction --failed`.",
         )
     long_ago = timezone.now() - MAX_WAIT
     waiting = ExtractionJob.objects.filter(state="queued", due_at__lt=long_ago)
     if late := _count_rows(waiting):
         yield (
             "coulisse.W405",
-            f"{_format_turns(late)} should have been learnt from more than "
-            f"{MAX_WAIT // MINUTE} minutes ago: does a worker run?",
+            f"Fact extraction from {_format_turns(late)} is overdue by more than "
+            f"{MAX_WAIT // MINUTE} minutes: is a worker running?",
         )
 
 

@@ -53,12 +53,12 @@ def sweep(now: datetime) -> dict[str, int]:
     failure of one does not stop the others.
     """
     steps: dict[str, Callable[[], int]] = {
-        "lessons failed": lambda: job_queue.close_abandoned(now),
-        "workers woken": lambda: _notify_worker(now),
+        "jobs failed": lambda: job_queue.close_abandoned(now),
+        "workers notified": lambda: _notify_worker(now),
         "facts expired": lambda: _expire_facts(now),
         "texts embedded": _embed_failed_texts,
-        "wishes dropped": lambda: _delete_expired_erasures(now),
-        "graphs built": _build_hnsw_index,
+        "erasure requests expired": lambda: _delete_expired_erasures(now),
+        "indexes built": _build_hnsw_index,
     }
     return {name: _run_step(name, step) for name, step in steps.items()}
 
@@ -67,7 +67,7 @@ def _run_step(name: str, step: Callable[[], int]) -> int:
     try:
         return step()
     except Exception:
-        logger.exception("the sweep could not do its part '%s'", name)
+        logger.exception("sweep step '%s' failed", name)
         return 0
 
 

@@ -82,23 +82,23 @@ def serialize_summaries(page: list[Summary]) -> Iterator[dict[str, Any]]:
 
 def serialize_jobs(page: list[ExtractionJob]) -> Iterator[dict[str, Any]]:
     """Yield extraction jobs with their results."""
-    for lesson in page:
+    for job in page:
         yield {
-            "thread_id": lesson.thread.name or None,
-            "turn_id": lesson.turn_id,
-            "first_position": lesson.first_position,
-            "end_position": lesson.end_position,
-            "agent": lesson.agent,
-            "time_zone": lesson.time_zone or None,
-            "state": lesson.state,
-            "attempts": lesson.attempts,
-            "due_at": timestamps.format_time(lesson.due_at),
-            "error": public_text(lesson.error) or None,
-            "reply": lesson.reply or None,
-            "facts_found": lesson.facts_found,
-            "facts_saved": lesson.facts_saved,
-            "created_at": fact_serializers.unix_seconds(lesson.created_at),
-            "finished_at": timestamps.format_time(lesson.finished_at),
+            "thread_id": job.thread.name or None,
+            "turn_id": job.turn_id,
+            "first_position": job.first_position,
+            "end_position": job.end_position,
+            "agent": job.agent,
+            "time_zone": job.time_zone or None,
+            "state": job.state,
+            "attempts": job.attempts,
+            "due_at": timestamps.format_time(job.due_at),
+            "error": public_text(job.error) or None,
+            "reply": job.reply or None,
+            "facts_found": job.facts_found,
+            "facts_saved": job.facts_saved,
+            "created_at": fact_serializers.unix_seconds(job.created_at),
+            "finished_at": timestamps.format_time(job.finished_at),
         }
 
 

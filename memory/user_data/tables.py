@@ -55,10 +55,10 @@ TABLES = (
         ),
     ),
     UserTable(
-        "lessons",
+        "extraction_jobs",
         ExtractionJob,
         erased=43,
-        export=Export("lessons", export_serializers.serialize_jobs, _jobs_of),
+        export=Export("extraction_jobs", export_serializers.serialize_jobs, _jobs_of),
     ),
     UserTable(
         "passages",

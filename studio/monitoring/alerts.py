@@ -166,8 +166,8 @@ def _extraction_alerts(since: datetime) -> Iterator[Alert]:
         turns = "turn" if count == 1 else "turns"
         yield Alert(
             level="warn",
-            message=f"Nothing was learnt from {count:,} {turns}",
-            details="`manage.py lessons --failed` says why, `--replay` tries again.",
+            message=f"Fact extraction failed for {count:,} {turns}",
+            details="`manage.py extraction --failed` shows why, `--retry` retries them.",
         )
 
 

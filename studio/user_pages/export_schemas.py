@@ -194,7 +194,7 @@ class ExportedUser(BaseModel):
     threads: list[ExportedThread]
     memories: list[FactWithHistory]
     summaries: list[ExportedSummary]
-    lessons: list[ExportedExtraction]
+    extraction_jobs: list[ExportedExtraction]
     passages: list[ExportedPassage]
     turns: list[ExportedTurn]
     connections: list[ExportedConnection]

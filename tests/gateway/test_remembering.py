@@ -123,13 +123,13 @@ def test_agent_can_disable_memory(client, fake, user):
 
 def test_turn_queues_an_extraction_job(client, fake, user):
     ask(client, user, "I moved to Lisbon", metadata={"timezone": "Europe/Lisbon"})
-    (lesson,) = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
-    assert (lesson.state, lesson.first_position, lesson.end_position) == (
+    (job,) = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
+    assert (job.state, job.first_position, job.end_position) == (
         "queued",
         0,
         2,
     )
-    assert (lesson.agent, lesson.time_zone) == ("assistant", "Europe/Lisbon")
+    assert (job.agent, job.time_zone) == ("assistant", "Europe/Lisbon")
 
 
 def test_dates_use_the_users_time_zone(client, fake, user):

@@ -10,7 +10,7 @@ from tests.memory.learning_stage import CONFIG, configured, new_user
 
 @pytest.fixture
 def alone(database, monkeypatch):
-    """No lessons but this test's, and no queue to send messages to."""
+    """No jobs but this test's, and no queue to send messages to."""
     ExtractionJob.objects.all().delete()
     monkeypatch.setattr(notifier, "notify", lambda: None)
     before = live._current

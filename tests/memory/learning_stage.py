@@ -1,4 +1,4 @@
-"""What tests of learning share: stored turns and the lessons of them."""
+"""What tests of learning share: stored turns and the jobs of them."""
 
 import json
 import uuid
@@ -25,7 +25,7 @@ def new_user() -> UserId:
 def tell(
     user: UserId, *texts: str, thread: str = "", at: datetime = NOON, roles: str = "ua"
 ) -> ExtractionJob:
-    """Store a turn and its lesson; `roles` are first letters, taken in rotation."""
+    """Store a turn and its job; `roles` are first letters, taken in rotation."""
     row, _ = Thread.objects.get_or_create(
         user_id=user, name=thread, defaults={"created_at": at, "updated_at": at}
     )
@@ -46,10 +46,10 @@ def tell(
     )
     row.length = first + len(texts)
     row.save()
-    return lesson_of(row, turn_id, first, row.length)
+    return create_job(row, turn_id, first, row.length)
 
 
-def lesson_of(thread: Thread, turn_id: TurnId, first: int, end: int) -> ExtractionJob:
+def create_job(thread: Thread, turn_id: TurnId, first: int, end: int) -> ExtractionJob:
     return ExtractionJob.objects.create(
         user_id=thread.user_id,
         thread=thread,
@@ -106,13 +106,13 @@ def says(fake: FakeProvider, *facts: Any) -> None:
     fake.reply(json.dumps({"facts": facts}))
 
 
-def learn(lesson: ExtractionJob) -> ExtractionJob:
-    """Take the lesson and learn from it, and return what became of it."""
+def learn(job: ExtractionJob) -> ExtractionJob:
+    """Take the job and learn from it, and return what became of it."""
     (taken,) = job_queue.claim(1, 300, now=datetime.now(UTC))
-    assert taken.pk == lesson.pk
+    assert taken.pk == job.pk
     extraction_worker.run_job(taken)
-    lesson.refresh_from_db()
-    return lesson
+    job.refresh_from_db()
+    return job
 
 
 def known(user: UserId) -> list[tuple[str, str]]:

@@ -50,9 +50,9 @@ def live(user_id: UserId, secret: str = "plums") -> None:
     put_passage(user_id, fact=new)
     said = thread.messages.get(position=0)
     put_passage(user_id, message=said, thread=thread, position=0)
-    lesson = {"user_id": user_id, "thread": thread, "turn_id": said.turn_id}
+    job = {"user_id": user_id, "thread": thread, "turn_id": said.turn_id}
     ExtractionJob.objects.create(
-        **lesson,
+        **job,
         first_position=0,
         end_position=2,
         agent="assistant",

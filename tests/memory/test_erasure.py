@@ -57,7 +57,7 @@ def test_erasure_preview_counts_equal_deleted_rows(owner):
         "passages": 2,
         "fact_changes": 2,
         "facts": 2,
-        "lessons": 1,
+        "extraction_jobs": 1,
         "summaries": 1,
         "messages": 8,
         "threads": 2,
@@ -226,7 +226,7 @@ def erase_in_thread(user_id: UserId) -> None:
 
 
 @pytest.fixture
-def lesson(database, fake, tmp_path, owner, monkeypatch) -> Iterator[ExtractionJob]:
+def job(database, fake, tmp_path, owner, monkeypatch) -> Iterator[ExtractionJob]:
     """A turn that a worker is learning from."""
     monkeypatch.setattr(notifier, "notify", lambda: None)
     before = configuration._current
@@ -241,23 +241,23 @@ def lesson(database, fake, tmp_path, owner, monkeypatch) -> Iterator[ExtractionJ
 SAID = '[{"content": "Lives in Lisbon.", "quote": "I moved to Lisbon last week"}]'
 
 
-def test_erasure_during_extraction_stores_no_facts(lesson, owner, monkeypatch):
+def test_erasure_during_extraction_stores_no_facts(job, owner, monkeypatch):
     def answer(*args, **kwargs):
         erasure.erase_user(owner)
         return SAID, True
 
     monkeypatch.setattr(llm_call, "call_model", answer)
-    extraction_worker.run_job(lesson)
+    extraction_worker.run_job(job)
     assert not any(rows_of(owner).values())
 
 
-def test_extraction_without_erasure_stores_the_fact(lesson, owner, monkeypatch):
+def test_extraction_without_erasure_stores_the_fact(job, owner, monkeypatch):
     monkeypatch.setattr(llm_call, "call_model", lambda *args, **kwargs: (SAID, True))
-    extraction_worker.run_job(lesson)
+    extraction_worker.run_job(job)
     assert Fact.objects.get(user_id=owner).content == "Lives in Lisbon."
 
 
-def test_erasure_during_embedding_stores_no_passages(lesson, owner, monkeypatch):
+def test_erasure_during_embedding_stores_no_passages(job, owner, monkeypatch):
     vectors = embedding.embed_texts
 
     def embed(embedder, texts):
@@ -265,7 +265,7 @@ def test_erasure_during_embedding_stores_no_passages(lesson, owner, monkeypatch)
         return vectors(embedder, texts)
 
     monkeypatch.setattr(embedding, "embed_texts", embed)
-    extraction_worker.run_job(lesson)
+    extraction_worker.run_job(job)
     assert not any(rows_of(owner).values())
 
 
@@ -348,7 +348,7 @@ def test_tables_are_erased_in_this_order():
     found = [table.name for table in user_data.erasable()]
     assert found == [
         *("tasks", "scores", "feedback", "smoke_lines", "smoke_runs"),
-        *("passages", "fact_changes", "facts", "lessons", "summaries"),
+        *("passages", "fact_changes", "facts", "extraction_jobs", "summaries"),
         *("messages", "threads", "model_calls", "tool_calls", "turns"),
         *("mcp_tokens", "owners"),
     ]
@@ -357,7 +357,7 @@ def test_tables_are_erased_in_this_order():
 def test_lists_are_exported_in_this_order():
     found = [each.export.name for each in user_data.tables() if each.export]
     assert found == [
-        *("threads", "memories", "summaries", "lessons", "passages", "turns"),
+        *("threads", "memories", "summaries", "extraction_jobs", "passages", "turns"),
         *("connections", "api_tokens", "tasks", "scores", "feedback"),
         *("smoke_lines", "smoke_runs"),
     ]

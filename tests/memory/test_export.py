@@ -42,7 +42,7 @@ def test_export_contains_all_user_data(owner):
     assert sum(len(t["messages"]) for t in told["threads"]) == counts["messages"]
     assert len(told["memories"]) == counts["facts"]
     assert sum(len(m["history"]) for m in told["memories"]) == counts["fact_changes"]
-    for name in ("summaries", "lessons", "passages", "turns"):
+    for name in ("summaries", "extraction_jobs", "passages", "turns"):
         assert len(told[name]) == counts[name]
 
 
@@ -154,7 +154,7 @@ def test_long_turns_end_a_chunk(owner, monkeypatch):
 
 def test_export_of_unknown_user_is_empty(owner):
     told = exported(owner)
-    lists = ("threads", "memories", "summaries", "lessons", "passages", "turns")
+    lists = ("threads", "memories", "summaries", "extraction_jobs", "passages", "turns")
     assert [told[name] for name in lists] == [[]] * 6
     assert told["settings"]["time_zone"] is None
 

@@ -1,4 +1,4 @@
-"""The queue of lessons: nothing is lost, taken twice or out of order."""
+"""The queue of jobs: nothing is lost, taken twice or out of order."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ LATER = NOON + timedelta(hours=1)
 
 @pytest.fixture
 def alone(database):
-    """No lessons but this test's: whoever claims takes anybody's."""
+    """No jobs but this test's: whoever claims takes anybody's."""
     ExtractionJob.objects.all().delete()
     yield
     ExtractionJob.objects.all().delete()
@@ -127,9 +127,9 @@ def test_worker_without_lease_cannot_complete_the_job(finish, caplog):
 
 
 def test_erased_job_cannot_be_completed():
-    lesson = tell(new_user(), "one")
+    job = tell(new_user(), "one")
     (taken,) = claim()
-    ExtractionJob.objects.filter(pk=lesson.pk).delete()
+    ExtractionJob.objects.filter(pk=job.pk).delete()
     assert job_queue.complete(taken) is False
     assert job_queue.fail(taken, "late") is False
 
@@ -316,8 +316,8 @@ def test_claim_reads_only_open_jobs(owner):
 def test_last_time_zone_of_a_user_is_reused(alone, owner):
     kept = []
     for name in ("Europe/Lisbon", "", "Asia/Tokyo"):
-        lesson = tell(owner, "I like tea", "Noted.")
-        ExtractionJob.objects.filter(pk=lesson.pk).update(time_zone=name)
+        job = tell(owner, "I like tea", "Noted.")
+        ExtractionJob.objects.filter(pk=job.pk).update(time_zone=name)
         (taken,) = job_queue.claim(1, 300)
         with job_queue.lock_leased(taken):
             job_queue.complete(taken)

@@ -66,11 +66,11 @@ def test_turns_with_failed_extraction_raise_w403():
     message_store.append_turn(
         user, "", new_turn_id(), entries, study=ExtractionRequest("assistant")
     )
-    lesson = ExtractionJob.objects.get(user_id=user)
-    assert lesson.due_at <= datetime.now(UTC)
-    ExtractionJob.objects.filter(pk=lesson.pk).update(state="failed")
-    assert "could not be learnt from" in concerns("x")["coulisse.W403"]
-    lesson.delete()
+    job = ExtractionJob.objects.get(user_id=user)
+    assert job.due_at <= datetime.now(UTC)
+    ExtractionJob.objects.filter(pk=job.pk).update(state="failed")
+    assert "Fact extraction failed" in concerns("x")["coulisse.W403"]
+    job.delete()
 
 
 def test_turns_waiting_without_worker_raise_w405():
@@ -79,10 +79,10 @@ def test_turns_waiting_without_worker_raise_w405():
     message_store.append_turn(
         user, "", new_turn_id(), entries, study=ExtractionRequest("assistant")
     )
-    lesson = ExtractionJob.objects.get(user_id=user)
+    job = ExtractionJob.objects.get(user_id=user)
     before = concerns("x").get("coulisse.W405", "")
-    ExtractionJob.objects.filter(pk=lesson.pk).update(
+    ExtractionJob.objects.filter(pk=job.pk).update(
         due_at=datetime(2026, 1, 1, tzinfo=UTC)
     )
     assert concerns("x")["coulisse.W405"] != before
-    lesson.delete()
+    job.delete()

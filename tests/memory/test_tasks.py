@@ -115,7 +115,7 @@ def test_sweep_fails_job_that_kills_its_workers(config, owner):
     tell(owner, "hello", "hi")
     for _ in range(job_queue.MAX_ATTEMPTS):
         (taken,) = job_queue.claim(1, 0)
-    assert periodic_sweep.sweep(datetime.now(UTC))["lessons failed"] == 1
+    assert periodic_sweep.sweep(datetime.now(UTC))["jobs failed"] == 1
     assert ExtractionJob.objects.get().state == "failed"
     assert taken.attempts == job_queue.MAX_ATTEMPTS
 
@@ -162,7 +162,7 @@ def test_failing_sweep_step_does_not_stop_the_others(
 # Texts whose embedding failed.
 
 
-def learnt_without_vectors(fake, owner, *texts: str) -> None:
+def index_without_vectors(fake, owner, *texts: str) -> None:
     fake.default_embedding = ScriptedEmbedding(status=503)
     says(fake)
     tell(owner, *texts)
@@ -176,7 +176,7 @@ def vectors(owner) -> list[tuple[str, bool]]:
 
 
 def test_sweep_embeds_texts_that_failed_earlier(remote, fake, owner):
-    learnt_without_vectors(fake, owner, "I love the tango", "Me too")
+    index_without_vectors(fake, owner, "I love the tango", "Me too")
     assert all(error and not has for error, has in vectors(owner))
     assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
     assert vectors(owner) == [("", True), ("", True)]
@@ -193,7 +193,7 @@ def test_sweep_embeds_facts_that_failed_earlier(remote, fake, owner):
 
 
 def test_unavailable_embedder_is_paused(remote, fake, owner, monkeypatch):
-    learnt_without_vectors(fake, owner, "I love the tango", "Me too")
+    index_without_vectors(fake, owner, "I love the tango", "Me too")
     fake.default_embedding = ScriptedEmbedding(status=503)
     asked = len(fake.embeddings)
     for _ in range(3):
@@ -219,7 +219,7 @@ def test_embedder_backoff_grows_to_ten_minutes_and_resets(monkeypatch):
 
 
 def test_refused_text_is_not_retried_forever(remote, fake, owner):
-    learnt_without_vectors(fake, owner, "I love the tango", "Me too")
+    index_without_vectors(fake, owner, "I love the tango", "Me too")
     refusal = ScriptedEmbedding(status=400)
     # Both together, then each alone.
     fake._embedding_script.extend([refusal, refusal, ScriptedEmbedding()])
@@ -233,7 +233,7 @@ def test_refused_text_is_not_retried_forever(remote, fake, owner):
 
 
 def test_sweep_embeds_nothing_when_memory_is_off(remote, config, fake, owner):
-    learnt_without_vectors(fake, owner, "I love the tango", "Me too")
+    index_without_vectors(fake, owner, "I love the tango", "Me too")
     config(CONFIG.partition("memory:\n  user_state")[0])
     asked = len(fake.embeddings)
     assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
@@ -245,19 +245,19 @@ def test_sweep_embeds_nothing_when_memory_is_off(remote, config, fake, owner):
 
 def printed(*args: str) -> str:
     out = StringIO()
-    call_command("lessons", *args, stdout=out)
+    call_command("extraction", *args, stdout=out)
     return out.getvalue()
 
 
 @pytest.fixture
 def failed(config, fake, owner) -> ExtractionJob:
     fake.default = ScriptedAnswer(("no JSON",))
-    lesson = tell(owner, "hello", "hi")
+    job = tell(owner, "hello", "hi")
     extraction_worker.run_due_jobs(10)
-    return lesson
+    return job
 
 
-def test_jobs_command_lists_failures(failed, fake, owner):
+def test_extraction_command_lists_failures(failed, fake, owner):
     fake.default = ScriptedAnswer(("[]",))
     tell(new_user(), "hello", "hi")
     extraction_worker.run_due_jobs(10)
@@ -268,11 +268,11 @@ def test_jobs_command_lists_failures(failed, fake, owner):
     assert len(printed("--failed").splitlines()) == 4
     assert str(owner) in printed("--user", str(owner))
     assert "0 done" in printed("--user", str(owner))
-    assert printed("--user", "somebody").startswith("lessons: 0 due")
+    assert printed("--user", "somebody").startswith("extraction jobs: 0 due")
     assert str(owner) not in printed("--user", "somebody")
 
 
-def test_jobs_command_reports_unusable_database(failed, monkeypatch):
+def test_extraction_command_reports_unusable_database(failed, monkeypatch):
     def gone(*args, **options):
         raise OperationalError("no such table")
 
@@ -282,27 +282,27 @@ def test_jobs_command_reports_unusable_database(failed, monkeypatch):
 
 
 @pytest.mark.parametrize("which", ["all", "one"])
-def test_jobs_command_replays_failed_job(failed, which):
+def test_extraction_command_retries_failed_job(failed, which):
     ident = "all" if which == "all" else str(failed.pk)
-    assert printed("--replay", ident).startswith("1 put back")
+    assert printed("--retry", ident).startswith("1 requeued")
     assert ExtractionJob.objects.get().state == "queued"
-    assert printed("--replay", "all").startswith("0 put back")
+    assert printed("--retry", "all").startswith("0 requeued")
 
 
-def test_jobs_command_refuses_to_replay_unfailed_job(failed):
-    printed("--replay", str(failed.pk))
-    with pytest.raises(CommandError, match=f"no failed lesson {failed.pk}"):
-        printed("--replay", str(failed.pk))
+def test_extraction_command_refuses_to_retry_unfailed_job(failed):
+    printed("--retry", str(failed.pk))
+    with pytest.raises(CommandError, match=f"no failed job {failed.pk}"):
+        printed("--retry", str(failed.pk))
 
 
-def test_jobs_command_replays_only_the_named_users_jobs(failed, owner):
-    assert printed("--replay", "all", "--user", "somebody").startswith("0 put back")
-    assert printed("--replay", "all", "--user", str(owner)).startswith("1 put back")
+def test_extraction_command_retries_only_the_named_users_jobs(failed, owner):
+    assert printed("--retry", "all", "--user", "somebody").startswith("0 requeued")
+    assert printed("--retry", "all", "--user", str(owner)).startswith("1 requeued")
 
 
-def test_jobs_command_refuses_invalid_job_id(config):
-    with pytest.raises(CommandError, match="id of a lesson"):
-        printed("--replay", "x")
+def test_extraction_command_refuses_invalid_job_id(config):
+    with pytest.raises(CommandError, match="id of a job"):
+        printed("--retry", "x")
 
 
 def test_consolidate_returns_the_stored_receipt(config, fake, owner):
@@ -317,6 +317,6 @@ def test_sweep_builds_the_index_of_a_new_embedder(config, alone, monkeypatch):
     monkeypatch.setattr(
         hnsw_index, "ensure_index", lambda *asked: built.append(asked) or 1
     )
-    assert periodic_sweep.sweep(NOW)["graphs built"] == 1
+    assert periodic_sweep.sweep(NOW)["indexes built"] == 1
     ((embedder, dimensions),) = built
     assert embedder.endswith(str(dimensions))

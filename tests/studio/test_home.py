@@ -225,7 +225,7 @@ def test_failed_tasks_raise_an_alert(configure):
     assert concerns() == [
         "Judge 'quality' could not score 1 reply",
         "1 task of assistant failed",
-        "Nothing was learnt from 1 turn",
+        "Fact extraction failed for 1 turn",
     ]
 
 

@@ -187,7 +187,7 @@ def test_dispatched_task_has_its_own_thread(
     assert [row.text for row in apart] == ["Find out.", "Found."]
     assert apart[0].thread.name == f"task-{task.pk}"
     learnt = ExtractionJob.objects.filter(user_id=identity.derive_user_id(user))
-    assert [lesson.thread.name for lesson in learnt] == [""]
+    assert [job.thread.name for job in learnt] == [""]
 
 
 def test_nested_dispatch_is_limited(

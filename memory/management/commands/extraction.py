@@ -1,4 +1,4 @@
-"""`manage.py lessons`: list extraction jobs, and retry failed ones."""
+"""`manage.py extraction`: list extraction jobs, and retry failed ones."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,14 +21,14 @@ DEFAULT_LIMIT = 50
 class Command(DatabaseCommand):
     """Count and list jobs, or requeue failed ones."""
 
-    help = "List the turns that are learnt from, or put failed ones back."
+    help = "List extraction jobs, or retry failed ones."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--failed", action="store_true", help="Only failed ones.")
-        parser.add_argument("--user", help="Only this user's.")
+        parser.add_argument("--failed", action="store_true", help="Only failed jobs.")
+        parser.add_argument("--user", help="Only this user's jobs.")
         parser.add_argument(
-            "--replay", metavar="ID|all", help="Try a failed one again, or all."
+            "--retry", metavar="ID|all", help="Retry this failed job, or all of them."
         )
 
     def handle(self, **options: Any) -> None:
@@ -38,8 +38,8 @@ class Command(DatabaseCommand):
             if user is None
             else identity.derive_user_id(identity.check_identifier(user))
         )
-        if options["replay"] is not None:
-            self._replay(options["replay"], user_id)
+        if options["retry"] is not None:
+            self._retry(options["retry"], user_id)
             return
         self._count(user_id)
         rows = ExtractionJob.objects.order_by("-pk")
@@ -47,41 +47,42 @@ class Command(DatabaseCommand):
             rows = rows.filter(state=ExtractionJob.State.FAILED)
         if user_id is not None:
             rows = rows.filter(user_id=user_id)
-        for lesson in rows[:DEFAULT_LIMIT]:
-            self._print(lesson)
+        for job in rows[:DEFAULT_LIMIT]:
+            self._print(job)
 
-    def _replay(self, which: str, user_id: UserId | None) -> None:
+    def _retry(self, which: str, user_id: UserId | None) -> None:
         ids = None if which == "all" else [parse_job_id(which)]
-        whose = {} if user_id is None else {"user": str(user_id)}
         with transaction.atomic():
             count = job_queue.requeue(ids, user_id=user_id)
             if count:
-                details = {**whose, "put_back": count}
+                details: dict[str, Any] = {"requeued": count}
+                if user_id is not None:
+                    details["user"] = str(user_id)
                 by = audit_events.terminal_actor()
-                audit_log.write(AuditEvent("lesson.replay", by, which, details))
+                audit_log.write(AuditEvent("extraction.retry", by, which, details))
         if ids and not count:
-            raise CommandError(f"there is no failed lesson {which}")
-        self.stdout.write(f"{count} put back; the next sweep wakes a worker")
+            raise CommandError(f"there is no failed job {which}")
+        self.stdout.write(f"{count} requeued; the next sweep notifies a worker")
 
     def _count(self, user_id: UserId | None) -> None:
         counts = job_queue.count_by_state(datetime.now(UTC), user_id=user_id)
-        told = ", ".join(f"{count} {name}" for name, count in counts.items())
-        self.stdout.write(f"lessons: {told}")
+        summary = ", ".join(f"{count} {name}" for name, count in counts.items())
+        self.stdout.write(f"extraction jobs: {summary}")
 
-    def _print(self, lesson: ExtractionJob) -> None:
-        facts = f"{lesson.facts_saved}/{lesson.facts_found} facts"
+    def _print(self, job: ExtractionJob) -> None:
+        facts = f"{job.facts_saved}/{job.facts_found} facts"
         self.stdout.write(
-            f"{lesson.pk}  {lesson.created_at:%Y-%m-%d %H:%M}  {lesson.state:<7}  "
-            f"{facts}  {lesson.agent}  {lesson.user_id}"
+            f"{job.pk}  {job.created_at:%Y-%m-%d %H:%M}  {job.state:<7}  "
+            f"{facts}  {job.agent}  {job.user_id}"
         )
         for name in ("error", "reply"):
-            said = " ".join(getattr(lesson, name).split())
-            if said:
-                self.stdout.write(f"    {name}: {said[:300]}")
+            text = " ".join(getattr(job, name).split())
+            if text:
+                self.stdout.write(f"    {name}: {text[:300]}")
 
 
 def parse_job_id(text: str) -> int:
     """Return the id of a job; raises CommandError if it is malformed."""
     if not text.isdecimal():
-        raise CommandError(f"--replay takes the id of a lesson or 'all', got '{text}'")
+        raise CommandError(f"--retry takes the id of a job or 'all', got '{text}'")
     return int(text)
