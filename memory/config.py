@@ -23,43 +23,49 @@ class UserState(BaseModel):
 
     embed_with: EmbedderConfig | None = Field(
         default=None,
-        description="What turns text into vectors. Unset: OpenAI's if `openai` is "
-        "under `providers:`, else a small model on this machine.",
+        description="The embedder, which turns text into vectors. Unset: OpenAI's if "
+        "`openai` is under `providers:`, else a small model on this machine.",
     )
     learn_from: ModelChoice | None = Field(
         default=None,
-        description="The model that reads each turn for facts. Unset: a cheap model "
-        "of the first provider of anthropic, openai, gemini, groq, deepseek, cohere; "
-        "where there is none of them, the agent's own.",
+        description="The model that extracts facts from each turn. Unset: a cheap "
+        "model of the first configured provider of anthropic, openai, gemini, groq, "
+        "deepseek and cohere, or else the agent's own model.",
     )
     recall_k: int = Field(
-        default=5, ge=0, le=100, description="How many facts a request recalls."
+        default=5,
+        ge=0,
+        le=100,
+        description="Number of facts recalled per request (top-k).",
     )
     dedup_threshold: Share = Field(
         default=0.9,
-        description="Cosine similarity from which a new fact is compared, word by "
-        "word, with one that is known.",
+        description="Minimum cosine similarity at which a new fact is compared, word "
+        "by word, with a stored one.",
     )
     max_facts_per_turn: int = Field(
-        default=5, ge=0, le=100, description="Most facts learnt from one turn."
+        default=5,
+        ge=0,
+        le=100,
+        description="Maximum number of facts extracted per turn.",
     )
     fusion: Fusion = Field(
         default="weighted",
-        description="How what was found by meaning and by words becomes one list: "
-        "`weighted` adds their scores, `rrf` their ranks.",
+        description="How search results by meaning and by words are merged: "
+        "`weighted` adds their scores, `rrf` their reciprocal ranks.",
     )
     block_tokens: int = Field(
         default=1000,
         ge=50,
         le=100_000,
-        description="Most tokens of a prompt that go to what is remembered.",
+        description="Maximum tokens of a prompt for facts and quoted messages.",
     )
     standing_facts: int = Field(
         default=10,
         ge=0,
         le=100,
-        description="How many facts are always told: pinned ones, then those of "
-        "importance 9 and 10.",
+        description="Maximum number of facts in every prompt: pinned ones, then those "
+        "of importance 9 and 10.",
     )
 
 
@@ -75,9 +81,9 @@ class RoleImportance(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    user: Share = Field(default=0.5, description="What a user says.")
-    assistant: Share = Field(default=0.5, description="What an agent replies.")
-    tool: Share = Field(default=0.3, description="What a tool answers.")
+    user: Share = Field(default=0.5, description="Messages of users.")
+    assistant: Share = Field(default=0.5, description="Replies of agents.")
+    tool: Share = Field(default=0.3, description="Results of tools.")
     system: Share = Field(default=0.1, description="Instructions; never stored.")
 
 
@@ -91,50 +97,51 @@ class MemoryConfig(BaseModel):
         BeforeValidator(_expand_boolean, json_schema_input_type=bool | UserState),
     ] = Field(
         default=None,
-        description="Learn facts about each user and recall them: `true`, `false`, "
-        "or a map of settings. Off unless given.",
+        description="Whether to extract and recall facts about each user: `true`, "
+        "`false`, or a map of settings. Unset: off.",
     )
     recency_limit: int | None = Field(
         default=None,
         ge=1,
-        description="Most of the newest messages put into a prompt. Unset puts in "
-        "as many as fit.",
+        description="Maximum number of recent messages in a prompt. Unset: as many as "
+        "fit.",
     )
     salience_limit: int = Field(
         default=5,
         ge=0,
         le=50,
-        description="How many important older messages of the thread are quoted in "
-        "a prompt.",
+        description="Maximum number of important older messages of the thread quoted "
+        "in a prompt.",
     )
     salience_threshold: Share = Field(
-        default=0.8, description="The importance from which a message counts as such."
+        default=0.8, description="Minimum importance of such a message."
     )
     relevance_limit: int = Field(
         default=5,
         ge=0,
         le=50,
-        description="How many older messages of the user, of any thread, are quoted "
-        "because they resemble the question.",
+        description="Maximum number of older messages of the user, from any thread, "
+        "quoted because they are similar to the question.",
     )
     importance: RoleImportance = Field(
-        default=RoleImportance(), description="A message's importance at first."
+        default=RoleImportance(), description="The initial importance of messages."
     )
     working_memory_cap: int = Field(
         default=50,
         ge=0,
         le=1000,
-        description="How many of a thread's newest messages a process holds ready.",
+        description="Maximum number of a thread's newest messages that a process "
+        "caches.",
     )
     consolidation_interval_hours: float = Field(
         default=6,
         gt=0,
-        description="How often old conversations are summarised.",
+        description="Hours between summaries of old conversations.",
     )
     consolidate_after_hours: float = Field(
         default=24,
         gt=0,
-        description="How old a message must be to give way to a summary.",
+        description="Minimum age of a message, in hours, before it is summarized.",
     )
 
 
@@ -158,7 +165,7 @@ def _check_extraction_model(
         name = state.learn_from.provider
         yield Problem(
             (*at, "learn_from", "provider"),
-            f"memory learns from provider '{name}', which is not under providers:"
+            f"learn_from uses provider '{name}', which is not under providers:"
             f"{did_you_mean(name, providers)}",
             "coulisse.E401",
         )

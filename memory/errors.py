@@ -4,13 +4,13 @@ from core.errors import Invalid, NotFound
 
 
 class FactUnknown(NotFound):
-    """This user has no such fact."""
+    """This user has no fact with this id."""
 
     code = "memory_not_found"
 
 
 class FactInvalid(Invalid):
-    """This cannot be remembered as a fact."""
+    """The fact is invalid."""
 
 
 class KeyTaken(Invalid):

@@ -1,4 +1,4 @@
-"""`/v1/memories`: users read and edit the facts known about them."""
+"""`/v1/memories`: users read and edit the facts about them."""
 
 import uuid
 from datetime import datetime
@@ -40,7 +40,7 @@ router = Router(tags=["Memories"])
 
 @router.get(
     "",
-    summary="List memories, the newest first",
+    summary="List memories, newest first",
     response=MemoryList,
     openapi_extra=USER_HEADER_OPENAPI,
 )
@@ -75,7 +75,7 @@ async def _cursor(
         )
     except FactUnknown as exc:
         raise Invalid(
-            "'after' must be the last_id of the page before", param="after"
+            "'after' must be the last_id of the previous page", param="after"
         ) from exc
     return last.created_at, last.id
 
@@ -143,8 +143,7 @@ async def search_by_body(
 async def _search(user_id: UserId, asked: MemorySearchBody) -> HttpResponse:
     if asked.in_ == "messages" and asked.category is not None:
         raise Invalid(
-            "'category' is for facts, messages have none: leave it out, or send "
-            "'in': 'facts'",
+            "'category' applies only to facts: remove it, or send 'in': 'facts'",
             param="category",
         )
     prepared = await query_preparation.prepare_query(asked.query, fusion=asked.fusion)
@@ -203,7 +202,7 @@ async def change_memory(
     )
     changes = body.changes()
     if injection_filter.find_injection(changes.get("content", ""), ""):
-        # As on saving: it stays out of prompts until a person approves it.
+        # As on saving: prompts do not contain it until a person approves it.
         changes.setdefault("status", "held")
     if changes:
         vector = await query_preparation.embed_changed_fact(fact.content, changes)
@@ -228,7 +227,7 @@ async def change_memory(
 
 @router.delete(
     "/{memory_id}",
-    summary="Forget a memory",
+    summary="Delete a memory",
     response=DeletedMemory,
     openapi_extra=USER_HEADER_OPENAPI,
 )
@@ -256,7 +255,7 @@ async def delete_memory(
 
 @router.get(
     "/{memory_id}/history",
-    summary="List all that happened to a memory, the oldest first",
+    summary="List the changes of a memory, oldest first",
     response=MemoryHistory,
     openapi_extra=USER_HEADER_OPENAPI,
 )

@@ -60,11 +60,11 @@ class MemoriesQuery(CallerQuery):
     source: Source | None = None
     pinned: bool | None = None
     as_of: Instant | None = Field(
-        default=None, description="What was known and true then."
+        default=None, description="Return the memories as of this time."
     )
     limit: PageLimit = 20
     after: str | None = Field(
-        default=None, description="The `last_id` of the page before."
+        default=None, description="The `last_id` of the previous page."
     )
 
 
@@ -91,9 +91,12 @@ class MemorySearchBody(CallerBody):
     in_: SearchScope = Field(default="facts", alias="in")
     category: Category | None = None
     fusion: Fusion | None = Field(
-        default=None, description="How the legs become one list; as configured."
+        default=None,
+        description="How the retrievers' results are merged. Unset: as configured.",
     )
-    explain: bool = Field(default=False, description="Say why each was found.")
+    explain: bool = Field(
+        default=False, description="Include the scores of each result."
+    )
 
     @property
     def embedding_tokens(self) -> int:
@@ -116,13 +119,13 @@ class MemoryDates(CallerBody):
         if self.ttl_seconds is not None:
             if self.expires_at is not None:
                 raise Invalid(
-                    "'ttl_seconds' sets 'expires_at': send one of them",
+                    "'ttl_seconds' sets 'expires_at': send only one of them",
                     param="ttl_seconds",
                 )
             self.expires_at = now + timedelta(seconds=self.ttl_seconds)
         elif self.expires_at is not None and self.expires_at <= now:
             raise Invalid(
-                "'expires_at' has passed: send a later one, or delete the memory",
+                "'expires_at' is in the past: send a later time, or delete the memory",
                 param="expires_at",
             )
         return self
@@ -136,7 +139,8 @@ class NewFactFields(BaseModel):
     importance: Importance = 5
     key: FactKey | None = Field(
         default=None,
-        description="With the category it names one fact: the next one replaces it.",
+        description="Unique key within the category: a new fact with the same key "
+        "replaces this one.",
     )
     pinned: bool = False
     valid_from: Instant | None = None
@@ -184,10 +188,10 @@ class FactChangeFields(BaseModel):
     key: FactKey | None = None
     pinned: bool = False
     status: Literal["active", "held"] = Field(
-        default="active", description="`active` brings it back."
+        default="active", description="`active` restores the memory."
     )
     reason: Annotated[str, StringConstraints(max_length=500)] = Field(
-        default="", description="Kept in the history."
+        default="", description="Stored in the history."
     )
 
     def changes(self) -> dict[str, Any]:
@@ -297,7 +301,6 @@ class FoundList(BaseModel):
     data: list[FoundMemoryObject | FoundMessageObject]
     has_more: bool
     embedding: str = Field(
-        description="The embedder's id, or why words alone were searched by: `off`, "
-        "`failed`."
+        description="The embedder's id; `off` or `failed` if only words were searched."
     )
     explain: dict[str, Any] | None = None

@@ -23,7 +23,7 @@ def serialize_page(facts: Sequence[KnownFact], *, has_more: bool) -> dict[str, A
 
 
 def serialize_saved(fact: KnownFact, saved: SaveResult) -> dict[str, Any]:
-    """Return the memory that now holds the saved fact, and the outcome."""
+    """Return the memory that contains the saved fact, and the outcome."""
     gone = saved.superseded
     return {
         **fact_serializers.serialize_fact(fact),

@@ -38,7 +38,7 @@ class EraseQuery(CallerQuery):
     """Query of `DELETE /v1/users/me`."""
 
     confirmation: str | None = Field(
-        default=None, description="From the answer of the first call."
+        default=None, description="From the response to the first request."
     )
 
 
@@ -58,7 +58,7 @@ class UserErased(BaseModel):
 
 @router.get(
     "/export",
-    summary="Take along everything there is of the user",
+    summary="Export all data of the user",
     openapi_extra=EXPORT_OPENAPI,
 )
 async def export_user(
@@ -91,7 +91,7 @@ async def stream_export(
 ) -> AsyncGenerator[bytes]:
     """Yield an export that continues after `written`.
 
-    No database connection is held while the client reads.
+    Uses no database connection while the client reads.
     """
     yield written
     while place is not None:
@@ -101,7 +101,7 @@ async def stream_export(
 
 @router.delete(
     "",
-    summary="Erase everything there is of the user, once confirmed",
+    summary="Erase all data of the user, after confirmation",
     response={200: UserErased, 202: ErasureRequested},
     openapi_extra=USER_HEADER_OPENAPI,
 )

@@ -266,9 +266,7 @@ def _extract_facts(
     """
     learner = memory.extraction_model
     if learner is None:
-        raise RuntimeError(
-            "no extraction model: set memory.user_state.learn_from"
-        )
+        raise RuntimeError("no extraction model: set memory.user_state.learn_from")
     messages = prompts.build_prompt(material)
     problem = reply = ""
     is_local = learner.provider.kind == "local"

@@ -186,7 +186,7 @@ class _FactValidator:
         if len(content) > MAX_CONTENT_LENGTH:
             raise FactRejected("too long")
         if content.casefold() in self._seen:
-            raise FactRejected("said twice")
+            raise FactRejected("duplicate")
         self._seen.add(content.casefold())
         return content
 
@@ -196,7 +196,7 @@ class _FactValidator:
         for said, text in self._sources:
             if quote_check.is_quoted_from(words, text):
                 return said
-        raise FactRejected("not the user's words")
+        raise FactRejected("quote not found")
 
     def _parse_interval(
         self, item: ProposedFact

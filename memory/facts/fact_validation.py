@@ -44,9 +44,7 @@ def clean_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
     """
     unknown = sorted(set(changes) - set(CLEANERS))
     if unknown:
-        raise FactInvalid(
-            f"'{unknown[0]}' of a fact cannot be changed", param=unknown[0]
-        )
+        raise FactInvalid(f"'{unknown[0]}' cannot be changed", param=unknown[0])
     return {name: CLEANERS[name](value) for name, value in changes.items()}
 
 
@@ -61,11 +59,11 @@ def _clean_content(content: object) -> str:
         raise FactInvalid("'content' must be text", param="content")
     cleaned = clean_text(content)
     if not cleaned:
-        raise FactInvalid("'content' is empty: a fact says something", param="content")
+        raise FactInvalid("'content' must not be empty", param="content")
     if len(cleaned) > MAX_CONTENT_LENGTH:
         raise FactInvalid(
-            f"'content' is {len(cleaned)} characters long, at most "
-            f"{MAX_CONTENT_LENGTH} are remembered as one fact",
+            f"'content' has {len(cleaned)} characters; the maximum is "
+            f"{MAX_CONTENT_LENGTH}",
             param="content",
         )
     return cleaned
@@ -98,7 +96,7 @@ def clean_key(key: object) -> str | None:
     cleaned = clean_text(key) if key else ""
     if len(cleaned) > MAX_KEY_LENGTH:
         raise FactInvalid(
-            f"'key' is {len(cleaned)} characters long, at most {MAX_KEY_LENGTH} are",
+            f"'key' has {len(cleaned)} characters; the maximum is {MAX_KEY_LENGTH}",
             param="key",
         )
     return cleaned or None
@@ -125,7 +123,7 @@ def _clean_status(status: object) -> str:
     if status in ("active", "held"):
         return str(status)
     raise FactInvalid(
-        f"'status' can be set to active or held, not to {status!r:.60}", param="status"
+        f"'status' must be active or held, got {status!r:.60}", param="status"
     )
 
 

@@ -167,7 +167,7 @@ class FactReconciler:
             values["status"] = FactStatus.SUPERSEDED.value
         if _is_between(fact.valid_from, end, fact.valid_to):
             values["valid_to"] = end
-        reason = f"now: {draft.content}"
+        reason = f"superseded by: {draft.content}"
         self._ledger.change(fact, values, action="superseded", reason=reason)
 
     def _store_outdated(self, draft: FactDraft, newer: Fact) -> SaveResult:
@@ -180,7 +180,7 @@ class FactReconciler:
         end = newer.valid_from or newer.said_at
         if _is_between(past.valid_from, end, past.valid_to):
             past.valid_to = end
-        reason = f"said before: {newer.content}"
+        reason = f"older than: {newer.content}"
         self._ledger.create(past, action="outdated", reason=reason)
         return SaveResult(past.id, "outdated")
 
@@ -283,5 +283,6 @@ def _is_between(start: datetime | None, at: datetime, end: datetime | None) -> b
 
 
 def _conflict_reason(fact: Fact) -> str:
-    owner = "is pinned" if fact.is_pinned else f"the {fact.source} entered"
-    return f"it would change a fact that {owner}: {fact.content}"
+    if fact.is_pinned:
+        return f"conflicts with a pinned fact: {fact.content}"
+    return f"conflicts with a fact from the {fact.source}: {fact.content}"

@@ -30,7 +30,7 @@ MAX_SECONDS = 540.0
 """Seconds per run."""
 MAX_FAILURES = 5
 """Consecutive failures after which a run ends: the model is unavailable."""
-UNFINISHED = "the rest is left to the next run"
+UNFINISHED = "limit reached; the next run continues"
 
 LOCK_SQL = "SELECT pg_advisory_xact_lock(hashtext('memory_consolidation'), 0)"
 
@@ -179,7 +179,7 @@ class _Run:
         self._receipt.failures += 1
         self._failures_in_a_row += 1
         logger.warning(
-            "thread %d of user %s was not summarised: %s",
+            "could not summarize thread %d of user %s: %s",
             thread.pk,
             job_queue.pseudonym(thread.user_id),
             # Other errors may quote the conversation.
@@ -193,10 +193,10 @@ def _write_summary(
     learner: ExtractionModel | None, thread: Thread, stretch: SummarizableRange
 ) -> str:
     if not stretch.shown_messages:
-        return "(nothing was said)"
+        return "(no messages)"
     if learner is None:
         raise summary_prompts.SummaryInvalid(
-            "there is no model: set memory.user_state.learn_from"
+            "no extraction model: set memory.user_state.learn_from"
         )
     answer = llm_call.call_model(
         learner,

@@ -60,5 +60,5 @@ def parse_summary(reply: str) -> str:
     text = reply.rpartition("</think>")[2][:MAX_READ].replace("\0", "\ufffd")
     told = injection_filter.remove_instructions(text).strip()
     if not told:
-        raise SummaryInvalid("the model gave no summary")
+        raise SummaryInvalid("the model returned no summary")
     return truncate_middle(told, MAX_LENGTH)

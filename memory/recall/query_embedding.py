@@ -99,4 +99,4 @@ def _warn(embedder: Embedder, reason: str) -> None:
     now = time.monotonic()
     if now - _warned_at >= LOG_INTERVAL_SECONDS:
         _warned_at = now
-        logger.warning("embedder %s: %s; recalling by words alone", embedder.id, reason)
+        logger.warning("embedder %s: %s; searching by words only", embedder.id, reason)

@@ -87,4 +87,4 @@ def warm() -> None:
         if users is not None:
             embedders.preload(users.embedder)
     except CoulisseError as exc:
-        logger.warning("%s; recalling by words alone", exc)
+        logger.warning("%s; searching by words only", exc)

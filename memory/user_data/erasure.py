@@ -36,15 +36,16 @@ DEADLOCK_SQLSTATE = "40P01"
 
 
 class ConfirmationInvalid(Invalid):
-    """This confirmation is not the one given last, or was used already: ask again \
-without one."""
+    """The confirmation is not the latest one, or was already used: send the request \
+without one to get a new one."""
 
     def __init__(self) -> None:
         super().__init__(param="confirmation", code="confirmation_invalid")
 
 
 class ConfirmationExpired(Invalid):
-    """This confirmation has expired: ask again without one."""
+    """The confirmation has expired: send the request without one to get a new \
+one."""
 
     def __init__(self) -> None:
         super().__init__(param="confirmation", code="confirmation_expired")

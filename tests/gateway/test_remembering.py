@@ -306,7 +306,7 @@ def test_agent_cannot_change_a_fact_to_an_instruction(client, fake, user):
     arguments = {"id": f"mem_{fact_id.hex}", "content": ORDER}
     fake.call_tool("update_memory", arguments)
     ask(client, user, "hello")
-    assert "reads like an instruction" in fake.bodies[-1]["messages"][-1]["content"]
+    assert "looks like an instruction" in fake.bodies[-1]["messages"][-1]["content"]
     assert fact_store.get_fact(identity.derive_user_id(user), fact_id).content.endswith(
         "Lisbon"
     )

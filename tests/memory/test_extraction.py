@@ -228,9 +228,9 @@ def test_importance_is_limited_to_1_to_10(given, read_as):
         (fact(content=" \n "), "empty"),
         (fact(content="x" * 100_000), "too long"),
         (fact(content="x" * 2001), "too long"),
-        (fact(quote="a dog"), "not the user's words"),
-        (fact(quote=""), "not the user's words"),
-        (fact(quote="…"), "not the user's words"),
+        (fact(quote="a dog"), "quote not found"),
+        (fact(quote=""), "quote not found"),
+        (fact(quote="…"), "quote not found"),
         (fact(content="The assistant likes cats."), "about the assistant"),
         (fact(content="You have a cat."), "about the assistant"),
         (fact(expires_at="2026-03-01"), "expired"),
@@ -246,7 +246,7 @@ def test_invalid_fact_is_dropped_and_others_are_kept(entry, reason):
 def test_duplicate_facts_count_once():
     found = read(fact(), fact("the user  has a CAT."))
     assert len(found.drafts) == 1
-    assert found.dropped == {"said twice": 1}
+    assert found.dropped == {"duplicate": 1}
 
 
 @pytest.mark.parametrize("separator", ["\n", "\u2028", "\x85"])
@@ -283,7 +283,7 @@ def test_facts_over_the_limit_are_cut_by_importance():
 def test_only_user_messages_can_be_quoted(role):
     turn = [said("hello"), said("I have a cat", role, 2)]
     found = read(fact(), about=material(turn=turn))
-    assert found.dropped == {"not the user's words": 1}
+    assert found.dropped == {"quote not found": 1}
 
 
 def test_only_the_current_turn_can_be_quoted():

@@ -118,7 +118,7 @@ def test_changed_fact_supersedes_the_old_one(owner):
     past = fact_store.get_fact(owner, old.fact_id)
     assert (past.status, past.content) == ("superseded", "Lives in Lisbon")
     assert (past.superseded_by, past.valid_to) == (new.fact_id, MAY + DAY)
-    assert last(owner, old) == ("superseded", "now: Lives in Berlin")
+    assert last(owner, old) == ("superseded", "superseded by: Lives in Berlin")
     assert not Passage.objects.filter(fact_id=old.fact_id).exists()
 
 

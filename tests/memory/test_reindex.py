@@ -116,7 +116,7 @@ def test_failed_batch_is_reported_and_others_are_kept(owner, yaml, monkeypatch):
 
     monkeypatch.setattr(embedding, "embed_texts", sometimes)
     stderr = StringIO()
-    with pytest.raises(CommandError, match="2 texts remain: run it again to go on"):
+    with pytest.raises(CommandError, match="2 texts remain: run it again to continue"):
         run(yaml, "--batch", "2", stderr=stderr)
     assert "the service is down" in stderr.getvalue()
     assert embedders(owner) == [NEW, NEW, "old", "old", NEW, NEW]

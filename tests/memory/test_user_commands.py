@@ -118,7 +118,7 @@ def test_erase_asks_and_prints_a_receipt(monkeypatch, name, owner, answer):
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr("builtins.input", lambda prompt: answer)
     printed = run("erase-user", name)
-    asked, receipt = printed.split("erased of user")
+    asked, receipt = printed.split("erased data of user")
     for line in ("  messages             8", "  facts                2"):
         assert line in asked
         assert line in receipt
@@ -149,7 +149,7 @@ def test_erase_with_yes_option_does_not_ask(name, owner):
 
 def test_erase_of_unknown_user_reports_nothing_to_erase(name):
     erasure.request_erasure(identity.derive_user_id(name))
-    assert run("erase-user", name) == f"there is nothing of user {name}\n"
+    assert run("erase-user", name) == f"no data of user {name}\n"
     assert not any(rows_of(identity.derive_user_id(name)).values())
 
 
@@ -168,7 +168,7 @@ def test_erase_reports_remaining_tokens_of_the_user(name, owner):
     row, _ = api_tokens.create_token("laptop", name, by=ADA)
     said = StringIO()
     run("erase-user", name, yes=True, stderr=said)
-    assert said.getvalue().startswith(f"1 active API token acts for user {name} still")
+    assert said.getvalue().startswith(f"1 active API token still acts for user {name}")
     api_tokens.revoke(str(row.id), by=ADA)
     said = StringIO()
     run("erase-user", name, yes=True, stderr=said)

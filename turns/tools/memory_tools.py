@@ -226,7 +226,7 @@ class _MemoryToolHandlers:
 
     async def update(self, arguments: UpdateArguments) -> Any:
         if injection_filter.find_injection(arguments.content, ""):
-            raise Invalid("content reads like an instruction, not like a fact")
+            raise Invalid("content looks like an instruction, not like a fact")
         vector = await query_embedding.embed_fact(self.plan, arguments.content)
         fact = await database_executor.run_to_end(
             fact_store.edit_fact,

@@ -34,13 +34,13 @@ def find_injection(content: str, quote: str) -> str:
     to override the assistant's instructions.
     """
     if INVISIBLE.search(content) or INVISIBLE.search(quote):
-        return "has characters that cannot be seen"
+        return "contains invisible characters"
     if found := _first_match(
         _find_instruction, _iter_readings(content)
     ) or _find_hidden_instruction(content):
-        return f"reads like an instruction: '{found.strip()[:80]}'"
+        return f"looks like an instruction: '{found.strip()[:80]}'"
     if found := _find_override(quote):
-        return f"comes from what reads like an instruction: '{found.strip()[:80]}'"
+        return f"quotes text that looks like an instruction: '{found.strip()[:80]}'"
     return ""
 
 

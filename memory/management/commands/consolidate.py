@@ -16,14 +16,14 @@ RECEIPT_FIELDS = ("threads", "messages", "summaries", "failures", "tokens_before
 class Command(DatabaseCommand):
     """Run a consolidation and print its results."""
 
-    help = "Summarise old conversations now, and print what was done."
+    help = "Summarize old conversations now, and print the counts."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="Say what would be summarised; ask no model, change nothing.",
+            help="Show what would be summarized; call no model, change nothing.",
         )
         parser.add_argument("--user", help="Only this user's conversations.")
 
@@ -38,12 +38,12 @@ class Command(DatabaseCommand):
             else identity.derive_user_id(identity.check_identifier(user)),
         )
         if receipt is None:
-            self.stdout.write("memory is off: nothing is summarised")
+            self.stdout.write("memory is off: nothing to summarize")
         else:
             self._print(receipt)
 
     def _print(self, receipt: ConsolidationRun) -> None:
-        self.stdout.write("would be done:" if receipt.is_dry_run else "done:")
+        self.stdout.write("would process:" if receipt.is_dry_run else "processed:")
         names = (
             RECEIPT_FIELDS if receipt.is_dry_run else (*RECEIPT_FIELDS, "tokens_after")
         )

@@ -18,19 +18,21 @@ from memory.user_data import erasure
 class Command(UserCommand):
     """Count the rows, ask for confirmation, erase them and print the counts."""
 
-    help = "Erase everything there is of a user, for good."
+    help = "Permanently erase all data of a user."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "-y", "--yes", action="store_true", help="Erase without asking."
+            "-y", "--yes", action="store_true", help="Do not ask for confirmation."
         )
 
     def handle(self, **options: Any) -> None:
         user_id = self.user_id(options)
         counts = erasure.count_rows(user_id)
         if any(counts.values()) and not options["yes"]:
-            self.stdout.write(f"This erases all of user {options['user']}, for good:")
+            self.stdout.write(
+                f"This permanently erases all data of user {options['user']}:"
+            )
             self._list(counts)
             if not ask_confirmation("erase"):
                 self.stdout.write("nothing was erased")
@@ -40,22 +42,22 @@ class Command(UserCommand):
         deleted = erasure.erase_user(user_id, deed=deed)
         self._warn_about_tokens(user_id, options["user"])
         if not any(deleted.values()):
-            self.stdout.write(f"there is nothing of user {options['user']}")
+            self.stdout.write(f"no data of user {options['user']}")
             return
-        self.stdout.write(f"erased of user {options['user']} ({user_id}):")
+        self.stdout.write(f"erased data of user {options['user']} ({user_id}):")
         self._list(deleted)
 
     def _warn_about_tokens(self, user_id: UserId, user: str) -> None:
         active = token_queries.count_active(user_id, now=datetime.now(UTC))
         if active:
             tokens = (
-                "1 active API token acts"
+                "1 active API token still acts"
                 if active == 1
-                else (f"{active} active API tokens act")
+                else f"{active} active API tokens still act"
             )
             self.stderr.write(
-                f"{tokens} for user {user} still: `manage.py token list` shows which, "
-                "`manage.py token revoke` ends one",
+                f"{tokens} for user {user}: list with `manage.py token list`, revoke "
+                "with `manage.py token revoke`",
                 str,
             )
 

@@ -17,7 +17,7 @@ from memory.user_data import export
 class Command(UserCommand):
     """Write the complete document of `GET /v1/users/me/export`."""
 
-    help = "Write everything there is of a user as one JSON document."
+    help = "Export all data of a user as one JSON document."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -25,7 +25,7 @@ class Command(UserCommand):
             "-o",
             "--output",
             metavar="FILE",
-            help="Write it there, readable by you alone, not to the terminal.",
+            help="Write to this file, readable only by you. Default: the terminal.",
         )
 
     def handle(self, **options: Any) -> None:

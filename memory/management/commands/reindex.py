@@ -27,17 +27,17 @@ class Command(DatabaseCommand):
     """Embed batch after batch; each is stored, so that another run continues."""
 
     help = (
-        "Embed anew what has no vector of the embedder in use. Can be broken off and "
-        "run again. Exits 1 while something is left."
+        "Embed the texts without a vector of the current embedder. Can be interrupted "
+        "and run again. Exits with 1 if texts remain."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--batch", type=int, default=BATCH_SIZE, help="Texts embedded at a time."
+            "--batch", type=int, default=BATCH_SIZE, help="Texts per batch."
         )
         parser.add_argument(
-            "--dry-run", action="store_true", help="Say what would be done."
+            "--dry-run", action="store_true", help="Only count the texts."
         )
 
     def handle(self, **options: Any) -> None:
@@ -52,7 +52,7 @@ class Command(DatabaseCommand):
             done = self._embed(embedder, total, options["batch"])
             hnsw_index.ensure_index(embedder.id, embedder.dimensions)
         except KeyboardInterrupt as exc:
-            message = "interrupted: run it again to go on"
+            message = "interrupted: run it again to continue"
             raise CommandError(message, returncode=INTERRUPTED) from exc
         if done:
             by = audit_events.terminal_actor()
@@ -62,7 +62,7 @@ class Command(DatabaseCommand):
         self.stdout.write(f"{done:,} embedded")
         left = passages.count_pending(embedder.id)
         if left:
-            raise CommandError(f"{left:,} texts remain: run it again to go on")
+            raise CommandError(f"{left:,} texts remain: run it again to continue")
 
     def _embedder(self, options: dict[str, Any]) -> Embedder:
         try:
