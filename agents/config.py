@@ -28,8 +28,16 @@ Penalty = Annotated[float, Field(ge=-2, le=2)]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 PARAMETERS = {
-    *("frequency_penalty", "max_tokens", "parallel_tool_calls", "presence_penalty"),
-    *("reasoning_effort", "seed", "service_tier", "stop", "temperature", "top_p"),
+    "frequency_penalty",
+    "max_tokens",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_effort",
+    "seed",
+    "service_tier",
+    "stop",
+    "temperature",
+    "top_p",
     "verbosity",
 }
 """Fields that set defaults of request parameters, under OpenAI's names."""
@@ -41,7 +49,7 @@ Fallback = Annotated[
     Annotated[str, Tag("agent")] | Annotated[ModelChoice, Tag("model")],
     Discriminator(lambda value: "agent" if isinstance(value, str) else "model"),
 ]
-"""An agent by its name, or a model."""
+"""An agent's name, or a model."""
 
 
 class ToolGrant(BaseModel):
@@ -52,7 +60,7 @@ class ToolGrant(BaseModel):
     server: str = Field(description="A name under `mcp:`.")
     only: tuple[str, ...] | None = Field(
         default=None,
-        description="The tools it may use, by the server's own names. Unset: all.",
+        description="The tools it may use, by the server's names. Unset: all.",
     )
 
 
@@ -64,28 +72,28 @@ class AgentConfig(BaseModel):
     name: str = Field(
         min_length=1,
         max_length=255,
-        description="What clients send as `model`. Unique.",
+        description="The unique name that clients send as `model`.",
     )
     provider: str = Field(description="A name under `providers:`.")
     model: str = Field(
         min_length=1,
-        description="The provider's own name of the model, such as `gpt-4o-mini`.",
+        description="The provider's name of the model, such as `gpt-4o-mini`.",
     )
     preamble: str = Field(
-        default="", description="The system prompt every conversation starts with."
+        default="", description="The system prompt of every conversation."
     )
     purpose: str | None = Field(
         default=None,
         description="One line that tells other agents when to call this one.",
     )
     max_turns: int = Field(
-        default=8, ge=1, description="Most rounds of tool calls in one turn."
+        default=8, ge=1, description="Maximum rounds of tool calls per turn."
     )
     context_tokens: int = Field(
         default=16_000,
         ge=256,
-        description="How long a prompt may get: the newest stored messages are "
-        "added as long as they fit. Keep it under the model's own window.",
+        description="Maximum length of a prompt, in tokens: it contains as many of the "
+        "newest stored messages as fit. Keep it below the model's context window.",
     )
     temperature: float | None = Field(
         default=None, ge=0, le=2, description="Default of the request's parameter."
@@ -94,7 +102,7 @@ class AgentConfig(BaseModel):
         default=None, description="Default of the request's parameter."
     )
     max_tokens: int | None = Field(
-        default=None, ge=1, description="Most tokens a reply may have."
+        default=None, ge=1, description="Maximum tokens of a reply."
     )
     frequency_penalty: Penalty | None = Field(
         default=None, description="Default of the request's parameter."
@@ -106,10 +114,10 @@ class AgentConfig(BaseModel):
         default=None, description="Default of the request's parameter."
     )
     stop: str | Annotated[list[str], Field(max_length=4)] | None = Field(
-        default=None, description="Where the model stops: up to four texts."
+        default=None, description="Up to four sequences at which the model stops."
     )
     reasoning_effort: ReasoningEffort | None = Field(
-        default=None, description="How long a reasoning model thinks."
+        default=None, description="How much a reasoning model thinks."
     )
     verbosity: Literal["low", "medium", "high"] | None = Field(
         default=None, description="Default of the request's parameter."
@@ -122,11 +130,11 @@ class AgentConfig(BaseModel):
     )
     extra_body: dict[str, Any] = Field(
         default={},
-        description="Fields added to the provider's request as they are, such as "
-        "`top_k` for a server of your own.",
+        description="Fields added unchanged to the provider's request, such as "
+        "`top_k` for a self-hosted server.",
     )
     judges: tuple[str, ...] = Field(
-        default=(), description="Judges that score its replies, by name."
+        default=(), description="Names of the judges that score its replies."
     )
     mcp_tools: tuple[ToolGrant, ...] = Field(
         default=(), description="The MCP servers whose tools it may use."
@@ -148,23 +156,23 @@ class AgentConfig(BaseModel):
     )
     skills: tuple[str, ...] = Field(
         default=(),
-        description="Skills it may look up, by name; unknown names are ignored.",
+        description="Names of the skills it may look up; unknown names are ignored.",
     )
     task_tools: bool | tuple[TaskTool, ...] | None = Field(
         default=None,
-        description="Whether it may have work done in the background and ask after "
-        "it: `true`, `false`, or a list of `dispatch_task` and `tasks_status`. "
-        "Unset: as `tasks:` says.",
+        description="Whether it may start background tasks and query their status: "
+        "`true`, `false`, or a list of `dispatch_task` and `tasks_status`. Unset: the "
+        "default under `tasks:`.",
     )
     subagents: tuple[str, ...] = Field(
-        default=(), description="Agents and experiments it may call, by name."
+        default=(), description="Names of the agents and experiments it may call."
     )
     fallbacks: tuple[Fallback, ...] = Field(
         default=(),
-        description="What answers, in this order, when the agent's own model fails "
-        "before anything was heard of its reply: names of agents, whose model, "
-        "parameters and `extra_body` are taken and nothing else, or "
-        "`{provider, model}`, asked with this agent's parameters.",
+        description="Models to try, in this order, when the agent's own model fails "
+        "before any of its reply arrives. Each is the name of an agent, of which only "
+        "the model, the parameters and `extra_body` are used, or `{provider, model}`, "
+        "called with this agent's parameters.",
     )
 
     @cached_property
@@ -197,7 +205,7 @@ def _check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pr
             yield Problem(
                 ("agents", index, name),
                 f"agent '{agent.name}' sets '{name}', which provider "
-                f"'{agent.provider}' ({provider.kind}) does not take; remove it",
+                f"'{agent.provider}' ({provider.kind}) does not support; remove it",
                 "coulisse.E202",
             )
 
@@ -213,8 +221,8 @@ def _check_extraction_model(
         name = memory.learn_from.provider
         yield Problem(
             ("agents", index, "memory", "learn_from", "provider"),
-            f"agent '{agent.name}' learns from provider '{name}', which is not under "
-            f"providers:{did_you_mean(name, providers)}",
+            f"agent '{agent.name}' extracts facts with provider '{name}', which is "
+            f"not under providers:{did_you_mean(name, providers)}",
             "coulisse.E203",
         )
 
@@ -315,8 +323,8 @@ def _check_model(
         yield Problem(
             at,
             f"agent '{agent.name}' sets '{name}', which its fallback's provider "
-            f"'{named.provider}' ({provider.kind}) does not take; fall back to an "
-            "agent of that provider instead",
+            f"'{named.provider}' ({provider.kind}) does not support; fall back to "
+            "an agent of that provider instead",
             "coulisse.E210",
         )
 

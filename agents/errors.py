@@ -10,4 +10,4 @@ class AgentUnknown(NotFound):
 
 
 class SubagentFailed(CoulisseError):
-    """The agent that was called did not answer."""
+    """The subagent did not answer."""

@@ -156,10 +156,10 @@ class FallbackChain:
         if len(self._failed) < 2 or last is not self._failed[-1][1]:
             return last
         # That a fallback rejects the request does not help the client.
-        faults = [each for each in self._failed if not isinstance(each[1], Invalid)]
-        told = (faults or self._failed)[0]
-        others = [each for each in self._failed if each is not told]
-        return _with_other_errors(told[1], others)
+        failures = [each for each in self._failed if not isinstance(each[1], Invalid)]
+        first = (failures or self._failed)[0]
+        others = [each for each in self._failed if each is not first]
+        return _with_other_errors(first[1], others)
 
 
 def _with_other_errors(
@@ -168,12 +168,11 @@ def _with_other_errors(
     """Append the other models' messages and details to an error."""
     if not isinstance(error, CoulisseError):
         return error
-    said, details = [], [error.detail]
+    messages, details = [], [error.detail]
     for model, other in others:
         if isinstance(other, CoulisseError):
-            said.append(f"{model}: {other.message}")
+            messages.append(f"{model}: {other.message}")
             details.append(other.detail and f"{model}: {other.detail}")
-    what = "; ".join(said)
-    error.message = f"{error.message}; no other model answered either: {what}"
+    error.message = f"{error.message}; the fallbacks failed too: {'; '.join(messages)}"
     error.detail = "; ".join(filter(None, details))
     return error

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.messages import Message
 
-IMAGE_PLACEHOLDER = "(an image, which this model cannot be shown)"
+IMAGE_PLACEHOLDER = "(image removed: this model does not accept images)"
 
 
 def drop_images(messages: Sequence[Message]) -> list[Message] | None:

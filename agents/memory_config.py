@@ -10,8 +10,13 @@ from providers.default_model import ModelChoice
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 STATE_FIELDS = {
-    *("block_tokens", "dedup_threshold", "fusion", "learn_from"),
-    *("max_facts_per_turn", "recall_k", "standing_facts"),
+    "block_tokens",
+    "dedup_threshold",
+    "fusion",
+    "learn_from",
+    "max_facts_per_turn",
+    "recall_k",
+    "standing_facts",
 }
 """Fields of `AgentMemoryConfig` that belong to `memory.user_state`."""
 
@@ -26,44 +31,60 @@ class AgentMemoryConfig(BaseModel):
 
     user_state: bool | None = Field(
         default=None,
-        description="Whether this agent recalls and learns facts about users.",
+        description="Whether to extract and recall facts in this agent's turns.",
     )
     learn_from: ModelChoice | None = Field(
-        default=None, description="The model that reads its turns for facts."
+        default=None, description="The model that extracts facts from its turns."
     )
     recall_k: int | None = Field(
-        default=None, ge=0, le=100, description="How many facts a request recalls."
+        default=None,
+        ge=0,
+        le=100,
+        description="Number of facts recalled per request (top-k).",
     )
     dedup_threshold: Probability | None = Field(
         default=None,
-        description="Similarity from which a new fact is compared with a known one.",
+        description="Minimum similarity at which a new fact is compared with a stored "
+        "one.",
     )
     max_facts_per_turn: int | None = Field(
-        default=None, ge=0, le=100, description="Most facts learnt from one turn."
+        default=None,
+        ge=0,
+        le=100,
+        description="Maximum number of facts extracted per turn.",
     )
     fusion: Literal["weighted", "rrf"] | None = Field(
-        default=None, description="How found lists become one."
+        default=None, description="How search results are merged."
     )
     block_tokens: int | None = Field(
         default=None,
         ge=50,
         le=100_000,
-        description="Most tokens of a prompt that go to what is remembered.",
+        description="Maximum tokens of a prompt for facts and quoted messages.",
     )
     standing_facts: int | None = Field(
-        default=None, ge=0, le=100, description="How many facts are always told."
+        default=None,
+        ge=0,
+        le=100,
+        description="Maximum number of facts in every prompt.",
     )
     recency_limit: int | None = Field(
-        default=None, ge=1, description="Most of the newest messages in a prompt."
+        default=None, ge=1, description="Maximum number of recent messages in a prompt."
     )
     salience_limit: int | None = Field(
-        default=None, ge=0, le=50, description="Most important older messages quoted."
+        default=None,
+        ge=0,
+        le=50,
+        description="Maximum number of important older messages in a prompt.",
     )
     salience_threshold: Probability | None = Field(
-        default=None, description="The importance from which a message counts as such."
+        default=None, description="Minimum importance of such a message."
     )
     relevance_limit: int | None = Field(
-        default=None, ge=0, le=50, description="Most similar older messages quoted."
+        default=None,
+        ge=0,
+        le=50,
+        description="Maximum number of similar older messages in a prompt.",
     )
 
     @property

@@ -29,8 +29,8 @@ PARAMETERS = {
     "properties": {
         "message": {
             "type": "string",
-            "description": "All the agent needs to know: it sees nothing of this "
-            "conversation.",
+            "description": "The task, with all the context the agent needs: it does "
+            "not see this conversation.",
         }
     },
     "required": ["message"],
@@ -89,16 +89,16 @@ class Subagent:
         """
         if self.depth > MAX_DEPTH:
             raise SubagentFailed(
-                f"agents are calling each other {MAX_DEPTH} deep already, which is the "
-                f"most: '{self.target}' was not called; answer without it"
+                f"subagents can be nested at most {MAX_DEPTH} levels deep: "
+                f"'{self.target}' was not called; answer without it"
             )
         message = _parse_message(arguments)
-        answering = await self.resolve()
-        agent = answering.agent
+        resolved = await self.resolve()
+        agent = resolved.agent
         record.target = agent.name
-        task = loop.AgentRun(
+        run = loop.AgentRun(
             agent,
-            FallbackChain(answering.models),
+            FallbackChain(resolved.models),
             build_prompt(agent, message),
             {},
             own_tools=await self.open_tools(agent),
@@ -108,7 +108,7 @@ class Subagent:
             record=record.calls,
         )
         reply = Reply()
-        async with aclosing(loop.run(task)) as events:
+        async with aclosing(loop.run(run)) as events:
             async for event in events:
                 reply.add(event)
         return self._final_text(reply)
@@ -116,9 +116,9 @@ class Subagent:
     def _final_text(self, reply: Reply) -> str:
         text = reply.text or reply.refusal
         if not text:
-            raise SubagentFailed(f"agent '{self.target}' said nothing")
+            raise SubagentFailed(f"agent '{self.target}' returned no text")
         if reply.finish_reason == "length":
-            return f"{text}\n(cut off: the agent came to the end of its limits)"
+            return f"{text}\n(truncated: the agent reached its token limit)"
         return text
 
 
@@ -133,12 +133,12 @@ def _parse_message(arguments: Mapping[str, Any]) -> str:
     """Return the message to the agent; raises `SubagentFailed`."""
     message = arguments.get("message")
     if arguments.keys() != {"message"} or not isinstance(message, str):
-        raise SubagentFailed("give one argument, 'message', a text")
+        raise SubagentFailed("expected exactly one argument, 'message', a string")
     if not message.strip():
-        raise SubagentFailed("'message' is empty: say what the agent is to do")
+        raise SubagentFailed("'message' is empty: describe the task")
     if len(message) > MAX_MESSAGE_LENGTH:
         raise SubagentFailed(
-            f"'message' has {len(message)} characters; at most {MAX_MESSAGE_LENGTH} "
-            "are taken"
+            f"'message' has {len(message)} characters; the maximum is "
+            f"{MAX_MESSAGE_LENGTH}"
         )
     return message

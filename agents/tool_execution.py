@@ -90,8 +90,8 @@ class ToolExecution:
         try:
             if number >= MAX_CALLS:
                 raise CoulisseError(
-                    f"{len(self._calls)} tools were called at once; this is one too "
-                    f"many: call at most {MAX_CALLS}, and this one again if need be"
+                    f"one reply had {len(self._calls)} tool calls, the limit is "
+                    f"{MAX_CALLS}: this call was not executed; repeat it if needed"
                 )
             async with self._room:
                 result = await self._find_tool(call).call(parse_arguments(call), entry)
@@ -111,16 +111,16 @@ class ToolExecution:
         try:
             return self._own[call.name]
         except KeyError:
-            known = ", ".join(self._own) or "none"
+            names = ", ".join(self._own) or "none"
             raise CoulisseError(
                 f"there is no tool called '{escape_and_truncate(call.name)}'; "
-                f"there are: {known}"
+                f"available tools: {names}"
             ) from None
 
     def _record_crash(self, entry: trace.TracedToolCall) -> str:
         logger.exception("tool %s failed", entry.name)
-        entry.end(error="the tool failed; the log says how")
-        return "Error: the tool failed; it may be tried again"
+        entry.end(error="the tool failed; see the log")
+        return "Error: the tool failed; you may call it again"
 
 
 def _is_cancelled() -> bool:
@@ -200,6 +200,6 @@ def truncate_result(result: ToolResult, most: int) -> ToolResult:
 
 def _truncate_text(text: str, most: int) -> str:
     if len(text) > most:
-        text = f"{text[:most]}\n(cut: the result has {len(text)} characters)"
+        text = f"{text[:most]}\n(truncated: the result has {len(text)} characters)"
     # A lone surrogate, which JSON can express, cannot be sent in a request.
     return text.encode("utf-8", "replace").decode()

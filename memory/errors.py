@@ -4,7 +4,7 @@ from core.errors import Invalid, NotFound
 
 
 class FactUnknown(NotFound):
-    """This user has no fact with this id."""
+    """This user has no such fact."""
 
     code = "memory_not_found"
 

@@ -81,8 +81,8 @@ class SkillDirectory:
                 continue
             if (first := skills.setdefault(skill.name, skill)) is not skill:
                 complaints.append(
-                    f"{self._label(skill.folder)}: its name '{skill.name}' is that of "
-                    f"'{first.folder}'; it is left out until one is renamed"
+                    f"{self._label(skill.folder)}: '{first.folder}' already has the "
+                    f"name '{skill.name}'; the skill is skipped until you rename one"
                 )
         self._log_problems(complaints)
         return skills
@@ -120,23 +120,23 @@ class SkillDirectory:
         complaints = [_link_message(self._label(folder, link)) for link in seen.links]
         if seen.is_truncated:
             complaints.append(
-                f"{self._label(folder)}: it holds more than {MAX_FILES} files, or "
-                f"folders more than {MAX_DEPTH} deep, not all of which can be read"
+                f"{self._label(folder)}: it has more than {MAX_FILES} files, or "
+                f"folders nested more than {MAX_DEPTH} levels deep; the rest is ignored"
             )
         skill, place = None, self._label(folder, SKILL_FILE)
         try:
             if SKILL_FILE in seen.files:
                 skill = self._build_skill(folder, seen, self._read_text(folder))
         except SkillInvalid as exc:
-            complaints.append(f"{place}: {exc}; the skill is left out")
+            complaints.append(f"{place}: {exc}; the skill is skipped")
         except OSError as exc:
             complaints.append(
-                f"{place}: {_unreadable_message(exc)}; the skill is left out"
+                f"{place}: {_unreadable_message(exc)}; the skill is skipped"
             )
         if skill is not None and len(skill.description) > MAX_DESCRIPTION_LENGTH:
             complaints.append(
-                f"{place}: models are shown {MAX_DESCRIPTION_LENGTH} characters of its "
-                "description; shorten it"
+                f"{place}: models receive only the first {MAX_DESCRIPTION_LENGTH} "
+                "characters of its description; shorten it"
             )
         return FolderScan(seen, now, skill, complaints)
 
@@ -146,7 +146,7 @@ class SkillDirectory:
         if len(content) > MAX_SKILL_BYTES:
             raise SkillInvalid(
                 f"it is larger than {MAX_SKILL_BYTES // 1024} KiB; move parts of it to "
-                "files beside it"
+                "other files in its folder"
             )
         return parser.parse(content)
 
@@ -188,12 +188,12 @@ def _tool_name(given: str | None, folder: str) -> str:
     name = folder if given is None else given
     if NAME_PATTERN.fullmatch(name) is None:
         raise SkillInvalid(
-            f"'{_printable(name)}' cannot be the name of a tool; set 'name:' in its "
+            f"'{_printable(name)}' is not a valid tool name; set 'name:' in its "
             "frontmatter to at most 64 letters, digits, '_' and '-'"
         )
     if name == READ_TOOL:
         raise SkillInvalid(
-            f"'{READ_TOOL}' is a tool's name already; set another 'name:'"
+            f"'{READ_TOOL}' is the name of a built-in tool; set another 'name:'"
         )
     return name
 
@@ -207,4 +207,4 @@ def _unreadable_message(exc: OSError) -> str:
 
 
 def _link_message(place: str) -> str:
-    return f"{place}: symbolic links are not followed; put the files themselves there"
+    return f"{place}: symbolic links are not followed; copy the files instead"

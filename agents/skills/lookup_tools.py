@@ -15,8 +15,8 @@ from core.tools import Tool
 from core.trace import TracedToolCall
 
 PAGE_LENGTH = 24_000
-"""Characters of a file per result. With the list of files below it stays under the
-loop's limit, which would cut off the hint on how to read on."""
+"""Characters of a file per result. With the list of files it stays below the loop's
+limit, which would cut off the hint on how to continue."""
 MAX_LISTED = 100
 MAX_LIST_LENGTH = 6_000
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -56,11 +56,11 @@ class SkillTool:
 
     async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
         body = self.skill.body or f"(The {SKILL_FILE} of this skill is empty.)"
-        told = text_page(body, 0, self.skill.name, SKILL_FILE)
+        page = text_page(body, 0, self.skill.name, SKILL_FILE)
         listed = _file_list(self.skill.files)
         if not listed:
-            return told
-        return f"{told}\n\nFiles of this skill, which {READ_TOOL} reads:\n{listed}"
+            return page
+        return f"{page}\n\nFiles of this skill, to read with {READ_TOOL}:\n{listed}"
 
 
 class FileArguments(BaseModel):
@@ -83,7 +83,7 @@ class SkillFileTool:
     name: str = READ_TOOL
     description: str = (
         "Read a file that is bundled with a skill. Call the skill itself first: its "
-        "instructions say which files there are and when they are needed."
+        "instructions list the files and explain when to read them."
     )
 
     @property
@@ -98,14 +98,13 @@ class SkillFileTool:
                 },
                 "path": {
                     "type": "string",
-                    "description": "The file's path in the skill's folder, as the "
-                    "skill lists it.",
+                    "description": "The path of the file, as listed by the skill.",
                 },
                 "offset": {
                     "type": "integer",
                     "minimum": 0,
-                    "description": "The character to begin at, to read on in a file "
-                    "that was cut. 0 is the beginning.",
+                    "description": "The character to start at, to continue a truncated "
+                    "file. 0 is the beginning.",
                 },
             },
             "required": ["skill", "path"],
@@ -116,8 +115,10 @@ class SkillFileTool:
         asked = _check_arguments(arguments)
         skill = self.skills.get(asked.skill)
         if skill is None:
-            known = ", ".join(self.skills)
-            raise Invalid(f"there is no skill '{asked.skill}'; there are: {known}")
+            names = ", ".join(self.skills)
+            raise Invalid(
+                f"there is no skill '{asked.skill}'; available skills: {names}"
+            )
         path = _normalize_path(asked.path)
         if path == SKILL_FILE:
             return text_page(skill.body, asked.offset, skill.name, path)
@@ -135,19 +136,19 @@ def _check_arguments(arguments: Mapping[str, Any]) -> FileArguments:
         return FileArguments.model_validate(arguments)
     except ValidationError as exc:
         errors = exc.errors(include_url=False, include_input=False)
-        told = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in errors)
-        raise Invalid("; ".join(told)) from exc
+        messages = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in errors)
+        raise Invalid("; ".join(messages)) from exc
 
 
 def _normalize_path(path: str) -> str:
     """Return a path as skills list it; raises `Invalid` if it leaves the folder."""
-    written = PurePosixPath(path)
-    if written.is_absolute() or ".." in written.parts or "\\" in path:
+    parsed = PurePosixPath(path)
+    if parsed.is_absolute() or ".." in parsed.parts or "\\" in path:
         raise Invalid(
-            f"'{path}' leads out of the skill's folder; only the files it lists can "
-            "be read, by their paths in there"
+            f"'{path}' is outside the skill's folder; use the path of a file that the "
+            "skill lists"
         )
-    return str(written)
+    return str(parsed)
 
 
 def _file_text(skill: Skill, path: str) -> str:
@@ -156,8 +157,8 @@ def _file_text(skill: Skill, path: str) -> str:
         content = skill.read_file(path, MAX_FILE_BYTES + 1)
     except OSError as exc:
         raise Invalid(
-            f"'{path}' of the skill '{skill.name}' cannot be read any more: it was "
-            "removed, or is no plain file now"
+            f"'{path}' of the skill '{skill.name}' can no longer be read: it was "
+            "removed or is no longer a regular file"
         ) from exc
     if len(content) > MAX_FILE_BYTES:
         size = f"{MAX_FILE_BYTES // 1024 // 1024} MiB"
@@ -172,7 +173,7 @@ def _file_text(skill: Skill, path: str) -> str:
 
 
 def text_page(text: str, offset: int, skill: str, path: str) -> str:
-    """Return a page of a text from `offset`, with a hint on how to read on if there is
+    """Return a page of a text from `offset`, with a hint on how to continue if there is
     more.
 
     Raises `Invalid` for an offset beyond the end.
@@ -183,8 +184,9 @@ def text_page(text: str, offset: int, skill: str, path: str) -> str:
     if end >= len(text):
         return text[offset:] or f"({path} ends here.)"
     return (
-        f"{text[offset:end]}\n\n(Cut: this is up to character {end} of {len(text)}. To "
-        f"read on, call {READ_TOOL} with skill '{skill}', path '{path}', offset {end}.)"
+        f"{text[offset:end]}\n\n(Truncated at character {end} of {len(text)}. To "
+        f"continue, call {READ_TOOL} with skill '{skill}', path '{path}', offset "
+        f"{end}.)"
     )
 
 

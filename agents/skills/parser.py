@@ -15,10 +15,16 @@ MAX_FRONTMATTER_LENGTH = 16_384
 MAX_DEPTH = 32
 
 PARSER_ERRORS = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
-    *(TypeError, ValueError),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
 )
-"""What the YAML parser raises besides its own errors: `!!float ''`, `\\U99999999`."""
+"""Errors that the YAML parser raises besides its own, for example for `!!float ''` and
+`\\U99999999`."""
 
 FENCE = "---"
 FRONTMATTER = re.compile(
@@ -71,7 +77,7 @@ def _split(text: str) -> tuple[str, str]:
     match = FRONTMATTER.match(text)
     if match is None:
         raise SkillInvalid(
-            "its frontmatter is not closed; put a line '---' behind its last field"
+            "its frontmatter is not closed; add a line '---' after its last field"
         )
     if len(match[1]) > MAX_FRONTMATTER_LENGTH:
         raise SkillInvalid(

@@ -35,8 +35,8 @@ class SkillsConfig(BaseModel):
     dir: str = Field(
         "./skills",
         min_length=1,
-        description="The directory that holds one folder for each skill, each with a "
-        "SKILL.md; a relative path starts where this file is. It need not exist.",
+        description="The directory with one folder per skill, each with a SKILL.md. "
+        "It may be missing; a relative path starts at this file's directory.",
     )
 
 
@@ -62,10 +62,10 @@ def get_skills(config: Config) -> Mapping[str, Skill]:
     after an edit of `skills.dir`. Later changes are loaded by `SkillWatcher`.
     """
     path = config.path.parent / config.get(SKILLS).dir
-    known = _cached
-    if known is None or known.path != path:
+    cached = _cached
+    if cached is None or cached.path != path:
         return _open_directory(path)
-    return known.skills
+    return cached.skills
 
 
 def refresh() -> None:
@@ -87,8 +87,8 @@ def _load(directory: SkillDirectory) -> Mapping[str, Skill]:
     global _cached
     before = {} if _cached is None else _cached.skills
     skills = directory.load()
-    if told := config_diff.describe_entry_changes(before, skills):
-        logger.info("skills in %s: %s", reader.display_path(directory.path), told)
+    if changes := config_diff.describe_entry_changes(before, skills):
+        logger.info("skills in %s: %s", reader.display_path(directory.path), changes)
     _cached = _CachedSkills(directory.path, skills)
     return skills
 
@@ -117,7 +117,7 @@ def _log_missing(config: Config, name: str, skills: Mapping[str, Skill]) -> None
         return
     _logged_missing[1].add(name)
     logger.warning(
-        "skill '%s', which an agent lists, is not in %s; there are: %s",
+        "an agent lists skill '%s', which is not in %s; available skills: %s",
         name,
         config.get(SKILLS).dir,
         ", ".join(skills) or "none",
@@ -155,11 +155,11 @@ class SkillWatcher:
 
 
 def _log_exceptions(
-    look: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+    function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
 ) -> None:
-    """Call `look` and log its exceptions, so that a bug here stops neither the server
-    start nor the watcher."""
+    """Call `function` and log its exceptions, so that a bug here stops neither the
+    server start nor the watcher."""
     try:
-        look(*args, **kwargs)
+        function(*args, **kwargs)
     except Exception:
-        logger.exception("could not look for skills")
+        logger.exception("could not load the skills")

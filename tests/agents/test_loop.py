@@ -227,14 +227,14 @@ async def test_unknown_tool_returns_an_error_result(take, fake, stream, client_t
     assert text(events) == "Then not."
     assert events[-1].reason == "stop"
     assert not any(isinstance(event, ToolCallDelta) for event in events)
-    assert "there is no tool called 'nobody'; there are: add" in results(fake)
+    assert "there is no tool called 'nobody'; available tools: add" in results(fake)
 
 
 async def test_agent_without_tools_answers_a_call(take, fake):
     fake.call_tool("nobody", {})
     fake.reply("Then not.")
     assert text(await take()) == "Then not."
-    assert "there are: none" in results(fake)
+    assert "available tools: none" in results(fake)
 
 
 @BOTH
@@ -356,7 +356,7 @@ async def test_image_is_described_to_models_without_vision(take, fake):
     events = await take(Tool("draw", lambda arguments: drawn))
     assert text(events) == "I see nothing."
     assert "Here." in str(fake.bodies[-1]["messages"])
-    assert "an image, which this model cannot be shown" in str(fake.bodies[-1])
+    assert "image removed: this model does not accept images" in str(fake.bodies[-1])
     assert "aGk=" in str(fake.bodies[-2])
 
 

@@ -21,7 +21,7 @@ HEAD = "---\nname: {name}\ndescription: {description}\n---\n"
 
 
 @pytest.fixture
-def shelf(tmp_path, caplog):
+def skills_dir(tmp_path, caplog):
     """The directory of skills, and the log of what is found in it."""
     caplog.set_level(logging.INFO)
     folder = tmp_path / "skills"
@@ -68,30 +68,30 @@ def tools(config, *names):
 # What a SKILL.md says.
 
 
-def test_skill_name_and_description_come_from_frontmatter(shelf, config):
+def test_skill_name_and_description_come_from_frontmatter(skills_dir, config):
     head = "---\nname: review\ndescription: Review a\n  resume.\nlicense: MIT\n---\n"
-    put(shelf, "some-folder/SKILL.md", head + "\nBe fair.\n\n---\n\nBe kind.\n")
+    put(skills_dir, "some-folder/SKILL.md", head + "\nBe fair.\n\n---\n\nBe kind.\n")
     skill = found(config, "review")
     assert skill.description == "Review a resume."
     assert skill.body == "Be fair.\n\n---\n\nBe kind."
 
 
 @pytest.mark.parametrize("head", ["", "---\n---\n", "---\n# nothing\n---  \n"])
-def test_skill_without_frontmatter_is_named_by_its_folder(shelf, config, head):
-    put(shelf, "triage/SKILL.md", f"{head}# Triage\n")
+def test_skill_without_frontmatter_is_named_by_its_folder(skills_dir, config, head):
+    put(skills_dir, "triage/SKILL.md", f"{head}# Triage\n")
     skill = found(config, "triage")
     assert (skill.description, skill.body) == ("", "# Triage")
 
 
-def test_crlf_and_byte_order_mark_are_read(shelf, config):
+def test_crlf_and_byte_order_mark_are_read(skills_dir, config):
     text = HEAD.format(name="a", description="b") + "one\ntwo\n"
-    put(shelf, "x/SKILL.md", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    put(skills_dir, "x/SKILL.md", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     skill = found(config, "a")
     assert (skill.description, skill.body) == ("b", "one\ntwo")
 
 
 BROKEN = [
-    ("---\nname: a\n", "frontmatter is not closed; put a line '---'"),
+    ("---\nname: a\n", "frontmatter is not closed; add a line '---'"),
     ("---\nname: a\ndescription: Use it: now\n---\n", "line 3: its frontmatter is"),
     ("---\ndescription: Use it: now\n---\n", "needs quotes"),
     ("---\nname: [a\n---\n", "is not valid YAML"),
@@ -105,9 +105,9 @@ BROKEN = [
     ("---\n- a\n---\n", "must be a map"),
     ("---\nname: 7\n---\n", "its 'name' must be text; put it in quotes"),
     ("---\ndescription: yes please\nname: true\n---\n", "'name' must be text"),
-    ("---\nname: two words\n---\n", "'two words' cannot be the name of a tool"),
-    ("---\nname: " + "x" * 65 + "\n---\n", "cannot be the name of a tool"),
-    ("---\nname: ''\n---\n", "'' cannot be the name of a tool"),
+    ("---\nname: two words\n---\n", "'two words' is not a valid tool name"),
+    ("---\nname: " + "x" * 65 + "\n---\n", "is not a valid tool name"),
+    ("---\nname: ''\n---\n", "'' is not a valid tool name"),
     ("---\nname: skill_file\n---\n", "set another 'name:'"),
     ("---\nname: a\nx: " + "y" * 17_000 + "\n---\n", "move the text below it"),
     (b"one\n\xff\xfe\n", "line 2 is not UTF-8 text"),
@@ -117,16 +117,16 @@ BROKEN = [
 
 @pytest.mark.parametrize(("content", "complaint"), BROKEN)
 def test_invalid_skill_is_logged_and_the_others_load(
-    shelf, config, caplog, content, complaint
+    skills_dir, config, caplog, content, complaint
 ):
-    put(shelf, "broken/SKILL.md", content)
-    put(shelf, "good/SKILL.md", "Good.")
+    put(skills_dir, "broken/SKILL.md", content)
+    put(skills_dir, "good/SKILL.md", "Good.")
     assert list(skill_registry.get_skills(config)) == ["good"]
     skill_registry.refresh()
     (warning,) = warnings(caplog)
-    assert f"{shelf}/broken/SKILL.md: " in warning
+    assert f"{skills_dir}/broken/SKILL.md: " in warning
     assert complaint in warning
-    assert warning.endswith("the skill is left out")
+    assert warning.endswith("the skill is skipped")
 
 
 TOKENS = [
@@ -163,36 +163,38 @@ def warnings(caplog) -> list[str]:
     return said(caplog, above=logging.WARNING)
 
 
-def test_frontmatter_name_replaces_an_invalid_folder_name(shelf, config, caplog):
-    put(shelf, "Lebenslauf prüfen/SKILL.md", "x")
+def test_frontmatter_name_replaces_an_invalid_folder_name(skills_dir, config, caplog):
+    put(skills_dir, "Lebenslauf prüfen/SKILL.md", "x")
     assert skill_registry.get_skills(config) == {}
-    assert "'Lebenslauf prüfen' cannot be the name of a tool; set 'name:'" in (
-        caplog.text
+    assert "'Lebenslauf prüfen' is not a valid tool name; set 'name:'" in (caplog.text)
+    put(
+        skills_dir,
+        "Lebenslauf prüfen/SKILL.md",
+        HEAD.format(name="cv", description="d"),
     )
-    put(shelf, "Lebenslauf prüfen/SKILL.md", HEAD.format(name="cv", description="d"))
     assert found(config, "cv").folder == "Lebenslauf prüfen"
 
 
-def test_first_of_two_equal_skill_names_wins(shelf, config, caplog):
+def test_first_of_two_equal_skill_names_wins(skills_dir, config, caplog):
     for folder in ("b", "a"):
         text = HEAD.format(name="same", description=folder)
-        put(shelf, f"{folder}/SKILL.md", text)
+        put(skills_dir, f"{folder}/SKILL.md", text)
     assert found(config, "same").folder == "a"
     (warning,) = warnings(caplog)
     assert warning == (
-        f"{shelf}/b: its name 'same' is that of 'a'; it is left out until one is "
-        "renamed"
+        f"{skills_dir}/b: 'a' already has the name 'same'; the skill is skipped "
+        "until you rename one"
     )
 
 
-def test_long_description_is_truncated_with_a_warning(shelf, config, caplog):
-    put(shelf, "a/SKILL.md", HEAD.format(name="a", description="d" * 1025))
+def test_long_description_is_truncated_with_a_warning(skills_dir, config, caplog):
+    put(skills_dir, "a/SKILL.md", HEAD.format(name="a", description="d" * 1025))
     assert len(tools(config, "a")["a"].description) == 1024
-    assert "models are shown 1024 characters" in caplog.text
+    assert "models receive only the first 1024 characters" in caplog.text
 
 
-def test_description_of_the_maximum_length_is_accepted(shelf, config, caplog):
-    put(shelf, "a/SKILL.md", HEAD.format(name="a", description="d" * 1024))
+def test_description_of_the_maximum_length_is_accepted(skills_dir, config, caplog):
+    put(skills_dir, "a/SKILL.md", HEAD.format(name="a", description="d" * 1024))
     assert tools(config, "a")
     assert warnings(caplog) == []
 
@@ -243,89 +245,90 @@ def test_changed_skills_dir_replaces_the_first(tmp_path):
 # Files.
 
 
-def test_bundled_files_include_subfolders_but_not_hidden_ones(shelf, config):
-    put(shelf, "a/SKILL.md", "x")
+def test_bundled_files_include_subfolders_but_not_hidden_ones(skills_dir, config):
+    put(skills_dir, "a/SKILL.md", "x")
     for path in ("rubric.md", "deep/er/letter.md", ".env", ".git/config", "logo.png"):
-        put(shelf, f"a/{path}", "1234")
-    put(shelf, ".hidden/SKILL.md", "x")
-    put(shelf, "no-skill/notes.md", "x")
-    put(shelf, "README.md", "x")
+        put(skills_dir, f"a/{path}", "1234")
+    put(skills_dir, ".hidden/SKILL.md", "x")
+    put(skills_dir, "no-skill/notes.md", "x")
+    put(skills_dir, "README.md", "x")
     assert list(skill_registry.get_skills(config)) == ["a"]
     files = found(config, "a").files
     assert files == {"logo.png": 4, "rubric.md": 4, "deep/er/letter.md": 4}
 
 
-def test_symlinks_are_not_followed(tmp_path, shelf, config, caplog):
+def test_symlinks_are_not_followed(tmp_path, skills_dir, config, caplog):
     secret = put(tmp_path, "secret/SKILL.md", "secret")
-    put(shelf, "a/SKILL.md", "x")
-    (shelf / "a/file.md").symlink_to(secret)
-    (shelf / "a/folder").symlink_to(secret.parent)
-    (shelf / "a/near.md").symlink_to("SKILL.md")
-    (shelf / "b").symlink_to(secret.parent)
-    (shelf / "c").mkdir()
-    (shelf / "c/SKILL.md").symlink_to(secret)
+    put(skills_dir, "a/SKILL.md", "x")
+    (skills_dir / "a/file.md").symlink_to(secret)
+    (skills_dir / "a/folder").symlink_to(secret.parent)
+    (skills_dir / "a/near.md").symlink_to("SKILL.md")
+    (skills_dir / "b").symlink_to(secret.parent)
+    (skills_dir / "c").mkdir()
+    (skills_dir / "c/SKILL.md").symlink_to(secret)
     assert list(skill_registry.get_skills(config)) == ["a"]
     assert found(config, "a").files == {}
     assert sorted(warnings(caplog)) == [
-        f"{shelf}/{path}: symbolic links are not followed; put the files themselves "
-        "there"
+        f"{skills_dir}/{path}: symbolic links are not followed; copy the files instead"
         for path in ("a/file.md", "a/folder", "a/near.md", "b", "c/SKILL.md")
     ]
 
 
-def test_special_files_are_ignored(shelf, config):
-    put(shelf, "a/SKILL.md", "x")
-    os.mkfifo(shelf / "a/pipe")
-    (shelf / "b").mkdir()
-    os.mkfifo(shelf / "b/SKILL.md")
+def test_special_files_are_ignored(skills_dir, config):
+    put(skills_dir, "a/SKILL.md", "x")
+    os.mkfifo(skills_dir / "a/pipe")
+    (skills_dir / "b").mkdir()
+    os.mkfifo(skills_dir / "b/SKILL.md")
     assert list(skill_registry.get_skills(config)) == ["a"]
     assert found(config, "a").files == {}
 
 
-def test_name_that_is_not_utf8_is_left_out(shelf, config):
-    put(shelf, "a/SKILL.md", "x")
-    with open(os.fsencode(shelf) + b"/a/\xff.md", "w") as file:
+def test_name_that_is_not_utf8_is_left_out(skills_dir, config):
+    put(skills_dir, "a/SKILL.md", "x")
+    with open(os.fsencode(skills_dir) + b"/a/\xff.md", "w") as file:
         file.write("x")
     assert found(config, "a").files == {}
 
 
-def test_non_utf8_folder_is_named_escaped(shelf, config, caplog):
-    folder = os.fsencode(shelf) + b"/\xff"
+def test_non_utf8_folder_is_named_escaped(skills_dir, config, caplog):
+    folder = os.fsencode(skills_dir) + b"/\xff"
     os.mkdir(folder)
     with open(folder + b"/SKILL.md", "w") as file:
         file.write("x")
     assert skill_registry.get_skills(config) == {}
-    assert "'?' cannot be the name of a tool" in caplog.text
+    assert "'?' is not a valid tool name" in caplog.text
 
 
-def test_huge_folder_is_read_up_to_the_limit(shelf, config, caplog, monkeypatch):
+def test_huge_folder_is_read_up_to_the_limit(skills_dir, config, caplog, monkeypatch):
     monkeypatch.setattr(skill_files, "MAX_FILES", 5)
-    put(shelf, "a/SKILL.md", "x")
+    put(skills_dir, "a/SKILL.md", "x")
     for number in range(9):
-        put(shelf, f"a/{number}.md")
+        put(skills_dir, f"a/{number}.md")
     assert len(found(config, "a").files) == 4
-    assert "not all of which can be read" in caplog.text
+    assert "levels deep; the rest is ignored" in caplog.text
 
 
-def test_deep_folder_is_read_up_to_the_limit(shelf, config, caplog):
-    put(shelf, "a/SKILL.md", "x")
-    put(shelf, "a/1/2/3/4/5/6/7/8/in.md", "x")
-    put(shelf, "a/1/2/3/4/5/6/7/8/9/out.md", "x")
+def test_deep_folder_is_read_up_to_the_limit(skills_dir, config, caplog):
+    put(skills_dir, "a/SKILL.md", "x")
+    put(skills_dir, "a/1/2/3/4/5/6/7/8/in.md", "x")
+    put(skills_dir, "a/1/2/3/4/5/6/7/8/9/out.md", "x")
     assert list(found(config, "a").files) == ["1/2/3/4/5/6/7/8/in.md"]
-    assert "not all of which can be read" in caplog.text
+    assert "levels deep; the rest is ignored" in caplog.text
 
 
 # What a model is offered, and told.
 
 
 @pytest.fixture
-def two(shelf, config):
+def two(skills_dir, config):
     """A configuration with two skills that have files."""
-    put(shelf, "review/SKILL.md", "---\ndescription: Review.\n---\nRead rubric.md.")
-    put(shelf, "review/rubric.md", "# Rubric")
-    put(shelf, "review/templates/letter.md", "Dear {name}")
-    put(shelf, "pay/SKILL.md", "---\ndescription: Pay.\n---\nAsk first.")
-    put(shelf, "pay/secret.md", "the budget")
+    put(
+        skills_dir, "review/SKILL.md", "---\ndescription: Review.\n---\nRead rubric.md."
+    )
+    put(skills_dir, "review/rubric.md", "# Rubric")
+    put(skills_dir, "review/templates/letter.md", "Dear {name}")
+    put(skills_dir, "pay/SKILL.md", "---\ndescription: Pay.\n---\nAsk first.")
+    put(skills_dir, "pay/secret.md", "the budget")
     return config
 
 
@@ -347,14 +350,14 @@ def test_each_skill_is_a_tool_plus_a_file_reader(two):
 async def test_skill_tool_returns_body_and_file_list(two):
     assert await told(tools(two, "review")["review"]) == (
         "Read rubric.md.\n\n"
-        "Files of this skill, which skill_file reads:\n"
+        "Files of this skill, to read with skill_file:\n"
         "- rubric.md (8 bytes)\n"
         "- templates/letter.md (11 bytes)"
     )
 
 
-async def test_empty_skill_says_so(shelf, config):
-    put(shelf, "a/SKILL.md")
+async def test_empty_skill_says_so(skills_dir, config):
+    put(skills_dir, "a/SKILL.md")
     assert (
         await told(tools(config, "a")["a"]) == "(The SKILL.md of this skill is empty.)"
     )
@@ -381,7 +384,7 @@ async def test_skill_body_can_be_read_as_a_file(two):
 async def test_path_outside_the_folder_is_refused(two, path):
     reader = tools(two, "pay", "review")["skill_file"]
     complaint = await refused(reader, skill="review", path=path)
-    assert "leads out of the skill's folder" in complaint
+    assert "is outside the skill's folder" in complaint
 
 
 @pytest.mark.parametrize("path", ["no.md", "templates", "RUBRIC.md", ".", "a\0b"])
@@ -394,7 +397,7 @@ async def test_unknown_path_lists_the_existing_files(two, path):
 async def test_agents_read_files_of_their_own_skills_only(two):
     reader = tools(two, "review")["skill_file"]
     complaint = await refused(reader, skill="pay", path="secret.md")
-    assert complaint == "there is no skill 'pay'; there are: review"
+    assert complaint == "there is no skill 'pay'; available skills: review"
 
 
 @pytest.mark.parametrize(
@@ -413,15 +416,15 @@ async def test_wrong_arguments_are_refused(two, arguments):
     assert await refused(tools(two, "review")["skill_file"], **arguments)
 
 
-async def test_file_added_during_the_turn_is_refused(two, shelf):
+async def test_file_added_during_the_turn_is_refused(two, skills_dir):
     reader = tools(two, "review")["skill_file"]
-    put(shelf, "review/new.md", "x")
+    put(skills_dir, "review/new.md", "x")
     assert "is not a file of" in await refused(reader, skill="review", path="new.md")
 
 
-async def test_file_is_read_in_its_current_version(two, shelf):
+async def test_file_is_read_in_its_current_version(two, skills_dir):
     reader = tools(two, "review")["skill_file"]
-    put(shelf, "review/rubric.md", "# New")
+    put(skills_dir, "review/rubric.md", "# New")
     assert await told(reader, skill="review", path="rubric.md") == "# New"
 
 
@@ -463,18 +466,18 @@ def remove(folder: Path, secret: Path) -> None:
         *(swap_for_a_folder, remove),
     ],
 )
-async def test_swapped_file_is_refused(two, shelf, tmp_path, swap):
+async def test_swapped_file_is_refused(two, skills_dir, tmp_path, swap):
     reader = tools(two, "review")["skill_file"]
     put(tmp_path, "elsewhere/letter.md", "secret")
-    swap(shelf / "review", tmp_path / "elsewhere")
+    swap(skills_dir / "review", tmp_path / "elsewhere")
     asked = {"skill": "review", "path": "templates/letter.md"}
-    assert "cannot be read any more" in await refused(reader, **asked)
+    assert "can no longer be read" in await refused(reader, **asked)
 
 
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\xff", b"text\0more"])
-async def test_binary_file_is_listed_but_not_shown(shelf, config, content):
-    put(shelf, "a/SKILL.md", "x")
-    put(shelf, "a/logo.png", content)
+async def test_binary_file_is_listed_but_not_shown(skills_dir, config, content):
+    put(skills_dir, "a/SKILL.md", "x")
+    put(skills_dir, "a/logo.png", content)
     offered = tools(config, "a")
     assert f"- logo.png ({len(content)} bytes)" in await told(offered["a"])
     answer = await told(offered["skill_file"], skill="a", path="logo.png")
@@ -483,39 +486,39 @@ async def test_binary_file_is_listed_but_not_shown(shelf, config, content):
     )
 
 
-async def test_huge_file_is_not_shown(shelf, config, monkeypatch):
+async def test_huge_file_is_not_shown(skills_dir, config, monkeypatch):
     monkeypatch.setattr(lookup_tools, "MAX_FILE_BYTES", 1024 * 1024)
-    put(shelf, "a/SKILL.md", "x")
-    put(shelf, "a/book.txt", b"x" * (1024 * 1024 + 1))
+    put(skills_dir, "a/SKILL.md", "x")
+    put(skills_dir, "a/book.txt", b"x" * (1024 * 1024 + 1))
     answer = await told(tools(config, "a")["skill_file"], skill="a", path="book.txt")
     assert answer == "(book.txt is larger than 1 MiB and cannot be shown.)"
 
 
-async def test_long_file_is_read_in_parts_without_gaps(shelf, config):
+async def test_long_file_is_read_in_parts_without_gaps(skills_dir, config):
     text = "".join(f"{number:07}\n" for number in range(9_000)) + "äöü😀"
-    put(shelf, "a/SKILL.md", "x")
-    put(shelf, "a/long.txt", text)
+    put(skills_dir, "a/SKILL.md", "x")
+    put(skills_dir, "a/long.txt", text)
     reader, read, offset = tools(config, "a")["skill_file"], "", 0
     while True:
         part = await told(reader, skill="a", path="long.txt", offset=offset)
-        shown, _, cut = part.partition("\n\n(Cut: ")
+        shown, _, cut = part.partition("\n\n(Truncated at character ")
         read += shown
         if not cut:
             break
         assert cut == (
-            f"this is up to character {len(read)} of {len(text)}. To read on, call "
-            f"skill_file with skill 'a', path 'long.txt', offset {len(read)}.)"
+            f"{len(read)} of {len(text)}. To continue, call skill_file with skill "
+            f"'a', path 'long.txt', offset {len(read)}.)"
         )
         assert len(part) < 32_000
         offset = len(read)
     assert read == text
 
 
-async def test_long_body_continues_as_a_file(shelf, config):
+async def test_long_body_continues_as_a_file(skills_dir, config):
     body = "y" * 30_000 + "the end"
-    put(shelf, "a/SKILL.md", body)
+    put(skills_dir, "a/SKILL.md", body)
     for number in range(300):
-        put(shelf, f"a/{'long-name-' * 10}{number}.md")
+        put(skills_dir, f"a/{'long-name-' * 10}{number}.md")
     offered = tools(config, "a")
     first = await told(offered["a"])
     assert len(first) < 32_000
@@ -537,8 +540,8 @@ def test_unknown_skill_names_are_logged_once_per_config(two, caplog):
     for _ in range(3):
         assert list(tools(two, "pay", "nobody")) == ["pay", "skill_file"]
     assert warnings(caplog) == [
-        "skill 'nobody', which an agent lists, is not in ./skills; there are: pay, "
-        "review"
+        "an agent lists skill 'nobody', which is not in ./skills; available skills: "
+        "pay, review"
     ]
     skill_registry.make_tools(Config(two.path, {}), ["nobody"])
     assert len(warnings(caplog)) == 2
@@ -568,10 +571,10 @@ def soon(condition) -> None:
         time.sleep(0.005)
 
 
-def test_edits_are_noticed_automatically(watching, shelf):
-    put(shelf, "pay/SKILL.md", "Ask twice.")
-    put(shelf, "new/SKILL.md", "New.")
-    (shelf / "review/SKILL.md").unlink()
+def test_edits_are_noticed_automatically(watching, skills_dir):
+    put(skills_dir, "pay/SKILL.md", "Ask twice.")
+    put(skills_dir, "new/SKILL.md", "New.")
+    (skills_dir / "review/SKILL.md").unlink()
     soon(lambda: sorted(skill_registry.get_skills(watching)) == ["new", "pay"])
     soon(lambda: skill_registry.get_skills(watching)["pay"].body == "Ask twice.")
     assert sorted(skill_registry.get_skills(watching)) == ["new", "pay"]
@@ -582,27 +585,29 @@ def test_watcher_error_does_not_stop_the_start(two, caplog, monkeypatch):
     watcher = skill_registry.SkillWatcher(two)
     watcher.start()
     watcher.stop()
-    assert "could not look for skills" in caplog.text
+    assert "could not load the skills" in caplog.text
 
 
-def test_watcher_error_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
+def test_watcher_error_does_not_end_the_watch(
+    watching, skills_dir, caplog, monkeypatch
+):
     with monkeypatch.context() as patch:
         patch.setattr(skill_files, "list_visible", lambda folder: 1 / 0)
-        soon(lambda: "could not look for skills" in caplog.text)
-    put(shelf, "new/SKILL.md", "New.")
+        soon(lambda: "could not load the skills" in caplog.text)
+    put(skills_dir, "new/SKILL.md", "New.")
     soon(lambda: "new" in skill_registry.get_skills(watching))
     assert skill_registry.get_skills(watching)["new"].body == "New."
 
 
-def test_log_names_the_changed_skills(two, shelf, caplog):
+def test_log_names_the_changed_skills(two, skills_dir, caplog):
     skill_registry.get_skills(two)
-    assert said(caplog) == [f"skills in {shelf}: added 'pay', 'review'"]
-    put(shelf, "pay/SKILL.md", "Ask twice.")
-    put(shelf, "new/SKILL.md", "New.")
-    (shelf / "review/SKILL.md").unlink()
+    assert said(caplog) == [f"skills in {skills_dir}: added 'pay', 'review'"]
+    put(skills_dir, "pay/SKILL.md", "Ask twice.")
+    put(skills_dir, "new/SKILL.md", "New.")
+    (skills_dir / "review/SKILL.md").unlink()
     skill_registry.refresh()
     assert said(caplog)[1:] == [
-        f"skills in {shelf}: added 'new', removed 'review', changed 'pay'"
+        f"skills in {skills_dir}: added 'new', removed 'review', changed 'pay'"
     ]
 
 
@@ -620,9 +625,9 @@ def test_directory_created_later_is_noticed(tmp_path, config):
 
 
 @pytest.mark.parametrize("kept_time", [False, True])
-def test_change_of_equal_length_is_noticed(two, shelf, kept_time):
+def test_change_of_equal_length_is_noticed(two, skills_dir, kept_time):
     skill_registry.get_skills(two)
-    file = shelf / "pay/SKILL.md"
+    file = skills_dir / "pay/SKILL.md"
     before = file.stat()
     file.write_text(file.read_text().replace("Ask", "Beg"))
     if kept_time:
@@ -630,32 +635,32 @@ def test_change_of_equal_length_is_noticed(two, shelf, kept_time):
     assert found(two, "pay").body == "Beg first."
 
 
-def test_change_within_timestamp_resolution_is_noticed(two, shelf, monkeypatch):
+def test_change_within_timestamp_resolution_is_noticed(two, skills_dir, monkeypatch):
     now = time.time_ns()
     coarse = skill_files.FileStamp(10, now, now, 1)
     monkeypatch.setattr(skill_files, "_stamp", lambda status: coarse)
     skill_registry.get_skills(two)
-    put(shelf, "pay/SKILL.md", "Beg first.")
+    put(skills_dir, "pay/SKILL.md", "Beg first.")
     assert found(two, "pay").body == "Beg first."
 
 
-def test_broken_skill_is_logged_and_can_return(two, shelf, caplog):
+def test_broken_skill_is_logged_and_can_return(two, skills_dir, caplog):
     skill_registry.get_skills(two)
-    good = (shelf / "pay/SKILL.md").read_text()
-    put(shelf, "pay/SKILL.md", "---\n")
+    good = (skills_dir / "pay/SKILL.md").read_text()
+    put(skills_dir, "pay/SKILL.md", "---\n")
     assert found(two, "pay") is None
     assert len(warnings(caplog)) == 1
-    put(shelf, "pay/SKILL.md", good)
+    put(skills_dir, "pay/SKILL.md", good)
     assert found(two, "pay")
-    put(shelf, "pay/SKILL.md", "---\n")
+    put(skills_dir, "pay/SKILL.md", "---\n")
     assert found(two, "pay") is None
     assert len(warnings(caplog)) == 2
 
 
-def test_unchanged_skill_is_not_read_again(two, shelf, monkeypatch):
+def test_unchanged_skill_is_not_read_again(two, skills_dir, monkeypatch):
     past = time.time_ns() - 60_000_000_000
     for name in ("pay", "review"):
-        os.utime(shelf / name / "SKILL.md", ns=(past, past))
+        os.utime(skills_dir / name / "SKILL.md", ns=(past, past))
     skill_registry.get_skills(two)
     read = []
     original = skill_files.read_file
@@ -666,12 +671,14 @@ def test_unchanged_skill_is_not_read_again(two, shelf, monkeypatch):
     )
     skill_registry.refresh()
     assert read == []
-    put(shelf, "pay/SKILL.md", "x")
+    put(skills_dir, "pay/SKILL.md", "x")
     skill_registry.refresh()
     assert read == ["pay"]
 
 
-def test_unreadable_folder_does_not_hide_the_others(two, shelf, caplog, monkeypatch):
+def test_unreadable_folder_does_not_hide_the_others(
+    two, skills_dir, caplog, monkeypatch
+):
     def look(folder, original=skill_files.list_folder):
         if folder.name == "pay":
             raise PermissionError(13, "Permission denied")
@@ -679,4 +686,4 @@ def test_unreadable_folder_does_not_hide_the_others(two, shelf, caplog, monkeypa
 
     monkeypatch.setattr(skill_files, "list_folder", look)
     assert list(skill_registry.get_skills(two)) == ["review"]
-    assert f"{shelf}/pay: cannot be read: Permission denied" in caplog.text
+    assert f"{skills_dir}/pay: cannot be read: Permission denied" in caplog.text

@@ -137,18 +137,18 @@ async def test_subagents_are_limited_to_depth_four(take, fake):
     assert text(await take(at(1))) == "back"
     assert len(fake.requests) == 2 * (MAX_DEPTH + 1)
     told = str(fake.bodies[MAX_DEPTH + 1]["messages"][-1])
-    assert "4 deep already" in told
+    assert "at most 4 levels deep" in told
     assert "answer without it" in told
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({}, "give one argument"),
-        ({"message": 5}, "give one argument"),
-        ({"message": "a", "more": 1}, "give one argument"),
+        ({}, "expected exactly one argument"),
+        ({"message": 5}, "expected exactly one argument"),
+        ({"message": "a", "more": 1}, "expected exactly one argument"),
         ({"message": " "}, "'message' is empty"),
-        ({"message": "a" * 200_001}, "at most 200000"),
+        ({"message": "a" * 200_001}, "the maximum is 200000"),
     ],
 )
 async def test_wrong_arguments_return_an_error(take, fake, arguments, told):
@@ -174,7 +174,7 @@ async def test_silent_subagent_returns_a_note(take, fake):
     fake.reply()
     fake.reply("The critic is silent.")
     assert text(await take(critic(fake))) == "The critic is silent."
-    assert "said nothing" in str(fake.bodies[-1]["messages"][-1])
+    assert "returned no text" in str(fake.bodies[-1]["messages"][-1])
 
 
 async def test_last_message_is_the_result(take, fake):
@@ -196,7 +196,7 @@ async def test_truncated_subagent_answer_says_so(take, fake):
     fake.reply("Too", finish="length")
     fake.reply("Hm.")
     await take(critic(fake))
-    assert "cut off" in str(fake.bodies[-1]["messages"][-1])
+    assert "truncated:" in str(fake.bodies[-1]["messages"][-1])
 
 
 async def test_subagents_run_in_parallel(take, fake):

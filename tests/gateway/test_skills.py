@@ -74,7 +74,7 @@ def test_model_reads_a_skill_and_its_file(server, fake, user, agent, stream):
     assert "Seven points." in answer.text
     assert "Ten points." not in answer.text
     assert offered(fake.requests[0]) == ["review", "skill_file"]
-    listed = "Files of this skill, which skill_file reads:\n- rubric.md (11 bytes)"
+    listed = "Files of this skill, to read with skill_file:\n- rubric.md (11 bytes)"
     assert results(fake.requests[2]) == [f"How to review.\n\n{listed}", "Ten points."]
 
 
@@ -108,7 +108,7 @@ def test_agents_see_only_their_skills(server, client, fake, user):
         ({"skill": "pay", "path": "budget.md"}, "Error: there is no skill 'pay'"),
         (
             {"skill": "review", "path": "../pay/budget.md"},
-            "Error: '../pay/budget.md' l",
+            "Error: '../pay/budget.md' is outside",
         ),
         ({"skill": "review"}, "Error: path: Field required"),
         ("[]", "Error: the arguments must be a JSON object"),

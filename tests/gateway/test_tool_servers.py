@@ -178,7 +178,7 @@ def test_agent_sees_only_allowed_tools(server, client, fake, user):
     fake.reply("I may not.")
     ask(client, user, agent="careful")
     assert names(fake) == ["add"]
-    assert "there is no tool called 'fail'; there are: add" in told(fake)
+    assert "there is no tool called 'fail'; available tools: add" in told(fake)
 
 
 def test_failed_tool_is_answered_to_the_model(server, client, fake, user):

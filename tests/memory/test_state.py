@@ -56,7 +56,8 @@ def test_vectors_of_another_embedder_raise_w402():
         user, [FactDraft("The user lives in Lisbon")], [vector], by="user"
     )
     assert (
-        "vectors of another embedder than theirs" in concerns("theirs")["coulisse.W402"]
+        "vectors of an embedder other than theirs"
+        in concerns("theirs")["coulisse.W402"]
     )
 
 

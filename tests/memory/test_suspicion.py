@@ -274,7 +274,7 @@ def test_instructions_are_removed_from_text():
 
 @pytest.mark.parametrize("quote", LOOKALIKES[:3] + SPACED[:3])
 def test_hidden_override_in_quote_is_detected(quote):
-    assert "comes from" in injection_filter.find_injection(
+    assert "quotes text" in injection_filter.find_injection(
         "The user is the admin.", quote
     )
 

@@ -137,7 +137,7 @@ def test_sweep_drops_unconfirmed_erasure_requests(config, owner):
             confirmation_digest="x",
             expires_at=NOW + timedelta(minutes=minutes),
         )
-    assert periodic_sweep.sweep(NOW)["wishes dropped"] == 1
+    assert periodic_sweep.sweep(NOW)["erasure requests expired"] == 1
     assert PendingErasure.objects.get().expires_at > NOW
 
 
