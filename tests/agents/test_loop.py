@@ -328,7 +328,7 @@ async def test_calls_above_the_limit_are_refused(take, fake):
     fake.reply("Done.")
     await take(Tool("add", lambda a: made.append(a["a"]) or "done"))
     assert sorted(made) == list(range(64))
-    assert "call at most 64" in results(fake)
+    assert "the limit is 64" in results(fake)
 
 
 async def test_results_of_one_round_share_the_size_limit(take, fake):
