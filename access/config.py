@@ -20,7 +20,7 @@ class UsersConfig(BaseModel):
     mode: UserMode | None = Field(
         None,
         description="`per-request` (the default): a request names its user or is "
-        "refused. `shared_metrics`: requests that name nobody share one user, the same "
+        "refused. `shared`: requests without a user share one user, the same "
         "as `default_user_id: main`.",
     )
     accept_uuids: bool = Field(

@@ -27,20 +27,20 @@ def _check_ip_network(text: str) -> str:
 
 
 class ServerConfig(BaseModel):
-    """How the server listens. A change takes a restart."""
+    """The address, port and limits of the server. Changes require a restart."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bind: Annotated[str, AfterValidator(_check_ip_address)] = Field(
         "0.0.0.0",  # noqa: S104 (the reference's default; containers need it)
-        description="IP address to listen on; 127.0.0.1 is this machine only.",
+        description="IP address to listen on; 127.0.0.1 accepts only this machine.",
     )
     port: int = Field(8421, ge=1, le=65535, description="TCP port to listen on.")
     worker_threads: int | None = Field(
         None,
         ge=1,
         le=256,
-        description="Web processes to run, each on one core. Unset runs one.",
+        description="Number of web processes, each on one core. Unset: one.",
     )
     max_body_bytes: int = Field(
         2 * 1024 * 1024, ge=1, description="Largest request body accepted, in bytes."
@@ -48,32 +48,33 @@ class ServerConfig(BaseModel):
     max_connections: int = Field(
         1000,
         ge=1,
-        description="Connections a web process keeps open; others are answered 503.",
+        description="Maximum connections of a web process; further ones receive 503.",
     )
     max_connections_per_address: int | None = Field(
         200,
         ge=1,
-        description="Connections of a web process that one client address may have; an "
-        "IPv6 network of 64 bits counts as one address, this machine and "
-        "`trusted_proxies` as none. `null` sets no limit.",
+        description="Maximum connections of a web process per client address. An IPv6 "
+        "/64 network counts as one address; this machine and `trusted_proxies` are "
+        "exempt. `null` sets no limit.",
     )
     trusted_proxies: tuple[Annotated[str, AfterValidator(_check_ip_network)], ...] = (
         Field(
             (),
-            description="Addresses or networks of reverse proxies. Their "
-            "`X-Forwarded-For` and `X-Forwarded-Proto` name the client, and "
-            "`max_connections_per_address` is not enforced on them.",
+            description="Addresses or networks of reverse proxies. The server trusts "
+            "their `X-Forwarded-For` and `X-Forwarded-Proto` headers, and exempts them "
+            "from `max_connections_per_address`.",
         )
     )
     allowed_hosts: tuple[str, ...] = Field(
         (),
-        description="Public names the server answers to besides addresses and names "
-        "without a dot: `agents.example.com`, `.example.com` for all under it, `*`.",
+        description="Public host names of the server: `agents.example.com`, "
+        "`.example.com` with all subdomains, or `*` for any. IP addresses and names "
+        "without a dot are always accepted.",
     )
     allow_private_images: bool = Field(
         False,
-        description="Accept image addresses on private hosts, which the provider "
-        "fetches: `localhost`, `10.0.0.5`, names without a dot.",
+        description="Whether requests may contain image URLs on private hosts "
+        "(`localhost`, `10.0.0.5`, names without a dot), which the provider fetches.",
     )
 
 

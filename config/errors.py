@@ -4,23 +4,23 @@
 |---|---|
 | coulisse.E001 | the file is missing, unreadable, too large or not UTF-8 text |
 | coulisse.E002 | the file is empty, or is not a map of keys |
-| coulisse.E003 | the YAML cannot be parsed, or uses a feature we refuse (tags) |
+| coulisse.E003 | the YAML cannot be parsed, or has a tag, which is not supported |
 | coulisse.E004 | a key appears twice in one map |
-| coulisse.E005 | aliases, nesting or length make the document unreasonably large |
+| coulisse.E005 | aliases, placeholders, nesting or length exceed a limit |
 | coulisse.E006 | an environment variable is not set |
-| coulisse.E007 | `${vars.x}` names nothing under `vars:` |
-| coulisse.E008 | a placeholder is not closed, or is not one |
+| coulisse.E007 | `${vars.x}` is not defined under `vars:` |
+| coulisse.E008 | a placeholder is malformed |
 | coulisse.E009 | a value has the wrong type or is out of range |
 | coulisse.E010 | a required key is missing |
-| coulisse.E011 | a field is not known |
-| coulisse.E012 | a top-level key is not known |
+| coulisse.E011 | a field is unknown |
+| coulisse.E012 | a top-level key is unknown |
 | coulisse.E013 | a top-level key is not available in this version |
-| coulisse.E014 | the file is right by itself, and not with what the studio says |
-| coulisse.E015 | an entry of the studio has another name than its address |
-| coulisse.E016 | a mask stands where the file has no secret |
-| coulisse.E017 | a text is not a value that could stand there |
-| coulisse.E018 | there are more problems than are listed |
-| coulisse.E101 and up | what a section checks itself: its `config.py` says |
+| coulisse.E014 | the file is valid, but conflicts with overrides from the studio |
+| coulisse.E015 | the name in an entry differs from the name in its URL |
+| coulisse.E016 | a mask was submitted where the file has no secret |
+| coulisse.E017 | a submitted text is not a valid value at its place |
+| coulisse.E018 | more problems were found than are listed |
+| coulisse.E101 and up | a section's own checks; its `config.py` lists them |
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,13 +57,13 @@ def limit_problems(problems: Sequence[Problem]) -> Sequence[Problem]:
     if count <= 0:
         return problems
     more = Problem(
-        (), f"{count:,} more problems are not shown: mend these first", MORE_PROBLEMS
+        (), f"{count:,} more problems are not shown; fix these first", MORE_PROBLEMS
     )
     return [*problems[:MAX_PROBLEMS], more]
 
 
 class ConfigInvalid(Invalid):
-    """The configuration of this server is not valid; its log says why."""
+    """The server's configuration is invalid. The server's log shows the problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -74,7 +74,7 @@ class ConfigInvalid(Invalid):
 
 
 class SecretsInvalid(Unavailable):
-    """The keys of this server cannot be read."""
+    """The server's secret keys cannot be read."""
 
     code = "secrets_invalid"
 
@@ -83,11 +83,11 @@ class SecretsInvalid(Unavailable):
 
 
 class StarterRefused(Invalid):
-    """The starter cannot be written there."""
+    """The starter file cannot be written."""
 
 
 class FileChanged(Conflict):
-    """Somebody changed the file since it was shown; look at what it is now."""
+    """The file has changed since you opened it. Reload it, then edit it again."""
 
     code = "changed_meanwhile"
 
@@ -99,28 +99,28 @@ class FileUnwritable(Denied):
 
 
 class FileOnlySetting(Denied):
-    """This comes from the file, not from the studio."""
+    """This setting can be changed only in the file, not in the studio."""
 
     code = "commands_not_allowed"
 
 
 class EntryUnknown(NotFound):
-    """There is no such entry."""
+    """The entry does not exist."""
 
 
 class EntryTaken(Conflict):
-    """Another entry has this name already."""
+    """Another entry already has this name."""
 
     code = "name_taken"
 
 
 class EntryChanged(Conflict):
-    """Somebody changed the entry since it was shown."""
+    """The entry has changed since you opened it. Reload it, then edit it again."""
 
     code = "changed_meanwhile"
 
 
 class NothingToReset(Conflict):
-    """The studio says nothing about this entry."""
+    """The entry has no override to reset."""
 
     code = "nothing_to_reset"

@@ -94,8 +94,8 @@ def _read_overlays() -> Overlays:
     found = store.read_in_thread() if store else NO_OVERLAYS
     if found is None:
         logger.warning(
-            "the database does not answer: until it does the YAML runs without what "
-            "the studio says"
+            "database unavailable; the YAML file applies without the studio's "
+            "overrides until the database answers"
         )
         return NO_OVERLAYS
     return found
@@ -129,7 +129,7 @@ def _load_last_valid(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Conf
         return resolution.resolve(reader.read_file(path), path, overlays, insists=False)
     config = resolution.resolve(last, path, overlays, insists=False)
     logger.error(
-        "%s is not valid; what was valid last is in force:\n%s",
+        "%s is invalid; its last valid content stays in force:\n%s",
         reader.display_path(path),
         exc,
         extra={"has_lines": True},
@@ -155,26 +155,26 @@ def apply_overrides() -> bool:
 
 def _apply_overlays(old: Config, overlays: Overlays) -> None:
     new = resolution.apply_overlays(old.content, old.path, overlays, insists=False)
-    told, restart = _activate(old, new)
-    live = [change for key, change in told.items() if key not in restart]
-    logger.info("from the studio: %s", "; ".join(live) or "nothing changed")
+    changes, restart = _activate(old, new)
+    live = [change for key, change in changes.items() if key not in restart]
+    logger.info("overrides applied: %s", "; ".join(live) or "nothing changed")
 
 
 def _activate(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
     """Activate a configuration; return the changes and the keys that need a restart."""
     values = dict(new.values)
-    told, restart = {}, []
+    changes, restart = {}, []
     for key, section in sections.registered_sections().items():
         change = config_diff.describe_section_change(old, new, section)
         if change:
-            told[key] = change
+            changes[key] = change
         if change and section.applies == "restart":
             values[key] = old.get(section)
             restart.append(key)
     _log_rejected(old.rejected_overrides, new)
     set_current(with_changes(new, values=values))
     _set_pending_restart(restart)
-    return told, restart
+    return changes, restart
 
 
 def pending_restart() -> tuple[str, ...]:
@@ -199,7 +199,7 @@ def _log_rejected(before: Sequence[RejectedOverride], config: Config) -> None:
     for each in config.rejected_overrides:
         if each not in before:
             logger.warning(
-                "%s is set aside, so what the file says runs: %s",
+                "%s is rejected; the file's value applies: %s",
                 resolution.rejected_label(each),
                 each.problems[0].message,
             )
@@ -221,13 +221,13 @@ class ConfigWatcher:
     """
 
     def __init__(
-        self, told: Callable[[Config, Sequence[str]], None] | None = None
+        self, on_change: Callable[[Config, Sequence[str]], None] | None = None
     ) -> None:
         """Watch the file; the callback receives each edit and its section keys."""
         config = current()
         # Stays correct after the process changes its directory.
         self.path = config.path.absolute()
-        self._on_change = told
+        self._on_change = on_change
         self._store = get_store()
         self._version = config.overlays.version
         """The version of the overrides at the last poll."""
@@ -273,7 +273,7 @@ class ConfigWatcher:
                 recursive=False,
             )
         except OSError as exc:  # no inotify watches left, or the directory is gone
-            logger.warning("watching by polling only: %s", exc)
+            logger.warning("no file events, so the file is polled: %s", exc)
         while not self._stop.wait(POLL_SECONDS):
             yield None
 
@@ -292,7 +292,7 @@ class ConfigWatcher:
             if not apply_overrides():
                 return
         except Exception:
-            logger.exception("could not judge what the studio says")
+            logger.exception("could not validate the studio's overrides")
         self._version = newest
         if self._handled_digest != config.digest:
             # The reason for rejecting the file may be gone.
@@ -316,7 +316,7 @@ class ConfigWatcher:
         except Exception:
             # A fault in one section's check must not end the watch.
             self._handled_digest = digest
-            logger.exception("could not judge %s", reader.display_path(self.path))
+            logger.exception("could not validate %s", reader.display_path(self.path))
 
     def _reject(self, content: str, exc: ConfigInvalid) -> None:
         global _file_error
@@ -329,12 +329,12 @@ class ConfigWatcher:
             return
         self._handled_digest = content
         _file_error = exc
-        complaint = (content, str(exc))
-        if complaint == self._last_logged:
+        logged = (content, str(exc))
+        if logged == self._last_logged:
             return
-        self._last_logged = complaint
+        self._last_logged = logged
         logger.error(
-            "%s is not valid; the old configuration stays in force:\n%s",
+            "%s is invalid; the previous configuration stays in force:\n%s",
             reader.display_path(self.path),
             exc,
             extra={"has_lines": True},
@@ -342,11 +342,11 @@ class ConfigWatcher:
 
     def _apply(self, config: Config) -> None:
         self._last_logged = ("", "")
-        told, restart = _activate(current(), config)
-        live = [change for key, change in told.items() if key not in restart]
+        changes, restart = _activate(current(), config)
+        live = [change for key, change in changes.items() if key not in restart]
         file = reader.display_path(self.path)
         logger.info("%s reloaded: %s", file, "; ".join(live) or "nothing changed")
         if restart:
-            logger.warning("restart to apply what changed in %s", ", ".join(restart))
-        if told and self._on_change is not None:
-            self._on_change(config, list(told))
+            logger.warning("restart to apply the changes in %s", ", ".join(restart))
+        if changes and self._on_change is not None:
+            self._on_change(config, list(changes))

@@ -36,10 +36,12 @@ def write_starter(starter: Starter, path: Path, *, force: bool = False) -> None:
     if path.is_dir():
         raise StarterRefused(f"{shown} is a directory; name a file")
     if path.exists() and not force:
-        raise StarterRefused(f"{shown} exists already; --force overwrites it")
+        raise StarterRefused(f"{shown} already exists; pass --force to overwrite it")
     target = path.resolve()
     if not target.parent.is_dir():
-        raise StarterRefused(f"there is no directory {target.parent}; make it first")
+        raise StarterRefused(
+            f"directory {target.parent} does not exist; create it first"
+        )
     content = (TEMPLATES / f"{starter}.yaml").read_bytes()
     try:
         _write_file(content, target)

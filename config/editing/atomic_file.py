@@ -34,8 +34,8 @@ def lock_writes() -> Iterator[None]:
         descriptor = os.open(directory / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as exc:
         raise FileUnwritable(
-            f"nothing is written while {directory / LOCK_FILE} cannot be "
-            f"({exc.strerror}); let the server write {directory}"
+            f"cannot lock {directory / LOCK_FILE} ({exc.strerror}); make {directory} "
+            "writable for the server"
         ) from exc
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -59,8 +59,8 @@ def replace_file(path: Path, content: bytes, *, before: bytes | None = None) -> 
     try:
         if not target.stat().st_mode & WRITE_BITS or not os.access(target, os.W_OK):
             raise FileUnwritable(
-                f"{shown} is read-only; make it writable, or change it where it "
-                "comes from"
+                f"{shown} is read-only; make it writable, or edit the source that it "
+                "is deployed from"
             )
         try:
             _replace(target, content, before)
@@ -70,8 +70,8 @@ def replace_file(path: Path, content: bytes, *, before: bytes | None = None) -> 
             _write_in_place(target, content, before)
     except OSError as exc:
         raise FileUnwritable(
-            f"{shown} cannot be written ({exc.strerror}); let the server write "
-            f"{target.parent}, or change the file where it comes from"
+            f"cannot write {shown} ({exc.strerror}); make {target.parent} writable for "
+            "the server, or edit the source that the file is deployed from"
         ) from exc
 
 
@@ -93,8 +93,8 @@ def create_file(path: Path, content: bytes) -> None:
             raise
     except OSError as exc:
         raise FileUnwritable(
-            f"{reader.display_path(path)} cannot be written ({exc.strerror}); let "
-            f"the server write {path.parent}"
+            f"cannot write {reader.display_path(path)} ({exc.strerror}); make "
+            f"{path.parent} writable for the server"
         ) from exc
     _sync_directory(path.parent)
 

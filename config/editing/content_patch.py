@@ -103,7 +103,7 @@ def _insertion_edits(
 def remove_entry(doc: Document, place: KeyPath) -> bytes:
     entry = key_paths.find_entry(doc, place)
     if entry is None:
-        raise EntryUnknown(f"there is no '{place[-1]}' under {place[0]}:")
+        raise EntryUnknown(f"'{place[-1]}' does not exist under {place[0]}:")
     try:
         text = text_edits.apply_edits(
             doc.text, text_edits.remove_entry(doc.source_map, entry)
@@ -116,7 +116,8 @@ def remove_entry(doc: Document, place: KeyPath) -> bytes:
         after, place
     ):
         raise placement_error(
-            f"'{'.'.join(place)}' comes from an anchor used elsewhere, too"
+            f"'{'.'.join(place)}' comes from an anchor (&name) that is also used "
+            "elsewhere; edit the whole file"
         )
     return content
 
@@ -130,11 +131,15 @@ def _check_isolated(
         after, place
     ):
         raise placement_error(
-            f"'{place[0]}': this text would change what stands around it"
+            f"'{place[0]}': this text would change other values of the file; check its "
+            "indentation and anchors"
         )
     entry = key_paths.find_entry(after, place)
     if entry is None or entry.value.canonical_value != new.value.canonical_value:
-        raise placement_error(f"'{place[0]}': this text would say something else there")
+        raise placement_error(
+            f"'{place[0]}': this text would have another meaning in the file; check "
+            "its indentation"
+        )
 
 
 # Data.
@@ -160,8 +165,8 @@ def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
         ):
             return content
     raise placement_error(
-        f"'{'.'.join(place)}': anchors (&name) in it are used elsewhere, too; change "
-        "the text of the whole file"
+        f"'{'.'.join(place)}': its anchors (&name) are also used elsewhere; edit the "
+        "whole file"
     )
 
 

@@ -169,7 +169,7 @@ def write_data(
     """
     if not isinstance(data, dict):
         raise content_patch.placement_error(
-            "the file is a map of keys such as 'agents' and 'providers'"
+            "the data must be a map with keys such as 'agents' and 'providers'"
         )
 
     def change(file: ConfigFile) -> bytes:
@@ -225,7 +225,7 @@ def add_entry(
 
     def added(doc: Document) -> bytes:
         if key_paths.find_entry(doc, place) is not None:
-            raise EntryTaken(f"there is a '{place[-1]}' under {place[0]}: already")
+            raise EntryTaken(f"'{place[-1]}' already exists under {place[0]}:")
         return content_patch.put_text(doc, place, text)
 
     return _change_document(added, version, record)
@@ -295,7 +295,7 @@ def split_name(text: str, fields: Sequence[str]) -> tuple[str, str]:
     field = next((f for f in fields if isinstance(doc.data.get(f), str)), None)
     if field is None:
         raise content_patch.placement_error(
-            f"the entry has no '{fields[0]}'", errors.MISSING
+            f"'{fields[0]}' is missing in the entry", errors.MISSING
         )
     if len(doc.data) == 1:
         return doc.data[field], "{}"
@@ -362,9 +362,7 @@ def _undo(after: ConfigFile, before: ConfigFile) -> None:
         else:
             atomic_file.replace_file(before.path, before.content)
     except (ConfigInvalid, FileUnwritable, OSError):
-        logger.exception(
-            "%s has a change that is written down nowhere", _display_path()
-        )
+        logger.exception("could not undo an unrecorded change of %s", _display_path())
 
 
 def _validate(content: bytes) -> Config:
@@ -390,8 +388,8 @@ def _last_valid_config(content: bytes) -> Config:
 def _parse_file(file: ConfigFile) -> Document:
     if file.is_missing:
         raise content_patch.placement_error(
-            f"{_display_path()}: there is no such file; save the whole file to write "
-            "again what was valid last",
+            f"{_display_path()}: the file does not exist; save the whole file to "
+            "restore its last valid content",
             errors.UNREADABLE,
         )
     return _parse_content(file.content)

@@ -41,6 +41,6 @@ def _may_change_commands(config: Config) -> bool:
 def _denial_message(key: str, noun: str, name: str) -> str:
     what = f"{noun} '{name}'" if noun else f"'{key}.{name}'"
     return (
-        f"{what}: what runs on this machine is changed in the file alone; change it "
-        "there, or write studio: {allow_commands: true} into it"
+        f"{what}: commands on this machine can be changed only in the file; edit the "
+        "file, or set studio: {allow_commands: true} in it"
     )

@@ -19,8 +19,8 @@ from config.loading import placeholders, reader
 from config.sections import Location, Problem
 
 NOTHING_STORED_THERE = (
-    "this is masked, and the file has no secret there; write the secret itself, or "
-    "${NAME} for that of the environment"
+    "this is a mask, but the file has no secret here; write the secret itself, or a "
+    "placeholder such as ${NAME}"
 )
 MASK_AS_KEY = "a mask cannot be a key"
 
@@ -107,7 +107,7 @@ class _ContentRestorer:
                 yield (start, start + len(comment), candidates[index])
             else:
                 self._add_problem(
-                    (), start, "this comment holds a mask; write what it says"
+                    (), start, "this comment contains a mask; write its full text"
                 )
 
     def _add_problem(self, place: Location, index: int, says: str) -> None:

@@ -85,7 +85,7 @@ class ValueTree:
         if key in found:
             self._add_problem(
                 location,
-                f"key '{key}' appears twice in this map; keep one",
+                f"key '{key}' appears twice in this map; remove one",
                 errors.DUPLICATE_KEY,
                 key_node,
             )
@@ -103,7 +103,7 @@ class ValueTree:
                 for entry in self._merged(item, location, depth + 1)
             ]
         if not isinstance(node, MappingNode):
-            self._add_problem(location, "'<<' takes a map", errors.SYNTAX, node)
+            self._add_problem(location, "'<<' must refer to a map", errors.SYNTAX, node)
             return []
         own, inherited = [], []
         for key, value in node.value:
@@ -191,7 +191,7 @@ class ValueTree:
         try:
             return halves.decode("utf-16")
         except UnicodeDecodeError:
-            message = "an escape such as \\uD83D is half a character; write the whole"
+            message = "an escape such as \\uD83D is half a character; write both halves"
             self._add_problem(location, message, errors.SYNTAX, node)
             self.failed.add(location)
             return halves.decode("utf-16", "replace")
@@ -209,14 +209,17 @@ class ValueTree:
 
     def _reject_tag(self, node: Node, location: Location) -> None:
         tag = str(node.tag).replace(TAG, "!!")
-        message = f"YAML tag '{tag}' cannot be used here; remove it"
+        message = f"YAML tag '{tag}' is not supported here; remove it"
         self._add_problem(location, message, errors.SYNTAX, node)
         self.failed.add(location)
 
     def _count_node(self, node: Node, depth: int) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES or depth > MAX_DEPTH:
-            message = "aliases make this document unreasonably large"
+            message = (
+                f"aliases expand the document to more than {MAX_NODES:,} values or "
+                f"{MAX_DEPTH} levels; use fewer aliases"
+            )
             self._add_problem((), message, errors.TOO_LARGE, node)
             raise ConfigInvalid(self.problems)
 

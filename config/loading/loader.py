@@ -222,13 +222,13 @@ def _is_empty(node: Node) -> bool:
 
 def _missing_problem(section: Section[Any]) -> Problem:
     meaning = unsupported_keys.KEYS.get(section.key, section.description)
-    message = f"'{section.key}:' ({meaning}) is missing, and must be there"
+    message = f"'{section.key}:' ({meaning}) is missing; it is required"
     return Problem((section.key,), message, errors.MISSING)
 
 
 def _unknown_problem(key: str, known: set[str]) -> Problem:
     hint = did_you_mean(key, sorted(known))
     if key == "port":
-        hint = "; nest it under server:"
+        hint = "; move it under server:"
     message = f"'{key}' is not a known top-level key{hint}"
     return Problem((key,), message, errors.UNKNOWN_KEY)

@@ -29,7 +29,7 @@ def override_label(section: AnySection, name: str) -> str:
 def parse_entry(body: str, file: str) -> YamlSource:
     """Return the nodes of an entry; raises `ConfigInvalid` if it is not a map."""
     if not body.strip():
-        raise ConfigInvalid([Problem((), f"{file}: this is empty", errors.NOT_A_MAP)])
+        raise ConfigInvalid([Problem((), f"{file} is empty", errors.NOT_A_MAP)])
     return reader.parse_source(body.encode(), file)
 
 

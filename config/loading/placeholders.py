@@ -32,7 +32,7 @@ MAX_FAILURES = 100
 """Per text; later placeholders are not examined."""
 MAX_EXPANDED = 8 * 1024 * 1024
 """Characters per document: a snippet can be used a hundred thousand times."""
-ESCAPE_HINT = "write $${ for a literal ${"
+ESCAPE_HINT = "$${ for a literal ${"
 
 
 def _hide(text: str) -> str:
@@ -166,7 +166,9 @@ class Expander:
         self.expanded += len(value) + indented
         if self.expanded > MAX_EXPANDED:
             raise _UnresolvedError(
-                "placeholders make this document unreasonably large", errors.TOO_LARGE
+                f"placeholders expand the document by more than {MAX_EXPANDED:,} "
+                "characters; use fewer placeholders",
+                errors.TOO_LARGE,
             )
         # A snippet takes the indentation of its target; blank lines stay blank.
         return re.sub(r"\n(?=[^\n])", "\n" + indent, value) if scope else value
@@ -175,22 +177,22 @@ class Expander:
         in_vars = name in (self.variables or {})
         hint = f"; did you mean '${{vars.{name}}}'?" if in_vars else ""
         return _UnresolvedError(
-            f"environment variable '{name}' is not set; set it, or write "
-            f"${{{name}:-default}} to do without{hint}",
+            f"environment variable '{name}' is not set; set it, or give a default "
+            f"with ${{{name}:-default}}{hint}",
             errors.UNSET_VARIABLE,
         )
 
     def _unknown_var(self, name: str) -> _UnresolvedError:
         hint = did_you_mean(name, self.variables or ())
         return _UnresolvedError(
-            f"'{name}' is not under vars:{hint}", errors.UNKNOWN_VAR
+            f"variable '{name}' is not defined under vars:{hint}", errors.UNKNOWN_VAR
         )
 
 
 def _split_token(token: str) -> tuple[bool, str, str | None]:
     if not token.endswith("}"):
         raise _UnresolvedError(
-            f"'${{' has no closing '}}' on its line; {ESCAPE_HINT}",
+            f"'${{' has no closing '}}' on its line; add it, or write {ESCAPE_HINT}",
             errors.BAD_PLACEHOLDER,
         )
     match = NAME_PATTERN.fullmatch(token[2:-1])
@@ -203,7 +205,7 @@ def _split_token(token: str) -> tuple[bool, str, str | None]:
 
 def _malformed_error(token: str) -> _UnresolvedError:
     return _UnresolvedError(
-        f"'{token}' is not a placeholder: those are ${{NAME}}, ${{NAME:-default}} and "
-        f"${{vars.name}}; {ESCAPE_HINT}",
+        f"'{token}' is not a valid placeholder; write ${{NAME}}, ${{NAME:-default}} or "
+        f"${{vars.name}}, or {ESCAPE_HINT}",
         errors.BAD_PLACEHOLDER,
     )

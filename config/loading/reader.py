@@ -22,13 +22,13 @@ MAX_BYTES = 1024 * 1024
 
 PARSER_HINTS = {
     "mapping values are not allowed here": (
-        "this line is indented wrongly, or its text holds ': ' and needs quotes"
+        "the line is wrongly indented, or its text contains ': ' and needs quotes"
     ),
-    "found character '\\t'": "indent with spaces, not with a tab",
-    "found unexpected end of stream": "a quote or a bracket is never closed",
+    "found character '\\t'": "indent with spaces, not with tabs",
+    "found unexpected end of stream": "a quote or a bracket is not closed",
     "found undefined alias": "an alias (*name) needs an anchor (&name) before it",
-    "but found another document": "one file holds one document; remove the '---'",
-    "could not find expected ':'": "a key needs ': ' after it",
+    "but found another document": "the file must be one document; remove the '---'",
+    "could not find expected ':'": "a key must be followed by ': '",
 }
 """The parser's messages and their likely meaning."""
 
@@ -66,21 +66,21 @@ def read_file(path: Path) -> bytes:
         with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise _file_error(
-                    display_path(path), "this is a pipe or a device, not a file"
+                    display_path(path), "this is not a file but a pipe or a device"
                 )
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise _file_error(
             display_path(path),
-            "there is no such file; `manage.py init` writes a starter",
+            "the file does not exist; `manage.py init` creates a starter file",
         ) from None
     except IsADirectoryError:
         raise _file_error(
-            display_path(path), "this is a directory, not a file"
+            display_path(path), "this is not a file but a directory"
         ) from None
     except OSError as exc:
         raise _file_error(
-            display_path(path), f"cannot be read: {exc.strerror}"
+            display_path(path), f"the file cannot be read ({exc.strerror})"
         ) from exc
     if len(content) > MAX_BYTES:
         raise _file_error(display_path(path), "the file is larger than 1 MiB")
@@ -123,14 +123,14 @@ def _parse(content: bytes, file: str, compose: Compose) -> tuple[YamlSource, Sca
     if root is None:
         raise _file_error(
             file,
-            "the file is empty; `manage.py init --force` writes a starter",
+            "the file is empty; `manage.py init --force` writes a starter file",
             errors.NOT_A_MAP,
         )
     if not isinstance(root, MappingNode):
         mark = root.start_mark
         raise _file_error(
             file,
-            "the file must be a map of keys such as 'agents:' and 'providers:'",
+            "the file must be a map with keys such as 'agents:' and 'providers:'",
             errors.NOT_A_MAP,
             (mark.line + 1, mark.column + 1),
         )
@@ -144,7 +144,7 @@ def _decode(content: bytes, file: str) -> str:
         line = content.count(b"\n", 0, exc.start) + 1
         column = exc.start - content.rfind(b"\n", 0, exc.start)
         raise _file_error(
-            file, "the file is not UTF-8 text", where=(line, column)
+            file, "the file is not UTF-8 text; save it as UTF-8", where=(line, column)
         ) from None
 
 
@@ -158,7 +158,9 @@ def _compose(text: str, file: str, compose: Compose) -> tuple[Node | None, Scan]
         return compose(text)
     except (MaxDepthExceededError, RecursionError):
         raise _file_error(
-            file, "the document is nested too deeply", errors.TOO_LARGE
+            file,
+            f"the document is nested more than {scanner.MAX_DEPTH} levels deep",
+            errors.TOO_LARGE,
         ) from None
     except scanner.TooManyNodesError as exc:
         raise _file_error(file, str(exc), errors.TOO_LARGE) from None
@@ -167,7 +169,7 @@ def _compose(text: str, file: str, compose: Compose) -> tuple[Node | None, Scan]
     except MarkedYAMLError as exc:
         raise _syntax_error(exc, file) from None
     except (OverflowError, ValueError):
-        message = "not valid YAML: an escape such as \\U0001F600 names no character"
+        message = "not valid YAML: an escape such as \\U0001F600 is not a character"
         raise _file_error(file, message, errors.SYNTAX) from None
     except YAMLError as exc:
         message = str(exc).partition("\n")[0]
@@ -176,7 +178,8 @@ def _compose(text: str, file: str, compose: Compose) -> tuple[Node | None, Scan]
 
 def _unprintable_error(exc: ReaderError, text: str, file: str) -> ConfigInvalid:
     where = position(file, text, exc.position)
-    message = f"character U+{ord(text[exc.position]):04X} is not allowed in YAML"
+    character = f"U+{ord(text[exc.position]):04X}"
+    message = f"character {character} is not allowed in YAML; remove it"
     return _file_error(file, message, errors.SYNTAX, (where.line, where.column))
 
 
@@ -184,7 +187,7 @@ def _syntax_error(exc: MarkedYAMLError, file: str) -> ConfigInvalid:
     """Return the parser's message and position; its excerpt may show a secret."""
     mark = exc.problem_mark or exc.context_mark
     where = (mark.line + 1, mark.column + 1) if mark else None
-    problem = placeholders.reveal(exc.problem or "this cannot be read")
+    problem = placeholders.reveal(exc.problem or "the text cannot be parsed")
     hint = next((hint for start, hint in PARSER_HINTS.items() if start in problem), "")
     message = f"not valid YAML: {problem}" + (f" ({hint})" if hint else "")
     return _file_error(file, message, errors.SYNTAX, where)

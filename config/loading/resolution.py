@@ -161,15 +161,15 @@ def _conflict_error(
     if not opposed:
         return ConfigInvalid(told_first)
     known = overridable_sections()
-    told = ", ".join(
+    changes = ", ".join(
         f"{known[each.section].noun} '{each.name}' is "
         f"{'disabled' if each.is_tombstone else 'changed'} there"
         for each in opposed
     )
     command = f"overrides reset {opposed[0].section} {opposed[0].name}"
     message = (
-        "the file is right by itself, and not with what the studio says: "
-        f"{told}; `manage.py {command}` undoes that"
+        f"the file is valid, but conflicts with overrides from the studio: {changes}; "
+        f"`manage.py {command}` removes the override"
     )
     return ConfigInvalid(
         [*told_first, Problem((), message, errors.CONFLICTING_OVERRIDE)]

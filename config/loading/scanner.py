@@ -46,7 +46,9 @@ class Scan:
         if isinstance(event, CollectionStartEvent):
             self.depth += 1
             if self.depth > MAX_DEPTH:
-                raise YAMLError("the document is nested too deeply")
+                raise YAMLError(
+                    f"the document is nested more than {MAX_DEPTH} levels deep"
+                )
         elif isinstance(event, CollectionEndEvent):
             self.depth -= 1
 

@@ -24,8 +24,8 @@ USER_NAMESPACE = "COULISSE_USER_NAMESPACE"
 KEY_BYTES = 32
 
 HEADER = """\
-# Made by Coulisse; keep a copy. Without the keys every user has to connect their
-# accounts again; without the namespace no user's memory is found.
+# Created by Coulisse; keep a copy. Without the keys, all users must connect their
+# accounts again; without the namespace, their memory cannot be found.
 """
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def read_keys(file: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as exc:
         raise SecretsInvalid(f"cannot read {file}: {exc}") from exc
     if mode & 0o077:
-        logger.warning("%s can be read by others: chmod 600 %s", file, file)
+        logger.warning("%s is readable by other users; run chmod 600 %s", file, file)
     lines = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     return {name.strip(): value.strip().strip("\"'") for name, value in lines}
 
@@ -69,8 +69,8 @@ def create_file(file: Path, *, user_namespace: uuid.UUID | None = None) -> None:
     except OSError as exc:
         names = ", ".join(KEYS)
         raise SecretsInvalid(
-            f"cannot write {file} ({exc.strerror}): give {names} and {USER_NAMESPACE} "
-            "in the environment"
+            f"cannot write {file} ({exc.strerror}); make it writable, or set {names} "
+            f"and {USER_NAMESPACE} in the environment"
         ) from exc
 
 
@@ -86,6 +86,6 @@ def _link_atomically(file: Path, text: str) -> None:
         with contextlib.suppress(FileExistsError):
             # Unlike a rename, a link never replaces another process's file.
             os.link(name, file)
-            logger.info("made %s; keep a copy of it", file)
+            logger.info("created %s; keep a copy of it", file)
     finally:
         os.unlink(name)

@@ -21,14 +21,14 @@ def add_subcommands(
     parser: argparse.ArgumentParser,
 ) -> Callable[[str, str], argparse.ArgumentParser]:
     """Add subcommands; return a function that adds one by name and help text."""
-    found = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
 
     def add(name: str, what: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = found.add_parser(
+        subparser: argparse.ArgumentParser = subparsers.add_parser(
             name, help=what, description=what, allow_abbrev=False
         )
-        add_option(made)
-        return made
+        add_option(subparser)
+        return subparser
 
     return add
 

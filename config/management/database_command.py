@@ -22,9 +22,9 @@ class DatabaseCommand(ConfigCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
-            told = super().execute(*args, **options)
+            output = super().execute(*args, **options)
             sys.stdout.flush()
-            return told
+            return output
         except BrokenPipeError:
             # Python flushes again at exit and would report the closed pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -33,24 +33,26 @@ class DatabaseCommand(ConfigCommand):
             raise CommandError(str(exc)) from exc
         except DatabaseError as exc:
             raise CommandError(
-                f"the database cannot be used: {exc}. `manage.py migrate` makes its "
-                "tables, -c names another YAML"
+                f"cannot use the database: {exc}. Run `manage.py migrate` to create "
+                "its tables, or select another YAML file with -c"
             ) from exc
         except KeyboardInterrupt as exc:
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
     def say(self, text: str) -> None:
-        """Write a remark to stderr, separate from the requested output."""
+        """Write a note to stderr, separate from the requested output."""
         # Without the red style of errors.
         self.stderr.write(text, str)
 
-    def write_json(self, told: Any) -> None:
+    def write_json(self, data: Any) -> None:
         """Write a JSON document."""
-        self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+        self.stdout.write(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
 
 
-def ask_confirmation(deed: str) -> bool:
+def ask_confirmation(action: str) -> bool:
     """Ask the user at the terminal to confirm an action, such as `erase`."""
     if not sys.stdin.isatty():
-        raise CommandError(f"there is no terminal to ask at: pass -y to {deed}")
-    return input("Type 'yes' to go on: ").strip().lower() in ("y", "yes")
+        raise CommandError(
+            f"cannot ask for confirmation without a terminal; pass -y to {action}"
+        )
+    return input("Type 'yes' to continue: ").strip().lower() in ("y", "yes")

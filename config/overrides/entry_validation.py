@@ -15,7 +15,10 @@ RESERVED = {"check", "new", "runs", ".", ".."}
 """Names that would hide a page of the studio."""
 ACTIONS = {"check", "edit", "past", "reset", "results", "retry", "runs", "scores"}
 """Last parts of a name with slashes that would hide a page about an entry."""
-MASKED = "this holds a mask in place of a secret; write what it stands for"
+MASKED = (
+    "the text contains a mask instead of a secret; write the secret itself, or a "
+    "placeholder such as ${NAME}"
+)
 
 
 def problem_labels(section: Section[Any], name: str | None) -> list[str]:
@@ -29,7 +32,9 @@ def check_not_reserved(section: Section[Any], name: str) -> None:
     _, slash, end = name.rpartition("/")
     if name in RESERVED or (slash and end in ACTIONS):
         raise entry_error(
-            section, name, f"'{name}' is a page of the studio; choose another name"
+            section,
+            name,
+            f"the name '{name}' is reserved for a page of the studio; choose another",
         )
 
 
@@ -43,7 +48,7 @@ def read_name(section: Section[Any], text: str, *, expected: str | None = None) 
     """Return the name in an entry; raises `ConfigInvalid` if there is none."""
     if len(text.encode()) > MAX_BYTES:
         raise entry_error(
-            section, expected, "this is larger than 1 MiB", errors.TOO_LARGE
+            section, expected, "the entry is larger than 1 MiB", errors.TOO_LARGE
         )
     if MASK in text:
         raise entry_error(section, expected, MASKED, errors.MASKED)
@@ -54,7 +59,7 @@ def read_name(section: Section[Any], text: str, *, expected: str | None = None) 
     named = tree.entries(source.root, ()).get("name")
     name = None if named is None else tree.value(named, ())
     if name is None or name == "":
-        hint = f"; write 'name: {expected}'" if expected else ""
+        hint = f"; add 'name: {expected}'" if expected else ""
         raise entry_error(
             section,
             expected,
@@ -67,7 +72,7 @@ def read_name(section: Section[Any], text: str, *, expected: str | None = None) 
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
         says = (
             f"{section.noun}: 'name' must be one line of at most "
-            f"{MAX_NAME_LENGTH} letters"
+            f"{MAX_NAME_LENGTH} characters"
         )
         raise entry_error(section, expected, says)
     return name
@@ -81,8 +86,8 @@ def check_name(section: Section[Any], name: str, text: str) -> str:
     raise entry_error(
         section,
         name,
-        f"this is called '{own}', and '{name}' by its address; to give it another "
-        "name make a new one and delete this",
+        f"the name is '{own}', but '{name}' in the URL; to rename an entry, create a "
+        "new one and delete this one",
         errors.NAME_MISMATCH,
     )
 

@@ -18,7 +18,7 @@ def entry_lines(entry: OverridableEntry) -> Iterator[str]:
 
 def describe_label(entry: OverridableEntry) -> str:
     """Return the entry's label, the time of the override and its author."""
-    broken = ", set aside" if entry.is_broken else ""
+    broken = ", rejected" if entry.is_broken else ""
     if entry.changed_at is None:
         return f"{entry.label}{broken}"
     when = f"{entry.changed_at:%Y-%m-%d %H:%M:%S}"
@@ -34,10 +34,10 @@ def detail_lines(entry: OverridableEntry) -> Iterator[str]:
     if changed:
         yield ""
         yield from changed.splitlines()
-    told = override_editor.list_versions(entry.section, entry.name)
-    if told:
+    versions = override_editor.list_versions(entry.section, entry.name)
+    if versions:
         yield ""
-    for row in told:
+    for row in versions:
         yield f"{row.at:%Y-%m-%d %H:%M:%S}  {row.action:<10}  by {row.by}"
 
 

@@ -80,7 +80,7 @@ def get_section(key: str) -> Section[Any]:
     known = resolution.overridable_sections()
     if key not in known:
         raise EntryUnknown(
-            f"nothing under '{key}' can be changed here, only "
+            f"the entries of '{key}' cannot be overridden, only those of "
             f"{', '.join(sorted(known))}{did_you_mean(key, known)}"
         )
     return known[key]
@@ -153,13 +153,13 @@ def create_entry(section: Section[Any], text: str, *, by: str) -> str:
         written = entry_texts.read_texts(config.content, section.key)
         if row is not None and row.is_tombstone:
             raise EntryTaken(
-                f"{section.noun} '{name}' is there and disabled; reset it, or save it "
-                "under its own address"
+                f"{section.noun} '{name}' already exists, but is disabled; reset it, "
+                "or edit it at its own URL"
             )
         if row is not None or name in written:
             raise EntryTaken(
-                f"another {section.noun} is already called '{name}'; choose another "
-                "name, or change that one"
+                f"another {section.noun} already has the name '{name}'; choose another "
+                "name, or edit that one"
             )
         entry_validation.check_not_reserved(section, name)
 
@@ -220,11 +220,11 @@ def reset_entry(
         _check_version(section, name, row, version)
         entry = _get_entry(config, section, name, row)
         if entry.label == "yaml":
-            raise NothingToReset(f"{section.noun} '{name}' is as the file says already")
+            raise NothingToReset(f"{section.noun} '{name}' has no override to reset")
         if entry.label == "dynamic":
             raise NothingToReset(
-                f"{section.noun} '{name}' is not in the file, so there is nothing to "
-                "reset it to; delete it instead"
+                f"{section.noun} '{name}' is not in the file, so it cannot be reset; "
+                "delete it instead"
             )
         _check_change(config, overlays.without(section.key, name), section, name)
         _delete_override(section, name, OverrideAction.RESET, by)
@@ -366,8 +366,8 @@ def _check_version(
         or "changed"
     )
     raise EntryChanged(
-        f"{section.noun} '{name}' was {what} since it was shown; look at what it is "
-        "now before you change it"
+        f"{section.noun} '{name}' was {what} since you opened it; reload it before you "
+        "edit it"
     )
 
 
@@ -379,7 +379,7 @@ def _get_entry(
         # A configuration built in code has no file content.
         known = config.get(section)
         raise EntryUnknown(
-            f"no {section.noun} is called '{name}'{did_you_mean(name, known)}"
+            f"there is no {section.noun} '{name}'{did_you_mean(name, known)}"
         )
     return _build_entry(config, section, name, written.get(name), row)
 

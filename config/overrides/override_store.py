@@ -36,26 +36,26 @@ class DatabaseStore:
         """Return the id of the last change, 0 before the first."""
         if time.monotonic() < getattr(self._unavailable, "until", 0.0):
             return None
-        newest = _query(_newest_version, 0)
+        newest = _run_query(_newest_version, 0)
         if newest is None:
             self._unavailable.until = time.monotonic() + RETRY_SECONDS
         return newest
 
     def read(self) -> Overlays | None:
         """Return the stored overrides."""
-        return _query(load_overlays, NO_OVERLAYS)
+        return _run_query(load_overlays, NO_OVERLAYS)
 
     def read_in_thread(self) -> Overlays | None:
         """Return the stored overrides, read in a short-lived thread."""
 
-        def ask() -> Overlays | None:
+        def read() -> Overlays | None:
             try:
                 return self.read()
             finally:
                 connection.close()
 
         with ThreadPoolExecutor(1, "overlays") as executor:
-            return executor.submit(ask).result()
+            return executor.submit(read).result()
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -65,16 +65,16 @@ class DatabaseStore:
 STORE = DatabaseStore()
 
 
-def _query(ask: Callable[[], T], nothing: T) -> T | None:
-    """Return the callable's result, `nothing` without tables, None if unavailable."""
+def _run_query(query: Callable[[], T], default: T) -> T | None:
+    """Return the result of `query`, `default` without tables, None if unavailable."""
     if not database_exists():
-        return nothing
+        return default
     try:
-        return ask()
+        return query()
     except (DatabaseError, InterfaceError) as exc:
         if _is_table_missing():
-            return nothing
-        logger.debug("what the studio says cannot be read: %s", exc)
+            return default
+        logger.debug("could not read the studio's overrides: %s", exc)
         if not connection.in_atomic_block:
             connection.close()
         return None

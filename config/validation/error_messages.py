@@ -50,6 +50,7 @@ EXPECTATIONS = {
 }
 """Completes "must be …"; the names in braces are pydantic's context."""
 
+NOT_EMPTY = "not empty"
 SELF_DESCRIBING = {"assertion_error", "value_error"}
 
 
@@ -57,7 +58,7 @@ def describe_expectation(error: ErrorDetails) -> str | None:
     """Return the text after "must be …"; None for errors with their own message."""
     context: Mapping[str, Any] = error.get("ctx", {})
     if error["type"].endswith("too_short") and context.get("min_length") == 1:
-        return "filled in"
+        return NOT_EMPTY
     phrase = EXPECTATIONS.get(error["type"])
     if phrase is None:
         return None
@@ -76,7 +77,7 @@ def describe_value(value: object) -> str:
     """Return a value formatted for a message."""
     match value:
         case None:
-            return "nothing"
+            return "an empty value"
         case bool():
             return str(value).lower()
         case int() | float():

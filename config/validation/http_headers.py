@@ -13,9 +13,9 @@ UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 def _check_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, value in headers.items():
         if not NAME_PATTERN.fullmatch(name):
-            raise ValueError(f"{name!r} is not a header name")
+            raise ValueError(f"{name!r} is not a valid HTTP header name")
         if UNSENDABLE.search(value.get_secret_value()):
-            raise ValueError(f"the value of {name!r} has control characters")
+            raise ValueError(f"the value of {name!r} contains control characters")
     return headers
 
 

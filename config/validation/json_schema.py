@@ -41,7 +41,7 @@ def build_schema(sections: Iterable[Section[Any]]) -> Schema:
 
 
 def _unsupported_schema(key: str) -> Schema:
-    text = f"{unsupported_keys.KEYS[key]}. Not available in this version: leave it out."
+    text = f"{unsupported_keys.KEYS[key]}. Not available in this version; remove it."
     return {"description": text[0].upper() + text[1:], "enum": [None, [], {}]}
 
 

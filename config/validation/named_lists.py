@@ -32,7 +32,7 @@ def by_name(noun: str) -> Callable[[Iterable[NamedEntry]], dict[str, NamedEntry]
             if entry.name in found:
                 raise PydanticCustomError(
                     "duplicate_name",
-                    "another {noun} is already called '{name}'; rename one",
+                    "another {noun} already has the name '{name}'; rename one",
                     {"noun": noun, "name": entry.name, "at": (index, "name")},
                 )
             found[entry.name] = entry

@@ -94,7 +94,7 @@ class _Slice:
         known = schema_paths.fields_at(self.schema, steps[:-1])
         hint = did_you_mean(str(steps[-1]), known)
         if not hint and known:
-            hint = f"; known here: {', '.join(known)}"
+            hint = f"; known fields: {', '.join(known)}"
         return f"is not a known field{hint}"
 
     def _wrong_message(self, group: list[LocatedError]) -> str:
@@ -103,6 +103,8 @@ class _Slice:
         if None in expected:
             return error_messages.error_message(group[0].error)
         phrases = list(dict.fromkeys(filter(None, expected)))
+        if phrases == [error_messages.NOT_EMPTY]:
+            return "must not be empty"
         value = group[0].error["input"]
         hint = ""
         if isinstance(value, str) and not self._is_hidden(steps):
@@ -119,7 +121,7 @@ class _Slice:
             return ""
         written = self.written.get((self.section.key, *steps))
         if written is not None:
-            return f", which {error_messages.describe_value(written)} is not"
+            return f", but the value of {error_messages.describe_value(written)} is not"
         return f", not {error_messages.describe_value(value)}"
 
     def _is_hidden(self, steps: Location) -> bool:

@@ -150,7 +150,7 @@ def _migrate() -> None:
         call_command("migrate", verbosity=0, interactive=False)
     except DatabaseError as exc:
         reason = " ".join(str(exc).split())
-        raise StartFailed(f"the database cannot be used: {reason}") from exc
+        raise StartFailed(f"cannot use the database: {reason}") from exc
     finally:
         connections.close_all()
 

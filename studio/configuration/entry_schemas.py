@@ -26,7 +26,7 @@ class ListedEntry(BaseModel):
     )
     is_in_force: bool = Field(description="Whether anything runs under this name.")
     is_broken: bool = Field(
-        description="Whether the studio's does not fit the file, and is set aside."
+        description="Whether the override conflicts with the file and is rejected."
     )
     why: str = Field(description="What does not fit.")
     version: int = Field(

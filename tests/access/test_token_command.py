@@ -253,5 +253,5 @@ def test_missing_tables_error_names_migrate(yaml):
     environment = {**os.environ, "DATABASE_URL": ""}
     ended = process(environment, "create", "x", "--principal", "p", f"-c{yaml}")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("CommandError: the database cannot be used")
+    assert ended.stderr.startswith("CommandError: cannot use the database")
     assert "manage.py migrate" in ended.stderr

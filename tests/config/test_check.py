@@ -71,13 +71,13 @@ def test_check_fails_with_every_problem(file):
 
 
 def test_check_fails_without_a_file(file):
-    with pytest.raises(CommandError, match="there is no such file"):
+    with pytest.raises(CommandError, match="the file does not exist"):
         call_command("check")
 
 
 def test_check_fails_for_a_missing_named_file(file):
     file.write_text(COOK)
-    with pytest.raises(CommandError, match=r"no\.yaml: there is no such file"):
+    with pytest.raises(CommandError, match=r"no\.yaml: the file does not exist"):
         call_command("check", config="no.yaml")
 
 

@@ -72,7 +72,7 @@ def test_init_writes_to_the_given_path(file):
 
 def test_init_keeps_an_existing_file(file):
     file.write_text("mine")
-    with pytest.raises(CommandError, match="exists already; --force"):
+    with pytest.raises(CommandError, match="already exists; pass --force"):
         call_command("init")
     assert file.read_text() == "mine"
 
@@ -92,7 +92,7 @@ def test_init_writes_one_file_readable_by_others(file):
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"), [("no/c.yaml", "make it first"), (".", "name a file")]
+    ("path", "expected"), [("no/c.yaml", "create it first"), (".", "name a file")]
 )
 def test_init_refuses_an_unwritable_path(file, path, expected):
     with pytest.raises(CommandError, match=expected):

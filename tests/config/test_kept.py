@@ -25,7 +25,7 @@ def test_start_uses_the_last_valid_copy(file, caplog):
     good = start(file, GOOD)
     again = start(file, "cooks: [")
     assert again.values == good.values
-    assert "what was valid last is in force" in caplog.text
+    assert "its last valid content stays in force" in caplog.text
 
 
 def test_start_fails_without_a_valid_copy(file):

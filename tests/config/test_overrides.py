@@ -136,7 +136,7 @@ def test_reset_restores_the_file_entry(agents):
     override_editor.reset_entry(agents, "bob", by=BY)
     assert models()["bob"] == "gpt-b"
     assert labels()["bob"] == "yaml"
-    with pytest.raises(NothingToReset, match="as the file says"):
+    with pytest.raises(NothingToReset, match="has no override to reset"):
         override_editor.reset_entry(agents, "bob", by=BY)
     override_editor.create_entry(agents, DAN, by=BY)
     with pytest.raises(NothingToReset, match="delete it instead"):
@@ -171,7 +171,7 @@ def test_placeholders_and_variables_are_kept_and_expanded(agents, monkeypatch):
 def test_overridable_sections_are_registered():
     for key in ("agents", "judges", "experiments", "smoke_tests"):
         assert override_editor.get_section(key).key == key
-    with pytest.raises(EntryUnknown, match="only agents, experiments, judges"):
+    with pytest.raises(EntryUnknown, match="only those of agents, experiments, judges"):
         override_editor.get_section("agent")
 
 
@@ -260,11 +260,11 @@ def test_only_the_cause_of_dependent_errors_is_reported(agents):
 
 def test_entry_name_must_match_its_text(agents):
     told = refusal(override_editor.save_entry, agents, "bob", DAN, by=BY)
-    assert "this is called 'dan', and 'bob' by its address" in told
+    assert "the name is 'dan', but 'bob' in the URL" in told
     told = refusal(
         override_editor.save_entry, agents, "bob", "provider: openai\n", by=BY
     )
-    assert told.endswith("agent: 'name' is missing; write 'name: bob'")
+    assert told.endswith("agent: 'name' is missing; add 'name: bob'")
     assert "must be text" in refusal(
         override_editor.create_entry, agents, "name: 3\n", by=BY
     )
@@ -286,7 +286,7 @@ def test_entry_name_must_match_its_text(agents):
 
 
 def test_taken_name_is_a_conflict(agents):
-    with pytest.raises(EntryTaken, match="already called 'bob'"):
+    with pytest.raises(EntryTaken, match="already has the name 'bob'"):
         override_editor.create_entry(agents, BOB, by=BY)
     override_editor.create_entry(agents, DAN, by=BY)
     with pytest.raises(EntryTaken):
@@ -459,10 +459,10 @@ def test_override_broken_by_the_file_is_rejected_until_fixed(
     assert (found["bob"].label, found["bob"].is_broken) == ("override", True)
     assert (found["dan"].label, found["dan"].value) == ("dynamic", None)
     assert "uses provider 'other', which is not" in found["dan"].why
-    told = [r.message for r in caplog.records if "set aside" in r.message]
+    told = [r.message for r in caplog.records if "is rejected" in r.message]
     assert [line.split("'")[1] for line in told] == ["dan", "bob"]
     assert told[0].startswith(
-        "agent 'dan' in the studio is set aside, so what the file says runs: agent "
+        "agent 'dan' in the studio is rejected; the file's value applies: agent "
         "'dan' uses provider 'other'"
     )
     # Others can be changed all the same, and itself mended, but with nothing broken.
@@ -499,7 +499,7 @@ def test_edit_blocked_by_a_tombstone_names_it(agents, looking, file, caplog):
     for _ in range(3):
         looking.poll()
     assert list(models()) == ["ann", "bob"]
-    (told,) = [r.getMessage() for r in caplog.records if "not valid" in r.message]
+    (told,) = [r.getMessage() for r in caplog.records if "is invalid" in r.message]
     assert "variant 'cleo', which is not under agents:" in told
     assert "agent 'cleo' is disabled there" in told
     assert "`manage.py overrides reset agents cleo`" in told
@@ -547,7 +547,7 @@ def test_blocking_override_is_found_by_bisection(agents, looking, file, settings
     JUDGED.clear()
     for _ in range(2):
         looking.poll()
-    assert "the studio says: agent 'cleo' is disabled there;" in str(live.file_error())
+    assert "from the studio: agent 'cleo' is disabled there;" in str(live.file_error())
     assert len(JUDGED) < 2 * 16
 
 
@@ -592,7 +592,7 @@ def test_invalid_overrides_do_not_stop_a_start(agents, file, caplog):
     live.load_at_start()
     assert list(models()) == ["ann", "bob", "cleo"]
     assert {a.name for a in live.current().rejected_overrides} == {"cleo", "dan"}
-    assert caplog.text.count("is set aside") == 2
+    assert caplog.text.count("is rejected") == 2
 
 
 def test_start_prefers_the_last_valid_copy(agents, file, caplog):
@@ -602,7 +602,7 @@ def test_start_prefers_the_last_valid_copy(agents, file, caplog):
     live.set_current(None)
     live.load_at_start()
     assert list(models()) == ["ann", "bob"]
-    assert "what was valid last is in force" in caplog.text
+    assert "its last valid content stays in force" in caplog.text
 
 
 def test_override_of_a_removed_section_is_rejected(agents, settings):
@@ -630,7 +630,7 @@ def test_broken_file_is_logged_once_despite_overrides(agents, looking, file, cap
     def told():
         for _ in range(3):
             looking.poll()
-        return caplog.text.count("the old configuration stays in force")
+        return caplog.text.count("the previous configuration stays in force")
 
     broken = FILE + "nonsense: 1\n"
     file.write_text(broken)
@@ -667,7 +667,7 @@ def test_yaml_runs_alone_until_the_database_returns(agents, monkeypatch, caplog)
         watcher.poll()
         assert models()["bob"] == "gpt-b"
     connection.close()
-    assert caplog.text.count("the database does not answer") == 1
+    assert caplog.text.count("database unavailable") == 1
     watcher.poll()
     assert models()["bob"] == "gpt-x"
 

@@ -62,7 +62,7 @@ def run(file):
 
 
 def test_overrides_command_lists_changed_entries(run, agents):
-    assert "all is as the YAML says" in run()
+    assert "there are no overrides" in run()
     override_editor.save_entry(agents, "bob", BOB, by="user:ada")
     override_editor.create_entry(agents, DAN, by="user:ada")
     lines = run("list").splitlines()
@@ -81,9 +81,9 @@ def test_overrides_command_shows_diff_and_history(run, agents):
     assert "model: better" in lines
     assert "+model: better" in lines
     assert lines[-1].endswith("saved       by user:ada")
-    with pytest.raises(CommandError, match="no agent is called 'bobb'; did you mean"):
+    with pytest.raises(CommandError, match="there is no agent 'bobb'; did you mean"):
         run("show", "agents", "bobb")
-    with pytest.raises(CommandError, match="only agents, experiments"):
+    with pytest.raises(CommandError, match="only those of agents, experiments"):
         run("show", "agent", "bob")
 
 
@@ -91,13 +91,13 @@ def test_overrides_command_resets_and_audits(run, agents):
     AuditEntry.objects.all().delete()
     override_editor.save_entry(agents, "bob", BOB, by="user:ada")
     override_editor.create_entry(agents, DAN, by="user:ada")
-    assert run("reset", "agents", "bob") == "agent 'bob' is as the YAML says\n"
-    assert run("reset", "agents", "dan") == "agent 'dan' is deleted\n"
+    assert run("reset", "agents", "bob") == "reset agent 'bob' to the YAML file\n"
+    assert run("reset", "agents", "dan") == "deleted agent 'dan'\n"
     assert not Override.objects.exists()
     told = [(entry.action, entry.target) for entry in AuditEntry.objects.order_by("id")]
     assert told == [("agent.reset", "bob"), ("agent.delete", "dan")]
     assert AuditEntry.objects.first().actor.startswith("command line")
-    with pytest.raises(CommandError, match="is as the file says already"):
+    with pytest.raises(CommandError, match="has no override to reset"):
         run("reset", "agents", "bob")
 
 
@@ -108,7 +108,7 @@ def test_overrides_command_undoes_a_blocking_override(run, agents, file):
         CommandError, match=r"E014.*`manage.py overrides reset agents bob`"
     ):
         run(command="check")
-    assert "set aside" in run()
+    assert "rejected" in run()
     assert "which is not under agents" in run()
     run("reset", "agents", "bob")
     assert "with" not in run(command="check")
@@ -118,9 +118,9 @@ def test_check_reports_overrides(run, agents, file):
     override_editor.create_entry(
         agents, DAN.replace("openai", "openai # mine"), by="user:ada"
     )
-    assert "\nwith 1 override of the studio\n" in run(command="check")
+    assert "\nwith 1 override from the studio\n" in run(command="check")
     assert "3 agents" in run(command="check")
     file.write_text(YAML.replace("openai", "other").replace("x}", "x, kind: openai}"))
     told = run(command="check")
-    assert "warning: agent 'dan' in the studio is set aside: " in told
+    assert "warning: agent 'dan' in the studio is rejected: " in told
     assert "uses provider 'openai', which is not under providers:" in told

@@ -132,7 +132,7 @@ def test_unset_variable_is_named_with_its_position(refusal):
     message = refusal("cooks:\n  - name: ann\n    speciality: a ${UNSET_DISH}\n")
     assert message == (
         "coulisse.yaml:3:19: environment variable 'UNSET_DISH' is not set; set it, "
-        "or write ${UNSET_DISH:-default} to do without"
+        "or give a default with ${UNSET_DISH:-default}"
     )
 
 
@@ -163,7 +163,7 @@ def test_unclosed_placeholder_does_not_swallow_the_file(refusal):
     "token", ["${}", "${a b}", "${1X}", "${X-y}", "${x.y}", "${X:-${Y}}", "${vars.}"]
 )
 def test_invalid_placeholder_is_refused(refusal, token):
-    assert "is not a placeholder" in refusal(f"cooks:\n- name: x {token}\n")
+    assert "is not a valid placeholder" in refusal(f"cooks:\n- name: x {token}\n")
 
 
 VARS = (
@@ -190,7 +190,8 @@ def test_nested_snippet_stays_text(load):
 def test_unknown_snippet_suggests_a_similar_one(refusal):
     message = refusal(VARS + "cooks:\n  - name: ${vars.ruls}\n")
     assert message == (
-        "coulisse.yaml:8:11: 'ruls' is not under vars:; did you mean 'rules'?"
+        "coulisse.yaml:8:11: variable 'ruls' is not defined under vars:; did you "
+        "mean 'rules'?"
     )
 
 
@@ -214,7 +215,8 @@ def test_oversized_snippet_expansion_is_refused():
         expander.expanded = 0
         expander.expand(hide(text))
         assert [failure.message for failure in expander.failures] == [
-            "placeholders make this document unreasonably large"
+            "placeholders expand the document by more than 8,388,608 characters; use "
+            "fewer placeholders"
         ]
 
 

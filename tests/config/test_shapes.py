@@ -16,7 +16,7 @@ def said(refusal, cook: str) -> list[str]:
         ),
         (
             "zzz: x",
-            "'zzz' is not a known field; known here: name, speciality, api_key, "
+            "'zzz' is not a known field; known fields: name, speciality, api_key, "
             "headers, dishes, oven, pace, boss",
         ),
         ("pace: fast", "'pace' must be a number, not 'fast'"),
@@ -24,7 +24,7 @@ def said(refusal, cook: str) -> list[str]:
         ("speciality: 3", "'speciality' must be text, not 3; put it in quotes"),
         ("speciality: yes: no", ""),
         ("speciality: true", "'speciality' must be text, not true; put it in quotes"),
-        ("speciality: null", "'speciality' must be text, not nothing"),
+        ("speciality: null", "'speciality' must be text, not an empty value"),
         ("dishes: tea", "'dishes' must be a list, not 'tea'"),
         ("dishes: [tea, 3]", "'dishes[1]' must be text, not 3; put it in quotes"),
         ("dishes: [a, b, c]", "'dishes' must be a list of at most 2 entries"),
@@ -52,7 +52,7 @@ def test_invalid_field_error_names_the_problem(refusal, fields, expected):
         ("cooks: {a: b}", "1:1: cooks: must be a list, not a map"),
         ("cooks: [ann]", "1:9: cook 1: must be a map of fields, not 'ann'"),
         ("cooks: [{}]", "1:9: cook 1: 'name' is missing"),
-        ("cooks: [{name: ''}]", "1:10: cook 1: 'name' must be filled in, not ''"),
+        ("cooks: [{name: ''}]", "1:10: cook 1: 'name' must not be empty"),
     ],
 )
 def test_unnamed_entry_is_identified_by_position(refusal, text, expected):
@@ -100,7 +100,10 @@ def test_errors_never_show_values_of_secret_like_names(refusal, value):
 def test_errors_never_show_placeholder_values(refusal, monkeypatch):
     monkeypatch.setenv("DB_URL", "sk-secret")
     (message,) = said(refusal, "pace: ${DB_URL}")
-    assert message == "cook 'ann': 'pace' must be a number, which '${DB_URL}' is not"
+    assert (
+        message
+        == "cook 'ann': 'pace' must be a number, but the value of '${DB_URL}' is not"
+    )
 
 
 def test_errors_suggest_nothing_from_placeholder_values(refusal, monkeypatch):

@@ -160,7 +160,7 @@ def test_init_refuses_to_overwrite_the_file(tmp_path: Path):
     path = tmp_path / "coulisse.yaml"
     assert "wrote" in run("--init", "-c", str(path))
     assert loader.load_file(path).get(AGENTS)
-    with pytest.raises(CommandError, match="exists already"):
+    with pytest.raises(CommandError, match="already exists"):
         run("--init", "-c", str(path))
 
 

@@ -136,7 +136,7 @@ def test_valid_experiment_is_accepted(tmp_path, text):
         (
             "experiments: [{name: e, strategy: split, variants: [{agent: one}]}, "
             "{name: e, strategy: split, variants: [{agent: two}]}]",
-            *("E009", "already called 'e'"),
+            *("E009", "already has the name 'e'"),
         ),
     ],
 )

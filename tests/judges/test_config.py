@@ -64,7 +64,7 @@ def test_judges_are_optional():
             judged(judges=JUDGE.replace("openai", "opena") % ""),
             "judge 'quality' ",
         ),
-        (judged(judges=JUDGE * 2 % ("", "")), "another judge is already called"),
+        (judged(judges=JUDGE * 2 % ("", "")), "another judge already has the name"),
         (judged(judges=JUDGE.replace("{tone: Tone.}", "{}") % ""), "rubrics"),
         (judged(judges=JUDGE.replace("tone: Tone.", "to.ne: T") % ""), "rubrics"),
         (judged(judges=JUDGE.replace("tone: Tone.", "'': T") % ""), "rubrics"),

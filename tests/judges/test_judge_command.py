@@ -177,7 +177,7 @@ def test_dry_run_judges_nothing(past, fake):
 
 def test_confirmation_is_required_before_spending(past, fake, monkeypatch):
     past.replied()
-    with pytest.raises(CommandError, match="no terminal to ask at"):
+    with pytest.raises(CommandError, match="without a terminal"):
         past.run()
     monkeypatch.setattr("sys.stdin", Terminal("no\n"))
     assert "nothing was judged" in past.run()

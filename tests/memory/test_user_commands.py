@@ -93,7 +93,7 @@ def test_failed_export_leaves_no_file(tmp_path, monkeypatch, name, owner):
         raise OperationalError("gone")
 
     monkeypatch.setattr(export, "iter_chunks", broken)
-    with pytest.raises(CommandError, match="the database cannot be used: gone"):
+    with pytest.raises(CommandError, match="cannot use the database: gone"):
         run("export-user", name, "-o", str(tmp_path / "ada.json"))
     assert list(tmp_path.iterdir()) == []
 

@@ -44,7 +44,7 @@ def test_placeholders_in_env_are_expanded(monkeypatch) -> None:
     [
         (
             "  - {name: a, command: x}\n  - {name: a, command: y}",
-            "sidecar 'a': 'name': another sidecar is already called 'a'; rename one",
+            "sidecar 'a': 'name': another sidecar already has the name 'a'; rename one",
         ),
         ("  - {name: a}", "sidecar 'a': 'command' is missing"),
         ("  - {command: x}", "'name' is missing"),

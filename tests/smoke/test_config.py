@@ -105,7 +105,7 @@ def test_unknown_target_is_refused():
 
 def test_names_are_unique():
     [(_, message)] = problems(with_test("").replace("name: mine", "name: plums"))
-    assert "another smoke test is already called 'plums'" in message
+    assert "another smoke test already has the name 'plums'" in message
 
 
 def test_persona_provider_must_support_its_parameters():

@@ -164,17 +164,23 @@ def test_validation_errors_are_returned_verbatim(script):
     [
         ("PUT", "agents/tuned", "name: [", 400, "not valid YAML"),
         ("PUT", "agents/tuned", "- a", 400, "map"),
-        ("PUT", "agents/tuned", BOB, 422, "its address"),
-        ("PUT", "agents/nobody", BOB.replace("bob", "nobody"), 404, "no agent is"),
+        ("PUT", "agents/tuned", BOB, 422, "in the URL"),
+        (
+            "PUT",
+            "agents/nobody",
+            BOB.replace("bob", "nobody"),
+            404,
+            "there is no agent",
+        ),
         ("PUT", "agents/tuned?version=x", BOB, 400, "whole number"),
-        ("POST", "agents", BOB.replace("bob", "tuned"), 409, "already called"),
+        ("POST", "agents", BOB.replace("bob", "tuned"), 409, "already has the name"),
         ("POST", "agents", "provider: openai\n", 422, "'name' is missing"),
         ("POST", "agents", BOB.replace("bob", "new"), 422, "a page of the studio"),
-        ("DELETE", "agents/nobody", "", 404, "no agent is called"),
-        ("POST", "agents/nobody/reset", "", 404, "no agent is called"),
-        ("POST", "agents/tuned/reset", "", 409, "as the file says already"),
-        ("GET", "agents/nobody", "", 404, "no agent is called"),
-        ("GET", "agents/nobody/edit", "", 404, "no agent is called"),
+        ("DELETE", "agents/nobody", "", 404, "there is no agent"),
+        ("POST", "agents/nobody/reset", "", 404, "there is no agent"),
+        ("POST", "agents/tuned/reset", "", 409, "has no override to reset"),
+        ("GET", "agents/nobody", "", 404, "there is no agent"),
+        ("GET", "agents/nobody/edit", "", 404, "there is no agent"),
         ("GET", "agents/tuned/edit?from=7", "", 404, "has no version 7"),
         ("GET", f"agents/tuned/edit?from={'9' * 30}", "", 404, "no version"),
         ("GET", "agents/tuned/edit?from=x", "", 404, "no version"),
@@ -228,7 +234,7 @@ def test_form_fields_make_an_entry(script):
     assert late.status_code == 409
     nothing = script.post("/admin/agents", data={"version": "0"})
     assert nothing.status_code == 422
-    assert "this is empty" in nothing.json()["error"]["message"]
+    assert "is empty" in nothing.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -348,7 +354,7 @@ def test_second_of_two_editors_gets_a_conflict(browser, script):
     typed = {"_method": "PUT", "yaml": BOB.replace("bob", "tuned"), "version": "0"}
     page = browser.submit("/admin/agents/tuned", typed, of="/admin/agents/tuned/edit")
     assert page.status_code == 409
-    assert "was changed by studio: local since it was shown" in page.text
+    assert "was changed by studio: local since you opened it" in page.text
 
 
 def test_conflict_page_shows_current_version_and_can_overwrite(browser, script):
@@ -380,7 +386,7 @@ def test_conflict_page_reports_disabled_or_deleted_entry(browser, script):
     edit = "/admin/agents/tuned/edit"
     page = browser.submit("/admin/experiments/trial", typed, of=edit)
     assert page.status_code == 409
-    assert "was disabled by studio: local since it was shown" in page.text
+    assert "was disabled by studio: local since you opened it" in page.text
     assert "It is disabled, and saving enables it." in page.text
 
     version = post(script, "agents", BOB).json()["version"]
@@ -388,7 +394,7 @@ def test_conflict_page_reports_disabled_or_deleted_entry(browser, script):
     typed = {"_method": "PUT", "yaml": BOB, "version": str(version)}
     page = browser.submit("/admin/agents/bob", typed, of=edit)
     assert page.status_code == 409
-    assert "was deleted by studio: local since it was shown" in page.text
+    assert "was deleted by studio: local since you opened it" in page.text
     assert "<h1>New agent" in page.text
     assert f"{BOB}</textarea>" in page.text
 
@@ -450,7 +456,7 @@ def test_rejected_override_shows_its_reason(browser, script, configure):
     assert "uses provider 'anthropic', which is not" in entry["why"]
     page = browser.get("/admin/agents/bob").text
     assert "does not fit the file any more, so nothing runs" in page
-    assert "set aside" in browser.get("/admin/agents").text
+    assert "rejected" in browser.get("/admin/agents").text
 
 
 def test_empty_list_links_to_the_first_entry(browser, configure):

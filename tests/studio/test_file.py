@@ -234,7 +234,7 @@ def test_commands_cannot_be_added_in_the_whole_file(script, yaml, text, more):
     body = f"{text}{more}".encode()
     answer = script.put("/admin/config", content=body, headers=AS_YAML)
     assert answer.status_code == 403
-    assert "changed in the file alone" in " ".join(answer.text.split())
+    assert "changed only in the file" in " ".join(answer.text.split())
     assert yaml.read_text() == text
 
 
@@ -488,7 +488,7 @@ def test_refused_new_entry_keeps_its_input(browser, yaml, text):
     page = browser.submit("/admin/mcp", {"name": "web", "url": address})
     assert page.status_code == 409
     form = page.text.partition("Add a server")[2].partition("</form>")[0]
-    assert "there is a &#x27;web&#x27; under mcp: already" in form
+    assert "&#x27;web&#x27; already exists under mcp:" in form
     assert 'value="web"' in form
     assert f'value="{address}"' in form
     assert loader.content_digest(text.encode()) in form

@@ -71,11 +71,11 @@ def test_json_restores_the_file_with_comments(script, yaml, text):
 def test_section_write_is_refused(script, yaml):
     answer = script.put("/admin/telemetry", json={"fmt": {"enabled": True}})
     assert answer.status_code == 422
-    assert "there is no such file; save the whole file" in answer.text
+    assert "the file does not exist; save the whole file" in answer.text
     draft = {"yaml": "fmt: {enabled: true}", "at": "telemetry"}
     checked = script.post("/admin/config/check", json=draft).json()
     (problem,) = checked["problems"]
-    assert "there is no such file" in problem["message"]
+    assert "the file does not exist" in problem["message"]
     assert script.get("/admin/telemetry").json() == {}
     assert not yaml.exists()
 
@@ -94,4 +94,4 @@ def test_missing_copy_is_reported(script, yaml, settings):
     wants_json = {"Accept": "application/json"}
     answer = script.get("/admin/config", headers=wants_json)
     assert answer.status_code == 422
-    assert "there is no such file" in answer.json()["error"]["message"]
+    assert "the file does not exist" in answer.json()["error"]["message"]

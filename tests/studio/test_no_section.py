@@ -46,7 +46,7 @@ def test_section_used_by_another_is_not_removed(script, yaml):
     answer = script.delete("/admin/settings/providers")
     assert answer.status_code == 422
     assert (
-        "'providers:' (where models run) is missing"
+        "'providers:' (the model providers and their API keys) is missing"
         in answer.json()["error"]["message"]
     )
     assert script.delete("/admin/settings/nonsense").status_code == 404

@@ -144,7 +144,7 @@ def test_name_that_would_hide_a_page_is_refused(script, name):
     body = {"name": name, "provider": "openai", "model": "gpt-test"}
     refused = script.post("/admin/agents", json=body)
     assert refused.status_code == 422
-    assert "is a page of the studio" in refused.json()["error"]["message"]
+    assert "is reserved for a page of the studio" in refused.json()["error"]["message"]
 
 
 BOMB = "a: &a0 [x]\n" + "".join(

@@ -265,7 +265,7 @@ def _single_document_events(events: Iterable[Any]) -> Iterator[Any]:
     for event in events:
         if isinstance(event, DocumentStartEvent):
             if begun:
-                raise PatchError("but found another document")
+                raise PatchError("a value cannot contain a second document")
             begun = True
         elif isinstance(event, NodeEvent | MappingEndEvent | SequenceEndEvent):
             yield event

@@ -33,7 +33,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     pieces, at = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         if start < at:
-            raise PatchError("two edits of the same characters")
+            raise PatchError("two edits change the same characters")
         # Moved text may contain placeholders hidden from the parser.
         shown = placeholders.reveal(new)
         pieces += [text[at:start], shown.replace("\n", line_end)]
@@ -126,7 +126,7 @@ def parse_fragment(text: str) -> Fragment:
     trimmed = _trim(text_lines.normalize_line_breaks(text))
     found = source_map.parse_source_map(placeholders.hide(trimmed))
     if MARKER.search(trimmed):
-        raise PatchError("one value holds no '---', no '...' and no '%' line")
+        raise PatchError("a value cannot contain a '---', '...' or '%' line")
     return Fragment(trimmed, found.root.value)
 
 
@@ -165,7 +165,7 @@ def _as_flow(new: Fragment) -> str:
     if new.is_inline:
         return new.text
     if _has_aliases(new.value):
-        raise PatchError("an alias does not fit between these brackets")
+        raise PatchError("an alias cannot be inserted between brackets")
     return serializer.dump_flow(_read(new.text))
 
 
@@ -241,7 +241,7 @@ def remove_entry(found: SourceMap, entry: SourceEntry) -> list[Edit]:
     """Return the edits that remove an entry and nothing around it."""
     parent = entry.parent
     if parent is None:
-        raise PatchError("the whole text cannot be taken away")
+        raise PatchError("the whole file cannot be removed")
     siblings = parent.value.entries
     if len(siblings) == 1 and parent.parent is None:
         raise PatchError("the file would be empty")

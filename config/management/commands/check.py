@@ -18,7 +18,7 @@ SECTION_LABELS = {"mcp": "MCP servers", "smoke_tests": "smoke tests"}
 
 
 class Command(ConfigCommand, DjangoCheck):
-    help = "Checks the YAML file, and the rest of the project with it."
+    help = "Checks the YAML file and the installation for problems."
 
     def handle(self, *app_labels: Any, **options: Any) -> None:
         if app_labels or options["tags"] or options["list_tags"]:
@@ -37,8 +37,8 @@ class Command(ConfigCommand, DjangoCheck):
         if others:
             line += f", {_count_entries(config, others)}"
         self.stdout.write(line)
-        for told in _override_lines(config):
-            self.stdout.write(told)
+        for line in _override_lines(config):
+            self.stdout.write(line)
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         # This command prints its own success line.
@@ -54,9 +54,9 @@ def _override_lines(config: Config) -> Iterator[str]:
     """Return the lines about overrides, if the database has any."""
     count = len(config.overlays.entries)
     if count:
-        yield f"with {count} override{'' if count == 1 else 's'} of the studio"
+        yield f"with {count} override{'' if count == 1 else 's'} from the studio"
     for each in config.rejected_overrides:
-        yield f"warning: {resolution.rejected_label(each)} is set aside: {each.why}"
+        yield f"warning: {resolution.rejected_label(each)} is rejected: {each.why}"
 
 
 def _count_entries(config: Config, keys: Iterable[str]) -> str:

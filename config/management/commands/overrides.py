@@ -16,25 +16,27 @@ from config.overrides import formatting, override_editor
 
 
 class Command(DatabaseCommand):
-    """List, show, reset: for operators without a browser."""
-
-    help = "List what the studio changed of the YAML, show it, or undo it."
+    help = "Lists, shows and resets the studio's overrides of the YAML file."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         commands = parser.add_subparsers(dest="what", metavar="COMMAND")
 
         def add(name: str, what: str) -> ArgumentParser:
-            made: ArgumentParser = commands.add_parser(
+            subparser: ArgumentParser = commands.add_parser(
                 name, help=what, description=what, allow_abbrev=False
             )
-            config_option.add_option(made)
-            return made
+            config_option.add_option(subparser)
+            return subparser
 
-        listing = add("list", "List all there is of the studio (the default).")
+        listing = add("list", "List all overrides (the default).")
         listing.add_argument("--json", action="store_true", help="Print JSON.")
-        _declare_one(add("show", "Show an entry, what differs and its history."))
-        _declare_one(add("reset", "Have the YAML's run again; delete what it has not."))
+        _add_entry_arguments(
+            add("show", "Show an entry, its difference from the file and its history.")
+        )
+        _add_entry_arguments(
+            add("reset", "Remove an override; delete an entry that the file lacks.")
+        )
 
     def handle(self, **options: Any) -> None:
         # The command prints its own result; the log lines of the server are hidden.
@@ -71,7 +73,7 @@ class Command(DatabaseCommand):
             for line in formatting.entry_lines(entry):
                 self.stdout.write(line)
         if not found:
-            self.say("the studio changes nothing: all is as the YAML says")
+            self.say("there are no overrides; the YAML file applies unchanged")
 
     def _show(self, key: str, name: str) -> None:
         section = override_editor.get_section(key)
@@ -91,13 +93,13 @@ class Command(DatabaseCommand):
             lambda actor: change(section, name, by=actor),
         )
         if entry.file_text is None:
-            self.stdout.write(f"{section.noun} '{name}' is deleted")
+            self.stdout.write(f"deleted {section.noun} '{name}'")
         else:
-            self.stdout.write(f"{section.noun} '{name}' is as the YAML says")
+            self.stdout.write(f"reset {section.noun} '{name}' to the YAML file")
 
 
-def _declare_one(parser: ArgumentParser) -> None:
-    """Declare the arguments that name an entry."""
+def _add_entry_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments that name an entry."""
     parser.add_argument(
         "section", metavar="SECTION", help="agents, judges, experiments, smoke_tests."
     )

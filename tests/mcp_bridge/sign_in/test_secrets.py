@@ -103,12 +103,12 @@ def test_key_file_readable_by_others_is_warned_about(file, caplog):
     file.chmod(0o644)
     secret_keys._build_keys.cache_clear()
     secret_keys.load_keys()
-    assert "can be read by others: chmod 600" in caplog.text
+    assert "is readable by other users; run chmod 600" in caplog.text
 
 
 def test_unwritable_directory_error_names_the_remedy(file, tmp_path):
     (tmp_path / ".coulisse").write_text("a file")
-    with pytest.raises(SecretsInvalid, match="give COULISSE_VAULT_KEY, COULISSE"):
+    with pytest.raises(SecretsInvalid, match="set COULISSE_VAULT_KEY, COULISSE"):
         secret_keys.load_keys()
 
 
