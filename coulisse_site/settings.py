@@ -301,7 +301,7 @@ CELERY_IMPORTS = ["coulisse_site.worker"]
 
 CELERY_BEAT_SCHEDULE = {
     "access-prune": beat_entry(3600, "access.tasks.prune"),
-    "experiments-verdicts": beat_entry(600, "experiments.tasks.verdicts"),
+    "experiments-winners": beat_entry(600, "experiments.tasks.report_winners"),
     "mcp-sweep": beat_entry(600, "mcp_bridge.tasks.delete_expired"),
     "memory-consolidate": beat_entry(600, "memory.tasks.consolidate"),
     "memory-sweep": beat_entry(30, "memory.tasks.sweep"),

@@ -1,4 +1,4 @@
-"""Experiments as Django knows them."""
+"""Django configuration of the experiments app."""
 
 from django.apps import AppConfig
 

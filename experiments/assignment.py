@@ -36,7 +36,7 @@ class BanditStatus:
     """The state of a bandit's variants."""
 
     undersampled: Sequence[str]
-    """Variants with fewer scores than required, from which more are expected."""
+    """Variants with fewer scores than required that may still get more."""
     leader: str | None
     """The best variant, once none is undersampled; ties go to the first in the file."""
 
@@ -49,36 +49,35 @@ def choose_variant(
 ) -> str:
     """Return the agent that answers; `scores` are a bandit's, by agent.
 
-    `silent` are variants that are no longer expected to get scores.
+    `silent` are variants that are not expected to get more scores.
     """
     if experiment.strategy == "shadow":
         return experiment.primary or experiment.agents[0]
-    drawn = random_source(experiment, user_id)
+    random_numbers = random_source(experiment, user_id)
     if experiment.strategy == "bandit":
         return _choose_bandit_variant(
-            experiment, bandit_status(experiment, scores or {}, silent), drawn
+            experiment, bandit_status(experiment, scores or {}, silent), random_numbers
         )
-    return variant_at(experiment.variants, drawn())
+    return variant_at(experiment.variants, random_numbers())
 
 
 def random_source(experiment: ExperimentConfig, user_id: UserId) -> RandomSource:
     """Return the source of numbers: a hash of the user, or random."""
     if not experiment.sticky_by_user:
         return random.random
-    told = user_id.bytes + experiment.name.encode()
-    digest = hashlib.sha256(told).digest()
+    digest = hashlib.sha256(user_id.bytes + experiment.name.encode()).digest()
     parts = (digest[start : start + 8] for start in range(0, len(digest), 8))
+    numbers = (int.from_bytes(part) / 2**64 for part in parts)
     # 53 bits, the precision of a float below 1.
-    found = (int.from_bytes(part) / 2**64 for part in parts)
-    return lambda: min(next(found), 1 - 2**-53)
+    return lambda: min(next(numbers), 1 - 2**-53)
 
 
-def variant_at(variants: Sequence[Variant], at: float) -> str:
+def variant_at(variants: Sequence[Variant], position: float) -> str:
     """Return the variant at a position from 0 to 1 along the cumulative weights."""
-    left = at * sum(variant.weight for variant in variants)
+    distance = position * sum(variant.weight for variant in variants)
     for variant in variants:
-        left -= variant.weight
-        if left < 0:
+        distance -= variant.weight
+        if distance < 0:
             return variant.agent
     return variants[-1].agent
 
@@ -90,43 +89,44 @@ def bandit_status(
 ) -> BanditStatus:
     """Return the state of the variants; `silent` ones do not count as undersampled."""
     counts = {
-        arm: scores[arm].count if arm in scores else 0 for arm in experiment.agents
+        name: scores[name].count if name in scores else 0 for name in experiment.agents
     }
-    short = [arm for arm in counts if counts[arm] < experiment.min_samples]
-    starved = [arm for arm in short if arm not in silent]
-    able = [arm for arm in counts if counts[arm] and arm not in short]
-    if starved or not able:
-        return BanditStatus(starved, None)
-    return BanditStatus((), max(able, key=lambda arm: scores[arm].mean))
+    too_few = [name for name in counts if counts[name] < experiment.min_samples]
+    undersampled = [name for name in too_few if name not in silent]
+    comparable = [name for name in counts if counts[name] and name not in too_few]
+    if undersampled or not comparable:
+        return BanditStatus(undersampled, None)
+    return BanditStatus((), max(comparable, key=lambda name: scores[name].mean))
 
 
 def choice_probabilities(
-    experiment: ExperimentConfig, stands: BanditStatus
+    experiment: ExperimentConfig, status: BanditStatus
 ) -> dict[str, float]:
     """Return the probability of each variant of a bandit, by its current state."""
-    arms = experiment.agents
-    if stands.undersampled:
+    names = experiment.agents
+    if status.undersampled:
         return {
-            arm: (arm in stands.undersampled) / len(stands.undersampled) for arm in arms
+            name: (name in status.undersampled) / len(status.undersampled)
+            for name in names
         }
-    if stands.leader is None:
-        return dict.fromkeys(arms, 1 / len(arms))
-    found = dict.fromkeys(arms, experiment.epsilon / len(arms))
-    found[stands.leader] += 1 - experiment.epsilon
-    return found
+    if status.leader is None:
+        return dict.fromkeys(names, 1 / len(names))
+    probabilities = dict.fromkeys(names, experiment.epsilon / len(names))
+    probabilities[status.leader] += 1 - experiment.epsilon
+    return probabilities
 
 
 def _choose_bandit_variant(
-    experiment: ExperimentConfig, stands: BanditStatus, drawn: RandomSource
+    experiment: ExperimentConfig, status: BanditStatus, random_numbers: RandomSource
 ) -> str:
     """Prefer undersampled variants, then explore at random or take the leader."""
-    is_adventurous = drawn() < experiment.epsilon
-    if stands.undersampled:
-        return _pick(stands.undersampled, drawn())
-    if stands.leader is None or is_adventurous:
-        return _pick(experiment.agents, drawn())
-    return stands.leader
+    explores = random_numbers() < experiment.epsilon
+    if status.undersampled:
+        return _pick(status.undersampled, random_numbers())
+    if status.leader is None or explores:
+        return _pick(experiment.agents, random_numbers())
+    return status.leader
 
 
-def _pick(names: Sequence[str], at: float) -> str:
-    return names[int(at * len(names))]
+def _pick(names: Sequence[str], position: float) -> str:
+    return names[int(position * len(names))]

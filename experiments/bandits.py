@@ -16,9 +16,7 @@ from judges.config import JUDGES
 from judges.ratings.scores import ScoreStats
 
 CACHE_SECONDS = 5.0
-"""Maximum age of the scores that route a request. New scores need not count at once,
-and this avoids a query per request.
-"""
+"""Maximum age of the scores that route a request. Saves a query per request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +39,14 @@ async def choose_variant(
 ) -> str:
     """Return the agent that answers, and count the turn for it."""
     scores = await load_scores(experiment)
-    patience = _exploration.get(experiment.name)
-    if patience is None or patience.metric != experiment.metric:
-        patience = _exploration[experiment.name] = ExplorationTracker(experiment.metric)
-    silent = patience.exhausted_variants(
+    tracker = _exploration.get(experiment.name)
+    if tracker is None or tracker.metric != experiment.metric:
+        tracker = _exploration[experiment.name] = ExplorationTracker(experiment.metric)
+    silent = tracker.exhausted_variants(
         experiment, scores, _sampling_rate(config, experiment)
     )
     chosen = assignment.choose_variant(experiment, user_id, scores, silent)
-    patience.count_turn(chosen)
+    tracker.count_turn(chosen)
     return chosen
 
 
@@ -61,25 +59,25 @@ def _sampling_rate(config: Config, experiment: ExperimentConfig) -> float:
 async def load_scores(experiment: ExperimentConfig) -> Mapping[str, ScoreStats]:
     """Return the recent scores of a bandit's variants, by agent.
 
-    While one request reads them again, others use the cached ones, as all do while the
-    database is unavailable.
+    One request at a time reads them again; the others use the cached scores. So do all
+    requests while the database is unavailable.
     """
     name, now = experiment.name, time.monotonic()
-    known = _cached_scores.get(name)
-    if known is not None and known.experiment is not experiment:
-        known = None
-    if known is not None:
-        if now < known.expires_at:
-            return known.stats
+    cached = _cached_scores.get(name)
+    if cached is not None and cached.experiment is not experiment:
+        cached = None
+    if cached is not None:
+        if now < cached.expires_at:
+            return cached.stats
         _cached_scores[name] = CachedScores(
-            experiment, known.stats, now + CACHE_SECONDS
+            experiment, cached.stats, now + CACHE_SECONDS
         )
     try:
         stats = await database_executor.run(variant_scores.recent_stats, experiment)
     except DatabaseDown:
-        if known is None:
+        if cached is None:
             raise
-        return known.stats
+        return cached.stats
     _cached_scores[name] = CachedScores(
         experiment, stats, time.monotonic() + CACHE_SECONDS
     )

@@ -1,4 +1,4 @@
-"""What experiments, agents and judges say together, and what `manage.py check` adds.
+"""Checks of experiments, agents and judges together, and the system checks.
 
 | id | what is wrong |
 |---|---|
@@ -6,8 +6,8 @@
 | coulisse.E712 | a variant is not an agent |
 | coulisse.E713 | a metric's judge or criterion does not exist |
 | coulisse.E714 | a variant is not scored by the metric's judge |
-| coulisse.E715 | `stop_when` does not say what to go by |
-| coulisse.W716 | a bandit goes by a judge that scores nothing |
+| coulisse.E715 | `stop_when` has no deciding metric |
+| coulisse.W716 | the judge of a bandit's metric scores nothing |
 """
 
 from collections.abc import Iterable
@@ -38,22 +38,22 @@ def check_variants(config: Config) -> Iterable[Problem]:
         if experiment.name in agents:
             yield Problem(
                 ("experiments", index, "name"),
-                f"experiment '{experiment.name}' has the name of an agent; rename one: "
-                "clients ask for either by the same field",
+                f"experiment '{experiment.name}' has the same name as an agent; rename "
+                "one of them",
                 "coulisse.E711",
             )
-        for place, name in enumerate(experiment.agents):
+        for position, name in enumerate(experiment.agents):
             if name in agents:
                 continue
-            told = (
+            reason = (
                 "is an experiment itself; name its agents instead"
                 if name in experiments
                 else f"is not under agents:{did_you_mean(name, agents)}"
             )
             yield Problem(
-                ("experiments", index, "variants", place, "agent"),
+                ("experiments", index, "variants", position, "agent"),
                 f"experiment '{experiment.name}' has the variant '{name}', which "
-                f"{told}",
+                f"{reason}",
                 "coulisse.E712",
             )
 
@@ -61,16 +61,16 @@ def check_variants(config: Config) -> Iterable[Problem]:
 def check_metrics(config: Config) -> Iterable[Problem]:
     """Report experiments whose metric has no scores."""
     for index, experiment in enumerate(config.get(EXPERIMENTS).values()):
-        at = ("experiments", index)
-        for where, metric in metric_locations(experiment).items():
-            yield from _check_metric((*at, *where), experiment, metric, config)
+        location = ("experiments", index)
+        for path, metric in metric_locations(experiment).items():
+            yield from _check_metric((*location, *path), experiment, metric, config)
         if experiment.stop_when is None:
             continue
         if comparison_metrics.deciding_metric(config, experiment) is None:
             yield Problem(
-                (*at, "stop_when"),
-                f"experiment '{experiment.name}' does not say by which score a variant "
-                f"wins; set stop_when.metric: {_list_names(config, experiment)}",
+                (*location, "stop_when"),
+                f"experiment '{experiment.name}' has stop_when but no deciding metric; "
+                f"{_metric_hint(config, experiment)}",
                 "coulisse.E715",
             )
 
@@ -84,43 +84,44 @@ def parked_bandits(config: Config) -> Iterable[tuple[ExperimentConfig, str]]:
             yield experiment, name
 
 
-def _list_names(config: Config, experiment: ExperimentConfig) -> str:
-    found = comparison_metrics.shared_metrics(config, experiment)
-    if not found:
-        return "all its variants need a judge in common, under judges:, first"
-    return f"there are {', '.join(found)}"
+def _metric_hint(config: Config, experiment: ExperimentConfig) -> str:
+    metrics = comparison_metrics.shared_metrics(config, experiment)
+    if not metrics:
+        return "add a judge to the judges: of all its variants"
+    return f"set stop_when.metric to one of {', '.join(metrics)}"
 
 
 def _check_metric(
-    at: Location, experiment: ExperimentConfig, metric: str, config: Config
+    location: Location, experiment: ExperimentConfig, metric: str, config: Config
 ) -> Iterable[Problem]:
     parts = split_metric(metric)
     if parts is None:
         return
     name, criterion = parts
-    goes_by = f"experiment '{experiment.name}' goes by '{metric}'"
+    user = f"experiment '{experiment.name}' uses metric '{metric}'"
     judges, agents = config.get(JUDGES), config.get(AGENTS)
     if name not in judges:
         yield Problem(
-            at,
-            f"{goes_by}, and there is no judge '{name}'{did_you_mean(name, judges)}",
+            location,
+            f"{user}, but judge '{name}' is not under judges:"
+            f"{did_you_mean(name, judges)}",
             "coulisse.E713",
         )
         return
     rubrics = judges[name].rubrics
     if criterion not in rubrics:
         yield Problem(
-            at,
-            f"{goes_by}, and judge '{name}' has no criterion '{criterion}', only "
+            location,
+            f"{user}, but judge '{name}' has no criterion '{criterion}', only "
             f"{', '.join(rubrics)}{did_you_mean(criterion, rubrics)}",
             "coulisse.E713",
         )
     for variant in dict.fromkeys(experiment.agents):
         if variant in agents and name not in agents[variant].judges:
             yield Problem(
-                at,
-                f"{goes_by}, and its variant '{variant}' is never scored: add "
-                f"'{name}' to the agent's judges:",
+                location,
+                f"{user}, but its variant '{variant}' is never scored; add '{name}' to "
+                "the agent's judges:",
                 "coulisse.E714",
             )
 
@@ -133,9 +134,8 @@ def check_bandits(*, databases: Any = None, **_: Any) -> list[checks.CheckMessag
         return []
     return [
         checks.Warning(
-            f"experiment '{experiment.name}' goes by '{experiment.metric}', and judge "
-            f"'{judge}' scores nothing: its sampling_rate is 0, so no variant ever "
-            "leads; raise it",
+            f"experiment '{experiment.name}' uses metric '{experiment.metric}', but "
+            f"judge '{judge}' scores nothing, because its sampling_rate is 0; raise it",
             id=PARKED_BANDIT,
         )
         for experiment, judge in parked_bandits(config)

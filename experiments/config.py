@@ -4,11 +4,11 @@
 |---|---|
 | coulisse.E701 | a variant is listed twice |
 | coulisse.E702 | a field belongs to another strategy |
-| coulisse.E703 | a shadow experiment's `primary` is missing, or none of its variants |
+| coulisse.E703 | a shadow experiment's `primary` is missing or not a variant |
 | coulisse.E704 | a bandit has no `metric` |
 | coulisse.E705 | a metric is not `judge.criterion` |
-| coulisse.E711 and up | what agents and judges say:
-`experiments/checks.py` |
+
+`experiments/checks.py` has the checks that need agents and judges.
 """
 
 from collections.abc import Iterable
@@ -46,12 +46,12 @@ class Variant(BaseModel):
         default=1.0,
         gt=0,
         le=1e9,
-        description="Its share of the users, beside the other variants' weights.",
+        description="Its share of the users, relative to the other weights.",
     )
 
 
 class StopRule(BaseModel):
-    """When an experiment has shown which variant is best."""
+    """When an experiment has a winner."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,80 +59,78 @@ class StopRule(BaseModel):
         default=0.95,
         gt=0.5,
         lt=1,
-        description="How likely it must be that a variant is the best of all.",
+        description="The probability of being the best that a winner needs.",
     )
     min_samples: int = Field(
         default=100,
         ge=2,
-        description="How many scores every variant must have before any wins.",
+        description="Scores that every variant needs before one wins.",
     )
     metric: str | None = Field(
         default=None,
-        description="The `judge.criterion` that decides. Unset: a bandit's own "
-        "metric, else the only criterion all variants are scored by.",
+        description="The `judge.criterion` that decides. Default: a bandit's "
+        "`metric`, otherwise the only criterion that scores all variants.",
     )
 
 
 class ExperimentConfig(BaseModel):
-    """Several agents under one name, one of which answers each request."""
+    """Several agents under one name. One of them answers each request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(
         min_length=1,
         max_length=255,
-        description="What clients send as `model`. No agent's name.",
+        description="The `model` that clients send. Must differ from agents' names.",
     )
     purpose: str | None = Field(
         default=None,
-        description="One line that tells other agents when to call it.",
+        description="One line that describes to other agents when to call it.",
     )
     strategy: Strategy = Field(
-        description="`split` gives each variant its share of users; `shadow` has one "
-        "answer and the others tried in the background; `bandit` prefers the one that "
-        "scores best.",
+        description="`split` gives each variant its share of users; `shadow` lets one "
+        "variant answer and runs the others in the background; `bandit` prefers the "
+        "variant with the best scores.",
     )
     variants: tuple[Variant, ...] = Field(
-        min_length=1, description="The agents among which it chooses."
+        min_length=1, description="The agents to choose from."
     )
     sticky_by_user: bool = Field(
         default=True,
-        description="Whether a user always gets the same variant; `false` draws one "
-        "for each request.",
+        description="Whether a user keeps a variant; `false` chooses a random one for "
+        "each request.",
     )
     primary: str | None = Field(
         default=None,
-        description="`shadow`: the variant that answers. Required there.",
+        description="`shadow`: the variant that answers. Required for `shadow`.",
     )
     sampling_rate: Share = Field(
         default=1.0,
-        description="`shadow`: the share of turns that are tried on the other "
-        "variants, too.",
+        description="`shadow`: the share of turns that the other variants also run.",
     )
     metric: str | None = Field(
         default=None,
-        description="`bandit`: the `judge.criterion` whose mean decides. Required "
-        "there.",
+        description="`bandit`: the `judge.criterion` whose mean decides. Required for "
+        "`bandit`.",
     )
     epsilon: Share = Field(
         default=0.1,
-        description="`bandit`: the share of users who get any variant, whichever "
-        "leads.",
+        description="`bandit`: the share of users who get a random variant.",
     )
     min_samples: int = Field(
         default=30,
         ge=0,
-        description="`bandit`: recent scores a variant must have before any leads.",
+        description="`bandit`: recent scores that each variant needs before one leads.",
     )
     bandit_window_seconds: int = Field(
         default=WEEK_SECONDS,
         ge=1,
         le=10 * 365 * 24 * 3600,
-        description="`bandit`: how old the scores may be that count, in seconds.",
+        description="`bandit`: the maximum age of scores that count, in seconds.",
     )
     stop_when: StopRule | None = Field(
         default=None,
-        description="When to report a winner. Unset: never.",
+        description="When to report a winner. Default: never.",
     )
 
     @property
@@ -149,88 +147,96 @@ def split_metric(metric: str) -> tuple[str, str] | None:
 
 
 def check_experiments(
-    found: dict[str, ExperimentConfig], _: Config
+    experiments: dict[str, ExperimentConfig], _: Config
 ) -> Iterable[Problem]:
     """Report experiments that contradict themselves."""
-    for index, experiment in enumerate(found.values()):
-        at = ("experiments", index)
-        yield from _check_variants(at, experiment)
-        yield from _check_fields(at, experiment)
-        yield from _check_primary(at, experiment)
-        yield from _check_metrics(at, experiment)
+    for index, experiment in enumerate(experiments.values()):
+        location = ("experiments", index)
+        yield from _check_variants(location, experiment)
+        yield from _check_fields(location, experiment)
+        yield from _check_primary(location, experiment)
+        yield from _check_metrics(location, experiment)
 
 
-def _check_variants(at: Location, experiment: ExperimentConfig) -> Iterable[Problem]:
-    for place, name in enumerate(experiment.agents):
-        if name in experiment.agents[:place]:
+def _check_variants(
+    location: Location, experiment: ExperimentConfig
+) -> Iterable[Problem]:
+    for position, name in enumerate(experiment.agents):
+        if name in experiment.agents[:position]:
             yield Problem(
-                (*at, "variants", place, "agent"),
+                (*location, "variants", position, "agent"),
                 f"experiment '{experiment.name}' lists the variant '{name}' twice; "
                 "remove one, or give it the weight of both",
                 "coulisse.E701",
             )
 
 
-def _check_fields(at: Location, experiment: ExperimentConfig) -> Iterable[Problem]:
+def _check_fields(
+    location: Location, experiment: ExperimentConfig
+) -> Iterable[Problem]:
     for name, strategy in STRATEGY_OF_FIELD.items():
         if name in experiment.model_fields_set and strategy != experiment.strategy:
             yield Problem(
-                (*at, name),
-                f"experiment '{experiment.name}' sets '{name}', which is for strategy "
-                f"'{strategy}' alone, and its strategy is '{experiment.strategy}'; "
+                (*location, name),
+                f"experiment '{experiment.name}' sets '{name}', which applies only to "
+                f"strategy '{strategy}', but its strategy is '{experiment.strategy}'; "
                 "remove it",
                 "coulisse.E702",
             )
 
 
-def _check_primary(at: Location, experiment: ExperimentConfig) -> Iterable[Problem]:
+def _check_primary(
+    location: Location, experiment: ExperimentConfig
+) -> Iterable[Problem]:
     if experiment.strategy != "shadow":
         return
     agents = ", ".join(experiment.agents)
     if experiment.primary is None:
         yield Problem(
-            at,
-            f"experiment '{experiment.name}' is a shadow and does not say who answers; "
-            f"name one of its variants ({agents}) as primary",
+            location,
+            f"experiment '{experiment.name}' has strategy 'shadow' but no primary; set "
+            f"primary to one of its variants ({agents})",
             "coulisse.E703",
         )
     elif experiment.primary not in experiment.agents:
         yield Problem(
-            (*at, "primary"),
+            (*location, "primary"),
             f"experiment '{experiment.name}' has the primary '{experiment.primary}', "
-            f"which is none of its variants ({agents})"
+            f"which is not one of its variants ({agents})"
             f"{did_you_mean(experiment.primary, experiment.agents)}",
             "coulisse.E703",
         )
 
 
-def _check_metrics(at: Location, experiment: ExperimentConfig) -> Iterable[Problem]:
+def _check_metrics(
+    location: Location, experiment: ExperimentConfig
+) -> Iterable[Problem]:
     if experiment.strategy == "bandit" and experiment.metric is None:
         yield Problem(
-            at,
-            f"experiment '{experiment.name}' is a bandit and does not say what to go "
-            "by; set metric: to a judge and its criterion, as in quality.helpfulness",
+            location,
+            f"experiment '{experiment.name}' has strategy 'bandit' but no metric; set "
+            "metric to a judge and its criterion, such as quality.helpfulness",
             "coulisse.E704",
         )
-    for where, metric in metric_locations(experiment).items():
+    for path, metric in metric_locations(experiment).items():
         if split_metric(metric) is None:
             yield Problem(
-                (*at, *where),
+                (*location, *path),
                 f"experiment '{experiment.name}' has the metric '{metric}', which is "
-                "not judge.criterion; write it as in quality.helpfulness",
+                "not in the form judge.criterion, such as quality.helpfulness",
                 "coulisse.E705",
             )
 
 
 def metric_locations(experiment: ExperimentConfig) -> dict[Location, str]:
     """Return the metrics of an experiment, by their location."""
-    found: dict[Location, str] = {}
+    locations: dict[Location, str] = {}
     if experiment.metric is not None:
-        found["metric",] = experiment.metric
+        locations["metric",] = experiment.metric
     rule = experiment.stop_when
     if rule is not None and rule.metric is not None:
-        found["stop_when", "metric"] = rule.metric
-    return found
+        locations["stop_when", "metric"] = rule.metric
+    return locations
 
 
 EXPERIMENTS: Section[dict[str, ExperimentConfig]] = Section(

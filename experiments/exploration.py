@@ -19,7 +19,7 @@ TURNS_PER_SCORE = 5
 MIN_TURNS = 100
 """Minimum of that limit: the first scores take some time."""
 MISSED_SCORES = 20
-"""Expected scores that are missing; with this many, chance is ruled out."""
+"""Number of missing scores that rules out chance."""
 LOG_INTERVAL_SECONDS = 600.0
 """Minimum time between two log lines about one variant."""
 
@@ -31,7 +31,7 @@ class ScoreWait:
     """The turns of a variant since its last new score."""
 
     scores: int
-    begun_at: float
+    started_at: float
     """Monotonic time."""
     turns: int = 0
 
@@ -55,52 +55,57 @@ class ExplorationTracker:
         They get another chance once all those turns are out of the window.
         `sampling_rate` is the judge's.
         """
-        now, most = time.monotonic(), max_turns(experiment, sampling_rate)
-        found = set()
-        for arm in experiment.agents:
-            count = scores[arm].count if arm in scores else 0
+        now, limit = time.monotonic(), max_turns(experiment, sampling_rate)
+        exhausted = set()
+        for variant in experiment.agents:
+            count = scores[variant].count if variant in scores else 0
             if count >= experiment.min_samples:
-                self.waits.pop(arm, None)
+                self.waits.pop(variant, None)
                 continue
-            wait = self.waits.get(arm)
+            wait = self.waits.get(variant)
             if wait is None or _has_ended(wait, count, now, experiment):
-                wait = self.waits[arm] = ScoreWait(count, now)
+                wait = self.waits[variant] = ScoreWait(count, now)
             wait.scores = count
-            if wait.turns >= most:
-                found.add(arm)
-                self._log_exhausted(experiment, arm, wait.turns, now)
-        return found
+            if wait.turns >= limit:
+                exhausted.add(variant)
+                self._log_exhausted(experiment, variant, wait.turns, now)
+        return exhausted
 
-    def count_turn(self, arm: str) -> None:
+    def count_turn(self, variant: str) -> None:
         """Count a turn for which a variant was chosen, if it lacks scores."""
-        if arm in self.waits:
-            self.waits[arm].turns += 1
+        if variant in self.waits:
+            self.waits[variant].turns += 1
 
     def _log_exhausted(
-        self, experiment: ExperimentConfig, arm: str, turns: int, now: float
+        self, experiment: ExperimentConfig, variant: str, turns: int, now: float
     ) -> None:
-        if arm in self.logged_at and now - self.logged_at[arm] < LOG_INTERVAL_SECONDS:
+        logged_at = self.logged_at.get(variant)
+        if logged_at is not None and now - logged_at < LOG_INTERVAL_SECONDS:
             return
-        self.logged_at[arm] = now
+        self.logged_at[variant] = now
         judge, _ = split_metric(experiment.metric or "") or ("", "")
         logger.warning(
-            "experiment '%s': variant '%s' took %d turns without a new score of '%s', "
-            "so it is preferred no longer; see that judge '%s' scores: its "
-            "sampling_rate, and manage.py scores",
-            *(experiment.name, arm, turns, experiment.metric, judge),
+            "experiment '%s': variant '%s' had %d turns without a new score for '%s' "
+            "and is no longer preferred; check the sampling_rate of judge '%s' and "
+            "`manage.py scores`",
+            experiment.name,
+            variant,
+            turns,
+            experiment.metric,
+            judge,
         )
 
 
 def max_turns(experiment: ExperimentConfig, sampling_rate: float) -> int:
     """Return how many turns in a row an undersampled variant gets."""
-    drawn = MISSED_SCORES / sampling_rate if sampling_rate else 0
-    wanted = TURNS_PER_SCORE * experiment.min_samples
-    return math.ceil(max(wanted, MIN_TURNS, drawn))
+    by_samples = TURNS_PER_SCORE * experiment.min_samples
+    by_rate = MISSED_SCORES / sampling_rate if sampling_rate else 0
+    return math.ceil(max(by_samples, by_rate, MIN_TURNS))
 
 
 def _has_ended(
     wait: ScoreWait, count: int, now: float, experiment: ExperimentConfig
 ) -> bool:
     """Return whether a score arrived, or the wait is older than the window."""
-    is_old = now - wait.begun_at > experiment.bandit_window_seconds
+    is_old = now - wait.started_at > experiment.bandit_window_seconds
     return count > wait.scores or is_old

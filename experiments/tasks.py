@@ -20,7 +20,7 @@ def log_winners(config: Config) -> list[str]:
 
     An edited experiment counts as a new one.
     """
-    said = []
+    messages = []
     for experiment in config.get(EXPERIMENTS).values():
         if experiment.stop_when is None:
             continue
@@ -29,16 +29,19 @@ def log_winners(config: Config) -> list[str]:
         if winner is None or _logged_winners.get(experiment) == winner.agent:
             continue
         _logged_winners[experiment] = winner.agent
-        said.append(f"{experiment.name}: {comparison_formats.verdict_line(report)}")
+        messages.append(f"{experiment.name}: {comparison_formats.result_line(report)}")
         logger.info(
-            "experiment '%s' has a winner by %s: %s, %s; it goes on until it is edited",
-            *(experiment.name, report.deciding, winner.agent),
-            f"the best with {comparison_formats.format_probability(winner.best or 0)}",
+            "experiment '%s' has a winner by %s: %s, best with a probability of %s; it "
+            "keeps running until you edit it",
+            experiment.name,
+            report.deciding,
+            winner.agent,
+            comparison_formats.format_probability(winner.best or 0),
         )
-    return said
+    return messages
 
 
-@shared_task(name="experiments.tasks.verdicts", ignore_result=True)
-def verdicts() -> None:
+@shared_task(name="experiments.tasks.report_winners", ignore_result=True)
+def report_winners() -> None:
     """Log the experiments that have a winner."""
     log_winners(live.current())

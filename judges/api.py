@@ -19,8 +19,8 @@ router = Router(tags=["Feedback"])
 
 @router.post(
     "",
-    summary="Say what you think of a reply",
-    description="A second word on the same reply takes the first one's place.",
+    summary="Create or replace feedback on a reply",
+    description="Feedback on the same reply replaces the earlier feedback.",
     response=FeedbackObject,
     openapi_extra=USER_HEADER_OPENAPI,
 )
@@ -39,7 +39,7 @@ async def give_feedback(
 
 @router.get(
     "/{message_id}",
-    summary="Show what you said of a reply",
+    summary="Show your feedback on a reply",
     response=FeedbackObject,
     openapi_extra=USER_HEADER_OPENAPI,
 )
@@ -58,7 +58,7 @@ async def show_feedback(
 
 @router.delete(
     "/{message_id}",
-    summary="Take back what you said of a reply",
+    summary="Delete your feedback on a reply",
     response=DeletedFeedback,
     openapi_extra=USER_HEADER_OPENAPI,
 )
@@ -77,7 +77,7 @@ async def delete_feedback(
 
 
 def _parse_id(text: str) -> TurnId:
-    """Return the id. A malformed id is answered like one without feedback."""
+    """Return the id; raises `FeedbackUnknown` for a malformed one."""
     turn_id = turn_ids.parse_turn_id(text)
     if turn_id is None:
         raise FeedbackUnknown

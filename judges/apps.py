@@ -1,4 +1,4 @@
-"""Judges as Django knows them."""
+"""Django configuration of the judges app."""
 
 from django.apps import AppConfig
 

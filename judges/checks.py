@@ -1,8 +1,10 @@
 """Checks of agents and judges together, and the system checks of judges.
 
-| id | what is wrong | |---|---| | coulisse.E652 | an agent's `judges` names a judge
-that does not exist | | coulisse.E653 | an agent lists a judge twice | | coulisse.W654 |
-a judge's model is too small to judge |
+| id | what is wrong |
+|---|---|
+| coulisse.E652 | an agent's `judges` names a judge that does not exist |
+| coulisse.E653 | an agent lists a judge twice |
+| coulisse.W654 | a judge's model is too small to judge |
 """
 
 from collections.abc import Iterable
@@ -52,14 +54,14 @@ def local_model_judges(config: Config) -> Iterable[JudgeConfig]:
 
 @checks.register
 def check_small_models(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Warn of judges whose model answers in the right format with useless scores."""
+    """Warn of judges whose model is too small to judge."""
     config = None if databases else checked_file.load()
     if config is None:
         return []
     return [
         checks.Warning(
             f"judge '{judge.name}': '{judge.model}' is too small to judge, so its "
-            "scores mean nothing; give it a larger model",
+            "scores are meaningless; use a larger model",
             id=WEAK_JUDGE,
         )
         for judge in local_model_judges(config)

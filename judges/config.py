@@ -38,50 +38,52 @@ def check_distinct_criteria(rubrics: dict[str, str]) -> dict[str, str]:
         if other != name:
             raise PydanticCustomError(
                 "duplicate_criterion",
-                "the criteria '{other}' and '{name}' differ in their letters' case or "
-                "their hyphens alone; rename one",
+                "the criteria '{other}' and '{name}' differ only in case or hyphens; "
+                "rename one",
                 {"other": other, "name": name},
             )
     return rubrics
 
 
 class JudgeConfig(BaseModel):
-    """A model that scores replies, and by what."""
+    """A model that scores replies by criteria."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(
-        min_length=1, max_length=255, description="What agents call it. Unique."
+        min_length=1,
+        max_length=255,
+        description="The name for agents' `judges:`. Unique.",
     )
     provider: str = Field(description="A name under `providers:`.")
     model: str = Field(
-        min_length=1, description="The provider's own name of the model that judges."
+        min_length=1, description="The provider's name of the judging model."
     )
     rubrics: Annotated[
         dict[Criterion, Description],
         Field(min_length=1, max_length=MAX_CRITERIA),
         AfterValidator(check_distinct_criteria),
     ] = Field(
-        description="What is scored: a criterion's name and what to look for, without "
-        "a word on scale or format. All are scored in one call."
+        description="The criteria, each with a description of what matters. Scale and "
+        "format are added. One call scores all criteria."
     )
     sampling_rate: float = Field(
         default=1.0,
         ge=0,
         le=1,
-        description="Which share of the replies it scores; drawn for each, but in "
-        "smoke tests, where it scores all unless this is 0.",
+        description="The share of replies to score, chosen at random. In smoke tests "
+        "all replies are scored, unless this is 0.",
     )
     timeout_seconds: float = Field(
         default=60.0,
         gt=0,
         le=600,
-        description="Most time one answer of its model may take, retries included.",
+        description="Maximum time for one answer of its model, retries included.",
     )
     max_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="Most tokens its answer may have, thinking included. Unset: the "
+        description="Maximum tokens of its answer, reasoning included. Default: the "
         "model's own limit.",
     )
 

@@ -1,10 +1,10 @@
-"""What can go wrong while a reply is judged, by a model or by a person."""
+"""Errors of judges and of feedback."""
 
 from core.errors import NotFound, Upstream
 
 
 class JudgeResultUnreadable(Upstream):
-    """The judge's answer could not be read, nor the one after it."""
+    """The judge's answer could not be read, even on the second try."""
 
     code = "judge_unreadable"
 
@@ -16,13 +16,13 @@ class JudgeTimedOut(Upstream):
 
 
 class MessageUnknown(NotFound):
-    """There is no such message of yours. Nothing can be said of messages that were \
-not stored, as in incognito turns."""
+    """This user has no such message. Messages of incognito turns are not stored and \
+accept no feedback."""
 
     code = "message_not_found"
 
 
 class FeedbackUnknown(NotFound):
-    """You have said nothing of this message."""
+    """You have given no feedback on this message."""
 
     code = "feedback_not_found"

@@ -32,22 +32,22 @@ class NewFeedback(CallerBody):
     score: int | None = Field(
         default=None, ge=0, le=10, description="From 0 (useless) to 10 (perfect)."
     )
-    thumb: Thumb | None = Field(default=None, description="In place of a score.")
-    comment: CommentText | None = Field(default=None, description="Why.")
+    thumb: Thumb | None = Field(default=None, description="Instead of a score.")
+    comment: CommentText | None = Field(default=None, description="The reason.")
 
     @model_validator(mode="after")
     def _require_one_rating(self) -> Self:
         if self.score is None and self.thumb is None:
             raise Invalid(
-                "say what you think of it: 'score' (0 to 10) or 'thumb' (up or down)",
+                "the feedback is empty: send 'score' (0 to 10) or 'thumb' (up or down)",
                 param="score",
                 code="feedback_empty",
             )
         if self.score is not None and self.thumb is not None:
             raise Invalid(
-                "'score' and 'thumb' are two ways to say one thing: send one of them",
+                "'score' and 'thumb' exclude each other: send one of them",
                 param="thumb",
-                code="feedback_twofold",
+                code="feedback_ambiguous",
             )
         return self
 
@@ -63,7 +63,9 @@ class FeedbackObject(BaseModel):
     object: Literal["feedback"]
     message_id: str = Field(description="The `id` of the chat completion.")
     turn_id: str = Field(description="A UUID.")
-    agent: str = Field(description="Who replied: of an experiment, the variant.")
+    agent: str = Field(
+        description="The agent that replied; for an experiment, the variant."
+    )
     score: int | None
     thumb: Thumb | None
     comment: str | None

@@ -24,8 +24,7 @@ router = Router(tags=["Turns"])
 
 
 class UserTurnUnknown(NotFound):
-    """There is no such turn. Turns are deleted after a while, and those of others \
-are not shown."""
+    """This user has no such turn, or it was deleted."""
 
     code = "turn_not_found"
 
@@ -34,36 +33,36 @@ class TurnsHidden(NotFound):
     """This server does not show turns to users."""
 
     code = "turns_hidden"
-    detail = "telemetry.sqlite.show_to_users in coulisse.yaml shows them"
+    detail = "set telemetry.sqlite.show_to_users in coulisse.yaml to show them"
 
 
 class TurnsQuery(CallerQuery):
     """Query of `GET /v1/turns`."""
 
     agent: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
-        default=None, description="Only this agent's."
+        default=None, description="Only turns of this agent."
     )
     experiment: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
-        default=None, description="Only those of this experiment."
+        default=None, description="Only turns of this experiment."
     )
     outcome: Outcome | None = Field(
-        default=None, description="Only those that ended so."
+        default=None, description="Only turns with this outcome."
     )
     request_id: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
-        default=None, description="Only those of the request that goes by this name."
+        default=None, description="Only turns of the request with this id."
     )
     since: Instant | None = Field(
-        default=None, description="Only those that began then or later."
+        default=None, description="Only turns that began at or after this time."
     )
     limit: PageLimit = 20
     after: str | None = Field(
-        default=None, description="The `last_id` of the page before."
+        default=None, description="The `last_id` of the previous page."
     )
 
 
 @router.get(
     "",
-    summary="List turns, the newest first",
+    summary="List turns, newest first",
     response=TurnList,
     openapi_extra=USER_HEADER_OPENAPI,
 )
@@ -101,7 +100,7 @@ def _user_allowed_turns(request: HttpRequest, asked: CallerQuery) -> UserId:
 
 @router.get(
     "/{turn_id}",
-    summary="Show a turn and all it called",
+    summary="Show a turn with all its calls",
     response=TurnObject,
     openapi_extra=USER_HEADER_OPENAPI,
 )
@@ -120,7 +119,7 @@ async def show_turn(
 
 
 def _parse_id(text: str) -> TurnId:
-    """Return the id. A malformed id is answered like an unknown one."""
+    """Return the id; raises `UserTurnUnknown` for a malformed one."""
     turn_id = turn_ids.parse_turn_id(text)
     if turn_id is None:
         raise UserTurnUnknown

@@ -20,13 +20,13 @@ class FmtConfig(BaseModel):
 
     enabled: bool = Field(
         default=True,
-        description="Whether processes log to stderr. `false` silences all but what "
-        "ends a process.",
+        description="Whether processes log to stderr. With `false`, only errors that "
+        "end a process are logged.",
     )
 
 
 class SqliteConfig(BaseModel):
-    """The record of turns, kept in the database, whichever it is."""
+    """The record of turns in the database, SQLite or PostgreSQL."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,20 +38,20 @@ class SqliteConfig(BaseModel):
         default=30,
         ge=1,
         le=36_500,
-        description="How long turns are kept, in days. `null` keeps them for ever.",
+        description="Days until a turn is deleted. `null` keeps turns forever.",
     )
     max_payload_bytes: int = Field(
         default=65_536,
         ge=256,
         le=16 * 1024 * 1024,
-        description="Most bytes kept of a message, of a call's arguments, result or "
-        "error; the rest is cut off.",
+        description="Maximum stored bytes of a message, and of a call's arguments, "
+        "result and error. Longer texts are truncated.",
     )
     show_to_users: bool = Field(
         default=False,
-        description="Whether users may see over HTTP what their turns called: "
+        description="Whether users may see the calls of their turns over HTTP: "
         "arguments and results of the agents' own tools, providers, models, errors. "
-        "`false` answers `/v1/turns` with 404 and exports an outline of each turn.",
+        "With `false`, `/v1/turns` returns 404, and exports omit the calls.",
     )
 
 
@@ -67,7 +67,7 @@ class TelemetryConfig(BaseModel):
     )
     otlp: Annotated[Any, AfterValidator(_refuse_unsupported)] = Field(
         default=None,
-        description="Not available in this version: traces for OpenTelemetry.",
+        description="OpenTelemetry traces. Not available in this version.",
     )
 
 

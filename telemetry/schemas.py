@@ -13,22 +13,22 @@ from telemetry.types import Outcome
 
 
 class TurnUsage(BaseModel):
-    input_tokens: int = Field(description="The whole prompt, cached or not.")
-    output_tokens: int = Field(description="Thinking included.")
+    input_tokens: int = Field(description="The whole prompt, cached tokens included.")
+    output_tokens: int = Field(description="Reasoning included.")
     cache_read_tokens: int
     cache_write_tokens: int
     reasoning_tokens: int
 
 
 Cost = Annotated[
-    float | None, Field(description="US dollars; null where a price is not known.")
+    float | None, Field(description="US dollars; null if a price is unknown.")
 ]
 
 
 class AttemptObject(BaseModel):
-    endpoint: str = Field(description="Empty where the provider has one.")
-    seconds: float = Field(description="Until the reply began or failed.")
-    error: str | None = Field(description="Null for the one that was answered.")
+    endpoint: str = Field(description="Empty if the provider has only one.")
+    seconds: float = Field(description="Time until the reply began or failed.")
+    error: str | None = Field(description="Null for the successful attempt.")
 
 
 class ModelCallObject(BaseModel):
@@ -37,43 +37,47 @@ class ModelCallObject(BaseModel):
     provider: str
     model: str
     started_at: datetime
-    seconds: float | None = Field(description="Null when it was broken off.")
+    seconds: float | None = Field(description="Null if it was interrupted.")
     finish_reason: str | None
     error: str | None
-    usage: TurnUsage | None = Field(description="Null when it failed.")
+    usage: TurnUsage | None = Field(description="Null if it failed.")
     cost_usd: Cost
     attempts: list[AttemptObject] = Field(
-        description="Every request it took; empty where the first was answered."
+        description="Every HTTP request of the call; empty if the first succeeded."
     )
 
 
 class ToolCallObject(BaseModel):
     object: Literal["tool_call"]
-    id: str | None = Field(description="The model's own id of the call.")
+    id: str | None = Field(description="The id that the model gave the call.")
     name: str
     kind: ToolKind
     target: str | None = Field(
-        description="The MCP server or the agent that was called, if one was."
+        description="The MCP server or the agent that was called, if any."
     )
     arguments: str = Field(description="JSON, as the model wrote it.")
     started_at: datetime
-    seconds: float | None = Field(description="Null when it was broken off.")
-    result: str | None = Field(description="Null when it failed or was broken off.")
+    seconds: float | None = Field(description="Null if it was interrupted.")
+    result: str | None = Field(description="Null if it failed or was interrupted.")
     error: str | None
     calls: "list[ModelCallObject | ToolCallObject]" = Field(
-        description="What it called in its turn."
+        description="The calls made within it."
     )
 
 
 class TurnBaseObject(BaseModel):
     id: str = Field(description="A UUID.")
     object: Literal["turn"]
-    completion_id: str = Field(description="The `id` of the reply the client got.")
+    completion_id: str = Field(
+        description="The `id` of the reply that the client received."
+    )
     user_id: str
     thread_id: str | None
-    agent: str = Field(description="Who answered: of an experiment, the variant.")
-    experiment: str | None = Field(description="What the client asked for instead.")
-    variant: str | None = Field(description="The agent, where an experiment chose it.")
+    agent: str = Field(
+        description="The agent that answered; for an experiment, the variant."
+    )
+    experiment: str | None = Field(description="The experiment that the client named.")
+    variant: str | None = Field(description="The agent, if an experiment chose it.")
     origin: Literal["chat", "task"]
     user_message: str
     stream: bool
@@ -83,19 +87,19 @@ class TurnBaseObject(BaseModel):
     finish_reason: str | None
     usage: TurnUsage
     cost_usd: Cost
-    request_id: str | None = Field(description="The client's name for the request.")
+    request_id: str | None = Field(description="The client's id of the request.")
     error: str | None
 
 
 class ListedTurn(TurnBaseObject):
-    model_calls: int = Field(description="How many, at every depth.")
-    tool_calls: int = Field(description="How many, at every depth.")
+    model_calls: int = Field(description="Number of model calls at every depth.")
+    tool_calls: int = Field(description="Number of tool calls at every depth.")
 
 
 class TurnObject(TurnBaseObject):
-    recalled: list[str] = Field(description="The facts the agent was told, by id.")
+    recalled: list[str] = Field(description="The ids of the facts in the prompt.")
     calls: list[ModelCallObject | ToolCallObject] = Field(
-        description="In order of beginning."
+        description="In order of their start."
     )
 
 

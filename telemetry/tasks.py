@@ -9,5 +9,5 @@ from telemetry.storage import retention
 
 @shared_task(name="telemetry.tasks.prune", ignore_result=True)
 def prune() -> None:
-    """Delete expired turns."""
+    """Delete expired turns and expenses."""
     retention.delete_expired(datetime.now(UTC))

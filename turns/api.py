@@ -1,4 +1,4 @@
-"""`/v1/tasks`: background work of a user."""
+"""`/v1/tasks`: background tasks of a user."""
 
 import hashlib
 import uuid
@@ -40,8 +40,8 @@ IDEMPOTENCY_OPENAPI: dict[str, Any] = {
             "name": IDEMPOTENCY_HEADER,
             "schema": {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
             "required": False,
-            "description": "Any text that is new for each task: a request that is sent "
-            "again with the same one is answered with the same task.",
+            "description": "A unique text for each task. A repeated request with the "
+            "same key returns the same task.",
         },
     ]
 }
@@ -49,7 +49,7 @@ IDEMPOTENCY_OPENAPI: dict[str, Any] = {
 
 @router.post(
     "",
-    summary="Have an agent do something in the background",
+    summary="Run an agent in the background",
     response={200: TaskObject, 201: TaskObject},
     openapi_extra=IDEMPOTENCY_OPENAPI,
 )
@@ -107,7 +107,7 @@ def _digest(content: bytes) -> str:
 
 @router.get(
     "",
-    summary="List tasks, the newest first",
+    summary="List tasks, newest first",
     response=TaskList,
     openapi_extra=USER_HEADER_OPENAPI,
 )
@@ -154,7 +154,7 @@ async def cancel_task(
     request: HttpRequest, task_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
     user_id, wanted = identify_user(request, asked), _parse_id(task_id)
-    # The task may be one that is hidden from users.
+    # Raises for a task that is hidden from users.
     await database_executor.run(task_queries.get_task, wanted, user_id)
     await database_executor.run_to_end(lifecycle.cancel, wanted, user_id=user_id)
     return json_response(
@@ -163,7 +163,7 @@ async def cancel_task(
 
 
 def _parse_id(text: str) -> uuid.UUID:
-    """Return the id. A malformed id is answered like an unknown one."""
+    """Return the id; raises `TaskUnknown` for a malformed one."""
     task_id = task_ids.parse_task_id(text)
     if task_id is None:
         raise TaskUnknown

@@ -1,4 +1,4 @@
-"""Whether agents and limits name agents and experiments that exist.
+"""Checks that agents and limits refer to existing agents and experiments.
 
 | id | what is wrong |
 |---|---|

@@ -1,4 +1,4 @@
-"""Errors of a turn that belong to none of its parts."""
+"""Errors of turns."""
 
 from core.errors import Invalid, Unavailable, Upstream
 
@@ -32,6 +32,6 @@ class LanguageInvalid(Invalid):
 
 
 class ReplyInvalid(Upstream):
-    """The model's reply never matched the format that was asked for."""
+    """The model's reply does not match the requested format."""
 
     code = "response_format_mismatch"

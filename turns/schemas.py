@@ -18,27 +18,30 @@ class NewTask(CallerBody):
     """Body of `POST /v1/tasks`."""
 
     agent: Annotated[str, Field(min_length=1, max_length=255)] = Field(
-        description="Which agent works: what a chat calls `model`."
+        description="The agent to run, as `model` in a chat request."
     )
-    prompt: str = Field(description="What it is told.")
+    prompt: str = Field(description="The user message for the agent.")
     priority: int = Field(
         default=0,
         ge=-MAX_PRIORITY,
         le=MAX_PRIORITY,
-        description="The highest is taken first; of equals, the oldest.",
+        description="Higher priorities run first; ties run oldest first.",
     )
     retries: int | None = Field(
         default=None,
         ge=0,
         le=MAX_RETRIES,
-        description="How often it is tried again after an error that may pass. "
-        "Unset: as the server's `tasks.retries` says.",
+        description="Maximum retries after a temporary error. "
+        "Default: the server's `tasks.retries`.",
     )
     metadata: Metadata | None = Field(
-        default=None, description="As a chat's: `thread_id`, `language` and so on."
+        default=None, description="As in a chat request: `thread_id`, `language`."
     )
     delay_seconds: float = Field(
-        default=0, ge=0, le=MAX_DELAY_SECONDS, description="How long it waits first."
+        default=0,
+        ge=0,
+        le=MAX_DELAY_SECONDS,
+        description="Delay before the task may run.",
     )
 
 
@@ -46,14 +49,14 @@ class TasksQuery(CallerQuery):
     """Query of `GET /v1/tasks`."""
 
     agent: Annotated[str, AfterValidator(refuse_nul)] | None = Field(
-        default=None, description="Only this agent's."
+        default=None, description="Only tasks of this agent."
     )
     state: TaskState | None = Field(
-        default=None, description="Only those in this state."
+        default=None, description="Only tasks in this state."
     )
     limit: PageLimit = 20
     after: str | None = Field(
-        default=None, description="The `last_id` of the page before."
+        default=None, description="The `last_id` of the previous page."
     )
 
 
@@ -64,29 +67,27 @@ class TasksQuery(CallerQuery):
 class TaskObject(BaseModel):
     id: str = Field(description="A UUID.")
     object: Literal["task"]
-    kind: str = Field(description="`agent`: a turn of one.")
+    kind: str = Field(description="`agent` for a turn of an agent.")
     state: TaskState
     agent: str
-    prompt: str = Field(description="Lists have the first 500 characters.")
+    prompt: str = Field(description="Truncated to 500 characters in lists.")
     result: str | None = Field(
-        description="What the agent said, once it is done. Lists have the first 500 "
-        "characters."
+        description="The agent's reply, once the task is done. Truncated to 500 "
+        "characters in lists."
     )
     error: str | None = Field(
-        description="Why it is errored, or why it is being tried again."
+        description="The last error, if the task failed or will be retried."
     )
     cancel_requested: bool
     priority: int
-    attempts: int = Field(description="How often a worker began with it.")
+    attempts: int = Field(description="How often a worker started it.")
     retries: int
     origin: str = Field(description="`api`, `turn:ID` or `trigger:NAME`.")
     metadata: dict[str, str] | None
-    turn_id: str | None = Field(description="The turn of its newest attempt.")
+    turn_id: str | None = Field(description="The turn of the latest attempt.")
     cost_usd: Cost
     request_id: str | None
-    due_at: datetime | None = Field(
-        description="When it may be taken, as long as it is queued."
-    )
+    due_at: datetime | None = Field(description="The earliest start of a queued task.")
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

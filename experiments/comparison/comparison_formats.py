@@ -14,61 +14,65 @@ from telemetry.presentation import turn_serializers
 from telemetry.statistics.variant_counts import VariantCounts
 
 NO_VALUE = "-"
-INDENT = "  "
 
 
 def overview_lines(reports: Sequence[ExperimentReport]) -> Iterator[str]:
     """Yield a line for each experiment."""
     rows = [
         [
-            *(report.experiment.name, report.experiment.strategy),
+            report.experiment.name,
+            report.experiment.strategy,
             ", ".join(report.experiment.agents),
             f"{sum(each.served for each in report.traffic.values()):,}",
             report.deciding or NO_VALUE,
-            verdict_line(report),
+            result_line(report),
         ]
         for report in reports
     ]
-    head = ["experiment", "strategy", "variants", "turns", "metric", "result"]
-    yield from text_table.table_lines(head, rows, right=[3])
+    header = ["experiment", "strategy", "variants", "turns", "metric", "result"]
+    yield from text_table.table_lines(header, rows, right=[3])
 
 
 def detail_lines(report: ExperimentReport) -> Iterator[str]:
     """Yield all details of one experiment."""
     experiment = report.experiment
-    sticky = "sticky by user" if experiment.sticky_by_user else "drawn for each request"
-    how = f", {sticky}" if experiment.strategy != "shadow" else ""
-    since = f", since {report.since:%Y-%m-%d %H:%M} UTC" if report.since else ""
-    yield f"{experiment.name}: {experiment.strategy}{how}{since}"
+    title = f"{experiment.name}: {experiment.strategy}"
+    if experiment.strategy != "shadow":
+        title += (
+            ", sticky by user"
+            if experiment.sticky_by_user
+            else ", random for each request"
+        )
+    if report.since:
+        title += f", since {report.since:%Y-%m-%d %H:%M} UTC"
+    yield title
     yield from _variant_lines(report)
     for comparison in report.comparisons:
         yield ""
-        decides = " (decides)" if comparison.metric == report.deciding else ""
-        yield f"{comparison.metric}{decides}"
+        label = " (deciding metric)" if comparison.metric == report.deciding else ""
+        yield f"{comparison.metric}{label}"
         yield from _comparison_lines(comparison)
     yield ""
-    yield verdict_line(report)
+    yield result_line(report)
 
 
 def _variant_lines(report: ExperimentReport) -> Iterator[str]:
     served = sum(each.served for each in report.traffic.values())
     rows = []
     for name in report.experiment.agents:
-        each = report.traffic.get(name, VariantCounts())
-        part = format_percent(each.served / served) if served else NO_VALUE
+        counts = report.traffic.get(name, VariantCounts())
         rows.append(
             [
-                *(name, format_share(report.experiment, name)),
-                *(
-                    f"{each.served:,}",
-                    part,
-                    f"{each.shadow_runs:,}",
-                    variant_state(report, name),
-                ),
+                name,
+                format_share(report.experiment, name),
+                f"{counts.served:,}",
+                format_percent(counts.served / served) if served else NO_VALUE,
+                f"{counts.shadow_runs:,}",
+                variant_state(report, name),
             ]
         )
-    head = ["variant", "share", "turns", "of all", "trials", ""]
-    yield from text_table.table_lines(head, rows, right=range(1, 5))
+    header = ["variant", "target share", "turns", "actual share", "shadow runs", ""]
+    yield from text_table.table_lines(header, rows, right=range(1, 5))
 
 
 def format_share(experiment: ExperimentConfig, agent: str) -> str:
@@ -85,22 +89,24 @@ def format_share(experiment: ExperimentConfig, agent: str) -> str:
 
 def variant_state(report: ExperimentReport, agent: str) -> str:
     """Return a variant's state in the strategy: primary, leader, undersampled."""
-    experiment, standing = report.experiment, report.bandit_status
+    experiment, status = report.experiment, report.bandit_status
     if experiment.strategy == "shadow":
         rate = format_percent(experiment.sampling_rate)
         is_primary = agent == experiment.primary
         return "primary" if is_primary else f"shadow of {rate} of turns"
-    if standing is None:
+    if status is None:
         return ""
-    if agent in standing.undersampled:
-        return f"explored: fewer than {experiment.min_samples} recent scores"
-    return "leader" if agent == standing.leader else ""
+    if agent in status.undersampled:
+        return f"undersampled: fewer than {experiment.min_samples} recent scores"
+    return "leader" if agent == status.leader else ""
 
 
 def _comparison_lines(comparison: VariantComparison) -> Iterator[str]:
     rows = [
         [
-            *(each.agent, f"{each.count:,}", _format_number(each.mean)),
+            each.agent,
+            f"{each.count:,}",
+            _format_number(each.mean),
             NO_VALUE
             if each.low is None
             else f"{_format_number(each.low)} to {_format_number(each.high)}",
@@ -108,40 +114,40 @@ def _comparison_lines(comparison: VariantComparison) -> Iterator[str]:
         ]
         for each in comparison.estimates
     ]
-    head = ["variant", "scores", "mean", "95 % interval", "is best"]
-    yield from text_table.table_lines(head, rows, right=range(1, 5))
+    header = ["variant", "scores", "mean", "95 % interval", "P(best)"]
+    yield from text_table.table_lines(header, rows, right=range(1, 5))
 
 
-def verdict_line(report: ExperimentReport) -> str:
+def result_line(report: ExperimentReport) -> str:
     """Return one line: the winner, or why there is none."""
-    decision, rule = report.deciding_comparison, report.experiment.stop_when
+    comparison, rule = report.deciding_comparison, report.experiment.stop_when
     if not report.comparisons:
         return "No judge scores all variants"
-    if decision is None:
-        return "Several metrics are compared: name under stop_when.metric which decides"
-    ahead = decision.leader
-    if ahead is None:
-        short = ", ".join(each.agent for each in decision.estimates if each.count < 2)
-        return f"Too few scores of {short}"
+    if comparison is None:
+        return "Several metrics: set stop_when.metric to the deciding one"
+    leader = comparison.leader
+    if leader is None:
+        names = ", ".join(each.agent for each in comparison.estimates if each.count < 2)
+        return f"Too few scores for {names}"
     best = (
-        f"{ahead.agent}, the best with a chance of "
-        f"{format_probability(ahead.best or 0)}"
+        f"{leader.agent}, best with a probability of "
+        f"{format_probability(leader.best or 0)}"
     )
     if rule is None:
-        return f"Ahead: {best}"
+        return f"Leader: {best}"
     if report.winner is not None:
         return f"Winner: {best}"
-    wanted = _missing_to_win(decision.estimates, rule)
-    return f"No winner yet. Ahead: {best}; {wanted}"
+    missing = _missing_to_win(comparison.estimates, rule)
+    return f"No winner yet. Leader: {best}; {missing}"
 
 
 def _missing_to_win(estimates: Sequence[MeanEstimate], rule: StopRule) -> str:
     """Return what a variant lacks to win."""
-    short = [each for each in estimates if each.count < rule.min_samples]
-    if short:
-        counts = ", ".join(f"{each.agent} has {each.count}" for each in short)
-        return f"each needs {rule.min_samples} scores, {counts}"
-    return f"{format_percent(rule.confidence, 1)} is asked"
+    undersampled = [each for each in estimates if each.count < rule.min_samples]
+    if undersampled:
+        counts = ", ".join(f"{each.agent} has {each.count}" for each in undersampled)
+        return f"each variant needs {rule.min_samples} scores, {counts}"
+    return f"a winner needs {format_percent(rule.confidence, 1)}"
 
 
 def format_probability(share: float) -> str:
@@ -179,7 +185,7 @@ def as_json(report: ExperimentReport) -> dict[str, Any]:
         "metrics": [
             {
                 "metric": each.metric,
-                "estimates": [asdict(one) for one in each.estimates],
+                "estimates": [asdict(estimate) for estimate in each.estimates],
             }
             for each in report.comparisons
         ],
@@ -188,24 +194,24 @@ def as_json(report: ExperimentReport) -> dict[str, Any]:
         if experiment.stop_when is None
         else experiment.stop_when.model_dump(),
         "winner": None if winner is None else winner.agent,
-        "verdict": verdict_line(report),
+        "result": result_line(report),
         "bandit": _bandit_as_json(report),
     }
 
 
 def _bandit_as_json(report: ExperimentReport) -> dict[str, Any] | None:
     """Return a bandit's state; None for other strategies."""
-    experiment, standing = report.experiment, report.bandit_status
-    if standing is None:
+    experiment, status = report.experiment, report.bandit_status
+    if status is None:
         return None
     return {
         "metric": experiment.metric,
         "epsilon": experiment.epsilon,
         "min_samples": experiment.min_samples,
         "window_seconds": experiment.bandit_window_seconds,
-        "leader": standing.leader,
-        "starved": list(standing.undersampled),
-        "arms": [
+        "leader": status.leader,
+        "undersampled": list(status.undersampled),
+        "variants": [
             _bandit_variant_as_json(report.recent.get(name), name)
             for name in experiment.agents
         ],
@@ -220,9 +226,9 @@ def _bandit_variant_as_json(stats: ScoreStats | None, name: str) -> dict[str, An
 
 def _current_shares(report: ExperimentReport) -> dict[str, float]:
     """Return the current share of users of each variant."""
-    experiment, standing = report.experiment, report.bandit_status
-    if standing is not None:
-        return assignment.choice_probabilities(experiment, standing)
+    experiment, status = report.experiment, report.bandit_status
+    if status is not None:
+        return assignment.choice_probabilities(experiment, status)
     if experiment.strategy == "shadow":
         return {name: float(name == experiment.primary) for name in experiment.agents}
     total = sum(variant.weight for variant in experiment.variants)
@@ -230,17 +236,17 @@ def _current_shares(report: ExperimentReport) -> dict[str, float]:
 
 
 def _variant_as_json(report: ExperimentReport, name: str) -> dict[str, Any]:
-    each, standing = report.traffic.get(name, VariantCounts()), report.bandit_status
+    counts, status = report.traffic.get(name, VariantCounts()), report.bandit_status
     weights = [v.weight for v in report.experiment.variants if v.agent == name]
-    served = sum(traffic.served for traffic in report.traffic.values())
+    served = sum(each.served for each in report.traffic.values())
     return {
         "agent": name,
         "weight": sum(weights),
         "share": _current_shares(report)[name],
-        "turns": each.served,
-        "share_of_turns": each.served / served if served else None,
-        "trials": each.shadow_runs,
+        "turns": counts.served,
+        "share_of_turns": counts.served / served if served else None,
+        "shadow_runs": counts.shadow_runs,
         "is_primary": report.experiment.primary == name,
-        "is_leader": standing is not None and standing.leader == name,
-        "is_explored": standing is not None and name in standing.undersampled,
+        "is_leader": status is not None and status.leader == name,
+        "is_undersampled": status is not None and name in status.undersampled,
     }

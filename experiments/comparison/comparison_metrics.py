@@ -25,5 +25,5 @@ def deciding_metric(config: Config, experiment: ExperimentConfig) -> str | None:
         return rule.metric
     if experiment.metric is not None:
         return experiment.metric
-    found = shared_metrics(config, experiment)
-    return found[0] if len(found) == 1 else None
+    metrics = shared_metrics(config, experiment)
+    return metrics[0] if len(metrics) == 1 else None

@@ -29,8 +29,8 @@ class VariantComparison:
     @property
     def leader(self) -> MeanEstimate | None:
         """The variant most likely to be the best; None with too few scores."""
-        known = [each for each in self.estimates if each.best is not None]
-        return max(known, key=lambda each: each.best or 0, default=None)
+        estimates = [each for each in self.estimates if each.best is not None]
+        return max(estimates, key=lambda each: each.best or 0, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,19 @@ class ExperimentReport:
     @property
     def deciding_comparison(self) -> VariantComparison | None:
         """The comparison by the deciding metric."""
-        found = (each for each in self.comparisons if each.metric == self.deciding)
-        return next(found, None)
+        for comparison in self.comparisons:
+            if comparison.metric == self.deciding:
+                return comparison
+        return None
 
     @property
     def winner(self) -> MeanEstimate | None:
         """The winner by `stop_when`; None without a winner or rule."""
-        rule, decision = self.experiment.stop_when, self.deciding_comparison
-        if rule is None or decision is None:
+        rule, comparison = self.experiment.stop_when, self.deciding_comparison
+        if rule is None or comparison is None:
             return None
         return inference.find_winner(
-            decision.estimates,
+            comparison.estimates,
             confidence=rule.confidence,
             min_samples=rule.min_samples,
         )
@@ -71,24 +73,25 @@ class ExperimentReport:
 def build_report(
     config: Config, experiment: ExperimentConfig, since: datetime | None = None
 ) -> ExperimentReport:
-    """Return the report of an experiment; a bandit's covers its window unless `since`
-    is set.
+    """Return the report of an experiment.
+
+    Without `since`, the report of a bandit covers its window.
     """
-    begin = since or variant_scores.scores_since(experiment)
-    standing, recent = None, dict[str, ScoreStats]()
+    since = since or variant_scores.scores_since(experiment)
+    status, recent = None, dict[str, ScoreStats]()
     if experiment.strategy == "bandit":
         recent = variant_scores.recent_stats(experiment)
-        standing = assignment.bandit_status(experiment, recent)
+        status = assignment.bandit_status(experiment, recent)
     return ExperimentReport(
         experiment,
-        begin,
-        variant_counts.counts_by_agent(experiment.name, begin),
+        since,
+        variant_counts.counts_by_agent(experiment.name, since),
         [
-            compare_variants(experiment, metric, begin)
+            compare_variants(experiment, metric, since)
             for metric in comparison_metrics.shared_metrics(config, experiment)
         ],
         comparison_metrics.deciding_metric(config, experiment),
-        standing,
+        status,
         recent,
     )
 
@@ -97,29 +100,32 @@ def find_winners(
     config: Config, experiments: Iterable[ExperimentConfig]
 ) -> dict[str, str]:
     """Return the winners by `stop_when`, by experiment; one query for all."""
-    trials: dict[str, VariantScoreQuery] = {}
+    queries: list[VariantScoreQuery] = []
     ruled = {each.name: each for each in experiments if each.stop_when is not None}
     for name, each in ruled.items():
         metric = split_metric(comparison_metrics.deciding_metric(config, each) or "")
         if metric is not None:
             since = variant_scores.scores_since(each)
-            trials[name] = VariantScoreQuery(name, *metric, each.agents, since)
-    found = scores.variant_stats([*trials.values()])
-    won = {name: _winner_of(ruled[name], stats) for name, stats in found.items()}
-    return {name: one.agent for name, one in won.items() if one is not None}
+            queries.append(VariantScoreQuery(name, *metric, each.agents, since))
+    winners = {
+        name: _winner_of(ruled[name], stats)
+        for name, stats in scores.variant_stats(queries).items()
+    }
+    return {name: winner.agent for name, winner in winners.items() if winner}
 
 
 def _winner_of(
-    experiment: ExperimentConfig, scored: Mapping[str, ScoreStats]
+    experiment: ExperimentConfig, stats: Mapping[str, ScoreStats]
 ) -> MeanEstimate | None:
-    rule, least = experiment.stop_when, experiment.agents
+    rule = experiment.stop_when
     if rule is None or any(
-        agent not in scored or scored[agent].count < rule.min_samples for agent in least
+        agent not in stats or stats[agent].count < rule.min_samples
+        for agent in experiment.agents
     ):
-        # These need no probabilities, which take longer to compute.
+        # Returns early, because probabilities take longer to compute.
         return None
     return inference.find_winner(
-        inference.estimate_means(experiment.agents, scored),
+        inference.estimate_means(experiment.agents, stats),
         confidence=rule.confidence,
         min_samples=rule.min_samples,
     )
@@ -129,7 +135,5 @@ def compare_variants(
     experiment: ExperimentConfig, metric: str, since: datetime | None
 ) -> VariantComparison:
     """Return the comparison of the variants by one metric."""
-    scores = variant_scores.variant_stats(experiment, metric, since)
-    return VariantComparison(
-        metric, inference.estimate_means(experiment.agents, scores)
-    )
+    stats = variant_scores.variant_stats(experiment, metric, since)
+    return VariantComparison(metric, inference.estimate_means(experiment.agents, stats))

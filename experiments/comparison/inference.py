@@ -3,7 +3,7 @@
 A variant's scores are treated as a sample from one distribution of unknown mean and
 variance. With a non-informative prior, the posterior of the mean after n scores is
 Student's t around the sample mean, with n - 1 degrees of freedom and the scale s / √n;
-its middle 95 % equal the frequentist confidence interval. Source: Gelman and others,
+its central 95 % equal the frequentist confidence interval. Source: Gelman and others,
 Bayesian Data Analysis, 3rd ed., 3.2.
 """
 
@@ -20,7 +20,7 @@ from experiments.comparison import t_distribution
 Cells = NDArray[np.float64]
 
 INTERVAL_CONFIDENCE = 0.95
-"""Of the interval."""
+"""Confidence level of the interval."""
 MIN_VARIANCE = 1 / 12
 """Minimum variance of one score. Scores are whole points, and a judge's rounding hides
 this much: even equal scores do not make a mean certain.
@@ -30,7 +30,7 @@ CELL_COUNT = 2_000
 
 
 class ScoreStatistics(Protocol):
-    """Statistics of a variant's scores."""
+    """The statistics of a variant's scores."""
 
     @property
     def count(self) -> int:
@@ -67,14 +67,14 @@ def estimate_means(
 ) -> list[MeanEstimate]:
     """Return the estimate of each variant, in the order of `agents`."""
     counts = [scores[agent].count if agent in scores else 0 for agent in agents]
-    chances: Sequence[float | None] = [None] * len(agents)
+    probabilities: Sequence[float | None] = [None] * len(agents)
     if min(counts, default=0) >= 2:
-        chances = probabilities_best([scores[agent] for agent in agents])
+        probabilities = probabilities_best([scores[agent] for agent in agents])
     return [
-        _estimate_mean(agent, scores[agent], chance)
+        _estimate_mean(agent, scores[agent], probability)
         if count
-        else MeanEstimate(agent, 0, best=chance)
-        for agent, count, chance in zip(agents, counts, chances, strict=True)
+        else MeanEstimate(agent, 0, best=probability)
+        for agent, count, probability in zip(agents, counts, probabilities, strict=True)
     ]
 
 
@@ -84,10 +84,9 @@ def _estimate_mean(
     mean, count = scores.mean, scores.count
     if count < 2:
         return MeanEstimate(agent, count, mean, best=best)
-    reach = t_distribution.quantile(
-        (1 + INTERVAL_CONFIDENCE) / 2, count - 1
-    ) * _standard_error(scores)
-    return MeanEstimate(agent, count, mean, mean - reach, mean + reach, best)
+    quantile = t_distribution.quantile((1 + INTERVAL_CONFIDENCE) / 2, count - 1)
+    margin = quantile * _standard_error(scores)
+    return MeanEstimate(agent, count, mean, mean - margin, mean + margin, best)
 
 
 def _standard_error(scores: ScoreStatistics) -> float:
@@ -95,38 +94,38 @@ def _standard_error(scores: ScoreStatistics) -> float:
 
 
 def probabilities_best(scores: Sequence[ScoreStatistics]) -> list[float]:
-    """Return each one's probability of the highest mean; each needs two scores.
+    """Return the probability of each mean to be the highest; each needs two scores.
 
-    The probability that a mean is in a cell, times that all others are below it, summed
-    over all cells.
+    Sums, over all cells, the probability that a mean is in the cell times the
+    probability that all other means are below it.
     """
-    believed = [_posterior(each) for each in scores]
-    found = [
+    posteriors = [_posterior(each) for each in scores]
+    probabilities = [
         float(
             np.prod(
                 [
-                    other.probability_below(one.midpoints)
-                    for other in believed
-                    if other is not one
+                    other.probability_below(posterior.midpoints)
+                    for other in posteriors
+                    if other is not posterior
                 ]
-                + [one.weights],
+                + [posterior.weights],
                 axis=0,
             ).sum()
         )
-        for one in believed
+        for posterior in posteriors
     ]
-    return [chance / sum(found) for chance in found]
+    return [each / sum(probabilities) for each in probabilities]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
     """The posterior distribution of a mean, in cells.
 
-    A position is the angle whose tangent is the distance from the middle in units of
-    `reach`, so that the cells cover the tails.
+    A position is the angle whose tangent is the distance from the center in units of
+    `half_width`, so that the cells cover the tails.
     """
 
-    middle: float
+    center: float
     half_width: float
     edges: Cells
     weights: Cells
@@ -136,12 +135,12 @@ class Posterior:
     def midpoints(self) -> Cells:
         """The midpoints of the cells."""
         angles = (self.edges[1:] + self.edges[:-1]) / 2
-        places: Cells = self.middle + self.half_width * np.tan(angles)
-        return places
+        points: Cells = self.center + self.half_width * np.tan(angles)
+        return points
 
-    def probability_below(self, places: Cells) -> Cells:
-        """Return the probability below each of these positions."""
-        angles = np.arctan((places - self.middle) / self.half_width)
+    def probability_below(self, points: Cells) -> Cells:
+        """Return the probability below each of these points."""
+        angles = np.arctan((points - self.center) / self.half_width)
         sums = np.concatenate(([0.0], np.cumsum(self.weights)))
         return np.interp(angles, self.edges, sums)
 
@@ -162,12 +161,12 @@ def _posterior(scores: ScoreStatistics) -> Posterior:
 
 
 def find_winner(
-    found: Sequence[MeanEstimate], *, confidence: float, min_samples: int
+    estimates: Sequence[MeanEstimate], *, confidence: float, min_samples: int
 ) -> MeanEstimate | None:
     """Return the variant that is the best with that confidence, or None.
 
     None until every variant has `min_samples` scores, and for a single variant.
     """
-    if len(found) < 2 or any(each.count < min_samples for each in found):
+    if len(estimates) < 2 or any(each.count < min_samples for each in estimates):
         return None
-    return next((each for each in found if (each.best or 0) >= confidence), None)
+    return next((each for each in estimates if (each.best or 0) >= confidence), None)

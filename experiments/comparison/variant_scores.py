@@ -16,7 +16,9 @@ def variant_stats(
     """
     judge, criterion = split_metric(metric) or ("", "")
     return scores.stats_by_agent(
-        *(judge, criterion, experiment.agents),
+        judge,
+        criterion,
+        experiment.agents,
         since=since,
         experiment=experiment.name,
     )

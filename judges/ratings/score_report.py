@@ -19,12 +19,21 @@ SCORES = (
     "criterion",
     "scores",
     "mean",
-    "spread",
+    "std dev",
     "lowest",
     "highest",
 )
 FEEDBACK = ("agent", "scores", "mean", "thumbs up", "down", "comments")
-TASKS = ("judge", "due", "queued", "running", "done", "skipped", "failed", "cost")
+TASKS = (
+    "judge",
+    "selected",
+    "queued",
+    "running",
+    "done",
+    "skipped",
+    "failed",
+    "cost",
+)
 MAX_ERROR = 300
 
 
@@ -40,7 +49,7 @@ class ScoreReport:
 def report_lines(report: ScoreReport) -> Iterator[str]:
     """Yield tables: scores, feedback, and the state of judge tasks."""
     if not (report.scores or report.feedback or report.tallies):
-        yield "nothing was judged"
+        yield "no scores, feedback or judge tasks found"
         return
     if report.scores:
         rows = [_score_cells(line) for line in report.scores]
@@ -48,13 +57,13 @@ def report_lines(report: ScoreReport) -> Iterator[str]:
     if report.feedback:
         if report.scores:
             yield ""
-        yield "what people said:"
+        yield "user feedback:"
         rows = [_feedback_cells(opinion) for opinion in report.feedback]
         yield from text_table.table_lines(FEEDBACK, rows, right=range(1, len(FEEDBACK)))
     if report.tallies:
         if report.scores or report.feedback:
             yield ""
-        yield "replies that fell to judges:"
+        yield "judge tasks:"
         rows = [_tally_cells(tally) for tally in report.tallies]
         yield from text_table.table_lines(TASKS, rows, right=range(1, len(TASKS)))
         for tally in report.tallies:
@@ -107,7 +116,7 @@ def _skip_reasons(tally: JudgingTally) -> Iterator[str]:
             f"{escape_invisible(_format_error(task))}"
         )
     if tally.failed > len(tally.failures):
-        yield f"  {tally.judge}: and {tally.failed - len(tally.failures):,} more"
+        yield f"  {tally.judge}: {tally.failed - len(tally.failures):,} more failed"
 
 
 def _format_error(task: Task) -> str:
@@ -125,13 +134,13 @@ def as_json(report: ScoreReport) -> dict[str, Any]:
                 "criterion": line.criterion,
                 "count": line.stats.count,
                 "mean": line.stats.mean,
-                "spread": _standard_deviation(line),
+                "standard_deviation": _standard_deviation(line),
                 "lowest": line.lowest,
                 "highest": line.highest,
             }
             for line in report.scores
         ],
-        "people": [
+        "feedback": [
             {
                 "agent": opinion.agent,
                 "scores": opinion.scores,
@@ -149,7 +158,7 @@ def as_json(report: ScoreReport) -> dict[str, Any]:
 def _tally_as_json(tally: JudgingTally) -> dict[str, Any]:
     return {
         "judge": tally.judge,
-        "due": tally.total,
+        "selected": tally.total,
         "queued": tally.queued,
         "running": tally.running,
         "done": tally.done,

@@ -13,10 +13,10 @@ from tasks.models import Task
 
 
 class JudgeUnused(Invalid):
-    """No agent names this judge under its judges:, so say whose replies it shall \
-score."""
+    """No agent lists this judge under judges:. Choose the agent whose replies it \
+scores."""
 
-    code = "nobody_judged"
+    code = "judge_unused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ async def _load_context(task: ClaimedTask) -> JudgeContext | None:
 
 def _scored_reply(task: ClaimedTask) -> JudgedReply:
     if task.turn_id is None:
-        raise LookupError("a task that judges names the turn it is about")
+        raise LookupError("a judge task needs a turn_id")
     return JudgedReply(
         task.turn_id,
         task.user_id,

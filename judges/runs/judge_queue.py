@@ -16,9 +16,9 @@ from tasks.queue.lifecycle import TaskSpec
 
 KIND = "judge"
 PRIORITY = -10
-"""Below all that users wait for."""
+"""Below all tasks that users wait for."""
 MAX_FAILURES = 3
-"""For example, when a provider is down; an unreadable answer fails at once."""
+"""An unreadable answer fails the task at once."""
 ORIGIN = "judge:"
 """Prefix of the origin of a judge's tasks, followed by the judge's name."""
 
@@ -95,7 +95,7 @@ def _is_sampled(judge: JudgeConfig, origin: str) -> bool:
 
 def draw(rate: float) -> bool:
     """Return True with this probability."""
-    return random.random() < rate  # noqa: S311  no secret hangs on it
+    return random.random() < rate  # noqa: S311  not a secret
 
 
 def build_task(

@@ -42,8 +42,8 @@ class JudgingBacklog:
     """The replies of a period, by state."""
 
     judged: int = 0
-    given_up: int = 0
-    """Skipped or cancelled: there was nothing to judge, or the task was cancelled."""
+    skipped: int = 0
+    """There was nothing to judge, or the task was cancelled."""
     failed: list[PastReply] = field(default_factory=list)
     in_progress: list[PastReply] = field(default_factory=list)
     """Queued or running."""
@@ -53,7 +53,7 @@ class JudgingBacklog:
     def found(self) -> int:
         """The total number."""
         rest = (self.failed, self.in_progress, self.pending)
-        return self.judged + self.given_up + sum(map(len, rest))
+        return self.judged + self.skipped + sum(map(len, rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _classify_batch(
         elif state == Task.State.ERRORED:
             backlog.failed.append(reply)
         else:
-            backlog.given_up += 1
+            backlog.skipped += 1
 
 
 def _task_states(judge: str, batch: Sequence[PastReply]) -> dict[TurnId, str]:

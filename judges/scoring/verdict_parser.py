@@ -51,7 +51,7 @@ def parse_results(text: str, criteria: Collection[str]) -> dict[str, JudgeResult
         if found is not None and _scores_by_criterion(found) != _scores_by_criterion(
             verdicts
         ):
-            raise ResultUnreadable("it holds two different objects with scores")
+            raise ResultUnreadable("it contains two different objects with scores")
         found = found or verdicts
     if found is None:
         raise ResultUnreadable(problem or lenient_json.describe_problem(text))
@@ -108,7 +108,7 @@ def _parse_result(criterion: str, given: Any) -> JudgeResult:
     number = _parse_number(given)
     if number is None:
         raise ResultUnreadable(
-            f"the score of '{criterion}' is no number from 0 to {MAX_SCORE}"
+            f"the score of '{criterion}' is not a number from 0 to {MAX_SCORE}"
         )
     # Halves round up: most models that answer 7.5 mean nearly 8.
     score = math.floor(min(max(number, 0.0), float(MAX_SCORE)) + 0.5)

@@ -129,7 +129,7 @@ EXPERIMENTS = EntryKind(
     shape=ExperimentConfig,
     path="experiments",
     title="Experiments",
-    description="Several agents under one name, one of which answers each request.",
+    description="Several agents under one name. One of them answers each request.",
     icon="science",
     columns=(
         *(("Strategy", "is-wide"), ("Variants, 7 d", "is-wide")),

@@ -37,10 +37,12 @@ class VariantResult(BaseModel):
     share: float = Field(description="Of the users, that it is to have now.")
     turns: int
     share_of_turns: float | None
-    trials: int = Field(description="Beside the variant that answered, in a shadow.")
+    shadow_runs: int = Field(description="Shadow runs of the variant.")
     is_primary: bool
     is_leader: bool
-    is_explored: bool = Field(description="A bandit's, that has too few scores yet.")
+    is_undersampled: bool = Field(
+        description="Whether a bandit's variant has too few scores."
+    )
 
 
 class VariantEstimate(BaseModel):
@@ -77,8 +79,10 @@ class BanditState(BaseModel):
     min_samples: int
     window_seconds: int
     leader: str | None
-    starved: list[str] = Field(description="They get all turns until they have scores.")
-    arms: list[BanditVariant]
+    undersampled: list[str] = Field(
+        description="Variants that get all turns until they have scores."
+    )
+    variants: list[BanditVariant]
 
 
 class ExperimentResults(BaseModel):
@@ -96,7 +100,7 @@ class ExperimentResults(BaseModel):
     deciding: str | None
     stop_when: StopRule | None
     winner: str | None
-    verdict: str
+    result: str
     bandit: BanditState | None
 
 

@@ -91,7 +91,7 @@ class BackfillEstimate(BaseModel):
     found: int
     judged: int = Field(description="They have scores already.")
     under_way: int = Field(description="Queued or running.")
-    given_up: int
+    skipped: int
     failed: int
     to_judge: int
     tokens: int
@@ -285,7 +285,7 @@ def serialize_estimate(judge: JudgeConfig, found: JudgingBacklog) -> dict[str, A
         "found": found.found,
         "judged": found.judged,
         "under_way": len(found.in_progress),
-        "given_up": found.given_up,
+        "skipped": found.skipped,
         "failed": len(found.failed),
         "to_judge": len(found.pending),
         "tokens": takes.tokens,

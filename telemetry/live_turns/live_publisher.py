@@ -142,7 +142,7 @@ class LivePublisher:
                 try:
                     await self._flush()
                 except Exception:
-                    logger.exception("what happens could not be told")
+                    logger.exception("could not publish live updates")
                 await asyncio.sleep(FLUSH_SECONDS)
             self._told, self._is_whole = {}, True
 
@@ -308,4 +308,4 @@ class LivePublisher:
             told = str(error) or type(error).__name__
             # At a start the broker may take a moment longer, so this is not logged.
             level = logging.INFO if self._sinks else logging.DEBUG
-            logger.log(level, "the live board waits for the broker: %s", told)
+            logger.log(level, "live view is waiting for the broker: %s", told)

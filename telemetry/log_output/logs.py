@@ -60,7 +60,9 @@ def _log_uncaught(
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    logger.critical("the process ends", exc_info=(kind, error, trace))
+    logger.critical(
+        "uncaught exception, the process exits", exc_info=(kind, error, trace)
+    )
 
 
 def _log_thread_exception(ended: threading.ExceptHookArgs) -> None:
@@ -68,12 +70,12 @@ def _log_thread_exception(ended: threading.ExceptHookArgs) -> None:
         return
     name = "?" if ended.thread is None else ended.thread.name
     error = ended.exc_value or ended.exc_type()
-    logger.error("the thread %s ended", name, exc_info=error)
+    logger.error("uncaught exception in thread %s", name, exc_info=error)
 
 
 def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
-    told = found.err_msg or "what nobody could catch, in"
-    logger.error("%s %r", told, found.object, exc_info=found.exc_value)
+    message = found.err_msg or "exception ignored in"
+    logger.error("%s %r", message, found.object, exc_info=found.exc_value)
 
 
 def log_turn(record: TurnRecord) -> None:
@@ -83,7 +85,7 @@ def log_turn(record: TurnRecord) -> None:
     count = _count_tool_calls(record.calls)
     cost, token_id = record.cost_micro_usd, record.token_id
     logger.info(
-        "turn %s of %s: %s in %.2f s, %d + %d tokens, %d tool call%s%s%s",
+        "turn %s of %s: %s in %.2f s, %d tokens in, %d out, %d tool call%s%s%s",
         *(record.turn_id, record.agent, record.outcome, record.seconds),
         *(record.usage.input_tokens, record.usage.output_tokens),
         *(count, "" if count == 1 else "s"),

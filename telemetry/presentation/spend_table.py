@@ -55,7 +55,7 @@ def _cells(spent: CostTotal, counts: str) -> list[str]:
     doubts = _cost_notes(spent, counts)
     is_known = not doubts or spent.micro_usd
     cost = f"${money.format_usd(spent.micro_usd)}" if is_known else "unknown"
-    doubt = f"more is unknown, for {doubts}" if doubts else ""
+    doubt = f"cost unknown for {doubts}" if doubts else ""
     return [
         *(turns, f"{spent.input_tokens:,}", f"{spent.output_tokens:,}"),
         *(cost, doubt),
@@ -115,11 +115,11 @@ def notes(
     """Yield notes about data that is missing in the record."""
     record = settings.sqlite
     if not record.enabled:
-        yield "turns are not recorded at present: telemetry.sqlite.enabled is false"
+        yield "turns are not recorded: telemetry.sqlite.enabled is false"
     if record.keep_days is None or since >= now - timedelta(days=record.keep_days):
         return
     kept = f"turns are kept for {record.keep_days} days (telemetry.sqlite.keep_days)"
-    begins = "nothing is recorded"
+    begin = "no turn is recorded"
     if oldest is not None:
-        begins = f"the oldest one began {oldest:%Y-%m-%d %H:%M} UTC"
-    yield f"{kept}: {begins}"
+        begin = f"the oldest one began {oldest:%Y-%m-%d %H:%M} UTC"
+    yield f"{kept}: {begin}"

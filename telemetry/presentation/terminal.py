@@ -16,7 +16,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 def turn_line(turn: TurnListItem) -> str:
     """Return a turn in one line: agent, outcome, duration, cost, message."""
-    calls = f"{turn.model_calls}+{turn.tool_calls} calls"
+    calls = f"{turn.model_calls} model, {turn.tool_calls} tools"
     said = _truncate(turn.error if turn.outcome == "error" else turn.user_message, 60)
     return f"{_header_line(turn)}  {calls}  {said}".rstrip()
 
@@ -114,11 +114,11 @@ def _truncate(text: str | None, width: int = MAX_TEXT_LENGTH) -> str:
 
 
 def _format_seconds(seconds: float | None) -> str:
-    return "broken off" if seconds is None else f"{seconds:.2f} s"
+    return "interrupted" if seconds is None else f"{seconds:.2f} s"
 
 
 def _format_tokens(usage: Usage) -> str:
-    return f"{usage.input_tokens} + {usage.output_tokens} tokens"
+    return f"{usage.input_tokens} in / {usage.output_tokens} out"
 
 
 def format_cost(micro_usd: int | None) -> str:

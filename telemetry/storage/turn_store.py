@@ -57,7 +57,7 @@ def _insert_sql(table: str, names: tuple[str, ...], count: int) -> str:
     """Return the INSERT for so many rows."""
     marks = ", ".join([f"({', '.join(['%s'] * len(names))})"] * count)
     columns = ", ".join(names)
-    return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  names alone
+    return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  only names
 
 
 def is_recorded(turn_id: TurnId) -> bool:

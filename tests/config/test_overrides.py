@@ -300,7 +300,7 @@ def test_agent_cannot_have_the_name_of_an_experiment(agents):
     told = refusal(
         override_editor.create_entry, agents, DAN.replace("dan", "trial"), by=BY
     )
-    assert "experiment 'trial' has the name of an agent" in told
+    assert "experiment 'trial' has the same name as an agent" in told
 
 
 def test_missing_entry_cannot_be_changed(agents):

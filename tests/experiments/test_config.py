@@ -70,15 +70,15 @@ def test_valid_experiment_is_accepted(tmp_path, text):
         ),
         (
             experiment("strategy: split, primary: one"),
-            *("E702", "'primary', which is for strategy 'shadow' alone"),
+            *("E702", "'primary', which applies only to strategy 'shadow'"),
         ),
         (
             experiment("strategy: shadow, primary: one, epsilon: 0.1"),
-            *("E702", "'epsilon', which is for strategy 'bandit'"),
+            *("E702", "'epsilon', which applies only to strategy 'bandit'"),
         ),
         (experiment("strategy: split, metric: quality.tone"), "E702", "'metric'"),
         (experiment("strategy: split, min_samples: 3"), "E702", "'min_samples'"),
-        (experiment("strategy: shadow"), "E703", "name one of its variants (one, two)"),
+        (experiment("strategy: shadow"), "E703", "one of its variants (one, two)"),
         (
             experiment("strategy: shadow, primary: onee"),
             *("E703", "did you mean 'one'?"),
@@ -87,15 +87,19 @@ def test_valid_experiment_is_accepted(tmp_path, text):
             experiment("strategy: shadow, primary: one, sampling_rate: 1.1"),
             *("E009", "sampling_rate"),
         ),
-        (experiment("strategy: bandit"), "E704", "set metric:"),
-        (experiment("strategy: bandit, metric: tone"), "E705", "not judge.criterion"),
+        (experiment("strategy: bandit"), "E704", "set metric to"),
+        (
+            experiment("strategy: bandit, metric: tone"),
+            "E705",
+            "not in the form judge.criterion",
+        ),
         (
             experiment("strategy: bandit, metric: quality.tone, epsilon: 1.5"),
             *("E009", "epsilon"),
         ),
         (
             "experiments: [{name: one, strategy: split, variants: [{agent: two}]}]",
-            *("E711", "has the name of an agent"),
+            *("E711", "has the same name as an agent"),
         ),
         (
             experiment("strategy: split", "{agent: tow}"),
@@ -107,7 +111,7 @@ def test_valid_experiment_is_accepted(tmp_path, text):
         ),
         (
             experiment("strategy: bandit, metric: qualty.tone"),
-            *("E713", "no judge 'qualty'; did you mean 'quality'?"),
+            *("E713", "judge 'qualty' is not under judges:; did you mean 'quality'?"),
         ),
         (
             experiment("strategy: bandit, metric: quality.taste"),
@@ -115,7 +119,7 @@ def test_valid_experiment_is_accepted(tmp_path, text):
         ),
         (
             experiment("strategy: bandit, metric: safety.harm"),
-            *("E714", "its variant 'one' is never scored: add 'safety'"),
+            *("E714", "its variant 'one' is never scored; add 'safety'"),
         ),
         (
             experiment("strategy: split, stop_when: {metric: safety.harm}"),
@@ -123,11 +127,11 @@ def test_valid_experiment_is_accepted(tmp_path, text):
         ),
         (
             experiment("strategy: split, stop_when: {}"),
-            *("E715", "there are quality.tone, quality.facts"),
+            *("E715", "set stop_when.metric to one of quality.tone, quality.facts"),
         ),
         (
             experiment("strategy: split, stop_when: {}", "{agent: plain}"),
-            *("E715", "need a judge in common"),
+            *("E715", "to the judges: of all its variants"),
         ),
         (
             experiment("strategy: split, stop_when: {confidence: 1}"),
@@ -181,5 +185,5 @@ def test_check_warns_about_a_bandit_with_a_disabled_judge(tmp_path):
         file.write_text(parked)
         [warning] = check_bandits()
         assert warning.id == "coulisse.W716"
-        assert "experiment 'e' goes by 'quality.tone', and judge" in warning.msg
+        assert "experiment 'e' uses metric 'quality.tone', but judge" in warning.msg
         assert check_bandits(databases=["default"]) == []

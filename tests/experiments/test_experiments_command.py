@@ -105,25 +105,25 @@ def test_split_shows_traffic_scores_and_winner(run, names):
     assert [part.strip() for part in words(told[2])] == [
         *("calm", "75 %", "3", "75 %", "0")
     ]
-    assert "quality.tone (decides)" in told
-    at = told.index("quality.tone (decides)")
+    assert "quality.tone (deciding metric)" in told
+    at = told.index("quality.tone (deciding metric)")
     assert [part.strip() for part in words(told[at + 2])] == [
         *("calm", "5", "3.40", "2.72 to 4.08", "under 0.1 %")
     ]
-    assert told[-1] == "Winner: keen, the best with a chance of over 99.9 %"
+    assert told[-1] == "Winner: keen, best with a probability of over 99.9 %"
 
 
 def test_too_few_scores_give_no_winner(run, names):
     name = names["split"]
-    assert run(name).splitlines()[-1] == "Too few scores of calm, keen"
+    assert run(name).splitlines()[-1] == "Too few scores for calm, keen"
     judged(name, "calm", 3, 4, 3, 4)
     judged(name, "keen", 8, 9, 8, 9, 8)
     assert run(name).splitlines()[-1] == (
-        "No winner yet. Ahead: keen, the best with a chance of over 99.9 %; "
-        "each needs 5 scores, calm has 4"
+        "No winner yet. Leader: keen, best with a probability of over 99.9 %; "
+        "each variant needs 5 scores, calm has 4"
     )
     judged(name, "calm", 10, 10, 10, 10)
-    assert run(name).splitlines()[-1].endswith("; 95.0 % is asked")
+    assert run(name).splitlines()[-1].endswith("; a winner needs 95.0 %")
 
 
 def test_shadow_shows_its_shadow_runs(run, names):
@@ -145,7 +145,7 @@ def test_bandit_shows_leader_and_explored_variants(run, names):
     told = run(name)
     assert "since " in told.splitlines()[0]
     assert "keen" in told
-    assert "explored: fewer than 3 recent scores" in told
+    assert "undersampled: fewer than 3 recent scores" in told
     assert "leader" not in told
     judged(name, "keen", 9, criterion="facts")
     assert [line.split()[0] for line in run(name).splitlines() if "leader" in line] == [
@@ -179,10 +179,10 @@ def test_json_equals_the_text_output(run, names):
         "share": 0.75,
         "turns": 1,
         "share_of_turns": 1.0,
-        "trials": 0,
+        "shadow_runs": 0,
         "is_primary": False,
         "is_leader": False,
-        "is_explored": False,
+        "is_undersampled": False,
     }
     assert told["metrics"][0]["estimates"][1]["best"] > 0.99
     listed = json.loads(run("--json"))
@@ -198,7 +198,7 @@ def test_all_experiments_are_listed(run, names):
 
 
 def test_unknown_experiment_is_refused(run):
-    with pytest.raises(CommandError, match="no experiment is called 'x'"):
+    with pytest.raises(CommandError, match="experiment 'x' is not under experiments:"):
         run("x")
 
 
@@ -216,10 +216,10 @@ def test_winner_is_logged_once(config, names, caplog):
     judged(names["split"], "calm", 3, 4, 3, 4, 3)
     judged(names["split"], "keen", 8, 9, 8, 9, 8)
     assert tasks.log_winners(read) == [
-        f"{names['split']}: Winner: keen, the best with a chance of over 99.9 %"
+        f"{names['split']}: Winner: keen, best with a probability of over 99.9 %"
     ]
     assert tasks.log_winners(read) == []
     [line] = [
         r.getMessage() for r in caplog.records if names["split"] in r.getMessage()
     ]
-    assert "by quality.tone: keen, the best with over 99.9 %" in line
+    assert "by quality.tone: keen, best with a probability of over 99.9 %" in line

@@ -41,7 +41,7 @@ def test_variant_without_scores_is_forced_for_limited_turns(caplog):
     # It has nine points of ten, but four scores are not enough to lead.
     assert set(take(waits, one, SHORT, 50)) == {"b"}
     [line] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert "variant 'a' took 100 turns without a new score of 'j.c'" in line
+    assert "variant 'a' had 100 turns without a new score for 'j.c'" in line
     assert "judge 'j'" in line
 
 

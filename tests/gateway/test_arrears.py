@@ -42,7 +42,7 @@ def ended_without_database(fake, url, secret, **more) -> None:
 def test_deferred_turn_is_charged_when_database_returns(url, fake, user, mint, caplog):
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
     ended_without_database(fake, url, secret)
-    assert "10 tokens, $1.00 are not charged yet" in caplog.text
+    assert "(10 tokens, $1.00) later: database unavailable" in caplog.text
     until(lambda: meter(secret).micro_usd)
     assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
     assert aside(secret) == (0, 0, 0)
@@ -73,7 +73,7 @@ def test_committed_turn_is_not_charged_twice(
 
     monkeypatch.setattr(database_executor, "run_to_end", lose_once)
     assert ask(url, secret).status_code == 503
-    until(lambda: "were charged after all" in caplog.text)
+    until(lambda: "already charged turn" in caplog.text)
     assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
     assert aside(secret) == (0, 0, 0)
 
@@ -93,16 +93,16 @@ def test_turn_is_charged_when_its_record_cannot_be_stored(
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
     monkeypatch.setattr(turn_transaction.turn_store, "insert", refuse)
     ended_without_database(fake, url, secret)
-    until(lambda: "are charged now" in caplog.text)
+    until(lambda: "charged turn" in caplog.text)
     assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
     assert aside(secret) == (0, 0, 0)
-    assert "was not stored" in caplog.text
+    assert "could not store the record" in caplog.text
 
 
 def test_uncharged_incognito_turn_is_logged(url, fake, user, mint, caplog):
     secret = mint(user)
     ended_without_database(fake, url, secret, metadata={"memory": "incognito"})
-    assert "10 tokens, $1.00 are not charged: the database was away" in caplog.text
+    assert "(10 tokens, $1.00): database unavailable" in caplog.text
 
 
 def test_deferred_charge_gives_up_after_all_retries(
@@ -110,4 +110,4 @@ def test_deferred_charge_gives_up_after_all_retries(
 ):
     monkeypatch.setattr(deferred_charges, "RETRY_DELAYS_SECONDS", ())
     ended_without_database(fake, url, mint(user))
-    assert until(lambda: "are never charged: the database stays away" in caplog.text)
+    assert until(lambda: "database still unavailable" in caplog.text)

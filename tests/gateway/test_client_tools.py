@@ -385,7 +385,7 @@ def test_client_tool_named_like_an_agent_tool_is_refused(server, fake, user, nam
     said = refused(server, body(user, agent="helper", tools=[WEATHER, tool]))
     assert said["param"] == "tools"
     assert f"'{name}'" in said["message"]
-    assert "rename yours" in said["message"]
+    assert "rename it" in said["message"]
     assert fake.requests == []
 
 
@@ -605,7 +605,7 @@ def test_incognito_result_without_its_call_is_refused(server, client, fake, user
     message, _ = turn(client, user, [says("hi")], **more)
     answer = result(message.tool_calls[0])
     said = refused(server, body(user, messages=[answer], tools=TOOLS, **more))
-    assert "send the assistant message with its tool_calls before it" in said["message"]
+    assert "send the assistant message with that call before it" in said["message"]
 
 
 def test_a_result_for_another_user_is_refused(server, client, fake, user):
@@ -614,7 +614,7 @@ def test_a_result_for_another_user_is_refused(server, client, fake, user):
     answer = result(message.tool_calls[0])
     more = {"messages": [answer], "agent": "helper", "tools": TOOLS}
     said = refused(server, body(f"{user}-b", **more))
-    assert "which the conversation does not have" in said["message"]
+    assert "which is not in the conversation" in said["message"]
 
 
 def test_unanswered_call_is_dropped(client, fake, user):

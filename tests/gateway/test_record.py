@@ -186,7 +186,7 @@ def test_messages_are_stored_when_the_record_fails(
     monkeypatch.setattr(turn_transaction.turn_store, "insert", refuse)
     ask(client, user)
     assert [text for _, text, _ in calls.stored(user)] == ["hi", "Hello from the fake."]
-    assert "was not stored" in caplog.text
+    assert "could not store the record" in caplog.text
 
 
 LIMITED = {"metadata": {"tokens_per_day": "1000000"}}

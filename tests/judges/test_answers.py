@@ -60,7 +60,9 @@ def test_scores_are_whole_numbers_from_0_to_10(written, score):
     ],
 )
 def test_non_numeric_score_is_refused(written):
-    with pytest.raises(ResultUnreadable, match="the score of 'accuracy' is no number"):
+    with pytest.raises(
+        ResultUnreadable, match="the score of 'accuracy' is not a number"
+    ):
         verdict_parser.parse_results(answer(accuracy=written, tone=5), TWO)
 
 

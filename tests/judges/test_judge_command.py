@@ -93,10 +93,10 @@ def obliging(fake):
 def test_past_replies_are_scored(past, obliging):
     past.replied(3)
     told = past.run("--yes")
-    assert "3 replies, 0 judged already" in told
-    assert f"3 to judge by '{past.judge}' (openai/judge-test)" in told
+    assert "3 replies: 0 already judged" in told
+    assert f"3 to judge with '{past.judge}' (openai/judge-test)" in told
     assert "about $0.00" in told
-    assert "3 judged, for $0.00" in told
+    assert "3 judged, cost $0.00" in told
     assert past.scored == 3
     row = Score.objects.filter(judge=past.judge).first()
     assert (row.agent, row.user_id, row.value) == (past.agent, past.user_id, row.value)
@@ -107,8 +107,8 @@ def test_second_run_continues(past, obliging):
     past.run("--yes", "--limit", "1")
     assert past.scored == 1
     told = past.run("--yes")
-    assert "2 replies, 1 judged already" in told
-    assert "1 judged, for" in told
+    assert "2 replies: 1 already judged" in told
+    assert "1 judged, cost" in told
     assert past.scored == 2
     asked = len(obliging.requests)
     assert "nothing to judge" in past.run("--yes")
@@ -126,7 +126,7 @@ def test_run_can_be_interrupted_and_continued(past, obliging, monkeypatch):
     past.replied(3)
     obliging.hang("headers")
     interrupt_once(lambda: bool(obliging.requests), monkeypatch)
-    with pytest.raises(CommandError, match="run it again to go on") as caught:
+    with pytest.raises(CommandError, match="run it again to continue") as caught:
         past.run("--yes")
     assert caught.value.returncode == 130
     assert past.scored < 3
@@ -156,7 +156,7 @@ def test_queued_judgement_is_not_repeated(past, obliging):
     backlog = past_replies.find_backlog(past.judge, [past.agent], since=AT)
     past_replies.enqueue(past.judge, backlog.pending)
     told = past.run("--yes")
-    assert "1 under way" in told
+    assert "1 in progress" in told
     assert "1 judged" in told
     assert len(obliging.requests) == 1
 
@@ -192,9 +192,9 @@ class Terminal(StringIO):
 def test_unknown_price_is_shown(past, configure, fake):
     configure(past.text)
     past.replied()
-    assert "at an unknown price" in past.run("--dry-run")
+    assert "cost unknown (add a price under prices:)" in past.run("--dry-run")
     fake.default = ScriptedAnswer([answer(accuracy=8, tone=6)])
-    assert "1 judged, at an unknown cost" in past.run("--yes")
+    assert "1 judged, cost unknown" in past.run("--yes")
 
 
 def test_sample_is_deterministic(past, obliging):
@@ -221,11 +221,11 @@ def test_failed_judgement_is_retried_on_request(past, fake):
     rows.update(state="errored")
     told = past.run("--yes")
     assert "2 failed" in told
-    assert "nothing to judge; --retry tries those again that failed" in told
+    assert "nothing to judge; --retry includes the failed ones" in told
     before = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
     told = past.run("--yes", "--retry")
     after = sum(run_results.read_result(task).cost_micro_usd for task in rows.all())
-    assert f"2 judged, for ${money.format_usd(after - before)}" in told
+    assert f"2 judged, cost ${money.format_usd(after - before)}" in told
     assert past.scored == 2
 
 
@@ -251,14 +251,14 @@ def test_agent_without_the_judge_may_be_named(past, obliging):
     told = StringIO()
     named = ("--judge", "safety", "--agent", past.agent, "--dry-run")
     call_command("judge", *named, stdout=told)
-    assert "2 to judge by 'safety'" in told.getvalue()
+    assert "2 to judge with 'safety'" in told.getvalue()
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (["--judge", "qualty"], "did you mean"),
-        (["--judge", "lone"], "no agent names judge 'lone'"),
+        (["--judge", "lone"], "no agent lists judge 'lone'"),
         (["--judge", "safety", "--limit", "0"], "--limit must be"),
         (["--judge", "safety", "--sample", "0"], "--sample must be"),
         (["--judge", "safety", "--since", "yore"], "'yore' is neither"),
@@ -291,7 +291,7 @@ def test_scores_are_shown_by_agent_and_criterion(past, fake):
     told = json.loads(shown("--judge", past.judge, "--json"))
     assert [line["criterion"] for line in told["scores"]] == ["accuracy", "tone"]
     (judge,) = told["judges"]
-    assert (judge["due"], judge["done"], judge["failed"]) == (3, 3, 0)
+    assert (judge["selected"], judge["done"], judge["failed"]) == (3, 3, 0)
     assert judge["cost_usd"] > 0
 
 
@@ -301,7 +301,7 @@ def test_failures_and_their_reasons_are_shown(past, fake):
     with pytest.raises(CommandError):
         past.run("--yes")
     told = shown("--judge", past.judge)
-    assert told.startswith("replies that fell to judges:\n")
+    assert told.startswith("judge tasks:\n")
     assert "could not be read" in told
     (judge,) = json.loads(shown("--judge", past.judge, "--json"))["judges"]
     assert (judge["failed"], judge["calls"]) == (1, 2)
@@ -327,4 +327,4 @@ def test_user_feedback_is_shown(past):
 
 
 def test_empty_result_says_nothing_was_judged(past):
-    assert shown("--agent", past.agent) == "nothing was judged\n"
+    assert shown("--agent", past.agent) == "no scores, feedback or judge tasks found\n"

@@ -286,7 +286,7 @@ def test_draft_is_checked_without_saving(script):
     ((line, told),) = said("agents/team", unscored)
     assert line is None
     assert "coulisse.yaml:" in told
-    assert "experiment 'best' goes by 'quality.clear', and its variant" in told
+    assert "experiment 'best' uses metric 'quality.clear', but its variant" in told
     assert not OverrideVersion.objects.exists()
 
 

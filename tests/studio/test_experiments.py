@@ -128,7 +128,7 @@ def test_split_shows_shares_traffic_and_winner(script, trials):
         *((0.75, 0.75), (0.25, 0.25)),
     ]
     assert told["winner"] is None
-    assert "each needs 4 scores, cool has 3" in told["verdict"]
+    assert "each variant needs 4 scores, cool has 3" in told["result"]
     trials.score("split", "cool", 4)
     told = results(script, trials, "split")
     assert told["winner"] == "warm"
@@ -139,7 +139,7 @@ def test_split_shows_shares_traffic_and_winner(script, trials):
     assert warm["best"] + cool["best"] == pytest.approx(1)
     assert [each["count"] for each in wit["estimates"]] == [0, 0]
     page = script.get(f"/admin/experiments/{trials.name('split')}", headers=PAGE).text
-    assert "Winner: warm, the best" in page
+    assert "Winner: warm, best" in page
     assert (
         told
         == script.get(f"/admin/experiments/{trials.name('split')}").json()["beside"][
@@ -167,7 +167,7 @@ def test_shadow_run_lists_primary_and_traffic(script, trials):
     assert (told["primary"], told["sampling_rate"]) == ("warm", 0.2)
     warm, cool = told["variants"]
     assert (warm["is_primary"], warm["share"], warm["turns"]) == (True, 1.0, 2)
-    assert (cool["share"], cool["turns"], cool["trials"]) == (0.0, 0, 1)
+    assert (cool["share"], cool["turns"], cool["shadow_runs"]) == (0.0, 0, 1)
     page = script.get(f"/admin/experiments/{trials.name('shadow')}", headers=PAGE).text
     assert ">primary<" in page
     assert "unseen, on 20 % of turns" in page
@@ -179,17 +179,17 @@ def test_bandit_shows_its_next_choice(script, trials):
     trials.score("bandit", "cool", 9)
     trials.score("bandit", "cool", 9, days=30)
     told = results(script, trials, "bandit")
-    assert told["bandit"]["starved"] == ["cool"]
+    assert told["bandit"]["undersampled"] == ["cool"]
     assert [each["share"] for each in told["variants"]] == [0.0, 1.0]
     assert "It explores: cool gets everybody" in script.get(address, headers=PAGE).text
     trials.score("bandit", "cool", 9)
     told = results(script, trials, "bandit")
-    assert (told["bandit"]["leader"], told["bandit"]["starved"]) == ("cool", [])
+    assert (told["bandit"]["leader"], told["bandit"]["undersampled"]) == ("cool", [])
     assert [each["share"] for each in told["variants"]] == [
         pytest.approx(0.1),
         pytest.approx(0.9),
     ]
-    assert told["bandit"]["arms"][1] == {"agent": "cool", "count": 2, "mean": 9.0}
+    assert told["bandit"]["variants"][1] == {"agent": "cool", "count": 2, "mean": 9.0}
     page = script.get(address, headers=PAGE).text
     assert "It would choose <strong>cool</strong> now" in page
     assert "of the last 7 days" in page

@@ -46,9 +46,9 @@ def test_turns_are_listed_newest_first(name, owner):
     put()
     assert run("turns", user=name) == [
         f"{second.turn_id}  2026-05-06 12:00:01  writer  ok (stop)  1.25 s  "
-        "200 + 40 tokens  $0.001500  5+5 calls  What is 1 + 1?",
+        "200 in / 40 out  $0.001500  5 model, 5 tools  What is 1 + 1?",
         f"{first.turn_id}  2026-05-06 12:00:00  assistant  ok (stop)  1.25 s  "
-        "200 + 40 tokens  $0.001500  0+0 calls  What is 1 + 1?",
+        "200 in / 40 out  $0.001500  0 model, 0 tools  What is 1 + 1?",
     ]
 
 
@@ -58,7 +58,7 @@ def test_list_can_be_filtered(name, owner):
     [line] = run("turns", "--failed", "--agent", name)
     assert line.startswith(str(failed.turn_id))
     assert line.endswith("no answer")
-    more = "there are more: --limit says how many are listed"
+    more = "there are more turns; raise --limit to list them"
     [listed] = run("turns", "--user", str(owner), "--limit", "1", remark=more)
     assert listed.split()[0] == str(max(ok.turn_id, failed.turn_id))
     named = put(user_id=owner, request_id=f"of-{name}")
@@ -67,7 +67,7 @@ def test_list_can_be_filtered(name, owner):
 
 
 def test_empty_list_says_so(name):
-    assert run("turns", user=name, remark="no such turn is recorded") == []
+    assert run("turns", user=name, remark="no recorded turn matches") == []
 
 
 def test_limit_of_zero_is_refused():
@@ -96,18 +96,18 @@ def test_turn_is_printed_as_a_tree(owner):
     turn = put(*deep(), user_id=owner, thread="trip", error="oh")
     assert run("turn", str(turn.turn_id)) == [
         f"{turn.turn_id}  2026-05-06 12:00:00  assistant  ok (stop)  1.25 s  "
-        "200 + 40 tokens  $0.001500",
+        "200 in / 40 out  $0.001500",
         f"    user id: {owner}",
         "    thread: trip",
         "    user: What is 1 + 1?",
         "    error: oh",
-        "    openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  tool_calls",
+        "    openai/gpt-test  0.50 s  100 in / 20 out  $0.000125  tool_calls",
         "    add (mcp calculator)  0.25 s",
         '        arguments: {"a": 1}',
         "        result: 2",
         "    ask_researcher (subagent researcher)  0.25 s",
         '        arguments: {"a": 1}',
-        "        openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  tool_calls",
+        "        openai/gpt-test  0.50 s  100 in / 20 out  $0.000125  tool_calls",
         "        ask_librarian (subagent librarian)  0.25 s",
         '            arguments: {"a": 1}',
         "            openai/gpt-test  0.10 s  stop",
@@ -116,11 +116,11 @@ def test_turn_is_printed_as_a_tree(owner):
         "        search (memory)  0.25 s",
         '            arguments: {"a": 1}',
         "            result: nothing",
-        "        openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  stop",
+        "        openai/gpt-test  0.50 s  100 in / 20 out  $0.000125  stop",
         "        result: 2",
-        "    slow (mcp calculator)  broken off",
+        "    slow (mcp calculator)  interrupted",
         '        arguments: {"a": 1}',
-        "    openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  stop",
+        "    openai/gpt-test  0.50 s  100 in / 20 out  $0.000125  stop",
     ]
 
 
@@ -128,10 +128,10 @@ def test_unknown_cost_is_printed_as_unknown(name, owner):
     call = model_call(cost_micro_usd=None)
     turn = put(call, user_id=owner, cost_micro_usd=None)
     [line] = run("turns", user=name)
-    assert "200 + 40 tokens  cost unknown  1+0 calls" in line
+    assert "200 in / 40 out  cost unknown  1 model, 0 tools" in line
     head, *_, last = run("turn", str(turn.turn_id))
-    assert head.endswith("200 + 40 tokens  cost unknown")
-    assert last == "    openai/gpt-test  0.50 s  100 + 20 tokens  cost unknown  stop"
+    assert head.endswith("200 in / 40 out  cost unknown")
+    assert last == "    openai/gpt-test  0.50 s  100 in / 20 out  cost unknown  stop"
 
 
 def test_zero_cost_is_printed_as_zero(name, owner):
@@ -148,7 +148,7 @@ def test_every_attempt_is_printed():
     ]
     turn = put(model_call(attempts=attempts))
     assert run("turn", str(turn.turn_id))[-4:] == [
-        "    openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  stop",
+        "    openai/gpt-test  0.50 s  100 in / 20 out  $0.000125  stop",
         "        attempt 1 at east  0.10 s  429: slow down [2J",
         "        attempt 2  0.20 s  no answer",
         "        attempt 3 at west  0.30 s  answered",
@@ -178,7 +178,7 @@ def test_turn_is_available_as_json():
 
 
 def test_invalid_turn_id_is_refused():
-    with pytest.raises(CommandError, match="'abc' is no id of a turn"):
+    with pytest.raises(CommandError, match="'abc' is not the id of a turn"):
         run("turn", "abc")
 
 

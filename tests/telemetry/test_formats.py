@@ -282,7 +282,7 @@ def test_uncaught_thread_exception_is_a_log_line(taken_over):
     thread.start()
     thread.join()
     [told] = taken_over()
-    assert told["message"] == "the thread of-a-test ended"
+    assert told["message"] == "uncaught exception in thread of-a-test"
     assert told["exception"].endswith("ValueError: [redacted]")
 
 

@@ -242,9 +242,9 @@ def test_unknown_costs_are_shown_separately(file):
         [
             "agent      turns  input  output       cost",
             "assistant      1     60       6  $0.001300",
-            "writer         2     20       2  $0.000007  more is unknown, for 1 turn",
-            "spy            1     10       1    unknown  more is unknown, for 1 turn",
-            "all            4     90       9  $0.001307  more is unknown, for 2 turns",
+            "writer         2     20       2  $0.000007  cost unknown for 1 turn",
+            "spy            1     10       1    unknown  cost unknown for 1 turn",
+            "all            4     90       9  $0.001307  cost unknown for 2 turns",
         ],
         [],
     )
@@ -258,15 +258,15 @@ def test_judges_have_their_own_rows(file):
     assert run(file, "--by", "model")[0] == [
         "model                   calls  input  output       cost",
         "openai/large                1     50       5  $0.001000",
-        "openai/small (judges)       -    300      20  $0.000900  more is unknown, for "
+        "openai/small (judges)       -    300      20  $0.000900  cost unknown for "
         "1 judgement",
         "openai/small                2     20       2  $0.000307",
         "openai/gpt-test             1      0       0  $0.000000",
-        "openai/secret               1     10       1    unknown  more is unknown, for "
+        "openai/secret               1     10       1    unknown  cost unknown for "
         "1 call",
-        "openai/secret (judges)      -    100      10    unknown  more is unknown, for "
+        "openai/secret (judges)      -    100      10    unknown  cost unknown for "
         "1 judgement",
-        "all                         5    480      38  $0.002207  more is unknown, for "
+        "all                         5    480      38  $0.002207  cost unknown for "
         "1 call and 2 judgements",
     ]
     told = json.loads("\n".join(run(file, "--json")[0]))
@@ -347,8 +347,8 @@ def test_note_names_the_oldest_record(file):
 def test_note_says_that_nothing_is_recorded():
     off = TelemetryConfig(sqlite=SqliteConfig(enabled=False, keep_days=7))
     assert [*spend_table.notes(THEN - 8 * DAY, None, off, THEN)] == [
-        "turns are not recorded at present: telemetry.sqlite.enabled is false",
-        "turns are kept for 7 days (telemetry.sqlite.keep_days): nothing is recorded",
+        "turns are not recorded: telemetry.sqlite.enabled is false",
+        "turns are kept for 7 days (telemetry.sqlite.keep_days): no turn is recorded",
     ]
     assert [*spend_table.notes(THEN - 7 * DAY, None, TelemetryConfig(), THEN)] == []
 

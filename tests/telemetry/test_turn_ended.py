@@ -18,7 +18,7 @@ def test_turn_is_one_log_line(caplog):
     logs.log_turn(turn)
     [line] = lines(caplog)
     assert line.getMessage() == (
-        f"turn {turn.turn_id} of assistant: ok in 1.25 s, 200 + 40 tokens, "
+        f"turn {turn.turn_id} of assistant: ok in 1.25 s, 200 tokens in, 40 out, "
         "5 tool calls, $0.001500"
     )
 

@@ -37,7 +37,7 @@ def test_system_messages_are_excluded_from_the_conversation():
     "sent", [[user("a"), assistant("b")], [Message("system", "x")], []]
 )
 def test_messages_without_a_question_are_refused(sent):
-    with pytest.raises(MessagesInvalid, match="nothing to answer"):
+    with pytest.raises(MessagesInvalid, match="must end with a user message"):
         prompt.new_messages(sent)
 
 

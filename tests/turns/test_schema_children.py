@@ -198,4 +198,4 @@ async def test_missing_memory_limit_is_logged_once(closed, monkeypatch, caplog):
     schema_workers._warn_unlimited.cache_clear()
     for _ in range(2):
         schema_workers._warn_unlimited("not here")
-    assert caplog.text.count("without a limit on memory: not here") == 1
+    assert caplog.text.count("without a memory limit: not here") == 1

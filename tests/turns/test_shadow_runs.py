@@ -254,7 +254,7 @@ def test_failed_shadow_run_is_recorded(stage, client, fake, user):
     # No copy of what was asked is kept, so there is nothing to do again.
     assert lifecycle.requeue([task.pk]) == 1
     stage.kick()
-    assert stage.closed(task).result == "what was asked is no longer kept"
+    assert stage.closed(task).result == "the messages of the turn are deleted"
 
 
 @pytest.mark.parametrize("status", [200, 401])
@@ -322,9 +322,9 @@ def test_only_readonly_tools_are_called(stage, configure, client, fake, user):
     told = [
         m["content"] for b in fake.bodies for m in b["messages"] if m["role"] == "tool"
     ]
-    assert [("Not available in a trial" in text) for text in dict.fromkeys(told)] == [
-        *(True, False)
-    ]
+    assert [
+        ("Not available in a shadow run" in text) for text in dict.fromkeys(told)
+    ] == [*(True, False)]
     offered = {t["function"]["name"] for t in fake.bodies[1]["tools"]}
     assert {"buy", "price", "save_memory", "search_memory"} <= offered
 

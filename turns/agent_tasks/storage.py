@@ -31,7 +31,7 @@ def load_caller(token_id: uuid.UUID | None) -> Caller:
     )
     if token is None:
         raise CredentialRefused(
-            "The API token that asked for this is revoked, expired or unknown"
+            "The API token that created this task is revoked, expired or unknown"
         )
     return caller.from_token(token)
 

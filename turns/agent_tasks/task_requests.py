@@ -102,14 +102,14 @@ def check_request(config: Config, caller: Caller, wish: TaskRequest) -> None:
             )
     if options.read_options(wish.metadata).is_incognito:
         raise TaskInvalid(
-            "a task is kept until it is old, with its prompt and its result, so it "
-            "cannot be incognito: send 'memory': 'off', or leave it out",
+            "a task cannot be incognito, because its prompt and result are stored: "
+            "set 'memory' to 'off', or leave it out",
             param="metadata.memory",
         )
     if wish.generation > MAX_GENERATION:
         raise TaskInvalid(
-            f"{MAX_GENERATION} tasks have been asked for, each by the one before: do "
-            "this yourself, or report that it is left to be done"
+            f"at most {MAX_GENERATION} tasks may create each other in a chain: do the "
+            "work yourself, or report that it is not done"
         )
     if wish.retries is not None and not 0 <= wish.retries <= MAX_RETRIES:
         raise TaskInvalid(f"retries must be 0 to {MAX_RETRIES}", param="retries")
@@ -118,13 +118,13 @@ def check_request(config: Config, caller: Caller, wish: TaskRequest) -> None:
 def _check_prompt(prompt: str) -> None:
     if not prompt.strip():
         raise TaskInvalid(
-            "prompt is empty: say what the agent is to do", param="prompt"
+            "prompt is empty: describe what the agent should do", param="prompt"
         )
     if "\0" in prompt:
         raise TaskInvalid("prompt must not contain NUL characters", param="prompt")
     if len(prompt) > MAX_PROMPT_LENGTH:
         raise TaskInvalid(
-            f"prompt is {len(prompt)} characters long, at most {MAX_PROMPT_LENGTH} "
-            "are taken",
+            f"prompt is {len(prompt)} characters long, but the limit is "
+            f"{MAX_PROMPT_LENGTH}",
             param="prompt",
         )

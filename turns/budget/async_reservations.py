@@ -91,4 +91,6 @@ _pending_releases: set[asyncio.Task[None]] = set()
 def _finish_release(task: asyncio.Task[None]) -> None:
     _pending_releases.discard(task)
     if not task.cancelled() and task.exception() is not None:
-        logger.error("what was set aside is given back late: %s", task.exception())
+        logger.error(
+            "could not release a reservation, it will expire: %s", task.exception()
+        )

@@ -65,7 +65,7 @@ class AdmittedRequest:
         except DatabaseDown:
             # The reservation expires by itself; only the charge is lost.
             logger.error(
-                "%d tokens of embeddings, %s, are not charged: the database was away",
+                "could not charge %d embedding tokens (%s): database unavailable",
                 charge.tokens,
                 dollars.format_usd(charge.micro_usd),
             )

@@ -100,8 +100,8 @@ def _estimate_cost(request: UsageRequest, source: ProviderSource | None) -> int:
     known = call_costs.embedding_cost(request.config, source, request.embedding_tokens)
     if known is None:
         raise PriceUnknown(
-            "this request needs an embedding, which is refused where spending is "
-            f"limited: the price of {source.name}/{source.model} is not known",
-            detail="set it under prices: in coulisse.yaml",
+            "this request needs an embedding, but spending is limited and the price "
+            f"of {source.name}/{source.model} is unknown",
+            detail="add it under prices: in coulisse.yaml",
         )
     return known

@@ -1,8 +1,7 @@
 """Usage of a turn: reserved before its model is called, charged when it ends.
 
 The reservation shares the transaction that reads the context, and the charge shares the
-one that stores the turn; see the tenth decision of DESIGN. All of it runs on database
-threads.
+one that stores the turn. All functions run on database threads.
 """
 
 import time
@@ -218,9 +217,9 @@ def _estimate_cost(wish: TurnUsageRequest, prompt_tokens: int, model: Model) -> 
     )
     if known is None:
         raise PriceUnknown(
-            f"agent '{wish.agent.name}' cannot be called where spending is limited: "
-            f"the price of {model} is not known",
-            detail="set it under prices: in coulisse.yaml",
+            f"agent '{wish.agent.name}' cannot be called, because spending is limited "
+            f"and the price of {model} is unknown",
+            detail="add it under prices: in coulisse.yaml",
         )
     return known
 

@@ -36,12 +36,12 @@ class DeferredCharge:
     def __str__(self) -> str:
         cost = dollars.format_usd(self.charge.micro_usd)
         if not self.charge.is_priced:
-            cost += " and what has no known price"
-        whose = self.record.token_id
+            cost += " plus calls without a known price"
+        token_id = self.record.token_id
         return (
             f"turn {self.record.turn_id}"
-            + ("" if whose is None else f" of API token {whose}")
-            + f": {self.charge.tokens} tokens, {cost}"
+            + ("" if token_id is None else f" of API token {token_id}")
+            + f" ({self.charge.tokens} tokens, {cost})"
         )
 
 
@@ -55,9 +55,9 @@ def defer_charge(
     whether the charge was stored.
     """
     if not (is_recorded and telemetry.sqlite.enabled):
-        logger.error("%s are not charged: the database was away", debt)
+        logger.error("could not charge %s: database unavailable", debt)
         return
-    logger.error("%s are not charged yet: the database is away", debt)
+    logger.error("charging %s later: database unavailable", debt)
     _pending_charges.add(task := asyncio.create_task(_retry_charge(debt, telemetry)))
     task.add_done_callback(_pending_charges.discard)
 
@@ -75,13 +75,12 @@ async def _retry_charge(debt: DeferredCharge, telemetry: TelemetryConfig) -> Non
                 )
             except DatabaseDown:
                 continue
-            how = "are charged now" if is_new else "were charged after all"
-            logger.info("%s %s", debt, how)
+            logger.info("%s %s", "charged" if is_new else "already charged", debt)
             return
     except Exception:
-        logger.exception("%s are never charged", debt)
+        logger.exception("could not charge %s", debt)
         return
     except asyncio.CancelledError:
-        logger.error("%s are never charged: the server stops", debt)
+        logger.error("could not charge %s: the server is stopping", debt)
         raise
-    logger.error("%s are never charged: the database stays away", debt)
+    logger.error("could not charge %s: database still unavailable", debt)

@@ -15,7 +15,7 @@ from telemetry.config import TelemetryConfig
 from telemetry.storage import client_tool_results, turn_store
 from telemetry.types import TurnRecord
 
-UNRECORDED = "the record of turn %s was not stored"
+UNRECORDED = "could not store the record of turn %s"
 
 logger = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ def new_messages(messages: Sequence[Message]) -> list[Message]:
     new = [m for m in messages[start:] if m.role != "system"]
     if not new:
         raise MessagesInvalid(
-            "messages must end with a user message (or the results of tool calls): "
-            "there is nothing to answer"
+            "messages must end with a user message or the results of tool calls"
         )
     return new
 
@@ -85,9 +84,9 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
     for message in new:
         if message.role == "tool" and message.tool_call_id not in known:
             raise MessagesInvalid(
-                f"a tool message answers the call '{message.tool_call_id}', which the "
-                "conversation does not have: send the assistant message with its "
-                "tool_calls before it, in the thread it was asked in"
+                f"a tool message answers the call '{message.tool_call_id}', which is "
+                "not in the conversation: send the assistant message with that call "
+                "before it, in the same thread"
             )
     return drop_malformed([*_with_calls_last(history, new), *new])
 

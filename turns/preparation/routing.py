@@ -47,9 +47,8 @@ def check_name(
         return
     known = [each for each in list_names(config) if offered is None or each in offered]
     raise AgentUnknown(
-        f"The model '{escape_and_truncate(name)}' does not exist: "
-        f"no agent has that name"
-        f"{did_you_mean(name, known)}",
+        f"The model '{escape_and_truncate(name)}' does not exist: no agent has that "
+        f"name{did_you_mean(name, known)}",
         param="model",
     )
 

@@ -30,8 +30,8 @@ from turns.turn import StartTime, Turn
 logger = logging.getLogger(__name__)
 
 NOT_CONFIGURED = "the variant is no longer configured"
-PAYLOAD_DELETED = "what was asked is no longer kept"
-"""For a failed run that is retried by hand."""
+PAYLOAD_DELETED = "the messages of the turn are deleted"
+"""When an operator retries a failed run."""
 
 
 async def run(task: ClaimedTask) -> TaskOutcome:
@@ -55,9 +55,9 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         await database_executor.run_to_end(
             shadow_queue.store_failure, task, exc, turn, record
         )
-        told = exc if isinstance(exc, CoulisseError) else type(exc).__name__
+        reason = exc if isinstance(exc, CoulisseError) else type(exc).__name__
         logger.warning(
-            "trial of turn %s on %s failed: %s", *(task.turn_id, agent.name), told
+            "shadow run of turn %s on %s failed: %s", task.turn_id, agent.name, reason
         )
         return TaskOutcome(is_closed=True)
     finally:

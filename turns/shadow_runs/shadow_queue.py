@@ -47,7 +47,7 @@ def enqueue_for_turn(ended: EndedTurn) -> None:
         return
     payload = turn_snapshot.take_snapshot(turn).to_json()
     if turn_snapshot.payload_size(payload) > MAX_SIZE:
-        logger.info("turn %s is too large to be tried again", turn.request.turn_id)
+        logger.info("turn %s is too large for a shadow run", turn.request.turn_id)
         return
     if lifecycle.enqueue(build_tasks(turn, experiment, payload)):
         transaction.on_commit(worker_notifier.notify)

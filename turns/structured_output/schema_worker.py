@@ -114,7 +114,7 @@ def limit_memory() -> str | None:
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:
-        return "this system neither says nor limits what memory a process takes"
+        return "this system does not report the memory of a process"
     most = pages * resource.getpagesize() + MAX_MEMORY_BYTES
     try:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -165,7 +165,7 @@ async def _start_worker() -> Process:
     try:
         return await _spawn()
     except (OSError, TimeoutError, ValueError) as exc:
-        logger.exception("a process that checks schemas did not start")
+        logger.exception("schema worker did not start")
         raise SchemaChecksBusy from exc
 
 
@@ -193,7 +193,7 @@ async def _spawn() -> Process:
 @cache
 def _warn_unlimited(reason: str) -> None:
     logger.warning(
-        "schemas of response_format are checked without a limit on memory: %s", reason
+        "schemas of response_format are checked without a memory limit: %s", reason
     )
 
 

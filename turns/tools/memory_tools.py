@@ -36,11 +36,11 @@ MAX_FOUND = 20
 MAX_TEXT_LENGTH = 1000
 """Maximum characters of a message that the model receives."""
 MAX_ERRORS = 10
-"""Maximum errors that are reported for one call's arguments."""
+"""Maximum reported errors in the arguments of one call."""
 
 
 class ToolArguments(BaseModel):
-    """What a tool is called with; unknown names are refused."""
+    """The arguments of a tool; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -52,7 +52,9 @@ class SearchArguments(ToolArguments):
     query: str = Field(
         min_length=1, max_length=4000, description="What to look for, in a few words."
     )
-    limit: int = Field(5, ge=1, le=MAX_FOUND, description="Most of each to return.")
+    limit: int = Field(
+        5, ge=1, le=MAX_FOUND, description="Maximum facts and messages to return."
+    )
 
 
 class SaveArguments(ToolArguments):
@@ -62,15 +64,15 @@ class SaveArguments(ToolArguments):
         description="One fact about the user as a sentence that stands alone, with "
         "absolute dates.",
     )
-    category: Category = Field("general", description="What kind of fact it is.")
+    category: Category = Field("general", description="The kind of fact.")
     importance: int = Field(
-        5, ge=1, le=10, description="From 1, trivial, to 10, critical."
+        5, ge=1, le=10, description="From 1 (trivial) to 10 (critical)."
     )
     key: str | None = Field(
         None,
         max_length=255,
-        description="A name for something there is one of, such as 'home_city': "
-        "saving it again with the same category replaces it.",
+        description="A name for a fact with a single value, such as 'home_city': a "
+        "new fact with the same key and category replaces it.",
     )
 
 
@@ -251,8 +253,8 @@ def _parse_fact_id(name: str) -> uuid.UUID:
     fact_id = public_ids.parse_fact_id(name)
     if fact_id is None:
         raise FactUnknown(
-            f"'{escape_and_truncate(name)}' is not a fact's id: "
-            "use one from search_memory"
+            f"'{escape_and_truncate(name)}' is not the id of a fact: "
+            "use an id from search_memory"
         )
     return fact_id
 

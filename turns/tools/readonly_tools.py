@@ -15,8 +15,8 @@ from mcp_bridge.toolset import ServerTool
 READ_ONLY_MEMORY_TOOLS = frozenset({"search_memory"})
 """The memory tools that change nothing."""
 UNAVAILABLE = (
-    "Not available in a trial: this tool may change something, so it was not called. "
-    "Answer without it, and do not say that it was done."
+    "Not available in a shadow run: this tool may change something, so it was not "
+    "called. Answer without it, and do not claim that it was done."
 )
 
 

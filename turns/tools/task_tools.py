@@ -1,7 +1,7 @@
 """The tools with which an agent creates background tasks and reads their status.
 
-They act for the user of the turn, and their tasks are charged as the turn is. Source:
-"Async tasks" of the reference, which gives their schemas.
+They act for the user of the turn, and their tasks are charged like the turn. Source:
+"Async tasks" of the reference, with the schemas.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -35,14 +35,14 @@ MAX_AGENTS_LISTED = 50
 
 
 class DispatchArguments(ToolArguments):
-    """What dispatch_task is called with."""
+    """The arguments of dispatch_task."""
 
     agent: str
     prompt: str
 
 
 class StatusArguments(ToolArguments):
-    """What tasks_status is called with."""
+    """The arguments of tasks_status."""
 
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=100)
     state: Literal["queued", "running", "done", "errored"] | None = None
@@ -105,18 +105,18 @@ def _granted_tools(
 def _all_tools(tools: "_TaskToolHandlers") -> Iterable[TaskTool]:
     yield TaskTool(
         DISPATCH,
-        "Enqueue a fire-and-forget background task: the agent you name is told your "
-        "prompt, and nothing else of this conversation. Returns a task_id at once, "
-        "never the result. Use it for long work that nobody waits for; to go on with "
-        f"an answer, call an agent directly. Agents: {tools.agent_descriptions()}.",
+        "Enqueue a fire-and-forget background task. The agent receives your prompt, "
+        "and nothing else of this conversation. Returns a task_id at once, never the "
+        "result. Use it for long work whose result you do not need now; to get an "
+        f"answer, call an agent directly. Agents: {tools.agent_names()}.",
         DISPATCH_PARAMETERS,
         tools.dispatch,
     )
     yield TaskTool(
         STATUS,
-        "Report recent background tasks across every agent, the newest first: their "
-        "state, prompt, times, and what they came to or what went wrong, long texts "
-        "cut. 'state' reports those in one state alone.",
+        "List recent background tasks of all agents, newest first: state, prompt, "
+        "times, and the result or error. Long texts are truncated. With 'state', only "
+        "tasks in that state.",
         STATUS_PARAMETERS,
         tools.status,
     )
@@ -128,7 +128,7 @@ class _TaskToolHandlers:
     user_id: UserId
     request: TurnRequest
 
-    def agent_descriptions(self) -> str:
+    def agent_names(self) -> str:
         may_call = self.request.caller.may_call
         names = [name for name in routing.list_names(self.config) if may_call(name)]
         more = (

@@ -172,8 +172,7 @@ def check_names(
         name = tool["function"]["name"]
         if name in own:
             raise Invalid(
-                f"the tool '{escape_and_truncate(name)}' has the name of one "
-                "that agent "
-                f"'{agent.name}' has itself; rename yours",
+                f"the tool '{escape_and_truncate(name)}' has the same name as a tool "
+                f"of agent '{agent.name}'; rename it",
                 param="tools",
             )

@@ -14,51 +14,51 @@ from experiments.config import EXPERIMENTS
 
 
 class Command(DatabaseCommand):
-    """Prints all experiments in one line each, or one in full."""
+    """Prints one line per experiment, or the details of one."""
 
-    help = "Show how experiments go: traffic, scores, which variant is likely best."
+    help = "Show the traffic, the scores and the winner of experiments."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "name", metavar="NAME", nargs="?", help="One experiment, in full."
+            "name", metavar="NAME", nargs="?", help="Show the details of this one."
         )
         parser.add_argument(
             "--since",
-            help="Count turns and scores from then on, such as 7d or 2026-11-01; a "
-            "bandit's window by default, else all there are.",
+            help="Count turns and scores since then, such as 7d or 2026-11-01. "
+            "Default: a bandit's window; all for others.",
         )
-        parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+        parser.add_argument("--json", action="store_true", help="Print JSON.")
 
     def handle(self, **options: Any) -> None:
         config = live.read_effective(self.config_path(options))
-        found, name = config.get(EXPERIMENTS), options["name"]
-        if name is not None and name not in found:
+        experiments, name = config.get(EXPERIMENTS), options["name"]
+        if name is not None and name not in experiments:
             raise CommandError(
-                f"no experiment is called '{name}'{did_you_mean(name, found)}"
+                f"experiment '{name}' is not under experiments:"
+                f"{did_you_mean(name, experiments)}"
             )
-        since = options["since"]
-        begin = (
-            None if since is None else time_parsing.parse_past(since, datetime.now(UTC))
-        )
+        since = None
+        if options["since"] is not None:
+            since = time_parsing.parse_past(options["since"], datetime.now(UTC))
         reports = [
-            comparison_report.build_report(config, experiment, begin)
-            for experiment in found.values()
+            comparison_report.build_report(config, experiment, since)
+            for experiment in experiments.values()
             if name in (None, experiment.name)
         ]
         if options["json"]:
-            told = [comparison_formats.as_json(report) for report in reports]
+            data = [comparison_formats.as_json(report) for report in reports]
             self.write_json(
-                {"object": "list", "data": told} if name is None else told[0]
+                {"object": "list", "data": data} if name is None else data[0]
             )
             return
         if not reports:
-            self.say("there are no experiments: write them under experiments:")
+            self.say("no experiments are configured; add them under experiments:")
             return
-        shown = (
+        lines = (
             comparison_formats.overview_lines(reports)
             if name is None
             else comparison_formats.detail_lines(reports[0])
         )
-        for line in shown:
+        for line in lines:
             self.stdout.write(line)

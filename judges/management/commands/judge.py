@@ -37,43 +37,43 @@ class Command(DatabaseCommand):
     """Counts replies, estimates the cost, asks for confirmation, and judges."""
 
     help = (
-        "Have a judge score past replies. Says first how many there are and what it "
-        "may cost. Can be broken off and run again. Exits 1 where some failed."
+        "Score past replies with a judge. Shows their number and the estimated cost "
+        "first. Can be interrupted and run again. Exits with 1 if any reply failed."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--judge", required=True, metavar="NAME", help="Which.")
+        parser.add_argument("--judge", required=True, metavar="NAME", help="The judge.")
         parser.add_argument(
             "--since",
             default=SINCE,
-            help=f"How far back, such as 7d or 2026-11-01; {SINCE} by default.",
+            help=f"Start of the period, such as 7d or 2026-11-01. Default: {SINCE}.",
         )
-        parser.add_argument("--until", help="Up to when; until now by default.")
+        parser.add_argument("--until", help="End of the period. Default: now.")
         parser.add_argument(
             "--agent",
             metavar="NAME",
-            help="Only this agent's replies; those of all that name the judge by "
-            "default.",
+            help="The agent whose replies are judged. Default: all agents that list "
+            "the judge.",
         )
         parser.add_argument(
-            "--limit", type=int, metavar="N", help="The newest N replies at most."
+            "--limit", type=int, metavar="N", help="Judge only the newest N replies."
         )
         parser.add_argument(
             "--sample",
             type=float,
             default=1.0,
             metavar="SHARE",
-            help="Which share of the replies, from 0 to 1; all by default.",
+            help="The share of replies to judge, from 0 to 1. Default: 1.",
         )
         parser.add_argument(
-            "--retry", action="store_true", help="Those too that failed before."
+            "--retry", action="store_true", help="Include replies that failed before."
         )
         parser.add_argument(
-            "--dry-run", action="store_true", help="Say what would be done."
+            "--dry-run", action="store_true", help="Only show the number and the cost."
         )
         parser.add_argument(
-            "-y", "--yes", action="store_true", help="Judge without asking."
+            "-y", "--yes", action="store_true", help="Judge without confirmation."
         )
 
     def handle(self, **options: Any) -> None:
@@ -118,22 +118,22 @@ class Command(DatabaseCommand):
         work: "JudgingProgress",
     ) -> None:
         self.stdout.write(
-            f"{backlog.found:,} replies, {backlog.judged:,} judged already, "
-            f"{len(backlog.in_progress):,} under way, {backlog.given_up:,} given up, "
+            f"{backlog.found:,} replies: {backlog.judged:,} already judged, "
+            f"{len(backlog.in_progress):,} in progress, {backlog.skipped:,} skipped, "
             f"{len(backlog.failed):,} failed"
         )
         if work.is_finished:
-            again = "; --retry tries those again that failed" if backlog.failed else ""
-            self.stdout.write(f"nothing to judge{again}")
+            hint = "; --retry includes the failed ones" if backlog.failed else ""
+            self.stdout.write(f"nothing to judge{hint}")
             return
         asked = past_replies.estimate_cost(config, judge, work.replies)
         cost = (
-            "at an unknown price: give it under prices:"
+            "cost unknown (add a price under prices:)"
             if asked.micro_usd is None
             else f"about ${money.format_usd(asked.micro_usd)}"
         )
         self.stdout.write(
-            f"{work.total:,} to judge by '{judge.name}' ({judge.provider}/"
+            f"{work.total:,} to judge with '{judge.name}' ({judge.provider}/"
             f"{judge.model}): about {asked.tokens:,} tokens, {cost}"
         )
 
@@ -152,15 +152,15 @@ class Command(DatabaseCommand):
                     bar.show(work.finished)
                 bar.end()
             except KeyboardInterrupt as exc:
-                message = f"interrupted: {work.summary()}; run it again to go on"
+                message = f"interrupted: {work.summary()}; run it again to continue"
                 raise CommandError(message, returncode=INTERRUPTED) from exc
             finally:
                 service.stop()
         self.stdout.write(work.summary())
         if work.failed:
             raise CommandError(
-                f"{work.failed:,} could not be judged: `manage.py scores` says why, "
-                "--retry tries them again"
+                f"{work.failed:,} could not be judged: `manage.py scores` shows why, "
+                "--retry retries them"
             )
 
 
@@ -235,8 +235,8 @@ class JudgingProgress:
     def summary(self) -> str:
         """Return the results so far."""
         if self.unpriced:
-            return f"{self.done:,} judged, at an unknown cost"
-        return f"{self.done:,} judged, for ${money.format_usd(self.micro_usd)}"
+            return f"{self.done:,} judged, cost unknown"
+        return f"{self.done:,} judged, cost ${money.format_usd(self.micro_usd)}"
 
 
 def check_options(options: dict[str, Any]) -> None:
@@ -244,7 +244,7 @@ def check_options(options: dict[str, Any]) -> None:
     if options["limit"] is not None and options["limit"] < 1:
         raise CommandError("--limit must be at least 1")
     if not 0 < options["sample"] <= 1:
-        raise CommandError("--sample must be above 0, and 1 at most")
+        raise CommandError("--sample must be above 0 and at most 1")
 
 
 def _find_judge(config: Config, name: str) -> JudgeConfig:
@@ -252,7 +252,7 @@ def _find_judge(config: Config, name: str) -> JudgeConfig:
     judges = config.get(JUDGES)
     if name not in judges:
         raise CommandError(
-            f"there is no judge '{name}' under judges:{did_you_mean(name, judges)}"
+            f"judge '{name}' is not under judges:{did_you_mean(name, judges)}"
         )
     return judges[name]
 
@@ -266,7 +266,7 @@ def _find_agents(config: Config, judge: JudgeConfig, name: str | None) -> list[s
     found = [agent.name for agent in agents.values() if judge.name in agent.judges]
     if not found:
         raise CommandError(
-            f"no agent names judge '{judge.name}' under judges:; say whose replies it "
-            "shall score by --agent"
+            f"no agent lists judge '{judge.name}' under judges:; choose the agent "
+            "whose replies it scores with --agent"
         )
     return found

@@ -15,21 +15,22 @@ class Command(DatabaseCommand):
     """Prints a report of scores."""
 
     help = (
-        "Show the scores of agents' replies by judge and criterion, what people said, "
-        "and what became of the replies that fell to judges."
+        "Show scores by agent, judge and criterion, the feedback of users, and the "
+        "state of judge tasks."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--agent", metavar="NAME", help="Only this agent's.")
-        parser.add_argument("--judge", metavar="NAME", help="Only this judge's.")
+        parser.add_argument("--agent", metavar="NAME", help="Only this agent.")
+        parser.add_argument("--judge", metavar="NAME", help="Only this judge.")
         parser.add_argument(
-            "--experiment", metavar="NAME", help="Only of this one's variants."
+            "--experiment", metavar="NAME", help="Only variants of this one."
         )
         parser.add_argument(
-            "--since", help="How far back, such as 7d or 2026-11-01; all by default."
+            "--since",
+            help="Start of the period, such as 7d or 2026-11-01. Default: all.",
         )
-        parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+        parser.add_argument("--json", action="store_true", help="Print JSON.")
 
     def handle(self, **options: Any) -> None:
         since = options["since"]

@@ -18,7 +18,7 @@ SINCE = "30d"
 class Command(DatabaseCommand):
     """Prints the totals; missing data is reported on stderr."""
 
-    help = "Show what was spent, by agent, user, token, model, provider or day."
+    help = "Show costs by agent, user, token, model, provider or day."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -26,9 +26,9 @@ class Command(DatabaseCommand):
         parser.add_argument(
             "--since",
             default=SINCE,
-            help=f"How far back, such as 7d or 2026-11-01; {SINCE} by default.",
+            help=f"Start of the period, such as 7d or 2026-11-01. Default: {SINCE}.",
         )
-        parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+        parser.add_argument("--json", action="store_true", help="Print JSON.")
 
     def handle(self, **options: Any) -> None:
         now = datetime.now(UTC)

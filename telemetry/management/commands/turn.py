@@ -12,23 +12,25 @@ from telemetry.storage import turn_store
 class Command(DatabaseCommand):
     """Prints a turn as a tree or as JSON."""
 
-    help = "Show a recorded turn with every call it made."
+    help = "Show a recorded turn with all its calls."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "id", metavar="ID", help="The turn's UUID, or its reply's id: chatcmpl-…"
+            "id",
+            metavar="ID",
+            help="The UUID of the turn, or the id of its reply (chatcmpl-…).",
         )
         parser.add_argument(
-            "--json", action="store_true", help="Print all of it, as JSON."
+            "--json", action="store_true", help="Print the whole turn as JSON."
         )
 
     def handle(self, **options: Any) -> None:
         turn_id = turn_ids.parse_turn_id(options["id"])
         if turn_id is None:
             raise CommandError(
-                f"'{options['id']}' is no id of a turn: give a UUID, or chatcmpl-… as "
-                "replies have it"
+                f"'{options['id']}' is not the id of a turn: use a UUID, or the id of "
+                "a reply (chatcmpl-…)"
             )
         record = turn_store.load_record(turn_id)
         if record is None:

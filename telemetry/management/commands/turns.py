@@ -15,24 +15,24 @@ DEFAULT_LIMIT = 20
 class Command(DatabaseCommand):
     """Prints one line per turn."""
 
-    help = "List the recorded turns, the newest first."
+    help = "List recorded turns, newest first."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--user", help="Only this user's.")
-        parser.add_argument("--agent", help="Only this agent's.")
-        parser.add_argument("--experiment", help="Only this experiment's.")
+        parser.add_argument("--user", help="Only turns of this user.")
+        parser.add_argument("--agent", help="Only turns of this agent.")
+        parser.add_argument("--experiment", help="Only turns of this experiment.")
         parser.add_argument(
-            "--failed", action="store_true", help="Only those that ended in an error."
+            "--failed", action="store_true", help="Only turns that ended in an error."
         )
         parser.add_argument(
-            "--request", metavar="ID", help="Only those of this X-Request-Id."
+            "--request", metavar="ID", help="Only turns with this X-Request-Id."
         )
         parser.add_argument(
             "--limit",
             type=int,
             default=DEFAULT_LIMIT,
-            help=f"How many; {DEFAULT_LIMIT} by default.",
+            help=f"Maximum number of turns. Default: {DEFAULT_LIMIT}.",
         )
 
     def handle(self, **options: Any) -> None:
@@ -52,6 +52,6 @@ class Command(DatabaseCommand):
         for turn in page:
             self.stdout.write(terminal.turn_line(turn))
         if not page:
-            self.say("no such turn is recorded")
+            self.say("no recorded turn matches")
         elif has_more:
-            self.say("there are more: --limit says how many are listed")
+            self.say("there are more turns; raise --limit to list them")
