@@ -167,7 +167,7 @@ def _extraction_alerts(since: datetime) -> Iterator[Alert]:
         yield Alert(
             level="warn",
             message=f"Fact extraction failed for {count:,} {turns}",
-            details="`manage.py extraction --failed` lists them, `--retry` retries them.",
+            details="`manage.py extraction --failed` lists them, `--retry` retries.",
         )
 
 
