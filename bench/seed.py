@@ -19,11 +19,12 @@ from core.messages import Message  # noqa: E402
 from core.token_estimates import estimate_message  # noqa: E402
 from memory import memory_settings  # noqa: E402
 from memory.facts import fact_store  # noqa: E402
+from memory.facts.types import FactDraft  # noqa: E402
 from memory.models import StoredMessage as MessageRow  # noqa: E402
 from memory.recall import passages  # noqa: E402
+from memory.recall.types import Embedded  # noqa: E402
 from memory.transcript import message_store  # noqa: E402
 from memory.transcript.message_rows import NewMessage  # noqa: E402
-from memory.types import Embedded, FactDraft  # noqa: E402
 from providers import sync_bridge  # noqa: E402
 from providers.embeddings import embedders  # noqa: E402
 

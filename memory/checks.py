@@ -1,12 +1,26 @@
-"""System checks: whether the stored data fits the configuration."""
+"""System checks and alerts: whether the stored data fits the configuration."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from django.core import checks
+from django.db import DatabaseError
+from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from config.loading import checked_file
 from memory import memory_settings
-from memory.maintenance import alerts
+from memory.memory_settings import UserMemory
+from memory.models import ExtractionJob, Passage
+from providers.embeddings import embedders
+
+MINUTE = timedelta(minutes=1)
+MAX_WAIT = 10 * MINUTE
+"""The delay of a due job from which no worker seems to run."""
+MAX_COUNTED = 10_000
+"""The count stops here: an exact figure would take time and is not needed."""
 
 
 @checks.register
@@ -17,5 +31,77 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
     """
     config = None if databases else checked_file.load()
     users = None if config is None else memory_settings.resolve_for_users(config)
-    found = alerts.find_alerts(users) if users is not None else ()
+    found = find_alerts(users) if users is not None else ()
     return [checks.Warning(message, id=kind) for kind, message in found]
+
+
+def find_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:
+    """Yield alerts as pairs of an id of the kind and a text.
+
+    Yields nothing if the database is unavailable: other alerts report that.
+    """
+    yield from _config_alerts(users)
+    # Read completely before the first yield: the database may become unavailable in
+    # between.
+    with suppress(DatabaseError):
+        yield from list(_storage_alerts(users))
+
+
+def _config_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:
+    warning = embedders.embedder_warning(users.embedder)
+    if warning is not None:
+        yield "coulisse.W401", f"{warning}."
+    learner = users.extraction_model
+    if learner and learner.provider.kind == "local" and not learner.provider.base_url:
+        yield (
+            "coulisse.W404",
+            f"Model '{learner.model}' is too small to extract facts reliably. Set "
+            "learn_from to a larger model.",
+        )
+
+
+def _storage_alerts(users: UserMemory) -> Iterator[tuple[str, str]]:
+    if foreign := _count_foreign_vectors(users.embedder.id):
+        yield (
+            "coulisse.W402",
+            f"{_format_texts(foreign)} in memory with vectors of an embedder other "
+            f"than {users.embedder.id}: only their words are searched. Run `manage.py "
+            "reindex`.",
+        )
+    if failed := _count_rows(ExtractionJob.objects.filter(state="failed")):
+        yield (
+            "coulisse.W403",
+            f"Fact extraction failed for {_format_turns(failed)}: see `manage.py "
+            "extraction --failed`.",
+        )
+    long_ago = timezone.now() - MAX_WAIT
+    waiting = ExtractionJob.objects.filter(state="queued", due_at__lt=long_ago)
+    if late := _count_rows(waiting):
+        yield (
+            "coulisse.W405",
+            f"Fact extraction from {_format_turns(late)} is overdue by more than "
+            f"{MAX_WAIT // MINUTE} minutes: is a worker running?",
+        )
+
+
+def _count_foreign_vectors(embedder: str) -> int:
+    others = Q(embedder__lt=embedder) | Q(embedder__gt=embedder)
+    return _count_rows(Passage.objects.filter(others).exclude(embedder=""))
+
+
+def _count_rows(rows: QuerySet[Any]) -> int:
+    return rows.order_by()[:MAX_COUNTED].count()
+
+
+def _format_texts(count: int) -> str:
+    return (
+        "There is 1 text" if count == 1 else f"There are {_format_count(count)} texts"
+    )
+
+
+def _format_turns(count: int) -> str:
+    return f"{_format_count(count)} turn{'' if count == 1 else 's'}"
+
+
+def _format_count(count: int) -> str:
+    return f"{MAX_COUNTED:,} or more" if count >= MAX_COUNTED else f"{count:,}"

@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.sections import Config, Problem, Section
 from config.validation.suggestions import did_you_mean
-from memory.types import Fusion
+from memory.recall.types import Fusion
 from providers.config import PROVIDERS
 from providers.default_model import ModelChoice
 from providers.embeddings import embedders

@@ -158,7 +158,7 @@ def test_table_modules_are_found():
         "memory.user_data.erasure",
         "memory.user_data.export",
         "memory.facts.fact_store",
-        "memory.context.turn_context",
+        "memory.recall.context.turn_context",
         "memory.transcript.message_store",
         "memory.extraction.job_queue",
         "memory.recall.search",

@@ -8,8 +8,8 @@ from bench.memory_search.embeddings import DatasetVectors
 from bench.memory_search.metrics import PairResult, Verdict
 from core.ids import UserId
 from memory.facts import fact_store
+from memory.facts.types import FactDraft
 from memory.recall import passages
-from memory.types import FactDraft
 
 
 def try_pairs(

@@ -12,7 +12,7 @@ import numpy as np
 from bench.memory_search.dataset import Dataset
 from config.sections import Config
 from memory.recall import passages
-from memory.types import Embedded
+from memory.recall.types import Embedded
 from providers.embeddings import embedders, minilm
 from providers.embeddings.base import Embedder
 from providers.embeddings.config import EmbedderConfig

@@ -29,7 +29,7 @@ from core.ids import UserId  # noqa: E402
 from memory.models import Fact  # noqa: E402
 from memory.recall import passages, search  # noqa: E402
 from memory.recall.index import corpus_cache  # noqa: E402
-from memory.types import Embedded, Query  # noqa: E402
+from memory.recall.types import Embedded, Query  # noqa: E402
 
 DIMENSIONS = 384
 AT_ONCE = 5_000

@@ -8,7 +8,7 @@ from bench.memory_search.dataset_storage import StoredUser, store_dataset
 from bench.memory_search.embeddings import DatasetVectors
 from bench.memory_search.metrics import LEGS, QuestionResult
 from memory.recall import search
-from memory.types import Query
+from memory.recall.types import Query
 
 DEPTH = 20
 """Found of each question; what comes later counts as not found."""

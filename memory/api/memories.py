@@ -31,7 +31,7 @@ from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.recall import query_preparation, search
-from memory.types import FoundFact, FoundMessage
+from memory.recall.types import FoundFact, FoundMessage
 
 ACTOR = "user"
 

@@ -16,15 +16,15 @@ from access.users.request_user import CallerBody, CallerQuery
 from api_base.field_types import Instant, PageLimit, refuse_nul
 from core import token_estimates
 from core.errors import Invalid
-from memory.types import (
+from memory.facts.types import (
     MAX_CONTENT_LENGTH,
     Category,
     FactDraft,
-    Fusion,
     Outcome,
     Source,
     Status,
 )
+from memory.recall.types import Fusion
 
 MAX_QUERY_LENGTH = 4000
 """Characters."""

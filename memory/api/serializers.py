@@ -7,22 +7,23 @@ from typing import Any
 
 from api_base import pagination
 from memory.facts import fact_serializers, public_ids
+from memory.facts.types import SaveResult, StoredFact
 from memory.recall import fusion
 from memory.recall.query_preparation import PreparedQuery
-from memory.types import FoundFact, FoundMessage, KnownFact, SaveResult, SearchScore
+from memory.recall.types import FoundFact, FoundMessage, SearchScore
 
 SearchHit = FoundFact | FoundMessage
 SCORE_NAMES = ("similarity", "terms", "window")
 
 
-def serialize_page(facts: Sequence[KnownFact], *, has_more: bool) -> dict[str, Any]:
+def serialize_page(facts: Sequence[StoredFact], *, has_more: bool) -> dict[str, Any]:
     """Return a page of memories."""
     return pagination.serialize_page(
         [fact_serializers.serialize_fact(fact) for fact in facts], has_more=has_more
     )
 
 
-def serialize_saved(fact: KnownFact, saved: SaveResult) -> dict[str, Any]:
+def serialize_saved(fact: StoredFact, saved: SaveResult) -> dict[str, Any]:
     """Return the memory that contains the saved fact, and the outcome."""
     gone = saved.superseded
     return {

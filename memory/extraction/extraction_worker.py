@@ -29,10 +29,11 @@ from memory.extraction.fact_parser import ParsedFacts
 from memory.extraction.injection import injection_filter
 from memory.extraction.prompts import ExtractionInput, PromptMessage
 from memory.facts import fact_store
+from memory.facts.types import FactDraft, SaveResult, StoredFact
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import ExtractionJob, Passage, StoredMessage
 from memory.recall import embedding, passages, search
-from memory.types import Embedded, FactDraft, KnownFact, Query, SaveResult
+from memory.recall.types import Embedded, Query
 from providers.errors import TimedOut
 
 logger = logging.getLogger(__name__)
@@ -244,7 +245,7 @@ def _similar_facts(
     memory: UserMemory,
     from_user: Sequence[PromptMessage],
     vectors: dict[int, Embedded | None],
-) -> list[KnownFact]:
+) -> list[StoredFact]:
     """Return known facts similar to the user's messages, for the model to compare."""
     text = "\n".join(line.text for line in from_user)[-MAX_QUERY_CHARS:]
     query = Query(

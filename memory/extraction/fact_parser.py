@@ -24,7 +24,7 @@ from memory.extraction.prompts import (
     truncate_middle,
 )
 from memory.facts import fact_validation
-from memory.types import MAX_CONTENT_LENGTH, Category, FactDraft
+from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft
 
 DEFAULT_IMPORTANCE = 5
 MAX_QUOTE_LENGTH = 500

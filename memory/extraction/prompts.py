@@ -13,7 +13,7 @@ from typing import Any, get_args
 import orjson
 
 from core.messages import Message
-from memory.types import Category, KnownFact
+from memory.facts.types import Category, StoredFact
 
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
@@ -125,7 +125,7 @@ class ExtractionInput:
     earlier: Sequence[PromptMessage]
     zone: tzinfo
     """The user's time zone."""
-    known_facts: Sequence[KnownFact] = ()
+    known_facts: Sequence[StoredFact] = ()
     """Facts similar to the user's messages, numbered from 1 in the prompt."""
     agent: str = ""
     max_facts: int = 5
@@ -136,7 +136,7 @@ class ExtractionInput:
         """The user's messages of the turn."""
         return [said for said in self.turn if said.role == "user" and said.text.strip()]
 
-    def with_known_facts(self, known: Sequence[KnownFact]) -> "ExtractionInput":
+    def with_known_facts(self, known: Sequence[StoredFact]) -> "ExtractionInput":
         """Return a copy with known facts."""
         return replace(self, known_facts=known)
 

@@ -8,9 +8,10 @@ from operator import or_
 from django.db.models import Q
 
 from core.ids import UserId
+from memory.facts.types import FactDraft
 from memory.models import Fact, FactStatus
 from memory.recall import search
-from memory.types import Embedded, FactDraft, Query
+from memory.recall.types import Embedded, Query
 
 MAX_NEIGHBOURS = 5
 """Candidates per draft by vectors, and as many by words."""

@@ -9,7 +9,7 @@ from core.ids import UserId
 from memory.facts.fact_validation import clean_text
 from memory.models import Fact, FactChange, FactStatus
 from memory.recall import passages
-from memory.types import Embedded
+from memory.recall.types import Embedded
 
 TRACKED_FIELDS = (
     *("content", "category", "key", "importance", "status", "is_pinned", "source"),

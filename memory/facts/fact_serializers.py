@@ -11,10 +11,10 @@ from typing import Any
 
 from core.text.timestamps import format_time
 from memory.facts import public_ids
-from memory.types import FactHistoryStep, KnownFact
+from memory.facts.types import FactHistoryStep, StoredFact
 
 
-def serialize_fact(known: KnownFact) -> dict[str, Any]:
+def serialize_fact(known: StoredFact) -> dict[str, Any]:
     """Return a fact as a `memory` object."""
     ends = known.superseded_by
     return {

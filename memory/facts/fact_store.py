@@ -24,18 +24,18 @@ from memory.facts import (
 )
 from memory.facts.change_set import ChangeSet
 from memory.facts.reconciliation import FactReconciler
-from memory.models import Fact, FactChange, FactStatus
-from memory.recall import search
-from memory.types import (
+from memory.facts.types import (
     Category,
-    Embedded,
     FactDraft,
     FactHistoryStep,
-    KnownFact,
     SaveResult,
     Source,
+    StoredFact,
 )
-from memory.types import Status as StatusName
+from memory.facts.types import Status as StatusName
+from memory.models import Fact, FactChange, FactStatus
+from memory.recall import search
+from memory.recall.types import Embedded
 
 
 def save_drafts(
@@ -86,7 +86,7 @@ def edit_fact(
     reason: str = "",
     embedded: Embedded | None = None,
     error: str = "",
-) -> KnownFact:
+) -> StoredFact:
     """Change a fact and return its new state.
 
     `changes` may hold content, category, importance, key, is_pinned, valid_from,
@@ -104,7 +104,7 @@ def edit_fact(
             ledger, fact, cleaned, by=by, reason=reason, text=text
         )
         ledger.write()
-    return known_fact_from_row(fact)
+    return stored_fact_from_row(fact)
 
 
 def soft_delete_fact(
@@ -137,9 +137,9 @@ def _find_fact(user_id: UserId, fact_id: uuid.UUID) -> Fact:
     return fact
 
 
-def get_fact(user_id: UserId, fact_id: uuid.UUID) -> KnownFact:
+def get_fact(user_id: UserId, fact_id: uuid.UUID) -> StoredFact:
     """Return a fact of any status. Raises `FactUnknown`."""
-    return known_fact_from_row(_find_fact(user_id, fact_id))
+    return stored_fact_from_row(_find_fact(user_id, fact_id))
 
 
 def list_changes(user_id: UserId, fact_id: uuid.UUID) -> list[FactHistoryStep]:
@@ -164,7 +164,7 @@ def page_facts(
     as_of: datetime | None = None,
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int = 20,
-) -> tuple[list[KnownFact], bool]:
+) -> tuple[list[StoredFact], bool]:
     """Return facts, newest first, and whether there are more.
 
     `status=None` means any. `after` is the `created_at` and the id of the last fact of
@@ -191,7 +191,7 @@ def page_facts(
             **narrowed,
         )
         found = list(facts.order_by(*point_in_time.NEWEST_FIRST)[: limit + 1])
-    return [known_fact_from_row(row, at=as_of) for row in found[:limit]], len(
+    return [stored_fact_from_row(row, at=as_of) for row in found[:limit]], len(
         found
     ) > limit
 
@@ -231,10 +231,10 @@ def _expire_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID], now: datetime)
     return len(facts)
 
 
-def known_fact_from_row(row: Fact, *, at: datetime | None = None) -> KnownFact:
+def stored_fact_from_row(row: Fact, *, at: datetime | None = None) -> StoredFact:
     """Return the fact of a row; it is expired if `expires_at` is before `at`, or
     now."""
-    return KnownFact(
+    return StoredFact(
         id=row.id,
         content=row.content,
         category=cast(Category, row.category),

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from core.validation import storable_values
 from memory.errors import FactInvalid
-from memory.types import MAX_CONTENT_LENGTH, Category, FactDraft
+from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft
 
 MAX_KEY_LENGTH = 255
 

@@ -12,8 +12,8 @@ from typing import Any
 from memory.facts.candidate_facts import CandidateFacts
 from memory.facts.change_set import ChangeSet, EmbeddingResult
 from memory.facts.text_comparison import equivalence
+from memory.facts.types import FactDraft, SaveResult
 from memory.models import Fact, FactStatus
-from memory.types import FactDraft, SaveResult
 
 HUMAN_SOURCES = ("user", "operator")
 """Sources whose facts extraction cannot change."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from core.errors import CoulisseError
-from memory.types import Embedded
+from memory.recall.types import Embedded
 from providers import sync_bridge
 from providers.embeddings import embedders
 from providers.embeddings.base import Embedder

@@ -11,7 +11,7 @@ from memory.recall.index.retrieval_types import (
     Scores,
     SparseRetrieverScores,
 )
-from memory.types import Fusion, SearchScore
+from memory.recall.types import Fusion, SearchScore
 
 RRF_K = 60
 """The constant of Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", SIGIR

@@ -8,14 +8,14 @@ from typing import Any
 from django.db import connection
 
 from core.ids import UserId
-from memory.types import KnownFact
+from memory.facts.types import StoredFact
 
 FACT_COLUMNS = (
     *("id", "content", "category", "key", "importance", "status", "is_pinned"),
     *("source", "agent", "quote", "said_at", "valid_from", "valid_to", "expires_at"),
     *("superseded_by_id", "created_at", "updated_at"),
 )
-"""The columns of `memory_fact`, in the order of `KnownFact`."""
+"""The columns of `memory_fact`, in the order of `StoredFact`."""
 
 MessageFields = tuple[int, str, int, str, str, str, float, datetime]
 """The columns of `FoundMessage`, except the score."""
@@ -34,7 +34,7 @@ MESSAGES_SQL = """
 """
 
 
-def load_facts(user_id: UserId, found: Sequence[int]) -> dict[int, KnownFact]:
+def load_facts(user_id: UserId, found: Sequence[int]) -> dict[int, StoredFact]:
     """Return the user's facts behind these passages, by passage."""
     return {
         row[0]: fact_from_row(row[1:]) for row in _fetch_rows(FACTS_SQL, user_id, found)
@@ -49,13 +49,13 @@ def load_messages(user_id: UserId, found: Sequence[int]) -> dict[int, MessageFie
     }
 
 
-def fact_from_row(row: Sequence[Any]) -> KnownFact:
+def fact_from_row(row: Sequence[Any]) -> StoredFact:
     """Return the fact of a row of `FACT_COLUMNS`."""
     (number, content, category, key, importance, status, is_pinned, source, agent) = (
         row[:9]
     )
     quote, said_at, valid_from, valid_to, expires_at, superseded_by, *times = row[9:]
-    return KnownFact(
+    return StoredFact(
         to_uuid(number),
         content,
         category,

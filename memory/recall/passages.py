@@ -15,11 +15,11 @@ import numpy as np
 from django.db import connection, transaction
 
 from core.ids import UserId
-from memory.fields import write_vector
 from memory.models import Passage
+from memory.models.fields import write_vector
 from memory.recall.index import term_encoding, tokenizer
 from memory.recall.passage_sources import to_sql_id, to_uuid
-from memory.types import Embedded
+from memory.recall.types import Embedded
 
 FactText = tuple[uuid.UUID, str, Embedded | None, str]
 """The fact's id, content and vector, and the reason if it has none."""

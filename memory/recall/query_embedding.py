@@ -10,7 +10,7 @@ from core.errors import CoulisseError, Upstream
 from core.messages import Message
 from memory.memory_settings import UserMemory
 from memory.recall import passages
-from memory.types import Embedded, Query
+from memory.recall.types import Embedded, Query
 from providers.embeddings import embedders
 from providers.embeddings.base import Embedder
 

@@ -11,9 +11,10 @@ from core.errors import CoulisseError
 from memory import memory_settings
 from memory.config import UserState
 from memory.facts import public_ids
+from memory.facts.types import SaveResult
 from memory.recall import query_embedding
 from memory.recall.query_embedding import FactVector
-from memory.types import Fusion, Query, SaveResult
+from memory.recall.types import Fusion, Query
 from providers.embeddings import embedders
 
 logger = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from django.db import connection
 
 from core.ids import UserId
+from memory.facts.types import Category, Status, StoredFact
 from memory.recall import fusion, passage_sources
 from memory.recall.fusion import RetrieverWeights
 from memory.recall.index import numpy_index, postgres_index
@@ -24,16 +25,13 @@ from memory.recall.index.retrieval_types import (
     SparseRetrieverScores,
     parse_query,
 )
-from memory.types import (
-    Category,
+from memory.recall.types import (
     Embedded,
     FoundFact,
     FoundMessage,
     Fusion,
-    KnownFact,
     Query,
     SearchScore,
-    Status,
 )
 
 Index = numpy_index.NumpyIndex | postgres_index.PostgresIndex
@@ -204,7 +202,7 @@ def _collect_top(
     return kept[: wanted.limit], gone
 
 
-def _fact_matches(among: FactFilter, now: datetime, fact: KnownFact) -> bool:
+def _fact_matches(among: FactFilter, now: datetime, fact: StoredFact) -> bool:
     if among.category is not None and fact.category != among.category:
         return False
     if among.status is None:

@@ -100,6 +100,11 @@ def confirm_erasure(
     return erase_user(user_id, confirmation_digest=given, deed=deed)
 
 
+def delete_expired_requests(now: datetime) -> int:
+    """Delete unconfirmed requests that have expired; return how many."""
+    return PendingErasure.objects.filter(expires_at__lte=now).delete()[0]
+
+
 def hash_confirmation(confirmation: str) -> str:
     """Return the stored digest of a confirmation."""
     return hashlib.sha256(confirmation.encode()).hexdigest()

@@ -8,11 +8,11 @@ from core.errors import public_text
 from core.messages import Message
 from core.text import timestamps
 from memory.facts import fact_serializers, public_ids
-from memory.facts.fact_store import known_fact_from_row
+from memory.facts.fact_store import stored_fact_from_row
+from memory.facts.types import FactHistoryStep
 from memory.models import ExtractionJob, Fact, FactChange, Passage, Summary
 from memory.models import StoredMessage as MessageRow
 from memory.transcript.message_rows import message_from_row, visible_message
-from memory.types import FactHistoryStep
 
 
 def serialize_message(row: MessageRow, *, shows_calls: bool) -> dict[str, Any] | None:
@@ -61,7 +61,7 @@ def serialize_facts(page: list[Fact]) -> Iterator[dict[str, Any]]:
         steps[step.fact_id].append(fact_serializers.serialize_change(told))
     for fact in page:
         yield {
-            **fact_serializers.serialize_fact(known_fact_from_row(fact)),
+            **fact_serializers.serialize_fact(stored_fact_from_row(fact)),
             "history": steps[fact.pk],
         }
 

@@ -12,9 +12,8 @@ from agents.config import AGENTS, AgentConfig
 from config.config import SERVER
 from config.sections import Config
 from experiments.config import EXPERIMENTS
-from memory import memory_settings
+from memory import checks, memory_settings
 from memory.config import MEMORY
-from memory.maintenance import alerts
 from processes.config import SIDECARS
 from processes.server.server_plan import LOCAL_KIND
 from processes.sidecar_control import sidecar_activation
@@ -101,7 +100,7 @@ def _memory(config: Config) -> Iterator[str]:
     yield f"  Memory     {_database()}; user_state: on"
     models = ", ".join(_extraction_models(config))
     yield f"             learns from {models}; embeds with {users.embedder.id}"
-    for _, concern in alerts.find_alerts(users):
+    for _, concern in checks.find_alerts(users):
         yield f"             {concern}"
 
 

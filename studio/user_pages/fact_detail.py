@@ -12,9 +12,9 @@ from access.audit import audit_log
 from core.errors import NotFound
 from core.text import redaction
 from memory.api.schemas import DeletedMemory, MemoryChange, MemoryObject
-from memory.context import sync_search
 from memory.facts import fact_serializers, fact_store, public_ids
-from memory.types import KnownFact
+from memory.facts.types import StoredFact
+from memory.recall import sync_search
 from studio.user_pages.base_view import UserView
 from studio.user_pages.fact_list import ACTOR, CATEGORIES, redact_fact
 from studio.user_pages.schemas import FactChanges
@@ -106,7 +106,7 @@ class FactView(UserView):
         except NotFound:
             return None
 
-    def _find_fact(self) -> KnownFact:
+    def _find_fact(self) -> StoredFact:
         return fact_store.get_fact(
             self.user_id, public_ids.require_fact_id(self.kwargs["id"])
         )
@@ -129,7 +129,7 @@ class FactView(UserView):
             "categories": CATEGORIES,
         }
 
-    def _return_url(self, fact: KnownFact) -> str:
+    def _return_url(self, fact: StoredFact) -> str:
         """Return the redirect target: the list, if the form came from there."""
         if self.is_form and self._form_fields().get("back"):
             return f"{self.user_url}/facts"

@@ -17,10 +17,9 @@ from core.text import redaction
 from memory import memory_settings
 from memory.api import serializers
 from memory.api.schemas import MAX_QUERY_LENGTH, FoundList, MemoryObject, SavedMemory
-from memory.context import sync_search
 from memory.facts import fact_serializers, fact_store, public_ids
-from memory.recall import query_preparation
-from memory.types import Category, KnownFact, Status
+from memory.facts.types import Category, Status, StoredFact
+from memory.recall import query_preparation, sync_search
 from memory.user_data import user_queries
 from studio.base.pagination import parse_cursor, serialize_page
 from studio.base.query_parameters import query_choice
@@ -190,7 +189,7 @@ def _list_facts(face: UserView) -> dict[str, Any]:
     )
 
 
-def redact_fact(fact: KnownFact) -> dict[str, Any]:
+def redact_fact(fact: StoredFact) -> dict[str, Any]:
     """Return a fact with our own secrets redacted."""
     told = fact_serializers.serialize_fact(fact)
     told["content"] = redaction.redact_own(told["content"])

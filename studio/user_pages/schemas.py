@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from api_base.field_types import Instant, parse_instant
 from memory.api.schemas import FactChangeFields, NewFactFields
-from memory.types import Category
+from memory.facts.types import Category
 from telemetry.schemas import TurnUsage
 
 MicroUsd = Annotated[int, Field(description="Millionths of a US dollar.")]

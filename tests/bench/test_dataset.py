@@ -8,7 +8,7 @@ import pytest
 
 from bench.memory_search import dataset
 from bench.memory_search.dataset import DATA, Label
-from memory.types import Category
+from memory.facts.types import Category
 
 SET = dataset.load()
 KINDS = {"crosslingual", "direct", "indirect", "multi", "paraphrased"}

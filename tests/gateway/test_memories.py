@@ -7,8 +7,8 @@ import pytest
 
 from access.users import identity
 from memory.facts import fact_store
+from memory.facts.types import FactDraft
 from memory.models import ExtractionJob, Fact
-from memory.types import FactDraft
 from tests.gateway.calls import error
 from tests.gateway.hands import Hands, address, fill, ok, talk_of
 

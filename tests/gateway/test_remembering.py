@@ -8,9 +8,9 @@ import pytest
 from access.users import identity
 from core.events import Usage
 from memory.facts import fact_store, public_ids
+from memory.facts.types import FactDraft
 from memory.models import ExtractionJob, Passage, StoredMessage, Summary, Thread
 from memory.recall import passages
-from memory.types import FactDraft
 from telemetry.models import Turn
 from telemetry.storage import turn_store
 from testing.wires import ScriptedAnswer

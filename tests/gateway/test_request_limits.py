@@ -18,8 +18,8 @@ from access.tokens import api_tokens
 from access.users import identity
 from access.users.request_user import USER_HEADER
 from memory.facts import fact_store
+from memory.facts.types import FactDraft
 from memory.recall import query_embedding
-from memory.types import FactDraft
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls

@@ -15,7 +15,6 @@ from judges.ratings import scores
 from judges.ratings.scores import JudgedReply
 from judges.scoring.verdict_parser import JudgeResult
 from mcp_bridge.models import McpToken
-from memory.fields import write_vector
 from memory.models import (
     ConsolidationRun,
     ExtractionJob,
@@ -28,6 +27,7 @@ from memory.models import (
     Thread,
 )
 from memory.models import StoredMessage as MessageRow
+from memory.models.fields import write_vector
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
 from smoke.models import SmokeLine, SmokeRun

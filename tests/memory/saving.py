@@ -4,7 +4,7 @@ from typing import Any
 
 from core.ids import UserId
 from memory.facts import fact_store
-from memory.types import FactDraft, SaveResult
+from memory.facts.types import FactDraft, SaveResult
 
 
 def save(

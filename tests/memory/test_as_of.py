@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId
 from memory.facts import fact_store
-from memory.types import FactDraft, SaveResult
+from memory.facts.types import FactDraft, SaveResult
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

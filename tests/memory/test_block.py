@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from core import token_estimates
-from memory.context import memory_prompt
-from memory.context.memory_prompt import PromptMemories
 from memory.extraction import date_parsing
-from memory.types import FoundMessage, KnownFact
+from memory.facts.types import StoredFact
+from memory.recall.context import memory_prompt
+from memory.recall.context.memory_prompt import PromptMemories
+from memory.recall.types import FoundMessage
 
 NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 
@@ -21,7 +22,7 @@ def render(*told: Any) -> str:
     return memory_prompt.render(*told).text
 
 
-def fact(content: str, **fields) -> KnownFact:
+def fact(content: str, **fields) -> StoredFact:
     known = {
         "id": uuid.uuid4(),
         "category": "fact",
@@ -40,7 +41,7 @@ def fact(content: str, **fields) -> KnownFact:
         "created_at": NOW,
         "updated_at": NOW,
     }
-    return KnownFact(content=content, **{**known, **fields})
+    return StoredFact(content=content, **{**known, **fields})
 
 
 def message(text: str, number: int = 1, **fields) -> FoundMessage:

@@ -9,8 +9,8 @@ from django.core.management import call_command
 from django.db import connection
 
 from config import live
-from memory.maintenance import consolidation, summarizable_ranges
 from memory.models import ConsolidationRun, StoredMessage, Summary, Thread
+from memory.transcript.summaries import consolidation, summarizable_ranges
 from testing.wires import ScriptedAnswer
 from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, tell
 from tests.memory.transcripts import recent

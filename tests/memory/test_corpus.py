@@ -15,7 +15,7 @@ from memory.recall.index import (
     relevance_scores,
     term_encoding,
 )
-from memory.types import Embedded
+from memory.recall.types import Embedded
 
 WORDS = ["sea", "cat", "tea", "sun", "oak"]
 WORDINESS = st.lists(st.sampled_from(WORDS), max_size=6)

@@ -17,8 +17,8 @@ from memory.facts import user_lock
 from memory.models import ExtractionJob, Fact, Owner, PendingErasure, Thread
 from memory.recall import embedding, search
 from memory.recall.index import corpus_cache
+from memory.recall.types import Query
 from memory.transcript import message_cache
-from memory.types import Query
 from memory.user_data import erasure, export
 from telemetry.models import Turn
 from tests.memory import learning_stage

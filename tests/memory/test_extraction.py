@@ -13,7 +13,7 @@ import pytest
 from core.messages import Message
 from memory.extraction import date_parsing, fact_parser, prompts
 from memory.extraction.prompts import ExtractionInput, PromptMessage
-from memory.types import FactDraft, KnownFact
+from memory.facts.types import FactDraft, StoredFact
 from tests.memory.learning_stage import NOON
 
 LISBON = date_parsing.get_zone("Europe/Lisbon")
@@ -32,8 +32,8 @@ def material(*texts: str, **fields: Any) -> ExtractionInput:
     return ExtractionInput(**{"turn": lines, "earlier": (), "zone": UTC, **fields})
 
 
-def known(content: str, category: str = "fact") -> KnownFact:
-    return KnownFact(
+def known(content: str, category: str = "fact") -> StoredFact:
+    return StoredFact(
         *(uuid.uuid4(), content, category, None, 5, "active", False),
         *("extraction", "", "", NOON, None, None, None, None, NOON, NOON),
     )

@@ -11,12 +11,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from core.ids import UserId
-from memory.context import pinned_context
 from memory.errors import FactInvalid, FactUnknown, KeyTaken
 from memory.facts import fact_store
+from memory.facts.types import FactDraft, StoredFact
 from memory.models import Fact, FactChange, Passage
 from memory.recall import search
-from memory.types import Embedded, FactDraft, KnownFact, Query
+from memory.recall.context import pinned_context
+from memory.recall.types import Embedded, Query
 from tests.memory.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -25,7 +26,7 @@ MAY = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def learn(user: UserId, content: str, **draft) -> KnownFact:
+def learn(user: UserId, content: str, **draft) -> StoredFact:
     return fact_store.get_fact(user, save(user, content, **draft).fact_id)
 
 
@@ -37,7 +38,7 @@ def found(user: UserId, words: str) -> list[str]:
     return [f.fact.content for f in search.search_facts(user, Query(words), limit=10)]
 
 
-def actions(user: UserId, fact: KnownFact) -> list[tuple[str, str]]:
+def actions(user: UserId, fact: StoredFact) -> list[tuple[str, str]]:
     return [(step.action, step.by) for step in fact_store.list_changes(user, fact.id)]
 
 

@@ -9,7 +9,7 @@ from memory.recall import fusion
 from memory.recall.index import large_corpus, numpy_index, small_corpus, term_encoding
 from memory.recall.index.large_corpus import PassageRow
 from memory.recall.index.retrieval_types import ParsedQuery
-from memory.types import Embedded
+from memory.recall.types import Embedded
 
 WORDS = ["sea", "cat", "tea", "sun", "oak"]
 WORDINESS = st.lists(st.sampled_from(WORDS), max_size=6)

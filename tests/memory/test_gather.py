@@ -11,15 +11,16 @@ from django.utils import timezone
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from memory.config import MemoryConfig, UserState
-from memory.context import turn_context
-from memory.context.turn_context import Context, ContextQuery
 from memory.facts import fact_store
+from memory.facts.types import FactDraft
 from memory.models import StoredMessage as Row
 from memory.models import Summary, Thread
 from memory.recall import passages
+from memory.recall.context import turn_context
+from memory.recall.context.turn_context import Context, ContextQuery
+from memory.recall.types import Query
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
-from memory.types import FactDraft, Query
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

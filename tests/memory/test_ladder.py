@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from core.ids import UserId
 from memory.facts import fact_store
+from memory.facts.types import FactDraft, SaveResult
 from memory.models import Fact, Passage
-from memory.types import Embedded, FactDraft, SaveResult
+from memory.recall.types import Embedded
 from tests.memory.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]

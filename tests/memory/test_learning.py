@@ -16,7 +16,7 @@ from memory.extraction import (
 )
 from memory.models import ExtractionJob, Fact, Passage, StoredMessage
 from memory.recall import embedding, search
-from memory.types import Query
+from memory.recall.types import Query
 from memory.user_data import erasure
 from testing.wires import ScriptedAnswer
 from tests.memory.learning_stage import (

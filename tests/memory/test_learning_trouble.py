@@ -7,11 +7,11 @@ import pytest
 
 from config import live
 from memory import memory_settings
-from memory.context import pinned_context
 from memory.extraction import job_queue, llm_call
 from memory.models import ExtractionJob, Fact, Passage, StoredMessage
 from memory.recall import embedding, search
-from memory.types import Query
+from memory.recall.context import pinned_context
+from memory.recall.types import Query
 from testing.scripted_embeddings import ScriptedEmbedding
 from testing.wires import ScriptedAnswer
 from tests.memory.learning_stage import (

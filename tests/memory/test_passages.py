@@ -8,8 +8,8 @@ from django.db import connection
 from django.utils import timezone
 
 from core.ids import UserId
-from memory.fields import read_vector
 from memory.models import Fact, Owner, Passage
+from memory.models.fields import read_vector
 from memory.recall import passages, search
 from memory.recall.index import corpus_cache, term_encoding, tokenizer
 from memory.recall.index.retrieval_types import (
@@ -17,7 +17,7 @@ from memory.recall.index.retrieval_types import (
     ParsedQuery,
     SparseRetrieverScores,
 )
-from memory.types import Embedded
+from memory.recall.types import Embedded
 from memory.user_data import erasure
 from tests.memory.test_search import learn, said, say, toward
 

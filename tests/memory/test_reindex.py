@@ -13,7 +13,7 @@ from core.ids import UserId
 from memory.models import Passage
 from memory.recall import embedding, passages, search
 from memory.recall.index import hnsw_index, postgres_index
-from memory.types import Embedded, Query
+from memory.recall.types import Embedded, Query
 from providers.embeddings.base import Embedder
 from tests.memory.test_search import learn, say, toward
 

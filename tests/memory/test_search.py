@@ -18,9 +18,9 @@ from memory.models import Fact, Owner, Passage, Thread
 from memory.models import StoredMessage as MessageRow
 from memory.recall import passage_sources, passages, search
 from memory.recall.index import numpy_index, retrieval_types, small_corpus
+from memory.recall.types import Embedded, Query
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
-from memory.types import Embedded, Query
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -328,7 +328,7 @@ def test_message_hit_contains_every_field(owner):
 def test_fact_hit_contains_every_field(owner):
     fact = learn(owner, "tea", key="drink", expires_at=timezone.now() + timedelta(1))
     (found,) = search.search_facts(owner, Query("tea"), limit=1)
-    assert found.fact == fact_store.known_fact_from_row(Fact.objects.get(id=fact))
+    assert found.fact == fact_store.stored_fact_from_row(Fact.objects.get(id=fact))
 
 
 def test_combined_search_equals_separate_searches(owner):

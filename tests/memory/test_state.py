@@ -8,15 +8,16 @@ import pytest
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
+from memory import checks
 from memory.config import MemoryConfig, UserState
 from memory.extraction.job_queue import ExtractionRequest
 from memory.facts import fact_store
-from memory.maintenance import alerts
+from memory.facts.types import FactDraft
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import ExtractionJob
+from memory.recall.types import Embedded
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
-from memory.types import Embedded, FactDraft
 from providers.config import ProviderConfig
 from providers.embeddings.base import Embedder
 
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 def concerns(embedder: str, learner: ExtractionModel | None = None) -> dict[str, str]:
     plan = UserMemory(Embedder(embedder, 3, 0.2), learner, UserState(), MemoryConfig())
-    return dict(alerts.find_alerts(plan))
+    return dict(checks.find_alerts(plan))
 
 
 def test_hash_embedder_raises_w401():

@@ -14,7 +14,7 @@ from config import live
 from memory import tasks
 from memory.extraction import extraction_worker, job_queue, notifier
 from memory.facts import fact_store
-from memory.maintenance import consolidation, periodic_sweep
+from memory.facts.types import FactDraft
 from memory.models import (
     ConsolidationRun,
     ExtractionJob,
@@ -23,9 +23,10 @@ from memory.models import (
     PendingErasure,
     Thread,
 )
-from memory.recall import search
+from memory.recall import failed_embeddings, search
 from memory.recall.index import hnsw_index
-from memory.types import FactDraft, Query
+from memory.recall.types import Query
+from memory.transcript.summaries import consolidation
 from testing.scripted_embeddings import ScriptedEmbedding
 from testing.wires import ScriptedAnswer
 from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, says, tell
@@ -40,7 +41,9 @@ REMOTE = "{provider: openai, model: text-embedding-3-small, base_url: BASE, api_
 def alone(database, monkeypatch):
     """Nobody's work but this test's."""
     empty()
-    monkeypatch.setattr(periodic_sweep, "_backoff", periodic_sweep.EmbedderBackoff())
+    monkeypatch.setattr(
+        failed_embeddings, "_backoff", failed_embeddings.EmbedderBackoff()
+    )
     before = live._current
     yield
     live.set_current(before)
@@ -115,7 +118,7 @@ def test_sweep_fails_job_that_kills_its_workers(config, owner):
     tell(owner, "hello", "hi")
     for _ in range(job_queue.MAX_ATTEMPTS):
         (taken,) = job_queue.claim(1, 0)
-    assert periodic_sweep.sweep(datetime.now(UTC))["jobs failed"] == 1
+    assert tasks.run_sweep(datetime.now(UTC))["jobs failed"] == 1
     assert ExtractionJob.objects.get().state == "failed"
     assert taken.attempts == job_queue.MAX_ATTEMPTS
 
@@ -124,9 +127,9 @@ def test_sweep_expires_due_facts(config, owner):
     soon = datetime.now(UTC) + timedelta(hours=1)
     draft = FactDraft("The user has a fair.", expires_at=soon, source="user")
     fact_store.save_drafts(owner, [draft], [None], by="user")
-    periodic_sweep.sweep(datetime.now(UTC))
+    tasks.run_sweep(datetime.now(UTC))
     assert Fact.objects.get(user_id=owner).status == "active"
-    assert periodic_sweep.sweep(soon)["facts expired"] >= 1
+    assert tasks.run_sweep(soon)["facts expired"] >= 1
     assert Fact.objects.get(user_id=owner).status == "expired"
 
 
@@ -137,7 +140,7 @@ def test_sweep_drops_unconfirmed_erasure_requests(config, owner):
             confirmation_digest="x",
             expires_at=NOW + timedelta(minutes=minutes),
         )
-    assert periodic_sweep.sweep(NOW)["erasure requests expired"] == 1
+    assert tasks.run_sweep(NOW)["erasure requests expired"] == 1
     assert PendingErasure.objects.get().expires_at > NOW
 
 
@@ -152,7 +155,7 @@ def test_failing_sweep_step_does_not_stop_the_others(
         user_id=owner, confirmation_digest="x", expires_at=NOW
     )
     tell(owner, "hello", "hi")
-    periodic_sweep.sweep(NOW)
+    tasks.run_sweep(NOW)
     assert woken == [1]
     assert not PendingErasure.objects.exists()
     (record,) = caplog.records
@@ -178,15 +181,15 @@ def vectors(owner) -> list[tuple[str, bool]]:
 def test_sweep_embeds_texts_that_failed_earlier(remote, fake, owner):
     index_without_vectors(fake, owner, "I love the tango", "Me too")
     assert all(error and not has for error, has in vectors(owner))
-    assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
+    assert tasks.run_sweep(NOW)["texts embedded"] == 2
     assert vectors(owner) == [("", True), ("", True)]
-    assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
+    assert tasks.run_sweep(NOW)["texts embedded"] == 0
 
 
 def test_sweep_embeds_facts_that_failed_earlier(remote, fake, owner):
     draft = FactDraft("The user loves the tango.", source="user")
     fact_store.save_drafts(owner, [draft], [None], by="user", errors=["down"])
-    assert periodic_sweep.sweep(NOW)["texts embedded"] == 1
+    assert tasks.run_sweep(NOW)["texts embedded"] == 1
     assert fake.embeddings[-1].body["input"] == ["loves the tango."]
     (hit,) = search.search_facts(owner, Query("tango"), limit=1)
     assert hit.fact.content == "The user loves the tango."
@@ -197,25 +200,27 @@ def test_unavailable_embedder_is_paused(remote, fake, owner, monkeypatch):
     fake.default_embedding = ScriptedEmbedding(status=503)
     asked = len(fake.embeddings)
     for _ in range(3):
-        assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
+        assert tasks.run_sweep(NOW)["texts embedded"] == 0
     assert len(fake.embeddings) == asked + 1
     fake.default_embedding = ScriptedEmbedding()
     # Its own clock alone, for others count on theirs meanwhile.
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 61)
-    monkeypatch.setattr(periodic_sweep, "time", later)
-    assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
+    monkeypatch.setattr(failed_embeddings, "time", later)
+    assert tasks.run_sweep(NOW)["texts embedded"] == 2
 
 
 def test_embedder_backoff_grows_to_ten_minutes_and_resets(monkeypatch):
-    monkeypatch.setattr(periodic_sweep, "time", SimpleNamespace(monotonic=lambda: 0.0))
-    patience, pauses = periodic_sweep.EmbedderBackoff(), []
+    monkeypatch.setattr(
+        failed_embeddings, "time", SimpleNamespace(monotonic=lambda: 0.0)
+    )
+    backoff, pauses = failed_embeddings.EmbedderBackoff(), []
     for _ in range(6):
-        patience.record(failed=True)
-        pauses.append(patience._until)
+        backoff.record(failed=True)
+        pauses.append(backoff._until)
     assert pauses == [60, 120, 240, 480, 600, 600]
-    assert not patience.is_over
-    patience.record(failed=False)
-    assert patience.is_over
+    assert not backoff.is_over
+    backoff.record(failed=False)
+    assert backoff.is_over
 
 
 def test_refused_text_is_not_retried_forever(remote, fake, owner):
@@ -223,12 +228,12 @@ def test_refused_text_is_not_retried_forever(remote, fake, owner):
     refusal = ScriptedEmbedding(status=400)
     # Both together, then each alone.
     fake._embedding_script.extend([refusal, refusal, ScriptedEmbedding()])
-    assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
+    assert tasks.run_sweep(NOW)["texts embedded"] == 2
     (first, _), (second, has_vector) = vectors(owner)
     assert first.startswith("refused: ")
     assert (second, has_vector) == ("", True)
     asked = len(fake.embeddings)
-    periodic_sweep.sweep(NOW)
+    tasks.run_sweep(NOW)
     assert len(fake.embeddings) == asked
 
 
@@ -236,7 +241,7 @@ def test_sweep_embeds_nothing_when_memory_is_off(remote, config, fake, owner):
     index_without_vectors(fake, owner, "I love the tango", "Me too")
     config(CONFIG.partition("memory:\n  user_state")[0])
     asked = len(fake.embeddings)
-    assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
+    assert tasks.run_sweep(NOW)["texts embedded"] == 0
     assert len(fake.embeddings) == asked
 
 
@@ -317,6 +322,6 @@ def test_sweep_builds_the_index_of_a_new_embedder(config, alone, monkeypatch):
     monkeypatch.setattr(
         hnsw_index, "ensure_index", lambda *asked: built.append(asked) or 1
     )
-    assert periodic_sweep.sweep(NOW)["indexes built"] == 1
+    assert tasks.run_sweep(NOW)["indexes built"] == 1
     ((embedder, dimensions),) = built
     assert embedder.endswith(str(dimensions))

@@ -10,7 +10,7 @@ from judges.ratings import scores
 from judges.ratings.scores import JudgedReply
 from judges.scoring.verdict_parser import JudgeResult
 from memory.facts import fact_store, public_ids
-from memory.types import FactDraft
+from memory.facts.types import FactDraft
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call

@@ -8,14 +8,13 @@ from access.models import AuditEntry
 from access.users import identity
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory.context import sync_search
 from memory.facts import fact_store, public_ids
+from memory.facts.types import FactDraft
 from memory.models import Fact
 from memory.models import StoredMessage as Row
-from memory.recall import passages
+from memory.recall import passages, sync_search
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
-from memory.types import FactDraft
 from tests.gateway.calls import error
 from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory.saving import save

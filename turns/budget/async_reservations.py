@@ -8,8 +8,8 @@ from typing import Any, ParamSpec, TypeVar
 from access.limits.usage_counters import NO_CHARGE, Charge
 from database import database_executor
 from database.errors import DatabaseDown
-from memory.context import turn_context
-from memory.context.turn_context import Context, ContextQuery
+from memory.recall.context import turn_context
+from memory.recall.context.turn_context import Context, ContextQuery
 from turns.budget import reservations
 from turns.budget.reservations import TurnUsageRequest, UsageGrant
 

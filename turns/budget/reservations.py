@@ -25,8 +25,8 @@ from agents.config import AgentConfig
 from agents.fallback_chain import Model
 from config.sections import Config
 from core.ids import UserId
-from memory.context import turn_context
-from memory.context.turn_context import Context, ContextQuery
+from memory.recall.context import turn_context
+from memory.recall.context.turn_context import Context, ContextQuery
 from providers.pricing import call_costs
 from turns.preparation import routing
 

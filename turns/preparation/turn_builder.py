@@ -15,10 +15,10 @@ from core.messages import Message
 from core.tools import Tool
 from database import database_executor
 from memory import memory_settings
-from memory.context.turn_context import Context, ContextQuery
 from memory.extraction.job_queue import ExtractionRequest
 from memory.memory_settings import ResolvedMemory
 from memory.recall import query_embedding
+from memory.recall.context.turn_context import Context, ContextQuery
 from providers.embeddings import usage_collector
 from telemetry.config import TELEMETRY
 from turns.budget import async_reservations, request_limits, reservations

@@ -22,15 +22,10 @@ from memory.config import UserState
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_store, public_ids
+from memory.facts.types import MAX_CONTENT_LENGTH, Category, FactDraft, StoredFact
 from memory.memory_settings import UserMemory
 from memory.recall import query_embedding, search
-from memory.types import (
-    MAX_CONTENT_LENGTH,
-    Category,
-    FactDraft,
-    FoundMessage,
-    KnownFact,
-)
+from memory.recall.types import FoundMessage
 
 MAX_FOUND = 20
 MAX_TEXT_LENGTH = 1000
@@ -259,7 +254,7 @@ def _parse_fact_id(name: str) -> uuid.UUID:
     return fact_id
 
 
-def _serialize_fact(fact: KnownFact) -> Any:
+def _serialize_fact(fact: StoredFact) -> Any:
     return {
         "id": public_ids.format_fact_id(fact.id),
         "content": fact.content,

@@ -7,8 +7,8 @@ from django.core.management.base import CommandParser
 
 from access.users import identity
 from config.management.database_command import DatabaseCommand
-from memory.maintenance import consolidation
 from memory.models import ConsolidationRun
+from memory.transcript.summaries import consolidation
 
 RECEIPT_FIELDS = ("threads", "messages", "summaries", "failures", "tokens_before")
 

@@ -15,7 +15,7 @@ from memory import memory_settings
 from memory.recall import embedding, passages
 from memory.recall.index import hnsw_index
 from memory.recall.passages import PendingPassage
-from memory.types import Embedded
+from memory.recall.types import Embedded
 from providers.embeddings.base import Embedder
 
 BATCH_SIZE = 64

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.fields import HASH32
+from memory.models.fields import HASH32
 
 K1 = 1.2
 """BM25's k1: how fast repetitions of a term saturate."""

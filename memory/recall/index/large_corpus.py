@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.fields import FLOAT32
+from memory.models.fields import FLOAT32
 from memory.recall.index import inverted_index
 from memory.recall.index.inverted_index import K1, B, Floats, Ints, Postings
 

@@ -15,7 +15,7 @@ import numpy as np
 from django.db import connection
 
 from core.ids import UserId
-from memory.fields import write_vector
+from memory.models.fields import write_vector
 from memory.recall.index import hnsw_index, term_encoding
 from memory.recall.index.retrieval_types import (
     MIN_SIMILARITY,
@@ -24,7 +24,7 @@ from memory.recall.index.retrieval_types import (
     ParsedQuery,
     RetrieverScores,
 )
-from memory.types import Embedded
+from memory.recall.types import Embedded
 
 RESCORED = 120
 """The number of nearest codes whose vectors are compared exactly."""

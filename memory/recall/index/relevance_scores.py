@@ -7,7 +7,7 @@ from memory.recall.index import inverted_index
 from memory.recall.index.inverted_index import K1, Floats, TermHits
 from memory.recall.index.large_corpus import LargeCorpus
 from memory.recall.index.retrieval_types import Scores
-from memory.types import Embedded
+from memory.recall.types import Embedded
 
 MAX_TERMS = 64
 """The terms of a query that count: the rarest. Real queries have fewer."""

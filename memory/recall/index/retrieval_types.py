@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.facts.types import Category, Status
 from memory.recall.index import tokenizer
-from memory.types import Category, Embedded, Query, Status
+from memory.recall.types import Embedded, Query
 
 Scores = NDArray[np.float32] | NDArray[np.float64]
 

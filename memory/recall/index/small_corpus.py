@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.fields import FLOAT32, HASH32
+from memory.models.fields import FLOAT32, HASH32
 from memory.recall.index import large_corpus
 from memory.recall.index.inverted_index import K1, B
 from memory.recall.index.large_corpus import NO_PLACE, PassageRow, VectorSpace

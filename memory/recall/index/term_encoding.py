@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from core.ids import UserId
-from memory.fields import HASH32
+from memory.models.fields import HASH32
 
 LEXEME_BYTES = 6
 """Two terms of one user collide once in a hundred million."""

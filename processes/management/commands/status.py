@@ -11,8 +11,7 @@ from django.core.management.base import CommandParser
 
 from config.errors import ConfigInvalid
 from config.loading import loader
-from memory import memory_settings
-from memory.maintenance import alerts
+from memory import checks, memory_settings
 from processes.server import health_probe
 from processes.server.base_command import (
     ProcessCommand,
@@ -139,7 +138,7 @@ def list_warnings(config: Path) -> list[str]:
         users = memory_settings.resolve_for_users(loader.load_file(config))
     except ConfigInvalid:
         return []
-    found = alerts.find_alerts(users) if users is not None else ()
+    found = checks.find_alerts(users) if users is not None else ()
     return [concern for _, concern in found]
 
 

@@ -17,10 +17,10 @@ from core.errors import CoulisseError
 from core.ids import UserId
 from memory import memory_settings
 from memory.extraction import job_queue, llm_call
-from memory.maintenance import summarizable_ranges, summary_prompts
-from memory.maintenance.summarizable_ranges import SummarizableRange
 from memory.memory_settings import ExtractionModel, UserMemory
 from memory.models import ConsolidationRun, StoredMessage, Summary, Thread
+from memory.transcript.summaries import summarizable_ranges, summary_prompts
+from memory.transcript.summaries.summarizable_ranges import SummarizableRange
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,10 @@ from django.db import connection
 
 from core.ids import UserId
 from memory.config import MemoryConfig
+from memory.facts.types import StoredFact
 from memory.recall import passage_sources
+from memory.recall.types import FoundMessage
 from memory.transcript.message_store import RecentMessages
-from memory.types import FoundMessage, KnownFact
 
 PINNED_IMPORTANCE = 9
 """The importance from which a fact is in every prompt."""
@@ -40,7 +41,7 @@ HIGH_IMPORTANCE = 0.5
 """Few messages are above it. The partial index repeats this condition literally."""
 
 
-def pinned_facts(user_id: UserId, *, limit: int) -> list[KnownFact]:
+def pinned_facts(user_id: UserId, *, limit: int) -> list[StoredFact]:
     """Return the facts of every prompt: pinned ones, then the most important.
 
     The order is stable, so that providers can reuse the prompt's prefix.

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from core import token_estimates
 from memory.extraction.injection import injection_filter
-from memory.types import FoundMessage, KnownFact
+from memory.facts.types import StoredFact
+from memory.recall.types import FoundMessage
 
 MAX_QUOTE_LENGTH = 400
 """Characters of an older message that the prompt quotes."""
@@ -29,9 +30,9 @@ SUBJECTS = ("The user ", "the user ")
 class PromptMemories:
     """The memories for one prompt."""
 
-    pinned: Sequence[KnownFact] = ()
+    pinned: Sequence[StoredFact] = ()
     """Facts that every prompt has, in their order."""
-    facts: Sequence[KnownFact] = ()
+    facts: Sequence[StoredFact] = ()
     """Facts found for this turn, best first."""
     messages: Sequence[FoundMessage] = ()
     """Older messages, most relevant first."""
@@ -93,25 +94,25 @@ def _section(title: str, lines: Iterable[str]) -> str:
 
 
 def _fitting_fact_lines(
-    facts: Iterable[KnownFact], budget: _TokenBudget, zone: tzinfo
+    facts: Iterable[StoredFact], budget: _TokenBudget, zone: tzinfo
 ) -> dict[uuid.UUID, str]:
     """Return the lines of the facts that fit, in their order."""
     lines = ((fact.id, _fact_line(fact, zone)) for fact in facts)
     return {fact_id: line for fact_id, line in lines if budget.spend(line)}
 
 
-def _unique(memories: PromptMemories) -> Iterable[KnownFact]:
+def _unique(memories: PromptMemories) -> Iterable[StoredFact]:
     return {f.id: f for f in (*memories.pinned, *memories.facts)}.values()
 
 
-def _fact_line(fact: KnownFact, zone: tzinfo) -> str:
+def _fact_line(fact: StoredFact, zone: tzinfo) -> str:
     content = quote_line(fact.content)
     for subject in SUBJECTS:
         content = content.removeprefix(subject)
     return f"- [{fact.category}] {content}{_validity(fact, zone)}"
 
 
-def _validity(fact: KnownFact, zone: tzinfo) -> str:
+def _validity(fact: StoredFact, zone: tzinfo) -> str:
     dates = [
         f"{word} {_format_day(date, zone)}"
         for word, date in (("since", fact.valid_from), ("until", fact.valid_to))

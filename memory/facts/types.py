@@ -1,32 +1,20 @@
-"""Plain value types of memory, shared by all layers."""
+"""Value types of facts."""
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
-
-import numpy as np
 
 Category = Literal["preference", "fact", "event", "relationship", "decision", "general"]
 Status = Literal["active", "held", "superseded", "expired", "deleted"]
 Source = Literal["extraction", "agent", "user", "operator"]
-Fusion = Literal["weighted", "rrf"]
 Outcome = Literal["created", "updated", "unchanged", "superseded", "outdated", "held"]
 """The outcome of a draft: `superseded` ended another fact, `outdated` is older than a
-known fact and is stored as its past."""
+stored fact and is stored as its past."""
 
 MAX_CONTENT_LENGTH = 2000
 """The most characters of a fact."""
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """A text's vector and its embedder."""
-
-    embedder: str
-    vector: np.ndarray
-    """float32, of unit length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +54,7 @@ class SaveResult:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownFact:
+class StoredFact:
     """A fact in its current state."""
 
     id: uuid.UUID
@@ -106,52 +94,3 @@ class FactHistoryStep:
     reason: str
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A search query."""
-
-    text: str
-    embedded: Embedded | None = None
-    """None searches by words alone."""
-    similarity_threshold: float = 0.0
-    """The similarity below which passages count as unrelated."""
-    fusion: Fusion = "weighted"
-
-
-@dataclass(frozen=True, slots=True)
-class SearchScore:
-    """The scores of a search result, which is ranked by `total`."""
-
-    total: float
-    similarity: float | None = None
-    """Cosine of the vectors; None if it is not among the nearest."""
-    terms: float | None = None
-    """The lexical score of the text; None if no word matches."""
-    window: float | None = None
-    """The lexical score of a message with its neighbours."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFact:
-    """A fact a search found."""
-
-    fact: KnownFact
-    score: SearchScore
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMessage:
-    """A past message a search found."""
-
-    id: int
-    thread: str
-    """The thread's name; "" is the default one."""
-    position: int
-    role: str
-    text: str
-    agent: str
-    importance: float
-    created_at: datetime
-    score: SearchScore = field(default_factory=lambda: SearchScore(0.0))

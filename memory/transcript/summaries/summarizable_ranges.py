@@ -8,8 +8,8 @@ from django.db.models import F
 from core import token_estimates
 from core.ids import UserId
 from memory.extraction.prompts import PromptMessage, truncate_middle
-from memory.maintenance.summary_prompts import MAX_MESSAGE_CHARS
 from memory.models import StoredMessage, Thread
+from memory.transcript.summaries.summary_prompts import MAX_MESSAGE_CHARS
 
 RECENT_MESSAGES = 10
 """The newest messages of a thread, which are never summarised."""

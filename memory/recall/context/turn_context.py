@@ -15,14 +15,14 @@ from core import token_estimates
 from core.ids import UserId
 from core.messages import Message
 from memory.config import MemoryConfig, UserState
-from memory.context import memory_prompt, pinned_context
-from memory.context.memory_prompt import PromptMemories
 from memory.extraction import date_parsing
 from memory.models import Summary
 from memory.recall import search
+from memory.recall.context import memory_prompt, pinned_context
+from memory.recall.context.memory_prompt import PromptMemories
+from memory.recall.types import FoundMessage, Query
 from memory.transcript import message_store
 from memory.transcript.message_store import RecentMessages, ThreadHistory
-from memory.types import FoundMessage, Query
 
 SUMMARY_FRACTION = 4
 """Summaries take at most 1/n of a conversation's tokens."""

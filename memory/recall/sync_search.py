@@ -10,12 +10,13 @@ from typing import Any, Literal
 from config import live
 from core.ids import UserId
 from memory import memory_settings
-from memory.context import turn_context
-from memory.context.turn_context import ContextQuery
+from memory.facts.types import Category
 from memory.recall import query_preparation, search
+from memory.recall.context import turn_context
+from memory.recall.context.turn_context import ContextQuery
 from memory.recall.query_embedding import MAX_WAIT_SECONDS, FactVector
 from memory.recall.query_preparation import PreparedQuery
-from memory.types import Category, FoundFact, FoundMessage, Fusion
+from memory.recall.types import FoundFact, FoundMessage, Fusion
 from providers import sync_bridge
 
 SearchScope = Literal["facts", "messages", "all"]
