@@ -21,7 +21,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-CANCELLED = "broken off"
+CANCELLED = "cancelled"
 """The error of an attempt whose caller left after the request was sent."""
 
 

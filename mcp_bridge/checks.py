@@ -1,8 +1,8 @@
 """System checks of the keys for users' sign-ins.
 
-| id | what is wrong |
+| id | error |
 |---|---|
-| coulisse.E521 | a key in the environment or in `.coulisse/secrets.env` is no good |
+| coulisse.E521 | a key in the environment or in `.coulisse/secrets.env` is invalid |
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The `mcp:` map of the YAML, and the address the server is reached at."""
+"""The `mcp:` map of the YAML, and the public address of this server."""
 
 import hashlib
 import re
@@ -29,7 +29,7 @@ STATIC_FIELDS = (
     *("authorization_url", "token_url", "client_id", "client_secret"),
     "redirect_uri",
 )
-"""What a sign-in without discovery cannot do without, in the reader's order."""
+"""The fields that a sign-in without discovery requires, in reading order."""
 
 CHILD_FIELDS = ("args", "env", "cwd")
 
@@ -45,9 +45,9 @@ def _web_address(value: str) -> str:
             "must be an http:// or https:// address, such as http://localhost:8080/mcp"
         )
     if "@" in parts.netloc:
-        raise ValueError("must not carry a user name or password")
+        raise ValueError("must not contain a user name or password")
     if parts.fragment:
-        raise ValueError("must not have a part after #")
+        raise ValueError("must not have a fragment after #")
     return value
 
 
@@ -56,36 +56,36 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class OAuthConfig(BaseModel):
-    """How each user signs in to a server."""
+    """The sign-in of users to a server."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     mode: Literal["discover", "static"] = Field(
         "discover",
-        description="`discover` finds the sign-in's addresses and registers with it; "
-        "`static` uses an app you registered there yourself.",
+        description="`discover` finds the authorization server and registers with it; "
+        "`static` uses a client that you registered there.",
     )
     scopes: tuple[str, ...] = Field(
         (),
-        description="What to ask each user's consent for. Unset with `discover`: what "
-        "the server says it supports.",
+        description="The scopes to request. Default with `discover`: the scopes that "
+        "the server advertises.",
     )
     authorization_url: WebAddress | None = Field(
-        None, description="Where users consent. With `static` only."
+        None, description="The authorization endpoint. Only with `static`."
     )
     token_url: WebAddress | None = Field(
-        None, description="Where codes become tokens. With `static` only."
+        None, description="The token endpoint. Only with `static`."
     )
     client_id: Text | None = Field(
-        None, description="The id of your app. With `static` only."
+        None, description="The id of your client. Only with `static`."
     )
     client_secret: SecretStr | None = Field(
-        None, description="The secret of your app. With `static` only."
+        None, description="The secret of your client. Only with `static`."
     )
     redirect_uri: WebAddress | None = Field(
         None,
-        description="Where users come back to, as registered: it ends in "
-        "`/mcp/{server}/oauth/callback`. With `static` only.",
+        description="The registered redirect URI, ending in "
+        "`/mcp/{server}/oauth/callback`. Only with `static`.",
     )
 
     @model_validator(mode="after")
@@ -93,7 +93,7 @@ class OAuthConfig(BaseModel):
         given = [name for name in STATIC_FIELDS if getattr(self, name) is not None]
         if self.mode == "discover" and given:
             raise ValueError(
-                f"has {_join_names(given)}, which only mode: static reads; add "
+                f"has {_join_names(given)}, which only mode: static uses; add "
                 "mode: static, or remove it"
             )
         secret = self.client_secret
@@ -106,62 +106,65 @@ class OAuthConfig(BaseModel):
 
 
 def _read_oauth(value: Any) -> Any:
-    """Return `true` as what it is when nothing is set."""
+    """Return None for `true`, which is the default."""
     return None if value is True else value
 
 
 class ToolServerConfig(BaseModel):
-    """One tool server: remote with a `url`, a child process with a `command`."""
+    """An MCP server: remote with a `url`, a child process with a `command`."""
 
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        # Values of env and secrets are among the input.
+        # The input contains secrets.
         hide_input_in_errors=True,
     )
 
     transport: TransportKind | None = Field(
         None,
-        description="How to talk to it. Unset: `stdio` for a `command`; `sse` for a "
-        "`url` with `sse` as a part of its path, else `http`.",
+        description="The transport. Default: `stdio` for a `command`; `sse` for a "
+        "`url` with `sse` as a segment of its path, else `http`.",
     )
     url: WebAddress | None = Field(
-        None, description="Where a remote server is, such as https://example.com/mcp."
+        None,
+        description="The address of a remote server, such as https://example.com/mcp.",
     )
     headers: Headers = Field(
         default_factory=dict,
-        description="Headers to send to a `url` with each request, such as the "
-        "Authorization of a server whose key is the same for all users.",
+        description="Headers of each request to a `url`, such as the Authorization "
+        "of a server with the same key for all users.",
     )
     command: Text | None = Field(
-        None, description="What starts a server on this machine: `uvx`, `python`, …"
+        None,
+        description="The command that starts a server on this machine: `uvx`, "
+        "`python`, …",
     )
     args: tuple[str, ...] = Field((), description="Arguments of the command.")
     env: dict[str, SecretStr] = Field(
         default_factory=dict,
         description="Environment variables of the command, besides HOME, PATH and "
-        "the like; it does not see the server's own.",
+        "similar ones. It does not inherit the environment of Coulisse.",
     )
     cwd: Text | None = Field(
         None,
-        description="Where the command runs, seen from the YAML's folder, which it "
-        "is unless given.",
+        description="The working directory of the command, relative to the folder of "
+        "the YAML. Default: that folder.",
     )
     oauth: Annotated[
         OAuthConfig | Literal[False] | None,
         BeforeValidator(_read_oauth, json_schema_input_type=OAuthConfig | bool),
     ] = Field(
         None,
-        description="How each user signs in. A `url` is signed in to by discovery "
-        "unless given; `false` for a server without sign-in; a map to set more.",
+        description="How each user signs in. Default for a `url`: discovery. `false` "
+        "for a server without sign-in; a map for more settings.",
     )
     timeout_seconds: float = Field(
-        60, gt=0, le=3600, description="Most a call of one of its tools may take."
+        60, gt=0, le=3600, description="The maximum duration of a tool call."
     )
 
     @property
     def kind(self) -> TransportKind:
-        """How to talk to it, given or inferred."""
+        """The transport, set or inferred."""
         if self.transport is not None:
             return self.transport
         if self.url is None:
@@ -170,14 +173,14 @@ class ToolServerConfig(BaseModel):
 
     @property
     def sign_in(self) -> OAuthConfig | None:
-        """How each user signs in; None for a server without sign-in."""
+        """The sign-in of users; None for a server without sign-in."""
         if isinstance(self.oauth, OAuthConfig):
             return self.oauth
         return None if self.oauth is False or self.url is None else OAuthConfig()
 
     @cached_property
     def digest(self) -> str:
-        """Tells one configuration of a server from another, secrets included."""
+        """A digest of the configuration, including secrets."""
         hidden = [*self.env.items(), *self.headers.items()]
         secrets = [(name, value.get_secret_value()) for name, value in hidden]
         plain = self.model_dump(exclude={"env", "headers", "oauth"})
@@ -190,19 +193,17 @@ class ToolServerConfig(BaseModel):
     def _check_transport(self) -> "ToolServerConfig":
         if self.url is None and self.command is None:
             raise ValueError(
-                "has neither url: nor command:; give the address of a remote server "
-                "or the command that starts one here"
+                "has neither url: nor command:; set the address of a remote server "
+                "or the command that starts one"
             )
         if self.url is not None and self.command is not None:
-            raise ValueError(
-                "has both url: and command:; keep the one it is reached by"
-            )
+            raise ValueError("has both url: and command:; remove one of them")
         if self.transport is not None:
             _check_transport(self)
         if self.url is not None:
             _check_remote(self)
         elif self.headers:
-            raise ValueError("has headers, which only a url: is sent; use env")
+            raise ValueError("has headers, which only a url: uses; use env")
         elif isinstance(self.oauth, OAuthConfig) and self.oauth.mode == "discover":
             raise ValueError(
                 "has a command:, whose sign-in cannot be discovered; use oauth with "
@@ -224,13 +225,13 @@ def _check_remote(server: ToolServerConfig) -> None:
     given = [name for name in CHILD_FIELDS if name in server.model_fields_set]
     if given:
         raise ValueError(
-            f"has {_join_names(given)}, which only a command: reads; remove it"
+            f"has {_join_names(given)}, which only a command: uses; remove it"
         )
     names = {name.lower() for name in server.headers}
     if "authorization" in names and server.sign_in is not None:
         raise ValueError(
-            "has a header Authorization beside each user's own sign-in; add oauth: "
-            "false if the header is for all users, or remove it"
+            "has both a header Authorization and a sign-in of each user; add oauth: "
+            "false if the header is for all users, or remove the header"
         )
 
 
@@ -241,13 +242,13 @@ def _join_names(names: Iterable[str]) -> str:
 def _check_servers(
     servers: dict[str, ToolServerConfig], config: Config
 ) -> Iterable[Problem]:
-    """Refuse names that do not fit into tools' names, and redirects nobody hears."""
+    """Yield a problem for each invalid server name and redirect URI."""
     for name, server in servers.items():
         if not SERVER_NAME.fullmatch(name):
             yield Problem(
                 ("mcp", name),
-                f"mcp server '{name}' must be named with letters, digits, _ and - "
-                "only, at most 64 of them",
+                f"mcp server '{name}': the name may contain only letters, digits, _ "
+                "and -, at most 64 of them",
                 "coulisse.E501",
             )
         redirect = server.sign_in.redirect_uri if server.sign_in else None
@@ -255,8 +256,8 @@ def _check_servers(
         if redirect is not None and not urlsplit(redirect).path.endswith(path):
             yield Problem(
                 ("mcp", name, "oauth", "redirect_uri"),
-                f"mcp server '{name}': 'oauth.redirect_uri' must end in {path}, where "
-                "this server waits for users who come back",
+                f"mcp server '{name}': 'oauth.redirect_uri' must end in {path}, "
+                "the path to which users return",
                 "coulisse.E502",
             )
 
@@ -268,13 +269,13 @@ def _clean_base_url(value: str) -> str:
 
 
 def public_base_url(config: Config) -> str:
-    """Return the address clients and browsers reach the server at, without a `/`."""
+    """Return the address of this server for clients and browsers, without a `/`."""
     given = config.get(PUBLIC_BASE_URL)
     return given or f"http://localhost:{config.get(SERVER).port}"
 
 
 def list_commands(servers: Mapping[str, ToolServerConfig]) -> dict[str, Any]:
-    """Return what is run on this machine, by the server it is for."""
+    """Return the commands to run on this machine, by server."""
     return {
         name: (server.command, server.args, server.env, server.cwd)
         for name, server in servers.items()
@@ -296,8 +297,8 @@ PUBLIC_BASE_URL: Section[str | None] = Section(
         WebAddress,
         AfterValidator(_clean_base_url),
         Field(
-            description="The address the server is reached at from outside, such as "
-            "https://agents.example.com; links for users begin with it. Unset: "
+            description="The public address of this server, such as "
+            "https://agents.example.com. Links for users begin with it. Default: "
             "http://localhost with the server's port.",
         ),
     ],

@@ -7,11 +7,11 @@ Upstream
     ├── ServerGone         the session ended: a crash, a broken connection
     ├── ServerSlow         a call took longer than `timeout_seconds`
     ├── ServerReplyInvalid a malformed answer, or one over the size limit
-    ├── CallRefused        the server would not make the call
-    ├── ToolFailed         the tool ran and says it failed
-    └── SignInNeeded       the server wants this user to sign in, or to do so again
+    ├── CallRefused        the server refused the call
+    ├── ToolFailed         the tool ran and reported a failure
+    └── SignInNeeded       the user must sign in to the server, or sign in again
 
-The model reads the messages, so they hold no address, no argument and no secret.
+The model reads the messages, so they contain no address, no argument and no secret.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class ServerFailed(Upstream):
         super().__init__(message, provider=server, detail=detail)
         self.server = server
         self.last_lines: Sequence[str] = ()
-        """The last lines it printed, only for operators; without secrets."""
+        """Its last lines of output, without secrets; only for operators."""
 
 
 class ServerUnreachable(ServerFailed):
@@ -40,7 +40,7 @@ class ServerUnreachable(ServerFailed):
 
 
 class StillConnecting(ServerUnreachable):
-    """The MCP server is still being connected to."""
+    """The connection to the MCP server is not open yet."""
 
 
 class ServerGone(ServerFailed):
@@ -53,25 +53,24 @@ class ServerGone(ServerFailed):
         message: str | None = None,
         *,
         server: str = "",
-        was_unheard: bool = False,
+        is_safe_to_retry: bool = False,
         detail: str = "",
     ) -> None:
         super().__init__(message, server=server, detail=detail)
-        self.was_unheard = was_unheard
-        """Whether the server certainly did not start the call, so it may be repeated.
-        """
+        self.is_safe_to_retry = is_safe_to_retry
+        """Whether the server certainly did not start the call."""
 
 
 class ServerSlow(ServerFailed):
-    """The MCP server takes too long."""
+    """The MCP server did not answer in time."""
 
     code = "mcp_server_slow"
 
 
 class ServerReplyInvalid(ServerFailed):
-    """The MCP server's answer makes no sense."""
+    """The MCP server's answer is malformed."""
 
-    code = "mcp_server_confused"
+    code = "mcp_server_reply_invalid"
 
 
 class CallRefused(ServerFailed):
@@ -87,6 +86,6 @@ class ToolFailed(ServerFailed):
 
 
 class SignInNeeded(ServerFailed):
-    """The MCP server wants the user to sign in."""
+    """The MCP server requires the user to sign in."""
 
     code = "mcp_sign_in_needed"

@@ -88,7 +88,7 @@ async def _log_tools(address: ServerTarget, pool: SessionPool) -> None:
         async with pool.session(address) as session:
             offers = await session.tools()
     except ServerFailed as exc:
-        logger.warning("%s; agents go on without it until it answers", exc)
+        logger.warning("%s; agents run without its tools until it answers", exc)
         return
     names = [catalog.printable_name(offer.name) for offer in offers]
     more = len(names) - MAX_NAMES_LOGGED
@@ -194,7 +194,8 @@ class _GrantedServer:
         for name in only:
             if name not in names:
                 self.pool.warn_once(
-                    self.address, f"has no tool '{name}', which an agent's only: names"
+                    self.address,
+                    f"has no tool '{name}', which an agent lists under only:",
                 )
         return [offer for offer in offers if offer.name in only]
 
@@ -203,13 +204,13 @@ class _GrantedServer:
         if self.grant.only is None:
             about = (
                 f"Connects the user's account with '{server}'. Call it when the user "
-                f"wants something done with {server}: it returns a link for them to "
-                "open. Once they did, the tools of that server take its place."
+                f"wants to use {server}: it returns a link for them to open. After "
+                "that, the tools of that server replace this one."
             )
             return [self._unavailable_tool(f"connect_{server}", about, "connect")]
         about = (
             f"A tool of '{server}', which the user has not connected yet. Call it to "
-            "get a link for them to open; its arguments are known after that."
+            "get a link for them to open. After that, its arguments are available."
         )
         return [
             self._unavailable_tool(name, about, "connect") for name in self.grant.only
@@ -218,7 +219,7 @@ class _GrantedServer:
     def _unreachable(self, exc: ServerFailed) -> "UnavailableTool":
         about = (
             f"The tools of the MCP server '{self.address.name}' are not available "
-            f"now: {exc.message}. Do not call this; tell the user if they need it."
+            f"now: {exc.message}. Do not call this tool; tell the user if they need it."
         )
         return self._unavailable_tool(
             f"{self.address.name}_unreachable", about, "unreachable"
@@ -263,7 +264,7 @@ class ServerTool:
         except SignInNeeded:
             return sign_in_message(self.target, self.link())
         except ServerGone as exc:
-            if not exc.was_unheard:
+            if not exc.is_safe_to_retry:
                 raise
         # The session ended before the call began: retry with a new one.
         try:
@@ -304,6 +305,6 @@ def sign_in_message(server: str, link: str) -> str:
     return (
         f"Not connected: the user has not authorized access to the '{server}' MCP "
         "server. Show them this link and ask them to open it to connect their account. "
-        "It works once and for them alone, so nobody else should get it: "
+        "The link works once and only for this user; do not share it with anyone else: "
         f"{link}"
     )

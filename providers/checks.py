@@ -1,6 +1,6 @@
 """System checks of prices.
 
-| id | what is unwise |
+| id | warning |
 |---|---|
 | coulisse.W111 | a configured model has no known price |
 """
@@ -26,8 +26,8 @@ def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
         return []
     return [
         checks.Warning(
-            f"nobody knows what {name} costs, so it is refused where money is limited; "
-            "give its price under prices:",
+            f"no price is known for {name}: its calls are refused where a budget "
+            "limits money; set its price under prices:",
             id=UNKNOWN_PRICE,
         )
         for name in price_table.unpriced_models(price_table.list_models(config))

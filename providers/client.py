@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-NOT_SENT = "broken off before it was sent"
+NOT_SENT = "cancelled before it was sent"
 """The error of an attempt whose caller left before the request was sent."""
 _FailedAttempts = list[tuple[Endpoint, ProviderFailed]]
 SINGLE_ENDPOINT = {"breaker": BreakerConfig(failures=0), "endpoints": ()}
@@ -157,7 +157,7 @@ def _encode(body: Mapping[str, Any]) -> bytes:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as exc:
         # Lone surrogates and numbers past 64 bits are valid in Python, not in JSON.
-        raise Invalid(f"the request cannot be written as JSON: {exc}") from exc
+        raise Invalid(f"the request cannot be encoded as JSON: {exc}") from exc
 
 
 async def _start_exchange(request: _PreparedRequest[T]) -> HttpExchange[T]:

@@ -35,7 +35,7 @@ def check_key(value: SecretStr | None) -> SecretStr | None:
     """Return a key that is valid in a header; raise ValueError for any other."""
     if value is not None and UNSENDABLE.search(value.get_secret_value()):
         raise ValueError(
-            "has a line break or another control character inside: is it one key?"
+            "contains a line break or another control character: is it a single key?"
         )
     return value
 
@@ -51,35 +51,35 @@ def normalize_url(value: str | None) -> str | None:
         )
     if "@" in urlsplit(value).netloc:
         raise ValueError(
-            "must not carry a user name or password: send them under headers:, "
+            "must not contain a user name or password; put them under headers:, "
             "such as Authorization: Basic ${CREDENTIALS}"
         )
     return value.rstrip("/")
 
 
 class Timeouts(BaseModel):
-    """How long to wait for a provider, in seconds."""
+    """Timeouts of calls to a provider, in seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     connect_seconds: float = Field(
-        10, gt=0, description="To open a connection: name, network, TLS."
+        10, gt=0, description="To open a connection: DNS, network, TLS."
     )
     first_token_seconds: float = Field(
         120,
         gt=0,
-        description="From a streaming request to its first piece of reply.",
+        description="From a streamed request to the first piece of its reply.",
     )
     idle_seconds: float = Field(
-        60, gt=0, description="Between two reads of a stream that has begun."
+        60, gt=0, description="From one piece of a stream to the next."
     )
     total_seconds: float = Field(
-        600, gt=0, description="The whole call, its retries included."
+        600, gt=0, description="The whole call, including retries."
     )
 
 
 class BreakerConfig(BaseModel):
-    """When an endpoint that fails is left alone for a while."""
+    """The circuit breaker of each endpoint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -87,21 +87,21 @@ class BreakerConfig(BaseModel):
         5,
         ge=0,
         le=1000,
-        description="How many failures in a row it takes. 0: it is never left alone.",
+        description="Consecutive failures that open the breaker. `0` disables it.",
     )
     after_seconds: float = Field(
         2,
         ge=0,
         le=3600,
-        description="How long they must have gone on: a shorter trouble is outlived "
-        "by trying again.",
+        description="The minimum duration of these failures; retries cover shorter "
+        "ones.",
     )
     open_seconds: float = Field(
         5,
         gt=0,
         le=3600,
-        description="How long it is left alone before one call tries it. Doubled, up "
-        "to 60 seconds, each time that call fails.",
+        description="How long the breaker stays open before a call tries the endpoint. "
+        "It doubles each time that call fails, up to 60 seconds.",
     )
 
 
@@ -114,23 +114,23 @@ class EndpointConfig(BaseModel):
         None,
         max_length=64,
         pattern=r"^\w[\w.-]*$",
-        description="What records call it. Its number among them unless given.",
+        description="Its name in records and the log. Default: its number.",
     )
     api_key: SecretStr | None = Field(
-        None, description="Its key. The provider's unless given."
+        None, description="Its key. Default: the provider's key."
     )
     base_url: str | None = Field(
-        None, description="Its address. The provider's unless given."
+        None, description="Its address. Default: the provider's address."
     )
     headers: Headers = Field(
-        default_factory=dict, description="More headers, beside the provider's."
+        default_factory=dict, description="Additional headers, besides the provider's."
     )
     weight: float = Field(
         1,
         gt=0,
         le=1_000_000,
-        description="Its share of the calls: one of weight 3 gets three times those "
-        "of one of weight 1.",
+        description="Its share of the calls: an endpoint of weight 3 receives three "
+        "times as many as one of weight 1.",
     )
 
     _clean_key = field_validator("api_key", mode="before")(strip_key)
@@ -139,7 +139,7 @@ class EndpointConfig(BaseModel):
 
 
 class ProviderConfig(BaseModel):
-    """One place model calls go to."""
+    """A provider of models."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -151,46 +151,47 @@ class ProviderConfig(BaseModel):
     )
 
     kind: KindName = Field(
-        description="Which API it speaks. The entry's own name unless given; any "
-        "OpenAI-compatible server is `openai` with a `base_url`.",
+        description="The API it speaks. Default: the entry's name. For any "
+        "OpenAI-compatible server, use `openai` with a `base_url`.",
     )
     api_key: SecretStr | None = Field(
         None,
-        description="The provider's key. Needed unless `kind` is `local`, `base_url` "
-        "is set, or every one of `endpoints` has its own.",
+        description="The provider's key. Required unless `kind` is `local`, `base_url` "
+        "is set, or each of `endpoints` has a key.",
     )
     base_url: str | None = Field(
         None,
-        description="Where the API is, in place of the kind's own address; for "
-        "OpenAI-compatible servers usually ending in `/v1`.",
+        description="The address of the API. Default: the kind's address. For "
+        "OpenAI-compatible servers it usually ends in `/v1`.",
     )
     headers: Headers = Field(
-        default_factory=dict, description="More headers to send with each call."
+        default_factory=dict, description="Additional headers of each call."
     )
     endpoints: tuple[EndpointConfig, ...] = Field(
         (),
         max_length=100,
-        description="Several keys or addresses, in place of one. Calls are spread "
-        "over them; one that fails is passed over.",
+        description="Several keys or addresses, in place of one. Calls are distributed "
+        "among them; a failing endpoint is skipped.",
     )
     structured_outputs: Literal["native", "prompt"] | None = Field(
         None,
-        description="How a reply is held to a JSON Schema: by the provider itself "
-        "or by instructions in the prompt. The kind's own way unless given.",
+        description="How replies are made to match a JSON Schema: `native` if the "
+        "provider enforces it, `prompt` for instructions in the prompt. Default: by "
+        "kind.",
     )
     retries: int = Field(
         2,
         ge=0,
         le=10,
-        description="How often to try again, before the reply has begun.",
+        description="Retries after the first attempt, before the reply begins.",
     )
     timeouts: Timeouts = Field(
         default_factory=lambda: Timeouts(),
-        description="How long to wait for what.",
+        description="Timeouts of calls.",
     )
     breaker: BreakerConfig = Field(
         default_factory=lambda: BreakerConfig(),
-        description="When it is left alone for a while, because it fails.",
+        description="The circuit breaker.",
     )
 
     @field_validator("kind", mode="before")
@@ -211,8 +212,8 @@ class ProviderConfig(BaseModel):
     ) -> str | None:
         if value == "native" and info.data.get("kind") == "anthropic":
             raise ValueError(
-                "must be prompt for the kind 'anthropic', which is not sent "
-                "response_format; or leave it out"
+                "must be prompt for kind 'anthropic', whose API has no "
+                "response_format; or remove it"
             )
         return value
 
@@ -222,13 +223,15 @@ class ProviderConfig(BaseModel):
         cls, value: tuple[EndpointConfig, ...], info: ValidationInfo
     ) -> tuple[EndpointConfig, ...]:
         if value and info.data.get("kind") == "local":
-            raise ValueError("the kind 'local' has none: its server is started here")
+            raise ValueError(
+                "must be empty for kind 'local': this server starts the only endpoint"
+            )
         names = [endpoint_name(number, each) for number, each in enumerate(value)]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
-                    f"two are called '{name}' (one without a name is called by its "
-                    "number): give each a name of its own"
+                    f"two are named '{name}' (the default name is the number): give "
+                    "each endpoint a unique name"
                 )
         return value
 
@@ -240,9 +243,9 @@ class ProviderConfig(BaseModel):
                 and entry.base_url is None
                 and self.kind != "local"
             ):
-                whose = f"endpoints[{number}] of a" if self.endpoints else "a"
+                subject = f"endpoints[{number}] of a" if self.endpoints else "a"
                 raise ValueError(
-                    f"{whose} provider of kind '{self.kind}' needs an api_key, for "
+                    f"{subject} provider of kind '{self.kind}' needs an api_key, for "
                     f"example ${{{self.kind.upper()}_API_KEY}} (is the variable set?)"
                 )
         return self
@@ -274,7 +277,7 @@ def _unknown_kind_message(name: str) -> str:
     hint = did_you_mean(name.lower(), KIND_NAMES) or "."
     return (
         f"'{name}' is not a kind of provider{hint} The kinds are "
-        f"{', '.join(KIND_NAMES)}; any OpenAI-compatible server is "
+        f"{', '.join(KIND_NAMES)}; for any OpenAI-compatible server, use "
         "`kind: openai` with a `base_url`."
     )
 

@@ -55,7 +55,7 @@ class ContentFiltered(RequestRefused):
 
 
 class EmbedderMisconfigured(Invalid):
-    """The embedder cannot be had as it is configured."""
+    """The embedder is misconfigured."""
 
     retryable: ClassVar[bool] = False
 
@@ -71,8 +71,8 @@ class LocalModelDown(Unavailable):
 
     code = "local_model_down"
     detail = (
-        "`manage.py start` starts it with the server; restart a server that was "
-        "running when the provider was added to coulisse.yaml"
+        "`manage.py start` starts it with the server; if you added the provider while "
+        "the server was running, run `manage.py restart`"
     )
     retryable: ClassVar[bool] = False
 
@@ -99,12 +99,12 @@ class KeyRefused(ProviderFailed):
         message: str | None = None,
         *,
         provider: str = "",
-        is_outright: bool = True,
+        is_invalid: bool = True,
         detail: str = "",
     ) -> None:
         super().__init__(message, provider=provider, detail=detail)
-        self.is_outright = is_outright
-        """Whether the key is wrong for every use, not only this one."""
+        self.is_invalid = is_invalid
+        """False if the key is valid but lacks the permission for this request."""
 
 
 class OutOfCredit(ProviderFailed):
@@ -114,7 +114,7 @@ class OutOfCredit(ProviderFailed):
 
 
 class ProviderUnavailable(ProviderFailed):
-    """The provider has no time for us now."""
+    """The provider is temporarily unavailable."""
 
     retryable = True
 
@@ -131,7 +131,7 @@ class ProviderUnavailable(ProviderFailed):
 
 
 class RateLimited(ProviderUnavailable):
-    """The provider limits our requests."""
+    """The provider's rate limit is exceeded."""
 
     code = "provider_rate_limited"
 
@@ -143,7 +143,7 @@ class Overloaded(ProviderUnavailable):
 
 
 class CircuitOpen(Overloaded):
-    """The provider failed again and again and is left alone for a while."""
+    """The provider failed repeatedly: no requests are sent to it for a while."""
 
     code = "provider_circuit_open"
 
@@ -194,6 +194,6 @@ class TimedOut(ProviderFailed):
 
 
 class BrokenReply(ProviderFailed):
-    """The provider's reply makes no sense."""
+    """The provider's reply is malformed or incomplete."""
 
     code = "provider_broken_reply"

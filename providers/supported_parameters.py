@@ -29,7 +29,7 @@ def check_parameters(
     ]
     for parameter in unsupported_parameters(provider, asked):
         raise Invalid(
-            f"provider '{name}' ({provider.kind}) does not take '{parameter}'",
+            f"provider '{name}' ({provider.kind}) does not support '{parameter}'",
             param=parameter,
             code="unsupported_parameter",
         )

@@ -57,11 +57,9 @@ def from_exception(
     if isinstance(exc, MCPError) and not exc.message.startswith(UNREADABLE_PREFIX):
         return _call_refused(exc, address)
     if isinstance(exc, MCPError | ValidationError):
-        return server_error(
-            ServerReplyInvalid, address, "gave an answer that makes no sense"
-        )
+        return server_error(ServerReplyInvalid, address, "sent a malformed answer")
     logger.warning("mcp server '%s': %r", address.name, exc)
-    return server_error(ServerReplyInvalid, address, "does not keep to the protocol")
+    return server_error(ServerReplyInvalid, address, "violated the protocol")
 
 
 def status_of(exc: Exception, exchange: HttpOutcome) -> int | None:
@@ -73,13 +71,13 @@ def status_of(exc: Exception, exchange: HttpOutcome) -> int | None:
 
 def _from_status(status: int, exc: Exception, address: ServerTarget) -> ServerFailed:
     if status == 401 and address.server.sign_in is not None:
-        return server_error(SignInNeeded, address, "wants the user to sign in again")
+        return server_error(SignInNeeded, address, "requires the user to sign in again")
     if status == 401:
         return server_error(
             CallRefused,
             address,
-            "wants users to sign in (status 401)",
-            detail="set oauth: for it, or give its key another way",
+            "requires users to sign in (status 401)",
+            detail="set oauth: or the key under headers:",
         )
     if status == 404:
         says = "answered with status 404"
@@ -87,14 +85,14 @@ def _from_status(status: int, exc: Exception, address: ServerTarget) -> ServerFa
     if isinstance(exc, MCPError) and exc.code not in SDK_PLACEHOLDER_CODES:
         return _call_refused(exc, address)
     if 300 <= status < 400:
-        says = f"sends us elsewhere (status {status})"
+        says = f"answered with a redirect (status {status})"
         return server_error(CallRefused, address, says, detail="check its url")
     return server_error(CallRefused, address, f"answered with status {status}")
 
 
 def _call_refused(exc: MCPError, address: ServerTarget) -> ServerFailed:
-    said = redaction.redact_quoted_line(exc.message, MAX_REFUSAL_LENGTH)
-    return server_error(CallRefused, address, f"refused: {said}")
+    text = redaction.redact_quoted_line(exc.message, MAX_REFUSAL_LENGTH)
+    return server_error(CallRefused, address, f"refused the call: {text}")
 
 
 def is_closed(exc: BaseException) -> bool:

@@ -262,17 +262,17 @@ def _error_response(request: httpx2.Request) -> httpx2.Response:
 def _describe_error(exc: Exception) -> str:
     match exc:
         case TokenNotRenewed():
-            return "wants the user's sign-in renewed, which cannot be done now"
+            return "refused the user's token, which could not be renewed"
         case ResponseCompressed():
-            return "sends a compressed answer, which is not taken"
+            return "sent a compressed answer, which is not supported"
         case httpx2.ConnectTimeout():
-            return "does not accept connections in time"
+            return "did not accept the connection in time"
         case httpx2.ConnectError():
-            return "cannot be connected to"
+            return "cannot be reached"
         case httpx2.TimeoutException() | TimeoutError():
-            return "does not answer in time"
+            return "did not answer in time"
         case httpx2.UnsupportedProtocol():
-            return "has an address that is none"
+            return "has an invalid address"
         case _:
             return "broke the connection"
 

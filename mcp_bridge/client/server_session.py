@@ -135,7 +135,7 @@ class McpSession:
         server. Raises subclasses of `ServerFailed`.
         """
         if self._client is None or self._ending.is_set():
-            raise self._gone(was_unheard=True)
+            raise self._gone(is_safe_to_retry=True)
         params = mcp_types.CallToolRequestParams(name=tool, arguments=dict(arguments))
         request = mcp_types.CallToolRequest(params=params)
         current = HttpOutcome()
@@ -146,14 +146,14 @@ class McpSession:
                 answer = await self._send(self._client, request)
         except TimeoutError as exc:
             self._start_probe()
-            message = f"gave no answer within {limit:g} seconds (timeout_seconds)"
+            message = f"did not answer within {limit:g} seconds (timeout_seconds)"
             raise self._error(ServerSlow, message) from exc
         except Exception as exc:
             raise self._map_exception(exc, current) from exc
         finally:
             http_client.http_outcome.reset(token)
         if isinstance(answer, mcp_types.InputRequiredResult):
-            message = "asks for input in the middle of a call, which nobody can give"
+            message = "requested user input during the call, which is not supported"
             raise self._error(CallRefused, message)
         return answer
 
@@ -206,7 +206,7 @@ class McpSession:
                     await self._ending.wait()
                     tasks.cancel_scope.cancel()
         except asyncio.CancelledError:
-            self._end(self._error(ServerUnreachable, "was given up"))
+            self._end(self._error(ServerUnreachable, "was closed before it answered"))
             raise
         except TimeoutError:
             seconds = self._connect_seconds
@@ -237,7 +237,7 @@ class McpSession:
         return McpClient(
             catalog.drop_invalid_tools(
                 transports.open_transport(self.address, self._bearer, self.break_off),
-                self._log_warning,
+                self._warn,
             ),
             cache=None,
             client_info=CLIENT,
@@ -259,7 +259,7 @@ class McpSession:
                         if isinstance(change, ToolsListChanged):
                             self._is_listing_old = True
             except (MCPError, SubscriptionLost, TimeoutError):
-                logger.debug("mcp server '%s' tells no changes", self.address.name)
+                logger.debug("mcp server '%s' announces no changes", self.address.name)
             self._is_following.set()
             # The tools may have changed before the subscription.
             await asyncio.sleep(LISTEN_RETRY_SECONDS)
@@ -292,7 +292,7 @@ class McpSession:
                 await self._read_listing(client)
         except Exception as exc:  # Any failure of the server.
             self._listed_at = time.monotonic()
-            self._warn(f"its tools cannot be listed again: {type(exc).__name__}")
+            self._warn(f"its tools could not be refreshed: {type(exc).__name__}")
             if error_mapping.is_closed(exc):
                 self.break_off("closed the connection")
 
@@ -308,20 +308,17 @@ class McpSession:
             return
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                await catalog.list_tools(client, self._log_warning)
+                await catalog.list_tools(client, self._warn)
         except TimeoutError:
             # The child hangs, or works for no caller: start another.
-            self.break_off("does not answer any more")
+            self.break_off("stopped answering")
         except Exception as exc:  # Any answer is enough.
             logger.debug("mcp server '%s': %r", self.address.name, exc)
 
     async def _read_listing(self, client: ClientSession) -> None:
         self._is_listing_old = False
-        self.offers = await catalog.list_tools(client, self._log_warning)
+        self.offers = await catalog.list_tools(client, self._warn)
         self._listed_at = time.monotonic()
-
-    def _log_warning(self, what: str) -> None:
-        self._warn(what)
 
     # Error mapping.
 
@@ -350,21 +347,23 @@ class McpSession:
 
     def _gone_error(self, exc: Exception, current: HttpOutcome) -> ServerGone | None:
         if current.reason:
-            return self._gone(current.reason, was_unheard=not current.was_sent)
+            return self._gone(current.reason, is_safe_to_retry=not current.was_sent)
         status = error_mapping.status_of(exc, current)
         if status == 404 and self._client is not None:
             # The server forgot the session, usually because it restarted.
-            self.break_off("forgot the session")
-            return self._gone(was_unheard=True)
+            self.break_off("lost the session")
+            return self._gone(is_safe_to_retry=True)
         if status is None and error_mapping.is_closed(exc):
             self.break_off("closed the connection")
             return self._gone()
         return None
 
-    def _gone(self, reason: str = "", *, was_unheard: bool = False) -> ServerGone:
+    def _gone(self, reason: str = "", *, is_safe_to_retry: bool = False) -> ServerGone:
         reason = reason or self._end_reason or "closed the connection"
         message = f"the MCP server '{self.address.name}' {reason}"
-        return ServerGone(message, server=self.address.name, was_unheard=was_unheard)
+        return ServerGone(
+            message, server=self.address.name, is_safe_to_retry=is_safe_to_retry
+        )
 
     def _error(self, kind: type[ServerFailed], says: str) -> ServerFailed:
         return error_mapping.server_error(kind, self.address, says)

@@ -145,7 +145,7 @@ class SessionPool:
             return
         said.add(what)
         if len(said) > MAX_WARNINGS:
-            what = "the rest of what is wrong with it is not logged"
+            what = "further warnings about this server are not logged"
         if len(self._said) > MAX_REMEMBERED:
             self._said.popitem(last=False)
         logger.warning("mcp server '%s': %s", address.name, what)
@@ -221,7 +221,7 @@ class SessionPool:
         except TimeoutError:
             self._watch(address.key, kept)
             raise StillConnecting(
-                f"the MCP server '{address.name}' is still being connected to",
+                f"the connection to the MCP server '{address.name}' is not open yet",
                 server=address.name,
             ) from None
 
@@ -276,7 +276,7 @@ class SessionPool:
         pause = MIN_BACKOFF_SECONDS
         if before is not None:
             pause = min(before.pause_seconds * 2, MAX_BACKOFF_SECONDS)
-        logger.warning("%s; it is tried again in %.0f s", error, pause)
+        logger.warning("%s; no new attempt for %.0f s", error, pause)
         shelf.failures[key] = _OpenFailure(error, monotonic() + pause, pause)
         if len(shelf.failures) > MAX_REMEMBERED:
             shelf.failures.popitem(last=False)

@@ -146,7 +146,7 @@ def _find(address: ServerTarget, folder: Path, environment: dict[str, str]) -> s
         raise ServerUnreachable(
             f"the MCP server '{address.name}' cannot start",
             server=address.name,
-            detail=f"its cwd '{address.server.cwd}' is not a folder",
+            detail=f"cwd '{address.server.cwd}' is not a folder",
         )
     # A relative path starts at the command's working directory.
     where = str(folder / name) if os.sep in name else name
@@ -155,7 +155,7 @@ def _find(address: ServerTarget, folder: Path, environment: dict[str, str]) -> s
         raise ServerUnreachable(
             f"the MCP server '{address.name}' cannot start",
             server=address.name,
-            detail=f"its command '{name}' is not there, or cannot be run",
+            detail=f"the command '{name}' does not exist or is not executable",
         )
     return found
 
@@ -206,7 +206,7 @@ class _StderrLog:
         text = text[:MAX_LOGGED_LENGTH]
         if text:
             self._last.append(text)
-            logger.debug("mcp server '%s' says: %s", self._name, text)
+            logger.debug("mcp server '%s' stderr: %s", self._name, text)
 
     def last(self) -> list[str]:
         """Return the last lines, for operators."""
@@ -217,7 +217,7 @@ class _StderrLog:
         if self._last and not self.is_answering:
             lines = "\n  ".join(self._last)
             logger.warning(
-                "mcp server '%s' said last:\n  %s",
+                "mcp server '%s' exited without an answer; its last lines:\n  %s",
                 *(self._name, lines),
                 extra={"has_lines": True},
             )
@@ -236,7 +236,7 @@ async def _read(
                     said.is_answering = True
                     await into.send(message)
         except ValueError:
-            reason = f"sent more than {MAX_LINE_BYTES // 1024**2} MB at once"
+            reason = f"sent more than {MAX_LINE_BYTES // 1024**2} MB in one line"
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             return  # The reader is gone.
         if not reason:
@@ -272,7 +272,7 @@ def _describe_exit(process: Process) -> str:
         return "closed its output"
     if process.returncode < 0:
         return f"was killed by {signal.Signals(-process.returncode).name}"
-    return f"ended with exit code {process.returncode}"
+    return f"exited with code {process.returncode}"
 
 
 async def _write(process: Process, outgoing: Outgoing) -> None:

@@ -55,7 +55,7 @@ def find_server(config: Config, name: str) -> tuple[ToolServerConfig, OAuthConfi
         raise ServerUnknown(f"there is no MCP server '{escape_and_truncate(name)}'")
     if server.sign_in is None:
         raise SignInUnsupported(
-            f"MCP server '{escape_and_truncate(name)}' has no sign-in: it needs none"
+            f"MCP server '{escape_and_truncate(name)}' has no sign-in"
         )
     return server, server.sign_in
 
@@ -200,8 +200,8 @@ class ClientRegistry:
         registered = decrypt_client(stored, vault)
         if registered is None:
             raise SignInFailed(
-                f"mcp server '{app.server}': another process stored a registration "
-                "this one cannot read; give all the same COULISSE_VAULT_KEY",
+                f"mcp server '{app.server}': this process cannot decrypt the client "
+                "that another one registered; set the same COULISSE_VAULT_KEY for all",
                 provider=app.server,
             )
         return registered

@@ -19,67 +19,67 @@ class SignInUnsupported(Invalid):
 
 
 class LinkInvalid(Invalid):
-    """This is not a link of this server's: it is incomplete, was altered, or was made \
-with a key this server no longer has."""
+    """This link is invalid: it is incomplete or altered, or the server's key has \
+changed."""
 
     code = "link_invalid"
 
 
 class LinkExpired(Invalid):
-    """This link has expired: links are good for 10 minutes."""
+    """This link has expired: links are valid for 10 minutes."""
 
     code = "link_expired"
 
 
 class LinkUsed(Invalid):
-    """This link was used already: each is good for one time."""
+    """This link was already used: each link works once."""
 
     code = "link_used"
 
 
 class UserMismatch(Denied):
-    """This link is another user's."""
+    """This link belongs to another user."""
 
     code = "link_of_another_user"
 
 
 class BrowserMismatch(Denied):
-    """This sign-in was not begun in this browser."""
+    """This sign-in was started in another browser."""
 
     code = "other_browser"
 
 
 class SignInFailed(ServerFailed):
-    """The provider of a sign-in failed."""
+    """The sign-in provider failed."""
 
     code = "sign_in_failed"
 
     def __init__(self, detail: str = "", *, provider: str = "") -> None:
-        says = inspect.cleandoc(type(self).__doc__ or "").rstrip(".")
-        message = f"mcp server '{provider}': {says[:1].lower()}{says[1:]}"
+        text = inspect.cleandoc(type(self).__doc__ or "").rstrip(".")
+        message = f"mcp server '{provider}': {text[:1].lower()}{text[1:]}"
         super().__init__(message, server=provider, detail=detail)
 
 
 class AuthServerUnreachable(SignInFailed):
-    """The provider of a sign-in cannot be reached."""
+    """The sign-in provider cannot be reached."""
 
     code = "sign_in_provider_down"
 
 
 class AuthServerTimedOut(AuthServerUnreachable):
-    """The provider of a sign-in takes too long."""
+    """The sign-in provider did not answer in time."""
 
     code = "sign_in_provider_slow"
 
 
 class AuthServerReplyInvalid(SignInFailed):
-    """The provider of a sign-in answered what makes no sense."""
+    """The sign-in provider sent an invalid reply."""
 
     code = "sign_in_provider_broken"
 
 
 class AuthServerRefused(SignInFailed):
-    """The provider of a sign-in said no."""
+    """The sign-in provider refused the request."""
 
     code = "sign_in_refused"
 

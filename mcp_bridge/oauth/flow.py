@@ -179,7 +179,9 @@ class AuthorizationFlow:
         resource = resource_url(configured)
         app = await self._registrar.stored_client(config, server, state.client_row)
         if app is None or state.resource != state_tokens.short_digest(resource):
-            raise LinkInvalid("The server's sign-in was set up anew in the meantime.")
+            raise LinkInvalid(
+                "The sign-in of this server has changed; request a new link."
+            )
         fresh = await self._redeem(app, came, state.verifier)
         boxes = encrypt_tokens(
             fresh, server, resource, link.user_id, secret_keys.load_keys().cipher
@@ -204,17 +206,17 @@ class AuthorizationFlow:
     ) -> NewTokens:
         _check_issuer(app, came.issuer)
         if came.error is not None:
-            words = token_endpoint.to_single_line(came.description or came.error)
+            reason = token_endpoint.to_single_line(came.description or came.error)
             raise AuthServerRefused(
-                f"mcp server '{app.server}': its sign-in's provider says: {words}",
+                f"mcp server '{app.server}': the sign-in provider refused: {reason}",
                 error=came.error,
-                description=words,
+                description=reason,
                 provider=app.server,
             )
         if not came.code:
             raise AuthServerReplyInvalid(
-                f"mcp server '{app.server}': its sign-in's provider sends users back "
-                "without a code",
+                f"mcp server '{app.server}': the sign-in provider returned no "
+                "authorization code",
                 provider=app.server,
             )
         try:
@@ -241,7 +243,7 @@ def _check_issuer(app: RegisteredClient, issuer: str | None) -> None:
         return
     if issuer is None or not issuers_match(issuer, expected):
         raise AuthServerReplyInvalid(
-            f"mcp server '{app.server}': the answer does not come from {expected}",
+            f"mcp server '{app.server}': the response is not from {expected}",
             provider=app.server,
         )
 

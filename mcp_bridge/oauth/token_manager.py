@@ -271,7 +271,7 @@ class TokenManager:
             if exc.error not in TOKEN_REJECTED_ERRORS:
                 await self._cross_to_end(token_store.release_claim, held)
                 raise
-            logger.info("a user has to connect again: %s", exc)
+            logger.info("a user must connect again: %s", exc)
             await self._cross_to_end(token_store.delete_tokens, held)
             if app is not None and exc.error == "invalid_client":
                 await self._registrar.forget(app)
@@ -304,8 +304,8 @@ class TokenManager:
             until = found.refresh_lease_until
             if until is None or until <= self._clock():
                 raise SignInFailed(
-                    f"mcp server '{held.server}': the user's sign-in could not be "
-                    "refreshed just now",
+                    f"mcp server '{held.server}': another process could not refresh "
+                    "the user's token",
                     provider=held.server,
                 )
             await asyncio.sleep(seconds)
@@ -328,7 +328,7 @@ class TokenManager:
                 if token is not None:
                     await token_endpoint.revoke_token(self._web, app, token)
         except CoulisseError as exc:
-            logger.warning("a sign-in was ended here only: %s", exc)
+            logger.warning("could not revoke a user's token at its provider: %s", exc)
 
     def _has_ended(self, held: StoredTokens) -> bool:
         ends = held.boxes.expires_at
@@ -345,8 +345,8 @@ class TokenManager:
 def _renewal_failed(server: str) -> SignInFailed:
     """Return the error for the model, without internal details."""
     return SignInFailed(
-        f"mcp server '{server}': the user's sign-in could not be renewed just now, for "
-        "its provider does not answer; try again in a minute",
+        f"mcp server '{server}': the user's token could not be renewed because the "
+        "sign-in provider does not answer; try again in a minute",
         provider=server,
     )
 
@@ -356,7 +356,7 @@ def _has_secrets() -> bool:
     try:
         secret_keys.load_keys()
     except SecretsInvalid as exc:
-        logger.error("no user is signed in to any MCP server: %s", exc)
+        logger.error("sign-ins to MCP servers are unavailable: %s", exc)
         return False
     return True
 
@@ -412,8 +412,8 @@ def _decrypt(
         )
     except DecryptionFailed:
         logger.warning(
-            "a user's sign-in to mcp server '%s' was stored with another vault key; "
-            "they have to connect again",
+            "a user's sign-in to mcp server '%s' was encrypted with another key; the "
+            "user must connect again",
             held.server,
         )
         return None

@@ -50,17 +50,17 @@ async def list_tools(
         page = await session.list_tools(params=params)
         for tool in page.tools:
             if len(found) >= MAX_TOOLS:
-                complain(f"more than {MAX_TOOLS} tools; the rest is left out")
+                complain(f"it has more than {MAX_TOOLS} tools; the rest are ignored")
                 return _sort_tools(found)
             if (fault := _find_fault(tool, found)) is not None:
-                complain(f"tool '{printable_name(tool.name)}' is left out: {fault}")
+                complain(f"tool '{printable_name(tool.name)}' is ignored: {fault}")
             else:
                 found[tool.name] = _parse_tool(tool)
         cursor, before = page.next_cursor, cursor
         if cursor is None or cursor == before:
             break
     else:
-        complain(f"more than {MAX_PAGES} pages of tools; the rest is left out")
+        complain(f"it has more than {MAX_PAGES} pages of tools; the rest are ignored")
     return _sort_tools(found)
 
 
@@ -88,7 +88,7 @@ def _find_fault(tool: mcp_types.Tool, found: Mapping[str, CatalogTool]) -> str |
     if not tool.name:
         return "it has no name"
     if tool.name in found:
-        return "there is another of that name"
+        return "another tool has the same name"
     return schema_fault(tool.input_schema)
 
 
@@ -106,7 +106,7 @@ def schema_fault(schema: dict[str, Any]) -> str | None:
         is_valid = jsonschema_rs.meta.is_valid(plain)
     except ValueError:
         is_valid = False
-    return None if is_valid else "its schema is no JSON Schema"
+    return None if is_valid else "its schema is not valid JSON Schema"
 
 
 @asynccontextmanager
@@ -177,5 +177,5 @@ class _FilteredStream:
         except ValueError:
             fault = "its description or schema is malformed"
         named = printable_name(name) if isinstance(name, str) else "without a name"
-        self._complain(f"tool '{named}' is left out: {fault}")
+        self._complain(f"tool '{named}' is ignored: {fault}")
         return False

@@ -19,7 +19,7 @@ MAX_IMAGE_BYTES = 5 * 1024 * 1024
 """In base64 bytes, as providers count."""
 IMAGE_TYPES = {"image/gif", "image/jpeg", "image/png", "image/webp"}
 
-TRUNCATION_MARK = "\n[cut: the answer is longer]"
+TRUNCATION_MARK = "\n[truncated]"
 
 Part = dict[str, Any]
 
@@ -33,8 +33,8 @@ def convert_result(answer: mcp_types.CallToolResult, server: str) -> ToolResult:
     if not parts and answer.structured_content is not None:
         parts = [_text_part(_json(answer.structured_content))]
     if answer.is_error:
-        said = _join_text(parts) or "the tool failed and does not say why"
-        raise ToolFailed(redaction.redact_patterns(said), server=server)
+        message = _join_text(parts) or "the tool failed without a message"
+        raise ToolFailed(redaction.redact_patterns(message), server=server)
     if any(part["type"] == "image_url" for part in parts):
         return list(_merge_texts(parts))
     return _join_text(parts)
@@ -77,16 +77,16 @@ def _resource_part(
 def _image_part(data: str, mime_type: str) -> Part:
     if mime_type not in IMAGE_TYPES:
         return _placeholder_part(
-            f"image, {_format_type(mime_type)}, which models cannot see"
+            f"image, {_format_type(mime_type)}, which models do not support"
         )
     if len(data) > MAX_IMAGE_BYTES:
         return _placeholder_part(
-            f"image, {_format_type(mime_type)}, {_format_size(data)}: too large to see"
+            f"image, {_format_type(mime_type)}, {_format_size(data)}, too large"
         )
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return _placeholder_part(f"image, {_format_type(mime_type)}, which is damaged")
+        return _placeholder_part(f"image, {_format_type(mime_type)}, damaged")
     return {
         "type": "image_url",
         "image_url": {"url": f"data:{mime_type};base64,{data}"},
@@ -104,7 +104,7 @@ def _placeholder_part(what: str) -> Part:
 
 def _format_type(mime_type: str) -> str:
     plain = re.sub(r"[^\w./+-]", "", mime_type)[:80]
-    return plain or "of no stated type"
+    return plain or "unknown type"
 
 
 def _format_size(data: str) -> str:

@@ -127,22 +127,19 @@ def _parse_response(
     rows = np.zeros((count, dimensions), dtype=np.float32)
     places = [item.get("index", number) for number, item in enumerate(found)]
     if sorted(places) != list(range(count)):
-        raise error_mapping.malformed_reply(
-            source, "does not say which vector is of which text"
-        )
+        raise error_mapping.malformed_reply(source, "has vectors without a valid index")
     for place, item in zip(places, found, strict=True):
         vector = _parse_vector(item["embedding"])
         if vector.shape != (dimensions,):
             raise error_mapping.malformed_reply(
                 source,
-                f"has vectors of {vector.size} dimensions where {dimensions} were "
-                "expected",
+                f"has vectors of {vector.size} dimensions, not {dimensions}",
                 detail="check the model and embed_with.dims",
             )
         rows[place] = vector
     if not np.isfinite(rows).all():
         raise error_mapping.malformed_reply(
-            source, "has vectors with numbers that are not finite"
+            source, "has vectors with non-finite numbers"
         )
     return rows, _billed_tokens(payload)
 

@@ -27,7 +27,7 @@ class ApiEmbedder(EmbedderKind):
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
         """Call the API, in batches."""
         if embedder.api is None:
-            raise ValueError(f"the embedder {embedder.id} has no service")
+            raise ValueError(f"the embedder {embedder.id} has no API")
         return await api_client.embed_texts(embedder.api, texts, query=query)
 
 

@@ -124,7 +124,7 @@ def model_problems(
     Another server that speaks the same API may have any model.
     """
     if asked.model is None and is_other_server:
-        yield "model", f"is needed: which embedding model of '{asked.provider}'?"
+        yield "model", f"is required: name an embedding model of '{asked.provider}'"
         return
     name = asked.model or default or ""
     model = models.get(name)
@@ -135,10 +135,10 @@ def model_problems(
         yield (
             "model",
             f"'{asked.provider}' has no embedding model '{name}'{hint} "
-            f"There are {', '.join(models)}",
+            f"The models are {', '.join(models)}",
         )
     elif asked.dims is None:
-        yield "dims", f"is needed: how many dimensions do the vectors of '{name}' have?"
+        yield "dims", f"is required: set the number of dimensions of '{name}'"
 
 
 def _dims_problems(
@@ -151,11 +151,11 @@ def _dims_problems(
         can = f"from {choices[0]} to {choices[-1]}"
     else:
         can = " or ".join(map(str, choices))
-    yield "dims", f"'{name}' makes vectors of {can} dimensions, not {dims}"
+    yield "dims", f"'{name}' has vectors of {can} dimensions, not {dims}"
 
 
 def offline_problems(asked: EmbedderConfig) -> Iterator[EmbedderProblem]:
     """Yield the fields that an offline embedder does not support."""
     for name in ("api_key", "base_url"):
         if getattr(asked, name) is not None:
-            yield name, f"'{asked.provider}' works offline: leave it out"
+            yield name, f"'{asked.provider}' works offline; remove it"

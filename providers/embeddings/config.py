@@ -9,11 +9,10 @@ MAX_DIMENSIONS = 16_000
 
 
 class EmbedderConfig(BaseModel):
-    """The embedder to use, in place of the one chosen by what is configured.
+    """The embedder to use. Default: the best one that the configuration allows."""
 
-    Whether the provider and the model exist is for `embedders.problems`, which knows
-    the rest of the configuration.
-    """
+    # `embedders.find_problems` checks the provider and the model: it knows the rest of
+    # the configuration.
 
     model_config = ConfigDict(
         extra="forbid",
@@ -26,38 +25,39 @@ class EmbedderConfig(BaseModel):
         min_length=1,
         description="`openai`, `voyage`, `local` (a small model on the CPU, offline), "
         "`hash` (offline, words only), or the name of an entry under `providers:` "
-        "that speaks OpenAI's API. Such an entry wins over a built-in name.",
+        "that speaks OpenAI's API. An entry takes precedence over a built-in name.",
     )
     model: str | None = Field(
         None,
         min_length=1,
-        description="Which of the provider's embedding models. Its default unless "
-        "given; needed for a server at another `base_url`.",
+        description="The embedding model. Default: the provider's default; required "
+        "for a server at another `base_url`.",
     )
     api_key: SecretStr | None = Field(
         None,
-        description="The provider's key. `voyage` needs one here; the others take "
-        "that of their entry under `providers:`.",
+        description="The provider's key. Required for `voyage`. Default for the "
+        "others: the key of their entry under `providers:`.",
     )
     base_url: str | None = Field(
         None,
-        description="Where the API is, usually ending in `/v1`. That of the entry "
-        "under `providers:`, or the provider's own, unless given. An address given "
-        "here is sent no key but one given here.",
+        description="The address of the API, usually ending in `/v1`. Default: that of "
+        "the entry under `providers:`, or the provider's own. With an address here, "
+        "only the key set here is sent.",
     )
     dims: int | None = Field(
         None,
         gt=0,
         le=MAX_DIMENSIONS,
-        description="The length of a vector, where it can be chosen: any for `hash`, "
-        "shorter ones for many models. Needed for models Coulisse does not know.",
+        description="The number of dimensions, for models with a choice: any for "
+        "`hash`, fewer for many models. Required for models that Coulisse does not "
+        "know.",
     )
     floor: float | None = Field(
         None,
         ge=-1,
         le=1,
-        description="The cosine similarity below which two texts have nothing to do "
-        "with each other. The embedder's own unless given.",
+        description="The cosine similarity below which two texts count as unrelated. "
+        "Default: by embedder.",
     )
 
     _clean_key = field_validator("api_key", mode="before")(strip_key)

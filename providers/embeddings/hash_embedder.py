@@ -93,7 +93,7 @@ class HashEmbedder(EmbedderKind):
         """Yield the unsupported fields."""
         yield from offline_problems(asked)
         if asked.model is not None:
-            yield "model", "'hash' has no models: leave it out"
+            yield "model", "'hash' has no models; remove it"
 
     def build(self, asked: EmbedderConfig, entry: ProviderConfig | None) -> Embedder:
         """Return the embedder, with any number of dimensions."""

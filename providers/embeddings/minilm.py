@@ -63,7 +63,7 @@ class MiniLMEmbedder(EmbedderKind):
         if asked.model not in (None, NAME):
             yield "model", f"'local' has no model '{asked.model}', only '{NAME}'"
         if asked.dims not in (None, DIMENSIONS):
-            yield "dims", f"'local' makes vectors of {DIMENSIONS} dimensions"
+            yield "dims", f"'local' has vectors of {DIMENSIONS} dimensions"
         if not is_available():
             yield (
                 "provider",

@@ -38,7 +38,7 @@ class VoyageEmbedder(ApiEmbedder):
     ) -> Iterator[EmbedderProblem]:
         """Yield the problems of the key, the model and `dims`."""
         if asked.api_key is None:
-            yield "api_key", "voyage needs one here, for example ${VOYAGE_API_KEY}"
+            yield "api_key", "is required for 'voyage', for example ${VOYAGE_API_KEY}"
         yield from model_problems(
             asked,
             MODELS,

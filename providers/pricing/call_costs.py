@@ -121,9 +121,9 @@ def _warn(provider: str, model: str) -> None:
     if (provider, model) not in _warned:
         _warned.add((provider, model))
         logger.warning(
-            "nobody knows what %s of provider '%s' costs: its calls are recorded "
-            "without a cost, and it is refused where money is limited. Give its price "
-            "under prices:",
+            "no price is known for %s of provider '%s': its calls are recorded without "
+            "a cost, and refused where a budget limits money; set its price under "
+            "prices:",
             model,
             provider,
         )

@@ -16,29 +16,27 @@ Usd = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class Price(BaseModel):
-    """What a model costs, in US dollars per million tokens."""
+    """The prices of a model, in US dollars per million tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    input: Usd = Field(description="A million tokens of the prompt.")
-    output: Usd = Field(description="A million tokens of the reply.")
+    input: Usd = Field(description="Prompt tokens.")
+    output: Usd = Field(description="Reply tokens.")
     cache_read: Usd | None = Field(
         default=None,
-        description="A million tokens of the prompt that the provider had cached. "
-        "The price of input unless given.",
+        description="Prompt tokens that the provider reads from its cache. Default: "
+        "the price of `input`.",
     )
     cache_write: Usd | None = Field(
         default=None,
-        description="A million tokens of the prompt that the provider puts into its "
-        "cache. The price of input unless given.",
+        description="Prompt tokens that the provider writes to its cache. Default: "
+        "the price of `input`.",
     )
     reasoning: Usd | None = Field(
         default=None,
-        description="A million tokens of thinking. The price of output unless given.",
+        description="Reasoning tokens. Default: the price of `output`.",
     )
-    request: Usd = Field(
-        default=0, description="Each call, whatever its length, in US dollars."
-    )
+    request: Usd = Field(default=0, description="The price per call, in US dollars.")
 
 
 ModelPrices = Annotated[dict[str, Price], Field(min_length=1)]
@@ -67,6 +65,6 @@ PRICES: Section[dict[str, ModelPrices]] = Section(
     default=dict,
     noun="provider",
     check=check_prices,
-    description="What models cost, by provider and model (`*` is all of a "
-    "provider's), where the list that comes with Coulisse is silent or wrong.",
+    description="Prices of models, by provider and model (`*`: all models of a "
+    "provider). They replace those of the bundled price list.",
 )

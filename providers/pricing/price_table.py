@@ -20,7 +20,7 @@ from providers.resilience.error_mapping import ProviderSource
 logger = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
-HEADER = ("model", "input", "output", "cached", "written", "price from", "used by")
+HEADER = ("model", "input", "output", "cached", "written", "source", "used by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def warm() -> None:
     try:
         list_models(live.current())
     except CoulisseError as exc:
-        logger.warning("%s; prices are looked up when they are needed", exc)
+        logger.warning("could not preload prices, which load on first use: %s", exc)
 
 
 def unpriced_models(priced: list[PricedModel]) -> list[str]:
@@ -112,13 +112,13 @@ def _cells(priced: PricedModel) -> list[str]:
 def _remarks(tariff: Tariff) -> Iterator[str]:
     steps = tariff.period().steps
     if len(steps) > 1:
-        yield f"dearer beyond {steps[1][0]:,} tokens of prompt"
+        yield f"higher above {steps[1][0]:,} prompt tokens"
     if len(tariff.periods) > 1:
-        yield "depends on the time"
+        yield "varies over time"
     rates = steps[0][1]
     if rates.request:
         usd = _usd_per_million(rates, rates.request) / 1_000_000
-        yield f"${_format_number(usd)} a call"
+        yield f"${_format_number(usd)} per call"
 
 
 def as_json(priced: list[PricedModel]) -> dict[str, Any]:

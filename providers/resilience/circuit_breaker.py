@@ -140,7 +140,7 @@ class Circuit:
         # The endpoint's Retry-After is the minimum.
         self.open_until = max(until, self.paused_until)
         logger.warning(
-            "%s is left alone for %.0f s: %s",
+            "%s: circuit breaker open for %.0f s: %s",
             self.label,
             self.open_until - now(),
             error,
@@ -148,7 +148,7 @@ class Circuit:
 
     def _close(self) -> None:
         if self.open_until is not None:
-            logger.warning("%s answers again", self.label)
+            logger.warning("%s: circuit breaker closed", self.label)
         self.failures = 0
         self.open_until = None
         self.is_recoverable = True
@@ -162,8 +162,8 @@ def _classify(error: CoulisseError, *, lone: bool) -> FailureClass:
         if lone:
             return "answered"
         # A key may be valid for some models only.
-        is_outright = isinstance(error, OutOfCredit) or error.is_outright
-        return "dead" if is_outright else "failing"
+        is_dead = isinstance(error, OutOfCredit) or error.is_invalid
+        return "dead" if is_dead else "failing"
     if isinstance(error, (ModelUnknown, RateLimited, RequestRefused)):
         return "answered"
     return "failing" if isinstance(error, ProviderFailed) else "nothing"

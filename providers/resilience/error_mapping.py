@@ -106,10 +106,10 @@ def from_status(
         return BrokenReply(
             f"provider '{source.name}' answered with a redirect (HTTP {status})",
             provider=source.name,
-            detail=f"set {source.setting('base_url')} to where it is now",
+            detail=f"set {source.setting('base_url')} to the new address",
         )
     if status in (401, 403):
-        return _key_refused(source, is_outright=status == 401)
+        return _key_refused(source, is_invalid=status == 401)
     if status == 402:
         return _out_of_credit(source)
     if status in (404, 405, 410):
@@ -128,7 +128,7 @@ def from_error_object(source: ProviderSource, payload: Any) -> CoulisseError:
     if said.is_filtered:
         return _filtered(source, said, "in its reply")
     if words & (BAD_KEY | {"UNAUTHENTICATED", "PERMISSION_DENIED"}):
-        return _key_refused(source, is_outright=not words & NOT_ALLOWED)
+        return _key_refused(source, is_invalid=not words & NOT_ALLOWED)
     if words & NO_CREDIT:
         return _out_of_credit(source)
     if words & (RATE_LIMIT_CODES | {"RESOURCE_EXHAUSTED"}):
@@ -145,16 +145,16 @@ def _quote_error(said: ErrorObject) -> str:
 
 def _parenthesize(said: ErrorObject) -> str:
     message = sanitize_message(said.message)
-    return f"it said: {message}" if message else ""
+    return f"its message: {message}" if message else ""
 
 
-def _key_refused(source: ProviderSource, *, is_outright: bool) -> KeyRefused:
+def _key_refused(source: ProviderSource, *, is_invalid: bool) -> KeyRefused:
     # Never the provider's own message: it often quotes the key.
     return KeyRefused(
         f"provider '{source.name}' refused this server's key",
         provider=source.name,
-        is_outright=is_outright,
-        detail=f"check {source.setting('api_key')} and what that key may use",
+        is_invalid=is_invalid,
+        detail=f"check {source.setting('api_key')} and the permissions of that key",
     )
 
 
@@ -162,7 +162,7 @@ def _out_of_credit(source: ProviderSource) -> OutOfCredit:
     return OutOfCredit(
         f"provider '{source.name}' has no credit or quota left for this server",
         provider=source.name,
-        detail=f"it says so of the account behind {source.setting('api_key')}",
+        detail=f"check the account of {source.setting('api_key')}",
     )
 
 
@@ -170,7 +170,7 @@ def _model_unknown(source: ProviderSource, said: ErrorObject) -> ModelUnknown:
     return ModelUnknown(
         f"provider '{source.name}' has no model '{source.model}'",
         provider=source.name,
-        detail=f"or {source.setting('base_url')} is wrong{_quote_error(said)}",
+        detail=f"check the model and {source.setting('base_url')}{_quote_error(said)}",
     )
 
 
@@ -180,7 +180,7 @@ def _limited(
     if said.identifiers & NO_CREDIT:
         return _out_of_credit(source)
     return RateLimited(
-        f"provider '{source.name}' limits our requests",
+        f"the rate limit of provider '{source.name}' is exceeded",
         provider=source.name,
         retry_after_seconds=wait_seconds,
         detail=_parenthesize(said),
@@ -201,7 +201,7 @@ def _overloaded(
 def _refused(source: ProviderSource, said: ErrorObject, where: str) -> CoulisseError:
     # Gemini answers a wrong key with 400.
     if said.identifiers & BAD_KEY or "API key not valid" in said.message:
-        return _key_refused(source, is_outright=not said.identifiers & NOT_ALLOWED)
+        return _key_refused(source, is_invalid=not said.identifiers & NOT_ALLOWED)
     return RequestRefused(
         f"provider '{source.name}' refused the request ({where}){_quote_error(said)}",
         provider=source.name,
@@ -257,9 +257,9 @@ def from_exception(source: ProviderSource, exc: BaseException) -> CoulisseError:
     if isinstance(exc, _NO_CONNECTION):
         return _unreachable(source, "no connection", exc, retryable=True)
     if isinstance(exc, _NOT_HTTP):
-        return malformed_reply(source, "is not proper HTTP")
+        return malformed_reply(source, "is not valid HTTP")
     if isinstance(exc, PARSE_ERRORS):
-        return malformed_reply(source, "has a shape we do not know")
+        return malformed_reply(source, "has an unknown format")
     return ProviderDisconnected(
         f"provider '{source.name}' broke the connection", provider=source.name
     )
@@ -291,9 +291,9 @@ def from_send_error(source: ProviderSource, exc: ValueError) -> CoulisseError:
 
 
 WAITS: dict[WaitPhase, str] = {
-    "connect": "to connect to",
+    "connect": "to accept a connection",
     "first_token": "to begin its reply",
-    "idle": "to go on with its reply",
+    "idle": "to continue its reply",
     "total": "to finish its reply",
 }
 

@@ -124,11 +124,10 @@ class EndpointPool:
         )
         seconds = max(0.0, (first.open_until or at) - at)
         return CircuitOpen(
-            f"provider '{self.name}' is left alone for {seconds:.0f} s, because it "
-            "failed again and again; the last time: "
-            f"{public_text(first.last_error or '')}",
+            f"provider '{self.name}' failed repeatedly: no requests for "
+            f"{seconds:.0f} s; last error: {public_text(first.last_error or '')}",
             provider=self.name,
-            detail=f"the last time: {first.last_error}",
+            detail=f"last error: {first.last_error}",
             # For a new key, or for credit, it does not help to wait.
             retry_after_seconds=seconds if first.is_recoverable else None,
         )
@@ -147,8 +146,8 @@ def _endpoint_name(provider: ProviderConfig, number: int) -> str:
 
 
 def _endpoint_label(provider: str, endpoint: str) -> str:
-    which = f", endpoint '{endpoint}'," if endpoint else ""
-    return f"provider '{provider}'{which}"
+    suffix = f", endpoint '{endpoint}'" if endpoint else ""
+    return f"provider '{provider}'{suffix}"
 
 
 def _credential_pairs(entry: ProviderConfig) -> list[tuple[str, str]]:

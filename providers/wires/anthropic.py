@@ -130,7 +130,7 @@ class AnthropicReader:
     def end(self) -> TurnFinished:
         """Return the last event of the reply."""
         if not self.done:
-            raise malformed_reply(self._source, "ended before it was finished")
+            raise malformed_reply(self._source, "is incomplete")
         return TurnFinished(self._reason or "stop", self._usage())
 
     def _delta(self, delta: dict[str, Any]) -> Iterable[Event]:

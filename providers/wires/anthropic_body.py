@@ -95,7 +95,7 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     for turn in turns:
         turn["content"].sort(key=_block_order)
     if not turns:
-        raise Invalid("there is no message with content", param="messages")
+        raise Invalid("messages must include one with content", param="messages")
     return turns
 
 
@@ -143,7 +143,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
             return _document(part.get("file") or {})
     kind = escape_and_truncate(str(part.get("type")))
     raise Invalid(
-        f"this model does not take message parts of type '{kind}'",
+        f"this model does not support message parts of type '{kind}'",
         param="messages",
         code="unsupported_content",
     )
@@ -166,7 +166,7 @@ def _base64(url: str) -> dict[str, Any]:
     match = DATA_URL.match(url)
     if match is None:
         raise Invalid(
-            "images and files must be http(s) addresses or base64 data: URLs",
+            "images and files must be http(s) URLs or base64 data: URLs",
             param="messages",
             code="unsupported_content",
         )
@@ -269,7 +269,7 @@ def _stop_sequences(stop: Any) -> list[str]:
     sequences = [stop] if isinstance(stop, str) else list(stop)
     if any(not sequence.strip() for sequence in sequences):
         raise Invalid(
-            "this model takes no stop sequence that is empty or only white space",
+            "this model does not support empty or blank stop sequences",
             param="stop",
             code="unsupported_value",
         )
@@ -283,7 +283,7 @@ def _service_tier(tier: str) -> str:
         case "default":
             return "standard_only"
     raise Invalid(
-        f"this model has no service tier '{escape_and_truncate(tier)}': "
+        f"this model does not support service_tier '{escape_and_truncate(tier)}': use "
         "auto, default or priority",
         param="service_tier",
         code="unsupported_value",
@@ -310,7 +310,7 @@ def _choice(choice: Any) -> dict[str, Any]:
         case {"type": "function", "function": {"name": str(name)}}:
             return {"type": "tool", "name": name}
     raise Invalid(
-        "tool_choice must be none, auto, required or one function for this model",
+        "for this model, tool_choice must be none, auto, required or one function",
         param="tool_choice",
         code="unsupported_value",
     )
@@ -330,7 +330,7 @@ def _thinking_options(
         return {"max_tokens": DEFAULT_MAX_TOKENS if limit is None else limit}
     if given.get("temperature", 1) != 1:
         raise Invalid(
-            "with reasoning_effort this model takes no temperature but 1",
+            "with reasoning_effort this model supports only temperature 1",
             param="temperature",
             code="unsupported_value",
         )

@@ -262,7 +262,7 @@ class OpenAIReader:
         if self._is_blocked():
             return TurnFinished("content_filter", self._usage)
         if not self._begun or (not self.done and self._reason is None):
-            raise malformed_reply(self._source, "ended before it was finished")
+            raise malformed_reply(self._source, "is incomplete")
         reason = self._reason or "stop"
         # With a forced function OpenAI itself says "stop"; Gemini always does.
         if reason == "stop" and self._tools.has_calls:

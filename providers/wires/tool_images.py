@@ -34,7 +34,7 @@ def _showable_part(part: Part) -> Part:
     if kind == "text":
         return part
     if kind != "image_url":
-        return _text_part(f"({kind}, which cannot be shown)")
+        return _text_part(f"({kind}, not shown)")
     url = part["image_url"]["url"]
     if url.startswith(("https://", "http://")):
         return part
@@ -42,7 +42,7 @@ def _showable_part(part: Part) -> Part:
     written = head[1].lower() if head else "an image"
     media_type = TYPE_ALIASES.get(written, written)
     if head is None or media_type not in SUPPORTED_TYPES:
-        return _text_part(f"({written}, which cannot be shown)")
+        return _text_part(f"({written}, not shown)")
     named = f"data:{media_type};base64,{url[head.end() :]}"
     return {**part, "image_url": {**part["image_url"], "url": named}}
 
@@ -92,7 +92,7 @@ def _split_images(message: Message) -> tuple[Message, list[dict[str, Any]]]:
             pictures.append(part)
     if pictures:
         noun = "1 image" if len(pictures) == 1 else f"{len(pictures)} images"
-        texts.append(f"({noun}: shown after the results of the tools)")
+        texts.append(f"({noun}, shown after the tool results)")
     return replace(message, content="\n".join(texts)), pictures
 
 

@@ -465,7 +465,7 @@ def test_open_circuit_refuses_with_503(suffer, left_alone, user, stream):
     assert_public(answer.response.text)
     turn = the_turn(user)
     assert (turn.outcome, public_text(turn.error)) == ("error", told["message"])
-    assert "the last time: provider 'main' failed" in turn.error
+    assert "last error: provider 'main' failed" in turn.error
     assert stored(user) == []
     assert charged(user) == (0, 0)
 

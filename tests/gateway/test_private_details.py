@@ -183,9 +183,9 @@ def test_unreachable_mcp_server_details_are_only_in_the_log(served, fake, user, 
         + [str(said["content"]) for said in fake.requests[-1].body["messages"]]
     )
     assert "'gone' cannot start" in told
-    assert "'deaf' cannot be connected to" in told, told
+    assert "'deaf' cannot be reached" in told, told
     assert_public(told)
-    assert "its command '/no-such/command' is not there" in caplog.text
+    assert "the command '/no-such/command' does not exist" in caplog.text
 
 
 def test_turn_error_details_are_shown_only_to_operators(served, user):

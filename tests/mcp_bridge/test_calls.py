@@ -15,7 +15,7 @@ from tests.mcp_bridge.conftest import HERE, USER, Nobody, configured, opened, ra
 from tests.mcp_bridge.test_toolset import signed_child
 
 LINK = "https://me.example/connect"
-UNHEARD = ServerGone("the server went away", server="it", was_unheard=True)
+UNHEARD = ServerGone("the server went away", server="it", is_safe_to_retry=True)
 HEARD = ServerGone("the server went away", server="it")
 REFUSED = SignInNeeded("wants the user to sign in", server="it")
 DONE = mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="ok")])

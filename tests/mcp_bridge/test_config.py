@@ -108,23 +108,23 @@ def test_stdio_server_accepts_every_field():
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        (["timeout_seconds: 5"], "has neither url: nor command:; give"),
-        (["url: http://x/mcp", "command: uvx"], "has both url: and command:; keep"),
+        (["timeout_seconds: 5"], "has neither url: nor command:; set"),
+        (["url: http://x/mcp", "command: uvx"], "has both url: and command:; remove"),
         (["url: x.example/mcp"], "'url' must be an http:// or https:// address"),
         (["url: ftp://x/mcp"], "must be an http:// or https:// address"),
-        (["url: http://me:secret@x/mcp"], "'url' must not carry a user name"),
-        (["url: http://x/mcp#a"], "must not have a part after #"),
+        (["url: http://me:secret@x/mcp"], "'url' must not contain a user name"),
+        (["url: http://x/mcp#a"], "must not have a fragment after #"),
         (["command: ''"], "'command' must not be empty"),
         (["command: x", "transport: http"], "transport: http, which needs a url:"),
         (["url: http://x", "transport: stdio"], "stdio, which needs a command:"),
         (["url: http://x", "transport: tcp"], "'transport' must be one of"),
-        (["url: http://x", "args: [a]"], "has args, which only a command: reads"),
-        (["command: x", "headers: {A: b}"], "has headers, which only a url: is sent"),
+        (["url: http://x", "args: [a]"], "has args, which only a command: uses"),
+        (["command: x", "headers: {A: b}"], "has headers, which only a url: uses"),
         (["url: http://x", "headers: {A b: c}"], "is not a valid HTTP header name"),
         (["url: http://x", 'headers: {A: "b\\n"}'], "contains control characters"),
         (
             ["url: http://x", "headers: {authorization: b}"],
-            "beside each user's own sign-in; add oauth: false",
+            "and a sign-in of each user; add oauth: false",
         ),
         (["command: x", "oauth: {}"], "whose sign-in cannot be discovered"),
         (["command: x", "env: {A: 1}"], "must be text; put it in quotes"),
@@ -132,7 +132,7 @@ def test_stdio_server_accepts_every_field():
         (["url: http://x", "oauth: {scope: [a]}"], "is not a known field; did you"),
         (
             ["url: http://x", "oauth: {client_id: a}"],
-            "'oauth' has client_id, which only mode: static reads",
+            "'oauth' has client_id, which only mode: static uses",
         ),
         (["url: http://x", "timeout_seconds: 0"], "must be greater than 0"),
     ],
@@ -156,7 +156,9 @@ def test_incomplete_static_sign_in_names_missing_fields():
 
 def test_server_name_must_fit_a_tool_name():
     message = complaint("mcp:\n  'my server':\n    command: uvx\n")
-    assert "mcp server 'my server' must be named with letters, digits" in message
+    assert (
+        "mcp server 'my server': the name may contain only letters, digits" in message
+    )
 
 
 def test_redirect_uri_must_match_the_callback():

@@ -143,12 +143,12 @@ async def test_fifty_parallel_calls_succeed(url, pool, spick_and_span):
         ("empty", CallRefused, "202"),
         ("html", CallRefused, "Unexpected content type: text/html"),
         ("huge", ServerReplyInvalid, "answered with more than 16 MB"),
-        ("json", ServerReplyInvalid, "gave an answer that makes no sense"),
-        ("packed", ServerGone, "'it' sends a compressed answer, which is not taken"),
+        ("json", ServerReplyInvalid, "sent a malformed answer"),
+        ("packed", ServerGone, "'it' sent a compressed answer, which is not supported"),
         (
             "redirect",
             CallRefused,
-            r"sends us elsewhere \(status 302\) \[details: check its url",
+            r"answered with a redirect \(status 302\) \[details: check its url",
         ),
         ("status_500", CallRefused, "answered with status 500"),
         ("status_503", CallRefused, "answered with status 503"),
@@ -187,11 +187,11 @@ async def test_lost_session_is_reopened_and_the_call_repeated(pool, root, crooke
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("status_401", r"wants users to sign in (status 401)"),
+        ("status_401", r"requires users to sign in (status 401)"),
         ("status_403", "answered with status 403"),
         ("status_404", "status 404"),
         ("status_500", "answered with status 500"),
-        ("elsewhere", "sends us elsewhere (status 307)"),
+        ("elsewhere", "answered with a redirect (status 307)"),
     ],
 )
 @pytest.mark.parametrize("transport", ["http", "sse"])
@@ -207,7 +207,7 @@ async def test_unavailable_server_states_the_reason(pool, root, path, says, tran
 async def test_refused_connection_is_reported(pool, transport):
     server = at("http://127.0.0.1:9/mcp", transport=transport)
     tools = await opened(configured(it=server), pool)
-    assert "'it' cannot be connected to" in tools["it_unreachable"].description
+    assert "'it' cannot be reached" in tools["it_unreachable"].description
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
@@ -332,7 +332,7 @@ async def test_failed_renewal_is_not_a_refusal(pool, root, crooked):
     crooked.accepted = {"Bearer old"}
     tools = await opened(config, pool, by=Down({USER: "old"}))
     crooked.accepted = {"Bearer new"}
-    with pytest.raises(ServerGone, match="renewed, which cannot be done now"):
+    with pytest.raises(ServerGone, match="which could not be renewed"):
         await use(tools["ok"])
     crooked.accepted = {"Bearer old"}
     assert await use(tools["ok"]) == "ok"

@@ -1,4 +1,4 @@
-"""What of a server's list can be given to a model; the rest is left out by name."""
+"""What of a server's list can be given to a model; the rest is ignored by name."""
 
 import mcp_types
 import pytest
@@ -65,7 +65,7 @@ async def test_repeated_cursor_ends_the_pagination():
 async def test_unserialisable_schema_drops_only_its_tool(schema):
     offers, said = await read(tool("bad", schema), tool("good"))
     assert [offer.name for offer in offers] == ["good"]
-    assert said == ["tool 'bad' is left out: its schema cannot be written as JSON"]
+    assert said == ["tool 'bad' is ignored: its schema cannot be written as JSON"]
 
 
 def test_unknown_schema_dialect_is_not_fetched():

@@ -116,7 +116,7 @@ async def test_failure_backoff_grows(pool, monkeypatch):
     address = at(server=raw("exit"))
 
     async def fail():
-        with pytest.raises(ServerUnreachable, match="exit code 4"):
+        with pytest.raises(ServerUnreachable, match="exited with code 4"):
             await pid(pool, address)
 
     tries = []
@@ -190,7 +190,7 @@ def test_each_event_loop_has_separate_sessions():
 
 async def test_slow_start_is_limited_by_the_callers_timeout(pool, tmp_path):
     address = at(server=raw("sleepy", env={"GO": str(tmp_path / "go")}))
-    with pytest.raises(StillConnecting, match="still being connected to"):
+    with pytest.raises(StillConnecting, match="is not open yet"):
         async with pool.session(address, patience_seconds=0.01):
             raise AssertionError
     assert len(pool) == 1
@@ -251,7 +251,7 @@ async def test_exit_reason_is_kept_until_the_next_session(pool):
             await session.call("die", {})
         sessions, error = pool.open_sessions("it")
         assert (sessions, error.last_lines) == ([], ["I cannot go on"])
-    assert "ended with exit code 3" in pool.open_sessions("it")[1].message
+    assert "exited with code 3" in pool.open_sessions("it")[1].message
     assert pool.open_sessions("other") == ([], None)
     await pid(pool, address)
     assert pool.open_sessions("it")[1] is None

@@ -34,7 +34,7 @@ async def listened(of: _StderrLog, *pieces: bytes) -> None:
 
 def test_long_line_is_truncated(caplog):
     said().add(b"x" * 600)
-    assert caplog.messages == [f"mcp server 'it' says: {'x' * 500}"]
+    assert caplog.messages == [f"mcp server 'it' stderr: {'x' * 500}"]
 
 
 def test_truncated_secret_is_not_logged(caplog):
@@ -52,7 +52,7 @@ def test_lines_of_a_multi_line_secret_are_not_logged(caplog):
 
 def test_overlapping_secrets_are_both_masked(caplog):
     said(A=HUSH, B=FIRST).add(b"it is " + FIRST.encode())
-    assert caplog.messages == ["mcp server 'it' says: it is ***"]
+    assert caplog.messages == ["mcp server 'it' stderr: it is ***"]
 
 
 async def test_endless_line_is_logged_once(caplog):
@@ -60,4 +60,4 @@ async def test_endless_line_is_logged_once(caplog):
     await listened(of, *[f"{HUSH} ".encode() * 4096] * 10, b"\nnext")
     assert len(caplog.messages) == 2
     assert HUSH not in caplog.text
-    assert caplog.messages[1] == "mcp server 'it' says: next"
+    assert caplog.messages[1] == "mcp server 'it' stderr: next"

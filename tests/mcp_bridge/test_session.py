@@ -103,7 +103,7 @@ async def test_delivered_call_is_not_repeated():
         await session.wait_open()
         with pytest.raises(ServerGone) as caught:
             await session.call("drop", {})
-        assert not caught.value.was_unheard
+        assert not caught.value.is_safe_to_retry
         assert app.called == ["drop"]
         await session.close()
 
@@ -112,9 +112,9 @@ async def test_undelivered_call_may_be_repeated():
     with serve(Crooked(), grace_seconds=0) as root:
         session = begin(at(f"{root}/mcp"))
         await session.wait_open()
-    with pytest.raises(ServerGone, match="cannot be connected to") as caught:
+    with pytest.raises(ServerGone, match="cannot be reached") as caught:
         await session.call("ok", {})
-    assert caught.value.was_unheard
+    assert caught.value.is_safe_to_retry
     await session.close()
 
 
@@ -122,7 +122,7 @@ async def test_call_after_the_end_was_not_delivered(session):
     session.break_off("had enough")
     with pytest.raises(ServerGone, match="'it' had enough") as caught:
         await session.call("echo", {})
-    assert caught.value.was_unheard
+    assert caught.value.is_safe_to_retry
     assert not session.is_open
 
 
@@ -156,7 +156,7 @@ async def test_changed_tool_is_listed_again_and_called(monkeypatch, session):
 
 async def test_input_request_instead_of_a_result_is_refused(monkeypatch, session):
     question = mcp_types.InputRequiredResult(request_state="x")
-    with pytest.raises(CallRefused, match="asks for input in the middle of a call"):
+    with pytest.raises(CallRefused, match="requested user input during the call"):
         await answered(monkeypatch, session, question)
 
 
@@ -164,7 +164,7 @@ async def test_long_refusal_is_truncated(monkeypatch, session):
     refusal = server_session.MCPError(mcp_types.INVALID_PARAMS, "x" * 5000)
     with pytest.raises(CallRefused) as caught:
         await answered(monkeypatch, session, refusal)
-    assert caught.value.message.endswith(f"refused: {'x' * 1999}…")
+    assert caught.value.message.endswith(f"refused the call: {'x' * 1999}…")
 
 
 # Lists.
@@ -198,7 +198,7 @@ async def test_failed_tool_list_keeps_the_old_one_and_warns():
     session._client.list_tools = None
     session._is_listing_old = True
     assert await session.tools() is offers
-    assert said == ["its tools cannot be listed again: TypeError"]
+    assert said == ["its tools could not be refreshed: TypeError"]
     assert session.is_open
     await session.close()
 
@@ -242,7 +242,7 @@ async def test_crash_is_noticed_while_a_grandchild_holds_pipes(monkeypatch, sess
     monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.1)
     await session.call("spawn", {})
     async with asyncio.timeout(PATIENCE_SECONDS):
-        with pytest.raises(ServerGone, match="'it' ended with exit code 3"):
+        with pytest.raises(ServerGone, match="'it' exited with code 3"):
             await session.call("die", {})
 
 

@@ -95,7 +95,9 @@ async def test_cancelled_call_is_cancelled_at_the_server_only(pool):
 async def test_call_timeout_fails_only_its_call(pool, passes):
     tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
     pid = await use(tools["pid"])
-    with pytest.raises(ServerSlow, match=r"no answer within 50 seconds \(timeout_s"):
+    with pytest.raises(
+        ServerSlow, match=r"did not answer within 50 seconds \(timeout_s"
+    ):
         await passes(use(tools["hang"]))
     assert await use(tools["pid"]) == pid
 
@@ -115,7 +117,7 @@ async def test_stuck_child_is_replaced(pool, monkeypatch, passes):
 async def test_crash_fails_its_call_and_the_next_starts_a_child(pool):
     tools = await opened(configured(it=raw()), pool)
     pid = await use(tools["pid"])
-    with pytest.raises(ServerGone, match="'it' ended with exit code 3"):
+    with pytest.raises(ServerGone, match="'it' exited with code 3"):
         await use(tools["die"])
     assert await use(tools["pid"]) != pid
 
@@ -137,12 +139,12 @@ async def test_ten_megabyte_result_is_truncated(pool):
     tools = await opened(configured(it=raw()), pool)
     answer = await use(tools["big"])
     assert len(answer) < 101_000
-    assert answer.endswith("[cut: the answer is longer]")
+    assert answer.endswith("[truncated]")
 
 
 async def test_result_above_16_megabytes_ends_the_session(pool):
     tools = await opened(configured(it=raw()), pool)
-    with pytest.raises(ServerGone, match="sent more than 16 MB at once"):
+    with pytest.raises(ServerGone, match="sent more than 16 MB in one line"):
         await use(tools["huge"])
     assert await use(tools["echo"], text="again") == "again"
 
@@ -161,7 +163,7 @@ async def test_invalid_output_lines_are_ignored(pool, caplog):
     tools = await opened(configured(it=raw()), pool)
     with caplog.at_level(logging.DEBUG, "mcp_bridge"):
         assert await use(tools["rubbish"]) == "still here"
-    assert "says: Listening on port 1" in caplog.text
+    assert "stderr: Listening on port 1" in caplog.text
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
 
 
@@ -169,9 +171,9 @@ async def test_invalid_output_lines_are_ignored(pool, caplog):
     ("tool", "error", "says"),
     [
         ("fail", ToolFailed, "^the oven is cold$"),
-        ("overload", CallRefused, "'it' refused: come back later"),
-        ("refuse", CallRefused, "'it' refused: text must be short"),
-        ("wrong", ServerReplyInvalid, "'it' gave an answer that makes no sense"),
+        ("overload", CallRefused, "'it' refused the call: come back later"),
+        ("refuse", CallRefused, "'it' refused the call: text must be short"),
+        ("wrong", ServerReplyInvalid, "'it' sent a malformed answer"),
     ],
 )
 async def test_tool_error_keeps_the_session(pool, tool, error, says):
@@ -197,7 +199,7 @@ async def test_missing_command_is_named(pool, caplog):
     about = tools["it_unreachable"].description
     assert "the MCP server 'it' cannot start." in about
     assert "no-such-thing" not in about
-    assert "its command 'no-such-thing' is not there" in caplog.text
+    assert "the command 'no-such-thing' does not exist" in caplog.text
 
 
 async def test_unexecutable_command_states_the_reason(pool, tmp_path, caplog):
@@ -206,7 +208,7 @@ async def test_unexecutable_command_states_the_reason(pool, tmp_path, caplog):
     script.chmod(0o755)
     server = raw().model_copy(update={"command": "./server"})
     tools = await opened(configured(tmp_path, it=server), pool)
-    assert "ended with exit code 126" in tools["it_unreachable"].description
+    assert "exited with code 126" in tools["it_unreachable"].description
     assert "Exec format error" in caplog.text
 
 
@@ -221,7 +223,7 @@ async def test_exit_message_is_quoted_without_secrets(pool, caplog):
     server = raw("exit", env={"KEY": KEY})
     tools = await opened(configured(it=server), pool)
     about = tools["it_unreachable"].description
-    assert "the MCP server 'it' ended with exit code 4" in about
+    assert "the MCP server 'it' exited with code 4" in about
     assert "key" not in about
     assert "the key *** is wrong" in caplog.text
     assert await use(tools["it_unreachable"]) == about

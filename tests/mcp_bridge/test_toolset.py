@@ -51,7 +51,9 @@ async def test_missing_granted_tool_is_warned_about_once(pool, caplog):
         assert await names(config, pool, ServerGrant("it", ("echo", "ehco"))) == [
             "echo"
         ]
-    assert caplog.text.count("has no tool 'ehco', which an agent's only: names") == 1
+    assert (
+        caplog.text.count("has no tool 'ehco', which an agent lists under only:") == 1
+    )
 
 
 async def test_no_grant_opens_no_session(pool):
@@ -72,14 +74,14 @@ async def test_tools_of_every_page_are_offered(pool):
 
 async def test_endless_tool_list_is_truncated(pool, caplog):
     assert len(await opened(configured(it=raw("endless")), pool)) == 100
-    assert "more than 100 pages of tools; the rest is left out" in caplog.text
+    assert "more than 100 pages of tools; the rest are ignored" in caplog.text
 
 
 async def test_very_long_tool_list_is_truncated_with_one_log_line(pool, caplog):
     config = configured(it=raw("many"))
     assert len(await opened(config, pool)) == 1000
     [line] = [record.getMessage() for record in caplog.records]
-    assert "more than 1000 tools; the rest is left out" in line
+    assert "more than 1000 tools; the rest are ignored" in line
 
 
 async def test_faulty_server_does_not_flood_the_log(pool, caplog):
@@ -87,7 +89,7 @@ async def test_faulty_server_does_not_flood_the_log(pool, caplog):
     assert await opened(config, pool) == {}
     *lines, last = [record.getMessage() for record in caplog.records]
     assert len(lines) == 20
-    assert "the rest of what is wrong with it is not logged" in last
+    assert "further warnings about this server are not logged" in last
 
 
 async def test_tool_name_cannot_forge_log_lines(pool, caplog):
@@ -95,7 +97,7 @@ async def test_tool_name_cannot_forge_log_lines(pool, caplog):
     await discover_tools(configured(it=raw("control")), pool=pool)
     lines = [record.getMessage() for record in caplog.records]
     assert any("offers 1 tool: a?WARNING b?[2J" in line for line in lines)
-    assert any("'c?WARNING d' is left out" in line for line in lines)
+    assert any("'c?WARNING d' is ignored" in line for line in lines)
     assert all(line.isprintable() for line in lines)
 
 
@@ -136,14 +138,14 @@ async def test_tool_with_invalid_schema_is_left_out_with_warning(pool, caplog):
     config = configured(it=raw("schemas"))
     assert list(await opened(config, pool)) == ["good"]
     for fault in (
-        *("'list' is left out: its arguments are not an object",),
-        "'not_a_map' is left out: its description or schema is malformed",
-        "'not_json_schema' is left out: its schema is no JSON Schema",
-        "'deep' is left out: its schema is nested more than 64 levels deep",
-        "'large' is left out: its schema has 100,035 bytes, at most 100,000",
-        "'good' is left out: there is another of that name",
-        "'without a name' is left out",
-        "'without' is left out",
+        *("'list' is ignored: its arguments are not an object",),
+        "'not_a_map' is ignored: its description or schema is malformed",
+        "'not_json_schema' is ignored: its schema is not valid JSON Schema",
+        "'deep' is ignored: its schema is nested more than 64 levels deep",
+        "'large' is ignored: its schema has 100,035 bytes, at most 100,000",
+        "'good' is ignored: another tool has the same name",
+        "'without a name' is ignored",
+        "'without' is ignored",
     ):
         assert caplog.text.count(fault) == 1, fault
     caplog.clear()
@@ -194,12 +196,12 @@ async def test_each_granted_name_has_a_placeholder(pool):
 
 async def test_failed_renewal_does_not_ask_to_connect(pool):
     by = Somebody()
-    by.held = {USER: SignInFailed("could not be renewed just now", provider="todoist")}
+    by.held = {USER: SignInFailed("could not be renewed", provider="todoist")}
     config = configured(todoist=SIGNED_SERVER)
     (tool,) = (await opened(config, pool, by=by)).values()
     assert tool.name == "todoist_unreachable"
     answer = await use(tool)
-    assert "mcp server 'todoist': the provider of a sign-in failed" in answer
+    assert "mcp server 'todoist': the sign-in provider failed" in answer
     assert "https://" not in answer
 
 
@@ -291,7 +293,7 @@ async def test_slow_server_serves_the_next_turn(pool, tmp_path, monkeypatch):
     config = configured(it=raw("sleepy", env={"GO": str(tmp_path / "go")}))
     (tool,) = await granted(config, pool, ServerGrant("it", None))
     assert tool.name == "it_unreachable"
-    assert "is still being connected to" in tool.description
+    assert "is not open yet" in tool.description
 
     monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
     (tmp_path / "go").touch()
@@ -331,7 +333,10 @@ async def test_tools_found_at_the_start_are_logged(pool, caplog):
     with caplog.at_level(logging.INFO, "mcp_bridge"):
         await discover_tools(config, pool=pool)
     assert "mcp server 'it' offers 18 tools: big, bytes, change" in caplog.text
-    assert "the MCP server 'bad' ended with exit code 4; agents go on" in caplog.text
+    assert (
+        "the MCP server 'bad' exited with code 4; agents run without its tools"
+        in caplog.text
+    )
     assert "far" not in caplog.text
     assert len(pool) == 1
 

@@ -146,7 +146,7 @@ async def test_proxy_of_the_environment_is_used(fake, monkeypatch):
 
 
 async def test_invalid_unicode_is_a_client_error(fake):
-    with pytest.raises(Invalid, match="cannot be written as JSON"):
+    with pytest.raises(Invalid, match="cannot be encoded as JSON"):
         await said(fake.provider(), asking(messages=[Message("user", "\ud800")]))
 
 
@@ -290,7 +290,7 @@ async def test_cancelled_attempt_is_recorded(fake):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [attempt.error for attempt in attempts] == ["broken off"]
+    assert [attempt.error for attempt in attempts] == ["cancelled"]
     assert attempts[0].is_billed
 
 
@@ -304,7 +304,7 @@ async def test_attempt_cancelled_while_connecting_is_not_billed():
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert [attempt.error for attempt in attempts] == ["broken off before it was sent"]
+    assert [attempt.error for attempt in attempts] == ["cancelled before it was sent"]
     assert not attempts[0].is_billed
 
 
@@ -337,7 +337,7 @@ async def test_stalled_stream_times_out(fake, go_by, kind: str):
     call = asyncio.create_task(anext(events))
     await asyncio.sleep(0)
     go_by(50)
-    with pytest.raises(TimedOut, match="to go on with its reply") as caught:
+    with pytest.raises(TimedOut, match="to continue its reply") as caught:
         await call
     assert (caught.value.wait, caught.value.seconds) == ("idle", 50)
     await fake.until(lambda: fake.requests[0].aborted)

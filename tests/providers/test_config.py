@@ -232,7 +232,7 @@ def test_endpoint_without_a_key_is_named():
 def test_endpoint_names_are_unique(endpoints):
     error = problem({"openai": {"api_key": "sk", "endpoints": endpoints}})
     assert error["loc"] == ("openai", "endpoints")
-    assert "two are called" in error["msg"]
+    assert "two are named" in error["msg"]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_refused_endpoint_shows_no_secret():
 
 
 def test_local_provider_has_no_endpoints():
-    assert "has none" in problem({"local": {"endpoints": [{}]}})["msg"]
+    assert "must be empty" in problem({"local": {"endpoints": [{}]}})["msg"]
 
 
 def test_provider_with_a_foreign_endpoint_is_compatible():

@@ -226,7 +226,7 @@ def test_embedding_timeout_is_at_most_a_minute():
         (
             {"provider": "openai", "api_key": KEY, "model": "text-embedding-3-smal"},
             "model",
-            "did you mean 'text-embedding-3-small'? There are text-embedding-3-small",
+            "'text-embedding-3-small'? The models are text-embedding-3-small",
         ),
         (
             {"provider": "voyage", "api_key": KEY, "model": "gpt"},
@@ -253,15 +253,15 @@ def test_embedding_timeout_is_at_most_a_minute():
             "dims",
             "1536",
         ),
-        ({"provider": "hash", "model": "m"}, "model", "leave it out"),
+        ({"provider": "hash", "model": "m"}, "model", "remove it"),
         ({"provider": "hash", "api_key": KEY}, "api_key", "offline"),
         ({"provider": "local", "base_url": "http://x"}, "base_url", "offline"),
         ({"provider": "local", "model": "big"}, "model", "only 'minilm-int8'"),
         ({"provider": "local", "dims": 100}, "dims", "384"),
         ({"provider": "groq"}, "provider", "kind 'groq', which has no embeddings"),
-        ({"provider": "ollama"}, "model", "is needed"),
-        ({"provider": "ollama", "model": "bge-m3"}, "dims", "of 'bge-m3' have?"),
-        ({"provider": "gemini"}, "model", "is needed"),
+        ({"provider": "ollama"}, "model", "is required"),
+        ({"provider": "ollama", "model": "bge-m3"}, "dims", "of 'bge-m3'"),
+        ({"provider": "gemini"}, "model", "is required"),
     ],
 )
 def test_invalid_embedder_config_reports_fix(asked, field, words):

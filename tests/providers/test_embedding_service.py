@@ -233,7 +233,7 @@ async def test_vectors_without_index_are_in_order(fake):
 
 async def test_wrong_dimensions_error_names_both(fake):
     fake.embed(dimensions=3)
-    with pytest.raises(BrokenReply, match="3 dimensions where 1536 were expected"):
+    with pytest.raises(BrokenReply, match="3 dimensions, not 1536"):
         await embedders.embed_texts(leading(fake), ["Hello"])
 
 

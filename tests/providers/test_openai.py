@@ -192,12 +192,12 @@ async def test_tool_images_follow_their_results(fake, kind):
     assert body["messages"][2:5] == [
         {
             "role": "tool",
-            "content": "Here:\n(1 image: shown after the results of the tools)",
+            "content": "Here:\n(1 image, shown after the tool results)",
             "tool_call_id": "1",
         },
         {
             "role": "tool",
-            "content": "(2 images: shown after the results of the tools)",
+            "content": "(2 images, shown after the tool results)",
             "tool_call_id": "2",
         },
         {
@@ -229,11 +229,11 @@ async def test_result_of_text_parts_is_joined(fake):
 @pytest.mark.parametrize(
     ("part", "becomes"),
     [
-        (picture("data:image/svg+xml;base64,PHN2Zz4="), "(image/svg+xml, which"),
-        (picture("data:,x"), "(an image, which cannot be shown)"),
-        (picture("data:image/png,x"), "(an image, which cannot be shown)"),
-        (picture("ftp://x.test/a.png"), "(an image, which cannot be shown)"),
-        ({"type": "input_audio", "input_audio": {}}, "(input_audio, which cannot be"),
+        (picture("data:image/svg+xml;base64,PHN2Zz4="), "(image/svg+xml, not shown)"),
+        (picture("data:,x"), "(an image, not shown)"),
+        (picture("data:image/png,x"), "(an image, not shown)"),
+        (picture("ftp://x.test/a.png"), "(an image, not shown)"),
+        ({"type": "input_audio", "input_audio": {}}, "(input_audio, not shown)"),
     ],
 )
 async def test_unsupported_media_is_named_in_the_result(fake, part, becomes):
@@ -457,7 +457,7 @@ async def test_finish_reason_is_an_end_without_done(fake):
 @pytest.mark.parametrize("pieces", [(), ("Hello",)])
 async def test_unterminated_stream_is_an_error(fake, pieces):
     fake.reply(*pieces, unterminated=True)
-    with pytest.raises(BrokenReply, match="ended before it was finished"):
+    with pytest.raises(BrokenReply, match="is incomplete"):
         await said(fake.provider(retries=0))
 
 

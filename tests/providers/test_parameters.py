@@ -51,7 +51,7 @@ def test_common_parameters_are_supported_everywhere(kind: str):
 
 
 async def test_unsupported_parameter_is_refused_before_any_call(fake):
-    with pytest.raises(Invalid, match="does not take 'seed'") as caught:
+    with pytest.raises(Invalid, match="does not support 'seed'") as caught:
         await said(fake.provider("deepseek"), asking(parameters={"seed": 0}))
     assert caught.value.param == "seed"
     assert caught.value.code == "unsupported_parameter"
@@ -68,7 +68,7 @@ LIMITED = [kind for kind in KIND_NAMES if kind != "openai"]
 
 @pytest.mark.parametrize("kind", LIMITED)
 async def test_only_openai_accepts_store_true(fake, kind: str):
-    with pytest.raises(Invalid, match="does not take 'store'") as caught:
+    with pytest.raises(Invalid, match="does not support 'store'") as caught:
         await said(fake.provider(kind), asking(parameters={"store": True}))
     assert caught.value.param == "store"
     assert fake.requests == []

@@ -323,7 +323,7 @@ async def test_failing_provider_opens_its_circuit(server, clock):
     server.default = faults.status(500, "what a day")
     provider = one(server)
     await assert_fails(provider, 3)
-    with pytest.raises(CircuitOpen, match=r"alone for 5 s.*what a day") as caught:
+    with pytest.raises(CircuitOpen, match=r"no requests for 5 s.*what a day") as caught:
         await said(provider)
     assert (caught.value.code, caught.value.provider) == (
         "provider_circuit_open",
@@ -350,7 +350,7 @@ async def test_successful_trial_call_closes_the_circuit(server, clock, caplog):
     assert state().state == "trying"
     with caplog.at_level(logging.WARNING):
         await said(provider)
-    assert "provider 'acme' answers again" in caplog.text
+    assert "provider 'acme': circuit breaker closed" in caplog.text
     assert state() == circuits.State("acme", "", "closed", None, 0, None)
     await said(provider)
 
@@ -509,7 +509,7 @@ async def test_endpoint_with_refused_key_is_skipped_and_logged_once(
         record for record in caplog.records if record.name == circuit_breaker.__name__
     ]
     (warning,) = [record.getMessage() for record in of_it]
-    assert "provider 'acme', endpoint 'a', is left alone for 60 s" in warning
+    assert "provider 'acme', endpoint 'a': circuit breaker open for 60 s" in warning
     assert "providers.acme.endpoints[0].api_key" in warning
     assert SECRETS["a"] not in warning
     clock.at += 60

@@ -56,10 +56,10 @@ LISTED = "genai-prices 0.2.3"
 
 def test_every_model_is_listed_with_its_prices(file):
     assert [cells(line) for line in run(file)] == [
-        ["model", "input", "output", "cached", "written", "price from", "used by"],
+        ["model", "input", "output", "cached", "written", "source", "used by"],
         [
             *("anthropic/claude-sonnet-4-5-20250929", "3", "15", "0.3", "3.75"),
-            f"{LISTED}; dearer beyond 200,000 tokens of prompt",
+            f"{LISTED}; higher above 200,000 prompt tokens",
             "assistant",
         ],
         [
@@ -89,7 +89,7 @@ def test_prices_of_the_file_are_marked(file):
     [line] = [line for line in run(file, "--check") if "house" in line]
     assert cells(line) == [
         *("house/llama", "0.5", "1.25", "0", "0.5"),
-        *("coulisse.yaml; $0.0002 a call", "assistant (fallback)"),
+        *("coulisse.yaml; $0.0002 per call", "assistant (fallback)"),
     ]
 
 
@@ -97,7 +97,7 @@ def test_check_fails_where_a_price_is_unknown(file):
     with pytest.raises(CommandError) as caught:
         run(file, "--check")
     assert str(caught.value) == (
-        "nobody knows what house/llama costs: give the price under prices:"
+        "no price is known for house/llama; set it under prices:"
     )
 
 
@@ -124,7 +124,7 @@ def test_prices_can_be_printed_as_json(file):
 def test_time_dependent_prices_are_marked(file):
     file.write_text(YAML.replace("deepseek-v3.2", "deepseek-chat"))
     [line] = [line for line in run(file) if "deepseek" in line]
-    assert "depends on the time" in line
+    assert "varies over time" in line
 
 
 def test_invalid_file_is_refused(file):

@@ -56,7 +56,7 @@ async def discover(
                 server, url, resource, metadata, asked.get("scope")
             )
     raise AuthServerReplyInvalid(
-        f"mcp server '{server}': its sign-in cannot be discovered, for "
+        f"mcp server '{server}': its sign-in cannot be discovered: "
         f"{', '.join(issuers)} publishes no OAuth metadata; set oauth with mode: "
         "static, or oauth: false if it has no sign-in",
         provider=server,
@@ -89,8 +89,8 @@ async def _resource_metadata(
             resource_url_from_server_url(url), str(found.resource)
         ):
             raise AuthServerReplyInvalid(
-                f"mcp server '{server}': {place} is about {found.resource}, not "
-                f"about {url}; is the url the server's own?",
+                f"mcp server '{server}': {place} describes {found.resource}, not "
+                f"{url}; check the url",
                 provider=server,
             )
         return found
@@ -111,7 +111,7 @@ async def _issuer_metadata(
         # The publisher of one host must not speak for another issuer (RFC 8414 §3.3).
         if not issuers_match(str(found.issuer), issuer):
             raise AuthServerReplyInvalid(
-                f"mcp server '{server}': {place} speaks for {found.issuer}, not for "
+                f"mcp server '{server}': {place} names the issuer {found.issuer}, not "
                 f"{issuer}",
                 provider=server,
             )
@@ -123,7 +123,7 @@ def _parse_document(server: str, answer: OAuthResponse) -> dict[str, object]:
     """Return a document, empty if missing; raises if the response is invalid."""
     if answer.status >= 500:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {answer.url} answers with {answer.status}",
+            f"mcp server '{server}': {answer.url} answered with status {answer.status}",
             provider=server,
         )
     return (answer.json() or {}) if answer.status == 200 else {}
@@ -139,7 +139,7 @@ def _build_authorization_server(
     challenges = metadata.code_challenge_methods_supported
     if challenges is not None and "S256" not in challenges:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {metadata.issuer} does not take PKCE with S256",
+            f"mcp server '{server}': {metadata.issuer} does not support PKCE with S256",
             provider=server,
         )
     endpoints = _endpoints(metadata)
@@ -147,7 +147,9 @@ def _build_authorization_server(
         check_secret_url(server, place, near=url)
     if len(str(metadata.issuer)) > MAX_ISSUER_LENGTH:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': its issuer's name is too long", provider=server
+            f"mcp server '{server}': its issuer is longer than {MAX_ISSUER_LENGTH} "
+            "characters",
+            provider=server,
         )
     scopes = get_client_metadata_scopes(
         asked_scope, resource, metadata, SUPPORTED_GRANTS

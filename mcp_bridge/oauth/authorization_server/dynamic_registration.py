@@ -27,8 +27,8 @@ async def register_client(
     """Register this server with a provider; raises `SignInFailed`."""
     if provider.registration_endpoint is None:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {provider.issuer} lets nobody register by "
-            "itself; register an app there and set oauth with mode: static",
+            f"mcp server '{server}': {provider.issuer} does not support dynamic client "
+            "registration; register a client there and set oauth with mode: static",
             provider=server,
         )
     method = _choose_auth_method(server, provider)
@@ -54,8 +54,8 @@ def _choose_auth_method(server: str, provider: AuthorizationServer) -> str:
     method = next((m for m in METHODS if m in provider.auth_methods), None)
     if method is None:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {provider.issuer} takes none of "
-            f"{', '.join(METHODS)}; register an app there and set oauth with mode: "
+            f"mcp server '{server}': {provider.issuer} supports none of "
+            f"{', '.join(METHODS)}; register a client there and set oauth with mode: "
             "static",
             provider=server,
         )
@@ -74,8 +74,8 @@ def _assigned_auth_method(
     assigned = made.token_endpoint_auth_method or asked
     if assigned not in METHODS:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {provider.issuer} wants '{assigned}' at its token "
-            "endpoint, which is not supported",
+            f"mcp server '{server}': {provider.issuer} requires '{assigned}' at its "
+            "token endpoint, which is not supported",
             provider=server,
         )
     return assigned
@@ -93,8 +93,8 @@ async def _post_registration(
     if answer.status not in (200, 201):
         error, description = parse_error(answer)
         raise AuthServerRefused(
-            f"mcp server '{server}': {provider.issuer} refuses to register this "
-            f"server with {answer.status}: {description}",
+            f"mcp server '{server}': {provider.issuer} refused the registration with "
+            f"status {answer.status}: {description}",
             error=error,
             description=description,
             provider=server,
@@ -103,8 +103,8 @@ async def _post_registration(
         return OAuthClientInformationFull.model_validate(answer.json())
     except ValidationError as exc:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': {provider.issuer} answers a registration with "
-            "what is none",
+            f"mcp server '{server}': {provider.issuer} sent an invalid registration "
+            "response",
             provider=server,
         ) from exc
 

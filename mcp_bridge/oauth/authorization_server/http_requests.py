@@ -58,8 +58,8 @@ class OAuthHttpClient:
             target = urljoin(url, target)
             if urlsplit(target).scheme != urlsplit(url).scheme:
                 raise AuthServerReplyInvalid(
-                    f"mcp server '{server}': {url} redirects from one scheme to "
-                    "another, which is not followed",
+                    f"mcp server '{server}': {url} redirects to another scheme, which "
+                    "is not allowed",
                     provider=server,
                 )
             check_secret_url(server, target, near=url)
@@ -133,7 +133,7 @@ class OAuthHttpClient:
             if len(body) > self._max_bytes:
                 raise AuthServerReplyInvalid(
                     f"mcp server '{server}': {_without_query(str(response.url))} "
-                    f"answers with more than {self._max_bytes} bytes",
+                    f"answered with more than {self._max_bytes} bytes",
                     provider=server,
                 )
         return bytes(body)
@@ -180,7 +180,7 @@ def check_secret_url(server: str, url: str, *, near: str) -> None:
         pass
     if not is_safe:
         raise AuthServerReplyInvalid(
-            f"mcp server '{server}': its sign-in leads to {_without_query(url)!r}, "
-            "which is neither https nor on this machine like the server itself",
+            f"mcp server '{server}': its sign-in uses {_without_query(url)!r}, which "
+            "must be https, or on this machine if the server is",
             provider=server,
         )

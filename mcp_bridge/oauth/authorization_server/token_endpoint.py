@@ -125,7 +125,7 @@ def _parse_tokens(
     if answer.status != 200 or (content is not None and "error" in content):
         error, description = parse_error(answer)
         raise AuthServerRefused(
-            f"mcp server '{app.server}': its sign-in's provider gives no token: "
+            f"mcp server '{app.server}': the sign-in provider issued no token: "
             f"{description}",
             error=error,
             description=description,
@@ -135,15 +135,15 @@ def _parse_tokens(
         given = TokenResponse.model_validate(content)
     except ValidationError as exc:
         raise AuthServerReplyInvalid(
-            f"mcp server '{app.server}': its sign-in's provider answers with what is "
-            f"no token",
+            f"mcp server '{app.server}': the sign-in provider sent an invalid token "
+            "response",
             provider=app.server,
             # Not `from exc`: its text shows the request.
-        ) from ValueError(f"{exc.error_count()} faults")
+        ) from ValueError(f"{exc.error_count()} errors")
     if given.token_type.lower() != "bearer":
         raise AuthServerReplyInvalid(
-            f"mcp server '{app.server}': its sign-in's provider gives a token that is "
-            "no bearer token",
+            f"mcp server '{app.server}': the sign-in provider issued a token that is "
+            "not a bearer token",
             provider=app.server,
         )
     return NewTokens(

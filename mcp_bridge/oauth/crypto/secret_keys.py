@@ -67,8 +67,8 @@ def _resolve_key(name: str, given: str, stored: Mapping[str, str], file: Path) -
         return _decode(name, given)
     if name not in stored:
         raise SecretsInvalid(
-            f"{file} has no {name}: put back the line, or add it with a new key and "
-            "have every user connect their accounts again"
+            f"{file} has no {name}: restore the line, or add it with a new key, after "
+            "which every user must connect their accounts again"
         )
     return _decode(name, stored[name])
 
@@ -83,8 +83,8 @@ def _decode(name: str, text: str) -> bytes:
         found = "is not base64" if key is None else f"is {len(key)} bytes long"
         # Not `from exc`: the error's text might show the key.
         raise SecretsInvalid(
-            f"{name} {found}; it must be {KEY_BYTES} bytes in base64, such as "
-            "`openssl rand -base64 32` prints"
+            f"{name} {found}; it must be {KEY_BYTES} bytes in base64, such as the "
+            "output of `openssl rand -base64 32`"
         )
     return key
 

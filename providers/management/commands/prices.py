@@ -10,28 +10,26 @@ from providers.pricing import price_table
 
 
 class Command(DatabaseCommand):
-    """List prices, and the models without a known price."""
+    """List the prices of models, and the models without a known price."""
 
-    help = "Show what the configured models cost, in US dollars per million tokens."
+    help = "Show the prices of the configured models, in US dollars per million tokens."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--check", action="store_true", help="Fail where a price is not known."
+            "--check", action="store_true", help="Fail if a price is unknown."
         )
-        parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+        parser.add_argument("--json", action="store_true", help="Print JSON.")
 
     def handle(self, **options: Any) -> None:
         priced = price_table.list_models(live.read_effective(self.config_path(options)))
         if options["json"]:
-            told = price_table.as_json(priced)
-            self.write_json(told)
+            self.write_json(price_table.as_json(priced))
         else:
             for line in price_table.table_lines(priced):
                 self.stdout.write(line)
         unknown = price_table.unpriced_models(priced)
         if unknown and options["check"]:
             raise CommandError(
-                f"nobody knows what {', '.join(unknown)} costs: give the price under "
-                "prices:"
+                f"no price is known for {', '.join(unknown)}; set it under prices:"
             )
