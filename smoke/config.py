@@ -4,9 +4,9 @@
 |---|---|
 | coulisse.E801 | a persona's provider is not under `providers:` |
 | coulisse.E802 | a test's target is neither an agent nor an experiment |
-| coulisse.E803 | a persona sets a parameter its provider does not take |
+| coulisse.E803 | a persona sets a parameter that its provider does not support |
 | coulisse.E804 | a test's fields contradict each other |
-| coulisse.E805 | a test expects a score that its target's replies do not get |
+| coulisse.E805 | a test expects a score that no judge gives its target's replies |
 """
 
 from collections.abc import Iterable
@@ -34,34 +34,35 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class PersonaConfig(BaseModel):
-    """A model that plays the user."""
+    """The model that plays the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: str = Field(description="A name under `providers:`.")
-    model: str = Field(min_length=1, description="The provider's own name of it.")
+    model: str = Field(min_length=1, description="The model's name at the provider.")
     preamble: str = Field(
         min_length=1,
-        description="Who the user is, what they want and how they end the "
-        "conversation.",
+        description="The persona's instructions: who the user is, what they want and "
+        "how they end the conversation.",
     )
     temperature: float | None = Field(
-        default=None, ge=0, le=2, description="How freely the persona speaks."
+        default=None, ge=0, le=2, description="Sampling temperature."
     )
     top_p: Probability | None = Field(
-        default=None, description="As `temperature`, by the probability of words."
+        default=None, description="Probability mass for nucleus sampling."
     )
     max_tokens: int | None = Field(
-        default=None, ge=1, description="Most tokens of one message."
+        default=None, ge=1, description="Maximum tokens of a message."
     )
     seed: int | None = Field(
-        default=None, description="Has some providers say the same again."
+        default=None,
+        description="Seed for repeatable messages, with providers that support it.",
     )
     reasoning_effort: ReasoningEffort | None = Field(
-        default=None, description="How long a reasoning model thinks."
+        default=None, description="Reasoning effort, for reasoning models."
     )
     extra_body: dict[str, Any] = Field(
-        default={}, description="Fields added to the provider's request as they are."
+        default={}, description="Fields added to the provider's request unchanged."
     )
 
     @cached_property
@@ -71,42 +72,43 @@ class PersonaConfig(BaseModel):
 
 
 class Expectations(BaseModel):
-    """What must be true of a run for it to pass."""
+    """The conditions for a run to pass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tools_called: tuple[Text, ...] = Field(
         default=(),
-        description="Tools, or subagents by their names, that must be called, at any "
-        "depth.",
+        description="Tools and subagents that must be called, at any depth, by name.",
     )
     tools_not_called: tuple[Text, ...] = Field(
-        default=(), description="Tools, or subagents, that must not be called."
+        default=(), description="Tools and subagents that must not be called."
     )
     contains: tuple[Text, ...] = Field(
         default=(),
-        description="Texts that must stand in one of the agent's replies, in any case "
-        "of letters.",
+        description="Texts that a reply of the agent must contain, ignoring case.",
     )
     not_contains: tuple[Text, ...] = Field(
-        default=(), description="Texts that no reply of the agent's may have."
+        default=(),
+        description="Texts that no reply of the agent may contain, ignoring case.",
     )
     min_score: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
         default={},
-        description="The least mean of a run's scores, by `judge.criterion`.",
+        description="Minimum means of a run's scores, by `judge.criterion`.",
     )
     max_turns: int | None = Field(
         default=None,
         ge=1,
-        description="Most replies it may take until somebody says the stop marker.",
+        description="Maximum replies until one side says the stop marker.",
     )
     max_cost_usd: float | None = Field(
-        default=None, ge=0, description="Most dollars the agent's replies may cost."
+        default=None,
+        ge=0,
+        description="Maximum cost of the agent's replies in US dollars.",
     )
 
 
 class SmokeTestConfig(BaseModel):
-    """A persona, and whom it talks to."""
+    """A conversation between a persona and an agent or experiment."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -114,50 +116,50 @@ class SmokeTestConfig(BaseModel):
     target: str = Field(
         min_length=1,
         max_length=255,
-        description="The agent or experiment it talks to.",
+        description="The agent or experiment to test.",
     )
     persona: PersonaConfig = Field(description="The synthetic user.")
     initial_message: str | None = Field(
         default=None,
         min_length=1,
-        description="What the persona says first. Unset: the model opens.",
+        description="The persona's first message. Unset: the model writes it.",
     )
     stop_marker: str | None = Field(
         default=None,
         min_length=1,
-        description="A text that ends the conversation, whoever says it.",
+        description="A text that ends the conversation when either side says it.",
     )
     max_turns: int = Field(
-        default=10, ge=1, le=1_000, description="Most replies of the agent."
+        default=10, ge=1, le=1_000, description="Maximum replies of the agent."
     )
     repetitions: int = Field(
         default=1,
         ge=1,
         le=1_000,
-        description="Conversations of one launch, each with a user of its own.",
+        description="Conversations per launch, each with a new user.",
     )
     schedule: Expression | None = Field(
         default=None,
-        description="When it is launched by itself: a cron expression of five fields, "
-        "or six with the second first. Unset: by command alone.",
+        description="When to launch the test: a cron expression of five fields, or six "
+        "with the second first. Unset: only by command or from the studio.",
     )
     time_zone: TimeZone = Field(
-        default="UTC", description="Whose clock the schedule goes by."
+        default="UTC", description="The time zone of the schedule."
     )
     timeout_seconds: float = Field(
         default=600,
         gt=0,
         le=86_400,
-        description="How long one conversation may take.",
+        description="Maximum duration of a conversation.",
     )
     expect: Expectations = Field(
-        default=Expectations(), description="What must be true of each conversation."
+        default=Expectations(), description="The conditions for each run to pass."
     )
     keep_days: int | None = Field(
         default=30,
         ge=1,
         le=36_500,
-        description="How long its runs are kept, in days. `null` keeps them for ever.",
+        description="Days after which a run is deleted. `null` keeps runs for ever.",
     )
 
     @cached_property
@@ -214,7 +216,7 @@ def _check_persona(
         yield Problem(
             ("smoke_tests", index, "persona", name),
             f"the persona of smoke test '{test.name}' sets '{name}', which provider "
-            f"'{persona.provider}' ({provider.kind}) does not take; remove it",
+            f"'{persona.provider}' ({provider.kind}) does not support; remove it",
             "coulisse.E803",
         )
 
@@ -225,26 +227,26 @@ def _check_consistency(index: int, test: SmokeTestConfig) -> Iterable[Problem]:
     if marker is not None and first is not None and marker in first:
         yield _contradiction(
             (*at, "initial_message"),
-            f"the first message of smoke test '{test.name}' has its stop_marker: the "
-            "conversation would end before it begins",
+            f"smoke test '{test.name}' has its stop_marker in initial_message, which "
+            "would end the conversation at once; remove it there",
         )
     if expect.max_turns is not None and marker is None:
         yield _contradiction(
             (*at, "expect", "max_turns"),
             f"smoke test '{test.name}' expects an end within {expect.max_turns} turns, "
-            "and has no stop_marker that would end it",
+            "but has no stop_marker; add one",
         )
     if test.times is not None and not test.times.is_possible:
         yield _contradiction(
             (*at, "schedule"),
-            f"smoke test '{test.name}' is scheduled for '{test.schedule}', which never "
-            "comes: no year has such a day",
+            f"smoke test '{test.name}' has the schedule '{test.schedule}', which never "
+            "occurs: no year has such a day",
         )
     for name in sorted({*expect.tools_called} & {*expect.tools_not_called}):
         yield _contradiction(
             (*at, "expect", "tools_not_called"),
-            f"smoke test '{test.name}' expects '{name}' to be called and not to be "
-            "called",
+            f"smoke test '{test.name}' lists '{name}' under both tools_called and "
+            "tools_not_called; remove one",
         )
 
 
@@ -252,10 +254,10 @@ def _check_scores(
     index: int, test: SmokeTestConfig, config: Config
 ) -> Iterable[Problem]:
     for metric in test.expect.min_score:
-        for why in metrics.missing_score_reasons(config, test.target, metric):
+        for reason in metrics.missing_score_reasons(config, test.target, metric):
             yield Problem(
                 ("smoke_tests", index, "expect", "min_score", metric),
-                f"smoke test '{test.name}' expects a score of '{metric}', which {why}",
+                f"smoke test '{test.name}' expects score '{metric}', {reason}",
                 "coulisse.E805",
             )
 

@@ -1,22 +1,22 @@
-"""What can go wrong with a smoke test besides its expectations."""
+"""Errors of smoke tests, besides unmet expectations."""
 
 from core.errors import CoulisseError, NotFound, Unavailable
 
 
 class SmokeTestUnknown(NotFound):
-    """There is no smoke test of that name."""
+    """The smoke test does not exist."""
 
     code = "smoke_test_not_found"
 
 
 class RunUnknown(NotFound):
-    """There is no such run. Runs are deleted after a while."""
+    """The run does not exist. Runs are deleted after the test's `keep_days`."""
 
     code = "smoke_run_not_found"
 
 
 class RunClosed(CoulisseError):
-    """The run was cancelled or deleted before it began."""
+    """The run was cancelled or deleted before it started."""
 
 
 class PersonaUnavailable(Unavailable):
@@ -24,4 +24,4 @@ class PersonaUnavailable(Unavailable):
 
 
 class EmptyReply(CoulisseError):
-    """One side of the conversation said nothing."""
+    """One side of the conversation sent an empty message."""

@@ -10,23 +10,26 @@ from judges.config import JUDGES
 
 
 def missing_score_reasons(config: Config, target: str, metric: str) -> Iterator[str]:
-    """Yield the reasons why some replies of a target cannot get this score."""
+    """Yield why some replies of a target cannot get this score, as relative clauses."""
     judges = config.get(JUDGES)
     judge, criterion = split_metric(metric) or (metric, "")
     if judge not in judges:
         known = [f"{name}.{each}" for name in judges for each in judges[name].rubrics]
-        yield f"is no judge's: write it as judge.criterion{did_you_mean(metric, known)}"
+        yield (
+            "which is not a judge's score; write it as judge.criterion"
+            f"{did_you_mean(metric, known)}"
+        )
         return
     if criterion not in judges[judge].rubrics:
         known = list(judges[judge].rubrics)
         yield (
-            f"is no criterion of judge '{judge}', which scores {', '.join(known)}"
+            f"but judge '{judge}' scores only {', '.join(known)}"
             f"{did_you_mean(criterion, known)}"
         )
         return
     for name in answering_agents(config, target):
         if judge not in config.get(AGENTS)[name].judges:
-            yield f"is not scored: agent '{name}' does not list '{judge}' under judges"
+            yield f"but agent '{name}' does not list '{judge}' under judges"
 
 
 def answering_agents(config: Config, target: str) -> list[str]:

@@ -37,7 +37,7 @@ class SmokeRun(models.Model):
     batch = models.UUIDField()
     """Common to runs that were launched together."""
     repetition = models.IntegerField()
-    """Its number in the batch, from 1."""
+    """The run's number in the batch, from 1."""
     test = models.CharField(max_length=255)
     target = models.CharField(max_length=255)
     """The agent or experiment, as the test names it."""
@@ -51,7 +51,7 @@ class SmokeRun(models.Model):
     """The test's configuration at launch."""
     state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
     attempt = models.IntegerField(default=0)
-    """The attempt of its task that may write."""
+    """The attempt of its task that may write to the run."""
     stopped_because = models.CharField(
         max_length=32, choices=Stop, blank=True, default=""
     )
@@ -65,7 +65,7 @@ class SmokeRun(models.Model):
     scores = models.JSONField(default=dict)
     """`{"judge.criterion": {"mean": …, "count": …}}`, once it is judged."""
     unscored = models.JSONField(default=dict)
-    """Why judges have not scored everything, by judge name."""
+    """Why a judge has not scored every reply, by judge name."""
     verdict = models.CharField(max_length=16, choices=Verdict, blank=True, default="")
     failures = models.JSONField(default=list)
     """Sentences about unmet expectations."""
@@ -104,39 +104,39 @@ class SmokeRun(models.Model):
         return f"smoke run {self.id} of {self.test}"
 
 
-class SmokeLine(models.Model):
+class SmokeMessage(models.Model):
     """One message of a run."""
 
     class Speaker(models.TextChoices):
         PERSONA = "persona"
         ASSISTANT = "assistant"
 
-    # The unique constraint's index finds a run's lines.
+    # The unique constraint's index finds a run's messages.
     run = models.ForeignKey(
-        SmokeRun, on_delete=models.CASCADE, related_name="lines", db_index=False
+        SmokeRun, on_delete=models.CASCADE, related_name="messages", db_index=False
     )
     position = models.IntegerField()
     speaker = models.CharField(max_length=16, choices=Speaker)
     text = models.TextField(blank=True, default="")
     agent = models.CharField(max_length=255, blank=True, default="")
-    """The agent that spoke, if it was one."""
+    """The agent that sent it; "" for the persona."""
     turn_id = models.UUIDField(null=True)
     """The turn of a reply; its scores refer to it."""
     calls = models.JSONField(default=list)
     """Nested model and tool calls of the message."""
     cost_micro_usd = models.BigIntegerField(null=True)
     seconds = models.FloatField()
-    said_at = models.DateTimeField()
+    sent_at = models.DateTimeField()
 
     class Meta:
-        db_table = "smoke_line"
+        db_table = "smoke_message"
         constraints = [
             models.UniqueConstraint(
-                fields=["run", "position"], name="smoke_line_place"
+                fields=["run", "position"], name="smoke_message_position"
             ),
             models.CheckConstraint(
                 condition=Q(speaker__in=["persona", "assistant"]),
-                name="smoke_line_speaker",
+                name="smoke_message_speaker",
             ),
         ]
 

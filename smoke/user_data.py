@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from database.user_data import Export, UserTable
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 
 
-def _serialize_lines(rows: list[SmokeLine]) -> Iterator[dict[str, Any]]:
+def _serialize_messages(rows: list[SmokeMessage]) -> Iterator[dict[str, Any]]:
     """Return messages in the format of an export, without their calls."""
     for row in rows:
         yield {
@@ -15,7 +15,7 @@ def _serialize_lines(rows: list[SmokeLine]) -> Iterator[dict[str, Any]]:
             "position": row.position,
             "speaker": row.speaker,
             "text": row.text,
-            "said_at": row.said_at,
+            "sent_at": row.sent_at,
         }
 
 
@@ -35,11 +35,11 @@ def _serialize_runs(rows: list[SmokeRun]) -> Iterator[dict[str, Any]]:
 
 TABLES = (
     UserTable(
-        "smoke_lines",
-        SmokeLine,
+        "smoke_messages",
+        SmokeMessage,
         erased=30,
         through="run",
-        export=Export("smoke_lines", _serialize_lines),
+        export=Export("smoke_messages", _serialize_messages),
     ),
     UserTable(
         "smoke_runs", SmokeRun, erased=31, export=Export("smoke_runs", _serialize_runs)

@@ -1,4 +1,4 @@
-"""Runs of the smoke tests: launched now and then, passed, failed, broken off."""
+"""Runs of the smoke tests: launched now and then, passed, failed, aborted."""
 
 import random
 from collections import defaultdict
@@ -19,7 +19,7 @@ from demo.simulated_turns import AgentSimulator, SimulatedTurn
 from demo.traffic_pattern import TrafficPattern
 from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.evaluation import tool_call_log
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from telemetry.config import TELEMETRY
 
 SAID = {
@@ -149,7 +149,7 @@ class SmokeRuns:
     ) -> None:
         most = self._actor.config.get(TELEMETRY).sqlite.max_payload_bytes
         self._inserts.add(
-            SmokeLine,
+            SmokeMessage,
             run_id=run["id"],
             position=held.lines,
             speaker="persona" if played is None else "assistant",
@@ -159,7 +159,7 @@ class SmokeRuns:
             calls=tool_call_log.serialize_calls(made, most),
             cost_micro_usd=trace.total_cost(made),
             seconds=made[0].seconds if played is None else played.seconds,
-            said_at=held.at,
+            sent_at=held.at,
         )
         held.lines += 1
 
@@ -195,7 +195,7 @@ class RunProgress:
         }
 
     def _breakdown(self) -> dict[str, Any]:
-        why = (self.last.error if self.last else None) or "the reply was broken off"
+        why = (self.last.error if self.last else None) or "the reply was aborted"
         return {"state": "failed", "stopped_because": "error", "error": why}
 
     def _verdict(self, test: SmokeTestConfig) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class RunProgress:
             for name, each in self.scores.items()
         }
         failures = [
-            f"{name} is {means[name]['mean']:.2f} in the mean of "
+            f"the mean of {name} is {means[name]['mean']:.2f} over "
             f"{means[name]['count']} scores (at least {least:g})"
             for name, least in test.expect.min_score.items()
             if name in means and means[name]["mean"] < least

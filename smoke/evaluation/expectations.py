@@ -29,7 +29,7 @@ class RunResult:
     scores: Mapping[str, ScoreMean]
     """By `judge.criterion`."""
     unscored: Mapping[str, str]
-    """Why judges have not scored everything, by judge name."""
+    """Why a judge has not scored every reply, by judge name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +42,34 @@ class ExpectationCheck:
     """The actual value as a sentence; None if the expectation is met."""
 
 
-def list_unmet(expect: Expectations, seen: RunResult) -> list[str]:
+def list_unmet(expect: Expectations, result: RunResult) -> list[str]:
     """Return a sentence for each expectation that is not met."""
-    found = (check.unmet for check in check_expectations(expect, seen))
+    found = (check.unmet for check in check_expectations(expect, result))
     return [sentence for sentence in found if sentence is not None]
 
 
-def check_expectations(expect: Expectations, seen: RunResult) -> list[ExpectationCheck]:
+def check_expectations(
+    expect: Expectations, result: RunResult
+) -> list[ExpectationCheck]:
     """Return each expectation, and whether it is met."""
     return [
-        *_check_tools(expect, seen),
-        *_check_texts(expect, seen),
-        *_check_length(expect, seen),
-        *_check_cost(expect, seen),
-        *_check_scores(expect, seen),
+        *_check_tools(expect, result),
+        *_check_texts(expect, result),
+        *_check_length(expect, result),
+        *_check_cost(expect, result),
+        *_check_scores(expect, result),
     ]
 
 
-def _check_tools(expect: Expectations, seen: RunResult) -> Iterator[ExpectationCheck]:
+def _check_tools(expect: Expectations, result: RunResult) -> Iterator[ExpectationCheck]:
     for name in expect.tools_called:
-        called = ", ".join(sorted(seen.tools)) or "none"
+        called = ", ".join(sorted(result.tools)) or "none"
         wrong = f"tool '{name}' was not called (called: {called})"
-        yield _build_check(f"tool '{name}' is called", wrong, is_met=name in seen.tools)
+        yield _build_check(
+            f"tool '{name}' is called", wrong, is_met=name in result.tools
+        )
     for name in expect.tools_not_called:
-        is_met = name not in seen.tools
+        is_met = name not in result.tools
         yield _build_check(
             f"tool '{name}' is not called", f"tool '{name}' was called", is_met=is_met
         )
@@ -75,15 +79,15 @@ def _build_check(what: str, wrong: str, *, is_met: bool) -> ExpectationCheck:
     return ExpectationCheck(what, None if is_met else wrong)
 
 
-def _check_texts(expect: Expectations, seen: RunResult) -> Iterator[ExpectationCheck]:
+def _check_texts(expect: Expectations, result: RunResult) -> Iterator[ExpectationCheck]:
     for text in expect.contains:
-        is_met = any(_contains(reply, text) for reply in seen.replies)
+        is_met = any(_contains(reply, text) for reply in result.replies)
         yield _build_check(
             f"a reply contains '{text}'", f"no reply contains '{text}'", is_met=is_met
         )
     for text in expect.not_contains:
-        where = (n for n, reply in enumerate(seen.replies, 1) if _contains(reply, text))
-        number = next(where, None)
+        replies = enumerate(result.replies, 1)
+        number = next((n for n, each in replies if _contains(each, text)), None)
         yield _build_check(
             f"no reply contains '{text}'",
             f"reply {number} contains '{text}'",
@@ -95,45 +99,51 @@ def _contains(reply: str, text: str) -> bool:
     return text.casefold() in reply.casefold()
 
 
-def _check_length(expect: Expectations, seen: RunResult) -> Iterator[ExpectationCheck]:
-    most, turns = expect.max_turns, len(seen.replies)
-    if most is None:
+def _check_length(
+    expect: Expectations, result: RunResult
+) -> Iterator[ExpectationCheck]:
+    limit, turns = expect.max_turns, len(result.replies)
+    if limit is None:
         return
-    wrong = f"it took {turns} turns (at most {most})"
-    is_met = turns <= most
-    if seen.stopped_because == "max_turns":
+    wrong = f"the conversation took {turns} turns (at most {limit})"
+    is_met = turns <= limit
+    if result.stopped_because == "max_turns":
         is_met = False
-        wrong = f"nobody had said the stop marker after {turns} turns (at most {most})"
-    yield _build_check(f"it takes at most {most} turns", wrong, is_met=is_met)
+        wrong = f"no stop marker within {turns} turns (at most {limit})"
+    what = f"the conversation takes at most {limit} turns"
+    yield _build_check(what, wrong, is_met=is_met)
 
 
-def _check_cost(expect: Expectations, seen: RunResult) -> Iterator[ExpectationCheck]:
-    most, cost = expect.max_cost_usd, seen.cost_micro_usd
-    if most is None:
+def _check_cost(expect: Expectations, result: RunResult) -> Iterator[ExpectationCheck]:
+    limit, cost = expect.max_cost_usd, result.cost_micro_usd
+    if limit is None:
         return
-    what = f"the replies cost at most ${most:g}"
+    what = f"the replies cost at most ${limit:g}"
     if cost is None:
         yield ExpectationCheck(
             what,
-            "what the replies cost is not known: give the model's price under prices: "
+            "the cost of the replies is unknown; add the model's price under prices: "
             "in coulisse.yaml",
         )
         return
-    wrong = f"the replies cost ${money.format_usd(cost)} (at most ${most:g})"
-    yield _build_check(what, wrong, is_met=cost <= most * 1_000_000)
+    wrong = f"the replies cost ${money.format_usd(cost)} (at most ${limit:g})"
+    yield _build_check(what, wrong, is_met=cost <= limit * 1_000_000)
 
 
-def _check_scores(expect: Expectations, seen: RunResult) -> Iterator[ExpectationCheck]:
-    for name, least in expect.min_score.items():
-        what = f"{name} is at least {least:g} in the mean"
-        found = seen.scores.get(name)
+def _check_scores(
+    expect: Expectations, result: RunResult
+) -> Iterator[ExpectationCheck]:
+    for name, minimum in expect.min_score.items():
+        what = f"the mean of {name} is at least {minimum:g}"
+        found = result.scores.get(name)
         if found is None:
             judge = name.rpartition(".")[0]
-            why = seen.unscored.get(judge, "no reply was judged by it")
-            yield ExpectationCheck(what, f"{name} has no score: {why}")
+            reason = result.unscored.get(judge, "the judge scored no reply")
+            yield ExpectationCheck(what, f"{name} has no score: {reason}")
             continue
+        count = "1 score" if found.count == 1 else f"{found.count} scores"
         wrong = (
-            f"{name} is {found.mean:.2f} in the mean of {found.count} scores (at "
-            f"least {least:g})"
+            f"the mean of {name} is {found.mean:.2f} over {count} (at least "
+            f"{minimum:g})"
         )
-        yield _build_check(what, wrong, is_met=found.mean >= least)
+        yield _build_check(what, wrong, is_met=found.mean >= minimum)

@@ -11,30 +11,30 @@ from telemetry.storage import stored_text
 TEXT_FIELDS = ("arguments", "result", "error")
 
 
-def serialize_calls(made: Sequence[Call], most_bytes: int) -> list[dict[str, Any]]:
-    """Return calls as JSON, without secrets, each text at most so long."""
+def serialize_calls(calls: Sequence[Call], max_bytes: int) -> list[dict[str, Any]]:
+    """Return calls as JSON, without secrets, each text at most `max_bytes` long."""
     return [
-        _serialize_call(call, most_bytes)
-        for call in turn_serializers.serialize_calls(made)
+        _serialize_call(call, max_bytes)
+        for call in turn_serializers.serialize_calls(calls)
     ]
 
 
-def _serialize_call(call: dict[str, Any], most_bytes: int) -> dict[str, Any]:
+def _serialize_call(call: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     for name in TEXT_FIELDS:
         if call.get(name) is not None:
             # Before truncation, which could leave half of a secret.
             call[name] = stored_text.truncate_payload(
-                redaction.redact_own(call[name]), most_bytes
+                redaction.redact_own(call[name]), max_bytes
             )
     if "calls" in call:
-        call["calls"] = [_serialize_call(each, most_bytes) for each in call["calls"]]
+        call["calls"] = [_serialize_call(each, max_bytes) for each in call["calls"]]
     return call
 
 
-def tool_names(made: Iterable[dict[str, Any]]) -> set[str]:
+def tool_names(calls: Iterable[dict[str, Any]]) -> set[str]:
     """Return the names of the tools and agents that were called, at every depth."""
     found = set()
-    for call in made:
+    for call in calls:
         if call["object"] == "tool_call":
             found.add(call["name"])
             if call["kind"] == "subagent":

@@ -12,7 +12,7 @@ from judges.runs import judge_queue
 from smoke.config import SmokeTestConfig
 from smoke.evaluation import expectations, tool_call_log
 from smoke.evaluation.expectations import RunResult, ScoreMean
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.statistics.time_buckets import UnindexedColumn
@@ -59,21 +59,21 @@ def _awaits_scores(run: SmokeRun) -> bool:
 
 
 def _is_late(run: SmokeRun, now: datetime) -> bool:
-    most = timedelta(seconds=SCORES_SECONDS)
-    return run.ended_at is not None and now >= run.ended_at + most
+    timeout = timedelta(seconds=SCORES_SECONDS)
+    return run.ended_at is not None and now >= run.ended_at + timeout
 
 
 def _close(run: SmokeRun, now: datetime) -> bool:
     expect = SmokeTestConfig.model_validate(run.settings).expect
-    seen = _run_result(run)
-    unmet = expectations.list_unmet(expect, seen)
+    result = _run_result(run)
+    unmet = expectations.list_unmet(expect, result)
     verdict = SmokeRun.Verdict.FAILED if unmet else SmokeRun.Verdict.PASSED
     closed = SmokeRun.objects.filter(pk=run.pk, state=SmokeRun.State.JUDGING).update(
         state=SmokeRun.State.DONE,
         verdict=verdict,
         failures=unmet,
-        scores={name: asdict(mean) for name, mean in seen.scores.items()},
-        unscored=dict(seen.unscored),
+        scores={name: asdict(mean) for name, mean in result.scores.items()},
+        unscored=dict(result.unscored),
         finished_at=now,
     )
     return bool(closed)
@@ -91,15 +91,15 @@ def expectation_results(run: SmokeRun) -> list[tuple[str, bool | None]]:
 
 def _run_result(run: SmokeRun) -> RunResult:
     replies = list(
-        run.lines.filter(speaker=SmokeLine.Speaker.ASSISTANT).order_by("position")
+        run.messages.filter(speaker=SmokeMessage.Speaker.ASSISTANT).order_by("position")
     )
     return RunResult(
-        replies=[line.text for line in replies],
-        tools=tool_call_log.tool_names(call for line in replies for call in line.calls),
+        replies=[each.text for each in replies],
+        tools=tool_call_log.tool_names(call for each in replies for call in each.calls),
         stopped_because=run.stopped_because,
         cost_micro_usd=run.cost_micro_usd,
         scores=_mean_scores(
-            line.turn_id for line in replies if line.turn_id is not None
+            each.turn_id for each in replies if each.turn_id is not None
         ),
         unscored=_unscored_judges(run),
     )
@@ -116,10 +116,10 @@ def _mean_scores(turn_ids: Iterable[uuid.UUID]) -> dict[str, ScoreMean]:
 
 
 def _unscored_judges(run: SmokeRun) -> dict[str, str]:
-    """Return why judges have not scored everything, by judge name."""
+    """Return why a judge has not scored every reply, by judge name."""
     prefix = judge_queue.task_origin("")
-    why = {}
+    reasons = {}
     for task in _judge_tasks(run).exclude(state=Task.State.DONE):
-        waited = f"it was not judged within {SCORES_SECONDS:.0f} seconds"
-        why[task.origin.removeprefix(prefix)] = task.error or waited
-    return why
+        timeout = f"not scored within {SCORES_SECONDS:.0f} seconds"
+        reasons[task.origin.removeprefix(prefix)] = task.error or timeout
+    return reasons

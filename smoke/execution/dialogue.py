@@ -20,7 +20,7 @@ Stop = Literal[
 ]
 """Why a conversation ended."""
 
-OPENING_PROMPT = "(The conversation begins here. Say the first thing you have to say.)"
+OPENING_PROMPT = "(The conversation begins here. Write your first message.)"
 """The first message to a persona: models answer, they do not begin."""
 
 
@@ -52,7 +52,7 @@ class Dialogue:
     @property
     def turns(self) -> int:
         """Number of the agent's replies."""
-        return sum(line.speaker == "assistant" for line in self.utterances)
+        return sum(each.speaker == "assistant" for each in self.utterances)
 
     @property
     def stopped_because(self) -> Stop | None:
@@ -69,18 +69,18 @@ class Dialogue:
         return None
 
 
-def agent_messages(said: Sequence[Utterance]) -> list[Message]:
+def agent_messages(utterances: Sequence[Utterance]) -> list[Message]:
     """Return the agent's view: the persona is its user."""
     return [
-        Message("user" if line.speaker == "persona" else "assistant", line.text)
-        for line in said
+        Message("user" if each.speaker == "persona" else "assistant", each.text)
+        for each in utterances
     ]
 
 
-def persona_messages(preamble: str, said: Sequence[Utterance]) -> list[Message]:
+def persona_messages(preamble: str, utterances: Sequence[Utterance]) -> list[Message]:
     """Return the persona's view: with the roles flipped."""
     flipped = (
-        Message("assistant" if line.speaker == "persona" else "user", line.text)
-        for line in said
+        Message("assistant" if each.speaker == "persona" else "user", each.text)
+        for each in utterances
     )
     return [Message("system", preamble), Message("user", OPENING_PROMPT), *flipped]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from core.ids import UserId
 from smoke.evaluation import verdicts
 from smoke.execution import run_lifecycle
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from tasks.queue import worker_notifier
 from tasks.worker.service import WorkerService
 from turns.agent_tasks import worker_resources
@@ -31,42 +31,43 @@ def work_locally(users: Collection[UserId]) -> Iterator[None]:
 
 
 def watch_runs(
-    run_ids: Collection[uuid.UUID], heed: Callable[[], None]
-) -> Iterator[SmokeLine | SmokeRun]:
+    run_ids: Collection[uuid.UUID], check_interrupt: Callable[[], None]
+) -> Iterator[SmokeMessage | SmokeRun]:
     """Yield each new message and each closed run, until all are closed.
 
-    `heed` is called regularly; an exception from it stops the iteration.
+    `check_interrupt` is called regularly; an exception from it stops the iteration.
     """
-    left, shown = set(run_ids), set[int]()
+    open_ids, shown_ids = set(run_ids), set[int]()
     swept_at = time.monotonic()
-    while left:
-        heed()
+    while open_ids:
+        check_interrupt()
         if time.monotonic() - swept_at > SWEEP_SECONDS:
             run_lifecycle.close_finished_runs()
             swept_at = time.monotonic()
         verdicts.close_judged_runs()
-        found = _started_runs(left)
-        for line in _new_lines(found, shown):
-            shown.add(line.pk)
-            yield line
+        found = _started_runs(open_ids)
+        for message in _new_messages(found, shown_ids):
+            shown_ids.add(message.pk)
+            yield message
         for run in found:
             if run.finished_at is not None:
-                left.remove(run.pk)
+                open_ids.remove(run.pk)
                 yield run
-        if left:
+        if open_ids:
             time.sleep(POLL_SECONDS)
 
 
 def _started_runs(run_ids: Collection[uuid.UUID]) -> list[SmokeRun]:
-    waiting = SmokeRun.State.QUEUED
-    found = SmokeRun.objects.filter(pk__in=run_ids).exclude(state=waiting)
+    found = SmokeRun.objects.filter(pk__in=run_ids).exclude(state=SmokeRun.State.QUEUED)
     return list(found.order_by("repetition"))
 
 
-def _new_lines(found: Collection[SmokeRun], shown: Collection[int]) -> list[SmokeLine]:
+def _new_messages(
+    found: Collection[SmokeRun], shown_ids: Collection[int]
+) -> list[SmokeMessage]:
     """Return the messages that were not shown yet, in order."""
     # Read after the runs: a closed run has no further messages. Ids first, because a
     # message may be long.
-    ids = SmokeLine.objects.filter(run__in=found).values_list("pk", flat=True)
-    lines = SmokeLine.objects.filter(pk__in=[pk for pk in ids if pk not in shown])
-    return list(lines.select_related("run").order_by("run__repetition", "position"))
+    ids = SmokeMessage.objects.filter(run__in=found).values_list("pk", flat=True)
+    new = SmokeMessage.objects.filter(pk__in=[pk for pk in ids if pk not in shown_ids])
+    return list(new.select_related("run").order_by("run__repetition", "position"))

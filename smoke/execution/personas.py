@@ -10,7 +10,7 @@ from core.reply import Reply
 from core.trace import ModelCall
 from providers import client
 from providers.config import PROVIDERS
-from providers.model_call import ModelRequest as Asked
+from providers.model_call import ModelRequest
 from providers.pricing import call_costs
 from smoke.config import PersonaConfig
 from smoke.errors import PersonaUnavailable
@@ -19,7 +19,10 @@ from smoke.execution.dialogue import Utterance
 
 
 async def next_message(
-    config: Config, persona: PersonaConfig, said: Sequence[Utterance], user_id: UserId
+    config: Config,
+    persona: PersonaConfig,
+    utterances: Sequence[Utterance],
+    user_id: UserId,
 ) -> tuple[str, ModelCall]:
     """Return a persona's next message, and its model call.
 
@@ -31,8 +34,8 @@ async def next_message(
         raise PersonaUnavailable(
             f"the persona's provider '{persona.provider}' is not under providers:"
         )
-    messages = dialogue.persona_messages(persona.preamble, said)
-    asked = Asked(
+    messages = dialogue.persona_messages(persona.preamble, utterances)
+    request = ModelRequest(
         persona.model,
         messages,
         parameters=persona.parameters,
@@ -42,14 +45,14 @@ async def next_message(
     )
     call = ModelCall("persona", persona.provider, persona.model)
     reply = Reply()
-    answer = client.run(persona.provider, provider, asked, call.attempts)
-    async with aclosing(answer) as events:
+    events = client.run(persona.provider, provider, request, call.attempts)
+    async with aclosing(events):
         async for event in events:
             reply.add(event)
     call.end()
     call.usage = token_usage.count_usage(messages, reply)
     call.finish_reason = reply.finish_reason or ""
     call.cost_micro_usd = call_costs.call_cost(
-        *(config, persona.provider, persona.model, call.usage), at=call.started_at
+        config, persona.provider, persona.model, call.usage, at=call.started_at
     )
     return reply.text or reply.refusal, call

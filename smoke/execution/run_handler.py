@@ -18,8 +18,8 @@ from core.reply import Reply
 from database import database_executor
 from database.errors import DatabaseDown
 from smoke.errors import EmptyReply
-from smoke.execution import dialogue, personas, run_lifecycle
-from smoke.execution.dialogue import Dialogue, Stop, Utterance
+from smoke.execution import personas, run_lifecycle
+from smoke.execution.dialogue import Dialogue, Stop, Utterance, agent_messages
 from tasks.queue import lifecycle
 from tasks.queue.claimed_task import ClaimedTask
 from tasks.queue.task_kinds import TaskKind, TaskOutcome
@@ -34,86 +34,85 @@ OPTIONS = TurnOptions(uses_client_history=True, is_incognito=True, is_memory_off
 async def run(task: ClaimedTask) -> TaskOutcome:
     """Run a conversation to its end; an error fails the run and is raised."""
     run_id = uuid.UUID(task.payload["run"])
-    begun: Dialogue = await database_executor.run_to_end(
+    dialogue: Dialogue = await database_executor.run_to_end(
         run_lifecycle.begin_run, run_id, task.attempts
     )
-    deadline = asyncio.timeout(begun.test.timeout_seconds)
+    timeout = asyncio.timeout(dialogue.test.timeout_seconds)
     try:
-        async with deadline:
-            stop = await _run_dialogue(begun)
+        async with timeout:
+            stop = await _run_dialogue(dialogue)
     except (lifecycle.LeaseLost, DatabaseDown):
         raise
     except Exception as exc:
-        reason, error = _classify_failure(begun, exc, is_late=deadline.expired())
+        reason, error = _classify_failure(dialogue, exc, is_late=timeout.expired())
         await database_executor.run_to_end(
-            run_lifecycle.fail_run, begun, reason, lifecycle.describe_error(error)
+            run_lifecycle.fail_run, dialogue, reason, lifecycle.describe_error(error)
         )
         raise error from exc
     return TaskOutcome(
-        f"{begun.turns} turns", partial(run_lifecycle.end_dialogue, begun, stop)
+        f"{dialogue.turns} turns", partial(run_lifecycle.end_dialogue, dialogue, stop)
     )
 
 
 def _classify_failure(
-    begun: Dialogue, exc: Exception, *, is_late: bool
+    dialogue: Dialogue, exc: Exception, *, is_late: bool
 ) -> tuple[Stop, Exception]:
     """Return why a conversation was interrupted, and the text of the error."""
     if is_late:
-        most = f"{begun.test.timeout_seconds:g} seconds"
-        late = CoulisseError(f"the conversation took longer than its {most}")
-        return "timeout", late
+        limit = f"{dialogue.test.timeout_seconds:g} seconds"
+        return "timeout", CoulisseError(f"the conversation took longer than {limit}")
     return ("silence" if isinstance(exc, EmptyReply) else "error"), exc
 
 
-async def _run_dialogue(begun: Dialogue) -> Stop:
+async def _run_dialogue(dialogue: Dialogue) -> Stop:
     """Let each side speak in turn; return why the conversation ended."""
-    while (stop := begun.stopped_because) is None:
-        if begun.next_speaker == "persona":
-            await _take_persona_turn(begun)
+    while (stop := dialogue.stopped_because) is None:
+        if dialogue.next_speaker == "persona":
+            await _take_persona_turn(dialogue)
         else:
-            await _take_agent_turn(begun)
+            await _take_agent_turn(dialogue)
     if stop == "silence":
-        last = begun.utterances[-1].speaker
-        who = "the persona" if last == "persona" else f"agent '{begun.target}'"
-        raise EmptyReply(f"{who} said nothing")
+        last = dialogue.utterances[-1].speaker
+        who = "the persona" if last == "persona" else f"agent '{dialogue.target}'"
+        raise EmptyReply(f"{who} sent an empty message")
     return stop
 
 
-async def _take_persona_turn(begun: Dialogue) -> None:
-    test = begun.test
-    if not begun.utterances and test.initial_message is not None:
+async def _take_persona_turn(dialogue: Dialogue) -> None:
+    test = dialogue.test
+    if not dialogue.utterances and test.initial_message is not None:
         text, call = test.initial_message, None
     else:
         text, call = await personas.next_message(
-            live.current(), test.persona, begun.utterances, begun.user_id
+            live.current(), test.persona, dialogue.utterances, dialogue.user_id
         )
     await database_executor.run_to_end(
-        run_lifecycle.store_persona_message, begun, text, call
+        run_lifecycle.store_persona_message, dialogue, text, call
     )
-    begun.utterances.append(Utterance("persona", text))
+    dialogue.utterances.append(Utterance("persona", text))
 
 
-async def _take_agent_turn(begun: Dialogue) -> None:
+async def _take_agent_turn(dialogue: Dialogue) -> None:
     """Run a turn of the agent; its message is stored in the turn's transaction."""
-    position = len(begun.utterances)
-    turn_id = TurnId(uuid.uuid5(begun.run_id, f"{begun.attempt}:{position}"))
+    position = len(dialogue.utterances)
+    turn_id = TurnId(uuid.uuid5(dialogue.run_id, f"{dialogue.attempt}:{position}"))
     request = TurnRequest(
         turn_id=turn_id,
-        agent=begun.target,
-        user_id=begun.user_id,
-        messages=dialogue.agent_messages(begun.utterances),
+        agent=dialogue.target,
+        user_id=dialogue.user_id,
+        messages=agent_messages(dialogue.utterances),
         options=OPTIONS,
         parameters={},
         origin="smoke",
         on_end=partial(
-            run_lifecycle.store_agent_reply, begun, turn_id, time.perf_counter()
+            run_lifecycle.store_agent_reply, dialogue, turn_id, time.perf_counter()
         ),
     )
     reply = Reply()
     async with aclosing(flow.run(request)) as events:
         async for event in events:
             reply.add(event)
-    begun.utterances.append(Utterance("assistant", reply.text or reply.refusal))
+    dialogue.utterances.append(Utterance("assistant", reply.text or reply.refusal))
 
 
 KIND = TaskKind(NAME, run, is_background=True)

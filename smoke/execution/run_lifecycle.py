@@ -20,13 +20,13 @@ from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.errors import RunClosed
 from smoke.evaluation import tool_call_log, verdicts
 from smoke.execution.dialogue import Dialogue, Speaker, Stop, Utterance
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from tasks.config import TASKS
 from tasks.models import Task
 from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
 from telemetry.config import TELEMETRY
-from telemetry.storage import stored_text as texts
+from telemetry.storage import stored_text
 
 NAMESPACE = uuid.UUID("b0a3c0a6-9f3e-5f4b-8f0a-5e1d8f6f2c11")
 KIND = "smoke"
@@ -51,7 +51,7 @@ def launch_test(
 ) -> list[SmokeRun]:
     """Enqueue a test's conversations, each with its own user; return them.
 
-    Of several launches with the same `once` only the first is made.
+    If `once` is set, further launches with the same value have no effect.
     """
     count = test.repetitions if repetitions is None else repetitions
     batch = batch or uuid.uuid4()
@@ -107,60 +107,69 @@ def begin_run(run_id: uuid.UUID, attempt: int) -> Dialogue:
     Raises `RunClosed` for a run that may no longer start.
     """
     now = datetime.now(UTC)
-    mine = SmokeRun.objects.filter(pk=run_id, state__in=OPEN, attempt__lt=attempt)
-    if not mine.update(state=SmokeRun.State.RUNNING, attempt=attempt):
+    free = SmokeRun.objects.filter(pk=run_id, state__in=OPEN, attempt__lt=attempt)
+    if not free.update(state=SmokeRun.State.RUNNING, attempt=attempt):
         raise RunClosed
     SmokeRun.objects.filter(pk=run_id, started_at=None).update(started_at=now)
     run = SmokeRun.objects.get(pk=run_id)
-    lines = run.lines.order_by("position").values_list("speaker", "text")
+    messages = run.messages.order_by("position").values_list("speaker", "text")
     return Dialogue(
         run_id,
         attempt,
         UserId(run.user_id),
         SmokeTestConfig.model_validate(run.settings),
         run.target,
-        [Utterance(cast(Speaker, speaker), text) for speaker, text in lines],
+        [Utterance(cast(Speaker, speaker), text) for speaker, text in messages],
     )
 
 
-def _claimed_run(talk: Dialogue) -> QuerySet[SmokeRun]:
+def _claimed_run(dialogue: Dialogue) -> QuerySet[SmokeRun]:
     return SmokeRun.objects.filter(
-        pk=talk.run_id, state=SmokeRun.State.RUNNING, attempt=talk.attempt
+        pk=dialogue.run_id, state=SmokeRun.State.RUNNING, attempt=dialogue.attempt
     )
 
 
-def store_persona_message(talk: Dialogue, said: str, call: ModelCall | None) -> None:
+def store_persona_message(
+    dialogue: Dialogue, text: str, call: ModelCall | None
+) -> None:
     """Store a persona's message; raises `LeaseLost` if the run is lost."""
-    made = [] if call is None else [call]
+    calls = [] if call is None else [call]
     with transaction.atomic():
-        cost = trace.total_cost([*made])
-        if not _claimed_run(talk).update(
+        cost = trace.total_cost([*calls])
+        if not _claimed_run(dialogue).update(
             persona_micro_usd=_add_cost("persona_micro_usd", cost)
         ):
             raise lifecycle.LeaseLost
-        _store_line(talk, "persona", said, made, seconds=call.seconds if call else 0.0)
+        seconds = call.seconds if call else 0.0
+        _store_message(dialogue, "persona", text, calls, seconds=seconds)
 
 
 def store_agent_reply(
-    talk: Dialogue, turn_id: TurnId, began: float, reply: Reply, made: Sequence[Call]
+    dialogue: Dialogue,
+    turn_id: TurnId,
+    started: float,
+    reply: Reply,
+    calls: Sequence[Call],
 ) -> None:
-    """Store an agent's reply, in its turn's transaction; raises the same errors."""
-    said = reply.text or reply.refusal
-    agent = next(call.agent for call in made if isinstance(call, ModelCall))
-    cost = trace.total_cost([*made])
-    mine = _claimed_run(talk).update(
+    """Store an agent's reply, in its turn's transaction; raises the same errors.
+
+    `started` is the turn's start on the clock of `time.perf_counter`.
+    """
+    agent = next(call.agent for call in calls if isinstance(call, ModelCall))
+    cost = trace.total_cost([*calls])
+    is_stored = _claimed_run(dialogue).update(
         agent=agent,
         turns=F("turns") + 1,
         cost_micro_usd=_add_cost("cost_micro_usd", cost),
     )
-    if not mine:
+    if not is_stored:
         raise lifecycle.LeaseLost
-    _store_line(
-        talk,
+    _store_message(
+        dialogue,
         "assistant",
-        said,
-        made,
-        seconds=time.perf_counter() - began,
+        reply.text or reply.refusal,
+        calls,
+        seconds=time.perf_counter() - started,
         agent=agent,
         turn_id=turn_id,
     )
@@ -171,48 +180,49 @@ def _add_cost(column: str, cost: int | None) -> Any:
     return None if cost is None else F(column) + cost
 
 
-def _store_line(
-    talk: Dialogue,
+def _store_message(
+    dialogue: Dialogue,
     speaker: Speaker,
-    said: str,
-    made: Sequence[Call],
+    text: str,
+    calls: Sequence[Call],
     *,
     seconds: float | None,
     **fields: Any,
 ) -> None:
-    most_bytes = live.current().get(TELEMETRY).sqlite.max_payload_bytes
-    SmokeLine.objects.create(
-        run_id=talk.run_id,
-        position=len(talk.utterances),
+    max_bytes = live.current().get(TELEMETRY).sqlite.max_payload_bytes
+    SmokeMessage.objects.create(
+        run_id=dialogue.run_id,
+        position=len(dialogue.utterances),
         speaker=speaker,
-        text=texts.make_storable(redaction.redact_own(said)),
-        calls=tool_call_log.serialize_calls(made, most_bytes),
-        cost_micro_usd=trace.total_cost([*made]),
+        text=stored_text.make_storable(redaction.redact_own(text)),
+        calls=tool_call_log.serialize_calls(calls, max_bytes),
+        cost_micro_usd=trace.total_cost([*calls]),
         seconds=seconds or 0.0,
-        said_at=datetime.now(UTC),
+        sent_at=datetime.now(UTC),
         **fields,
     )
 
 
-def end_dialogue(talk: Dialogue, stop: Stop) -> None:
+def end_dialogue(dialogue: Dialogue, stop: Stop) -> None:
     """Store that a conversation ended; the run then waits for its scores.
 
     Runs in the transaction that completes its task, and raises the same errors.
     """
     now = datetime.now(UTC)
     state = SmokeRun.State.JUDGING
-    if not _claimed_run(talk).update(state=state, stopped_because=stop, ended_at=now):
+    claimed = _claimed_run(dialogue)
+    if not claimed.update(state=state, stopped_because=stop, ended_at=now):
         raise lifecycle.LeaseLost
-    verdicts.close_if_judged(talk.run_id, now=now)
+    verdicts.close_if_judged(dialogue.run_id, now=now)
 
 
-def fail_run(talk: Dialogue, stop: Stop, error: str) -> None:
+def fail_run(dialogue: Dialogue, stop: Stop, error: str) -> None:
     """Close an interrupted run."""
     now = datetime.now(UTC)
-    _claimed_run(talk).update(
+    _claimed_run(dialogue).update(
         state=SmokeRun.State.FAILED,
         stopped_because=stop,
-        error=texts.make_storable(error),
+        error=stored_text.make_storable(error),
         ended_at=now,
         finished_at=now,
     )
@@ -250,9 +260,9 @@ def _close_abandoned(now: datetime) -> int:
     )
     # Read after the runs, so that tasks created meanwhile are not missing.
     tasks = Task.objects.filter(kind=KIND, state__in=lifecycle.OPEN)
-    held = set(tasks.values_list("key", flat=True)) if open_ids else set()
+    task_keys = set(tasks.values_list("key", flat=True)) if open_ids else set()
     for run_id in open_ids:
-        if _task_key(run_id) in held:
+        if _task_key(run_id) in task_keys:
             continue
         task = Task.objects.filter(key=_task_key(run_id)).first()
         if task is not None and task.state in lifecycle.OPEN:
@@ -285,14 +295,14 @@ def launch_due(*, now: datetime | None = None) -> list[SmokeRun]:
             once = f"{tick:%Y-%m-%dT%H:%M:%SZ}"
             runs = launch_test(test, origin="schedule", once=once)
             if runs:
-                told = "smoke test %r is launched by the clock, %d times"
-                logger.info(told, test.name, len(runs))
+                message = "smoke test %r launched by its schedule: %d conversations"
+                logger.info(message, test.name, len(runs))
             launched += runs
     return launched
 
 
 def delete_expired(*, now: datetime | None = None) -> int:
-    """Delete runs older than their test keeps them; return how many."""
+    """Delete runs older than their test's `keep_days`; return how many."""
     now = now or datetime.now(UTC)
     tests = live.current().get(SMOKE_TESTS)
     deleted = 0
@@ -306,7 +316,7 @@ def delete_expired(*, now: datetime | None = None) -> int:
             test=name, created_at__lt=now - timedelta(days=keep_days)
         ).exclude(state__in=[*OPEN, SmokeRun.State.JUDGING])
         with transaction.atomic():
-            lines = SmokeLine.objects.filter(run__in=old)
-            lines._raw_delete(lines.db)
+            messages = SmokeMessage.objects.filter(run__in=old)
+            messages._raw_delete(messages.db)
             deleted += old._raw_delete(old.db)
     return deleted

@@ -48,7 +48,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='SmokeLine',
+            name='SmokeMessage',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('position', models.IntegerField()),
@@ -59,12 +59,12 @@ class Migration(migrations.Migration):
                 ('calls', models.JSONField(default=list)),
                 ('cost_micro_usd', models.BigIntegerField(null=True)),
                 ('seconds', models.FloatField()),
-                ('said_at', models.DateTimeField()),
-                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='lines', to='smoke.smokerun')),
+                ('sent_at', models.DateTimeField()),
+                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='smoke.smokerun')),
             ],
             options={
-                'db_table': 'smoke_line',
-                'constraints': [models.UniqueConstraint(fields=('run', 'position'), name='smoke_line_place'), models.CheckConstraint(condition=models.Q(('speaker__in', ['persona', 'assistant'])), name='smoke_line_speaker')],
+                'db_table': 'smoke_message',
+                'constraints': [models.UniqueConstraint(fields=('run', 'position'), name='smoke_message_position'), models.CheckConstraint(condition=models.Q(('speaker__in', ['persona', 'assistant'])), name='smoke_message_speaker')],
             },
         ),
     ]

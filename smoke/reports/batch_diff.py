@@ -46,24 +46,22 @@ def compare_batches(
     now: Sequence[SmokeRun], before: Sequence[SmokeRun]
 ) -> list[MeasureDifference]:
     """Return the differences of two batches, measure by measure."""
-    measured, old = _batch_measures(now), _batch_measures(before)
-    names = sorted({**measured, **old}, key=lambda what: (UNITS.index(what[1]), what))
-    found = [
-        MeasureDifference(*what, measured.get(what), old.get(what)) for what in names
-    ]
+    new, old = _batch_measures(now), _batch_measures(before)
+    keys = sorted({**new, **old}, key=lambda key: (UNITS.index(key[1]), key))
+    found = [MeasureDifference(*key, new.get(key), old.get(key)) for key in keys]
     return [each for each in found if (each.now, each.before) != (None, None)]
 
 
 def _batch_measures(runs: Sequence[SmokeRun]) -> dict[tuple[str, str], float | None]:
     closed = [run for run in runs if serializers.run_outcome(run) != "open"]
     passed = [run for run in closed if run.verdict == SmokeRun.Verdict.PASSED]
-    talked = [run for run in closed if run.verdict]
+    complete = [run for run in closed if run.verdict]
     return {
         ("passed", "share"): len(passed) / len(closed) if closed else None,
         **{(name, "score"): mean for name, mean in mean_scores(closed).items()},
-        ("turns", "turns"): _mean([run.turns for run in talked]),
-        ("duration", "seconds"): _mean(_without_none(map(run_seconds, talked))),
-        ("cost", "usd"): _mean(_without_none(map(_usd, talked))),
+        ("turns", "turns"): _mean([run.turns for run in complete]),
+        ("duration", "seconds"): _mean(_without_none(map(run_seconds, complete))),
+        ("cost", "usd"): _mean(_without_none(map(_usd, complete))),
     }
 
 

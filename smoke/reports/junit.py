@@ -13,8 +13,8 @@ def as_xml(batches: Sequence[Sequence[SmokeRun]]) -> bytes:
     for runs in batches:
         root.append(_suite(runs))
     ET.indent(root)
-    written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return written
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
 
 
 def _suite(runs: Sequence[SmokeRun]) -> ET.Element:
@@ -24,7 +24,7 @@ def _suite(runs: Sequence[SmokeRun]) -> ET.Element:
         name=_xml_text(runs[0].test),
         tests=str(len(runs)),
         failures=str(counts["failed"]),
-        errors=str(counts["broken"] + counts["open"]),
+        errors=str(counts["aborted"] + counts["open"]),
         time=f"{sum(map(_seconds, runs)):.3f}",
     )
     suite.extend(_case(run) for run in runs)
@@ -44,7 +44,7 @@ def _case(run: SmokeRun) -> ET.Element:
                 case, "failure", message=_xml_text("; ".join(run.failures))
             )
             found.text = _xml_text("\n".join(run.failures))
-        case "broken" | "open":
+        case "aborted" | "open":
             ET.SubElement(case, "error", message=_xml_text(run.error or run.state))
     ET.SubElement(case, "system-out").text = _xml_text(
         "\n".join(_transcript_lines(run))
@@ -54,8 +54,8 @@ def _case(run: SmokeRun) -> ET.Element:
 
 def _transcript_lines(run: SmokeRun) -> Iterator[str]:
     yield f"run {run.id}"
-    for line in run.lines.order_by("position"):
-        yield f"{line.speaker}: {line.text}"
+    for message in run.messages.order_by("position"):
+        yield f"{message.speaker}: {message.text}"
 
 
 def _seconds(run: SmokeRun) -> float:

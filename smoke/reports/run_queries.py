@@ -51,8 +51,9 @@ def page_batches(
     # Both databases scan the index and stop when they have enough.
     launched = found.values_list("created_at", "batch").distinct()[: limit + 1]
     ids = [batch for _, batch in launched]
-    told = {runs[0].batch: runs for runs in load_batches(ids[:limit])}
-    return [told[batch] for batch in ids[:limit] if batch in told], len(ids) > limit
+    found_batches = {runs[0].batch: runs for runs in load_batches(ids[:limit])}
+    page = [found_batches[batch] for batch in ids[:limit] if batch in found_batches]
+    return page, len(ids) > limit
 
 
 def last_batches(tests: Collection[str]) -> Mapping[str, list[SmokeRun]]:
@@ -104,11 +105,13 @@ def find_run(text: str) -> SmokeRun:
     """Return the run with this id or id prefix; raises `RunUnknown`."""
     prefix = text.strip().lower().replace("-", "")
     if not ID_PREFIX.fullmatch(prefix):
-        raise RunUnknown(f"'{text}' is no id of a run; `smoke list --runs` lists them")
+        raise RunUnknown(
+            f"'{text}' is not a run id; `smoke list --runs` lists the runs"
+        )
     first, last = (uuid.UUID(prefix.ljust(32, end)) for end in "0f")
     found = list(SmokeRun.objects.filter(id__gte=first, id__lte=last)[:2])
     if not found:
         raise RunUnknown
     if len(found) > 1:
-        raise RunUnknown(f"several runs begin with '{text}': give more of the id")
+        raise RunUnknown(f"several run ids begin with '{text}'; give more of the id")
     return found[0]

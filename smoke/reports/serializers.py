@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from judges.models import Score
-from judges.ratings import scores as judged
-from smoke.models import SmokeLine, SmokeRun
+from judges.ratings import scores
+from smoke.models import SmokeMessage, SmokeRun
 from telemetry.presentation.turn_serializers import format_time, to_usd
 
 
@@ -43,32 +43,32 @@ def serialize_run(row: SmokeRun) -> dict[str, Any]:
 
 def serialize_transcript(row: SmokeRun, start: int = 0) -> dict[str, Any]:
     """Return a run with its messages from a position on, with calls and scores."""
-    lines = list(row.lines.filter(position__gte=start).order_by("position"))
-    given: dict[uuid.UUID, list[Score]] = {}
-    turns = [line.turn_id for line in lines if line.turn_id is not None]
-    for score in judged.scores_of_turns(turns):
-        given.setdefault(score.turn_id, []).append(score)
+    messages = list(row.messages.filter(position__gte=start).order_by("position"))
+    scores_by_turn: dict[uuid.UUID, list[Score]] = {}
+    turn_ids = [each.turn_id for each in messages if each.turn_id is not None]
+    for score in scores.scores_of_turns(turn_ids):
+        scores_by_turn.setdefault(score.turn_id, []).append(score)
     return {
         **serialize_run(row),
-        "lines": [_serialize_line(line, given) for line in lines],
+        "transcript": [_serialize_message(each, scores_by_turn) for each in messages],
     }
 
 
-def _serialize_line(
-    line: SmokeLine, given: Mapping[uuid.UUID, list[Score]]
+def _serialize_message(
+    row: SmokeMessage, scores_by_turn: Mapping[uuid.UUID, list[Score]]
 ) -> dict[str, Any]:
-    scored = [] if line.turn_id is None else given.get(line.turn_id, [])
+    own_scores = [] if row.turn_id is None else scores_by_turn.get(row.turn_id, [])
     return {
-        "position": line.position,
-        "speaker": line.speaker,
-        "text": line.text,
-        "agent": line.agent or None,
-        "turn_id": None if line.turn_id is None else str(line.turn_id),
-        "calls": line.calls,
-        "cost_usd": to_usd(line.cost_micro_usd),
-        "seconds": line.seconds,
-        "said_at": format_time(line.said_at),
-        "scores": [_serialize_score(score) for score in scored],
+        "position": row.position,
+        "speaker": row.speaker,
+        "text": row.text,
+        "agent": row.agent or None,
+        "turn_id": None if row.turn_id is None else str(row.turn_id),
+        "calls": row.calls,
+        "cost_usd": to_usd(row.cost_micro_usd),
+        "seconds": row.seconds,
+        "sent_at": format_time(row.sent_at),
+        "scores": [_serialize_score(score) for score in own_scores],
     }
 
 
@@ -97,9 +97,9 @@ def serialize_batch(runs: Sequence[SmokeRun]) -> dict[str, Any]:
 
 
 def count_outcomes(runs: Sequence[SmokeRun]) -> dict[str, int]:
-    """Return the number of passed, failed, interrupted, cancelled and open runs."""
+    """Return the number of passed, failed, aborted and open runs."""
     found = Counter(run_outcome(row) for row in runs)
-    return {name: found[name] for name in ("passed", "failed", "broken", "open")}
+    return {name: found[name] for name in ("passed", "failed", "aborted", "open")}
 
 
 def run_outcome(row: SmokeRun) -> str:
@@ -107,7 +107,7 @@ def run_outcome(row: SmokeRun) -> str:
     if row.verdict:
         return row.verdict
     is_over = row.state in (SmokeRun.State.FAILED, SmokeRun.State.CANCELLED)
-    return "broken" if is_over else "open"
+    return "aborted" if is_over else "open"
 
 
 def mean_scores(runs: Sequence[SmokeRun]) -> dict[str, dict[str, dict[str, float]]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from core.text.sanitization import escape_invisible
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from smoke.reports import serializers
 from telemetry.presentation import terminal
 
@@ -16,9 +16,9 @@ END_DESCRIPTIONS = {
     SmokeRun.Stop.PERSONA: "the persona said the stop marker",
     SmokeRun.Stop.AGENT: "the agent said the stop marker",
     SmokeRun.Stop.MAX_TURNS: "ended by max_turns",
-    SmokeRun.Stop.SILENCE: "one side said nothing",
+    SmokeRun.Stop.SILENCE: "one side sent an empty message",
     SmokeRun.Stop.TIMEOUT: "took too long",
-    SmokeRun.Stop.ERROR: "broke off",
+    SmokeRun.Stop.ERROR: "aborted by an error",
 }
 
 
@@ -29,12 +29,12 @@ def short_id(run: SmokeRun) -> str:
 
 def run_line(run: SmokeRun) -> str:
     """Return a run in a line."""
-    word = serializers.run_outcome(run)
-    told = word if word in ("passed", "failed") else str(run.state)
+    outcome = serializers.run_outcome(run)
+    label = outcome if outcome in ("passed", "failed") else str(run.state)
     parts = [
         short_id(run),
         f"{run.created_at:%Y-%m-%d %H:%M:%S}",
-        f"{told:<9}",
+        f"{label:<9}",
         escape_invisible(run.test),
         f"with {escape_invisible(run.agent or run.target)}",
         count_turns(run.turns),
@@ -61,15 +61,15 @@ def count_turns(count: int) -> str:
 
 
 def mean_lines(run: SmokeRun) -> list[str]:
-    """Return lines with a run's scores."""
+    """Return a run's mean scores, each as text."""
     return [f"{each} {found['mean']:.2f}" for each, found in run.scores.items()]
 
 
-def message_line(line: SmokeLine) -> str:
+def message_line(message: SmokeMessage) -> str:
     """Return a message in one line of limited length."""
-    called = ", ".join(escape_invisible(each) for each in tool_names(line.calls))
-    more = f"  [{called}]" if called else ""
-    return f"{line.speaker:<9}  {_truncate(line.text)}{more}"
+    names = ", ".join(escape_invisible(each) for each in tool_names(message.calls))
+    suffix = f"  [{names}]" if names else ""
+    return f"{message.speaker:<9}  {_truncate(message.text)}{suffix}"
 
 
 def tool_names(calls: Sequence[dict[str, Any]]) -> list[str]:
@@ -90,10 +90,10 @@ def ending_lines(run: SmokeRun) -> Iterator[str]:
     for failure in run.failures:
         yield f"{INDENT}- {escape_invisible(failure)}"
     if not run.failures:
-        for judge, why in run.unscored.items():
+        for judge, reason in run.unscored.items():
             yield (
-                f"{INDENT}judge '{escape_invisible(judge)}' has not scored all: "
-                f"{escape_invisible(why)}"
+                f"{INDENT}judge '{escape_invisible(judge)}' has not scored every "
+                f"reply: {escape_invisible(reason)}"
             )
 
 
@@ -103,32 +103,31 @@ def verdict_text(run: SmokeRun) -> str:
         return "passed"
     if run.verdict == SmokeRun.Verdict.FAILED:
         return "FAILED"
-    return "BROKE OFF" if run.state == SmokeRun.State.FAILED else str(run.state)
+    return "ABORTED" if run.state == SmokeRun.State.FAILED else str(run.state)
 
 
 def summary_lines(runs: Sequence[SmokeRun]) -> Iterator[str]:
     """Yield the summary of a batch."""
     counts = serializers.count_outcomes(runs)
-    told = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
-    if counts["broken"]:
-        told.append(f"{counts['broken']} broke off")
+    parts = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
+    if counts["aborted"]:
+        parts.append(f"{counts['aborted']} aborted")
     if counts["open"]:
-        told.append(f"{counts['open']} not over")
+        parts.append(f"{counts['open']} unfinished")
     cost = terminal.format_cost(serializers.total_cost(runs))
-    yield f"{escape_invisible(runs[0].test)}: {', '.join(told)}, {cost}"
+    yield f"{escape_invisible(runs[0].test)}: {', '.join(parts)}, {cost}"
     for agent, named in serializers.mean_scores(runs).items():
         for criterion, found in named.items():
             yield (
-                f"{INDENT}{escape_invisible(agent)}  {criterion}  {found['mean']:.2f} "
-                "in the "
-                f"mean of {found['count']}"
+                f"{INDENT}{escape_invisible(agent)}  {criterion}  mean "
+                f"{found['mean']:.2f} of {found['count']}"
             )
 
 
 def interruption_line(runs: Sequence[SmokeRun]) -> str:
     """Return a line about the interruption of a run."""
     if not runs:
-        return "interrupted: nothing was launched"
+        return "interrupted: no conversation was launched"
     count = sum(run.state == SmokeRun.State.CANCELLED for run in runs)
     return (
         f"interrupted: {count} of {len(runs)} conversations cancelled; `smoke list "
@@ -139,27 +138,28 @@ def interruption_line(runs: Sequence[SmokeRun]) -> str:
 def transcript_lines(run: SmokeRun) -> Iterator[str]:
     """Yield a run with all its messages."""
     yield run_line(run)
-    yield f"{INDENT}run {run.id}, number {run.repetition} of its batch {run.batch}"
+    yield f"{INDENT}run {run.id}, number {run.repetition} of batch {run.batch}"
     yield f"{INDENT}user id: {run.user_id}"
-    for each in run.lines.order_by("position"):
+    for each in run.messages.order_by("position"):
         yield ""
         yield from _message_lines(each)
     yield ""
     yield from ending_lines(run)
 
 
-def _message_lines(line: SmokeLine) -> Iterator[str]:
-    who = (
-        line.speaker
-        if not line.agent
-        else f"{line.speaker} ({escape_invisible(line.agent)})"
+def _message_lines(message: SmokeMessage) -> Iterator[str]:
+    sender = (
+        message.speaker
+        if not message.agent
+        else f"{message.speaker} ({escape_invisible(message.agent)})"
     )
-    yield f"{who}  {line.seconds:.2f} s  {terminal.format_cost(line.cost_micro_usd)}"
-    for text in line.text.splitlines():
+    cost = terminal.format_cost(message.cost_micro_usd)
+    yield f"{sender}  {message.seconds:.2f} s  {cost}"
+    for text in message.text.splitlines():
         yield f"{INDENT}{escape_invisible(text)}"
-    yield from _call_lines(line.calls, INDENT)
-    if line.turn_id is not None:
-        yield f"{INDENT}turn {line.turn_id}"
+    yield from _call_lines(message.calls, INDENT)
+    if message.turn_id is not None:
+        yield f"{INDENT}turn {message.turn_id}"
 
 
 def _call_lines(calls: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
@@ -170,9 +170,9 @@ def _call_lines(calls: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
             f"{indent}> {escape_invisible(call['name'])} {_truncate(call['arguments'])}"
         )
         yield from _call_lines(call["calls"], f"{indent}{INDENT}")
-        came = call["result"] if call["error"] is None else f"error: {call['error']}"
-        if came:
-            yield f"{indent}< {_truncate(came)}"
+        output = call["result"] if call["error"] is None else f"error: {call['error']}"
+        if output:
+            yield f"{indent}< {_truncate(output)}"
 
 
 def _truncate(text: str) -> str:

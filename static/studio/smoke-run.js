@@ -12,9 +12,9 @@
   let seen = "";
 
   // What would change the page, in a word.
-  function revision({ state, lines, batch_runs: others }) {
-    const scores = lines.map((line) => line.scores.length);
-    return JSON.stringify([state, lines.length, scores, others.map((each) => [each.state, each.outcome])]);
+  function revision({ state, transcript, batch_runs: others }) {
+    const scores = transcript.map((message) => message.scores.length);
+    return JSON.stringify([state, transcript.length, scores, others.map((each) => [each.state, each.outcome])]);
   }
 
   async function look() {

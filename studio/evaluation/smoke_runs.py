@@ -116,10 +116,10 @@ class SmokeRunView(StudioView):
     template = "studio/smoke/run.html"
 
     @extend_schema(
-        summary="Show a run with all that was said",
+        summary="Show a run with its messages",
         parameters=[
             OpenApiParameter(
-                "from", int, description="Only the lines from this position on."
+                "from", int, description="Only the messages from this position on."
             ),
             OpenApiParameter("fragment", bool, description="Of the page, the run."),
         ],
@@ -197,7 +197,7 @@ def page_batches(face: StudioView, test: str | None = None) -> dict[str, Any]:
 
 
 def serialize_run(run: SmokeRun, start: int = 0) -> dict[str, Any]:
-    """Return a run with its lines from a position on, and its comparison."""
+    """Return a run with its messages from a position on, and its comparison."""
     (batch,) = run_queries.load_batches([run.batch])
     return {
         **serializers.serialize_transcript(run, start),

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from telemetry.schemas import ModelCallObject, ToolCallObject
 
-SmokeOutcome = Literal["passed", "failed", "broken", "open"]
+SmokeOutcome = Literal["passed", "failed", "aborted", "open"]
 
 
 class SmokeLaunch(BaseModel):
@@ -63,7 +63,7 @@ class SmokeBatch(BaseModel):
     created_at: datetime
     passed: int
     failed: int
-    broken: int = Field(description="Those that did not come to an end.")
+    aborted: int = Field(description="Failed and cancelled runs.")
     open: int
     scores: dict[str, dict[str, SmokeScoreMean]] = Field(
         description="By agent, and by `judge.criterion`."
@@ -82,7 +82,7 @@ class SmokeBatchList(BaseModel):
     last_id: str | None
 
 
-class SmokeLineScore(BaseModel):
+class SmokeMessageScore(BaseModel):
     """A judge's score of a reply."""
 
     judge: str
@@ -91,7 +91,7 @@ class SmokeLineScore(BaseModel):
     reasoning: str | None
 
 
-class SmokeRunLine(BaseModel):
+class SmokeRunMessage(BaseModel):
     """A message of one side."""
 
     position: int
@@ -104,8 +104,8 @@ class SmokeRunLine(BaseModel):
     )
     cost_usd: float | None
     seconds: float
-    said_at: datetime
-    scores: list[SmokeLineScore]
+    sent_at: datetime
+    scores: list[SmokeMessageScore]
 
 
 class ComparedMeasure(BaseModel):
@@ -153,7 +153,7 @@ class SmokeRunDetail(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    lines: list[SmokeRunLine]
+    transcript: list[SmokeRunMessage]
     batch_runs: list[SmokeRunSummary] = Field(
         description="All that was launched with it."
     )

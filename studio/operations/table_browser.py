@@ -27,7 +27,7 @@ from memory.models import (
     Summary,
 )
 from memory.models import Thread as MemoryThread
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from studio.base.admin_site import site
 from tasks.models import Task
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
@@ -41,7 +41,7 @@ LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
     FactChange: ("at", "user_id", "action", "by", "reason"),
     Feedback: ("updated_at", "user_id", "agent", "score", "thumb"),
     ExtractionJob: ("due_at", "user_id", "agent", "state", "attempts", "error"),
-    SmokeLine: ("said_at", "run_id", "position", "speaker", "agent"),
+    SmokeMessage: ("sent_at", "run_id", "position", "speaker", "agent"),
     MemoryThread: ("updated_at", "user_id", "name", "length"),
     StoredMessage: ("id", "thread_id", "position", "role", "agent", "tokens"),
     ModelCall: ("started_at", "turn_id", "agent", "provider", "model", "seconds"),

@@ -161,14 +161,14 @@ class ExportedFeedback(BaseModel):
     updated_at: datetime
 
 
-class ExportedLine(BaseModel):
+class ExportedSmokeMessage(BaseModel):
     """A message to or from a synthetic user."""
 
     run: UUID
     position: int
     speaker: Literal["persona", "assistant"]
     text: str
-    said_at: datetime
+    sent_at: datetime
 
 
 class ExportedRun(BaseModel):
@@ -202,5 +202,5 @@ class ExportedUser(BaseModel):
     tasks: list[ExportedTask]
     scores: list[ExportedScore]
     feedback: list[ExportedFeedback]
-    smoke_lines: list[ExportedLine]
+    smoke_messages: list[ExportedSmokeMessage]
     smoke_runs: list[ExportedRun]

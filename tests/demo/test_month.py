@@ -13,7 +13,7 @@ from demo import sample_users
 from demo.generator import DemoGenerator, DemoSize
 from demo.management.commands import demo
 from memory.models import Fact, FactChange, Passage, Thread
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from tasks.models import Task
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
 from telemetry.statistics import cost_totals
@@ -108,8 +108,8 @@ def test_smoke_runs_have_their_lines():
     runs = SmokeRun.objects.filter(created_at__gt=NOW - timedelta(days=13))
     assert runs.exists()
     for each in runs:
-        lines = list(each.lines.order_by("position"))
-        assert lines[0].speaker == SmokeLine.Speaker.PERSONA
+        lines = list(each.messages.order_by("position"))
+        assert lines[0].speaker == SmokeMessage.Speaker.PERSONA
         assert each.turns == sum(line.speaker == "assistant" for line in lines)
 
 

@@ -30,7 +30,7 @@ from memory.models import StoredMessage as MessageRow
 from memory.models.fields import write_vector
 from memory.transcript import message_store
 from memory.transcript.message_rows import NewMessage
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
 from tests.telemetry.turns import model_call, put, tool_call
@@ -115,8 +115,8 @@ def converse(user_id: UserId, secret: str) -> None:
         state=SmokeRun.State.DONE,
         created_at=AT,
     )
-    SmokeLine.objects.create(
-        run=run, position=0, speaker="persona", text=secret, seconds=1, said_at=AT
+    SmokeMessage.objects.create(
+        run=run, position=0, speaker="persona", text=secret, seconds=1, sent_at=AT
     )
 
 

@@ -50,7 +50,7 @@ def test_erasure_preview_counts_equal_deleted_rows(owner):
     would_delete = erasure.count_rows(owner)
     assert would_delete == {
         "tasks": 1,
-        "smoke_lines": 1,
+        "smoke_messages": 1,
         "smoke_runs": 1,
         "scores": 1,
         "feedback": 1,
@@ -347,7 +347,7 @@ def test_concurrent_second_confirmation_is_refused(owner):
 def test_tables_are_erased_in_this_order():
     found = [table.name for table in user_data.erasable()]
     assert found == [
-        *("tasks", "scores", "feedback", "smoke_lines", "smoke_runs"),
+        *("tasks", "scores", "feedback", "smoke_messages", "smoke_runs"),
         *("passages", "fact_changes", "facts", "extraction_jobs", "summaries"),
         *("messages", "threads", "model_calls", "tool_calls", "turns"),
         *("mcp_tokens", "owners"),
@@ -359,5 +359,5 @@ def test_lists_are_exported_in_this_order():
     assert found == [
         *("threads", "memories", "summaries", "extraction_jobs", "passages", "turns"),
         *("connections", "api_tokens", "tasks", "scores", "feedback"),
-        *("smoke_lines", "smoke_runs"),
+        *("smoke_messages", "smoke_runs"),
     ]

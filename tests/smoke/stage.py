@@ -95,7 +95,7 @@ def with_test(fields: str, *, target: str = "assistant") -> str:
 
 def said(run: SmokeRun) -> list[tuple[str, str]]:
     """Return who said what."""
-    return list(run.lines.order_by("position").values_list("speaker", "text"))
+    return list(run.messages.order_by("position").values_list("speaker", "text"))
 
 
 def subject(run: SmokeRun) -> str:

@@ -83,10 +83,10 @@ def test_unmet_expectation_exits_with_1(cast: Cast):
     out, err, code = smoke("run", "judged", "--repetitions", "2", "--quiet")
 
     assert code == 1
-    assert err == "2 of 2 conversations are not as expected"
+    assert err == "2 of 2 conversations failed"
     assert out.splitlines()[1:] == [
-        "    judged  quality.accuracy  2.00 in the mean of 4",
-        "    judged  quality.tone  9.00 in the mean of 4",
+        "    judged  quality.accuracy  mean 2.00 of 4",
+        "    judged  quality.tone  mean 9.00 of 4",
     ]
 
 
@@ -96,8 +96,8 @@ def test_errored_run_exits_with_2(cast: Cast):
     out, err, code = smoke("run", "plums")
 
     assert code == 2
-    assert err == "1 of 1 conversations did not come to an end"
-    assert "BROKE OFF, 0 turns" in out
+    assert err == "1 of 1 conversations were aborted"
+    assert "ABORTED, 0 turns" in out
     assert "    - provider 'openai' failed (HTTP 500)" in out
 
 
@@ -105,7 +105,7 @@ def test_errored_run_exits_with_2(cast: Cast):
     ("words", "error"),
     [
         (["plum"], "there is no smoke test 'plum'; did you mean 'plums'?"),
-        ([], "name the tests to run, or pass --all; there are: plums, judged"),
+        ([], "name the tests to run, or pass --all; known tests: plums, judged"),
         (["plums", "--all"], "name the tests to run, or pass --all"),
         (["plums", "--repetitions", "0"], "argument --repetitions"),
         (["plums", "--junit", "nowhere/x.xml"], "cannot write nowhere/x.xml"),
@@ -127,7 +127,7 @@ def test_json_goes_to_stdout_and_progress_to_stderr(cast: Cast):
 
     plums, judged = json.loads(out)["batches"]
     assert code == 0
-    assert (plums["passed"], plums["failed"], plums["broken"]) == (1, 0, 0)
+    assert (plums["passed"], plums["failed"], plums["aborted"]) == (1, 0, 0)
     assert judged["scores"]["judged"]["quality.accuracy"] == {"mean": 8, "count": 2}
     [run] = judged["runs"]
     assert (run["verdict"], run["stopped_because"]) == ("passed", "max_turns")
@@ -147,7 +147,11 @@ def test_junit_report_is_written(cast: Cast, tmp_path: Path):
     assert (plums.get("tests"), plums.get("failures")) == ("1", "0")
     [case] = judged
     assert case.get("name") == "1 with judged"
-    assert case.find("failure").get("message").startswith("quality.accuracy is 2.00")
+    assert (
+        case.find("failure")
+        .get("message")
+        .startswith("the mean of quality.accuracy is 2.00")
+    )
     assert "assistant: Plums & <pears>." in case.find("system-out").text
 
 
@@ -156,7 +160,7 @@ def test_run_can_be_left_to_a_worker(cast: Cast):
 
     run = SmokeRun.objects.order_by("created_at").last()
     assert code == 0
-    assert "a worker holds them" in out
+    assert "queued for a worker" in out
     assert run.state == "queued"
     run_lifecycle.cancel_runs([run.pk])
 
@@ -202,7 +206,7 @@ def test_interrupt_before_the_first_launch_says_so(cast: Cast, monkeypatch):
 
     monkeypatch.setattr(run_lifecycle, "launch_test", interrupted)
     _, err, code = smoke("run", "plums")
-    assert (err, code) == ("interrupted: nothing was launched", 130)
+    assert (err, code) == ("interrupted: no conversation was launched", 130)
 
 
 class Interrupted(StringIO):
@@ -260,7 +264,7 @@ def test_show_prints_the_whole_run(cast: Cast, holding: Holding, configure: Conf
     assert "    We have none.\n    \\x1b[2JSorry." in out
     assert "    - no reply contains 'pears'" in out
     told = json.loads(smoke("show", str(run.pk), "--json")[0])
-    assert [line["speaker"] for line in told["lines"]] == ["persona", "assistant"]
+    assert [line["speaker"] for line in told["transcript"]] == ["persona", "assistant"]
     assert told["failures"] == ["no reply contains 'pears'"]
 
 
@@ -314,9 +318,9 @@ def test_program_exits_with_the_result_code(
     assert ran.returncode == 1, ran.stderr
     [batch] = json.loads(ran.stdout)["batches"]
     assert batch["runs"][0]["failures"] == [
-        "quality.accuracy is 1.00 in the mean of 1 scores (at least 7)"
+        "the mean of quality.accuracy is 1.00 over 1 score (at least 7)"
     ]
-    assert "CommandError: 1 of 1 conversations are not as expected" in ran.stderr
+    assert "CommandError: 1 of 1 conversations failed" in ran.stderr
     assert "Traceback" not in ran.stderr
     assert "queue does not take messages" not in ran.stderr
 

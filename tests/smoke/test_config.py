@@ -40,44 +40,44 @@ def test_target_can_be_an_experiment():
         (
             'initial_message: "Bye [FIN]"\nstop_marker: "[FIN]"',
             "coulisse.E804",
-            "the first message of smoke test 'mine' has its stop_marker: the "
-            "conversation would end before it begins",
+            "smoke test 'mine' has its stop_marker in initial_message, which would end "
+            "the conversation at once; remove it there",
         ),
         (
             "expect: {max_turns: 3}",
             "coulisse.E804",
-            "smoke test 'mine' expects an end within 3 turns, and has no stop_marker "
-            "that would end it",
+            "smoke test 'mine' expects an end within 3 turns, but has no stop_marker; "
+            "add one",
         ),
         (
             "expect: {tools_called: [a, b], tools_not_called: [b]}",
             "coulisse.E804",
-            "smoke test 'mine' expects 'b' to be called and not to be called",
+            "smoke test 'mine' lists 'b' under both tools_called and tools_not_called; "
+            "remove one",
         ),
         (
             'schedule: "0 0 30 2 *"',
             "coulisse.E804",
-            "smoke test 'mine' is scheduled for '0 0 30 2 *', which never comes: no "
+            "smoke test 'mine' has the schedule '0 0 30 2 *', which never occurs: no "
             "year has such a day",
         ),
         (
             "expect: {min_score: {qualty.accuracy: 7}}",
             "coulisse.E805",
-            "smoke test 'mine' expects a score of 'qualty.accuracy', which is no "
-            "judge's: write it as judge.criterion; did you mean 'quality.accuracy'?",
+            "smoke test 'mine' expects score 'qualty.accuracy', which is not a judge's "
+            "score; write it as judge.criterion; did you mean 'quality.accuracy'?",
         ),
         (
             "expect: {min_score: {quality.accurac: 7}}",
             "coulisse.E805",
-            "smoke test 'mine' expects a score of 'quality.accurac', which is no "
-            "criterion of judge 'quality', which scores accuracy, tone; did you mean "
-            "'accuracy'?",
+            "smoke test 'mine' expects score 'quality.accurac', but judge 'quality' "
+            "scores only accuracy, tone; did you mean 'accuracy'?",
         ),
         (
             "expect: {min_score: {quality.accuracy: 7}}",
             "coulisse.E805",
-            "smoke test 'mine' expects a score of 'quality.accuracy', which is not "
-            "scored: agent 'assistant' does not list 'quality' under judges",
+            "smoke test 'mine' expects score 'quality.accuracy', but agent 'assistant' "
+            "does not list 'quality' under judges",
         ),
         ("max_turns: 0", "coulisse.E009", None),
         ("repetitions: 0", "coulisse.E009", None),

@@ -16,7 +16,7 @@ from judges.runs import judge_queue
 from memory.models import ExtractionJob, Owner, StoredMessage
 from smoke.execution import dialogue, run_lifecycle
 from smoke.execution.dialogue import OPENING_PROMPT
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from tasks.models import Task
 from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
@@ -61,7 +61,7 @@ def test_endless_persona_is_stopped_at_max_turns(cast: Cast, holding: Holding):
     run = holding.hold()
 
     assert (run.state, run.stopped_because, run.turns) == ("done", "max_turns", 3)
-    assert run.lines.count() == 6
+    assert run.messages.count() == 6
 
 
 def test_each_side_sees_the_other_as_user(cast: Cast, holding: Holding):
@@ -108,7 +108,7 @@ def test_agent_has_its_subagents(cast: Cast, holding: Holding, configure: Config
 
     run = holding.hold("mine")
 
-    line = run.lines.get(speaker="assistant")
+    line = run.messages.get(speaker="assistant")
     assert line.text == "We have none."
     _, call, _ = line.calls
     assert (call["name"], call["result"]) == ("tuned", "None left.")
@@ -148,7 +148,7 @@ def test_run_stores_its_costs(cast: Cast, holding: Holding):
     run = holding.hold()
 
     assert (run.cost_micro_usd, run.persona_micro_usd) == (3 * 25, 3 * 110)
-    assert list(run.lines.values_list("cost_micro_usd", flat=True)) == [110, 25] * 3
+    assert list(run.messages.values_list("cost_micro_usd", flat=True)) == [110, 25] * 3
 
 
 def test_unknown_cost_is_null(cast: Cast, holding: Holding, configure: Configure):
@@ -201,7 +201,7 @@ def test_failing_persona_is_an_error(cast: Cast, holding: Holding):
 
 @pytest.mark.parametrize(
     ("who", "error"),
-    [("persona", "the persona said nothing"), ("agent", "agent 'assistant' said")],
+    [("persona", "the persona sent an empty"), ("agent", "agent 'assistant' sent")],
 )
 def test_empty_message_ends_the_run_as_error(
     cast: Cast, holding: Holding, who: str, error: str
@@ -228,7 +228,7 @@ def test_run_timeout_is_enforced(cast: Cast, holding: Holding, configure: Config
     holding.closed(run)
 
     assert (run.state, run.stopped_because) == ("failed", "timeout")
-    assert run.error == "the conversation took longer than its 0.2 seconds"
+    assert run.error == "the conversation took longer than 0.2 seconds"
     assert said(run) == [("persona", "More plums?")]
 
 
@@ -344,4 +344,4 @@ def test_persona_messages_swap_the_roles():
 def test_lines_are_deleted_with_their_run(cast: Cast, holding: Holding):
     run = holding.hold()
     run.delete()
-    assert not SmokeLine.objects.filter(run_id=run.pk).exists()
+    assert not SmokeMessage.objects.filter(run_id=run.pk).exists()

@@ -6,7 +6,7 @@ import pytest
 
 from smoke import tasks
 from smoke.execution import run_lifecycle
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from tasks.models import Task
 from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import Cast, with_test
@@ -52,8 +52,8 @@ def test_parallel_sweeps_launch_a_test_once(
     assert len(launched) == 2
     assert run_lifecycle.launch_due(now=at) == []
     assert run_lifecycle.launch_due(now=at + 30 * SECOND) == []
-    said = [message for message in caplog.messages if "by the clock" in message]
-    assert said == ["smoke test 'mine' is launched by the clock, 2 times"]
+    said = [message for message in caplog.messages if "by its schedule" in message]
+    assert said == ["smoke test 'mine' launched by its schedule: 2 conversations"]
     close(launched)
     again = run_lifecycle.launch_due(now=at + timedelta(days=1))
     assert len(again) == 2
@@ -108,8 +108,8 @@ def test_old_runs_are_deleted(cast: Cast, holding: Holding):
 
     kept = SmokeRun.objects.filter(pk__in=[old.pk, new.pk, waiting.pk])
     assert {run.pk for run in kept} == {new.pk, waiting.pk}
-    assert not SmokeLine.objects.filter(run_id=old.pk).exists()
-    assert new.lines.exists()
+    assert not SmokeMessage.objects.filter(run_id=old.pk).exists()
+    assert new.messages.exists()
     SmokeRun.objects.filter(pk=waiting.pk).update(state="cancelled")
 
 

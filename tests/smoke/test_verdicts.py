@@ -51,17 +51,17 @@ def seen(**fields: object) -> RunResult:
         ({"not_contains": ["pears"]}, None),
         ({"not_contains": ["goodbye"]}, "reply 2 contains 'goodbye'"),
         ({"max_turns": 2}, None),
-        ({"max_turns": 1}, "it took 2 turns (at most 1)"),
+        ({"max_turns": 1}, "the conversation took 2 turns (at most 1)"),
         ({"max_cost_usd": 0.0015}, None),
         ({"max_cost_usd": 0.001}, "the replies cost $0.001500 (at most $0.001)"),
         ({"min_score": {"quality.accuracy": 7.5}}, None),
         (
             {"min_score": {"quality.accuracy": 8}},
-            "quality.accuracy is 7.50 in the mean of 2 scores (at least 8)",
+            "the mean of quality.accuracy is 7.50 over 2 scores (at least 8)",
         ),
         (
             {"min_score": {"quality.tone": 1}},
-            "quality.tone has no score: no reply was judged by it",
+            "quality.tone has no score: the judge scored no reply",
         ),
     ],
 )
@@ -74,14 +74,14 @@ def test_endless_conversation_misses_max_turns():
     unmet = expectations.list_unmet(
         Expectations(max_turns=2), seen(stopped_because="max_turns")
     )
-    assert unmet == ["nobody had said the stop marker after 2 turns (at most 2)"]
+    assert unmet == ["no stop marker within 2 turns (at most 2)"]
 
 
 def test_unknown_cost_misses_the_cost_limit():
     unmet = expectations.list_unmet(
         Expectations(max_cost_usd=1), seen(cost_micro_usd=None)
     )
-    assert unmet[0].startswith("what the replies cost is not known")
+    assert unmet[0].startswith("the cost of the replies is unknown")
 
 
 def test_every_unmet_expectation_is_listed():
@@ -102,7 +102,7 @@ def test_judges_of_the_agent_score_each_reply(cast: Cast, holding: Holding):
         "quality.tone": {"mean": 6, "count": 2},
     }
     scores = Score.objects.filter(user_id=run.user_id)
-    turns = {line.turn_id for line in run.lines.filter(speaker="assistant")}
+    turns = {line.turn_id for line in run.messages.filter(speaker="assistant")}
     assert {score.turn_id for score in scores} == turns
     assert {(score.agent, score.origin) for score in scores} == {("judged", "smoke")}
 
@@ -126,7 +126,7 @@ def test_a_low_score_fails_the_run(cast: Cast, holding: Holding):
 
     assert (run.state, run.verdict) == ("done", "failed")
     assert run.failures == [
-        "quality.accuracy is 4.00 in the mean of 2 scores (at least 7)"
+        "the mean of quality.accuracy is 4.00 over 2 scores (at least 7)"
     ]
 
 
@@ -153,7 +153,7 @@ def test_failing_judge_is_reported_without_expectations(
 
     assert (run.verdict, run.failures, run.scores) == ("passed", [], {})
     *_, line = terminal.ending_lines(run)
-    assert line.startswith("    judge 'quality' has not scored all: ")
+    assert line.startswith("    judge 'quality' has not scored every reply: ")
 
 
 @database
@@ -173,7 +173,7 @@ def test_score_wait_is_limited(cast: Cast, holding: Holding):
     run.refresh_from_db()
     assert (run.state, run.verdict) == ("done", "failed")
     assert run.failures == [
-        "quality.accuracy has no score: it was not judged within 600 seconds"
+        "quality.accuracy has no score: not scored within 600 seconds"
     ]
     cast.fake.release()
 

@@ -51,14 +51,14 @@ def test_script_starts_a_test_and_reads_its_transcript(script, cast, holding):  
     holding.take(first)
     holding.closed(first)
     run = script.get(told.headers["Location"]).json()
-    assert [line["speaker"] for line in run["lines"]] == [
+    assert [line["speaker"] for line in run["transcript"]] == [
         *("persona", "assistant", "persona"),
     ]
     assert (run["outcome"], run["stopped_because"]) == ("passed", "persona_marker")
     assert_fits(smoke_schemas.SmokeRunDetail, run)
     assert_fits(smoke_schemas.SmokeBatch, batch)
     since = script.get(f"{told.headers['Location']}?from=2").json()
-    assert [line["position"] for line in since["lines"]] == [2]
+    assert [line["position"] for line in since["transcript"]] == [2]
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
 
 
@@ -77,9 +77,9 @@ def test_run_page_stops_reloading_once_judged(script, cast, holding):  # noqa: F
     told = script.get(address).json()
     assert told["outcome"] == "failed"
     assert told["expected"] == [
-        {"what": "quality.accuracy is at least 7 in the mean", "is_met": False}
+        {"what": "the mean of quality.accuracy is at least 7", "is_met": False}
     ]
-    replies = [line for line in told["lines"] if line["speaker"] == "assistant"]
+    replies = [line for line in told["transcript"] if line["speaker"] == "assistant"]
     assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
     assert_fits(smoke_schemas.SmokeRunDetail, told)
     page = script.get(address, headers=PAGE).text

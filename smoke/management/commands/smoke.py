@@ -17,36 +17,34 @@ from core.runtime import sigint
 from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.errors import SmokeTestUnknown
 from smoke.execution import local_runner, run_lifecycle
-from smoke.models import SmokeLine, SmokeRun
+from smoke.models import SmokeMessage, SmokeRun
 from smoke.reports import junit, run_queries, serializers, terminal
 
-EXIT_UNMET = 1
-EXIT_BROKEN = 2
+EXIT_FAILED = 1
+EXIT_ABORTED = 2
 DEFAULT_LIMIT = 20
 
 
 class Command(DatabaseCommand):
-    """Runs, lists or shows smoke tests."""
+    help = "Runs, lists and shows smoke tests: conversations with synthetic users."
 
-    _has_concluded = False
-    """Whether all runs ended, so that a failure is their verdict."""
-
-    help = "Have synthetic users talk to agents; list and show what came of it."
+    _has_verdicts = False
+    """Whether every run has a verdict, so that the exit code reports it."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         add = config_option.add_subcommands(parser)
-        _declare_run(add("run", "Run tests and wait for what comes of them."))
-        _declare_list(add("list", "List the tests, or the runs of one."))
-        _declare_show(add("show", "Show a run with all that was said."))
+        _add_run_arguments(add("run", "Run tests and wait for the results."))
+        _add_list_arguments(add("list", "List the tests, or the runs of one."))
+        _add_show_arguments(add("show", "Show a run with its messages."))
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
             return super().execute(*args, **options)
         except CommandError as exc:
             # A missing verdict must differ from a failed one.
-            if options["what"] == "run" and not self._has_concluded:
-                exc.returncode = max(exc.returncode, EXIT_BROKEN)
+            if options["what"] == "run" and not self._has_verdicts:
+                exc.returncode = max(exc.returncode, EXIT_ABORTED)
             raise
 
     def handle(self, **options: Any) -> None:
@@ -67,14 +65,16 @@ class Command(DatabaseCommand):
             write_file(Path(options["junit"]), b"")
         # Known before the launch: an interrupt at any moment leaves no run behind.
         ids = [uuid.uuid4() for _ in tests]
-        with sigint.defer_sigint() as heed:
+        with sigint.defer_sigint() as check_interrupt:
             try:
-                self._launch(zip(tests, ids, strict=True), heed, options)
+                self._launch(zip(tests, ids, strict=True), check_interrupt, options)
                 if options["wait"]:
-                    self._watch_runs(run_queries.load_batches(ids), heed, options)
+                    self._watch_runs(
+                        run_queries.load_batches(ids), check_interrupt, options
+                    )
             except KeyboardInterrupt as exc:
-                told = self._cancel(ids)
-                raise CommandError(told, returncode=INTERRUPTED) from exc
+                summary = self._cancel(ids)
+                raise CommandError(summary, returncode=INTERRUPTED) from exc
             except BaseException:
                 self._cancel(ids)
                 raise
@@ -86,22 +86,22 @@ class Command(DatabaseCommand):
     def _launch(
         self,
         tests: Iterable[tuple[SmokeTestConfig, uuid.UUID]],
-        heed: Callable[[], None],
+        check_interrupt: Callable[[], None],
         options: dict[str, Any],
     ) -> None:
         count = options["repetitions"]
         for test, id_ in tests:
-            heed()
+            check_interrupt()
             batch = run_lifecycle.launch_test(
                 test, origin="command", repetitions=count, batch=id_
             )
             self._write_progress(terminal.launch_line(batch), options)
-        heed()
+        check_interrupt()
 
     def _watch_runs(
         self,
         batches: list[list[SmokeRun]],
-        heed: Callable[[], None],
+        check_interrupt: Callable[[], None],
         options: dict[str, Any],
     ) -> None:
         """Run the conversations in this process until they and their scores are
@@ -111,7 +111,7 @@ class Command(DatabaseCommand):
         users = [UserId(run.user_id) for batch in batches for run in batch]
         with local_runner.work_locally(users):
             try:
-                for each in local_runner.watch_runs(ids, heed):
+                for each in local_runner.watch_runs(ids, check_interrupt):
                     self._print_progress(each, options)
             except BaseException:
                 # Before the wait for tasks, so that they are cancelled at once.
@@ -130,7 +130,7 @@ class Command(DatabaseCommand):
         self, batches: list[list[SmokeRun]], options: dict[str, Any]
     ) -> None:
         self._write_progress(
-            "a worker holds them; `smoke show RUN` tells how far", options
+            "queued for a worker; `smoke show RUN` shows the progress", options
         )
         if options["json"]:
             self.write_json(
@@ -138,9 +138,9 @@ class Command(DatabaseCommand):
             )
 
     def _print_progress(
-        self, each: SmokeLine | SmokeRun, options: dict[str, Any]
+        self, each: SmokeMessage | SmokeRun, options: dict[str, Any]
     ) -> None:
-        if isinstance(each, SmokeLine):
+        if isinstance(each, SmokeMessage):
             self._write_progress(
                 f"{terminal.short_id(each.run)}  {terminal.message_line(each)}", options
             )
@@ -170,17 +170,15 @@ class Command(DatabaseCommand):
                 for line in terminal.summary_lines(batch):
                     self.stdout.write(line)
         outcomes = [serializers.run_outcome(run) for batch in batches for run in batch]
-        if (
-            broken := len(outcomes)
-            - outcomes.count("passed")
-            - outcomes.count("failed")
-        ):
-            told = f"{broken} of {len(outcomes)} conversations did not come to an end"
-            raise CommandError(told, returncode=EXIT_BROKEN)
-        if failed := outcomes.count("failed"):
-            told = f"{failed} of {len(outcomes)} conversations are not as expected"
-            self._has_concluded = True
-            raise CommandError(told, returncode=EXIT_UNMET)
+        failed = outcomes.count("failed")
+        aborted = len(outcomes) - outcomes.count("passed") - failed
+        if aborted:
+            message = f"{aborted} of {len(outcomes)} conversations were aborted"
+            raise CommandError(message, returncode=EXIT_ABORTED)
+        if failed:
+            self._has_verdicts = True
+            message = f"{failed} of {len(outcomes)} conversations failed"
+            raise CommandError(message, returncode=EXIT_FAILED)
 
     # Listing.
 
@@ -204,7 +202,7 @@ class Command(DatabaseCommand):
         tests = live.current().get(SMOKE_TESTS)
         last = {name: run_queries.last_batch(name) for name in tests}
         if options["json"]:
-            told = [
+            entries = [
                 {
                     "name": name,
                     "target": test.target,
@@ -214,7 +212,7 @@ class Command(DatabaseCommand):
                 }
                 for name, test in tests.items()
             ]
-            self.write_json({"tests": told})
+            self.write_json({"tests": entries})
             return
         for name, test in tests.items():
             count = test.repetitions
@@ -234,51 +232,55 @@ class Command(DatabaseCommand):
             self.stdout.write(line)
 
 
-def _declare_run(parser: ArgumentParser) -> None:
-    """Declare the arguments of a run."""
+def _add_run_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="*", help="The tests to run.")
     parser.add_argument("--all", action="store_true", help="Run every test.")
     parser.add_argument(
         "--repetitions",
         type=_parse_positive,
         metavar="NUMBER",
-        help="Conversations of each, in place of the test's own.",
+        help="Conversations per test; overrides the test's own number.",
     )
     parser.add_argument(
         "--no-wait",
         dest="wait",
         action="store_false",
-        help="Leave them to a worker that runs.",
+        help="Queue the tests for a worker and return.",
     )
     parser.add_argument(
-        "--wait", action="store_true", default=True, help="Wait (the default)."
+        "--wait",
+        action="store_true",
+        default=True,
+        help="Wait for the results (the default).",
+    )
+    parser.add_argument("--quiet", action="store_true", help="Print only the results.")
+    parser.add_argument(
+        "--json", action="store_true", help="Print JSON; progress goes to stderr."
     )
     parser.add_argument(
-        "--quiet", action="store_true", help="Print what they came to and no more."
+        "--junit", metavar="FILE", help="Write the results to a file as JUnit XML."
     )
-    parser.add_argument(
-        "--json", action="store_true", help="Print it as JSON, progress on stderr."
-    )
-    parser.add_argument("--junit", metavar="FILE", help="Write JUnit's XML there.")
 
 
-def _declare_list(parser: ArgumentParser) -> None:
-    """Declare the filters of the list."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="The runs of a test.")
-    parser.add_argument("--runs", action="store_true", help="The runs of all tests.")
+def _add_list_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="List the runs of this test."
+    )
+    parser.add_argument(
+        "--runs", action="store_true", help="List the runs of all tests."
+    )
     parser.add_argument(
         "--limit",
         type=int,
         default=DEFAULT_LIMIT,
-        help=f"How many; {DEFAULT_LIMIT} by default.",
+        help=f"Maximum number of runs (default: {DEFAULT_LIMIT}).",
     )
-    parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
 
 
-def _declare_show(parser: ArgumentParser) -> None:
-    """Declare the argument that names the run."""
-    parser.add_argument("run", metavar="RUN", help="Its id, or how that begins.")
-    parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+def _add_show_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="The run's id, or its beginning.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
 
 
 def _parse_positive(text: str) -> int:
@@ -294,7 +296,9 @@ def select_tests(names: Sequence[str], *, is_all: bool) -> list[SmokeTestConfig]
     tests = live.current().get(SMOKE_TESTS)
     if is_all == bool(names):
         known = ", ".join(tests) or "none"
-        raise CommandError(f"name the tests to run, or pass --all; there are: {known}")
+        raise CommandError(
+            f"name the tests to run, or pass --all; known tests: {known}"
+        )
     for name in names:
         if name not in tests:
             raise SmokeTestUnknown(
