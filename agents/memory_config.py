@@ -16,7 +16,7 @@ STATE_FIELDS = {
     "learn_from",
     "max_facts_per_turn",
     "recall_k",
-    "standing_facts",
+    "pinned_facts",
 }
 """Fields of `AgentMemoryConfig` that belong to `memory.user_state`."""
 
@@ -62,7 +62,7 @@ class AgentMemoryConfig(BaseModel):
         le=100_000,
         description="Maximum tokens of a prompt for facts and quoted messages.",
     )
-    standing_facts: int | None = Field(
+    pinned_facts: int | None = Field(
         default=None,
         ge=0,
         le=100,

@@ -60,7 +60,7 @@ class UserState(BaseModel):
         le=100_000,
         description="Maximum tokens of a prompt for facts and quoted messages.",
     )
-    standing_facts: int = Field(
+    pinned_facts: int = Field(
         default=10,
         ge=0,
         le=100,

@@ -93,7 +93,7 @@ class Migration(migrations.Migration):
                 ('agent', models.CharField(blank=True, default='', max_length=255)),
                 ('finish_reason', models.CharField(blank=True, default='', max_length=32)),
                 ('importance', models.FloatField(default=0.5)),
-                ('consolidated_at', models.DateTimeField(null=True)),
+                ('summarized_at', models.DateTimeField(null=True)),
                 ('created_at', models.DateTimeField()),
             ],
             options={
@@ -131,7 +131,7 @@ class Migration(migrations.Migration):
                 ('user_id', models.UUIDField()),
                 ('name', models.CharField(blank=True, default='', max_length=512)),
                 ('length', models.BigIntegerField(default=0)),
-                ('summarised', models.BigIntegerField(db_default=0)),
+                ('summarized_until', models.BigIntegerField(db_default=0)),
                 ('created_at', models.DateTimeField()),
                 ('updated_at', models.DateTimeField()),
             ],
@@ -229,7 +229,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='fact',
-            index=models.Index(condition=models.Q(('status', 'active'), models.Q(('is_pinned', True), ('importance__gte', 9), _connector='OR')), fields=['user_id'], name='memory_fact_standing'),
+            index=models.Index(condition=models.Q(('status', 'active'), models.Q(('is_pinned', True), ('importance__gte', 9), _connector='OR')), fields=['user_id'], name='memory_fact_in_prompts'),
         ),
         migrations.AddConstraint(
             model_name='fact',

@@ -96,7 +96,7 @@ class Fact(models.Model):
                 fields=["user_id"],
                 condition=Q(status="active")
                 & (Q(is_pinned=True) | Q(importance__gte=9)),
-                name="memory_fact_standing",
+                name="memory_fact_in_prompts",
             ),
         ]
 

@@ -11,7 +11,7 @@ class Thread(models.Model):
     name = models.CharField(max_length=512, blank=True, default="")
     length = models.BigIntegerField(default=0)
     """The number of messages stored so far; also the next message's position."""
-    summarised = models.BigIntegerField(db_default=0)
+    summarized_until = models.BigIntegerField(db_default=0)
     """Summaries cover the messages before this position."""
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -51,7 +51,7 @@ class StoredMessage(models.Model):
     """How the reply ended; `cancelled` when the client left, `error` when it broke."""
     importance = models.FloatField(default=0.5)
     """From 0 to 1; the role's default, raised when an important fact is extracted."""
-    consolidated_at = models.DateTimeField(null=True)
+    summarized_at = models.DateTimeField(null=True)
     """When a summary replaced it in prompts."""
     created_at = models.DateTimeField()
 

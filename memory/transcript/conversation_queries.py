@@ -61,7 +61,7 @@ class TranscriptMessage:
     agent: str
     finish_reason: str
     importance: float
-    is_summarised: bool
+    is_summarized: bool
     """Whether prompts contain a summary instead."""
     created_at: datetime
 
@@ -134,7 +134,7 @@ def _message_from_row(row: Any) -> TranscriptMessage:
         agent=row.agent,
         finish_reason=row.finish_reason,
         importance=row.importance,
-        is_summarised=row.consolidated_at is not None,
+        is_summarized=row.summarized_at is not None,
         created_at=row.created_at,
     )
 

@@ -35,12 +35,12 @@ DEFAULT_CACHED_MESSAGES = 50
 """Cached messages of a thread, unless the caller sets another limit."""
 
 THREAD_SQL = """
-    SELECT id, length, summarised FROM memory_thread
+    SELECT id, length, summarized_until FROM memory_thread
     WHERE user_id = %s AND name = %s
 """
 NEWEST_PAGE_SQL = """
     SELECT m.position, m.tokens, m.role, m.text, m.extra,
-        t.id, t.length, t.summarised
+        t.id, t.length, t.summarized_until
     FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
     WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
     ORDER BY m.position DESC
@@ -92,7 +92,7 @@ class ThreadHistory:
 
     cached: CachedThread
     """Its newest messages."""
-    summarised_until: int
+    summarized_until: int
     """Summaries cover the messages before this position."""
 
     @property
@@ -113,7 +113,7 @@ class ThreadHistory:
         """
         kept: list[CachedMessage] = []
         tokens = size = 0
-        for line in _iter_newest_first(self.cached, self.summarised_until):
+        for line in _iter_newest_first(self.cached, self.summarized_until):
             tokens += line.tokens
             size += line.size
             is_full = len(kept) == limit or tokens > max_tokens or size > MAX_BYTES
@@ -143,38 +143,40 @@ def read_thread(
     if not rows or rows[0][0] != held.thread_id or rows[0][1] - held.length > PAGE_SIZE:
         message_cache.MESSAGE_CACHE.drop(key)
         return _load_thread(key, cap) if rows else None
-    _, length, summarised = rows[0]
+    _, length, summarized_until = rows[0]
     if length != held.length:
         held = held.extended(
             _load_between(held.thread_id, held.length, length), length, cap
         )
         message_cache.MESSAGE_CACHE.put(key, held)
-    return ThreadHistory(held, summarised)
+    return ThreadHistory(held, summarized_until)
 
 
 def _load_thread(key: ThreadKey, cap: int) -> ThreadHistory | None:
     rows = _fetch_rows(NEWEST_PAGE_SQL, [_sql_user_id(key[0]), key[1], PAGE_SIZE])
     if not rows:
         return None
-    thread_id, length, summarised = rows[0][5:]
+    thread_id, length, summarized_until = rows[0][5:]
     page = CachedThread(
         thread_id, length, tuple(_cached_message(*row[:5]) for row in reversed(rows))
     )
     message_cache.MESSAGE_CACHE.put(key, page.extended((), length, cap))
-    return ThreadHistory(page, summarised)
+    return ThreadHistory(page, summarized_until)
 
 
-def _iter_newest_first(held: CachedThread, summarised: int) -> Iterator[CachedMessage]:
+def _iter_newest_first(
+    held: CachedThread, summarized_until: int
+) -> Iterator[CachedMessage]:
     """Yield a thread's messages, newest first, down to the summaries."""
     lines: Sequence[CachedMessage] = held.messages
     before = held.length
-    while lines or before > summarised:
+    while lines or before > summarized_until:
         for line in reversed(lines):
-            if line.position < summarised:
+            if line.position < summarized_until:
                 return
             yield line
         before = lines[0].position if lines else before
-        first = max(before - PAGE_SIZE, summarised)
+        first = max(before - PAGE_SIZE, summarized_until)
         lines = _load_between(held.thread_id, first, before) if first < before else ()
         if not lines:
             return

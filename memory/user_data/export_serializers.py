@@ -34,7 +34,7 @@ def serialize_message(row: MessageRow, *, shows_calls: bool) -> dict[str, Any] |
         "importance": row.importance,
         "tokens": row.tokens,
         "created_at": fact_serializers.unix_seconds(row.created_at),
-        "summarised_at": timestamps.format_time(row.consolidated_at),
+        "summarized_at": timestamps.format_time(row.summarized_at),
     }
 
 

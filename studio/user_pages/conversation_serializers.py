@@ -144,7 +144,7 @@ def _serialize_message(message: TranscriptMessage, around: _TurnDetails) -> Json
         "agent": message.agent or None,
         "finish_reason": message.finish_reason or None,
         "importance": message.importance,
-        "summarised": message.is_summarised,
+        "summarized": message.is_summarized,
         "created_at": turn_serializers.format_time(message.created_at),
         "learnt": [
             _serialize_fact(fact) for fact in around.learned_facts.get(message.id, ())

@@ -37,7 +37,7 @@ class ExportedMessage(BaseModel):
     importance: float
     tokens: int
     created_at: int
-    summarised_at: datetime | None
+    summarized_at: datetime | None
 
 
 class ExportedThread(BaseModel):

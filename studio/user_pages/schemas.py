@@ -213,7 +213,7 @@ class ThreadMessage(BaseModel):
     agent: str | None
     finish_reason: str | None
     importance: float
-    summarised: bool
+    summarized: bool
     created_at: datetime
     learnt: list[FactSummary]
     calls: list[MessageCall] = []

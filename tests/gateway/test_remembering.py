@@ -165,7 +165,7 @@ def test_summary_replaces_the_messages_it_covers(client, fake, user):
         model="m",
         created_at=thread.created_at,
     )
-    Thread.objects.filter(id=thread.id).update(summarised=4)
+    Thread.objects.filter(id=thread.id).update(summarized_until=4)
     ask(client, user, "and now?")
     said = [text for _, text in prompt(fake.requests[-1])]
     assert "They counted." in said[1]

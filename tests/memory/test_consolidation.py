@@ -1,4 +1,4 @@
-"""Old conversations are summarised: once, in order, and nothing is lost."""
+"""Old conversations are summarized: once, in order, and nothing is lost."""
 
 import threading
 from datetime import timedelta
@@ -70,7 +70,7 @@ def test_consolidate_after_hours_sets_the_minimum_age(config, fake, owner):
     assert run(NOON + timedelta(hours=2)).summaries == 1
 
 
-def test_old_messages_are_summarised_and_stay(config, fake, owner):
+def test_old_messages_are_summarized_and_stay(config, fake, owner):
     thread = talk(owner, 40)
     fake.reply("The user counted words.")
     receipt = run()
@@ -79,11 +79,11 @@ def test_old_messages_are_summarised_and_stay(config, fake, owner):
     assert summary.text == "The user counted words."
     assert (summary.model, summary.run) == ("cheap-test", receipt)
     thread.refresh_from_db()
-    assert thread.summarised == 30
+    assert thread.summarized_until == 30
     messages = StoredMessage.objects.filter(thread=thread)
     assert messages.count() == 40
-    assert messages.filter(consolidated_at=LATER).count() == 30
-    assert messages.filter(position__gte=30, consolidated_at=None).count() == 10
+    assert messages.filter(summarized_at=LATER).count() == 30
+    assert messages.filter(position__gte=30, summarized_at=None).count() == 10
 
 
 def test_consolidation_stores_a_receipt(config, fake, owner):
@@ -105,14 +105,14 @@ def test_messages_after_a_summary_start_with_the_user(config, fake, owner):
 
 
 @pytest.mark.parametrize(("messages", "now"), [(28, LATER), (40, NOON + DAY / 2)])
-def test_short_or_recent_threads_are_not_summarised(config, fake, owner, messages, now):
+def test_short_or_recent_threads_are_not_summarized(config, fake, owner, messages, now):
     talk(owner, messages)
     receipt = run(now)
     assert (receipt.threads, receipt.summaries) == (0, 0)
     assert fake.requests == []
 
 
-def test_only_the_old_part_is_summarised(config, fake, owner):
+def test_only_the_old_part_is_summarized(config, fake, owner):
     talk(owner, 24)
     talk(owner, 24, at=LATER)
     run()
@@ -128,7 +128,7 @@ def test_second_run_continues_after_the_first(config, fake, owner):
     assert covered(owner) == [(0, 30), (30, 60)]
 
 
-def test_long_threads_are_summarised_in_whole_exchanges(config, fake, owner):
+def test_long_threads_are_summarized_in_whole_exchanges(config, fake, owner):
     talk(owner, 40, words="word " * 1000)
     receipt = run()
     pieces = covered(owner)
@@ -141,7 +141,7 @@ def test_long_threads_are_summarised_in_whole_exchanges(config, fake, owner):
         assert len(asked) / 4 < summarizable_ranges.MAX_TOKENS * 1.1
 
 
-def test_too_long_exchange_is_summarised_by_its_beginning(config, fake, owner):
+def test_too_long_exchange_is_summarized_by_its_beginning(config, fake, owner):
     roles = "u" + "a" * 29 + "ua" * 10
     texts = [f"{'word ' * 1500}{number}" for number in range(50)]
     tell(owner, *texts, roles=roles)
@@ -151,7 +151,7 @@ def test_too_long_exchange_is_summarised_by_its_beginning(config, fake, owner):
     assert len(asked) / 4 < summarizable_ranges.MAX_TOKENS * 1.1
 
 
-def test_tool_messages_are_not_sent_to_the_summariser(config, fake, owner):
+def test_tool_messages_are_not_sent_to_the_summarizer(config, fake, owner):
     tell(owner, *(["question", "SECRET TOOL", "answer"] * 14), roles="uta")
     run()
     assert "SECRET TOOL" not in str(fake.requests[0].body)
@@ -186,7 +186,7 @@ def test_unusable_summary_reply_changes_nothing(config, fake, owner, reply, capl
     assert (receipt.failures, receipt.summaries) == (1, 0)
     assert covered(owner) == []
     thread.refresh_from_db()
-    assert thread.summarised == 0
+    assert thread.summarized_until == 0
     (record,) = caplog.records
     assert str(owner) not in record.getMessage()
 
@@ -240,7 +240,7 @@ def test_dry_run_calls_no_model_and_changes_nothing(config, fake, owner):
     assert not ConsolidationRun.objects.exists()
     assert covered(owner) == []
     thread.refresh_from_db()
-    assert thread.summarised == 0
+    assert thread.summarized_until == 0
 
 
 def test_consolidation_runs_once_per_interval(config, fake, owner):
@@ -284,15 +284,13 @@ def test_second_worker_discards_its_summary_of_a_thread(
     told = consolidation._write_summary
 
     def overtaken(*args):
-        Thread.objects.filter(pk=thread.pk).update(summarised=12)
+        Thread.objects.filter(pk=thread.pk).update(summarized_until=12)
         return told(*args)
 
     monkeypatch.setattr(consolidation, "_write_summary", overtaken)
     assert run().summaries == 0
     assert covered(owner) == []
-    assert not StoredMessage.objects.filter(
-        thread=thread, consolidated_at=LATER
-    ).exists()
+    assert not StoredMessage.objects.filter(thread=thread, summarized_at=LATER).exists()
 
 
 def test_erasure_during_consolidation_stores_no_summary(
@@ -317,7 +315,7 @@ def test_consolidation_does_nothing_when_memory_is_off(config, fake, owner):
     assert fake.requests == []
 
 
-def test_agents_model_summarises_without_a_cheap_model(config, fake, owner):
+def test_agents_model_summarizes_without_a_cheap_model(config, fake, owner):
     config(CONFIG.partition("    learn_from:")[0])
     talk(owner, 40)
     assert run().summaries == 1

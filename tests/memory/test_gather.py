@@ -63,8 +63,8 @@ def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Conte
     [
         ({"recall_k": 2}, "cello", 3, 2),
         ({"recall_k": 0}, "cello", 3, 0),
-        ({"standing_facts": 1}, "Pinned", 2, 1),
-        ({"standing_facts": 0}, "Pinned", 2, 0),
+        ({"pinned_facts": 1}, "Pinned", 2, 1),
+        ({"pinned_facts": 0}, "Pinned", 2, 0),
         ({"block_tokens": 50}, "- [general]", 5, 2),
     ],
 )
@@ -101,7 +101,11 @@ def owner() -> UserId:
     now = timezone.now()
     owner = UserId(uuid.uuid4())
     thread = Thread.objects.create(
-        user_id=owner, length=6000, summarised=6000, created_at=now, updated_at=now
+        user_id=owner,
+        length=6000,
+        summarized_until=6000,
+        created_at=now,
+        updated_at=now,
     )
     Summary.objects.bulk_create(
         Summary(
@@ -140,7 +144,7 @@ def test_summary_query_reads_no_more_than_can_fit(owner):
 
 def test_recent_messages_are_not_recalled_again(cellist):
     """What the conversation shows already is not quoted beside it."""
-    memory = MemoryConfig(user_state=UserState(recall_k=0, standing_facts=0))
+    memory = MemoryConfig(user_state=UserState(recall_k=0, pinned_facts=0))
     wanted = ContextQuery("", 9000, memory, recall_query=Query("the cello, hello"))
     gathered = turn_context.load_context(cellist, wanted)
     assert len(gathered.messages) == 7
@@ -150,7 +154,7 @@ def test_recent_messages_are_not_recalled_again(cellist):
 def test_summaries_count_towards_the_budget(cellist):
     thread = Thread.objects.get(user_id=cellist)
     Row.objects.filter(thread=thread).update(tokens=50)
-    Thread.objects.filter(pk=thread.pk).update(summarised=1)
+    Thread.objects.filter(pk=thread.pk).update(summarized_until=1)
     assert (
         len(
             turn_context.load_context(

@@ -108,12 +108,12 @@ def test_recent_messages_respect_the_limit(owner):
 
 def test_recent_messages_stop_where_summaries_begin(owner):
     say(owner, *map(str, range(80)))
-    Thread.objects.filter(user_id=owner).update(summarised=30)
+    Thread.objects.filter(user_id=owner).update(summarized_until=30)
     told = recent(owner, max_tokens=100_000)
     assert [m.text for m in told.messages] == [str(i) for i in range(30, 80)]
     assert told.first_position == 30
     # Held from before, and from within a page.
-    Thread.objects.filter(user_id=owner).update(summarised=60)
+    Thread.objects.filter(user_id=owner).update(summarized_until=60)
     assert texts(owner) == [str(i) for i in range(60, 80)]
 
 

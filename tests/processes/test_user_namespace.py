@@ -86,8 +86,8 @@ def test_older_installation_keeps_its_users(fresh: Project) -> None:
     path = fresh.state.root / "coulisse-memory.db"
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(
-            "INSERT INTO memory_thread (user_id, name, length, summarised, created_at, "
-            "updated_at) VALUES (?, '', 0, 0, '2026-01-01', '2026-01-01')",
+            "INSERT INTO memory_thread (user_id, name, length, summarized_until, "
+            "created_at, updated_at) VALUES (?, '', 0, 0, '2026-01-01', '2026-01-01')",
             [uuid.UUID(ALICE).hex],
         )
         # A version without namespaces left no row.

@@ -1,4 +1,4 @@
-"""`manage.py consolidate`: summarise old conversations now."""
+"""`manage.py consolidate`: summarize old conversations now."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Memories that every prompt has: standing facts and important messages.
+"""Memories that every prompt has: pinned facts and important messages.
 
 In plain SQL, because every turn reads them.
 """
@@ -28,7 +28,7 @@ FACTS_SQL = f"""
     ORDER BY is_pinned DESC, importance DESC, created_at, id
     LIMIT %s
 """  # noqa: S608
-INDEX_HINT = "INDEXED BY memory_fact_standing"
+INDEX_HINT = "INDEXED BY memory_fact_in_prompts"
 """Without statistics, SQLite would read all facts of the user."""
 MESSAGES_SQL = """
     SELECT id, position, role, text, agent, importance, created_at

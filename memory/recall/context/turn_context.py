@@ -71,7 +71,7 @@ def load_context(user_id: UserId, wanted: ContextQuery) -> Context:
     reserved = state.block_tokens if wanted.recall_query and state else 0
     conversation = _read_thread(user_id, wanted)
     summaries: list[str] = []
-    if conversation is not None and conversation.summarised_until:
+    if conversation is not None and conversation.summarized_until:
         summaries = _newest_summaries(
             conversation.thread_id, wanted.max_tokens // SUMMARY_FRACTION
         )
@@ -126,7 +126,7 @@ def _recall(
     )
     important = pinned_context.important_messages(recent, wanted.thread, settings)
     return PromptMemories(
-        pinned=pinned_context.pinned_facts(user_id, limit=state.standing_facts),
+        pinned=pinned_context.pinned_facts(user_id, limit=state.pinned_facts),
         facts=[found.fact for found in found_facts],
         messages=_drop_duplicates(chain(important, similar)),
     )

@@ -58,7 +58,7 @@ def consolidate(
         else _create_receipt(now, users, force=force)
     )
     if receipt is not None:
-        _Run(receipt, users, now).summarise_threads(user_id)
+        _Run(receipt, users, now).summarize_threads(user_id)
     return receipt
 
 
@@ -95,7 +95,7 @@ class _Run:
         self._until = time.monotonic() + MAX_SECONDS
         self._failures_in_a_row = 0
 
-    def summarise_threads(self, user_id: UserId | None) -> None:
+    def summarize_threads(self, user_id: UserId | None) -> None:
         """Summarise threads until all are done or a limit is reached."""
         receipt = self._receipt
         cutoff = self._now - timedelta(hours=self._plan.memory.consolidate_after_hours)
@@ -107,7 +107,7 @@ class _Run:
             for thread_id in waiting:
                 if self._is_finished():
                     break
-                self._summarise_thread(thread_id, cutoff)
+                self._summarize_thread(thread_id, cutoff)
         finally:
             receipt.finished_at = datetime.now(UTC)
             if not receipt.is_dry_run:
@@ -121,7 +121,7 @@ class _Run:
             receipt.error = UNFINISHED
         return bool(receipt.error)
 
-    def _summarise_thread(self, thread_id: int, cutoff: datetime) -> None:
+    def _summarize_thread(self, thread_id: int, cutoff: datetime) -> None:
         thread = Thread.objects.filter(pk=thread_id).first()
         end = (
             None
@@ -131,14 +131,14 @@ class _Run:
         if thread is None or end is None:
             return
         self._receipt.threads += 1
-        first = thread.summarised
+        first = thread.summarized_until
         while first < end and not self._is_finished():
             stretch = summarizable_ranges.next_range(thread, first, end)
-            if stretch is None or not self._summarise_range(thread, stretch):
+            if stretch is None or not self._summarize_range(thread, stretch):
                 return
             first = stretch.end
 
-    def _summarise_range(self, thread: Thread, stretch: SummarizableRange) -> bool:
+    def _summarize_range(self, thread: Thread, stretch: SummarizableRange) -> bool:
         """Summarise a range of messages; return whether it is stored."""
         receipt = self._receipt
         if not receipt.is_dry_run:
@@ -213,8 +213,8 @@ def _store_summary(summary: Summary, now: datetime) -> bool:
         is_next = Thread.objects.filter(
             pk=summary.thread_id,
             user_id=summary.user_id,
-            summarised=summary.first_position,
-        ).update(summarised=summary.end_position)
+            summarized_until=summary.first_position,
+        ).update(summarized_until=summary.end_position)
         if not is_next:
             return False
         summary.save()
@@ -222,5 +222,5 @@ def _store_summary(summary: Summary, now: datetime) -> bool:
             thread_id=summary.thread_id,
             position__gte=summary.first_position,
             position__lt=summary.end_position,
-        ).update(consolidated_at=now)
+        ).update(summarized_at=now)
     return True

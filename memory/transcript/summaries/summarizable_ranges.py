@@ -12,7 +12,7 @@ from memory.models import StoredMessage, Thread
 from memory.transcript.summaries.summary_prompts import MAX_MESSAGE_CHARS
 
 RECENT_MESSAGES = 10
-"""The newest messages of a thread, which are never summarised."""
+"""The newest messages of a thread, which are never summarized."""
 MIN_MESSAGES = 20
 """The fewest old messages that justify a summary."""
 MAX_TOKENS = 6_000
@@ -38,7 +38,7 @@ class SummarizableRange:
 def candidate_thread_ids(user_id: UserId | None = None) -> list[int]:
     """Return the ids of threads long enough for a summary."""
     threads = Thread.objects.filter(
-        length__gte=F("summarised") + RECENT_MESSAGES + MIN_MESSAGES
+        length__gte=F("summarized_until") + RECENT_MESSAGES + MIN_MESSAGES
     )
     if user_id is not None:
         threads = threads.filter(user_id=user_id)
@@ -46,22 +46,22 @@ def candidate_thread_ids(user_id: UserId | None = None) -> list[int]:
 
 
 def summarizable_end(thread: Thread, cutoff: datetime) -> int | None:
-    """Return the position up to which a thread can be summarised, or None.
+    """Return the position up to which a thread can be summarized, or None.
 
     Messages after `cutoff` and the newest messages are excluded. A user's message is at
     the returned position.
     """
     messages = StoredMessage.objects.filter(
-        thread=thread, position__gte=thread.summarised
+        thread=thread, position__gte=thread.summarized_until
     )
     young = messages.filter(created_at__gt=cutoff).order_by("position").first()
     end = thread.length - RECENT_MESSAGES
     if young is not None:
         end = min(end, young.position)
-    if end - thread.summarised < MIN_MESSAGES:
+    if end - thread.summarized_until < MIN_MESSAGES:
         return None
     next_question = messages.filter(
-        position__gt=thread.summarised, position__lte=end, role="user"
+        position__gt=thread.summarized_until, position__lte=end, role="user"
     ).order_by("-position")
     return next_question.values_list("position", flat=True).first()
 

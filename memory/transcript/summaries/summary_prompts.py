@@ -16,7 +16,7 @@ MAX_READ = 10 * MAX_LENGTH
 """Characters of a reply that are read for the summary."""
 
 INSTRUCTIONS = """\
-You summarise a stretch of an old conversation between a user and an assistant. Your \
+You summarize a stretch of an old conversation between a user and an assistant. Your \
 summary takes its place when the conversation goes on, so keep what will be needed \
 then, and nothing else:
 - what the user told about themselves, wanted, preferred and decided, with names, \
