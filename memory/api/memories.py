@@ -202,8 +202,8 @@ async def change_memory(
     )
     changes = body.changes()
     if injection_filter.find_injection(changes.get("content", ""), ""):
-        # As on saving: prompts do not contain it until a person approves it.
-        changes.setdefault("status", "held")
+        # As on saving: prompts do not contain it until a person activates it.
+        changes.setdefault("status", "pending_review")
     if changes:
         vector = await query_preparation.embed_changed_fact(fact.content, changes)
         was = fact.updated_at

@@ -187,8 +187,8 @@ class FactChangeFields(BaseModel):
     importance: Importance = 5
     key: FactKey | None = None
     pinned: bool = False
-    status: Literal["active", "held"] = Field(
-        default="active", description="`active` restores the memory."
+    status: Literal["active", "pending_review"] = Field(
+        default="active", description="`active` restores it."
     )
     reason: Annotated[str, StringConstraints(max_length=500)] = Field(
         default="", description="Stored in the history."

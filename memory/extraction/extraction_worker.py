@@ -340,9 +340,9 @@ def _raise_importance(
     wanted: dict[int, float] = {}
     for draft, each in zip(drafts, saved, strict=True):
         message_id = draft.message_id
-        # A held fact must not reach prompts through its source message.
-        is_held = each.outcome in ("held", "outdated")
-        if message_id is not None and message_id in quotable and not is_held:
+        # An inactive fact must not reach prompts through its source message.
+        is_active = each.outcome not in ("pending_review", "outdated")
+        if message_id is not None and message_id in quotable and is_active:
             importance = max(wanted.get(message_id, 0.0), draft.importance / 10)
             wanted[message_id] = importance
     # Always in the same order, so that two transactions cannot deadlock.

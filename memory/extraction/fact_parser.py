@@ -157,8 +157,8 @@ class _FactValidator:
         content = self._check_content(item)
         source = self._find_quoted_message(item.quote)
         quote = item.quote.strip()[:MAX_QUOTE_LENGTH]
-        held = injection_filter.find_injection(item.content, quote)
-        if not held and injection_filter.is_about_assistant(content):
+        review_reason = injection_filter.find_injection(item.content, quote)
+        if not review_reason and injection_filter.is_about_assistant(content):
             raise FactRejected("about the assistant")
         valid_from, expires_at = self._parse_interval(item)
         draft = FactDraft(
@@ -172,7 +172,7 @@ class _FactValidator:
             valid_from=valid_from,
             expires_at=expires_at,
             supersedes=self._superseded_id(item.supersedes),
-            review_reason=held,
+            review_reason=review_reason,
         )
         try:
             return fact_validation.clean_draft(draft)

@@ -114,7 +114,11 @@ def _load_active(
 def _load_retired(user_id: UserId, drafts: Sequence[FactDraft]) -> Iterable[Fact]:
     return Fact.objects.filter(
         user_id=user_id,
-        status__in=[FactStatus.HELD, FactStatus.DELETED, FactStatus.SUPERSEDED],
+        status__in=[
+            FactStatus.PENDING_REVIEW,
+            FactStatus.DELETED,
+            FactStatus.SUPERSEDED,
+        ],
         content__in=[draft.content for draft in drafts],
     )
 

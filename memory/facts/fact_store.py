@@ -90,9 +90,9 @@ def edit_fact(
     """Change a fact and return its new state.
 
     `changes` may hold content, category, importance, key, is_pinned, valid_from,
-    valid_to, expires_at and status: `held` takes a fact out of prompts, `active`
-    restores a held, superseded, expired or deleted one. `embedded` is the vector of the
-    content, `error` the reason if it has none.
+    valid_to, expires_at and status: `pending_review` removes a fact from prompts,
+    `active` restores it, even if superseded, expired or deleted. `embedded` is the
+    vector of the content, `error` the reason if it has none.
 
     Raises `FactUnknown`, `FactInvalid` and `KeyTaken`.
     """

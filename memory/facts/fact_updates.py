@@ -86,7 +86,7 @@ def _check_key(fact: Fact, values: dict[str, Any]) -> None:
 def _history_action(fact: Fact, was: str, values: dict[str, Any]) -> str:
     status = values.get("status", was)
     if status != was:
-        return "restored" if status == "active" else "held"
+        return "restored" if status == "active" else "flagged"
     is_pinned = values.get("is_pinned", fact.is_pinned)
     if is_pinned != fact.is_pinned:
         return "pinned" if is_pinned else "unpinned"

@@ -120,10 +120,10 @@ def check_interval(
 
 
 def _clean_status(status: object) -> str:
-    if status in ("active", "held"):
+    if status in ("active", "pending_review"):
         return str(status)
     raise FactInvalid(
-        f"'status' must be active or held, got {status!r:.60}", param="status"
+        f"'status' must be active or pending_review, got {status!r:.60}", param="status"
     )
 
 

@@ -32,7 +32,7 @@ class FactReconciler:
         """Reconcile a draft and record the result; the draft must have a `said_at`."""
         candidates = self._board.near(number)
         if draft.review_reason:
-            return self._hold_for_review(draft, draft.review_reason, candidates)
+            return self._flag_for_review(draft, draft.review_reason, candidates)
         saved = self._apply_rules(draft, candidates, text)
         ended = self._board.by_id(draft.supersedes)
         if ended is None or ended.id == saved.fact_id:
@@ -90,7 +90,7 @@ class FactReconciler:
         if fact.said_at > require_said_at(draft):
             return self._store_outdated(draft, fact)
         if _is_protected(fact, draft):
-            return self._hold_for_review(draft, _conflict_reason(fact))
+            return self._flag_for_review(draft, _conflict_reason(fact))
         values = {
             **source_values(draft),
             "importance": draft.importance,
@@ -150,7 +150,7 @@ class FactReconciler:
             return self._store_outdated(draft, latest)
         for fact in olds:
             if _is_protected(fact, draft):
-                return self._hold_for_review(draft, _conflict_reason(fact))
+                return self._flag_for_review(draft, _conflict_reason(fact))
         new = self._build_fact(draft, FactStatus.ACTIVE)
         for fact in olds:
             self._end_fact(fact, new.id, draft)
@@ -184,17 +184,17 @@ class FactReconciler:
         self._ledger.create(past, action="outdated", reason=reason)
         return SaveResult(past.id, "outdated")
 
-    def _hold_for_review(
+    def _flag_for_review(
         self, draft: FactDraft, reason: str, candidates: Sequence[Fact] = ()
     ) -> SaveResult:
         for fact in candidates:
             if equivalence.is_identical(fact.content, draft.content):
                 return SaveResult(fact.id, "unchanged")
-        for fact in self._board.retired(FactStatus.HELD, draft.content):
-            return SaveResult(fact.id, "held")
-        held = self._build_fact(draft, FactStatus.HELD)
-        self._ledger.create(held, action="held", reason=reason)
-        return SaveResult(held.id, "held")
+        for fact in self._board.retired(FactStatus.PENDING_REVIEW, draft.content):
+            return SaveResult(fact.id, "pending_review")
+        fact = self._build_fact(draft, FactStatus.PENDING_REVIEW)
+        self._ledger.create(fact, action="flagged", reason=reason)
+        return SaveResult(fact.id, "pending_review")
 
     def _create(self, draft: FactDraft, text: EmbeddingResult) -> SaveResult:
         fact = self._build_fact(draft, FactStatus.ACTIVE)

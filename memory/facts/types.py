@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 Category = Literal["preference", "fact", "event", "relationship", "decision", "general"]
-Status = Literal["active", "held", "superseded", "expired", "deleted"]
+Status = Literal["active", "pending_review", "superseded", "expired", "deleted"]
 Source = Literal["extraction", "agent", "user", "operator"]
-Outcome = Literal["created", "updated", "unchanged", "superseded", "outdated", "held"]
+Outcome = Literal[
+    "created", "updated", "unchanged", "superseded", "outdated", "pending_review"
+]
 """The outcome of a draft: `superseded` ended another fact, `outdated` is older than a
 stored fact and is stored as its past."""
 

@@ -109,7 +109,7 @@ class Migration(migrations.Migration):
                 ('category', models.CharField(choices=[('preference', 'Preference'), ('fact', 'Fact'), ('event', 'Event'), ('relationship', 'Relationship'), ('decision', 'Decision'), ('general', 'General')], default='general', max_length=16)),
                 ('key', models.CharField(max_length=255, null=True)),
                 ('importance', models.SmallIntegerField(default=5)),
-                ('status', models.CharField(choices=[('active', 'Active'), ('held', 'Held'), ('superseded', 'Superseded'), ('expired', 'Expired'), ('deleted', 'Deleted')], default='active', max_length=16)),
+                ('status', models.CharField(choices=[('active', 'Active'), ('pending_review', 'Pending Review'), ('superseded', 'Superseded'), ('expired', 'Expired'), ('deleted', 'Deleted')], default='active', max_length=16)),
                 ('is_pinned', models.BooleanField(default=False)),
                 ('source', models.CharField(choices=[('extraction', 'Extraction'), ('agent', 'Agent'), ('user', 'User'), ('operator', 'Operator')], max_length=16)),
                 ('agent', models.CharField(blank=True, default='', max_length=255)),

@@ -24,7 +24,7 @@ class FactStatus(models.TextChoices):
     """The status of a fact; only active facts reach prompts."""
 
     ACTIVE = "active"
-    HELD = "held"
+    PENDING_REVIEW = "pending_review"
     SUPERSEDED = "superseded"
     EXPIRED = "expired"
     DELETED = "deleted"
@@ -111,7 +111,8 @@ class FactChange(models.Model):
     user_id = models.UUIDField()
     at = models.DateTimeField()
     action = models.CharField(max_length=16)
-    """created, updated, superseded, deleted, restored, pinned, unpinned, expired."""
+    """created, updated, superseded, outdated, flagged (for review), restored, pinned,
+    unpinned, expired, deleted."""
     by = models.CharField(max_length=300)
     """`extraction`, `agent:NAME`, `user`, `mcp` (a client at /mcp) or `operator`."""
     reason = models.CharField(max_length=500, blank=True, default="")

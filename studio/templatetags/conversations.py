@@ -48,6 +48,12 @@ def kind_label(word: str) -> str:
 
 
 @register.filter
+def status_label(status: str) -> str:
+    """Return a label for the status of a fact."""
+    return status.replace("_", " ")
+
+
+@register.filter
 def seconds(taken: float | None) -> str:
     """Return a call's duration, or that it was cancelled."""
     return "broken off" if taken is None else duration(taken * 1000)

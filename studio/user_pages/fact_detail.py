@@ -140,7 +140,9 @@ def _change_message(changes: Mapping[str, Any]) -> str:
     if set(changes) == {"is_pinned"}:
         return "Pinned" if changes["is_pinned"] else "No longer pinned"
     if set(changes) == {"status"}:
-        return "Brought back" if changes["status"] == "active" else "Held back"
+        return (
+            "Fact activated" if changes["status"] == "active" else "Fact sent to review"
+        )
     return "Saved the fact"
 
 

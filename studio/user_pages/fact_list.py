@@ -129,7 +129,7 @@ class FactListView(UserView):
 
 OUTCOME_MESSAGES = {
     "created": "Remembered",
-    "held": "Kept, but held: no prompt has it until somebody says it may",
+    "pending_review": "Saved for review: prompts do not contain it until it is active",
     "outdated": "Kept as the past: something newer is known",
     "superseded": "Remembered; what was known before is no longer so",
     "unchanged": "This was known already",

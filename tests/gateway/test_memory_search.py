@@ -150,7 +150,7 @@ def test_search_can_be_filtered(hands):
 
 
 def test_held_and_deleted_memories_are_not_found(hands):
-    hands.change(hands.save("Plays the cello"), status="held")
+    hands.change(hands.save("Plays the cello"), status="pending_review")
     hands.forget(hands.save("Sold a cello"))
     assert hands.finds("cello") == []
 

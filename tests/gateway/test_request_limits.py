@@ -381,7 +381,11 @@ def test_a_changed_memory_is_charged(serve, fake, user, mint):
         url, "POST", "/v1/memories", headers=headers, json={"content": "Likes tea"}
     ).json()
     path = f"/v1/memories/{saved['id']}"
-    for changes in ({"content": "Likes coffee"}, {"status": "held"}, {"pinned": True}):
+    for changes in (
+        {"content": "Likes coffee"},
+        {"status": "pending_review"},
+        {"pinned": True},
+    ):
         answer = send(url, "PATCH", path, headers=headers, json=changes)
         assert answer.status_code == 200
     sizes = [sum(map(len, request.body["input"])) for request in fake.embeddings]

@@ -92,10 +92,10 @@ def test_export_contains_the_history_of_a_fact(owner):
 
 
 def test_export_contains_facts_of_every_status(owner):
-    for status in ("active", "held", "superseded", "expired", "deleted"):
+    for status in ("active", "pending_review", "superseded", "expired", "deleted"):
         remember(owner, status, status=status)
     told = {memory["status"] for memory in exported(owner)["memories"]}
-    assert told == {"active", "held", "superseded", "expired", "deleted"}
+    assert told == {"active", "pending_review", "superseded", "expired", "deleted"}
 
 
 def test_export_shows_passage_embedder_without_vector(owner):

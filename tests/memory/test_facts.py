@@ -153,7 +153,7 @@ def test_fact_can_be_pinned_held_and_restored(owner):
     fact = learn(owner, "Likes tea")
     fact_store.edit_fact(owner, fact.id, {"is_pinned": True}, by="user")
     fact_store.edit_fact(
-        owner, fact.id, {"status": "held"}, by="operator", reason="odd"
+        owner, fact.id, {"status": "pending_review"}, by="operator", reason="odd"
     )
     assert contents(owner) == found(owner, "tea") == []
     fact_store.edit_fact(
@@ -161,7 +161,7 @@ def test_fact_can_be_pinned_held_and_restored(owner):
     )
     assert contents(owner) == found(owner, "tea") == ["Likes tea"]
     assert [name for name, _ in actions(owner, fact)] == [
-        *("created", "pinned", "held", "restored")
+        *("created", "pinned", "flagged", "restored")
     ]
 
 

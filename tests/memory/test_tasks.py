@@ -282,7 +282,7 @@ def test_extraction_command_reports_unusable_database(failed, monkeypatch):
         raise OperationalError("no such table")
 
     monkeypatch.setattr(job_queue, "count_by_state", gone)
-    with pytest.raises(CommandError, match="cannot be used: no such table"):
+    with pytest.raises(CommandError, match="cannot use the database: no such table"):
         printed()
 
 

@@ -64,7 +64,7 @@ def test_facts_are_listed_newest_first_and_filtered(script, alice):
     rest = contents(script, alice, after=first["last_id"])
     assert rest == [word(number) for number in range(9, -1, -1)]
     assert contents(script, alice, category="event")[0] == word(59)
-    assert contents(script, alice, status="held") == []
+    assert contents(script, alice, status="pending_review") == []
     assert (
         error(script.get(at(alice), params={"status": "x"}), 400)["param"] == "status"
     )
@@ -103,9 +103,12 @@ def test_fact_is_pinned_held_restored_and_deleted(script, alice):
     path = at(alice, fact_id)
     for _ in range(2):  # The second one changes nothing.
         assert ok(script.patch(path, json={"pinned": True}))["pinned"]
-    assert ok(script.patch(path, json={"status": "held"}))["status"] == "held"
+    assert (
+        ok(script.patch(path, json={"status": "pending_review"}))["status"]
+        == "pending_review"
+    )
     assert contents(script, alice) == []
-    assert contents(script, alice, status="held") == ["Lives in Lisbon"]
+    assert contents(script, alice, status="pending_review") == ["Lives in Lisbon"]
     assert ok(script.patch(path, json={"status": "active"}))["status"] == "active"
     assert ok(script.delete(path))["deleted"]
     assert ok(script.delete(path))["deleted"]

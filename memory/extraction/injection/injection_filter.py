@@ -2,9 +2,9 @@
 
 Prompts contain facts about the user. So an attacker who makes the extraction model
 store an instruction would have it followed in every later conversation. The filter
-holds such a fact: a person can see it, prompts do not contain it. It uses rules instead
-of a model, because the model is the target of the attack. The rules are strict: a fact
-is about the user, in the third person, and needs no imperative.
+sends such a fact to review: a person can see it, prompts do not contain it. It uses
+rules instead of a model, because the model is the target of the attack. The rules are
+strict: a fact is about the user, in the third person, and needs no imperative.
 """
 
 import re
