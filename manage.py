@@ -8,26 +8,48 @@ import sys
 from config.management import config_option
 
 OWN_COMMANDS = {
-    *("admin", "beat", "check", "demo", "init", "migrate", "reset", "restart"),
-    *("schema", "sidecars", "start", "status", "stop", "studio", "worker"),
-    *(
-        "consolidate",
-        "erase-user",
-        "export-user",
-        "extraction",
-        "hash-password",
-        "reindex",
-    ),
-    *("audit", "experiments", "judge", "overrides", "prices", "scores"),
-    *("smoke", "spend", "tasks", "token", "triggers", "turn", "turns"),
+    "admin",
+    "audit",
+    "beat",
+    "check",
+    "consolidate",
+    "demo",
+    "erase-user",
+    "experiments",
+    "export-user",
+    "extraction",
+    "hash-password",
+    "init",
+    "judge",
+    "migrate",
+    "overrides",
+    "prices",
+    "reindex",
+    "reset",
+    "restart",
+    "schema",
+    "scores",
+    "sidecars",
+    "smoke",
+    "spend",
+    "start",
+    "status",
+    "stop",
+    "studio",
+    "tasks",
+    "token",
+    "triggers",
+    "turn",
+    "turns",
+    "worker",
 }
 INTERRUPTED = 130
 
 
 def take_config_option(argv: list[str]) -> None:
-    """Put `-c PATH` into the environment, where settings look before any command runs.
+    """Set `COULISSE_CONFIG` from `-c PATH`, before the settings load.
 
-    Only for commands that declare the option: `shell -c` means something else.
+    Only for commands that declare the option: `shell -c` has another meaning.
     """
     if len(argv) < 2 or argv[1] not in OWN_COMMANDS:
         return
@@ -51,11 +73,11 @@ def main() -> None:
     try:
         run()
     except KeyboardInterrupt:
-        # Before the command itself was there to say so.
+        # The interrupt came before the command could handle it.
         sys.exit(INTERRUPTED)
     finally:
-        # Else Python tidies up all that Django loaded before it ends: half a second of
-        # CPU, two on a busy machine, of the ten that `stop` waits for a server.
+        # Otherwise Python collects all of Django's objects at exit. That takes half a
+        # second, or two on a busy machine, of the ten that `stop` waits for a server.
         gc.freeze()
 
 

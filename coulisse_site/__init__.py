@@ -1,1 +1,1 @@
-"""Names every app, holds no rule."""
+"""Settings and entry points: the only package that knows every app."""

@@ -1,4 +1,4 @@
-"""The ASGI application uvicorn serves."""
+"""The ASGI application that uvicorn serves."""
 
 import os
 from typing import Any
@@ -8,7 +8,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
 django.setup()
 
-import coulisse_site.celery  # noqa: E402, F401  a turn may send a message
+import coulisse_site.celery  # noqa: E402, F401  turns may send Celery messages
 from coulisse_site.lifespan import Lifespan  # noqa: E402  apps must be ready first
 from gateway.asgi.handler import GatewayHandler  # noqa: E402
 from studio.live import websocket  # noqa: E402

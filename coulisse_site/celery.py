@@ -1,9 +1,9 @@
-"""The Celery application: background jobs, in every app's `tasks.py`.
+"""The Celery application, with the background jobs of every app's `tasks.py`.
 
-Whoever imports this module makes `celery.current_app` ours in all threads of the
-process, so that code below this layer sends messages and declares jobs (`shared_task`)
-without knowing it. A web process does at its start (`asgi.py`), which takes 45 ms and
-6 MB; its first message takes 100 ms and 8 MB more. Management commands do not.
+Importing this module sets `celery.current_app` in all threads of the process, so that
+code in lower layers sends messages and declares jobs (`shared_task`) without importing
+it. A web process imports it at its start (`asgi.py`), which costs 45 ms and 6 MB; the
+first message costs 100 ms and 8 MB more. Management commands do not import it.
 """
 
 import logging
@@ -26,13 +26,13 @@ def list_job_apps() -> list[str]:
     return [config.name for config in apps.get_app_configs()]
 
 
-# Not Celery's own fix-up for Django: it puts the working directory before all that is
-# installed, and a user's ./config would hide ours.
+# Without Celery's fixup for Django, which prepends the working directory to `sys.path`:
+# a user's ./config directory would shadow this project's package.
 app = Celery("coulisse", fixups=[])
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(list_job_apps)
 app.set_default()
-# Not ours to mend, so not worth a traceback: `log_skipped_job` says it.
+# Database outages need no traceback: `log_skipped_job` logs a line.
 app.Task.throws = (OperationalError, InterfaceError)
 
 logger = logging.getLogger(__name__)
@@ -40,13 +40,13 @@ logger = logging.getLogger(__name__)
 
 @signals.setup_logging.connect
 def keep_django_logging(**_: Any) -> None:
-    """Have Celery log the way settings say: a receiver is all it takes."""
+    """Keep Django's logging settings: with a receiver, Celery configures none."""
 
 
 @signals.task_prerun.connect
 @signals.task_postrun.connect
 def close_broken_connections(**_: Any) -> None:
-    """Drop a job's database connection when it broke or, on SQLite, is done with."""
+    """Close a job's database connection if it is broken or expired."""
     close_old_connections()
 
 
@@ -54,19 +54,19 @@ def close_broken_connections(**_: Any) -> None:
 def log_skipped_job(
     sender: "Task[Any, Any]", exception: BaseException, **_: Any
 ) -> None:
-    """Say in a line that a job did nothing; it comes again."""
+    """Log that a job was skipped; beat sends it again."""
     if isinstance(exception, sender.throws):
-        why = str(exception).strip().partition("\n")[0]
-        logger.warning("%s waits: the database does not answer: %s", sender.name, why)
+        reason = str(exception).strip().partition("\n")[0]
+        logger.warning("%s skipped: database unavailable: %s", sender.name, reason)
 
 
 @signals.task_prerun.connect
 def set_job_log_context(task_id: str, **_: Any) -> None:
-    """Have the lines a job logs say which job they are about."""
+    """Add the job's id to its log lines."""
     request_ids.current.set(f"job_{task_id}")
 
 
 @signals.task_postrun.connect
 def clear_job_log_context(**_: Any) -> None:
-    """Have what the thread logs between two jobs be about neither."""
+    """Remove the job's id from later log lines of the thread."""
     request_ids.current.set("")

@@ -1,4 +1,4 @@
-"""Environment variables of the deployment, checked as they are read."""
+"""Read and check the environment variables of the deployment."""
 
 import logging
 from pathlib import Path
@@ -12,7 +12,7 @@ env = environ.Env()
 
 SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL;"
-    # A commit survives a killed process; only a power cut may lose the last ones.
+    # A commit survives a killed process; only a power failure may lose the last ones.
     "PRAGMA synchronous=NORMAL;"
     "PRAGMA cache_size=-8000;"
 )
@@ -32,7 +32,7 @@ def sqlite_settings(path: Path) -> dict[str, Any]:
 
 
 POSTGRESQL_TIMEOUTS = {
-    # In seconds; a server that vanished is noticed within half a minute, not hours.
+    # In seconds. An unreachable server is detected within half a minute, not hours.
     "connect_timeout": 5,
     "keepalives_idle": 15,
     "keepalives_interval": 5,
@@ -42,66 +42,66 @@ POSTGRESQL_TIMEOUTS = {
 
 
 def database_settings(state_dir: Path) -> dict[str, Any]:
-    """Return SQLite beside the YAML, or the PostgreSQL that `DATABASE_URL` names."""
+    """Return the settings for `DATABASE_URL`, or for SQLite in the state directory."""
     url = env.str("DATABASE_URL", default="")
     if not url:
         return sqlite_settings(state_dir / "coulisse-memory.db")
     if not url.startswith(("postgres://", "postgresql://")):
         raise SystemExit(
-            "DATABASE_URL must be postgres://USER:PASSWORD@HOST:PORT/NAME; leave it "
-            "out for SQLite in .coulisse/"
+            "DATABASE_URL must be postgres://USER:PASSWORD@HOST:PORT/NAME; unset it to "
+            "use SQLite in .coulisse/"
         )
-    # The database lane's threads keep their own connections and mend them.
-    chosen = env.db_url_config(url)
-    options = {**POSTGRESQL_TIMEOUTS, **chosen.get("OPTIONS", {})}
-    return {**chosen, "CONN_MAX_AGE": None, "OPTIONS": options}
+    config = env.db_url_config(url)
+    options = {**POSTGRESQL_TIMEOUTS, **config.get("OPTIONS", {})}
+    # The database executor's threads keep their connections and reopen broken ones.
+    return {**config, "CONN_MAX_AGE": None, "OPTIONS": options}
 
 
 def read_count(name: str, *, default: int) -> int:
-    """Return how many of something the environment asks for."""
+    """Return a positive whole number from the environment."""
     text: str = env.str(name, default=str(default))
     if not text.isdecimal() or int(text) < 1:
-        raise SystemExit(f"{name} is '{text}'; it must be a whole number from 1")
+        raise SystemExit(f"{name} must be a whole number of at least 1, not '{text}'")
     return int(text)
 
 
 def read_log_level() -> str:
-    """Return `COULISSE_LOG_LEVEL`, one of logging's own."""
+    """Return `COULISSE_LOG_LEVEL`, a level of Python's logging."""
     level: str = env.str("COULISSE_LOG_LEVEL", default="INFO").upper()
     if level not in logging.getLevelNamesMapping():
         raise SystemExit(
-            f"COULISSE_LOG_LEVEL is '{level}'; it must be DEBUG, INFO, WARNING or ERROR"
+            f"COULISSE_LOG_LEVEL must be DEBUG, INFO, WARNING or ERROR, not '{level}'"
         )
     return level
 
 
 def read_log_format() -> str:
-    """Return `COULISSE_LOG_FORMAT`, one of the formatters of `LOGGING`."""
-    chosen: str = env.str("COULISSE_LOG_FORMAT", default="text")
-    if chosen not in ("text", "json"):
-        raise SystemExit(f"COULISSE_LOG_FORMAT is '{chosen}'; it must be text or json")
-    return chosen
+    """Return `COULISSE_LOG_FORMAT`, the name of a formatter in `LOGGING`."""
+    name: str = env.str("COULISSE_LOG_FORMAT", default="text")
+    if name not in ("text", "json"):
+        raise SystemExit(f"COULISSE_LOG_FORMAT must be text or json, not '{name}'")
+    return name
 
 
 def read_processes() -> frozenset[str]:
-    """Return `COULISSE_PROCESSES`, what `start` runs."""
+    """Return `COULISSE_PROCESSES`: the kinds of process that `start` runs."""
     known = {"web", "worker", "beat", "sidecars"}
-    chosen = {name.strip() for name in env.list("COULISSE_PROCESSES", default=known)}
-    if not {"web"} <= chosen <= known:
+    names = {name.strip() for name in env.list("COULISSE_PROCESSES", default=known)}
+    if not {"web"} <= names <= known:
         raise SystemExit(
-            "COULISSE_PROCESSES is a list of web, worker, beat and sidecars with web "
-            "in it, such as 'web,worker'; `manage.py worker`, `beat` and `sidecars` "
-            "run one alone"
+            "COULISSE_PROCESSES must be a list of web, worker, beat and sidecars that "
+            "includes web, such as 'web,worker'; to run one of the others alone, use "
+            "`manage.py worker`, `beat` or `sidecars`"
         )
-    return frozenset(chosen)
+    return frozenset(names)
 
 
 def read_redis_url() -> str:
-    """Return `REDIS_URL`; empty when the broker is to be a private one."""
+    """Return `REDIS_URL`; "" for a private broker that `start` runs."""
     url: str = env.str("REDIS_URL", default="")
     if url and not redis_urls.is_valid_url(url):
         raise SystemExit(
             "REDIS_URL must be redis://HOST:PORT/NUMBER, rediss:// for TLS or "
-            "unix:///PATH; leave it out for a broker in .coulisse/"
+            "unix:///PATH; unset it to use a private broker in .coulisse/"
         )
     return url

@@ -37,7 +37,7 @@ class Lifespan:
         await receive()
         try:
             config = live.load_at_start()
-            establishing = await _start_establishing_namespace()
+            namespace_task = await _start_establishing_namespace()
             watcher = live.ConfigWatcher(config_reloads.record_reload)
             watcher.start()
             skills_watcher = skill_registry.SkillWatcher(config)
@@ -46,14 +46,14 @@ class Lifespan:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
         event_loop_bridge.attach_loop()
-        watching = broadcaster.start()
-        warming = asyncio.create_task(_preload())
+        live_task = broadcaster.start()
+        preload = asyncio.create_task(_preload())
         discovery = asyncio.create_task(mcp_sessions.discover_tools())
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        establishing.cancel()
-        await broadcaster.stop(watching)
-        await warming
+        namespace_task.cancel()
+        await broadcaster.stop(live_task)
+        await preload
         discovery.cancel()
         await asyncio.gather(discovery, return_exceptions=True)
         watcher.stop()
@@ -69,9 +69,9 @@ class Lifespan:
 
 
 async def _start_establishing_namespace() -> "asyncio.Task[None]":
-    """Establish the namespace of users' ids, in the background if need be.
+    """Establish the namespace of users' ids, later if the database is unavailable.
 
-    Raises `NamespaceMismatch` and `SecretsInvalid`: the server must not start then.
+    Raises `NamespaceMismatch` and `SecretsInvalid`, which prevent the start.
     """
     with contextlib.suppress(DatabaseDown):
         await database_executor.run_to_end(user_namespace.establish)
@@ -79,27 +79,27 @@ async def _start_establishing_namespace() -> "asyncio.Task[None]":
 
 
 async def _establish_namespace() -> None:
-    """Wait for the database; until it answers, requests of named users get 503."""
+    """Wait for the database; until it answers, requests of named users receive 503."""
     while True:
         try:
             await database_executor.run_to_end(user_namespace.establish)
         except DatabaseDown:
             await asyncio.sleep(RETRY_SECONDS)
         except CoulisseError as exc:
-            logger.error("no user is served: %s", exc)
+            logger.error("requests of users are refused: %s", exc)
             return
         else:
             return
 
 
 async def _preload() -> None:
-    """Load ahead what the first turns need, which else load it themselves."""
-    ended = await asyncio.gather(
+    """Load embedder and prices, so that the first turns need not."""
+    results = await asyncio.gather(
         asyncio.to_thread(query_preparation.warm),
         asyncio.to_thread(price_table.warm),
         return_exceptions=True,
     )
-    for error in ended:
-        # Raised, it would keep the server from stopping in order.
+    for error in results:
+        # An exception raised here would prevent an orderly stop.
         if error is not None:
-            logger.error("something is not loaded ahead", exc_info=error)
+            logger.error("preloading failed", exc_info=error)

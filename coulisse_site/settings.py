@@ -1,6 +1,6 @@
-"""Where Coulisse runs. What it runs is in `coulisse.yaml`.
+"""Django settings: where Coulisse runs. `coulisse.yaml` defines what it runs.
 
-Every value can be set from the environment; a clone runs with none set.
+Deployment values come from environment variables, all of which are optional.
 """
 
 import os
@@ -13,15 +13,15 @@ from django.utils.module_loading import import_string
 from coulisse_site import environment, redis_urls, theme
 from coulisse_site.environment import env
 
-# Before numpy is first imported: its threads wait for each other by spinning, which
-# costs a web process on one core more than all of its work.
+# Must precede numpy's first import: its threads spin while they wait for each other,
+# which costs a web process on one core more time than all of its work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 COULISSE_CONFIG = Path(env.str("COULISSE_CONFIG", default="coulisse.yaml")).absolute()
 COULISSE_STATE_DIR = COULISSE_CONFIG.parent / ".coulisse"
-# The keys of users' sign-ins, where the environment gives none.
+# The keys that encrypt users' MCP tokens, unless the environment sets them.
 COULISSE_SECRETS_FILE = COULISSE_STATE_DIR / "secrets.env"
 COULISSE_SECTIONS = [
     "access.authentication.config.AUTH",
@@ -53,20 +53,20 @@ COULISSE_CHECKS: list[str] = [
     "experiments.checks.check_variants",
     "judges.checks.check_judges",
 ]
-# What workers do, in the order in which lists of kinds are shown.
+# The kinds of background task, in display order.
 COULISSE_TASK_KINDS = [
     "turns.agent_tasks.agent_handler.KIND",
     "judges.runs.judge_handler.KIND",
     "turns.shadow_runs.shadow_handler.KIND",
     "smoke.execution.run_handler.KIND",
 ]
-# Records what a command changes, for apps that lie below the audit.
+# Records changes by commands in the audit log, for apps below it.
 COULISSE_COMMAND_AUDIT = "access.audit.audit_log.recorded_at_the_terminal"
-# What tokens may be limited to: the names that requests may ask for.
+# The names of agents and experiments, to which API tokens can be limited.
 COULISSE_AGENT_NAMES = "turns.preparation.routing.list_names"
 # The models whose prices are listed and checked.
 COULISSE_MODEL_USES = "turns.model_uses.of"
-# The tables with rows of users, in the order in which an export lists them.
+# The tables with user data, in the order of an export.
 COULISSE_USER_DATA = [
     "memory.user_data.tables.TABLES",
     "telemetry.user_data.TABLES",
@@ -77,12 +77,11 @@ COULISSE_USER_DATA = [
     "smoke.user_data.TABLES",
 ]
 COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
-# Reads what the studio says over the YAML.
+# Reads the studio's overrides of the YAML.
 COULISSE_OVERLAYS = "config.overrides.override_store.STORE"
 
 DEBUG = False
-# Nothing is routed or answered by the Host header, and a server on 0.0.0.0 is known
-# by many names.
+# The server checks the Host header itself: `server.allowed_hosts`, gateway/asgi.
 ALLOWED_HOSTS = ["*"]
 
 INSTALLED_APPS = [
@@ -103,7 +102,7 @@ INSTALLED_APPS = [
     "processes",
     "demo",
     "studio",
-    # Before the admin, whose templates it replaces.
+    # Must precede the admin, whose templates it replaces.
     "unfold.apps.BasicAppConfig",
     "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
@@ -115,13 +114,13 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "rest_framework",
 ]
-# The studio's alone: what clients call has none (gateway/asgi/handler.py).
+# Only for the studio: endpoints for clients have none (gateway/asgi/handler.py).
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "studio.security.content_security_policy.ContentSecurityPolicyMiddleware",
     "studio.server.error_middleware.ErrorMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    # Assets are anybody's: they are the same in every installation.
+    # Before the login: assets are public, as they are the same in every installation.
     "studio.server.asset_middleware.AssetMiddleware",
     "studio.server.connection_middleware.ConnectionMiddleware",
     "studio.security.sessions.StudioSessionMiddleware",
@@ -130,7 +129,7 @@ MIDDLEWARE = [
     "studio.server.access_middleware.AccessMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
 ]
-# From the environment or `.coulisse/secrets.env`, read when it is first needed.
+# From the environment or `.coulisse/secrets.env`, read at the first use.
 SECRET_KEY = SimpleLazyObject(
     lambda: import_string("mcp_bridge.oauth.crypto.secret_keys.session_key")()
 )
@@ -147,12 +146,12 @@ CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 AUTHENTICATION_BACKENDS = ["access.authentication.oidc_login.OidcBackend"]
-OIDC_MAX_STATES = 5  # They are in the cookie.
+OIDC_MAX_STATES = 5  # They are stored in the cookie.
 ROOT_URLCONF = "coulisse_site.urls"
 COULISSE_STUDIO_URLCONF = "coulisse_site.studio_urls"
 ASGI_APPLICATION = "coulisse_site.asgi.application"
 APPEND_SLASH = False
-# The YAML's server.max_body_bytes is the limit, and is kept while the body arrives.
+# `server.max_body_bytes` is the limit, enforced while the body arrives.
 DATA_UPLOAD_MAX_MEMORY_SIZE = None
 TEMPLATES = [
     {
@@ -171,7 +170,7 @@ TEMPLATES = [
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 STATIC_URL = "/admin/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-# Served from where they are: nothing is collected, nothing is built.
+# Served from the source directories, without `collectstatic` or a build.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_MAX_AGE = 60  # seconds
 WHITENOISE_ALLOW_ALL_ORIGINS = False
@@ -184,7 +183,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Coulisse studio",
-    "DESCRIPTION": "Whatever a page of the studio does, for scripts.",
+    "DESCRIPTION": "The studio's pages as JSON, YAML and CSV, and its actions.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
@@ -220,41 +219,41 @@ COULISSE_CELERY_APP = "coulisse_site.celery.app"
 
 CELERY_BROKER_URL = redis_urls.celery_url(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # A worker waits for its broker for ever.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # A worker waits for ever for its broker.
 CELERY_BROKER_CONNECTION_TIMEOUT = 2
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "global_keyprefix": "coulisse:",
     "health_check_interval": 10,
-    # A Redis that hangs costs its caller this long, and no more.
+    # Limits the time that a caller waits for a hanging Redis.
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
     "socket_timeout": 2,
-    # What a killed worker had fetched and not begun goes to another one after this.
+    # After this time, messages that a killed worker fetched go to another worker.
     "visibility_timeout": 300,
 }
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_RESULT_EXPIRES = None  # No results, and so no nightly job to delete them.
+CELERY_RESULT_EXPIRES = None  # There are no results for a nightly job to delete.
 CELERY_TASK_DEFAULT_QUEUE = "coulisse"
-# A message only wakes a worker: the row it is about is the truth, and a sweep finds
-# every row whose message was lost. So a message is done with when its job begins; late
-# acknowledgement would have Redis hand a long job to a second worker meanwhile.
+# A message only wakes a worker. The task's row is the source of truth, and a sweep
+# finds every row whose message was lost. So a message is acknowledged when its job
+# starts; with late acknowledgement, Redis would redeliver a long job to another worker.
 CELERY_TASK_ACKS_LATE = False
-# One more try mends a connection that the broker's restart broke.
+# A single retry reconnects after a restart of the broker.
 CELERY_TASK_PUBLISH_RETRY_POLICY = {
     "max_retries": 1,
     "interval_start": 0,
     "interval_step": 0,
     "interval_max": 0,
 }
-# Threads share what is loaded, and jobs wait for providers most of the time. Nobody can
-# interrupt a thread: Celery's time limits mean nothing here, so a job bounds its own
-# calls, and the lease of its row runs out if it hangs all the same.
+# Threads share memory, and jobs wait for providers most of the time. Celery's time
+# limits have no effect, as a thread cannot be interrupted: jobs limit their own calls,
+# and the lease of a hanging job's row expires.
 CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = COULISSE_WORKER_THREADS
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# Of late acknowledgement, which no job of ours has; unset, Celery warns of it.
+# Applies only to late acknowledgement, which no job uses; unset, Celery warns.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
@@ -263,8 +262,8 @@ CELERY_TIMEZONE = TIME_ZONE
 CELERY_BEAT_SCHEDULE_FILENAME = str(COULISSE_STATE_DIR / "beat-schedule")
 
 
-# Carries what happens from process to process while somebody watches the studio's live
-# board. A process that says nothing for a minute is forgotten.
+# Carries events between processes while a browser shows the studio's live page. The
+# page drops a process that sends no event for a minute.
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.core.RedisChannelLayer",
@@ -273,13 +272,13 @@ CHANNEL_LAYERS = {
                 {
                     "address": REDIS_URL,
                     "socket_connect_timeout": 2,
-                    # Longer than the five seconds it waits for a message.
+                    # Longer than the five seconds that it waits for a message.
                     "socket_timeout": 10,
                     "health_check_interval": 30,
                 }
             ],
             "prefix": "coulisse:live",
-            "capacity": 200,  # messages of a process that does not read them
+            "capacity": 200,  # unread messages per process
             "expiry": 15,
             "group_expiry": 60,
         },
@@ -288,15 +287,15 @@ CHANNEL_LAYERS = {
 
 
 def beat_entry(seconds: int, task: str) -> dict[str, Any]:
-    """Return beat's entry for a job.
+    """Return beat's schedule entry for a job.
 
-    What was due while beat stood still is sent once; what was sent while no worker ran
-    is too old by the time the next one is due.
+    After a pause, beat sends an overdue job once. A message expires when the next one
+    is due, so that messages do not accumulate while no worker runs.
     """
     return {"task": task, "schedule": seconds, "options": {"expires": seconds}}
 
 
-# Besides the `tasks.py` of every app.
+# In addition to the `tasks.py` of every app.
 CELERY_IMPORTS = ["coulisse_site.worker"]
 
 CELERY_BEAT_SCHEDULE = {
@@ -315,13 +314,13 @@ CELERY_BEAT_SCHEDULE = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    # Every handler has one of these: they take secrets out.
+    # Every handler must use one of these: they redact secrets.
     "formatters": {
         "json": {"()": "telemetry.log_output.formatters.JsonFormatter"},
         "text": {"()": "telemetry.log_output.formatters.TextFormatter"},
     },
     "filters": {
-        "discreet": {"()": "gateway.asgi.access_log.QueryStringFilter"},
+        "query_string": {"()": "gateway.asgi.access_log.QueryStringFilter"},
         "switch": {
             "()": "telemetry.log_output.logs.LogSwitch",
             "is_wanted": "telemetry.log_output.log_switch.is_enabled",
@@ -335,15 +334,15 @@ LOGGING = {
         }
     },
     "loggers": {
-        # The gateway tells a client of its mistakes, and logs ours itself.
+        # The gateway reports errors to clients, and logs internal errors itself.
         "django.request": {"level": "CRITICAL"},
-        "uvicorn.access": {"filters": ["discreet"]},
+        "uvicorn.access": {"filters": ["query_string"]},
         "uvicorn.error": {"level": "WARNING"},
-        # They tell addresses, ids of sessions and contents; mcp_bridge tells the rest.
+        # They log addresses, session ids and contents; mcp_bridge logs the rest.
         "client": {"level": "CRITICAL"},
         "httpx2": {"level": "WARNING"},
         "mcp.client": {"level": "CRITICAL"},
-        # Three lines for each message, if one let it.
+        # At INFO it logs three lines per message.
         "celery": {
             "level": "INFO" if environment.read_log_level() == "DEBUG" else "WARNING"
         },

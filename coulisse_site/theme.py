@@ -1,6 +1,6 @@
-"""The colours of the studio: one accent, the velvet of a curtain, and warm greys.
+"""The studio's colors: a crimson accent and warm grays.
 
-The README's picture and the mark (`static/studio/mark.svg`) have them, too.
+The README's picture and the logo (`static/studio/mark.svg`) use the same colors.
 """
 
 ACCENT = {
@@ -48,4 +48,4 @@ UNFOLD = {
     "SCRIPTS": ["/admin/static/studio/studio.js"],
     "SIDEBAR": {"show_search": False, "navigation": "studio.base.navigation.sidebar"},
 }
-"""The shell's settings, which it reads by this name."""
+"""Settings of django-unfold, which reads them by this name."""

@@ -10,7 +10,7 @@ from gateway.mcp_server import views
 
 urlpatterns = [
     path("", root.redirect_to_studio),
-    # Where logins come back to, if anywhere; else what is not of the API.
+    # Identity providers redirect to addresses under /v1/; all others are the API's.
     path("v1/", oidc_login.serve, name=oidc_login.URL_NAME),
     path("v1/", api.urls),
     path("v1/<path:rest>", oidc_login.serve),

@@ -1,4 +1,4 @@
-"""Worker processes: signal handlers that start the runner of the task queue."""
+"""Worker processes: starts the task queue's runner when Celery starts a worker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,19 +14,19 @@ from turns.agent_tasks import worker_resources
 
 
 @signals.worker_init.connect
-def begin(**_: Any) -> None:
-    """Begin to work, even before the broker is there."""
+def start_service(**_: Any) -> None:
+    """Start the runner; it needs no broker."""
     service.start(
         resources=[worker_resources.opened],
-        companions=[scheduler.running, reporting],
+        companions=[scheduler.running, publish_activity],
     )
 
 
 @asynccontextmanager
-async def reporting(_: Callable[[], None]) -> AsyncIterator[None]:
+async def publish_activity(_: Callable[[], None]) -> AsyncIterator[None]:
     """Publish this process's activity to viewers of the studio."""
-    publishing = asyncio.create_task(LivePublisher().run())
+    publisher = asyncio.create_task(LivePublisher().run())
     try:
         yield
     finally:
-        publishing.cancel()
+        publisher.cancel()

@@ -38,9 +38,8 @@ _pending_writes: set[asyncio.Future[Any]] = set()
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a reading function on a database thread and return its result.
 
-    The call is repeated if the connection was lost meanwhile. Raises `DatabaseDown` if
-    the database is unreachable, lacks the tables, or waits for a lock so long that no
-    model should be paid for an answer that cannot be stored.
+    Retries once if the connection is lost. Raises `DatabaseDown` if the database is
+    unreachable, lacks the tables, or does not answer within `MAX_WAIT_SECONDS`.
     """
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):
@@ -50,37 +49,37 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a writing function once, to its end even if the caller is cancelled.
+    """Call a writing function once, and complete it even if the caller is cancelled.
 
     Use this for writes that must not be lost: a disconnecting client cancels the
     request, not the write. Raises the same errors as `run`.
     """
-    trip = _submit(_write, function, args, kwargs)
-    _pending_writes.add(trip)
-    trip.add_done_callback(_pending_writes.discard)
+    write = _submit(_write, function, args, kwargs)
+    _pending_writes.add(write)
+    write.add_done_callback(_pending_writes.discard)
     try:
-        return await asyncio.shield(trip)
+        return await asyncio.shield(write)
     except asyncio.CancelledError:
-        trip.add_done_callback(_log_failure)
+        write.add_done_callback(_log_failure)
         raise
 
 
-def _log_failure(trip: asyncio.Future[Any]) -> None:
-    """Log the failure of a call whose caller no longer waits."""
-    fault = None if trip.cancelled() else trip.exception()
-    # TurnDiscarded is expected; the other error is already logged.
-    if fault is not None and not isinstance(fault, TurnDiscarded | DatabaseDown):
-        logger.error("a write whose caller had gone failed", exc_info=fault)
+def _log_failure(write: asyncio.Future[Any]) -> None:
+    """Log the failure of a write whose caller was cancelled."""
+    error = None if write.cancelled() else write.exception()
+    # TurnDiscarded is expected, and DatabaseDown is already logged.
+    if error is not None and not isinstance(error, TurnDiscarded | DatabaseDown):
+        logger.error("a write of a cancelled request failed", exc_info=error)
 
 
 async def wait_for_writes() -> None:
-    """Wait for all calls of `run_to_end`; called when the server stops.
+    """Wait for this event loop's calls of `run_to_end`; called when the server stops.
 
     Calls of another event loop end in its thread and cannot wake this one.
     """
     loop = asyncio.get_running_loop()
-    while ours := [trip for trip in _pending_writes.copy() if trip.get_loop() is loop]:
-        await asyncio.wait(ours)
+    while own := [each for each in _pending_writes.copy() if each.get_loop() is loop]:
+        await asyncio.wait(own)
 
 
 Arguments = tuple[object, ...]
@@ -88,28 +87,28 @@ Keywords = dict[str, object]
 
 
 def _submit(
-    trip: Callable[[Callable[..., T], Arguments, Keywords], T],
+    caller: Callable[[Callable[..., T], Arguments, Keywords], T],
     function: Callable[..., T],
     args: Arguments,
     kwargs: Keywords,
 ) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
-    named = partial(
-        _call_with_request_id, request_ids.current.get(), trip, function, args, kwargs
+    call = partial(
+        _call_with_request_id, request_ids.current.get(), caller, function, args, kwargs
     )
-    return loop.run_in_executor(_executor, named)
+    return loop.run_in_executor(_executor, call)
 
 
 def _call_with_request_id(
     request_id: str,
-    trip: Callable[[Callable[..., T], Arguments, Keywords], T],
+    caller: Callable[[Callable[..., T], Arguments, Keywords], T],
     function: Callable[..., T],
     args: Arguments,
     kwargs: Keywords,
 ) -> T:
     # Executor threads inherit no context, and copying the whole context costs more.
     request_ids.current.set(request_id)
-    return trip(function, args, kwargs)
+    return caller(function, args, kwargs)
 
 
 def _read(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
@@ -137,6 +136,6 @@ def _call(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
     except (DataError, IntegrityError):
         raise  # A programming error, not a database failure.
     except (DatabaseError, InterfaceError) as exc:
-        logger.error("the database does not answer: %s", exc)
+        logger.error("database unavailable: %s", exc)
         connection.close()
         raise DatabaseDown from exc

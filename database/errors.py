@@ -4,12 +4,13 @@ from core.errors import Unavailable
 
 
 class DatabaseDown(Unavailable):
-    """The database is not available; nothing was stored. Try again."""
+    """The database is unavailable; nothing was stored. Try again later."""
 
     code = "database_unavailable"
 
 
 class TurnDiscarded(Exception):
-    """The write is obsolete: its task was erased, or another worker has the task. It
-    rolls the transaction back, and is not logged as an error.
+    """The write is obsolete: its task was erased, or another worker has the task.
+
+    Raising it rolls the transaction back. It is not logged as an error.
     """

@@ -81,8 +81,12 @@ class SmokeRun(models.Model):
             models.CheckConstraint(
                 condition=Q(
                     state__in=[
-                        *("queued", "running", "judging"),
-                        *("done", "failed", "cancelled"),
+                        "queued",
+                        "running",
+                        "judging",
+                        "done",
+                        "failed",
+                        "cancelled",
                     ]
                 ),
                 name="smoke_run_state",

@@ -15,8 +15,14 @@ from config.validation.pydantic_errors import LocatedError
 from config.validation.suggestions import did_you_mean
 
 SECRET_WORDS = {
-    *("authorization", "credential", "credentials", "headers"),
-    *("key", "password", "secret", "token"),
+    "authorization",
+    "credential",
+    "credentials",
+    "headers",
+    "key",
+    "password",
+    "secret",
+    "token",
 }
 
 SENTENCE_VERBS = {"are", "cannot", "does", "has", "is", "must", "needs"}

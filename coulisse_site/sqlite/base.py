@@ -1,7 +1,7 @@
-"""Django's backend for SQLite, which here translates a statement once.
+"""Django's backend for SQLite, with a cache of translated statements.
 
-Django puts `?` for `%s` by a regular expression over the whole statement, at each of
-its executions: some 20 µs a kilobyte, more than SQLite takes for what it then does.
+Django replaces `%s` by `?` with a regular expression at each execution of a statement.
+That takes 20 µs per kilobyte, which is longer than SQLite needs for many statements.
 """
 
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from typing import Any
 from django.db.backends.sqlite3 import base
 
 MAX_CACHED = 1024
-"""Statements; their texts are few, but for the number of rows of some."""
+"""Number of statements. Few differ, except in the number of rows."""
 MAX_CACHED_LENGTH = 8_000
-"""Characters of a statement that is remembered."""
+"""Maximum characters of a cached statement."""
 
 
 class Cursor(base.SQLiteCursorWrapper):
-    """A cursor that remembers translations."""
+    """A cursor that caches translated statements."""
 
     def convert_query(
         self, query: str, *, param_names: Sequence[str] | None = None
     ) -> str:
-        """Return a statement with its parameters as SQLite writes them."""
+        """Return a statement with SQLite's parameter style."""
         if param_names is None and len(query) <= MAX_CACHED_LENGTH:
             return _with_question_marks(query)
         translated: str = super().convert_query(query, param_names=param_names)
@@ -35,7 +35,7 @@ def _with_question_marks(query: str) -> str:
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's, with cursors of ours."""
+    """Django's wrapper with caching cursors."""
 
     def create_cursor(self, name: Any = None) -> Cursor:
         """Return a new cursor."""

@@ -150,4 +150,4 @@ def test_fatal_exception_is_logged_as_json(
 def test_unknown_log_format_is_refused(tmp_path: Path) -> None:
     ran = run(tmp_path, MANAGE, "status", COULISSE_LOG_FORMAT="xml")
     assert ran.returncode == 1
-    assert ran.stderr == "COULISSE_LOG_FORMAT is 'xml'; it must be text or json\n"
+    assert ran.stderr == "COULISSE_LOG_FORMAT must be text or json, not 'xml'\n"

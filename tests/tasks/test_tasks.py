@@ -41,5 +41,5 @@ def test_database_outage_is_logged_in_one_line(
     if not is_told_at_length:
         (line,) = told
         assert line.getMessage() == (
-            "tasks.tasks.sweep waits: the database does not answer: gone"
+            "tasks.tasks.sweep skipped: database unavailable: gone"
         )

@@ -94,7 +94,7 @@ async def test_write_is_never_retried():
     [
         (TurnDiscarded(), []),
         (DatabaseDown(), []),
-        (ValueError(), ["a write whose caller had gone failed"]),
+        (ValueError(), ["a write of a cancelled request failed"]),
     ],
 )
 async def test_abandoned_write_logs_only_internal_errors(fault, told, caplog):

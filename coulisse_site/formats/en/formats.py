@@ -1,4 +1,4 @@
-"""As ISO 8601 and the rest of the studio do, not as in the United States."""
+"""Dates and times in ISO 8601, as everywhere in the studio, instead of US formats."""
 
 DATE_FORMAT = SHORT_DATE_FORMAT = "Y-m-d"
 DATETIME_FORMAT = SHORT_DATETIME_FORMAT = "Y-m-d H:i:s"
