@@ -58,10 +58,10 @@ def test_private_socket_path_fits_the_length_limit(tmp_path: Path) -> None:
     ("name", "value", "remedy"),
     [
         ("REDIS_URL", "http://h", "REDIS_URL must be redis://"),
-        ("COULISSE_DATABASE_THREADS", "0", "a whole number from 1"),
-        ("COULISSE_PROCESSES", "worker", "with web in it"),
+        ("COULISSE_DATABASE_THREADS", "0", "a whole number of at least 1"),
+        ("COULISSE_PROCESSES", "worker", "includes web"),
         ("COULISSE_PROCESSES", "web,cron", "web, worker, beat and"),
-        ("COULISSE_WORKER_THREADS", "four", "a whole number from 1"),
+        ("COULISSE_WORKER_THREADS", "four", "a whole number of at least 1"),
     ],
 )
 def test_invalid_setting_is_named(name: str, value: str, remedy: str) -> None:
