@@ -19,7 +19,7 @@ from providers import client
 from providers.pricing import price_table
 from studio.live import broadcaster
 from studio.server import event_loop_bridge
-from turns.structured_output import schema_workers
+from turns.structured_output import schema_worker_pool
 from turns.tools import mcp_sessions
 
 RETRY_SECONDS = 1.0
@@ -63,7 +63,7 @@ class Lifespan:
         await mcp_sessions.close_sessions()
         await database_executor.wait_for_writes()
         await asyncio.to_thread(notifier.flush)
-        await schema_workers.close()
+        await schema_worker_pool.close()
         await client.close()
         await send({"type": "lifespan.shutdown.complete"})
 

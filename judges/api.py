@@ -25,16 +25,16 @@ router = Router(tags=["Feedback"])
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def give_feedback(
-    request: HttpRequest, asked: Query[CallerQuery], body: Body[NewFeedback]
+    request: HttpRequest, query: Query[CallerQuery], body: Body[NewFeedback]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked, body)
+    user_id = identify_user(request, query, body)
     turn_id = turn_ids.parse_turn_id(body.message_id)
     if turn_id is None:
         raise MessageUnknown(param="message_id")
-    row = await database_executor.run_to_end(
+    saved = await database_executor.run_to_end(
         feedback.save_feedback, user_id, turn_id, body.to_input()
     )
-    return json_response(_serialize_feedback(row))
+    return json_response(_serialize_feedback(saved))
 
 
 @router.get(
@@ -44,16 +44,13 @@ async def give_feedback(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_feedback(
-    request: HttpRequest, message_id: str, asked: Query[CallerQuery]
+    request: HttpRequest, message_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
-    return json_response(
-        _serialize_feedback(
-            await database_executor.run(
-                feedback.get_feedback, user_id, _parse_id(message_id)
-            )
-        )
+    user_id = identify_user(request, query)
+    found = await database_executor.run(
+        feedback.get_feedback, user_id, _parse_id(message_id)
     )
+    return json_response(_serialize_feedback(found))
 
 
 @router.delete(
@@ -63,17 +60,18 @@ async def show_feedback(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def delete_feedback(
-    request: HttpRequest, message_id: str, asked: Query[CallerQuery]
+    request: HttpRequest, message_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
+    user_id = identify_user(request, query)
     turn_id = _parse_id(message_id)
     await database_executor.run_to_end(feedback.delete_feedback, user_id, turn_id)
-    told = {
-        "object": "feedback.deleted",
-        "message_id": f"{turn_serializers.COMPLETION_PREFIX}{turn_id.hex}",
-        "deleted": True,
-    }
-    return json_response(told)
+    return json_response(
+        {
+            "object": "feedback.deleted",
+            "message_id": f"{turn_serializers.COMPLETION_PREFIX}{turn_id.hex}",
+            "deleted": True,
+        }
+    )
 
 
 def _parse_id(text: str) -> TurnId:

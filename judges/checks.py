@@ -27,17 +27,17 @@ def check_judges(config: Config) -> Iterable[Problem]:
     judges = config.get(JUDGES)
     for index, agent in enumerate(config.get(AGENTS).values()):
         for position, name in enumerate(agent.judges):
-            at = ("agents", index, "judges", position)
+            location = ("agents", index, "judges", position)
             if name not in judges:
                 yield Problem(
-                    at,
+                    location,
                     f"agent '{agent.name}' names judge '{name}', which is not under "
                     f"judges:{did_you_mean(name, judges)}",
                     "coulisse.E652",
                 )
             elif name in agent.judges[:position]:
                 yield Problem(
-                    at,
+                    location,
                     f"agent '{agent.name}' lists judge '{name}' twice; remove one",
                     "coulisse.E653",
                 )

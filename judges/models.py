@@ -50,8 +50,12 @@ class Score(models.Model):
             # Covering index for means, for any combination of its fields.
             models.Index(
                 fields=[
-                    *("judge", "criterion", "agent", "experiment"),
-                    *("judged_at", "value"),
+                    "judge",
+                    "criterion",
+                    "agent",
+                    "experiment",
+                    "judged_at",
+                    "value",
                 ],
                 name="judges_score_means",
             ),
@@ -61,7 +65,7 @@ class Score(models.Model):
             # A judge's recent scores, also for lists.
             models.Index(
                 fields=["judge", "judged_at", "criterion", "agent", "value"],
-                name="judges_score_of_late",
+                name="judges_score_recent",
             ),
             # A user's means; with `users: shared`, one user has all scores.
             models.Index(
@@ -100,7 +104,7 @@ class Feedback(models.Model):
                 fields=["user_id", "turn_id"], name="judges_feedback_of_turn"
             ),
             models.CheckConstraint(
-                # A CHECK with null is neither true nor false, and so would pass.
+                # A CHECK that evaluates to NULL passes.
                 condition=Q(
                     score__isnull=False, score__gte=0, score__lte=10, thumb=None
                 )
@@ -114,5 +118,5 @@ class Feedback(models.Model):
         ]
 
     def __str__(self) -> str:
-        said = self.thumb if self.score is None else f"{self.score}/10"
-        return f"{said} for {self.agent}"
+        rating = self.thumb if self.score is None else f"{self.score}/10"
+        return f"{rating} for {self.agent}"

@@ -21,7 +21,7 @@ SLOW = (
     "tests/processes/test_user_namespace.py",
     "tests/smoke/test_command.py::test_program_exits_with_130",
     "tests/studio/test_description.py::test_generated_client_works",
-    "tests/turns/test_schema_children.py",
+    "tests/turns/test_schema_worker_pool.py",
     "tests/access/test_token_command.py::test_pipe_captures_only_the_key",
     "tests/access/test_token_command.py::test_missing_tables_error_names_migrate",
     # They compute much or send many requests.
@@ -45,7 +45,7 @@ LONGEST = (
     "tests/processes/test_start.py",
     "tests/processes/test_supervisor.py",
     "tests/gateway/test_secret_oracle.py",
-    "tests/turns/test_schema_children.py",
+    "tests/turns/test_schema_worker_pool.py",
 )
 """Started first, so that no worker runs them alone at the end."""
 ONE_WORKER = "tests/browser/"

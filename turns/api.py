@@ -54,12 +54,11 @@ IDEMPOTENCY_OPENAPI: dict[str, Any] = {
     openapi_extra=IDEMPOTENCY_OPENAPI,
 )
 async def create_task(
-    request: HttpRequest, asked: Query[CallerQuery], body: Body[NewTask]
+    request: HttpRequest, query: Query[CallerQuery], body: Body[NewTask]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked, body)
-    config, caller = live.current(), caller_of(request)
-    key = _idempotency_key(request, user_id)
-    wish = TaskRequest(
+    user_id = identify_user(request, query, body)
+    config = live.current()
+    task_request = TaskRequest(
         body.agent,
         body.prompt,
         "api",
@@ -67,32 +66,33 @@ async def create_task(
         priority=body.priority,
         retries=body.retries,
         delay_seconds=body.delay_seconds,
-        key=key,
+        key=_idempotency_key(request, user_id),
     )
-    draft = task_requests.build_task(config, caller, user_id, wish)
-    most = config.get(TASKS).max_open
     task_id, is_new = await database_executor.run_to_end(
-        admission.admit_task, draft, max_open=most, asked=_request_digest(body)
+        admission.admit_task,
+        task_requests.build_task(config, caller_of(request), user_id, task_request),
+        max_open=config.get(TASKS).max_open,
+        asked=_request_digest(body),
     )
     if is_new:
         worker_notifier.notify()
-    told = await database_executor.run(task_queries.get_task, task_id, user_id)
-    return json_response(told, status=201 if is_new else 200)
+    task = await database_executor.run(task_queries.get_task, task_id, user_id)
+    return json_response(task, status=201 if is_new else 200)
 
 
 def _idempotency_key(request: HttpRequest, user_id: UserId) -> str | None:
     """Return the idempotency key of the request, unique to this user."""
-    given = request.headers.get(IDEMPOTENCY_HEADER)
-    if given is None:
+    key = request.headers.get(IDEMPOTENCY_HEADER)
+    if key is None:
         return None
-    if not given.strip() or len(given) > MAX_IDEMPOTENCY_KEY_LENGTH:
+    if not key.strip() or len(key) > MAX_IDEMPOTENCY_KEY_LENGTH:
         raise Invalid(
             f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} "
             "characters long",
             param=IDEMPOTENCY_HEADER,
         )
-    # Hashed, because the raw key might contain characters that no database stores.
-    return f"api:{user_id}:{_digest(given.encode())}"
+    # Hashed, because the key may contain characters that databases do not store.
+    return f"api:{user_id}:{_digest(key.encode())}"
 
 
 def _request_digest(body: NewTask) -> str:
@@ -111,22 +111,22 @@ def _digest(content: bytes) -> str:
     response=TaskList,
     openapi_extra=USER_HEADER_OPENAPI,
 )
-async def list_tasks(request: HttpRequest, asked: Query[TasksQuery]) -> HttpResponse:
-    user_id = identify_user(request, asked)
-    told, has_more = await database_executor.run(
+async def list_tasks(request: HttpRequest, query: Query[TasksQuery]) -> HttpResponse:
+    user_id = identify_user(request, query)
+    tasks, has_more = await database_executor.run(
         task_queries.list_tasks,
         user_id=user_id,
-        states=[] if asked.state is None else [asked.state],
-        agent=asked.agent,
+        states=[] if query.state is None else [query.state],
+        agent=query.agent,
         after=await pagination.resolve_cursor(
             user_id,
-            asked.after,
+            query.after,
             read=task_ids.parse_task_id,
             find=task_queries.cursor_of,
         ),
-        limit=asked.limit,
+        limit=query.limit,
     )
-    return json_response(pagination.serialize_page(told, has_more=has_more))
+    return json_response(pagination.serialize_page(tasks, has_more=has_more))
 
 
 @router.get(
@@ -136,9 +136,9 @@ async def list_tasks(request: HttpRequest, asked: Query[TasksQuery]) -> HttpResp
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_task(
-    request: HttpRequest, task_id: str, asked: Query[CallerQuery]
+    request: HttpRequest, task_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
+    user_id = identify_user(request, query)
     return json_response(
         await database_executor.run(task_queries.get_task, _parse_id(task_id), user_id)
     )
@@ -151,14 +151,14 @@ async def show_task(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def cancel_task(
-    request: HttpRequest, task_id: str, asked: Query[CallerQuery]
+    request: HttpRequest, task_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id, wanted = identify_user(request, asked), _parse_id(task_id)
+    user_id, parsed_id = identify_user(request, query), _parse_id(task_id)
     # Raises for a task that is hidden from users.
-    await database_executor.run(task_queries.get_task, wanted, user_id)
-    await database_executor.run_to_end(lifecycle.cancel, wanted, user_id=user_id)
+    await database_executor.run(task_queries.get_task, parsed_id, user_id)
+    await database_executor.run_to_end(lifecycle.cancel, parsed_id, user_id=user_id)
     return json_response(
-        await database_executor.run(task_queries.get_task, wanted, user_id)
+        await database_executor.run(task_queries.get_task, parsed_id, user_id)
     )
 
 

@@ -17,22 +17,22 @@ from turns.preparation import routing
 
 def check_names(config: Config) -> Iterable[Problem]:
     """Yield references to agents or experiments that do not exist."""
-    known = routing.list_names(config)
+    names = routing.list_names(config)
     for index, agent in enumerate(config.get(AGENTS).values()):
         for position, name in enumerate(agent.subagents):
-            if name not in known:
+            if name not in names:
                 yield Problem(
                     ("agents", index, "subagents", position),
                     f"agent '{agent.name}' calls agent '{name}', which does not exist"
-                    f"{did_you_mean(name, known)}",
+                    f"{did_you_mean(name, names)}",
                     "coulisse.E206",
                 )
     limits: tuple[Limit, ...] = config.get(LIMITS)
     for index, limit in enumerate(limits):
-        if limit.per == "agent" and limit.name not in (None, *known):
+        if limit.per == "agent" and limit.name not in (None, *names):
             yield Problem(
                 ("limits", index, "name"),
                 f"a limit is for agent '{limit.name}', which does not exist"
-                f"{did_you_mean(limit.name or '', known)}",
+                f"{did_you_mean(limit.name or '', names)}",
                 "coulisse.E211",
             )

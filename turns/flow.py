@@ -20,7 +20,7 @@ from core.messages import Message
 from core.reply import Reply
 from database.errors import TurnDiscarded
 from telemetry.types import Outcome
-from turns.lifecycle import live_registration, turn_record
+from turns.lifecycle import turn_record
 from turns.lifecycle.completion import save
 from turns.preparation.turn_builder import prepare
 from turns.structured_output import reply_format
@@ -39,13 +39,13 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     """
     turn = await prepare(request)
     reply = Reply()
-    has_begun = False
-    live_registration.register(turn)
+    has_started = False
+    turn_record.register_live(turn)
     try:
         async with aclosing(answer(turn)) as events:
             async for event in events:
-                if not has_begun:
-                    has_begun = True
+                if not has_started:
+                    has_started = True
                     yield TurnStarted(
                         turn_record.served_by(turn), turn.usage_grant.headers
                     )
@@ -67,7 +67,7 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
         await _save_interrupted(turn, reply, "error", exc)
         raise
     finally:
-        live_registration.unregister(turn)
+        turn_record.unregister_live(turn)
 
 
 def answer(turn: Turn) -> AsyncGenerator[Event]:

@@ -64,9 +64,7 @@ class TurnRequest:
     learns: bool = True
     """Whether facts are extracted from the prompt as from a user's own words."""
     generation: int = 0
-    """Length of the chain of turns that led to this one, each requested by the one
-    before.
-    """
+    """Length of the chain of turns in which each one requested the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +93,13 @@ class Turn:
     config: Config
     """The configuration when the turn began."""
     usage_grant: UsageGrant
-    """What it may use, and the counters that it is charged to."""
+    """The reserved usage, and the counters that the turn is charged to."""
     recalled_fact_ids: Sequence[uuid.UUID] = ()
     """The user's facts in the prompt."""
     tools: Sequence[Tool] = ()
-    """The agent's own tools, for this user."""
+    """The agent's own tools."""
     tool_set: ToolSet | None = None
-    """Both these and the client's, as models receive them; None if not decided yet."""
+    """The tools of the agent and the client, as models receive them."""
     experiment: str = ""
     """The experiment that the client named, if the agent is a variant of it."""
     record: list[Call] = field(default_factory=list)

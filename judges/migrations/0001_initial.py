@@ -48,7 +48,7 @@ class Migration(migrations.Migration):
                 ('judged_at', models.DateTimeField()),
             ],
             options={
-                'indexes': [models.Index(fields=['judge', 'criterion', 'agent', 'experiment', 'judged_at', 'value'], name='judges_score_means'), models.Index(fields=['user_id', '-judged_at', '-id'], name='judges_score_of_user'), models.Index(fields=['judge', 'judged_at', 'criterion', 'agent', 'value'], name='judges_score_of_late'), models.Index(fields=['user_id', 'judge', 'criterion', 'value'], name='judges_score_user_means')],
+                'indexes': [models.Index(fields=['judge', 'criterion', 'agent', 'experiment', 'judged_at', 'value'], name='judges_score_means'), models.Index(fields=['user_id', '-judged_at', '-id'], name='judges_score_of_user'), models.Index(fields=['judge', 'judged_at', 'criterion', 'agent', 'value'], name='judges_score_recent'), models.Index(fields=['user_id', 'judge', 'criterion', 'value'], name='judges_score_user_means')],
                 'constraints': [models.UniqueConstraint(fields=('turn_id', 'judge', 'criterion'), name='judges_score_of_turn'), models.CheckConstraint(condition=models.Q(('value__gte', 0), ('value__lte', 10)), name='judges_score_value'), models.CheckConstraint(condition=models.Q(('origin__in', ['chat', 'task', 'smoke', 'shadow'])), name='judges_score_origin')],
             },
         ),

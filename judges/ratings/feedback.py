@@ -42,26 +42,26 @@ class FeedbackSummary:
     comments: int
 
 
-def save_feedback(user_id: UserId, turn_id: TurnId, said: FeedbackInput) -> Feedback:
-    """Store a user's feedback on a reply; raises `MessageUnknown` if they got none."""
+def save_feedback(user_id: UserId, turn_id: TurnId, rating: FeedbackInput) -> Feedback:
+    """Store feedback on a reply; raises `MessageUnknown` without such a reply."""
     with transaction.atomic():
         # Locks the user, so that a concurrent erasure also deletes this row.
-        place = turn_lookup.find_reply(user_id, turn_id, is_locked=True)
-        if place is None:
+        reply = turn_lookup.find_reply(user_id, turn_id, is_locked=True)
+        if reply is None:
             raise MessageUnknown(param="message_id")
-        return _put(
+        return _store(
             user_id,
             turn_id,
-            said,
-            agent=place.agent,
+            rating,
+            agent=reply.agent,
             experiment=_experiment_of(turn_id),
         )
 
 
-def _put(
+def _store(
     user_id: UserId,
     turn_id: TurnId,
-    said: FeedbackInput,
+    rating: FeedbackInput,
     *,
     agent: str,
     experiment: str,
@@ -69,9 +69,9 @@ def _put(
     """Insert or replace a user's feedback on a turn."""
     now = datetime.now(UTC)
     fields: Mapping[str, Any] = {
-        "score": said.score,
-        "thumb": said.thumb,
-        "comment": said.comment,
+        "score": rating.score,
+        "thumb": rating.thumb,
+        "comment": rating.comment,
         "updated_at": now,
     }
     row, _ = Feedback.objects.update_or_create(
@@ -90,8 +90,8 @@ def _put(
 
 def _experiment_of(turn_id: TurnId) -> str:
     """Return the experiment of a turn, if turns are recorded."""
-    found = Turn.objects.filter(pk=turn_id).values_list("experiment", flat=True)
-    return found.first() or ""
+    names = Turn.objects.filter(pk=turn_id).values_list("experiment", flat=True)
+    return names.first() or ""
 
 
 def get_feedback(user_id: UserId, turn_id: TurnId) -> Feedback:
@@ -109,8 +109,8 @@ def find(user_id: UserId, turn_id: TurnId) -> Feedback | None:
 
 def delete_feedback(user_id: UserId, turn_id: TurnId) -> None:
     """Delete a user's feedback on a reply; raises `FeedbackUnknown`."""
-    found = Feedback.objects.filter(user_id=user_id, turn_id=turn_id)
-    if not found.delete()[0]:
+    rows = Feedback.objects.filter(user_id=user_id, turn_id=turn_id)
+    if not rows.delete()[0]:
         raise FeedbackUnknown
 
 
@@ -122,13 +122,16 @@ def summarize_feedback(
     since: datetime | None = None,
 ) -> list[FeedbackSummary]:
     """Return the feedback on agents, by agent name."""
-    given = (
-        *(("agent", agent), ("agent__in", agents)),
-        *(("experiment", experiment), ("created_at__gte", since)),
-    )
-    wanted = {name: value for name, value in given if value is not None}
+    filters = {
+        "agent": agent,
+        "agent__in": agents,
+        "experiment": experiment,
+        "created_at__gte": since,
+    }
     rows = (
-        Feedback.objects.filter(**wanted)
+        Feedback.objects.filter(
+            **{name: value for name, value in filters.items() if value is not None}
+        )
         .values("agent")
         .annotate(
             scores=Count("score"),
@@ -146,6 +149,6 @@ def list_comments(
     agents: Collection[str], *, since: datetime, limit: int
 ) -> list[Feedback]:
     """Return the comments on agents since then, newest first."""
-    found = Feedback.objects.filter(agent__in=agents, created_at__gte=since)
-    rows = found.exclude(comment="").order_by("-created_at", "id")
-    return list(rows[:limit])
+    rows = Feedback.objects.filter(agent__in=agents, created_at__gte=since)
+    commented = rows.exclude(comment="")
+    return list(commented.order_by("-created_at", "id")[:limit])

@@ -52,13 +52,13 @@ def report_lines(report: ScoreReport) -> Iterator[str]:
         yield "no scores, feedback or judge tasks found"
         return
     if report.scores:
-        rows = [_score_cells(line) for line in report.scores]
+        rows = [_score_cells(summary) for summary in report.scores]
         yield from text_table.table_lines(SCORES, rows, right=range(3, len(SCORES)))
     if report.feedback:
         if report.scores:
             yield ""
         yield "user feedback:"
-        rows = [_feedback_cells(opinion) for opinion in report.feedback]
+        rows = [_feedback_cells(summary) for summary in report.feedback]
         yield from text_table.table_lines(FEEDBACK, rows, right=range(1, len(FEEDBACK)))
     if report.tallies:
         if report.scores or report.feedback:
@@ -67,49 +67,61 @@ def report_lines(report: ScoreReport) -> Iterator[str]:
         rows = [_tally_cells(tally) for tally in report.tallies]
         yield from text_table.table_lines(TASKS, rows, right=range(1, len(TASKS)))
         for tally in report.tallies:
-            yield from _skip_reasons(tally)
+            yield from _problem_lines(tally)
 
 
-def _score_cells(line: ScoreSummary) -> list[str]:
+def _score_cells(summary: ScoreSummary) -> list[str]:
     return [
-        *(line.agent, line.judge, line.criterion, f"{line.stats.count:,}"),
-        *(f"{line.stats.mean:.2f}", f"{_standard_deviation(line):.2f}"),
-        *(f"{line.lowest}", f"{line.highest}"),
+        summary.agent,
+        summary.judge,
+        summary.criterion,
+        f"{summary.stats.count:,}",
+        f"{summary.stats.mean:.2f}",
+        f"{_standard_deviation(summary):.2f}",
+        f"{summary.lowest}",
+        f"{summary.highest}",
     ]
 
 
-def _standard_deviation(line: ScoreSummary) -> float:
+def _standard_deviation(summary: ScoreSummary) -> float:
     """Return the standard deviation of the scores."""
-    return math.sqrt(line.stats.variance)
+    return math.sqrt(summary.stats.variance)
 
 
-def _feedback_cells(opinion: FeedbackSummary) -> list[str]:
-    mean = "-" if opinion.mean is None else f"{opinion.mean:.2f}"
-    counts = (opinion.up, opinion.down, opinion.comments)
+def _feedback_cells(summary: FeedbackSummary) -> list[str]:
     return [
-        *(opinion.agent, f"{opinion.scores:,}", mean),
-        *(f"{count:,}" for count in counts),
+        summary.agent,
+        f"{summary.scores:,}",
+        "-" if summary.mean is None else f"{summary.mean:.2f}",
+        f"{summary.up:,}",
+        f"{summary.down:,}",
+        f"{summary.comments:,}",
     ]
 
 
 def _tally_cells(tally: JudgingTally) -> list[str]:
-    counts = (tally.total, tally.queued, tally.running, tally.done)
     return [
-        *(tally.judge, *(f"{count:,}" for count in counts)),
-        *(f"{sum(tally.skipped.values()):,}", f"{tally.failed:,}", _format_cost(tally)),
+        tally.judge,
+        f"{tally.total:,}",
+        f"{tally.queued:,}",
+        f"{tally.running:,}",
+        f"{tally.done:,}",
+        f"{sum(tally.skipped.values()):,}",
+        f"{tally.failed:,}",
+        _format_cost(tally),
     ]
 
 
 def _format_cost(tally: JudgingTally) -> str:
     if tally.unpriced and not tally.micro_usd:
         return "unknown"
-    doubt = "+" if tally.unpriced else ""
-    return f"${money.format_usd(tally.micro_usd)}{doubt}"
+    more = "+" if tally.unpriced else ""
+    return f"${money.format_usd(tally.micro_usd)}{more}"
 
 
-def _skip_reasons(tally: JudgingTally) -> Iterator[str]:
-    for why, count in sorted(tally.skipped.items()):
-        yield f"  {tally.judge}: {count:,} skipped: {why}"
+def _problem_lines(tally: JudgingTally) -> Iterator[str]:
+    for reason, count in sorted(tally.skipped.items()):
+        yield f"  {tally.judge}: {count:,} skipped: {reason}"
     for task in tally.failures:
         yield (
             f"  {tally.judge}: turn {task.turn_id} failed: "
@@ -129,27 +141,27 @@ def as_json(report: ScoreReport) -> dict[str, Any]:
         "object": "scores",
         "scores": [
             {
-                "agent": line.agent,
-                "judge": line.judge,
-                "criterion": line.criterion,
-                "count": line.stats.count,
-                "mean": line.stats.mean,
-                "standard_deviation": _standard_deviation(line),
-                "lowest": line.lowest,
-                "highest": line.highest,
+                "agent": summary.agent,
+                "judge": summary.judge,
+                "criterion": summary.criterion,
+                "count": summary.stats.count,
+                "mean": summary.stats.mean,
+                "standard_deviation": _standard_deviation(summary),
+                "lowest": summary.lowest,
+                "highest": summary.highest,
             }
-            for line in report.scores
+            for summary in report.scores
         ],
         "feedback": [
             {
-                "agent": opinion.agent,
-                "scores": opinion.scores,
-                "mean": opinion.mean,
-                "up": opinion.up,
-                "down": opinion.down,
-                "comments": opinion.comments,
+                "agent": summary.agent,
+                "scores": summary.scores,
+                "mean": summary.mean,
+                "up": summary.up,
+                "down": summary.down,
+                "comments": summary.comments,
             }
-            for opinion in report.feedback
+            for summary in report.feedback
         ],
         "judges": [_tally_as_json(tally) for tally in report.tallies],
     }

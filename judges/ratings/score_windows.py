@@ -71,14 +71,14 @@ class ScoreMonth:
     @property
     def by_criterion(self) -> dict[str, Mapping[str, ScoreWindow]]:
         """The windows of all agents together."""
-        found: dict[str, dict[str, ScoreWindow]] = {}
+        totals: dict[str, dict[str, ScoreWindow]] = {}
         for each in self.by_agent:
-            sums = found.setdefault(
+            sums = totals.setdefault(
                 each.criterion, dict.fromkeys(WINDOWS, EMPTY_WINDOW)
             )
             for name, window in each.windows.items():
                 sums[name] += window
-        return {**found}
+        return {**totals}
 
 
 def load_month(judge: str, now: datetime) -> ScoreMonth:
@@ -90,15 +90,17 @@ def load_month(judge: str, now: datetime) -> ScoreMonth:
     ):
         window = ScoreWindow(*sums)
         days[day, criterion] += window
-        of = agents.setdefault((criterion, agent), dict.fromkeys(WINDOWS, EMPTY_WINDOW))
-        of[LONGEST_WINDOW] += window
+        windows = agents.setdefault(
+            (criterion, agent), dict.fromkeys(WINDOWS, EMPTY_WINDOW)
+        )
+        windows[LONGEST_WINDOW] += window
     for name in WINDOWS.keys() - {LONGEST_WINDOW}:
         for _, criterion, agent, *sums in _query_sums(judge, now, name, Value("")):
-            # A score that was stored after the month was read.
-            of = agents.setdefault(
+            # `setdefault`, because a score may be stored after the month was read.
+            windows = agents.setdefault(
                 (criterion, agent), dict.fromkeys(WINDOWS, EMPTY_WINDOW)
             )
-            of[name] = ScoreWindow(*sums)
+            windows[name] = ScoreWindow(*sums)
     return ScoreMonth(
         [AgentScores(*key, windows) for key, windows in sorted(agents.items())],
         [DailyScores(*key, window) for key, window in sorted(days.items())],
@@ -111,12 +113,14 @@ def _query_sums(judge: str, now: datetime, window: str, day: Any) -> Any:
         Score.objects.filter(judge=judge, judged_at__gte=since)
         # As expressions; otherwise SQLite reads all rows in index order.
         .values(
-            day=day, what=UnindexedColumn("criterion"), whose=UnindexedColumn("agent")
+            day=day,
+            criterion_name=UnindexedColumn("criterion"),
+            agent_name=UnindexedColumn("agent"),
         )
         .annotate(count=Count("value"), total=Sum("value"))
         .order_by()
     )
-    return rows.values_list("day", "what", "whose", "count", "total")
+    return rows.values_list("day", "criterion_name", "agent_name", "count", "total")
 
 
 def mean_scores(
@@ -137,17 +141,19 @@ def page_scores(
     *,
     criterion: str | None = None,
     agent: str | None = None,
-    most: int | None = None,
+    max_score: int | None = None,
     after: Cursor | None = None,
     limit: int = 50,
 ) -> tuple[list[Score], bool]:
     """Return a judge's scores, newest first, and whether there are more.
 
-    `most` is the highest score to include.
+    `max_score` is the highest score to include.
     """
     rows = Score.objects.filter(judge=judge)
-    wanted = {"criterion": criterion, "agent": agent, "value__lte": most}
-    rows = rows.filter(**{n: value for n, value in wanted.items() if value is not None})
+    filters = {"criterion": criterion, "agent": agent, "value__lte": max_score}
+    rows = rows.filter(
+        **{name: value for name, value in filters.items() if value is not None}
+    )
     if after is not None:
         at, last_id = after
         earlier = Q(judged_at__lt=at) | Q(id__lt=last_id)

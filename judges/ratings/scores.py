@@ -32,8 +32,8 @@ class ScoreStats:
         if self.count < 2:
             return 0.0
         # Whole numbers from 0 to 10, so the difference is exact.
-        spread = self.squares - self.total * self.total / self.count
-        return max(spread, 0.0) / (self.count - 1)
+        deviation = self.squares - self.total * self.total / self.count
+        return max(deviation, 0.0) / (self.count - 1)
 
     def __add__(self, other: "ScoreStats") -> "ScoreStats":
         return ScoreStats(
@@ -70,23 +70,23 @@ class JudgedReply:
     origin: str = "chat"
 
 
-def store_scores(judged: JudgedReply, verdicts: Mapping[str, JudgeResult]) -> None:
+def store_scores(reply: JudgedReply, results: Mapping[str, JudgeResult]) -> None:
     """Store a judge's scores of a reply; replaces its earlier ones."""
     now = datetime.now(UTC)
     rows = [
         Score(
-            turn_id=judged.turn_id,
-            user_id=judged.user_id,
-            judge=judged.judge,
+            turn_id=reply.turn_id,
+            user_id=reply.user_id,
+            judge=reply.judge,
             criterion=criterion,
-            value=verdict.score,
-            reasoning=verdict.reasoning,
-            agent=judged.agent,
-            experiment=judged.experiment,
-            origin=judged.origin,
+            value=result.score,
+            reasoning=result.reasoning,
+            agent=reply.agent,
+            experiment=reply.experiment,
+            origin=reply.origin,
             judged_at=now,
         )
-        for criterion, verdict in verdicts.items()
+        for criterion, result in results.items()
     ]
     Score.objects.bulk_create(
         rows,
@@ -116,12 +116,12 @@ def stats_by_agent(
     Agents without scores are left out. With `experiment`, only their replies as its
     variants. One query, answered from an index.
     """
-    found = Score.objects.filter(judge=judge, criterion=criterion, agent__in=agents)
+    scores = Score.objects.filter(judge=judge, criterion=criterion, agent__in=agents)
     if since is not None:
-        found = found.filter(judged_at__gte=since)
+        scores = scores.filter(judged_at__gte=since)
     if experiment is not None:
-        found = found.filter(experiment=experiment)
-    rows = found.values("agent").annotate(**SUM_EXPRESSIONS).order_by()
+        scores = scores.filter(experiment=experiment)
+    rows = scores.values("agent").annotate(**SUM_EXPRESSIONS).order_by()
     return {row["agent"]: _row_stats(row) for row in rows}
 
 
@@ -137,36 +137,37 @@ class VariantScoreQuery:
 
 
 def variant_stats(
-    trials: Sequence[VariantScoreQuery],
+    queries: Sequence[VariantScoreQuery],
 ) -> dict[str, dict[str, ScoreStats]]:
     """Return the scores of experiments' variants, by experiment and agent.
 
     One query for all experiments, answered from an index.
     """
-    if not trials:
+    if not queries:
         return {}
-    counted = Q()
-    for trial in trials:
-        ours = Q(experiment=trial.experiment)
-        ours &= Q(judge=trial.judge, criterion=trial.criterion)
-        counted |= ours if trial.since is None else ours & Q(judged_at__gte=trial.since)
+    condition = Q()
+    for query in queries:
+        one = Q(
+            experiment=query.experiment, judge=query.judge, criterion=query.criterion
+        )
+        condition |= one if query.since is None else one & Q(judged_at__gte=query.since)
     rows = (
         # Repeated for all of them together, so that the index is used.
         Score.objects.filter(
-            counted,
-            judge__in={trial.judge for trial in trials},
-            criterion__in={trial.criterion for trial in trials},
-            agent__in={agent for trial in trials for agent in trial.agents},
-            experiment__in=[trial.experiment for trial in trials],
+            condition,
+            judge__in={query.judge for query in queries},
+            criterion__in={query.criterion for query in queries},
+            agent__in={agent for query in queries for agent in query.agents},
+            experiment__in=[query.experiment for query in queries],
         )
         .values("experiment", "agent")
         .order_by()
         .annotate(**SUM_EXPRESSIONS)
     )
-    found: dict[str, dict[str, ScoreStats]] = {trial.experiment: {} for trial in trials}
+    stats: dict[str, dict[str, ScoreStats]] = {each.experiment: {} for each in queries}
     for row in rows:
-        found[row["experiment"]][row["agent"]] = _row_stats(row)
-    return found
+        stats[row["experiment"]][row["agent"]] = _row_stats(row)
+    return stats
 
 
 def summarize_scores(
@@ -178,21 +179,29 @@ def summarize_scores(
     since: datetime | None = None,
 ) -> list[ScoreSummary]:
     """Return scores by agent, judge and criterion."""
-    given = {
-        *(("judge", judge), ("agent", agent), ("experiment", experiment)),
-        *(("user_id", user_id), ("judged_at__gte", since)),
+    filters = {
+        "judge": judge,
+        "agent": agent,
+        "experiment": experiment,
+        "user_id": user_id,
+        "judged_at__gte": since,
     }
-    wanted = {name: value for name, value in given if value is not None}
     rows = (
-        Score.objects.filter(**wanted)
+        Score.objects.filter(
+            **{name: value for name, value in filters.items() if value is not None}
+        )
         .values("agent", "judge", "criterion")
         .annotate(**SUM_EXPRESSIONS, lowest=Min("value"), highest=Max("value"))
         .order_by("agent", "judge", "criterion")
     )
     return [
         ScoreSummary(
-            *(row["agent"], row["judge"], row["criterion"]),
-            *(_row_stats(row), row["lowest"], row["highest"]),
+            row["agent"],
+            row["judge"],
+            row["criterion"],
+            _row_stats(row),
+            row["lowest"],
+            row["highest"],
         )
         for row in rows
     ]
@@ -200,10 +209,10 @@ def summarize_scores(
 
 def overall_stats_by_agent(since: datetime) -> dict[str, ScoreStats]:
     """Return the scores of all judges together, for each agent that has any."""
-    found: dict[str, ScoreStats] = {}
-    for line in summarize_scores(since=since):
-        found[line.agent] = found.get(line.agent, NO_SCORES) + line.stats
-    return found
+    stats: dict[str, ScoreStats] = {}
+    for summary in summarize_scores(since=since):
+        stats[summary.agent] = stats.get(summary.agent, NO_SCORES) + summary.stats
+    return stats
 
 
 def _row_stats(row: Mapping[str, Any]) -> ScoreStats:
@@ -212,8 +221,8 @@ def _row_stats(row: Mapping[str, Any]) -> ScoreStats:
 
 def scores_of_turns(turn_ids: Iterable[UUID]) -> list[Score]:
     """Return the scores of turns, by turn, judge and criterion."""
-    found = Score.objects.filter(turn_id__in=list(turn_ids))
-    return list(found.order_by("turn_id", "judge", "criterion"))
+    scores = Score.objects.filter(turn_id__in=list(turn_ids))
+    return list(scores.order_by("turn_id", "judge", "criterion"))
 
 
 def recent_scores(user_id: UserId, limit: int) -> list[Score]:
@@ -228,5 +237,5 @@ def scores_of_user(user_id: UserId) -> QuerySet[Score]:
 
 def judged_turn_ids(judge: str, turn_ids: Collection[UUID]) -> set[UUID]:
     """Return which of these turns a judge has scored."""
-    found = Score.objects.filter(judge=judge, turn_id__in=turn_ids)
-    return set(found.values_list("turn_id", flat=True))
+    scores = Score.objects.filter(judge=judge, turn_id__in=turn_ids)
+    return set(scores.values_list("turn_id", flat=True))

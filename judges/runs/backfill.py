@@ -31,24 +31,24 @@ class BackfillRequest:
 
 
 def find_replies(
-    config: Config, judge: JudgeConfig, wanted: BackfillRequest
+    config: Config, judge: JudgeConfig, request: BackfillRequest
 ) -> JudgingBacklog:
     """Return the replies to score; raises `JudgeUnused`."""
     return past_replies.find_backlog(
         judge.name,
-        [wanted.agent] if wanted.agent else judged_agents(config, judge),
-        since=wanted.since,
-        share=wanted.share,
-        limit=wanted.limit,
+        [request.agent] if request.agent else judged_agents(config, judge),
+        since=request.since,
+        share=request.share,
+        limit=request.limit,
     )
 
 
 def judged_agents(config: Config, judge: JudgeConfig) -> list[str]:
     """Return the agents that a judge scores; raises `JudgeUnused`."""
-    found = agents_naming(config, judge.name)
-    if not found:
+    agents = agents_naming(config, judge.name)
+    if not agents:
         raise JudgeUnused(param="agent")
-    return found
+    return agents
 
 
 def agents_naming(config: Config, judge: str) -> list[str]:

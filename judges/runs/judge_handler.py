@@ -35,27 +35,29 @@ async def run(task: ClaimedTask) -> TaskOutcome:
     config = live.current()
     judge = config.get(JUDGES).get(task.payload["judge"])
     # The receipt includes the cost of earlier attempts.
-    before = await _earlier_cost(task)
+    earlier_cost = await _earlier_cost(task)
     if judge is None:
-        return _close_skipped(task, NOT_CONFIGURED, before)
-    material = await _load_context(task)
-    if material is None:
-        return _close_skipped(task, NOT_STORED, before)
-    bill = JudgingCost()
+        return _close_skipped(task, NOT_CONFIGURED, earlier_cost)
+    context = await _load_context(task)
+    if context is None:
+        return _close_skipped(task, NOT_STORED, earlier_cost)
+    cost = JudgingCost()
     try:
-        verdicts = await runner.ask_judge(
-            config, judge, material, user=task.user_id.hex, bill=bill
+        results = await runner.ask_judge(
+            config, judge, context, user=task.user_id.hex, cost=cost
         )
     except CoulisseError as exc:
-        # The runner has already asked a second time.
-        is_read = not isinstance(exc, JudgeResultUnreadable)
-        is_final = not (is_read and retry_policy.is_retryable(exc))
-        receipt, paid = (
-            _format_result(judge, before + bill, {}),
-            _cost_record(judge, task, bill),
-        )
+        # The runner has already asked a second time after an unreadable answer.
+        is_final = isinstance(
+            exc, JudgeResultUnreadable
+        ) or not retry_policy.is_retryable(exc)
         await database_executor.run_to_end(
-            persistence.store_failure, task, exc, receipt, paid, is_final=is_final
+            persistence.store_failure,
+            task,
+            exc,
+            _format_receipt(judge, earlier_cost + cost, {}),
+            _build_expense(judge, task, cost),
+            is_final=is_final,
         )
         # Without the answer's text: it may quote the model, and the model the user.
         logger.warning(
@@ -63,12 +65,12 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         )
         return TaskOutcome(is_closed=True)
     return TaskOutcome(
-        _format_result(judge, before + bill, verdicts),
+        _format_receipt(judge, earlier_cost + cost, results),
         partial(
             persistence.store_scores,
-            _scored_reply(task),
-            verdicts,
-            _cost_record(judge, task, bill),
+            _judged_reply(task),
+            results,
+            _build_expense(judge, task, cost),
         ),
     )
 
@@ -82,15 +84,15 @@ async def _earlier_cost(task: ClaimedTask) -> JudgingCost:
 
 
 async def _load_context(task: ClaimedTask) -> JudgeContext | None:
-    told = task.payload.get("material")
-    if told is not None:
-        return JudgeContext.from_json(told)
+    payload = task.payload.get("context")
+    if payload is not None:
+        return JudgeContext.from_json(payload)
     return await database_executor.run(
         persistence.load_context, task.user_id, task.turn_id
     )
 
 
-def _scored_reply(task: ClaimedTask) -> JudgedReply:
+def _judged_reply(task: ClaimedTask) -> JudgedReply:
     if task.turn_id is None:
         raise LookupError("a judge task needs a turn_id")
     return JudgedReply(
@@ -103,42 +105,47 @@ def _scored_reply(task: ClaimedTask) -> JudgedReply:
     )
 
 
-def _cost_record(
-    judge: JudgeConfig, task: ClaimedTask, bill: JudgingCost
+def _build_expense(
+    judge: JudgeConfig, task: ClaimedTask, cost: JudgingCost
 ) -> JudgeExpense:
     return JudgeExpense(
-        *(judge.name, task.agent, judge.provider, judge.model),
-        *(bill.calls, bill.usage, bill.cost_micro_usd),
+        judge.name,
+        task.agent,
+        judge.provider,
+        judge.model,
+        cost.calls,
+        cost.usage,
+        cost.cost_micro_usd,
     )
 
 
-def _close_skipped(task: ClaimedTask, why: str, before: JudgingCost) -> TaskOutcome:
-    told = {"judge": task.payload["judge"], "skipped": why}
-    return TaskOutcome(orjson.dumps(told | _cost_as_json(before)).decode())
+def _close_skipped(task: ClaimedTask, reason: str, cost: JudgingCost) -> TaskOutcome:
+    receipt = {"judge": task.payload["judge"], "skipped": reason, **_cost_as_json(cost)}
+    return TaskOutcome(orjson.dumps(receipt).decode())
 
 
-def _format_result(
-    judge: JudgeConfig, bill: JudgingCost, verdicts: Mapping[str, JudgeResult]
+def _format_receipt(
+    judge: JudgeConfig, cost: JudgingCost, results: Mapping[str, JudgeResult]
 ) -> str:
-    """Return a task's receipt: what was asked, the cost, and the scores.
+    """Return a task's receipt: the judge, the cost, and the scores.
 
-    Without the reasons, which are in the rows of the scores.
+    The rows of the scores contain the reasoning.
     """
-    told: dict[str, Any] = {
+    receipt: dict[str, Any] = {
         "judge": judge.name,
         "provider": judge.provider,
         "model": judge.model,
-        **_cost_as_json(bill),
-        "scores": {name: verdict.score for name, verdict in verdicts.items()},
+        **_cost_as_json(cost),
+        "scores": {name: result.score for name, result in results.items()},
     }
-    return orjson.dumps(told).decode()
+    return orjson.dumps(receipt).decode()
 
 
-def _cost_as_json(bill: JudgingCost) -> dict[str, Any]:
+def _cost_as_json(cost: JudgingCost) -> dict[str, Any]:
     return {
-        "calls": bill.calls,
-        "usage": asdict(bill.usage),
-        "cost_micro_usd": bill.cost_micro_usd,
+        "calls": cost.calls,
+        "usage": asdict(cost.usage),
+        "cost_micro_usd": cost.cost_micro_usd,
     }
 
 

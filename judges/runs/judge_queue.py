@@ -40,20 +40,20 @@ def task_key(judge: str, turn_id: TurnId) -> str:
 
 def is_complete_reply(reply: Reply) -> bool:
     """Return whether a reply is complete, without calls of the client's tools."""
-    said = (reply.text or reply.refusal).strip()
-    return bool(said) and reply.finish_reason != "tool_calls"
+    text = (reply.text or reply.refusal).strip()
+    return bool(text) and reply.finish_reason != "tool_calls"
 
 
 def context_of_turn(prompt: Sequence[Message], reply: Reply) -> JudgeContext:
     """Return the judge context of a turn that is not stored."""
-    said = [message for message in prompt if message.role != "system"]
-    answered = max(
-        (place for place, message in enumerate(said) if message.role == "user"),
+    messages = [message for message in prompt if message.role != "system"]
+    start = max(
+        (index for index, message in enumerate(messages) if message.role == "user"),
         default=0,
     )
     return judge_context.build_context(
-        said[:answered],
-        [*said[answered:], *reply.exchange[:-1]],
+        messages[:start],
+        [*messages[start:], *reply.exchange[:-1]],
         reply.text or reply.refusal,
     )
 
@@ -65,21 +65,22 @@ def draw_tasks(
     user_id: UserId,
     experiment: str = "",
     origin: str = "chat",
-    material: JudgeContext | None = None,
+    context: JudgeContext | None = None,
 ) -> list[TaskSpec]:
     """Sample the agent's judges for a reply; return one task for each.
 
-    `material` is the judge context, if no transcript has it.
+    `context` is the judge context, if no transcript has it.
     """
     judges = live.current().get(JUDGES)
     return [
         build_task(
-            *(name, agent.name),
+            name,
+            agent.name,
             turn_id=turn_id,
             user_id=user_id,
             experiment=experiment,
             reply_origin=origin,
-            material=material,
+            context=context,
         )
         for name in agent.judges
         # Skips a judge that was removed by an edit.
@@ -106,7 +107,7 @@ def build_task(
     user_id: UserId,
     experiment: str = "",
     reply_origin: str = "chat",
-    material: JudgeContext | None = None,
+    context: JudgeContext | None = None,
 ) -> TaskSpec:
     """Return the task in which one judge scores one reply."""
     payload: dict[str, Any] = {
@@ -114,8 +115,8 @@ def build_task(
         "experiment": experiment,
         "origin": reply_origin,
     }
-    if material is not None:
-        payload["material"] = material.to_json()
+    if context is not None:
+        payload["context"] = context.to_json()
     return TaskSpec(
         KIND,
         user_id,

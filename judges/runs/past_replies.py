@@ -19,7 +19,7 @@ from tasks.queue import lifecycle
 from telemetry.models import Turn
 
 BATCH = 500
-"""Turns per query, because databases limit the parameters of a statement."""
+"""Turns per query; databases limit the parameters of a statement."""
 SAMPLED_REPLIES = 40
 """Replies whose prompts are composed to estimate the average length."""
 ANSWER_TOKENS = 60
@@ -52,8 +52,8 @@ class JudgingBacklog:
     @property
     def found(self) -> int:
         """The total number."""
-        rest = (self.failed, self.in_progress, self.pending)
-        return self.judged + self.skipped + sum(map(len, rest))
+        unjudged = (self.failed, self.in_progress, self.pending)
+        return self.judged + self.skipped + sum(map(len, unjudged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,12 @@ def _iterate_replies(
     ).exclude(finish_reason__in=UNFINISHED)
     if until is not None:
         rows = rows.filter(created_at__lt=until)
-    found = rows.exclude(text="").order_by("-pk")
-    columns = found.values_list("turn_id", "thread__user_id", "agent")
-    for turn_id, user_id, agent in columns.iterator(BATCH):
+    values = (
+        rows.exclude(text="")
+        .order_by("-pk")
+        .values_list("turn_id", "thread__user_id", "agent")
+    )
+    for turn_id, user_id, agent in values.iterator(BATCH):
         yield PastReply(TurnId(turn_id), UserId(user_id), agent)
 
 
@@ -114,8 +117,8 @@ def _is_sampled(share: float, judge: str, turn_id: TurnId) -> bool:
     """Sample a reply deterministically, so that a later run selects the same ones."""
     if share >= 1:
         return True
-    drawn = hashlib.sha256(judge.encode() + turn_id.bytes).digest()
-    return int.from_bytes(drawn[:8]) / 2**64 < share
+    digest = hashlib.sha256(judge.encode() + turn_id.bytes).digest()
+    return int.from_bytes(digest[:8]) / 2**64 < share
 
 
 def _classify_batch(
@@ -139,8 +142,8 @@ def _classify_batch(
 
 def _task_states(judge: str, batch: Sequence[PastReply]) -> dict[TurnId, str]:
     keys = [judge_queue.task_key(judge, reply.turn_id) for reply in batch]
-    found = Task.objects.filter(key__in=keys).values_list("turn_id", "state")
-    return {TurnId(turn_id): state for turn_id, state in found if turn_id is not None}
+    rows = Task.objects.filter(key__in=keys).values_list("turn_id", "state")
+    return {TurnId(turn_id): state for turn_id, state in rows if turn_id is not None}
 
 
 def estimate_cost(
@@ -148,49 +151,53 @@ def estimate_cost(
 ) -> JudgingEstimate:
     """Return the estimated cost of judging replies, extrapolated from a sample."""
     step = max(len(replies) // SAMPLED_REPLIES, 1)
-    asked = [_prompt_tokens(judge, reply) for reply in replies[::step]]
-    mean = sum(asked) // len(asked) if asked else 0
-    answer = ANSWER_TOKENS * len(judge.rubrics)
-    each = call_costs.estimate_cost(config, judge.provider, judge.model, mean, answer)
+    samples = [_prompt_tokens(judge, reply) for reply in replies[::step]]
+    prompt_tokens = sum(samples) // len(samples) if samples else 0
+    answer_tokens = ANSWER_TOKENS * len(judge.rubrics)
+    cost = call_costs.estimate_cost(
+        config, judge.provider, judge.model, prompt_tokens, answer_tokens
+    )
     return JudgingEstimate(
-        (mean + answer) * len(replies), None if each is None else each * len(replies)
+        (prompt_tokens + answer_tokens) * len(replies),
+        None if cost is None else cost * len(replies),
     )
 
 
 def _prompt_tokens(judge: JudgeConfig, reply: PastReply) -> int:
-    material = persistence.load_context(reply.user_id, reply.turn_id)
-    if material is None:
+    context = persistence.load_context(reply.user_id, reply.turn_id)
+    if context is None:
         return 0
-    asked = prompt.build_messages(judge.rubrics, material)
-    return sum(map(token_estimates.estimate_message, asked))
+    messages = prompt.build_messages(judge.rubrics, context)
+    return sum(map(token_estimates.estimate_message, messages))
 
 
 def enqueue(judge: str, replies: Sequence[PastReply]) -> list[Task]:
     """Enqueue replies for judging; return the rows that were added."""
-    known = Turn.objects.filter(pk__in=[reply.turn_id for reply in replies])
-    chosen = {
+    turns = Turn.objects.filter(pk__in=[reply.turn_id for reply in replies])
+    by_turn = {
         turn_id: (experiment or "", origin)
-        for turn_id, experiment, origin in known.values_list(
+        for turn_id, experiment, origin in turns.values_list(
             "pk", "experiment", "origin"
         )
     }
-    drafts = []
+    specs = []
     for reply in replies:
-        experiment, origin = chosen.get(reply.turn_id, ("", "chat"))
-        drafts.append(
+        experiment, origin = by_turn.get(reply.turn_id, ("", "chat"))
+        specs.append(
             judge_queue.build_task(
-                *(judge, reply.agent),
+                judge,
+                reply.agent,
                 turn_id=reply.turn_id,
                 user_id=reply.user_id,
                 experiment=experiment,
                 reply_origin=origin,
             )
         )
-    return lifecycle.enqueue(drafts)
+    return lifecycle.enqueue(specs)
 
 
 def retry_failed(judge: str, replies: Sequence[PastReply]) -> list[Task]:
-    """Requeue the failed ones; return their rows as they were."""
+    """Requeue the failed tasks; return their earlier rows."""
     keys = [judge_queue.task_key(judge, reply.turn_id) for reply in replies]
     rows = list(Task.objects.filter(key__in=keys, state=Task.State.ERRORED))
     lifecycle.requeue([row.pk for row in rows])
@@ -198,7 +205,7 @@ def retry_failed(judge: str, replies: Sequence[PastReply]) -> list[Task]:
 
 
 def unfinished_tasks(judge: str, replies: Sequence[PastReply]) -> list[Task]:
-    """Return the rows of queued and running ones."""
+    """Return the queued and running tasks."""
     keys = [judge_queue.task_key(judge, reply.turn_id) for reply in replies]
     return list(Task.objects.filter(key__in=keys, state__in=lifecycle.OPEN))
 

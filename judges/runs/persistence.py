@@ -12,7 +12,7 @@ from core.events import Usage
 from core.ids import TurnId, UserId
 from judges.ratings import scores
 from judges.ratings.scores import JudgedReply
-from judges.scoring import judge_context as materials
+from judges.scoring import judge_context
 from judges.scoring.judge_context import (
     MAX_EARLIER_MESSAGES,
     MAX_TURN_MESSAGES,
@@ -33,33 +33,33 @@ def load_context(user_id: UserId, turn_id: uuid.UUID | None) -> JudgeContext | N
     """Return the judge context of a stored turn, or None."""
     if turn_id is None:
         return None
-    past = turn_lookup.read_turn(
+    stored = turn_lookup.read_turn(
         user_id, TurnId(turn_id), earlier=MAX_EARLIER_MESSAGES, most=MAX_TURN_MESSAGES
     )
-    if past is None:
+    if stored is None:
         return None
-    return materials.build_context(past.earlier, past.turn, past.reply.text)
+    return judge_context.build_context(stored.earlier, stored.turn, stored.reply.text)
 
 
 def store_scores(
-    judged: JudgedReply, verdicts: Mapping[str, JudgeResult], paid: JudgeExpense
+    reply: JudgedReply, results: Mapping[str, JudgeResult], expense: JudgeExpense
 ) -> None:
     """Store a judge's scores of a reply, and their cost."""
-    scores.store_scores(judged, verdicts)
-    costs.record_expense(paid, live.current().get(TELEMETRY))
+    scores.store_scores(reply, results)
+    costs.record_expense(expense, live.current().get(TELEMETRY))
 
 
 def store_failure(
     task: ClaimedTask,
     error: BaseException,
     receipt: str,
-    paid: JudgeExpense,
+    expense: JudgeExpense,
     *,
     is_final: bool,
 ) -> bool:
     """Store that a reply could not be judged, and the cost of the attempt."""
     with transaction.atomic():
-        costs.record_expense(paid, live.current().get(TELEMETRY))
+        costs.record_expense(expense, live.current().get(TELEMETRY))
         is_over = lifecycle.record_failure(task, error, is_final=is_final)
         Task.objects.filter(pk=task.id, attempts=task.attempts).exclude(
             state=Task.State.RUNNING
@@ -69,13 +69,13 @@ def store_failure(
 
 def read_cost(task: ClaimedTask) -> JudgingCost:
     """Return the cost of earlier attempts, from the stored receipt."""
-    left = Task.objects.filter(pk=task.id).values_list("result", flat=True).first()
+    result = Task.objects.filter(pk=task.id).values_list("result", flat=True).first()
     try:
-        told: dict[str, Any] = orjson.loads(left or "{}")
+        receipt: dict[str, Any] = orjson.loads(result or "{}")
     except orjson.JSONDecodeError:
         return JudgingCost()
     return JudgingCost(
-        told.get("calls", 0),
-        Usage(**told.get("usage", {})),
-        told.get("cost_micro_usd", 0),
+        receipt.get("calls", 0),
+        Usage(**receipt.get("usage", {})),
+        receipt.get("cost_micro_usd", 0),
     )

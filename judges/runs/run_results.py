@@ -56,11 +56,13 @@ class JudgingTally:
 def read_result(task: Task) -> JudgingResult:
     """Return the result in a task's row."""
     try:
-        told: dict[str, Any] = orjson.loads(task.result)
+        receipt: dict[str, Any] = orjson.loads(task.result)
     except orjson.JSONDecodeError:
         return JudgingResult()
     return JudgingResult(
-        told.get("cost_micro_usd", 0), told.get("calls", 0), told.get("skipped", "")
+        receipt.get("cost_micro_usd", 0),
+        receipt.get("calls", 0),
+        receipt.get("skipped", ""),
     )
 
 
@@ -71,37 +73,38 @@ def list_tallies(
     since: datetime | None = None,
 ) -> list[JudgingTally]:
     """Return the results of judge tasks, by judge name."""
-    found: dict[str, JudgingTally] = {}
+    tallies: dict[str, JudgingTally] = {}
     for task in _iterate_tasks(judge, agent, since):
         name = judge_queue.judge_of_origin(task.origin)
-        _count_task(found.setdefault(name, JudgingTally(name)), task)
-    return [found[name] for name in sorted(found)]
+        _count_task(tallies.setdefault(name, JudgingTally(name)), task)
+    return [tallies[name] for name in sorted(tallies)]
 
 
 def _iterate_tasks(
     judge: str | None, agent: str | None, since: datetime | None
 ) -> Iterator[Task]:
-    given = (
-        *(("agent", agent), ("created_at__gte", since)),
-        ("origin", None if judge is None else judge_queue.task_origin(judge)),
-    )
-    wanted = {name: value for name, value in given if value is not None}
-    rows = Task.objects.filter(kind=judge_queue.KIND, **wanted).order_by("-created_at")
-    return rows.defer("prompt", "payload").iterator()
+    tasks = Task.objects.filter(kind=judge_queue.KIND)
+    if judge is not None:
+        tasks = tasks.filter(origin=judge_queue.task_origin(judge))
+    if agent is not None:
+        tasks = tasks.filter(agent=agent)
+    if since is not None:
+        tasks = tasks.filter(created_at__gte=since)
+    return tasks.order_by("-created_at").defer("prompt", "payload").iterator()
 
 
 def _count_task(tally: JudgingTally, task: Task) -> None:
-    receipt = read_result(task)
-    tally.calls += receipt.calls
-    if receipt.cost_micro_usd is None:
+    result = read_result(task)
+    tally.calls += result.calls
+    if result.cost_micro_usd is None:
         tally.unpriced += 1
     else:
-        tally.micro_usd += receipt.cost_micro_usd
+        tally.micro_usd += result.cost_micro_usd
     if task.state == Task.State.ERRORED:
         tally.failed += 1
         if len(tally.failures) < MAX_FAILURES_SHOWN:
             tally.failures.append(task)
-    elif receipt.skipped:
-        tally.skipped[receipt.skipped] = tally.skipped.get(receipt.skipped, 0) + 1
+    elif result.skipped:
+        tally.skipped[result.skipped] = tally.skipped.get(result.skipped, 0) + 1
     elif task.state in (*lifecycle.OPEN, Task.State.DONE, Task.State.CANCELLED):
         setattr(tally, task.state, getattr(tally, task.state) + 1)

@@ -1,7 +1,7 @@
 """State of a judge's tasks, and retries of failed ones."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from tasks.queue import lifecycle
 from telemetry.statistics.time_buckets import UnindexedColumn
 
 SKIPPED = '"skipped"'
-"""Part of a receipt whose task had nothing to judge."""
+"""Part of the receipt of a task that had nothing to judge."""
 MAX_RETRIED = 1_000
 """Maximum tasks that are requeued at once."""
 
@@ -40,15 +40,15 @@ class JudgingCounts:
 
 def count_tasks(judge: str, since: datetime) -> JudgingCounts:
     """Return the state of a judge's tasks since then."""
-    found = Task.objects.filter(
+    tasks = Task.objects.filter(
         origin=judge_queue.task_origin(judge), created_at__gte=since
     )
     is_skipped = ExpressionWrapper(
         Q(state=Task.State.DONE, result__contains=SKIPPED), BooleanField()
     )
-    rows = found.values_list("state", is_skipped).annotate(Count("pk")).order_by()
+    rows = tasks.values_list("state", is_skipped).annotate(Count("pk")).order_by()
     by_state = {state: count for state, skipped, count in rows if not skipped}
-    told = JudgingCounts(
+    counts = JudgingCounts(
         queued=by_state.get(Task.State.QUEUED, 0),
         running=by_state.get(Task.State.RUNNING, 0),
         done=by_state.get(Task.State.DONE, 0),
@@ -56,41 +56,41 @@ def count_tasks(judge: str, since: datetime) -> JudgingCounts:
         cancelled=by_state.get(Task.State.CANCELLED, 0),
     )
     if any(skipped for _, skipped, _ in rows):
-        told.skipped = _skip_reasons(found)
-    return told
+        counts.skipped = _skip_reasons(tasks)
+    return counts
 
 
-def _skip_reasons(found: QuerySet[Task]) -> dict[str, int]:
-    """Return why tasks had nothing to judge, with counts."""
-    skipped = found.filter(state=Task.State.DONE, result__contains=SKIPPED)
-    whys = (run_results.read_result(task).skipped for task in skipped.only("result"))
-    return dict(Counter(why or "unknown" for why in whys))
+def _skip_reasons(tasks: QuerySet[Task]) -> dict[str, int]:
+    """Return the number of skipped tasks, by reason."""
+    skipped = tasks.filter(state=Task.State.DONE, result__contains=SKIPPED)
+    reasons = (run_results.read_result(task).skipped for task in skipped.only("result"))
+    return dict(Counter(reason or "unknown" for reason in reasons))
 
 
 def failed_tasks(judge: str, limit: int) -> list[Task]:
     """Return a judge's failed tasks, newest first."""
-    found = Task.objects.alias(
-        has_failed=lifecycle.HAS_FAILED, whose=UnindexedColumn("origin")
-    )
-    mine = found.filter(
-        has_failed=True, state=Task.State.ERRORED, whose=judge_queue.task_origin(judge)
-    )
-    rows = mine.defer("prompt", "payload", "result").order_by("-created_at", "id")
+    failed = _failed_tasks([judge])
+    rows = failed.defer("prompt", "payload", "result").order_by("-created_at", "id")
     return list(rows[:limit])
+
+
+def _failed_tasks(judges: Collection[str]) -> QuerySet[Task]:
+    """Return the failed tasks of judges, by the index of failed tasks."""
+    tasks = Task.objects.alias(
+        has_failed=lifecycle.HAS_FAILED, source=UnindexedColumn("origin")
+    )
+    return tasks.filter(
+        has_failed=True,
+        state=Task.State.ERRORED,
+        source__in=[judge_queue.task_origin(name) for name in judges],
+    )
 
 
 def count_failed(judges: Collection[str], since: datetime) -> dict[str, int]:
     """Return the number of failed tasks by judge since then, in one query."""
-    found = Task.objects.alias(
-        has_failed=lifecycle.HAS_FAILED, whose=UnindexedColumn("origin")
-    )
     rows = (
-        found.filter(
-            has_failed=True,
-            state=Task.State.ERRORED,
-            created_at__gte=since,
-            whose__in=[judge_queue.task_origin(name) for name in judges],
-        )
+        _failed_tasks(judges)
+        .filter(created_at__gte=since)
         .order_by()
         .values_list("origin")
         .annotate(Count("pk"))
@@ -100,5 +100,4 @@ def count_failed(judges: Collection[str], since: datetime) -> dict[str, int]:
 
 def retry_failed(judge: str) -> int:
     """Requeue a judge's newest failed tasks; return how many."""
-    rows: Sequence[Task] = failed_tasks(judge, MAX_RETRIED)
-    return lifecycle.requeue([row.pk for row in rows])
+    return lifecycle.requeue([task.pk for task in failed_tasks(judge, MAX_RETRIED)])

@@ -13,7 +13,7 @@ MAX_TURN_MESSAGES = 50
 """Newest messages of the turn before its reply: tools can return many."""
 MAX_EARLIER_CHARS = 1_500
 MAX_CHARS = 12_000
-"""Of a message; longer ones keep their beginning and end."""
+"""Maximum characters of a message; longer messages are cut in the middle."""
 MAX_REPLY_CHARS = 24_000
 
 
@@ -38,18 +38,18 @@ class JudgeContext:
     def to_json(self) -> dict[str, Any]:
         """Return the task payload."""
         return {
-            "earlier": [[line.role, line.text] for line in self.earlier],
-            "turn": [[line.role, line.text] for line in self.turn],
+            "earlier": [[each.role, each.text] for each in self.earlier],
+            "turn": [[each.role, each.text] for each in self.turn],
             "reply": self.reply,
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, payload: Mapping[str, Any]) -> Self:
         """Parse the result of `to_json`."""
         return cls(
-            [ContextMessage(*line) for line in told["earlier"]],
-            [ContextMessage(*line) for line in told["turn"]],
-            told["reply"],
+            [ContextMessage(*each) for each in payload["earlier"]],
+            [ContextMessage(*each) for each in payload["turn"]],
+            payload["reply"],
         )
 
 
@@ -67,30 +67,33 @@ def build_context(
     )
 
 
-def _context_messages(messages: Iterable[Message], most: int) -> list[ContextMessage]:
-    lines = (
+def _context_messages(
+    messages: Iterable[Message], max_chars: int
+) -> list[ContextMessage]:
+    shortened = (
         ContextMessage(
-            message.role, shorten_middle(make_storable(_message_text(message)), most)
+            message.role,
+            shorten_middle(make_storable(_message_text(message)), max_chars),
         )
         for message in messages
         if message.role != "system"
     )
-    return [line for line in lines if line.text.strip()]
+    return [message for message in shortened if message.text.strip()]
 
 
 def _message_text(message: Message) -> str:
     """Return a message's text; other content appears in brackets."""
     content = message.content
     others = [] if content is None or isinstance(content, str) else list(content)
-    told = [message.text]
-    told += [f"[{part.get('type')}]" for part in others if part.get("type") != "text"]
-    told += [f"[calls {call.name}({call.arguments})]" for call in message.tool_calls]
-    return "\n".join(filter(None, told))
+    lines = [message.text]
+    lines += [f"[{part.get('type')}]" for part in others if part.get("type") != "text"]
+    lines += [f"[calls {call.name}({call.arguments})]" for call in message.tool_calls]
+    return "\n".join(filter(None, lines))
 
 
-def shorten_middle(text: str, most: int) -> str:
-    """Return a text of about `most` characters at most, shortened in the middle."""
-    if len(text) <= most:
+def shorten_middle(text: str, max_chars: int) -> str:
+    """Return a text of at most about `max_chars` characters, cut in the middle."""
+    if len(text) <= max_chars:
         return text
-    head = most * 2 // 3
-    return f"{text[:head]} […] {text[head - most :]}"
+    head = max_chars * 2 // 3
+    return f"{text[:head]} […] {text[head - max_chars :]}"

@@ -40,23 +40,25 @@ That was the quoted material. Score the reply by {names}: one JSON object and no
 else."""
 
 
-def build_messages(rubrics: Mapping[str, str], material: JudgeContext) -> list[Message]:
+def build_messages(rubrics: Mapping[str, str], context: JudgeContext) -> list[Message]:
     """Return the messages that ask for the scores of a reply."""
     system = INSTRUCTIONS.format(
         criteria="\n".join(
-            f"- {name}: {' '.join(what.split())}" for name, what in rubrics.items()
+            f"- {name}: {' '.join(text.split())}" for name, text in rubrics.items()
         ),
         highest=MAX_SCORE,
         shape=_answer_example(rubrics),
     )
     quoted = [
-        ("Earlier messages, for understanding only:", material.earlier),
-        ("What the reply answers:", material.turn),
-        ("The reply to score:", [ContextMessage("assistant", material.reply)]),
+        ("Earlier messages, for understanding only:", context.earlier),
+        ("What the reply answers:", context.turn),
+        ("The reply to score:", [ContextMessage("assistant", context.reply)]),
     ]
     blocks = [
-        "\n".join([heading, *(map(_format_message, lines) if lines else ["(none)"])])
-        for heading, lines in quoted
+        "\n".join(
+            [heading, *(map(_format_message, messages) if messages else ["(none)"])]
+        )
+        for heading, messages in quoted
     ]
     question = QUESTION.format(names=_quote_names(rubrics))
     return [
@@ -65,8 +67,8 @@ def build_messages(rubrics: Mapping[str, str], material: JudgeContext) -> list[M
     ]
 
 
-def _format_message(line: ContextMessage) -> str:
-    return orjson.dumps({"role": line.role, "text": line.text}).decode()
+def _format_message(message: ContextMessage) -> str:
+    return orjson.dumps({"role": message.role, "text": message.text}).decode()
 
 
 def _quote_names(rubrics: Mapping[str, str]) -> str:
@@ -75,16 +77,16 @@ def _quote_names(rubrics: Mapping[str, str]) -> str:
 
 def _answer_example(rubrics: Mapping[str, str]) -> str:
     # No number in the example: the model could copy it as a score.
-    each = ", ".join(
+    members = ", ".join(
         f'"{name}": {{"reasoning": "<one sentence>", "score": <0 to {MAX_SCORE}>}}'
         for name in rubrics
     )
-    return f"{{{each}}}"
+    return f"{{{members}}}"
 
 
 def response_format(rubrics: Mapping[str, str]) -> dict[str, Any]:
     """Return the JSON Schema of the answer, for providers with structured output."""
-    verdict = {
+    result = {
         "type": "object",
         # The order matters: the reasoning influences the score that follows.
         "properties": {
@@ -96,7 +98,7 @@ def response_format(rubrics: Mapping[str, str]) -> dict[str, Any]:
     }
     schema = {
         "type": "object",
-        "properties": dict.fromkeys(rubrics, verdict),
+        "properties": dict.fromkeys(rubrics, result),
         "required": list(rubrics),
         "additionalProperties": False,
     }
@@ -107,15 +109,15 @@ def response_format(rubrics: Mapping[str, str]) -> dict[str, Any]:
 
 
 def correction_messages(
-    rubrics: Mapping[str, str], answer: str, problem: str, *, is_whole: bool
+    rubrics: Mapping[str, str], answer: str, problem: str, *, is_complete: bool
 ) -> list[Message]:
     """Return the messages that ask again after an unreadable answer."""
-    cut = "" if is_whole else " It was cut off: be brief."
+    hint = "" if is_complete else " It was cut off: be brief."
     return [
         Message("assistant", shorten_middle(answer, MAX_ANSWER_CHARS) or "(nothing)"),
         Message(
             "user",
-            f"Your answer could not be read: {problem}.{cut} Answer again with one "
+            f"Your answer could not be read: {problem}.{hint} Answer again with one "
             "JSON object and nothing else, with a score for each of "
             f"{_quote_names(rubrics)}: {_answer_example(rubrics)}",
         ),

@@ -45,11 +45,11 @@ class JudgingCost:
     cost_micro_usd: int | None = 0
     """None if no price is known."""
 
-    def add(self, used: Usage, cost_micro_usd: int | None) -> None:
+    def add(self, usage: Usage, cost_micro_usd: int | None) -> None:
         """Add one answer."""
-        both = self + JudgingCost(1, used, cost_micro_usd)
-        self.calls, self.usage = both.calls, both.usage
-        self.cost_micro_usd = both.cost_micro_usd
+        total = self + JudgingCost(1, usage, cost_micro_usd)
+        self.calls, self.usage = total.calls, total.usage
+        self.cost_micro_usd = total.cost_micro_usd
 
     def __add__(self, other: "JudgingCost") -> "JudgingCost":
         costs = self.cost_micro_usd, other.cost_micro_usd
@@ -63,31 +63,31 @@ class JudgingCost:
 async def ask_judge(
     config: Config,
     judge: JudgeConfig,
-    material: JudgeContext,
+    context: JudgeContext,
     *,
     user: str,
-    bill: JudgingCost,
+    cost: JudgingCost,
 ) -> dict[str, JudgeResult]:
     """Return a judge's scores of a reply, by criterion.
 
-    Asks a second time after an unreadable answer. Usage is added to `bill` as it
-    occurs, so that it is known when this raises: `JudgeResultUnreadable`,
-    `JudgeTimedOut`, and what `providers.errors` lists.
+    Asks a second time after an unreadable answer. Usage is added to `cost` as it
+    occurs, so that it is known even if this raises `JudgeResultUnreadable`,
+    `JudgeTimedOut`, or an error of `providers.errors`.
     """
-    messages = prompt.build_messages(judge.rubrics, material)
+    messages = prompt.build_messages(judge.rubrics, context)
     problem = ""
     for _ in range(2):
-        reply = await _ask_with_timeout(config, judge, messages, user, bill)
+        reply = await _ask_with_timeout(config, judge, messages, user, cost)
         text = reply.text or reply.refusal
         try:
             return verdict_parser.parse_results(text, judge.rubrics)
         except ResultUnreadable as exc:
             problem = str(exc)
-            is_whole = reply.finish_reason != "length"
+            is_complete = reply.finish_reason != "length"
             messages = [
                 *messages,
                 *prompt.correction_messages(
-                    judge.rubrics, text, problem, is_whole=is_whole
+                    judge.rubrics, text, problem, is_complete=is_complete
                 ),
             ]
     raise JudgeResultUnreadable(
@@ -101,7 +101,7 @@ async def _ask_with_timeout(
     judge: JudgeConfig,
     messages: Sequence[Message],
     user: str,
-    bill: JudgingCost,
+    cost: JudgingCost,
 ) -> Reply:
     try:
         async with asyncio.timeout(judge.timeout_seconds):
@@ -112,13 +112,13 @@ async def _ask_with_timeout(
             f"{judge.timeout_seconds:g} seconds",
             provider=judge.provider,
         ) from exc
-    asked = _parameters(config, judge)
-    used = token_usage.count_usage(
-        messages, reply, response_format=asked.get("response_format")
+    parameters = _parameters(config, judge)
+    usage = token_usage.count_usage(
+        messages, reply, response_format=parameters.get("response_format")
     )
     now = datetime.now(UTC)
-    bill.add(
-        used, call_costs.call_cost(config, judge.provider, judge.model, used, at=now)
+    cost.add(
+        usage, call_costs.call_cost(config, judge.provider, judge.model, usage, at=now)
     )
     return reply
 
@@ -134,18 +134,20 @@ async def _ask_with_supported_parameters(
     base_url = config.get(PROVIDERS)[judge.provider].base_url
     key = (judge.provider, base_url, judge.model)
     refused = _unsupported_parameters.get(key, frozenset())
-    asked = _parameters(config, judge)
+    wanted = _parameters(config, judge)
     while True:
-        taken = {name: value for name, value in asked.items() if name not in refused}
+        parameters = {
+            name: value for name, value in wanted.items() if name not in refused
+        }
         try:
-            reply = await _call_model(config, judge, messages, taken, user)
+            reply = await _call_model(config, judge, messages, parameters, user)
         except ContentFiltered:
             raise
         except RequestRefused as exc:
-            blamed = _rejected_parameters(exc, taken)
-            if not blamed:
+            newly_refused = _rejected_parameters(exc, parameters)
+            if not newly_refused:
                 raise
-            refused |= blamed
+            refused |= newly_refused
         else:
             if refused:
                 _unsupported_parameters[key] = refused
@@ -153,39 +155,39 @@ async def _ask_with_supported_parameters(
 
 
 def _rejected_parameters(
-    error: RequestRefused, asked: Mapping[str, Any]
+    error: RequestRefused, parameters: Mapping[str, Any]
 ) -> frozenset[str]:
     """Return the optional parameters that a model may have refused."""
-    helps = OPTIONAL_PARAMETERS & asked.keys()
-    named = (error.param or "").partition(".")[0]
-    return frozenset({named} if named in helps else helps)
+    optional = OPTIONAL_PARAMETERS & parameters.keys()
+    name = (error.param or "").partition(".")[0]
+    return frozenset({name} if name in optional else optional)
 
 
 def _parameters(config: Config, judge: JudgeConfig) -> dict[str, Any]:
     """Return the optional parameters: low temperature and the response format."""
     provider = config.get(PROVIDERS)[judge.provider]
-    asked: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     if not supported_parameters.unsupported_parameters(provider, ["temperature"]):
-        asked["temperature"] = 0
+        parameters["temperature"] = 0
     if registry.structured_outputs(provider) == "native":
-        asked["response_format"] = prompt.response_format(judge.rubrics)
+        parameters["response_format"] = prompt.response_format(judge.rubrics)
     if judge.max_tokens is not None:
-        asked["max_tokens"] = judge.max_tokens
+        parameters["max_tokens"] = judge.max_tokens
     elif provider.kind == "local":
-        asked["max_tokens"] = LOCAL_TOKENS
-    return asked
+        parameters["max_tokens"] = LOCAL_TOKENS
+    return parameters
 
 
 async def _call_model(
     config: Config,
     judge: JudgeConfig,
     messages: Sequence[Message],
-    asked: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     user: str,
 ) -> Reply:
     provider = config.get(PROVIDERS)[judge.provider]
     call = ModelRequest(
-        judge.model, messages, parameters=asked, stream=False, user=user
+        judge.model, messages, parameters=parameters, stream=False, user=user
     )
     reply = Reply()
     async with aclosing(client.run(judge.provider, provider, call)) as events:

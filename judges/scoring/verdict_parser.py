@@ -21,7 +21,7 @@ WRAPPERS = ("scores", "criteria", "evaluation", "result")
 
 
 class ResultUnreadable(Exception):
-    """The answer lacks a score for a criterion; the message says what is wrong."""
+    """The answer lacks a score for a criterion; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +44,20 @@ def parse_results(text: str, criteria: Collection[str]) -> dict[str, JudgeResult
     problem: str | None = None
     for value in _find_objects(text):
         try:
-            verdicts = _parse_object(value, criteria)
+            results = _parse_object(value, criteria)
         except ResultUnreadable as exc:
             problem = problem or str(exc)
             continue
-        if found is not None and _scores_by_criterion(found) != _scores_by_criterion(
-            verdicts
-        ):
+        if found is not None and _scores(found) != _scores(results):
             raise ResultUnreadable("it contains two different objects with scores")
-        found = found or verdicts
+        found = found or results
     if found is None:
         raise ResultUnreadable(problem or lenient_json.describe_problem(text))
     return found
 
 
-def _scores_by_criterion(verdicts: Mapping[str, JudgeResult]) -> dict[str, int]:
-    return {name: verdict.score for name, verdict in verdicts.items()}
+def _scores(results: Mapping[str, JudgeResult]) -> dict[str, int]:
+    return {name: result.score for name, result in results.items()}
 
 
 def _find_objects(text: str) -> Iterator[dict[str, Any]]:
@@ -71,13 +69,16 @@ def _find_objects(text: str) -> Iterator[dict[str, Any]]:
 def _parse_object(
     value: Mapping[str, Any], criteria: Collection[str]
 ) -> dict[str, JudgeResult]:
-    known = {
-        normalize_name(name): given for name, given in _unwrap(value, criteria).items()
+    members = {
+        normalize_name(name): member
+        for name, member in _unwrap(value, criteria).items()
     }
-    missing = [name for name in criteria if normalize_name(name) not in known]
+    missing = [name for name in criteria if normalize_name(name) not in members]
     if missing:
         raise ResultUnreadable(f"it has no score for {_join_names(missing)}")
-    return {name: _parse_result(name, known[normalize_name(name)]) for name in criteria}
+    return {
+        name: _parse_result(name, members[normalize_name(name)]) for name in criteria
+    }
 
 
 def _unwrap(value: Mapping[str, Any], criteria: Collection[str]) -> Mapping[str, Any]:
@@ -99,30 +100,30 @@ def _join_names(names: Collection[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _parse_result(criterion: str, given: Any) -> JudgeResult:
+def _parse_result(criterion: str, value: Any) -> JudgeResult:
     reasoning = ""
-    if isinstance(given, dict):
-        said = given.get("reasoning", given.get("reason", ""))
-        reasoning = said if isinstance(said, str) else ""
-        given = given.get("score")
-    number = _parse_number(given)
+    if isinstance(value, dict):
+        reason = value.get("reasoning", value.get("reason", ""))
+        reasoning = reason if isinstance(reason, str) else ""
+        value = value.get("score")
+    number = _parse_number(value)
     if number is None:
         raise ResultUnreadable(
             f"the score of '{criterion}' is not a number from 0 to {MAX_SCORE}"
         )
     # Halves round up: most models that answer 7.5 mean nearly 8.
     score = math.floor(min(max(number, 0.0), float(MAX_SCORE)) + 0.5)
-    said = make_storable(" ".join(redaction.redact_own(reasoning).split()))
-    return JudgeResult(score, said[:MAX_REASONING])
+    text = make_storable(" ".join(redaction.redact_own(reasoning).split()))
+    return JudgeResult(score, text[:MAX_REASONING])
 
 
-def _parse_number(given: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     # In Python, bool is a subclass of int.
-    if isinstance(given, bool):
+    if isinstance(value, bool):
         return None
-    if isinstance(given, int | float):
-        return float(given)
-    match = FRACTION.fullmatch(given) if isinstance(given, str) else None
+    if isinstance(value, int | float):
+        return float(value)
+    match = FRACTION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         return None
     number = float(match[1].replace(",", "."))

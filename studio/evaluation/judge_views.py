@@ -144,7 +144,7 @@ class JudgeScoresView(JudgeView):
             name,
             criterion=query.get("criterion") or None,
             agent=query.get("agent") or None,
-            most=self.query_int("most", default=10, least=0, most=10)
+            max_score=self.query_int("most", default=10, least=0, most=10)
             if has_most
             else None,
             after=parse_cursor(query.get("after"), int),

@@ -11,7 +11,7 @@ import pytest
 
 from testing.wires import ScriptedAnswer
 from tests.gateway.calls import ask, body, post, refused, stored
-from turns.structured_output import schema_workers
+from turns.structured_output import schema_worker_pool
 
 pytestmark = pytest.mark.database
 
@@ -132,7 +132,7 @@ def test_deep_schema_is_refused(server, fake, steady, depth, stream):
 def test_exponential_reference_check_ends(
     server, fake, user, steady, keyword, stream, monkeypatch
 ):
-    monkeypatch.setattr(schema_workers, "CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(schema_worker_pool, "CHECK_SECONDS", 0.5)
     fake.reply("5" if keyword == "allOf" else '"x"')
     hostile = schema(doubling(40, keyword))
     answer = post(server, body(user, stream=stream, response_format=hostile))

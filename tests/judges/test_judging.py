@@ -31,7 +31,7 @@ from tests.gateway.calls import ask, body, calling, post, prompt
 from tests.judges.stage import STAGE, answer, is_judging
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_for, wait_until
 from turns import flow
-from turns.lifecycle import judge_hook
+from turns.lifecycle import post_turn_hooks
 from turns.preparation.options import TurnOptions
 from turns.turn import TurnRequest
 
@@ -242,7 +242,7 @@ def test_agent_without_judges_costs_no_query():
     plain = AgentConfig(name="a", provider="openai", model="m")
     ended = SimpleNamespace(turn=SimpleNamespace(agent=plain))
     with CaptureQueriesContext(connection) as queries:
-        judge_hook.due(ended)
+        post_turn_hooks.enqueue_judging(ended)
     assert len(queries) == 0
 
 
@@ -330,7 +330,7 @@ def test_reply_is_judged_once_despite_repeated_requests(working, judge, fake, us
     turn_id = new_turn_id()
     for _ in range(2):
         drafts = judge_queue.draw_tasks(
-            JUDGED, turn_id=turn_id, user_id=user_id, material=PARIS
+            JUDGED, turn_id=turn_id, user_id=user_id, context=PARIS
         )
         lifecycle.enqueue(drafts)
     closed(working, user_id)
@@ -347,7 +347,7 @@ def test_shadow_reply_is_judged_from_its_payload(working, judge, fake, user_id):
         user_id=user_id,
         experiment="trial",
         origin="shadow",
-        material=PARIS,
+        context=PARIS,
     )
     lifecycle.enqueue(drafts)
     closed(working, user_id)

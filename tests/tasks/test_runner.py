@@ -88,7 +88,7 @@ def test_hanging_judges_do_not_block_tasks(
     )
     drafts = [
         judge_queue.draw_tasks(
-            agent, turn_id=new_turn_id(), user_id=user_id, material=paris
+            agent, turn_id=new_turn_id(), user_id=user_id, context=paris
         )
         for _ in range(4)
     ]

@@ -14,7 +14,7 @@ from turns.structured_output import (
     reply_schema,
     schema_cost,
     schema_worker,
-    schema_workers,
+    schema_worker_pool,
 )
 from turns.structured_output.reply_schema import (
     CompiledSchema,
@@ -22,7 +22,7 @@ from turns.structured_output.reply_schema import (
     _SchemaCache,
 )
 from turns.structured_output.schema_cost import SchemaWeight
-from turns.structured_output.schema_workers import _WorkerPool
+from turns.structured_output.schema_worker_pool import _WorkerPool
 
 database = pytest.mark.database
 CHEAP = {"type": "integer"}
@@ -54,15 +54,15 @@ def work(monkeypatch, remembered) -> list[str]:
     watched(schema_worker, "compile_schema", "compile here")
     watched(schema_worker, "is_valid", "check here")
     watched(schema_worker, "first_error", "explain here")
-    watched(schema_workers, "compile_error", "compile in child")
-    watched(schema_workers, "first_error", "check in child")
+    watched(schema_worker_pool, "compile_error", "compile in child")
+    watched(schema_worker_pool, "first_error", "check in child")
     return done
 
 
 @pytest.fixture
 async def closed():
     yield
-    await schema_workers.close()
+    await schema_worker_pool.close()
 
 
 def format_of(schema: Any) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def test_too_many_new_schemas_are_503(
     server, fake, user, monkeypatch, remembered, stream
 ):
     crowded = _WorkerPool(slots=asyncio.Semaphore(0), waiting=99)
-    monkeypatch.setattr(schema_workers, "_current_pool", lambda: crowded)
+    monkeypatch.setattr(schema_worker_pool, "_current_pool", lambda: crowded)
     request = body(user, stream=stream, response_format=format_of(COSTLY))
     answer = post(server, request)
     assert error(answer, 503)["code"] == "schema_checks_busy"
@@ -233,7 +233,7 @@ def test_known_schemas_are_checked_while_children_are_busy(
     client, fake, user, monkeypatch, remembered
 ):
     crowded = _WorkerPool(slots=asyncio.Semaphore(0), waiting=99)
-    monkeypatch.setattr(schema_workers, "_current_pool", lambda: crowded)
+    monkeypatch.setattr(schema_worker_pool, "_current_pool", lambda: crowded)
     fake.reply("5")
     completion = ask(client, user, response_format=format_of(CHEAP))
     assert completion.choices[0].message.content == "5"

@@ -330,7 +330,7 @@ def test_only_readonly_tools_are_called(stage, configure, client, fake, user):
 
 
 def test_oversized_prompt_is_not_copied(stage, client, user, monkeypatch):
-    monkeypatch.setattr("turns.shadow_runs.shadow_queue.MAX_SIZE", 10)
+    monkeypatch.setattr("turns.shadow_runs.shadow_queue.MAX_PAYLOAD_SIZE", 10)
     ask(client, user, "A question of some length?", agent="trial")
     assert shadows_of(user) == []
 

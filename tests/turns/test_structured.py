@@ -23,7 +23,7 @@ from tests.gateway.calls import (
     stored,
     text_of,
 )
-from turns.structured_output import reply_format, schema_workers
+from turns.structured_output import reply_format, schema_worker_pool
 
 pytestmark = pytest.mark.database
 
@@ -434,7 +434,7 @@ def explosive(levels: int) -> dict:
 
 
 def test_endless_check_does_not_block_other_requests(server, fake, user, monkeypatch):
-    monkeypatch.setattr(schema_workers, "CHECK_SECONDS", 0.3)
+    monkeypatch.setattr(schema_worker_pool, "CHECK_SECONDS", 0.3)
     fake.reply('"x"')
     shape = {"name": "bomb", "schema": explosive(40)}
     request = body(user, response_format={"type": "json_schema", "json_schema": shape})

@@ -31,7 +31,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         stream=True,  # Streaming keeps the partial reply if the turn is cancelled.
         origin="task",
         on_end=partial(storage.close_with_reply, task, turn_id),
-        on_interruption=partial(storage.hold, task),
+        on_interruption=partial(storage.check_lease, task),
         learns=task.payload.get("learns", True),
         generation=task.payload.get("generation", 0),
     )

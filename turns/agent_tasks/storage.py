@@ -17,7 +17,7 @@ from tasks.queue.claimed_task import ClaimedTask
 
 
 def load_caller(token_id: uuid.UUID | None) -> Caller:
-    """Return the caller that the work of an API token is charged to.
+    """Return the caller that a task with this API token is charged to.
 
     Raises `CredentialRefused` for a token that was revoked or has expired since.
     """
@@ -43,7 +43,7 @@ def close_with_reply(
     lifecycle.complete(task, reply.text or reply.refusal, turn_id=turn_id)
 
 
-def hold(task: ClaimedTask) -> None:
+def check_lease(task: ClaimedTask) -> None:
     """Check that the partial reply of an interrupted attempt may be stored.
 
     Raises `lifecycle.LeaseLost` if its user was erased or another attempt has begun.

@@ -54,7 +54,7 @@ class TaskRequest:
 
 
 def build_task(
-    config: Config, caller: Caller, user_id: UserId, wish: TaskRequest
+    config: Config, caller: Caller, user_id: UserId, request: TaskRequest
 ) -> TaskSpec:
     """Return the task for the queue.
 
@@ -64,54 +64,54 @@ def build_task(
     settings = config.get(TASKS)
     if not settings.enabled:
         raise TasksDisabled
-    check_request(config, caller, wish)
-    retries = settings.retries if wish.retries is None else wish.retries
+    check_request(config, caller, request)
+    retries = settings.retries if request.retries is None else request.retries
     task_id = uuid.uuid4()
-    own = {"thread_id": f"task-{task_id}"} if wish.has_own_thread else {}
+    thread = {"thread_id": f"task-{task_id}"} if request.has_own_thread else {}
     return TaskSpec(
         KIND,
         user_id,
-        wish.agent,
-        wish.prompt,
+        request.agent,
+        request.prompt,
         payload={
-            "metadata": {**wish.metadata, **own},
-            "generation": wish.generation,
-            "learns": wish.learns,
+            "metadata": {**request.metadata, **thread},
+            "generation": request.generation,
+            "learns": request.learns,
         },
-        origin=wish.origin,
+        origin=request.origin,
         token_id=caller.token_id,
-        key=wish.key,
-        priority=wish.priority,
+        key=request.key,
+        priority=request.priority,
         max_failures=retries + 1,
-        delay_seconds=wish.delay_seconds,
+        delay_seconds=request.delay_seconds,
         id=task_id,
     )
 
 
-def check_request(config: Config, caller: Caller, wish: TaskRequest) -> None:
+def check_request(config: Config, caller: Caller, request: TaskRequest) -> None:
     """Raise errors that would end the turn at once or make its record unstorable."""
     try:
-        routing.check_name(config, wish.agent, offered=caller.agents)
+        routing.check_name(config, request.agent, offered=caller.agents)
     except AgentUnknown as exc:
         raise AgentUnknown(exc.message, param="agent", detail=exc.detail) from exc
-    _check_prompt(wish.prompt)
-    for name, value in wish.metadata.items():
+    _check_prompt(request.prompt)
+    for name, value in request.metadata.items():
         if "\0" in name or "\0" in value:
             raise TaskInvalid(
                 "metadata must not contain NUL characters", param="metadata"
             )
-    if options.read_options(wish.metadata).is_incognito:
+    if options.read_options(request.metadata).is_incognito:
         raise TaskInvalid(
             "a task cannot be incognito, because its prompt and result are stored: "
             "set 'memory' to 'off', or leave it out",
             param="metadata.memory",
         )
-    if wish.generation > MAX_GENERATION:
+    if request.generation > MAX_GENERATION:
         raise TaskInvalid(
             f"at most {MAX_GENERATION} tasks may create each other in a chain: do the "
             "work yourself, or report that it is not done"
         )
-    if wish.retries is not None and not 0 <= wish.retries <= MAX_RETRIES:
+    if request.retries is not None and not 0 <= request.retries <= MAX_RETRIES:
         raise TaskInvalid(f"retries must be 0 to {MAX_RETRIES}", param="retries")
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from agents.skills import skill_registry
 from config import live
-from turns.structured_output import schema_workers
+from turns.structured_output import schema_worker_pool
 from turns.tools import mcp_sessions
 
 
@@ -19,5 +19,5 @@ async def opened() -> AsyncIterator[None]:
         yield
     finally:
         await mcp_sessions.close_sessions()
-        await schema_workers.close()
+        await schema_worker_pool.close()
         await asyncio.to_thread(skills.stop)

@@ -48,40 +48,38 @@ async def call_with_release(
     It runs on a database thread. If the client disconnects meanwhile, the reservation
     is released.
     """
-    trip = asyncio.create_task(database_executor.run_to_end(function, *args, **kwargs))
+    task = asyncio.create_task(database_executor.run_to_end(function, *args, **kwargs))
     try:
         async with asyncio.timeout(database_executor.MAX_WAIT_SECONDS):
-            return await asyncio.shield(trip)
+            return await asyncio.shield(task)
     except TimeoutError as exc:
-        trip.add_done_callback(_release_result)
+        task.add_done_callback(_release_result)
         raise DatabaseDown from exc
     except asyncio.CancelledError:
-        trip.add_done_callback(_release_result)
+        task.add_done_callback(_release_result)
         raise
 
 
-def _release_result(trip: "asyncio.Task[Any]") -> None:
+def _release_result(task: "asyncio.Task[Any]") -> None:
     """Release the reservation of a client that disconnected."""
-    if trip.cancelled() or trip.exception() is not None:
+    if task.cancelled() or task.exception() is not None:
         return
-    granted = trip.result()
-    release_later(granted if isinstance(granted, UsageGrant) else granted[1])
+    result = task.result()
+    release_later(result if isinstance(result, UsageGrant) else result[1])
 
 
-def release_later(allowance: UsageGrant, charge: Charge = NO_CHARGE) -> None:
+def release_later(grant: UsageGrant, charge: Charge = NO_CHARGE) -> None:
     """Release the reservation of a turn that does not begin.
 
     A turn that already has a cost is charged for it, and counts as a request.
     """
     if charge != NO_CHARGE:
-        undoing = database_executor.run_to_end(reservations.settle, allowance, charge)
-    elif allowance.reservation is not None:
-        undoing = database_executor.run_to_end(
-            reservations.release, allowance.reservation
-        )
+        release = database_executor.run_to_end(reservations.settle, grant, charge)
+    elif grant.reservation is not None:
+        release = database_executor.run_to_end(reservations.release, grant.reservation)
     else:
         return
-    _pending_releases.add(task := asyncio.create_task(undoing))
+    _pending_releases.add(task := asyncio.create_task(release))
     task.add_done_callback(_finish_release)
 
 

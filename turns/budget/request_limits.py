@@ -1,8 +1,7 @@
 """Limits on requests that are not turns: memory searches, exports, lists.
 
-They count as a turn does: the same functions reserve their usage before the work and
-settle it afterwards. A request without a limit, token or budget does not use the
-database for this.
+They are counted like turns: the same functions reserve their usage before the work and
+settle it afterwards. Without a limit, token or budget, this does not use the database.
 """
 
 import logging
@@ -35,7 +34,7 @@ class AdmittedRequest:
     headers: Mapping[str, str]
     """`x-ratelimit-*`: what remains of the tightest limit."""
     request: UsageRequest
-    allowance: UsageGrant
+    grant: UsageGrant
     calls: Sequence[EmbeddingCall] = ()
     is_streamed: bool = False
 
@@ -46,22 +45,19 @@ class AdmittedRequest:
 
     async def _stream_then_settle(self, content: AsyncIterable[T]) -> AsyncGenerator[T]:
         try:
-            async for piece in content:
-                yield piece
+            async for chunk in content:
+                yield chunk
         finally:
             await self.settle()
 
     async def settle(self) -> None:
         """Charge the embeddings, and release the reservation."""
-        settling = replace(
-            self.allowance,
-            counter_keys=self.allowance.counter_keys if self.calls else (),
-        )
-        if not settling.is_charged:
+        grant = self.grant if self.calls else replace(self.grant, counter_keys=())
+        if not grant.is_charged:
             return
         charge = embedding_charge(self.request.config, self.calls)
         try:
-            await database_executor.run_to_end(reservations.settle, settling, charge)
+            await database_executor.run_to_end(reservations.settle, grant, charge)
         except DatabaseDown:
             # The reservation expires by itself; only the charge is lost.
             logger.error(
@@ -77,9 +73,9 @@ async def admit(request: UsageRequest) -> AsyncGenerator[AdmittedRequest]:
 
     Raises `LimitReached`, `BudgetExceeded`, `PriceUnknown` and `CredentialRefused`.
     """
-    allowance = await _reserve(request)
+    grant = await _reserve(request)
     with usage_collector.collect_calls() as calls:
-        admitted = AdmittedRequest(allowance.headers, request, allowance, calls)
+        admitted = AdmittedRequest(grant.headers, request, grant, calls)
         try:
             yield admitted
         finally:

@@ -1,7 +1,4 @@
-"""Usage of a request that is not a turn, and its reservation.
-
-The functions in `reservations` make it, as they do for turns, on the database threads.
-"""
+"""Reserves the usage of requests that are not turns, on the database threads."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -22,7 +19,7 @@ from turns.budget.reservations import UsageGrant
 
 @dataclass(frozen=True, slots=True)
 class UsageRequest:
-    """The usage that a request asks for."""
+    """The usage that a request needs."""
 
     config: Config
     caller: Caller
@@ -30,7 +27,7 @@ class UsageRequest:
     embedding_tokens: int = 0
     """Approximate number of tokens to embed; 0 if it embeds nothing."""
     needs_budget: bool = True
-    """Whether a token with a spent budget is refused even if the request is free."""
+    """Whether a free request is refused, too, if the budget of its token is spent."""
     now: int = field(default_factory=lambda: int(time.time()))
     """Seconds since 1970."""
 
@@ -38,22 +35,22 @@ class UsageRequest:
         """Return the API that computes its vectors; None if it calls none."""
         if not self.embedding_tokens:
             return None
-        users = memory_settings.resolve_for_users(self.config)
-        service = None if users is None else users.embedder.api
-        return None if service is None else service.source
+        memory = memory_settings.resolve_for_users(self.config)
+        api = None if memory is None else memory.embedder.api
+        return None if api is None else api.source
 
     def limits(self) -> list[ActiveLimit]:
-        """Return the limits that apply: tokens and money only if it may use any."""
-        holding = usage_limits.find_limits(
+        """Return the limits that apply; for tokens and money only if it may use any."""
+        limits = usage_limits.find_limits(
             self.config, self.caller, self.user_id, None, asked={}, now=self.now
         )
         is_paid = self.paid_embedder() is not None
         return [
-            cap
-            for cap in holding
+            limit
+            for limit in limits
             if is_paid
-            or cap.rule.counted in ("requests", "turns")
-            or (cap.is_budget and self.needs_budget)
+            or limit.rule.counted in ("requests", "turns")
+            or (limit.is_budget and self.needs_budget)
         ]
 
     def counter_keys(self) -> list[CounterKey]:
@@ -69,26 +66,26 @@ def reserve_usage(request: UsageRequest) -> UsageGrant:
 
     Raises `LimitReached`, `BudgetExceeded`, `PriceUnknown` and `CredentialRefused`.
     """
-    allowance = _try_reserve(request)
-    if allowance is None:
+    grant = _try_reserve(request)
+    if grant is None:
         caller = reservations.reload_caller(
             request.config, request.caller, request.user_id
         )
-        allowance = _try_reserve(replace(request, caller=caller))
-    if allowance is None:
+        grant = _try_reserve(replace(request, caller=caller))
+    if grant is None:
         raise CredentialRefused
-    return allowance
+    return grant
 
 
 def _try_reserve(request: UsageRequest) -> UsageGrant | None:
-    caps, source = request.limits(), request.paid_embedder()
+    limits, source = request.limits(), request.paid_embedder()
     return reservations.reserve(
-        caps,
+        limits,
         request.counter_keys(),
         request.caller.token,
         tokens=0 if source is None else request.embedding_tokens,
         micro_usd=_estimate_cost(request, source)
-        if usage_limits.needs_price(caps)
+        if usage_limits.needs_price(limits)
         else 0,
         now=request.now,
     )
@@ -97,11 +94,11 @@ def _try_reserve(request: UsageRequest) -> UsageGrant | None:
 def _estimate_cost(request: UsageRequest, source: ProviderSource | None) -> int:
     if source is None:
         return 0
-    known = call_costs.embedding_cost(request.config, source, request.embedding_tokens)
-    if known is None:
+    cost = call_costs.embedding_cost(request.config, source, request.embedding_tokens)
+    if cost is None:
         raise PriceUnknown(
             "this request needs an embedding, but spending is limited and the price "
             f"of {source.name}/{source.model} is unknown",
             detail="add it under prices: in coulisse.yaml",
         )
-    return known
+    return cost

@@ -48,14 +48,13 @@ class TurnUsageRequest:
     user_id: UserId
     agent: AgentConfig
     experiment: str
-    """The experiment that was requested, if the agent is one of its variants; else "".
-    """
+    """The requested experiment, if the agent is one of its variants; otherwise ""."""
     token_limits: Mapping[str, int]
     """The request's own limits on its user's tokens, by period."""
     count_prompt: Callable[[Context], int]
-    """Returns about how many tokens the turn sends with this context."""
+    """Returns the estimated tokens of the prompt with this context."""
     parameters: Mapping[str, Any]
-    """The request's, by OpenAI's names; each model adds its own."""
+    """Parameters of the request, under OpenAI's names; each model adds its own."""
     now: int
     """Seconds since 1970."""
     is_incognito: bool = False
@@ -87,9 +86,7 @@ class TurnUsageRequest:
         )
 
     def counter_keys(self) -> list[CounterKey]:
-        """Return the usage counters that the turn is charged to, with or without
-        limits.
-        """
+        """Return the counters that the turn is charged to, with or without limits."""
         keys: list[CounterKey] = []
         if self.is_exempt:
             return keys
@@ -102,7 +99,7 @@ class TurnUsageRequest:
 
 @dataclass(frozen=True, slots=True)
 class UsageGrant:
-    """What a turn may use, and the counters that it is charged to."""
+    """The reserved usage of a turn, and the counters that it is charged to."""
 
     counter_keys: Sequence[CounterKey]
     reservation: Reservation | None = None
@@ -111,18 +108,18 @@ class UsageGrant:
 
     @property
     def is_charged(self) -> bool:
-        """Whether the end of the turn has to be written to the counters."""
+        """Whether the counters must be updated when the turn ends."""
         return bool(self.counter_keys) or self.reservation is not None
 
 
 def estimate_reply_tokens(parameters: Mapping[str, Any]) -> int:
     """Return the estimated length of the reply in tokens, from the parameters."""
-    most = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
-    return DEFAULT_REPLY_TOKENS if most is None else min(int(most), MAX_REPLY_TOKENS)
+    limit = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
+    return DEFAULT_REPLY_TOKENS if limit is None else min(int(limit), MAX_REPLY_TOKENS)
 
 
 def load_context_and_reserve(
-    wanted: ContextQuery, wish: TurnUsageRequest
+    query: ContextQuery, usage: TurnUsageRequest
 ) -> tuple[Context, UsageGrant]:
     """Read a turn's context and reserve its usage.
 
@@ -130,48 +127,56 @@ def load_context_and_reserve(
     a token that is no longer valid; `AgentUnknown` and `IdentityRefused` if the token
     has changed and no longer allows this agent or user.
     """
-    past = (
-        turn_context.load_context(wish.user_id, wanted)
-        if wanted.needs_reading
+    context = (
+        turn_context.load_context(usage.user_id, query)
+        if query.needs_reading
         else Context(())
     )
-    allowance = _try_reserve(wish, past)
-    if allowance is None:
-        allowance = _try_reserve(_with_current_token(wish), past)
-    if allowance is None:
+    grant = _try_reserve(usage, context)
+    if grant is None:
+        grant = _try_reserve(_with_current_token(usage), context)
+    if grant is None:
         raise CredentialRefused
-    return past, allowance
+    return context, grant
 
 
-def check_limits(wish: TurnUsageRequest) -> None:
+def check_limits(usage: TurnUsageRequest) -> None:
     """Raise the errors of `reserve` if the limits allow no turn; reserve nothing."""
     with transaction.atomic():
-        _try_reserve(replace(wish, count_prompt=lambda _: 0), Context(()))
+        _try_reserve(replace(usage, count_prompt=lambda _: 0), Context(()))
         transaction.set_rollback(True)
 
 
-def _try_reserve(wish: TurnUsageRequest, past: Context) -> UsageGrant | None:
+def _try_reserve(usage: TurnUsageRequest, context: Context) -> UsageGrant | None:
     """Reserve a turn's usage; None if its token differs from the cached one."""
-    caps, charged, token = wish.limits(), wish.counter_keys(), wish.caller.token
-    if not caps:
-        is_valid = token is None or usage_counters.is_valid(token, now=wish.now)
-        return UsageGrant(charged) if is_valid else None
-    models = fallback_chain.models_for(wish.config, wish.agent)
-    prompt_tokens = wish.count_prompt(past)
+    limits, counter_keys, token = (
+        usage.limits(),
+        usage.counter_keys(),
+        usage.caller.token,
+    )
+    if not limits:
+        is_valid = token is None or usage_counters.is_valid(token, now=usage.now)
+        return UsageGrant(counter_keys) if is_valid else None
+    models = fallback_chain.models_for(usage.config, usage.agent)
+    prompt_tokens = usage.count_prompt(context)
     # Any model of the fallback chain may answer, so the largest cost counts.
-    longest = max(_model_reply_tokens(wish, model) for model in models)
-    guess = prompt_tokens + longest
+    reply_tokens = max(_model_reply_tokens(usage, model) for model in models)
     micro_usd = 0
-    if usage_limits.needs_price(caps):
-        micro_usd = max(_estimate_cost(wish, prompt_tokens, model) for model in models)
+    if usage_limits.needs_price(limits):
+        micro_usd = max(_estimate_cost(usage, prompt_tokens, model) for model in models)
     return reserve(
-        caps, charged, token, tokens=guess, micro_usd=micro_usd, now=wish.now
+        limits,
+        counter_keys,
+        token,
+        tokens=prompt_tokens + reply_tokens,
+        micro_usd=micro_usd,
+        now=usage.now,
     )
 
 
 def reserve(
-    caps: Sequence[ActiveLimit],
-    charged: Sequence[CounterKey],
+    limits: Sequence[ActiveLimit],
+    counter_keys: Sequence[CounterKey],
     token: VerifiedToken | None,
     *,
     tokens: int,
@@ -180,12 +185,12 @@ def reserve(
 ) -> UsageGrant | None:
     """Reserve an estimate; None if the token differs from the cached one.
 
-    `charged` are further counters to charge. Raises `LimitReached` and
+    `counter_keys` are further counters to charge. Raises `LimitReached` and
     `BudgetExceeded`.
     """
     with transaction.atomic():
         used = usage_counters.reserve(
-            {cap.key for cap in caps},
+            {limit.key for limit in limits},
             token,
             tokens=tokens,
             micro_usd=micro_usd,
@@ -194,43 +199,45 @@ def reserve(
         if not used:
             return None
         states = usage_limits.limit_states(
-            caps, used, tokens=tokens, micro_usd=micro_usd, now=now
+            limits, used, tokens=tokens, micro_usd=micro_usd, now=now
         )
         usage_limits.check_states(states)
     epochs = {key: each.epoch for key, each in used.items()}
     reservation = Reservation(epochs, tokens, micro_usd)
-    return UsageGrant(charged, reservation, usage_limits.rate_limit_headers(states))
+    return UsageGrant(
+        counter_keys, reservation, usage_limits.rate_limit_headers(states)
+    )
 
 
-def _model_reply_tokens(wish: TurnUsageRequest, model: Model) -> int:
-    return estimate_reply_tokens(model.parameters(wish.parameters))
+def _model_reply_tokens(usage: TurnUsageRequest, model: Model) -> int:
+    return estimate_reply_tokens(model.parameters(usage.parameters))
 
 
-def _estimate_cost(wish: TurnUsageRequest, prompt_tokens: int, model: Model) -> int:
+def _estimate_cost(usage: TurnUsageRequest, prompt_tokens: int, model: Model) -> int:
     """Return the maximum cost of a call of this model."""
-    known = call_costs.estimate_cost(
-        wish.config,
+    cost = call_costs.estimate_cost(
+        usage.config,
         model.provider_name,
         model.name,
         prompt_tokens,
-        _model_reply_tokens(wish, model),
+        _model_reply_tokens(usage, model),
     )
-    if known is None:
+    if cost is None:
         raise PriceUnknown(
-            f"agent '{wish.agent.name}' cannot be called, because spending is limited "
+            f"agent '{usage.agent.name}' cannot be called, because spending is limited "
             f"and the price of {model} is unknown",
             detail="add it under prices: in coulisse.yaml",
         )
-    return known
+    return cost
 
 
-def _with_current_token(wish: TurnUsageRequest) -> TurnUsageRequest:
+def _with_current_token(usage: TurnUsageRequest) -> TurnUsageRequest:
     """Return the request with its token as stored now; raises as `reload_caller`."""
-    caller = reload_caller(wish.config, wish.caller, wish.user_id)
+    caller = reload_caller(usage.config, usage.caller, usage.user_id)
     # Earlier checks used the cached token.
-    name = wish.experiment or wish.agent.name
-    routing.check_name(wish.config, name, offered=caller.agents)
-    return replace(wish, caller=caller)
+    name = usage.experiment or usage.agent.name
+    routing.check_name(usage.config, name, offered=caller.agents)
+    return replace(usage, caller=caller)
 
 
 def reload_caller(config: Config, caller: Caller, user_id: UserId) -> Caller:
@@ -239,8 +246,8 @@ def reload_caller(config: Config, caller: Caller, user_id: UserId) -> Caller:
     Raises `CredentialRefused` if the token is no longer valid, and `IdentityRefused` if
     it no longer belongs to this user.
     """
-    known = caller.token
-    token = None if known is None else api_tokens.reload(known, datetime.now(UTC))
+    cached = caller.token
+    token = None if cached is None else api_tokens.reload(cached, datetime.now(UTC))
     if token is None:
         raise CredentialRefused
     caller = from_token(token)
@@ -248,10 +255,10 @@ def reload_caller(config: Config, caller: Caller, user_id: UserId) -> Caller:
     return caller
 
 
-def settle(allowance: UsageGrant, charge: Charge) -> None:
+def settle(grant: UsageGrant, charge: Charge) -> None:
     """Charge a turn that ended and release its reservation."""
     usage_counters.settle(
-        allowance.counter_keys, allowance.reservation, charge, now=int(time.time())
+        grant.counter_keys, grant.reservation, charge, now=int(time.time())
     )
 
 

@@ -1,1 +1,1 @@
-"""Surroundings of a turn: live registration, record, transaction, hooks, charge."""
+"""The end of a turn: its record, transaction, hooks and charge."""

@@ -40,40 +40,43 @@ async def save(
         charge += request_limits.embedding_charge(turn.config, turn.embeddings)
     record = turn_record.build_record(turn, reply, outcome, error)
     settle = partial(reservations.settle, turn.usage_grant, charge)
-    also = partial(post_turn_hooks.run_hooks, EndedTurn(turn, reply, record, outcome))
+    run_hooks = partial(
+        post_turn_hooks.run_hooks, EndedTurn(turn, reply, record, outcome)
+    )
     is_incognito = turn.request.options.is_incognito
     is_void = outcome == "error" and (
         turn.request.origin == "task" or not reply.has_output
     )
-    study = None if is_void else turn.extraction_request
+    extraction = None if is_void else turn.extraction_request
     try:
         if is_incognito:
             if turn.usage_grant.is_charged or turn.request.on_end is not None:
                 await database_executor.run_to_end(
-                    turn_transaction.store_charge, settle=settle, also=also
+                    turn_transaction.store_charge, settle=settle, run_hooks=run_hooks
                 )
             return
         await database_executor.run_to_end(
             turn_transaction.store_turn,
             record,
             () if is_void else turn_record.transcript_entries(turn, reply, outcome),
-            study=study,
+            extraction=extraction,
             cap=turn.memory.working_memory_cap,
             results=turn_record.client_tool_results(turn.new),
             telemetry=turn.telemetry,
             settle=settle,
-            also=also,
+            run_hooks=run_hooks,
         )
     except DatabaseDown as exc:
         if charge.tokens or turn.usage_grant.reservation is not None:
-            lost = replace(record, outcome="error", error=recorded_text(error or exc))
-            debt = DeferredCharge(lost, charge, settle)
+            failed = replace(record, outcome="error", error=recorded_text(error or exc))
             deferred_charges.defer_charge(
-                debt, turn.telemetry, is_recorded=not is_incognito
+                DeferredCharge(failed, charge, settle),
+                turn.telemetry,
+                is_recorded=not is_incognito,
             )
         raise
     # Logged outside the database thread, so that the event loop does not wait for it.
     if turn.telemetry.fmt.enabled:
         logs.log_turn(record)
-    if study is not None:
+    if extraction is not None:
         notifier.notify()

@@ -1,7 +1,7 @@
 """Charges of turns whose end could not be stored.
 
 Their messages are lost, and the client received an error. The provider was paid, so the
-turns are charged when the database is back; the log lists charges that fail for good.
+turns are charged when the database is back. Charges that fail for good are logged.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class DeferredCharge:
 
 
 def defer_charge(
-    debt: DeferredCharge, telemetry: TelemetryConfig, *, is_recorded: bool
+    deferred: DeferredCharge, telemetry: TelemetryConfig, *, is_recorded: bool
 ) -> None:
     """Charge a turn later and store its record; the record's key prevents a second
     charge.
@@ -55,32 +55,34 @@ def defer_charge(
     whether the charge was stored.
     """
     if not (is_recorded and telemetry.sqlite.enabled):
-        logger.error("could not charge %s: database unavailable", debt)
+        logger.error("could not charge %s: database unavailable", deferred)
         return
-    logger.error("charging %s later: database unavailable", debt)
-    _pending_charges.add(task := asyncio.create_task(_retry_charge(debt, telemetry)))
+    logger.error("charging %s later: database unavailable", deferred)
+    _pending_charges.add(
+        task := asyncio.create_task(_retry_charge(deferred, telemetry))
+    )
     task.add_done_callback(_pending_charges.discard)
 
 
-async def _retry_charge(debt: DeferredCharge, telemetry: TelemetryConfig) -> None:
+async def _retry_charge(deferred: DeferredCharge, telemetry: TelemetryConfig) -> None:
     try:
-        for pause in RETRY_DELAYS_SECONDS:
-            await asyncio.sleep(pause)
+        for delay in RETRY_DELAYS_SECONDS:
+            await asyncio.sleep(delay)
             try:
                 is_new = await database_executor.run_to_end(
                     turn_transaction.store_record,
-                    debt.record,
+                    deferred.record,
                     telemetry,
-                    settle=debt.settle,
+                    settle=deferred.settle,
                 )
             except DatabaseDown:
                 continue
-            logger.info("%s %s", "charged" if is_new else "already charged", debt)
+            logger.info("%s %s", "charged" if is_new else "already charged", deferred)
             return
     except Exception:
-        logger.exception("could not charge %s", debt)
+        logger.exception("could not charge %s", deferred)
         return
     except asyncio.CancelledError:
-        logger.error("could not charge %s: the server is stopping", debt)
+        logger.error("could not charge %s: the server is stopping", deferred)
         raise
-    logger.error("could not charge %s: database still unavailable", debt)
+    logger.error("could not charge %s: database still unavailable", deferred)

@@ -7,8 +7,11 @@ tasks are enqueued.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from django.db import transaction
+
+from judges.runs import judge_queue
+from tasks.queue import lifecycle, worker_notifier
 from telemetry.types import Outcome
-from turns.lifecycle import judge_hook
 from turns.shadow_runs import shadow_queue
 from turns.turn import EndedTurn
 
@@ -17,8 +20,7 @@ from turns.turn import EndedTurn
 class Hook:
     """A function that may write more rows about a turn.
 
-    It runs on a database thread, so it must return quickly if there is nothing to
-    write.
+    Runs on a database thread, so it must return quickly if there is nothing to write.
     """
 
     write: Callable[[EndedTurn], None]
@@ -27,9 +29,36 @@ class Hook:
     """Whether it also runs after an incognito turn."""
 
 
+def enqueue_judging(ended: EndedTurn) -> None:
+    """Enqueue judge tasks for a reply, for each judge of its agent that samples it.
+
+    Skips agents without judges, replies without text, replies with tool calls that the
+    client has yet to run, and incognito turns, except those of synthetic users.
+    """
+    turn, request = ended.turn, ended.turn.request
+    is_incognito = request.options.is_incognito
+    if not turn.agent.judges or not judge_queue.is_complete_reply(ended.reply):
+        return
+    if is_incognito and request.origin != "smoke":
+        return
+    specs = judge_queue.draw_tasks(
+        turn.agent,
+        turn_id=request.turn_id,
+        user_id=turn.user_id,
+        experiment=turn.experiment,
+        origin=request.origin,
+        context=judge_queue.context_of_turn(turn.prompt, ended.reply)
+        if is_incognito
+        else None,
+    )
+    if specs:
+        lifecycle.enqueue(specs)
+        transaction.on_commit(worker_notifier.notify)
+
+
 HOOKS = (
-    # Replies to synthetic users are judged, and their turns are incognito.
-    Hook(judge_hook.due, is_for_incognito=True),
+    # Replies to synthetic users are judged, although their turns are incognito.
+    Hook(enqueue_judging, is_for_incognito=True),
     Hook(shadow_queue.enqueue_for_turn),
 )
 """In the order in which they run."""

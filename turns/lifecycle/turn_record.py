@@ -1,7 +1,9 @@
-"""What is stored of a turn: its messages, and a record of its calls."""
+"""The record of a turn: in the live view while it runs, and stored when it ends."""
 
 import time
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from access.limits.usage_counters import Charge
 from core import token_estimates, trace
@@ -10,76 +12,117 @@ from core.events import ServedBy
 from core.messages import Message
 from core.reply import Reply
 from memory.facts import public_ids
+from memory.recall import query_embedding
 from memory.transcript.message_rows import NewMessage
 from providers.pricing import call_costs
+from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurn
 from telemetry.types import Outcome, TurnRecord
-from turns.lifecycle import live_registration
 from turns.turn import Turn
+
+
+def register_live(turn: Turn) -> None:
+    """Show a turn in the studio's live view, unless it is incognito.
+
+    This takes about a microsecond: the fields are read only when a viewer connects.
+    """
+    if not turn.request.options.is_incognito:
+        ACTIVE_TURNS.register(turn.request.turn_id, partial(_active_turn, turn))
+
+
+def unregister_live(turn: Turn) -> None:
+    """Remove a turn from the live view."""
+    ACTIVE_TURNS.unregister(turn.request.turn_id)
+
+
+def _active_turn(turn: Turn) -> ActiveTurn:
+    return ActiveTurn(**_header_fields(turn), calls=turn.record)
+
+
+def _header_fields(turn: Turn) -> dict[str, Any]:
+    """Return the fields of `TurnHeader`, which are known when a turn begins."""
+    request = turn.request
+    return {
+        "turn_id": request.turn_id,
+        "user_id": turn.user_id,
+        "thread": request.options.thread,
+        "agent": turn.agent.name,
+        "experiment": turn.experiment,
+        "origin": request.origin,
+        "user_message": query_embedding.last_user_text(request.messages),
+        "is_streamed": request.stream,
+        "started_at": turn.started.at,
+    }
 
 
 def transcript_entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[NewMessage]:
     """Return what the turn adds to the transcript: the new messages and the reply."""
     importance = turn.memory.importance
-
-    own = frozenset(
+    own_calls = frozenset(
         call.id
         for call in turn.record
         if isinstance(call, trace.TracedToolCall) and call.kind != "client"
     )
 
-    def entry(message: Message, count: int | None = None, **more: str) -> NewMessage:
+    def entry(message: Message, tokens: int | None = None, **more: str) -> NewMessage:
         if message.role == "assistant":
             more["agent"] = turn.agent.name
         return NewMessage(
             message,
-            token_estimates.estimate_message(message) if count is None else count,
+            token_estimates.estimate_message(message) if tokens is None else tokens,
             importance=getattr(importance, message.role),
-            own_calls=own if reply.exchange else frozenset(),
+            own_calls=own_calls if reply.exchange else frozenset(),
             **more,
         )
 
-    added = [entry(message) for message in turn.new]
+    entries = [entry(message) for message in turn.new]
     if reply.has_output:
-        said = reply.exchange or (reply.message(),)
-        *_, last = (message for message in said if message.role == "assistant")
-        how = (reply.finish_reason or "") if outcome == "ok" else outcome
-        added += [
-            entry(message, _reply_tokens(turn, reply, last), finish_reason=how)
+        messages = reply.exchange or (reply.message(),)
+        *_, last = (message for message in messages if message.role == "assistant")
+        finish_reason = (reply.finish_reason or "") if outcome == "ok" else outcome
+        entries += [
+            entry(
+                message,
+                _reply_tokens(turn, reply, last),
+                finish_reason=finish_reason,
+            )
             if message is last
             else entry(message)
-            for message in said
+            for message in messages
         ]
-    return added
+    return entries
 
 
 def charge_calls(turn: Turn) -> Charge:
     """Set the cost of each model call; return the charge of the turn."""
-    total, is_priced, used = 0, True, 0
+    tokens, micro_usd, is_priced = 0, 0, True
     for call in trace.iter_model_calls(turn.record):
         if call.usage is None:
             continue
-        used += call.usage.input_tokens + call.usage.output_tokens
+        tokens += call.usage.input_tokens + call.usage.output_tokens
         if call.cost_micro_usd is None:
             call.cost_micro_usd = call_costs.call_cost(
-                *(turn.config, call.provider, call.model, call.usage),
+                turn.config,
+                call.provider,
+                call.model,
+                call.usage,
                 at=call.started_at,
             )
         if call.cost_micro_usd is None:
             is_priced = False
         else:
-            total += call.cost_micro_usd
-    return Charge(used, total, is_priced)
+            micro_usd += call.cost_micro_usd
+    return Charge(tokens, micro_usd, is_priced)
 
 
 def served_by(turn: Turn) -> ServedBy:
     """Return the model that serves a turn, with its usage and cost so far."""
-    charged = charge_calls(turn)
+    charge = charge_calls(turn)
     last = _latest_model_call(turn)
     return ServedBy(
         last.provider,
         last.model,
         trace.count_attempts(turn.record),
-        charged.micro_usd if charged.is_priced else None,
+        charge.micro_usd if charge.is_priced else None,
     )
 
 
@@ -99,7 +142,7 @@ def build_record(
 ) -> TurnRecord:
     """Return the record of the turn."""
     return TurnRecord(
-        **live_registration.initial_fields(turn),
+        **_header_fields(turn),
         seconds=time.perf_counter() - turn.started.clock,
         outcome=outcome,
         finish_reason=reply.finish_reason or "",
@@ -126,12 +169,12 @@ def client_tool_results(new: Sequence[Message]) -> dict[str, str]:
 
 def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
     """Return the size of the reply in later prompts, without its reasoning."""
-    count = reply.usage
+    usage = reply.usage
     if (
-        count is None
-        or not count.output_tokens
+        usage is None
+        or not usage.output_tokens
         # Some providers bill reasoning without a separate count.
-        or (reply.reasoning and not count.reasoning_tokens)
+        or (reply.reasoning and not usage.reasoning_tokens)
         # With a format or tools the count may be the sum of several rounds.
         or turn.request.format is not None
         or turn.tools
@@ -139,5 +182,5 @@ def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
     ):
         return token_estimates.estimate_message(message)
     return (
-        count.output_tokens - count.reasoning_tokens + token_estimates.MESSAGE_OVERHEAD
+        usage.output_tokens - usage.reasoning_tokens + token_estimates.MESSAGE_OVERHEAD
     )

@@ -24,26 +24,29 @@ def store_turn(
     record: TurnRecord,
     entries: Sequence[NewMessage],
     *,
-    study: ExtractionRequest | None,
+    extraction: ExtractionRequest | None,
     cap: int,
     results: Mapping[str, str],
     telemetry: TelemetryConfig,
     settle: Callable[[], None],
-    also: Callable[[], None],
+    run_hooks: Callable[[], None],
 ) -> None:
     """Store the messages, the record and the charge of a turn in one transaction.
 
-    `also` writes further rows in the same transaction. `results` are the results of the
-    client's tools, by call id. The user's messages matter more than the record: if the
-    database accepts only the messages, they are stored without the record. If it does
-    not accept the messages either, the turn is still charged, and the error is raised;
-    so is `TurnDiscarded`, which `also` may raise.
+    `run_hooks` writes further rows in the same transaction. `results` are the results
+    of the client's tools, by call id. The user's messages matter more than the record:
+    if the database accepts only the messages, they are stored without the record. If it
+    does not accept the messages either, or if `run_hooks` raises `TurnDiscarded`, the
+    turn is still charged, and the error is raised.
     """
 
     append = partial(
         message_store.append_turn,
-        *(record.user_id, record.thread, record.turn_id, entries),
-        study=study,
+        record.user_id,
+        record.thread,
+        record.turn_id,
+        entries,
+        study=extraction,
         cap=cap,
     )
     try:
@@ -52,7 +55,7 @@ def store_turn(
             append()
             client_tool_results.store_results(record.user_id, results, telemetry)
             turn_store.insert(record, telemetry)
-            also()
+            run_hooks()
             # Last, because other turns wait for the counters that it locks.
             settle()
         return
@@ -64,21 +67,21 @@ def store_turn(
     try:
         with transaction.atomic():
             append()
-            also()
+            run_hooks()
             settle()
     except (DataError, IntegrityError):
         settle()
         raise
 
 
-def store_charge(*, settle: Callable[[], None], also: Callable[[], None]) -> None:
-    """Charge an incognito turn, and write what its request asked for.
+def store_charge(*, settle: Callable[[], None], run_hooks: Callable[[], None]) -> None:
+    """Charge an incognito turn, and write the rows of its hooks.
 
-    Raises `TurnDiscarded` if `also` does; the turn is still charged.
+    Raises `TurnDiscarded` if `run_hooks` does; the turn is still charged.
     """
     try:
         with transaction.atomic():
-            also()
+            run_hooks()
             settle()
     except TurnDiscarded:
         settle()

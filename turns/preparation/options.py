@@ -79,15 +79,15 @@ def _read_limit(metadata: Mapping[str, str], key: str) -> int:
 
 
 def _read_choice(metadata: Mapping[str, str], key: str, *values: str) -> str | None:
-    given = metadata.get(key)
-    if given is not None and given not in values:
-        wanted = " or ".join(f"'{value}'" for value in values)
+    value = metadata.get(key)
+    if value is not None and value not in values:
+        choices = " or ".join(f"'{each}'" for each in values)
         raise Invalid(
-            f"metadata key '{key}' must be {wanted} or left out, "
-            f"got '{escape_and_truncate(given)}'",
+            f"metadata key '{key}' must be {choices} or left out, "
+            f"got '{escape_and_truncate(value)}'",
             param=f"metadata.{key}",
         )
-    return given
+    return value
 
 
 @cache

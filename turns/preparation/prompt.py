@@ -36,9 +36,9 @@ def system_messages(
     preamble: str, instructions: Iterable[str], messages: Sequence[Message]
 ) -> list[Message]:
     """Return the agent's system message, then the client's."""
-    own = "\n\n".join(text for text in (preamble.strip(), *instructions) if text)
+    text = "\n\n".join(part for part in (preamble.strip(), *instructions) if part)
     client = [message for message in messages if message.role == "system"]
-    return [Message("system", own), *client] if own else client
+    return [Message("system", text), *client] if text else client
 
 
 def memory_messages(block: str) -> list[Message]:
@@ -59,14 +59,14 @@ def with_answered_calls(
     A tool loop that began elsewhere (in an incognito turn, in another thread) continues
     here, because the client has sent all of it.
     """
-    known = _call_ids(history)
-    if all(message.tool_call_id in known for message in new if message.role == "tool"):
+    call_ids = _call_ids(history)
+    if all(each.tool_call_id in call_ids for each in new if each.role == "tool"):
         return new
-    spoken = conversation(sent)
-    start = len(spoken) - len(new)
-    while start > 0 and spoken[start].role != "user":
+    messages = conversation(sent)
+    start = len(messages) - len(new)
+    while start > 0 and messages[start].role != "user":
         start -= 1
-    return spoken[start:]
+    return messages[start:]
 
 
 def _call_ids(messages: Iterable[Message]) -> set[str]:
@@ -79,10 +79,9 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
     New tool results are placed next to their calls, however old those are. Raises
     `MessagesInvalid` for a result without a call.
     """
-    joined = [*history, *new]
-    known = _call_ids(joined)
+    call_ids = _call_ids([*history, *new])
     for message in new:
-        if message.role == "tool" and message.tool_call_id not in known:
+        if message.role == "tool" and message.tool_call_id not in call_ids:
             raise MessagesInvalid(
                 f"a tool message answers the call '{message.tool_call_id}', which is "
                 "not in the conversation: send the assistant message with that call "
@@ -110,10 +109,10 @@ def _with_calls_last(
     if not start:
         return history
     end = start + len(_results_after(history, start))
-    exchange, since = history[start - 1 : end], history[end:]
-    if all(message.role != "user" for message in since):
-        since = ()
-    return [*history[: start - 1], *since, *exchange]
+    exchange, later = history[start - 1 : end], history[end:]
+    if all(message.role != "user" for message in later):
+        later = ()
+    return [*history[: start - 1], *later, *exchange]
 
 
 def without_audio(messages: Iterable[Message]) -> list[Message]:
@@ -144,7 +143,7 @@ def drop_malformed(messages: Sequence[Message]) -> list[Message]:
     Drops calls without a result (the client gave up) and results without a call. The
     same question twice in a row (a client's retry) is sent once.
     """
-    kept: list[Message] = []
+    result: list[Message] = []
     position = 0
     while position < len(messages):
         message = messages[position]
@@ -152,13 +151,13 @@ def drop_malformed(messages: Sequence[Message]) -> list[Message]:
         if message.tool_calls:
             results = _results_after(messages, position)
             position += len(results)
-            kept += _complete_exchange(message, results)
+            result += _complete_exchange(message, results)
         elif message.role == "user":
-            if not kept or kept[-1] != message:
-                kept.append(message)
+            if not result or result[-1] != message:
+                result.append(message)
         elif message.role != "tool":
-            kept.append(message)
-    return kept
+            result.append(message)
+    return result
 
 
 def _results_after(messages: Sequence[Message], start: int) -> list[Message]:

@@ -40,23 +40,23 @@ def check_name(
 ) -> None:
     """Raise `AgentUnknown` for a name that no agent or experiment has.
 
-    `offered` are the names a caller may use. The error is the same for other names,
-    whether they exist or not.
+    `offered` are the names that the caller may use. For all other names the error is
+    the same, whether they exist or not.
     """
     if exists(config, name) and (offered is None or name in offered):
         return
-    known = [each for each in list_names(config) if offered is None or each in offered]
+    names = [each for each in list_names(config) if offered is None or each in offered]
     raise AgentUnknown(
         f"The model '{escape_and_truncate(name)}' does not exist: no agent has that "
-        f"name{did_you_mean(name, known)}",
+        f"name{did_you_mean(name, names)}",
         param="model",
     )
 
 
 def purpose_of(config: Config, name: str) -> str | None:
     """Return the public description of an agent or an experiment, if it has one."""
-    found = config.get(AGENTS).get(name) or config.get(EXPERIMENTS).get(name)
-    return None if found is None else found.purpose
+    entry = config.get(AGENTS).get(name) or config.get(EXPERIMENTS).get(name)
+    return None if entry is None else entry.purpose
 
 
 async def choose_agent(config: Config, name: str, user_id: UserId) -> Route:
@@ -71,7 +71,7 @@ async def choose_agent(config: Config, name: str, user_id: UserId) -> Route:
     check_name(config, name)
     experiment = config.get(EXPERIMENTS)[name]
     if experiment.strategy == "bandit":
-        chosen = await bandits.choose_variant(config, experiment, user_id)
+        variant = await bandits.choose_variant(config, experiment, user_id)
     else:
-        chosen = assignment.choose_variant(experiment, user_id)
-    return Route(config.get(AGENTS)[chosen], name)
+        variant = assignment.choose_variant(experiment, user_id)
+    return Route(config.get(AGENTS)[variant], name)

@@ -33,10 +33,9 @@ from turns.turn import StartTime, Turn, TurnRequest
 async def prepare(request: TurnRequest) -> Turn:
     """Return a turn that is ready to run: its prompt is composed, its usage reserved.
 
-    Reads what the turn needs from the database in one trip. If it raises, nothing
-    stays reserved.
+    Uses the database once. If it raises, the reservation is released.
     """
-    began = StartTime()
+    started = StartTime()
     embeddings = usage_collector.start_collecting()
     config = live.current()
     user_id = request.user_id
@@ -47,33 +46,35 @@ async def prepare(request: TurnRequest) -> Turn:
     new: Sequence[Message] = prompt.new_messages(request.messages)
     tools = await _tools(config, request, user_id, agent)
     system = _system(request, agent)
-    offer = loop.build_tool_set(request.tools, tools, request.parameters)
-    count = _prompt_counter(config, request, agent, offer)
-    left_tokens = agent.context_tokens - count([*system, *new])
+    tool_set = loop.build_tool_set(request.tools, tools, request.parameters)
+    count_tokens = _prompt_counter(config, request, agent, tool_set)
+    max_context_tokens = agent.context_tokens - count_tokens([*system, *new])
+
+    def compose(context: Context, conversation: Sequence[Message]) -> list[Message]:
+        memory_messages = prompt.memory_messages(context.memory_prompt)
+        return [*system, *memory_messages, *conversation]
 
     def count_prompt(context: Context) -> int:
-        _, spoken = _join_conversation(request, context, new)
-        return count([*system, *prompt.memory_messages(context.memory_prompt), *spoken])
+        _, conversation = _join_conversation(request, context, new)
+        return count_tokens(compose(context, conversation))
 
-    usage = _usage(request, config, route, user_id, count_prompt, began)
+    usage = _usage(request, config, route, user_id, count_prompt, started)
     if usage.is_limited and memory.has_paid_embedder:
         # Recall calls its API before anything is reserved, and the call is billed.
         await database_executor.run(reservations.check_limits, usage)
-    allowance: UsageGrant | None = None
+    grant: UsageGrant | None = None
     try:
-        query = await _query(request, memory, new, left_tokens)
-        context, allowance = await async_reservations.load_context_and_reserve(
-            query, usage
-        )
+        query = await _query(request, memory, new, max_context_tokens)
+        context, grant = await async_reservations.load_context_and_reserve(query, usage)
         if request.format is not None:
             # Not before the limits allow the turn: a schema can be costly to compile.
             await request.format.compile()
-        new, spoken = _join_conversation(request, context, new)
+        new, conversation = _join_conversation(request, context, new)
     except BaseException:
         # Embeddings for recall are billed even if the turn does not begin.
         charge = request_limits.embedding_charge(config, embeddings)
         async_reservations.release_later(
-            allowance or UsageGrant(usage.counter_keys()), charge
+            grant or UsageGrant(usage.counter_keys()), charge
         )
         raise
     return Turn(
@@ -81,16 +82,16 @@ async def prepare(request: TurnRequest) -> Turn:
         agent=agent,
         user_id=user_id,
         new=new,
-        prompt=[*system, *prompt.memory_messages(context.memory_prompt), *spoken],
+        prompt=compose(context, conversation),
         memory=memory.settings,
         extraction_request=_extraction_request(request, memory, agent),
         telemetry=config.get(TELEMETRY),
-        started=began,
+        started=started,
         config=config,
-        usage_grant=allowance,
+        usage_grant=grant,
         recalled_fact_ids=context.facts,
         tools=tools,
-        tool_set=offer,
+        tool_set=tool_set,
         experiment=route.experiment,
         embeddings=embeddings,
     )
@@ -103,7 +104,7 @@ def _check_caller(config: Config, request: TurnRequest) -> None:
 
 
 def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> ResolvedMemory:
-    """Return the agent's memory settings, without a plan if memory is off."""
+    """Return the agent's memory settings, without user memory if it is off."""
     memory = memory_settings.resolve_for_agent(config, agent.name)
     return (
         ResolvedMemory(memory.settings, None)
@@ -131,7 +132,7 @@ def _system(request: TurnRequest, agent: AgentConfig) -> list[Message]:
 
 
 def _prompt_counter(
-    config: Config, request: TurnRequest, agent: AgentConfig, offer: ToolSet
+    config: Config, request: TurnRequest, agent: AgentConfig, tool_set: ToolSet
 ) -> Callable[[Sequence[Message]], int]:
     """Return a function that counts the tokens of a model call with given messages."""
     is_sent = request.response_format is not None and any(
@@ -139,7 +140,7 @@ def _prompt_counter(
     )
     return partial(
         token_usage.estimate_sent,
-        tool_tokens=offer.tool_tokens,
+        tool_tokens=tool_set.tool_tokens,
         response_format=request.response_format if is_sent else None,
     )
 
@@ -154,8 +155,8 @@ async def _query(
     options = request.options
     recall = None
     if memory.user_memory is not None:
-        said = query_embedding.last_user_text(request.messages)
-        recall = await query_embedding.build_query(memory.user_memory, said)
+        text = query_embedding.last_user_text(request.messages)
+        recall = await query_embedding.build_query(memory.user_memory, text)
     return ContextQuery(
         options.thread,
         max_tokens,
@@ -173,7 +174,7 @@ def _usage(
     route: Route,
     user_id: UserId,
     count_prompt: Callable[[Context], int],
-    began: StartTime,
+    started: StartTime,
 ) -> TurnUsageRequest:
     """Return what to reserve for the turn."""
     return TurnUsageRequest(
@@ -185,7 +186,7 @@ def _usage(
         token_limits=request.options.token_limits,
         count_prompt=count_prompt,
         parameters=request.parameters,
-        now=int(began.at.timestamp()),
+        now=int(started.at.timestamp()),
         is_incognito=request.options.is_incognito,
         is_exempt=request.origin == "smoke",
     )

@@ -20,7 +20,7 @@ from tasks.queue.task_kinds import TaskKind, TaskOutcome
 from telemetry.config import TELEMETRY
 from turns import flow
 from turns.budget.reservations import UsageGrant
-from turns.lifecycle import live_registration, turn_record
+from turns.lifecycle import turn_record
 from turns.preparation import prompt
 from turns.shadow_runs import shadow_queue, turn_snapshot
 from turns.shadow_runs.turn_snapshot import TurnSnapshot
@@ -44,7 +44,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         return TaskOutcome(PAYLOAD_DELETED)
     turn = await _prepare(task, config, agent)
     reply = Reply()
-    live_registration.register(turn)
+    turn_record.register_live(turn)
     try:
         async with aclosing(flow.answer(turn)) as events:
             async for event in events:
@@ -61,7 +61,7 @@ async def run(task: ClaimedTask) -> TaskOutcome:
         )
         return TaskOutcome(is_closed=True)
     finally:
-        live_registration.unregister(turn)
+        turn_record.unregister_live(turn)
     turn_record.charge_calls(turn)
     record = turn_record.build_record(turn, reply, "ok", None)
     return TaskOutcome(
@@ -72,9 +72,11 @@ async def run(task: ClaimedTask) -> TaskOutcome:
 
 async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Turn:
     """Return the turn of a variant: the other turn's prompt, its own preamble."""
-    began = StartTime()
-    trial = TurnSnapshot.from_json(task.payload)
-    request = trial.to_turn_request(task, attempt_ids.turn_id(task.id, task.attempts))
+    started = StartTime()
+    snapshot = TurnSnapshot.from_json(task.payload)
+    request = snapshot.to_turn_request(
+        task, attempt_ids.turn_id(task.id, task.attempts)
+    )
     system = prompt.system_messages(
         agent.preamble, turn_snapshot.instructions(request), request.messages
     )
@@ -91,11 +93,11 @@ async def _prepare(task: ClaimedTask, config: Config, agent: AgentConfig) -> Tur
         memory=settings,
         extraction_request=None,
         telemetry=config.get(TELEMETRY),
-        started=began,
+        started=started,
         config=config,
         usage_grant=UsageGrant(()),
         tools=await box.open(agent),
-        experiment=trial.experiment,
+        experiment=snapshot.experiment,
     )
 
 

@@ -23,9 +23,9 @@ from turns.turn import EndedTurn, Turn
 
 KIND = "shadow"
 PRIORITY = -20
-"""Lower than all work that users wait for, and than judges."""
-MAX_SIZE = 4_000_000
-"""Maximum characters of a prompt. One with large images is not copied per variant."""
+"""Lower than judges and all tasks that users wait for."""
+MAX_PAYLOAD_SIZE = 4_000_000
+"""Maximum characters of a prompt, so that large images are not copied per variant."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def enqueue_for_turn(ended: EndedTurn) -> None:
     if not judge_queue.draw(experiment.sampling_rate):
         return
     payload = turn_snapshot.take_snapshot(turn).to_json()
-    if turn_snapshot.payload_size(payload) > MAX_SIZE:
+    if turn_snapshot.payload_size(payload) > MAX_PAYLOAD_SIZE:
         logger.info("turn %s is too large for a shadow run", turn.request.turn_id)
         return
     if lifecycle.enqueue(build_tasks(turn, experiment, payload)):
@@ -82,16 +82,16 @@ def store_run(task: ClaimedTask, turn: Turn, reply: Reply, record: TurnRecord) -
     Task.objects.filter(pk=task.id).update(payload=_payload_without_text(task))
     if not judge_queue.is_complete_reply(reply):
         return
-    wanted = judge_queue.draw_tasks(
+    specs = judge_queue.draw_tasks(
         turn.agent,
         turn_id=turn.request.turn_id,
         user_id=turn.user_id,
         experiment=turn.experiment,
         origin="shadow",
-        material=judge_queue.context_of_turn(turn.prompt, reply),
+        context=judge_queue.context_of_turn(turn.prompt, reply),
     )
-    if wanted:
-        lifecycle.enqueue(wanted)
+    if specs:
+        lifecycle.enqueue(specs)
         transaction.on_commit(worker_notifier.notify)
 
 
@@ -101,10 +101,10 @@ def store_failure(
     """Record that a shadow run failed, unless its task was reassigned."""
     with transaction.atomic():
         lifecycle.record_failure(task, error, is_final=True)
-        mine = Task.objects.filter(
+        failed = Task.objects.filter(
             pk=task.id, state=Task.State.ERRORED, attempts=task.attempts
         )
-        if mine.update(payload=_payload_without_text(task)):
+        if failed.update(payload=_payload_without_text(task)):
             turn_store.insert(record, turn.telemetry)
 
 

@@ -1,7 +1,7 @@
-"""What a shadow run needs from the turn it repeats, stored as the task's payload."""
+"""The data of a turn that its shadow runs need, stored as the task's payload."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 from core.ids import TurnId
@@ -28,7 +28,7 @@ class TurnSnapshot:
     parameters: Mapping[str, Any]
     tools: Sequence[dict[str, Any]] = ()
     response_format: Mapping[str, Any] | None = None
-    generation: int = field(default=0)
+    generation: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the task payload."""
@@ -43,12 +43,12 @@ class TurnSnapshot:
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, payload: Mapping[str, Any]) -> Self:
         """Parse the result of `to_json`."""
         messages = [
-            message_rows.message_from_row(*message) for message in told["messages"]
+            message_rows.message_from_row(*message) for message in payload["messages"]
         ]
-        return cls(**{**told, "messages": messages})
+        return cls(**{**payload, "messages": messages})
 
     def to_turn_request(self, task: ClaimedTask, turn_id: TurnId) -> TurnRequest:
         """Return the turn request for the variant."""
@@ -69,23 +69,23 @@ class TurnSnapshot:
         )
 
 
-def payload_size(told: Mapping[str, Any]) -> int:
+def payload_size(payload: Mapping[str, Any]) -> int:
     """Return the approximate number of characters of a payload."""
-    return sum(len(part) for message in told["messages"] for part in message)
+    return sum(len(part) for message in payload["messages"] for part in message)
 
 
-def has_messages(told: Mapping[str, Any]) -> bool:
+def has_messages(payload: Mapping[str, Any]) -> bool:
     """Return whether a payload still contains the messages."""
-    return "messages" in told
+    return "messages" in payload
 
 
 def take_snapshot(turn: Turn) -> TurnSnapshot:
     """Return the data that another variant needs to answer the same messages."""
     request = turn.request
-    own = prompt.system_messages(turn.agent.preamble, instructions(request), ())
+    system = prompt.system_messages(turn.agent.preamble, instructions(request), ())
     return TurnSnapshot(
         experiment=turn.experiment,
-        messages=turn.prompt[len(own) :],
+        messages=turn.prompt[len(system) :],
         options={name: getattr(request.options, name) for name in COPIED_OPTIONS},
         parameters=request.parameters,
         tools=request.tools,
@@ -96,8 +96,10 @@ def take_snapshot(turn: Turn) -> TurnSnapshot:
 
 def instructions(request: TurnRequest) -> list[str]:
     """Return an agent's instructions besides its preamble."""
-    told = [request.options.language_instruction]
-    return told if request.format is None else [*told, request.format.instruction]
+    texts = [request.options.language_instruction]
+    if request.format is not None:
+        texts.append(request.format.instruction)
+    return texts
 
 
 def _message_as_json(message: Message) -> tuple[str, str, str]:

@@ -27,7 +27,7 @@ Ask = Callable[[Sequence[Message]], AsyncGenerator[Event]]
 
 
 class Mismatch(Exception):
-    """The reply does not match the format; the message says why."""
+    """The reply does not match the format; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class ReplyFormat:
 
         The model's text is kept, because serializing it again would round long numbers.
         """
-        found, value = parse_json(text)
-        error = await self._first_error(found, value)
+        json_text, value = parse_json(text)
+        error = await self._first_error(json_text, value)
         if error is not None:
             raise Mismatch(error)
-        return found
+        return json_text
 
     async def _first_error(self, text: str, value: Any) -> str | None:
         if self.schema is not None:
@@ -84,13 +84,13 @@ def json_schema(name: str, schema: Any, description: str | None) -> ReplyFormat:
     Raises `SchemaInvalid` for a schema beyond the limits. A schema that is malformed or
     refers to another document is refused when it is compiled.
     """
-    known = reply_schema.from_client(schema)
+    reply = reply_schema.from_client(schema)
     about = f" ({description.strip()})" if description else ""
     return ReplyFormat(
         f"Reply with a single JSON value called '{name}'{about} that conforms to the "
         "JSON Schema below, and nothing else: no Markdown fences, no text before or "
-        f"after it.\n\n{known.written.decode()}",
-        known,
+        f"after it.\n\n{reply.json.decode()}",
+        reply,
     )
 
 
@@ -100,10 +100,12 @@ def from_response_format(
     """Return the format of OpenAI's `response_format`; None for free text."""
     if response_format is None:
         return None
-    asked = response_format.get("json_schema")
-    if asked is None:
+    definition = response_format.get("json_schema")
+    if definition is None:
         return json_object()
-    return json_schema(asked["name"], asked["schema"], asked.get("description"))
+    return json_schema(
+        definition["name"], definition["schema"], definition.get("description")
+    )
 
 
 async def check_stream(
@@ -134,14 +136,14 @@ async def repair_reply(
     Yields the events of the matching reply, with its JSON alone as text and the summed
     usage of all attempts; raises `ReplyInvalid` if none matches.
     """
-    spent = Usage()
+    usage = Usage()
     repairs = 0
     while True:
         reply = Reply()
         async with aclosing(ask(messages)) as events:
             async for event in events:
                 reply.add(event)
-        spent += token_usage.count_usage(messages, reply)
+        usage += token_usage.count_usage(messages, reply)
         try:
             text = (
                 await format.extract_json(reply.text)
@@ -154,7 +156,7 @@ async def repair_reply(
             repairs += 1
             messages = [*messages, *_correction_messages(reply.text, exc)]
             continue
-        for event in reply.replay_events(text=text, usage=spent):
+        for event in reply.replay_events(text=text, usage=usage):
             yield event
         return
 

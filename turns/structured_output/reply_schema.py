@@ -13,7 +13,7 @@ from typing import Any
 from core.validation import schema_limits
 from core.validation.schema_limits import SchemaTooLarge
 from turns.errors import SchemaInvalid
-from turns.structured_output import schema_cost, schema_worker, schema_workers
+from turns.structured_output import schema_cost, schema_worker, schema_worker_pool
 from turns.structured_output.schema_cost import SchemaWeight
 
 PARAMETER = "response_format.json_schema.schema"
@@ -22,7 +22,7 @@ MAX_CACHE_BYTES = 256 * 1024
 """Maximum bytes of the cached schemas; a validator takes up to 70 times more."""
 MIN_ENTRY_BYTES = 256
 
-TOO_MUCH = {"memory": "too much memory", "time": "too long"}
+COST_PHRASES = {"memory": "too much memory", "time": "too long"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +39,26 @@ class ReplySchema:
     """A schema within the limits. Its validity is unknown until it is compiled."""
 
     value: Any
-    written: bytes
+    json: bytes
     """The schema as JSON."""
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", hashlib.sha256(self.written).digest())
+        object.__setattr__(self, "digest", hashlib.sha256(self.json).digest())
 
     async def compile(self) -> CompiledSchema:
         """Compile it here or in a child process; raises `SchemaInvalid`.
 
         Raises `SchemaChecksBusy` if too many requests wait for a child process.
         """
-        known = _cache.get(self.digest)
-        if known is None:
-            known = await self._compile()
-            _cache.put(self.digest, known, len(self.written))
-        return known
+        compiled = _cache.get(self.digest)
+        if compiled is None:
+            compiled = await self._compile()
+            _cache.put(self.digest, compiled, len(self.json))
+        return compiled
 
     async def _compile(self) -> CompiledSchema:
-        weight = schema_cost.weight(self.value, len(self.written))
+        weight = schema_cost.weight(self.value, len(self.json))
         if weight is not None:
             try:
                 validator = schema_worker.compile_schema(self.value)
@@ -66,8 +66,8 @@ class ReplySchema:
                 raise _schema_invalid(str(exc)) from exc
             return CompiledSchema(weight, validator)
         try:
-            error = await schema_workers.compile_error(self.written)
-        except schema_workers.CheckTooCostly as exc:
+            error = await schema_worker_pool.compile_error(self.json)
+        except schema_worker_pool.CheckTooCostly as exc:
             raise _schema_too_costly(exc, "compile") from exc
         if error is not None:
             raise _schema_invalid(error)
@@ -87,8 +87,8 @@ class ReplySchema:
             if weight.is_explainable_inline(len(reply)):
                 return schema_worker.first_error(compiled.validator, value)
         try:
-            return await schema_workers.first_error(self.written, reply)
-        except schema_workers.CheckTooCostly as exc:
+            return await schema_worker_pool.first_error(self.json, reply)
+        except schema_worker_pool.CheckTooCostly as exc:
             raise _schema_too_costly(exc, "check a reply against") from exc
 
 
@@ -105,10 +105,10 @@ def _schema_invalid(error: str) -> SchemaInvalid:
 
 
 def _schema_too_costly(
-    error: schema_workers.CheckTooCostly, work: str
+    error: schema_worker_pool.CheckTooCostly, work: str
 ) -> SchemaInvalid:
     return SchemaInvalid(
-        f"{PARAMETER} takes {TOO_MUCH[str(error)]} to {work}: use fewer or simpler "
+        f"{PARAMETER} takes {COST_PHRASES[str(error)]} to {work}: use fewer or simpler "
         "patterns, references and alternatives"
     )
 
@@ -121,21 +121,21 @@ class _SchemaCache:
         self._size = 0
 
     def get(self, digest: bytes) -> CompiledSchema | None:
-        found = self._entries.pop(digest, None)
-        if found is None:
+        entry = self._entries.pop(digest, None)
+        if entry is None:
             return None
-        self._entries[digest] = found
-        return found[0]
+        self._entries[digest] = entry
+        return entry[0]
 
     def put(self, digest: bytes, compiled: CompiledSchema, size: int) -> None:
         # For a schema that a child checks, only the fact that it is valid is stored.
         size = MIN_ENTRY_BYTES + (0 if compiled.weight is None else size)
-        _, before = self._entries.pop(digest, (compiled, 0))
+        _, old_size = self._entries.pop(digest, (compiled, 0))
         self._entries[digest] = compiled, size
-        self._size += size - before
+        self._size += size - old_size
         while self._size > MAX_CACHE_BYTES:
-            _, (_, oldest) = self._entries.popitem(last=False)
-            self._size -= oldest
+            _, (_, oldest_size) = self._entries.popitem(last=False)
+            self._size -= oldest_size
 
 
 _cache = _SchemaCache()

@@ -35,20 +35,46 @@ DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema",
 }
 FORMATS = {
-    *("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6"),
-    *("time", "uri", "uuid"),
+    "date",
+    "date-time",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "time",
+    "uri",
+    "uuid",
 }
 """Formats that are matched in linear time."""
 
 ANNOTATIONS = {
-    *("$comment", "default", "deprecated", "description", "examples"),
-    *("readOnly", "title", "writeOnly"),
+    "$comment",
+    "default",
+    "deprecated",
+    "description",
+    "examples",
+    "readOnly",
+    "title",
+    "writeOnly",
 }
 """Keywords that no check reads."""
 SCALARS = {
-    *("const", "exclusiveMaximum", "exclusiveMinimum", "maxContains", "maxItems"),
-    *("maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength"),
-    *("minProperties", "minimum", "type", "uniqueItems"),
+    "const",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "type",
+    "uniqueItems",
 }
 """Keywords with a scalar."""
 SCALAR_LISTS = {"enum", "required", "type"}
@@ -57,12 +83,21 @@ compares a reply's value with each of them. Nor is `multipleOf`, which takes 0.1
 fractions of 300 digits.
 """
 SCHEMAS = {
-    *("additionalProperties", "allOf", "anyOf", "contains", "else", "if", "items"),
-    *("oneOf", "prefixItems", "propertyNames", "then"),
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "oneOf",
+    "prefixItems",
+    "propertyNames",
+    "then",
 }
 """Keywords with a schema or a list of schemas. `not` is not cheap: the library keeps a
-copy of the schema at every level."""
-
+copy of the schema at every level.
+"""
 
 ALTERNATIVES = {"anyOf", "oneOf"}
 BOUNDS = {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"}

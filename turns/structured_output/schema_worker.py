@@ -6,7 +6,7 @@ A schema can take more memory than the machine has, and practically forever to c
 and a library call cannot be interrupted. A process can: it limits its own memory and
 CPU time, and the parent kills it when it takes too long.
 
-The first line of output is a JSON string that says why its memory is not limited, or
+The first line of output is a JSON string, the reason why its memory is not limited, or
 null. A request is a line with two lengths, followed by that many bytes of the schema
 and of the value as JSON; the second length is 0 to compile the schema only. The
 response is a line of JSON: the error of the schema and the error of the value, or null
@@ -115,9 +115,9 @@ def limit_memory() -> str | None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:
         return "this system does not report the memory of a process"
-    most = pages * resource.getpagesize() + MAX_MEMORY_BYTES
+    limit = pages * resource.getpagesize() + MAX_MEMORY_BYTES
     try:
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     except (OSError, ValueError) as exc:
         return str(exc)
     return None
@@ -136,17 +136,17 @@ def main() -> None:
     """Answer requests until the input ends."""
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    received, sent = sys.stdin.buffer, sys.stdout.buffer
-    written: Any = limit_memory()
+    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+    response: Any = limit_memory()
     while True:
-        sent.write(orjson.dumps(written) + b"\n")
-        sent.flush()
-        line = received.readline()
+        stdout.write(orjson.dumps(response) + b"\n")
+        stdout.flush()
+        line = stdin.readline()
         if not line:
             return
         limit_cpu_time()
-        schema, value = (received.read(int(length)) for length in line.split())
-        written = check_request(schema, value)
+        schema, value = (stdin.read(int(length)) for length in line.split())
+        response = check_request(schema, value)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from memory.memory_settings import UserMemory
 from memory.recall import query_embedding, search
 from memory.recall.types import FoundMessage
 
-MAX_FOUND = 20
+MAX_SEARCH_LIMIT = 20
 MAX_TEXT_LENGTH = 1000
 """Maximum characters of a message that the model receives."""
 MAX_ERRORS = 10
@@ -48,7 +48,10 @@ class SearchArguments(ToolArguments):
         min_length=1, max_length=4000, description="What to look for, in a few words."
     )
     limit: int = Field(
-        5, ge=1, le=MAX_FOUND, description="Maximum facts and messages to return."
+        5,
+        ge=1,
+        le=MAX_SEARCH_LIMIT,
+        description="Maximum facts and messages to return.",
     )
 
 
@@ -90,34 +93,34 @@ class MemoryTool:
 
     name: str
     description: str
-    shape: type[ToolArguments]
+    arguments_type: type[ToolArguments]
     handler: Callable[[Any], Awaitable[Any]]
     kind: Literal["memory"] = "memory"
     target: str = ""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return _schema(self.shape)
+        return _schema(self.arguments_type)
 
     async def call(self, arguments: Mapping[str, Any], record: TracedToolCall) -> str:
         return orjson.dumps(
-            await self.handler(parse_arguments(self.shape, arguments))
+            await self.handler(parse_arguments(self.arguments_type, arguments))
         ).decode()
 
 
 def parse_arguments(
-    shape: type[ArgumentsType], arguments: Mapping[str, Any]
+    arguments_type: type[ArgumentsType], arguments: Mapping[str, Any]
 ) -> ArgumentsType:
     """Return the arguments of a tool call; raises `Invalid`, listing each error."""
     try:
-        return shape.model_validate(arguments)
+        return arguments_type.model_validate(arguments)
     except ValidationError as exc:
         raise Invalid(_error_message(exc)) from exc
 
 
 @cache
-def _schema(shape: type[ToolArguments]) -> Mapping[str, Any]:
-    return shape.model_json_schema()
+def _schema(arguments_type: type[ToolArguments]) -> Mapping[str, Any]:
+    return arguments_type.model_json_schema()
 
 
 def _error_message(exc: ValidationError) -> str:
@@ -130,13 +133,13 @@ def _error_message(exc: ValidationError) -> str:
 
 
 def make_tools(
-    user_id: UserId, agent: str, plan: UserMemory | None, *, by: str = ""
+    user_id: UserId, agent: str, memory: UserMemory | None, *, by: str = ""
 ) -> Sequence[MemoryTool]:
-    """Return the four tools for one user; without a plan, search uses words only.
+    """Return the four tools for one user; without `memory`, search uses words only.
 
-    `by` is the author of the changes in a memory's history, if it is not the agent.
+    `by` is the author of the changes in a fact's history, if it is not the agent.
     """
-    tools = _MemoryToolHandlers(user_id, by or f"agent:{agent}", agent, plan)
+    tools = _MemoryToolHandlers(user_id, by or f"agent:{agent}", agent, memory)
     return [
         MemoryTool(
             "search_memory",
@@ -174,16 +177,16 @@ class _MemoryToolHandlers:
     user_id: UserId
     by: str
     agent: str
-    plan: UserMemory | None
+    memory: UserMemory | None
 
     @property
     def _threshold(self) -> float:
-        state = UserState() if self.plan is None else self.plan.user_state
+        state = UserState() if self.memory is None else self.memory.user_state
         return state.dedup_threshold
 
     async def search(self, arguments: SearchArguments) -> Any:
-        query = await query_embedding.build_query(self.plan, arguments.query)
-        found, said = await database_executor.run(
+        query = await query_embedding.build_query(self.memory, arguments.query)
+        facts, messages = await database_executor.run(
             search.search_facts_and_messages,
             self.user_id,
             query,
@@ -191,8 +194,8 @@ class _MemoryToolHandlers:
             messages=arguments.limit,
         )
         return {
-            "facts": [_serialize_fact(each.fact) for each in found],
-            "messages": list(map(_serialize_message, said)),
+            "facts": [_serialize_fact(each.fact) for each in facts],
+            "messages": list(map(_serialize_message, messages)),
         }
 
     async def save(self, arguments: SaveArguments) -> Any:
@@ -206,7 +209,7 @@ class _MemoryToolHandlers:
             # An injected prompt could make the model store instructions for itself.
             review_reason=injection_filter.find_injection(arguments.content, ""),
         )
-        vector = await query_embedding.embed_fact(self.plan, arguments.content)
+        vector = await query_embedding.embed_fact(self.memory, arguments.content)
         (saved,) = await database_executor.run_to_end(
             fact_store.save_drafts,
             self.user_id,
@@ -224,7 +227,7 @@ class _MemoryToolHandlers:
     async def update(self, arguments: UpdateArguments) -> Any:
         if injection_filter.find_injection(arguments.content, ""):
             raise Invalid("content looks like an instruction, not like a fact")
-        vector = await query_embedding.embed_fact(self.plan, arguments.content)
+        vector = await query_embedding.embed_fact(self.memory, arguments.content)
         fact = await database_executor.run_to_end(
             fact_store.edit_fact,
             self.user_id,

@@ -29,7 +29,7 @@ from turns.turn import TurnRequest
 
 DISPATCH, STATUS = "dispatch_task", "tasks_status"
 DEFAULT_LIMIT = 20
-"""Number of tasks that are reported if the model does not specify one."""
+"""Number of tasks that are listed by default."""
 MAX_AGENTS_LISTED = 50
 """Maximum agents that a description lists."""
 
@@ -94,11 +94,11 @@ def make_tools(
 
 
 def _granted_tools(
-    asked: bool | tuple[str, ...] | None, *, by_default: bool
+    setting: bool | tuple[str, ...] | None, *, by_default: bool
 ) -> tuple[str, ...]:
-    if isinstance(asked, tuple):
-        return asked
-    has_all = by_default if asked is None else asked
+    if isinstance(setting, tuple):
+        return setting
+    has_all = by_default if setting is None else setting
     return (DISPATCH, STATUS) if has_all else ()
 
 
@@ -138,33 +138,32 @@ class _TaskToolHandlers:
         )
         return ", ".join([*names[:MAX_AGENTS_LISTED], *more])
 
-    async def dispatch(self, given: Mapping[str, Any]) -> Any:
-        asked = parse_arguments(DispatchArguments, given)
-        wish = TaskRequest(
-            asked.agent,
-            asked.prompt,
+    async def dispatch(self, arguments: Mapping[str, Any]) -> Any:
+        parsed = parse_arguments(DispatchArguments, arguments)
+        task_request = TaskRequest(
+            parsed.agent,
+            parsed.prompt,
             f"turn:{self.request.turn_id}",
             generation=self.request.generation + 1,
             # A model wrote the text, so it is not a source of facts about the user.
             learns=False,
             has_own_thread=True,
         )
-        draft = task_requests.build_task(
-            self.config, self.request.caller, self.user_id, wish
+        spec = task_requests.build_task(
+            self.config, self.request.caller, self.user_id, task_request
         )
-        most = self.config.get(TASKS).max_open
         task_id, _ = await database_executor.run_to_end(
-            admission.admit_task, draft, max_open=most
+            admission.admit_task, spec, max_open=self.config.get(TASKS).max_open
         )
         worker_notifier.notify()
         return {"task_id": str(task_id)}
 
-    async def status(self, given: Mapping[str, Any]) -> Any:
-        asked = parse_arguments(StatusArguments, given)
-        told = await database_executor.run(
+    async def status(self, arguments: Mapping[str, Any]) -> Any:
+        parsed = parse_arguments(StatusArguments, arguments)
+        tasks = await database_executor.run(
             task_queries.list_for_agent,
             self.user_id,
-            state=asked.state,
-            limit=asked.limit,
+            state=parsed.state,
+            limit=parsed.limit,
         )
-        return {"tasks": told}
+        return {"tasks": tasks}

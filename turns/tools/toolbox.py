@@ -46,40 +46,40 @@ class Toolbox:
     async def open(self, agent: AgentConfig) -> list[Tool]:
         """Return all tools of an agent, under unique names.
 
-        An unreachable server costs only its own tools.
+        If an MCP server is unreachable, only its tools are missing.
         """
-        own = [
+        tools: list[Tool] = [
             *self._memory(agent),
             *self._subagents(agent),
             *self._skills(agent),
             *self._tasks(agent),
             *await self._servers(agent),
         ]
-        return make_names_unique(
-            map(readonly_tools.make_read_only, own) if self.is_shadow_run else own
-        )
+        if self.is_shadow_run:
+            tools = [readonly_tools.make_read_only(tool) for tool in tools]
+        return make_names_unique(tools)
 
     def _memory(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.memory_tools or self.options.is_memory_off:
             return ()
-        _, remembering = memory_settings.resolve_for_agent(self.config, agent.name)
-        return memory_tools.make_tools(self.user_id, agent.name, remembering)
+        _, user_memory = memory_settings.resolve_for_agent(self.config, agent.name)
+        return memory_tools.make_tools(self.user_id, agent.name, user_memory)
 
     def _subagents(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.subagents:
             return
-        below = replace(self, depth=self.depth + 1)
+        nested = replace(self, depth=self.depth + 1)
         for name in agent.subagents:
             yield Subagent(
                 name,
                 routing.purpose_of(self.config, name),
-                partial(self._fallback_chain, name),
-                below.open,
-                depth=below.depth,
+                partial(self._resolve_agent, name),
+                nested.open,
+                depth=nested.depth,
                 user=self.user_id.hex,
             )
 
-    async def _fallback_chain(self, name: str) -> ResolvedAgent:
+    async def _resolve_agent(self, name: str) -> ResolvedAgent:
         route = await routing.choose_agent(self.config, name, self.user_id)
         return ResolvedAgent(
             route.agent, fallback_chain.models_for(self.config, route.agent)
@@ -100,7 +100,7 @@ class Toolbox:
             return ()
         return await toolset.open_tools(
             self.config,
-            [ServerGrant(granted.server, granted.only) for granted in agent.mcp_tools],
+            [ServerGrant(grant.server, grant.only) for grant in agent.mcp_tools],
             self.user_id,
             pool=mcp_sessions.POOL,
             credentials=mcp_sessions.TOKEN_MANAGER,
@@ -153,10 +153,10 @@ def make_names_unique(tools: Iterable[Tool]) -> list[Tool]:
 
 
 def _free_name(tool: Tool, taken: Mapping[str, Tool]) -> str:
-    wish = tool_names.to_safe_name(f"{tool.target or tool.kind}_{tool.name}")
-    number, name = 2, wish
+    base = tool_names.to_safe_name(f"{tool.target or tool.kind}_{tool.name}")
+    number, name = 2, base
     while name in taken:
-        name = tool_names.to_safe_name(f"{wish}_{number}")
+        name = tool_names.to_safe_name(f"{base}_{number}")
         number += 1
     return name
 

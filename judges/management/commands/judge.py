@@ -82,13 +82,13 @@ class Command(DatabaseCommand):
         judge = _find_judge(config, options["judge"])
         backlog = self._find(config, judge, options)
         if not options["retry"]:
-            again = 0
+            retries = 0
         elif options["limit"] is None:
-            again = len(backlog.failed)
+            retries = len(backlog.failed)
         else:
-            again = options["limit"] - len(backlog.pending)
-        work = JudgingProgress(judge.name, backlog, again=again)
-        self._tell(config, judge, backlog, work)
+            retries = options["limit"] - len(backlog.pending)
+        work = JudgingProgress(judge.name, backlog, retries=retries)
+        self._print_plan(config, judge, backlog, work)
         if options["dry_run"] or work.is_finished:
             return
         if not options["yes"] and not ask_confirmation("judge"):
@@ -110,7 +110,7 @@ class Command(DatabaseCommand):
             limit=options["limit"],
         )
 
-    def _tell(
+    def _print_plan(
         self,
         config: Config,
         judge: JudgeConfig,
@@ -126,25 +126,25 @@ class Command(DatabaseCommand):
             hint = "; --retry includes the failed ones" if backlog.failed else ""
             self.stdout.write(f"nothing to judge{hint}")
             return
-        asked = past_replies.estimate_cost(config, judge, work.replies)
+        estimate = past_replies.estimate_cost(config, judge, work.replies)
         cost = (
             "cost unknown (add a price under prices:)"
-            if asked.micro_usd is None
-            else f"about ${money.format_usd(asked.micro_usd)}"
+            if estimate.micro_usd is None
+            else f"about ${money.format_usd(estimate.micro_usd)}"
         )
         self.stdout.write(
             f"{work.total:,} to judge with '{judge.name}' ({judge.provider}/"
-            f"{judge.model}): about {asked.tokens:,} tokens, {cost}"
+            f"{judge.model}): about {estimate.tokens:,} tokens, {cost}"
         )
 
     def _judge(self, work: "JudgingProgress") -> None:
         service = WorkerService(only=[judge_queue.KIND])
         bar = ProgressBar(self.stderr, work.total)
-        with sigint.defer_sigint() as heed:
+        with sigint.defer_sigint() as check_interrupt:
             service.start()
             try:
                 while not work.is_finished:
-                    heed()
+                    check_interrupt()
                     if work.add():
                         service.kick()
                     time.sleep(POLL_SECONDS)
@@ -171,8 +171,8 @@ EnqueueReplies = Callable[[str, Sequence[PastReply]], list[Task]]
 class JudgingProgress:
     """Progress of replies through the queue, with a limited number at a time."""
 
-    def __init__(self, judge: str, backlog: JudgingBacklog, *, again: int) -> None:
-        """Includes the newest `again` of the replies that failed before."""
+    def __init__(self, judge: str, backlog: JudgingBacklog, *, retries: int) -> None:
+        """Includes the newest `retries` replies that failed before."""
         self.done = 0
         self.failed = 0
         self.micro_usd = 0
@@ -182,7 +182,7 @@ class JudgingProgress:
         self._waiting: list[tuple[PastReply, EnqueueReplies]] = [
             *((reply, past_replies.unfinished_tasks) for reply in backlog.in_progress),
             *((reply, past_replies.enqueue) for reply in backlog.pending),
-            *((reply, past_replies.retry_failed) for reply in backlog.failed[:again]),
+            *((reply, past_replies.retry_failed) for reply in backlog.failed[:retries]),
         ]
         self._open: list[Task] = []
         self.total = len(self._waiting)
@@ -207,22 +207,22 @@ class JudgingProgress:
         if not self._waiting or room < WINDOW // 2:
             return False
         batch, self._waiting = self._waiting[:room], self._waiting[room:]
-        by_put: dict[EnqueueReplies, list[PastReply]] = {}
-        for reply, put in batch:
-            by_put.setdefault(put, []).append(reply)
-        for put, replies in by_put.items():
-            rows = put(self._judge, replies)
-            self._open += rows
+        by_method: dict[EnqueueReplies, list[PastReply]] = {}
+        for reply, enqueue in batch:
+            by_method.setdefault(enqueue, []).append(reply)
+        for enqueue, replies in by_method.items():
+            tasks = enqueue(self._judge, replies)
+            self._open += tasks
             # The cost of earlier attempts is not counted here.
-            paid = (run_results.read_result(row).cost_micro_usd for row in rows)
-            self.micro_usd -= sum(filter(None, paid))
+            costs = (run_results.read_result(task).cost_micro_usd for task in tasks)
+            self.micro_usd -= sum(filter(None, costs))
         return True
 
     def refresh(self) -> None:
         """Update the tasks that have ended."""
-        now = past_replies.reload_tasks(self._open)
-        self._open = [task for task in now if task.state in lifecycle.OPEN]
-        for task in now:
+        tasks = past_replies.reload_tasks(self._open)
+        self._open = [task for task in tasks if task.state in lifecycle.OPEN]
+        for task in tasks:
             if task.state == Task.State.ERRORED:
                 self.failed += 1
             elif task.state == Task.State.DONE:

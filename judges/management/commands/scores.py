@@ -33,10 +33,9 @@ class Command(DatabaseCommand):
         parser.add_argument("--json", action="store_true", help="Print JSON.")
 
     def handle(self, **options: Any) -> None:
-        since = options["since"]
-        since = (
-            None if since is None else time_parsing.parse_past(since, datetime.now(UTC))
-        )
+        since = None
+        if options["since"] is not None:
+            since = time_parsing.parse_past(options["since"], datetime.now(UTC))
         agent, judge = options["agent"], options["judge"]
         experiment = options["experiment"]
         report = score_report.ScoreReport(

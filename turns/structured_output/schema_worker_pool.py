@@ -1,7 +1,7 @@
-"""The child processes that compile clients' schemas and check replies against them.
+"""The pool of child processes that compile clients' schemas and check replies.
 
-They are few. Each limits its memory and CPU time (`schema_worker`), and one that takes
-too long is killed and replaced.
+Each child limits its memory and CPU time (`schema_worker`). A child that takes too long
+is killed and replaced.
 """
 
 import asyncio
@@ -70,10 +70,10 @@ async def compile_error(schema: bytes) -> str | None:
 
     Raises `CheckTooCostly`; `SchemaChecksBusy` if too many requests wait.
     """
-    children = _current_pool()
-    if children.slots.locked() and children.waiting >= MAX_WAITING:
+    pool = _current_pool()
+    if pool.slots.locked() and pool.waiting >= MAX_WAITING:
         raise SchemaChecksBusy
-    error, _ = await _check(children, schema, b"")
+    error, _ = await _check(pool, schema, b"")
     return error
 
 
@@ -98,50 +98,48 @@ def _current_pool() -> _WorkerPool:
     return _pools.setdefault(asyncio.get_running_loop(), _WorkerPool())
 
 
-async def _check(children: _WorkerPool, schema: bytes, value: bytes) -> CheckResult:
+async def _check(pool: _WorkerPool, schema: bytes, value: bytes) -> CheckResult:
     request = b"%d %d\n%b%b" % (len(schema), len(value), schema, value)
-    async with _acquire_slot(children):
-        if children.idle:
+    async with _acquire_slot(pool):
+        if pool.idle:
             # Earlier work may have filled its memory, so a new child tries again.
             with contextlib.suppress(_WorkerBroken):
-                return await _ask_worker(children, children.idle.pop(), request)
+                return await _ask_worker(pool, pool.idle.pop(), request)
         try:
-            return await _ask_worker(children, await _start_worker(), request)
+            return await _ask_worker(pool, await _start_worker(), request)
         except _WorkerBroken as exc:
             raise CheckTooCostly("memory") from exc
 
 
 @asynccontextmanager
-async def _acquire_slot(children: _WorkerPool) -> AsyncGenerator[None]:
+async def _acquire_slot(pool: _WorkerPool) -> AsyncGenerator[None]:
     """Wait until a child may work; hand the slot to the next request at the end."""
-    if children.slots.locked():
-        await _wait_for_slot(children)
+    if pool.slots.locked():
+        await _wait_for_slot(pool)
     else:
-        await children.slots.acquire()
+        await pool.slots.acquire()
     try:
         yield
     finally:
-        children.slots.release()
+        pool.slots.release()
 
 
-async def _wait_for_slot(children: _WorkerPool) -> None:
-    children.waiting += 1
+async def _wait_for_slot(pool: _WorkerPool) -> None:
+    pool.waiting += 1
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):
-            await children.slots.acquire()
+            await pool.slots.acquire()
     except TimeoutError as exc:
         raise SchemaChecksBusy from exc
     finally:
-        children.waiting -= 1
+        pool.waiting -= 1
 
 
-async def _ask_worker(
-    children: _WorkerPool, child: Process, request: bytes
-) -> CheckResult:
+async def _ask_worker(pool: _WorkerPool, child: Process, request: bytes) -> CheckResult:
     """Return a child's response; any error ends the child."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            answer = await _exchange(child, request)
+            result = await _exchange(child, request)
     except (ConnectionError, ValueError) as exc:
         await _end_worker(child)
         if child.returncode == -signal.SIGXCPU:
@@ -153,11 +151,11 @@ async def _ask_worker(
     except BaseException:
         await _end_worker(child)
         raise
-    if len(children.idle) < MAX_IDLE:
-        children.idle.append(child)
+    if len(pool.idle) < MAX_IDLE:
+        pool.idle.append(child)
     else:
         await _end_worker(child)
-    return answer
+    return result
 
 
 async def _start_worker() -> Process:
@@ -171,7 +169,10 @@ async def _start_worker() -> Process:
 
 async def _spawn() -> Process:
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "turns.structured_output.schema_worker"),
+        sys.executable,
+        "-P",
+        "-m",
+        "turns.structured_output.schema_worker",
         stdin=PIPE,
         stdout=PIPE,
         stderr=DEVNULL,
@@ -181,12 +182,12 @@ async def _spawn() -> Process:
     )
     try:
         async with asyncio.timeout(START_SECONDS):
-            unlimited = await _read_line(child)
+            memory_error = await _read_line(child)
     except BaseException:
         await _end_worker(child)
         raise
-    if unlimited is not None:
-        _warn_unlimited(unlimited)
+    if memory_error is not None:
+        _warn_unlimited(memory_error)
     return child
 
 

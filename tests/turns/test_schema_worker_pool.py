@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from turns.errors import SchemaChecksBusy
-from turns.structured_output import schema_workers
-from turns.structured_output.schema_workers import CheckTooCostly
+from turns.structured_output import schema_worker_pool
+from turns.structured_output.schema_worker_pool import CheckTooCostly
 
 GOOD = b'{"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}'
 
@@ -44,31 +44,31 @@ async def closed():
     """End what the test's event loop started."""
     before = set(children())
     yield
-    await schema_workers.close()
+    await schema_worker_pool.close()
     assert not set(children()) - before
 
 
 def mine() -> list[int]:
-    return [child.pid for child in schema_workers._current_pool().idle]
+    return [child.pid for child in schema_worker_pool._current_pool().idle]
 
 
 async def test_value_is_checked(closed):
-    assert await schema_workers.compile_error(GOOD) is None
-    assert await schema_workers.first_error(GOOD, b"5") is None
-    said = await schema_workers.first_error(GOOD, b'"x"')
+    assert await schema_worker_pool.compile_error(GOOD) is None
+    assert await schema_worker_pool.first_error(GOOD, b"5") is None
+    said = await schema_worker_pool.first_error(GOOD, b'"x"')
     assert said == '"x" is not of type "integer"'
 
 
 async def test_invalid_schema_is_named(closed):
-    said = await schema_workers.compile_error(b'{"type": "strange"}')
+    said = await schema_worker_pool.compile_error(b'{"type": "strange"}')
     assert said is not None
     assert '"strange" is not valid' in said
 
 
 async def test_child_answers_more_than_once(closed):
-    await schema_workers.compile_error(GOOD)
+    await schema_worker_pool.compile_error(GOOD)
     before = mine()
-    await schema_workers.first_error(GOOD, b"5")
+    await schema_worker_pool.first_error(GOOD, b"5")
     assert mine() == before
     assert len(before) == 1
 
@@ -77,16 +77,16 @@ async def test_child_answers_more_than_once(closed):
 async def test_costly_check_is_ended_and_its_child_replaced(closed, keyword):
     value = b"5" if keyword == "allOf" else b'"x"'
     with pytest.raises(CheckTooCostly):
-        await schema_workers.first_error(doubling(keyword), value)
+        await schema_worker_pool.first_error(doubling(keyword), value)
     assert mine() == []
-    assert await schema_workers.first_error(GOOD, b"5") is None
+    assert await schema_worker_pool.first_error(GOOD, b"5") is None
 
 
 @pytest.fixture
 def endings(monkeypatch) -> list[int | None]:
     """The return codes of children before anything here killed them."""
     found: list[int | None] = []
-    end = schema_workers._end_worker
+    end = schema_worker_pool._end_worker
 
     async def watched(child: Process) -> None:
         with contextlib.suppress(TimeoutError):
@@ -94,15 +94,15 @@ def endings(monkeypatch) -> list[int | None]:
         found.append(child.returncode)
         await end(child)
 
-    monkeypatch.setattr(schema_workers, "_end_worker", watched)
-    monkeypatch.setattr(schema_workers, "CHECK_SECONDS", 60)
+    monkeypatch.setattr(schema_worker_pool, "_end_worker", watched)
+    monkeypatch.setattr(schema_worker_pool, "CHECK_SECONDS", 60)
     return found
 
 
 async def test_child_memory_is_limited(closed, endings):
     huge = b'"' + b"x" * 300_000_000 + b'"'
     with pytest.raises(CheckTooCostly, match="memory"):
-        await schema_workers.first_error(GOOD, huge)
+        await schema_worker_pool.first_error(GOOD, huge)
     assert None not in endings
 
 
@@ -110,23 +110,23 @@ async def test_child_cpu_time_is_limited(closed, endings):
     options = [{"a": number} for number in range(4000)]
     slow = orjson.dumps({"items": {"enum": options}})
     with pytest.raises(CheckTooCostly, match="time"):
-        await schema_workers.first_error(slow, orjson.dumps([options[-1]] * 100_000))
+        await schema_worker_pool.first_error(slow, orjson.dumps([options[-1]] * 100_000))
     assert endings == [-signal.SIGXCPU]
 
 
 async def test_dead_child_is_replaced(closed):
-    await schema_workers.compile_error(GOOD)
+    await schema_worker_pool.compile_error(GOOD)
     (pid,) = mine()
     os.kill(pid, signal.SIGKILL)
-    assert await schema_workers.first_error(GOOD, b"5") is None
+    assert await schema_worker_pool.first_error(GOOD, b"5") is None
     assert mine() != [pid]
 
 
 async def test_child_of_a_cancelled_check_is_ended(closed):
-    await schema_workers.compile_error(GOOD)
+    await schema_worker_pool.compile_error(GOOD)
     (pid,) = mine()
     checking = asyncio.create_task(
-        schema_workers.first_error(doubling("anyOf"), b'"x"')
+        schema_worker_pool.first_error(doubling("anyOf"), b'"x"')
     )
     while mine():  # noqa: ASYNC110 (nothing announces it)
         await asyncio.sleep(0)
@@ -138,7 +138,7 @@ async def test_child_of_a_cancelled_check_is_ended(closed):
 
 async def test_child_environment_has_no_secrets(closed, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    await schema_workers.compile_error(GOOD)
+    await schema_worker_pool.compile_error(GOOD)
     (pid,) = mine()
     environment = psutil.Process(pid).environ()
     assert "OPENAI_API_KEY" not in environment
@@ -148,54 +148,54 @@ async def test_child_environment_has_no_secrets(closed, monkeypatch):
 async def test_number_of_children_is_limited(closed):
     most = 0
     checks = asyncio.gather(
-        *(schema_workers.first_error(GOOD, b"%d" % number) for number in range(20))
+        *(schema_worker_pool.first_error(GOOD, b"%d" % number) for number in range(20))
     )
     before = set(children())
     while not checks.done():
         most = max(most, len(set(children()) - before))
         await asyncio.sleep(0.01)
     assert await checks == [None] * 20
-    assert 0 < most <= schema_workers.MAX_CHILDREN
-    assert len(mine()) <= schema_workers.MAX_IDLE
+    assert 0 < most <= schema_worker_pool.MAX_CHILDREN
+    assert len(mine()) <= schema_worker_pool.MAX_IDLE
 
 
 async def test_new_schemas_are_refused_while_too_many_wait(closed, monkeypatch):
-    monkeypatch.setattr(schema_workers, "MAX_WAITING", 2)
-    slots = schema_workers._current_pool().slots
-    for _ in range(schema_workers.MAX_CHILDREN):
+    monkeypatch.setattr(schema_worker_pool, "MAX_WAITING", 2)
+    slots = schema_worker_pool._current_pool().slots
+    for _ in range(schema_worker_pool.MAX_CHILDREN):
         await slots.acquire()
     waiting = [
-        asyncio.create_task(schema_workers.compile_error(GOOD)) for _ in range(2)
+        asyncio.create_task(schema_worker_pool.compile_error(GOOD)) for _ in range(2)
     ]
     await asyncio.sleep(0)
     with pytest.raises(SchemaChecksBusy):
-        await schema_workers.compile_error(GOOD)
-    checking = asyncio.create_task(schema_workers.first_error(GOOD, b"5"))
+        await schema_worker_pool.compile_error(GOOD)
+    checking = asyncio.create_task(schema_worker_pool.first_error(GOOD, b"5"))
     await asyncio.sleep(0)
-    for _ in range(schema_workers.MAX_CHILDREN):
+    for _ in range(schema_worker_pool.MAX_CHILDREN):
         slots.release()
     assert await asyncio.gather(*waiting, checking) == [None] * 3
 
 
 async def test_waiting_for_a_child_times_out(closed, monkeypatch):
-    monkeypatch.setattr(schema_workers, "MAX_WAIT_SECONDS", 0.01)
-    slots = schema_workers._current_pool().slots
-    for _ in range(schema_workers.MAX_CHILDREN):
+    monkeypatch.setattr(schema_worker_pool, "MAX_WAIT_SECONDS", 0.01)
+    slots = schema_worker_pool._current_pool().slots
+    for _ in range(schema_worker_pool.MAX_CHILDREN):
         await slots.acquire()
     with pytest.raises(SchemaChecksBusy):
-        await schema_workers.first_error(GOOD, b"5")
-    assert schema_workers._current_pool().waiting == 0
+        await schema_worker_pool.first_error(GOOD, b"5")
+    assert schema_worker_pool._current_pool().waiting == 0
 
 
 async def test_child_start_failure_is_503(closed, monkeypatch, caplog):
-    monkeypatch.setattr(schema_workers.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(schema_worker_pool.sys, "executable", "/nowhere/python")
     with pytest.raises(SchemaChecksBusy):
-        await schema_workers.compile_error(GOOD)
+        await schema_worker_pool.compile_error(GOOD)
     assert "did not start" in caplog.text
 
 
 async def test_missing_memory_limit_is_logged_once(closed, monkeypatch, caplog):
-    schema_workers._warn_unlimited.cache_clear()
+    schema_worker_pool._warn_unlimited.cache_clear()
     for _ in range(2):
-        schema_workers._warn_unlimited("not here")
+        schema_worker_pool._warn_unlimited("not here")
     assert caplog.text.count("without a memory limit: not here") == 1
