@@ -135,8 +135,8 @@ async def create_completion(
     summary="List the agents and experiments",
     openapi_extra=request_user.USER_HEADER_OPENAPI,
 )
-async def list_models(request: HttpRequest, asked: Query[CallerQuery]) -> HttpResponse:
-    request_user.find_named_user(request, asked)
+async def list_models(request: HttpRequest, query: Query[CallerQuery]) -> HttpResponse:
+    request_user.find_named_user(request, query)
     caller = caller_of(request)
     names = filter(caller.may_call, routing.list_names(live.current()))
     models = [serializers.serialize_model(name, STARTED_AT) for name in names]
@@ -150,9 +150,9 @@ async def list_models(request: HttpRequest, asked: Query[CallerQuery]) -> HttpRe
     openapi_extra=request_user.USER_HEADER_OPENAPI,
 )
 async def show_model(
-    request: HttpRequest, name: str, asked: Query[CallerQuery]
+    request: HttpRequest, name: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    request_user.find_named_user(request, asked)
+    request_user.find_named_user(request, query)
     caller = caller_of(request)
     routing.check_name(live.current(), name, offered=caller.agents)
     return json_response(serializers.serialize_model(name, STARTED_AT))

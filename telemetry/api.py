@@ -66,21 +66,21 @@ class TurnsQuery(CallerQuery):
     response=TurnList,
     openapi_extra=USER_HEADER_OPENAPI,
 )
-async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResponse:
-    user_id = _user_allowed_turns(request, asked)
+async def list_turns(request: HttpRequest, query: Query[TurnsQuery]) -> HttpResponse:
+    user_id = _user_allowed_turns(request, query)
     page, has_more = await database_executor.run(
         turn_store.page_turns,
         user_id=user_id,
-        agent=asked.agent,
-        experiment=asked.experiment,
+        agent=query.agent,
+        experiment=query.experiment,
         origins=turn_store.USER_ORIGINS,
-        outcome=asked.outcome,
-        request_id=asked.request_id,
-        since=asked.since,
+        outcome=query.outcome,
+        request_id=query.request_id,
+        since=query.since,
         after=await pagination.resolve_cursor(
-            user_id, asked.after, read=turn_ids.parse_turn_id, find=turn_store.cursor_of
+            user_id, query.after, read=turn_ids.parse_turn_id, find=turn_store.cursor_of
         ),
-        limit=asked.limit,
+        limit=query.limit,
     )
     told = [
         turn_serializers.without_error_details(
@@ -91,11 +91,11 @@ async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResp
     return json_response(pagination.serialize_page(told, has_more=has_more))
 
 
-def _user_allowed_turns(request: HttpRequest, asked: CallerQuery) -> UserId:
+def _user_allowed_turns(request: HttpRequest, query: CallerQuery) -> UserId:
     """Return the user; raises `TurnsHidden` if users may not see their turns."""
     if not live.current().get(TELEMETRY).sqlite.show_to_users:
         raise TurnsHidden
-    return identify_user(request, asked)
+    return identify_user(request, query)
 
 
 @router.get(
@@ -105,9 +105,9 @@ def _user_allowed_turns(request: HttpRequest, asked: CallerQuery) -> UserId:
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_turn(
-    request: HttpRequest, turn_id: str, asked: Query[CallerQuery]
+    request: HttpRequest, turn_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = _user_allowed_turns(request, asked)
+    user_id = _user_allowed_turns(request, query)
     record = await database_executor.run(
         turn_store.load_record, _parse_id(turn_id), user_id
     )

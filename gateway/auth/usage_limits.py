@@ -32,8 +32,8 @@ def limit_requests(endpoint: Endpoint) -> Endpoint:
 def _wrap_endpoint(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
     @wraps(endpoint)
     async def answer(request: HttpRequest, **given: Any) -> HttpResponseBase:
-        asked = _usage_request(request, given, needs_budget=needs_budget)
-        async with request_limits.admit(asked) as admitted:
+        usage = _usage_request(request, given, needs_budget=needs_budget)
+        async with request_limits.admit(usage) as admitted:
             response = await endpoint(request, **given)
             for name, value in admitted.headers.items():
                 response.headers[name] = value
@@ -50,9 +50,9 @@ def _usage_request(
 ) -> UsageRequest:
     """Return the usage request of a call, from the endpoint's arguments.
 
-    Each of these endpoints takes its query as `asked`, and its body, if any, as `body`.
+    Each of these endpoints takes its query as `query`, and its body, if any, as `body`.
     """
-    query, body = given["asked"], given.get("body")
+    query, body = given["query"], given.get("body")
     return UsageRequest(
         live.current(),
         caller_of(request),

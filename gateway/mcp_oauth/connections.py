@@ -22,8 +22,8 @@ router = Router(tags=["MCP"])
     summary="List the MCP servers and whether the user is connected",
     openapi_extra=USER_HEADER_OPENAPI,
 )
-async def list_servers(request: HttpRequest, asked: Query[CallerQuery]) -> HttpResponse:
-    user_id = identify_user(request, asked)
+async def list_servers(request: HttpRequest, query: Query[CallerQuery]) -> HttpResponse:
+    user_id = identify_user(request, query)
     connected = await TOKEN_MANAGER.connection_states(live.current(), user_id)
     data = [
         {"object": "mcp.server", "id": name, "connected": is_connected}
@@ -38,9 +38,9 @@ async def list_servers(request: HttpRequest, asked: Query[CallerQuery]) -> HttpR
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def disconnect(
-    request: HttpRequest, server: str, asked: Query[CallerQuery]
+    request: HttpRequest, server: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
+    user_id = identify_user(request, query)
     config = live.current()
     done = build_event(request, "mcp.disconnect", user_id, f"mcp server {server}")
     was_connected = await TOKEN_MANAGER.disconnect(

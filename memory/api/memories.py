@@ -45,19 +45,19 @@ router = Router(tags=["Memories"])
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def list_memories(
-    request: HttpRequest, asked: Query[MemoriesQuery]
+    request: HttpRequest, query: Query[MemoriesQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
+    user_id = identify_user(request, query)
     page, has_more = await database_executor.run(
         fact_store.page_facts,
         user_id,
-        status=None if asked.status == "all" else asked.status,
-        category=asked.category,
-        source=asked.source,
-        is_pinned=asked.pinned,
-        as_of=asked.as_of,
-        after=await _cursor(user_id, asked.after),
-        limit=asked.limit,
+        status=None if query.status == "all" else query.status,
+        category=query.category,
+        source=query.source,
+        is_pinned=query.pinned,
+        as_of=query.as_of,
+        after=await _cursor(user_id, query.after),
+        limit=query.limit,
     )
     return json_response(serializers.serialize_page(page, has_more=has_more))
 
@@ -87,9 +87,9 @@ async def _cursor(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def create_memory(
-    request: HttpRequest, asked: Query[CallerQuery], body: Body[NewMemory]
+    request: HttpRequest, query: Query[CallerQuery], body: Body[NewMemory]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked, body)
+    user_id = identify_user(request, query, body)
     draft = body.to_fact_draft(
         "user", review_reason=injection_filter.find_injection(body.content, "")
     )
@@ -121,11 +121,11 @@ async def create_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_query(
-    request: HttpRequest, asked: Query[MemorySearchQuery]
+    request: HttpRequest, query: Query[MemorySearchQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
-    given = asked.model_dump(exclude={"q", "safety_identifier"}, by_alias=True)
-    return await _search(user_id, MemorySearchBody(query=asked.q, **given))
+    user_id = identify_user(request, query)
+    given = query.model_dump(exclude={"q", "safety_identifier"}, by_alias=True)
+    return await _search(user_id, MemorySearchBody(query=query.q, **given))
 
 
 @router.post(
@@ -135,34 +135,34 @@ async def search_by_query(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def search_by_body(
-    request: HttpRequest, asked: Query[CallerQuery], body: Body[MemorySearchBody]
+    request: HttpRequest, query: Query[CallerQuery], body: Body[MemorySearchBody]
 ) -> HttpResponse:
-    return await _search(identify_user(request, asked, body), body)
+    return await _search(identify_user(request, query, body), body)
 
 
-async def _search(user_id: UserId, asked: MemorySearchBody) -> HttpResponse:
-    if asked.in_ == "messages" and asked.category is not None:
+async def _search(user_id: UserId, body: MemorySearchBody) -> HttpResponse:
+    if body.in_ == "messages" and body.category is not None:
         raise Invalid(
             "'category' applies only to facts: remove it, or send 'in': 'facts'",
             param="category",
         )
-    prepared = await query_preparation.prepare_query(asked.query, fusion=asked.fusion)
+    prepared = await query_preparation.prepare_query(body.query, fusion=body.fusion)
     found: list[FoundFact] = []
     said: list[FoundMessage] = []
-    if asked.in_ != "messages":
+    if body.in_ != "messages":
         found = await database_executor.run(
             search.search_facts,
             user_id,
             prepared.query,
-            limit=asked.limit,
-            category=asked.category,
+            limit=body.limit,
+            category=body.category,
         )
-    if asked.in_ != "facts":
+    if body.in_ != "facts":
         said = await database_executor.run(
-            search.search_messages, user_id, prepared.query, limit=asked.limit
+            search.search_messages, user_id, prepared.query, limit=body.limit
         )
     told = serializers.serialize_hits(
-        found, said, prepared, limit=asked.limit, explain=asked.explain
+        found, said, prepared, limit=body.limit, explain=body.explain
     )
     return json_response(told)
 
@@ -174,9 +174,9 @@ async def _search(user_id: UserId, asked: MemorySearchBody) -> HttpResponse:
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_memory(
-    request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
+    user_id = identify_user(request, query)
     fact = await database_executor.run(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
     )
@@ -192,10 +192,10 @@ async def show_memory(
 async def change_memory(
     request: HttpRequest,
     memory_id: str,
-    asked: Query[CallerQuery],
+    query: Query[CallerQuery],
     body: Body[MemoryChanges],
 ) -> HttpResponse:
-    user_id = identify_user(request, asked, body)
+    user_id = identify_user(request, query, body)
     # Read first, so that no embedding is made for another user's fact.
     fact = await database_executor.run(
         fact_store.get_fact, user_id, public_ids.require_fact_id(memory_id)
@@ -232,9 +232,9 @@ async def change_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def delete_memory(
-    request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
+    user_id = identify_user(request, query)
     fact_id = public_ids.require_fact_id(memory_id)
     done = build_event(request, "memory.delete", user_id, memory_id)
     await database_executor.run_to_end(
@@ -260,9 +260,9 @@ async def delete_memory(
     openapi_extra=USER_HEADER_OPENAPI,
 )
 async def show_history(
-    request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
+    request: HttpRequest, memory_id: str, query: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify_user(request, asked)
+    user_id = identify_user(request, query)
     steps = await database_executor.run(
         fact_store.list_changes, user_id, public_ids.require_fact_id(memory_id)
     )
