@@ -14,7 +14,7 @@ from django.utils.module_loading import import_string
 from config import sections
 from config.errors import ConfigInvalid
 from config.loading import config_diff, last_valid_copy, loader, reader, resolution
-from config.overlays import NO_OVERLAYS, Overlays
+from config.loading.overlays import NO_OVERLAYS, Overlays
 from config.sections import Config, RejectedOverride
 
 logger = logging.getLogger(__name__)

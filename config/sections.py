@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 from pydantic import TypeAdapter
 
-from config.overlays import NO_OVERLAYS, Overlays
+from config.loading.overlays import NO_OVERLAYS, Overlays
 
 T = TypeVar("T")
 
@@ -125,10 +125,10 @@ class RejectedOverride:
     problems: tuple[Problem, ...]
     is_tombstone: bool = False
     rejected_before: int = field(default=0, compare=False)
-    """How many were rejected before it; their absence may be the cause."""
+    """The number of overrides rejected earlier; their absence may be the cause."""
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Its problems, one per line."""
         return "\n".join(map(str, self.problems))
 

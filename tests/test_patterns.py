@@ -297,7 +297,7 @@ OPERATORS = {
     "access.users.user_namespace.UUID_PATTERN",  # secrets.env
     "agents.skills.loader.NAME_PATTERN",  # names of directories
     "agents.skills.parser.FRONTMATTER",  # SKILL.md
-    "config.starter.comments_above",  # the starters of the package
+    "config.starters.starter_file.comments_above",  # the starters of the package
     "core.text.entropy.HEX",  # secrets of coulisse.yaml
     "core.text.entropy.WORD",  # secrets of coulisse.yaml
     "demo.dialogues.PLACE",  # the demo's own texts

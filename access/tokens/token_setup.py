@@ -3,9 +3,9 @@
 from typing import Any
 
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
-from config import starter
-from config.editing.file_editor import ConfigFile
+from config.editing.config_file import ConfigFile
 from config.sections import Config
+from config.starters import starter_file
 
 TOKENS_PATH = ("auth", "proxy", "tokens")
 REMOVED_SECTIONS = (DEFAULT_USER_ID.key, USERS.key)
@@ -28,7 +28,7 @@ def enable_tokens(file: ConfigFile) -> dict[str, Any]:
 
 def removed_comments() -> dict[str, set[str]]:
     """Return the comments of our starter files that belong to removed settings."""
-    return {key: starter.comments_above(key) for key in REMOVED_SECTIONS}
+    return {key: starter_file.comments_above(key) for key in REMOVED_SECTIONS}
 
 
 def shared_user_name(config: Config) -> str | None:

@@ -21,8 +21,8 @@ from config.config import VARS
 from config.errors import ConfigInvalid
 from config.loading import overlay_merge, reader, secret_values
 from config.loading.constructor import ValueTree
+from config.loading.overlays import Overlay
 from config.loading.placeholders import Expander
-from config.overlays import Overlay
 from config.sections import Config, Problem, Section, SectionView
 from config.validation import suggestions, unsupported_keys, validator
 from config.validation.suggestions import did_you_mean

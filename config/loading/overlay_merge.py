@@ -13,8 +13,8 @@ from config import errors
 from config.errors import ConfigInvalid
 from config.loading import reader
 from config.loading.constructor import TAG, ValueTree
+from config.loading.overlays import Overlay
 from config.loading.reader import YamlSource
-from config.overlays import Overlay
 from config.sections import Problem, Section
 
 AnySection = Section[object]

@@ -189,6 +189,15 @@ class Expander:
         )
 
 
+@dataclass
+class VerbatimExpander(Expander):
+    """Leaves placeholders as they are written."""
+
+    def expand(self, text: str) -> str:
+        """Return the text unchanged."""
+        return reveal(text)
+
+
 def _split_token(token: str) -> tuple[bool, str, str | None]:
     if not token.endswith("}"):
         raise _UnresolvedError(

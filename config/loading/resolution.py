@@ -14,7 +14,7 @@ from typing import Any
 from config import errors, sections
 from config.errors import ConfigInvalid
 from config.loading import loader, overlay_merge
-from config.overlays import Overlay, Overlays
+from config.loading.overlays import Overlay, Overlays
 from config.sections import Config, Problem, RejectedOverride, Section
 
 

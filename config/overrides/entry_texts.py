@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -15,17 +14,8 @@ from config.editing.round_trip import document, serializer
 from config.errors import ConfigInvalid
 from config.loading import overlay_merge, placeholders, reader
 from config.loading.constructor import ValueTree
-from config.loading.placeholders import Expander
+from config.loading.placeholders import Expander, VerbatimExpander
 from config.loading.reader import YamlSource
-
-
-@dataclass
-class VerbatimExpander(Expander):
-    """Leaves placeholders as they are written."""
-
-    def expand(self, text: str) -> str:
-        """Return the text unchanged."""
-        return placeholders.reveal(text)
 
 
 def verbatim_tree(source: YamlSource) -> ValueTree:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from config.overrides import override_editor
-from config.overrides.override_editor import OverridableEntry
+from config.overrides import overridable_entries
+from config.overrides.overridable_entries import OverridableEntry
 
 
 def entry_lines(entry: OverridableEntry) -> Iterator[str]:
@@ -12,17 +12,17 @@ def entry_lines(entry: OverridableEntry) -> Iterator[str]:
     yield "  ".join(
         filter(None, [entry.section.key, entry.name, describe_label(entry)])
     )
-    for line in entry.why.splitlines():
+    for line in entry.reason.splitlines():
         yield f"  {line}"
 
 
 def describe_label(entry: OverridableEntry) -> str:
     """Return the entry's label, the time of the override and its author."""
-    broken = ", rejected" if entry.is_broken else ""
+    suffix = ", rejected" if entry.is_rejected else ""
     if entry.changed_at is None:
-        return f"{entry.label}{broken}"
-    when = f"{entry.changed_at:%Y-%m-%d %H:%M:%S}"
-    return f"{entry.label}{broken}  since {when}  by {entry.changed_by}"
+        return f"{entry.label}{suffix}"
+    changed_at = f"{entry.changed_at:%Y-%m-%d %H:%M:%S}"
+    return f"{entry.label}{suffix}  since {changed_at}  by {entry.changed_by}"
 
 
 def detail_lines(entry: OverridableEntry) -> Iterator[str]:
@@ -30,11 +30,11 @@ def detail_lines(entry: OverridableEntry) -> Iterator[str]:
     yield from entry_lines(entry)
     yield ""
     yield from entry.text.splitlines()
-    changed = override_editor.diff_entry(entry)
-    if changed:
+    diff = overridable_entries.diff_entry(entry)
+    if diff:
         yield ""
-        yield from changed.splitlines()
-    versions = override_editor.list_versions(entry.section, entry.name)
+        yield from diff.splitlines()
+    versions = overridable_entries.list_versions(entry.section, entry.name)
     if versions:
         yield ""
     for row in versions:
@@ -47,8 +47,8 @@ def as_json(entry: OverridableEntry) -> dict[str, Any]:
         "section": entry.section.key,
         "name": entry.name,
         "label": entry.label,
-        "is_broken": entry.is_broken,
-        "why": entry.why,
+        "is_rejected": entry.is_rejected,
+        "reason": entry.reason,
         "version": entry.version,
         "changed_at": entry.changed_at,
         "changed_by": entry.changed_by,

@@ -1,15 +1,13 @@
-"""Read, validate against the whole configuration, and store the studio's overrides.
+"""Change the studio's overrides, validated against the whole configuration.
 
 This module never writes the file. It stores each change with its history in one
 transaction; this process applies the change at once, the others within a second.
 """
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -18,17 +16,20 @@ from config.errors import (
     ConfigInvalid,
     EntryChanged,
     EntryTaken,
-    EntryUnknown,
     NothingToReset,
 )
 from config.loading import resolution
+from config.loading.overlays import Overlay, Overlays
 from config.models import Override, OverrideAction, OverrideVersion
-from config.overlays import Overlay, Overlays
-from config.overrides import entry_texts, entry_validation, override_store
+from config.overrides import (
+    entry_texts,
+    entry_validation,
+    overridable_entries,
+    override_store,
+)
+from config.overrides.overridable_entries import OverridableEntry
 from config.sections import Config, Problem, Section
-from config.validation.suggestions import did_you_mean
 
-EntryLabel = Literal["yaml", "dynamic", "override", "tombstoned"]
 ACTION_WORDS: dict[str, str] = {
     OverrideAction.SAVED: "changed",
     OverrideAction.TOMBSTONED: "disabled",
@@ -36,113 +37,6 @@ ACTION_WORDS: dict[str, str] = {
     OverrideAction.REMOVED: "deleted",
 }
 """The verbs for each action."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverridableEntry:
-    """An entry of a section: its effective value, its source and its date."""
-
-    section: Section[Any]
-    name: str
-    label: EntryLabel
-    value: Any
-    """The effective value; None if the name is disabled or rejected."""
-    text: str
-    """The entry's text: the studio's if it overrides the entry, else the file's."""
-    file_text: str | None
-    """The entry's text in the file; None if the file lacks it."""
-    is_broken: bool = False
-    """Whether the override conflicts with the file."""
-    why: str = ""
-    """The conflict."""
-    version: int = 0
-    """The version of the override; 0 without one."""
-    changed_at: datetime | None = None
-    changed_by: str = ""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the name has an effective value."""
-        return self.value is not None
-
-    @property
-    def data(self) -> dict[str, Any] | None:
-        """The effective entry in a form that can be saved: placeholders as written."""
-        if self.value is None:
-            return None
-        text = (self.file_text or "") if self.is_broken else self.text
-        found: dict[str, Any] = entry_texts.parse_data(text)
-        return found
-
-
-def get_section(key: str) -> Section[Any]:
-    """Return a section whose entries the studio may override; raises `EntryUnknown`."""
-    known = resolution.overridable_sections()
-    if key not in known:
-        raise EntryUnknown(
-            f"the entries of '{key}' cannot be overridden, only those of "
-            f"{', '.join(sorted(known))}{did_you_mean(key, known)}"
-        )
-    return known[key]
-
-
-def audit_action(section: Section[Any], verb: str) -> str:
-    """Return the audit event name for a change of an entry."""
-    return f"{section.noun.replace(' ', '_')}.{verb}"
-
-
-def list_entries(section: Section[Any]) -> list[OverridableEntry]:
-    """Return all entries of a section, in effective order."""
-    config = live.current()
-    rows = {row.name: row for row in Override.objects.filter(section=section.key)}
-    written = entry_texts.read_texts(config.content, section.key)
-    later = sorted(rows.keys() - written.keys(), key=lambda name: rows[name].pk)
-    return [
-        _build_entry(config, section, name, written.get(name), rows.get(name))
-        for name in [*written, *later]
-    ]
-
-
-def get_entry(section: Section[Any], name: str) -> OverridableEntry:
-    """Return an entry, also a disabled one; raises `EntryUnknown`."""
-    config = live.current()
-    row = Override.objects.filter(section=section.key, name=name).first()
-    return _get_entry(config, section, name, row)
-
-
-def list_versions(
-    section: Section[Any], name: str, *, before: int | None = None, limit: int = 20
-) -> list[OverrideVersion]:
-    """Return the studio's changes of an entry, newest first."""
-    found = OverrideVersion.objects.filter(section=section.key, name=name)
-    if before is not None:
-        found = found.filter(id__lt=before)
-    return list(found.order_by("-id")[:limit])
-
-
-def get_version(section: Section[Any], name: str, id: int) -> OverrideVersion:
-    """Return one change of an entry; raises `EntryUnknown`."""
-    found = OverrideVersion.objects.filter(section=section.key, name=name, id=id)
-    row = found.first()
-    if row is None:
-        raise EntryUnknown(f"{section.noun} '{name}' has no version {id}")
-    return row
-
-
-def diff_entry(entry: OverridableEntry) -> str:
-    """Return an override as a unified diff against the file; "" if they are equal."""
-    if entry.label in ("dynamic", "yaml"):
-        return ""
-    now = "" if entry.label == "tombstoned" else entry.text
-    file = live.current().path.name
-    return diff_texts(entry.file_text or "", now, file, "studio")
-
-
-def diff_texts(was: str, now: str, was_in: str, now_in: str) -> str:
-    """Return the unified diff of two texts."""
-    before, after = was.splitlines(), now.splitlines()
-    lines = difflib.unified_diff(before, after, was_in, now_in, lineterm="")
-    return "\n".join(lines)
 
 
 def create_entry(section: Section[Any], text: str, *, by: str) -> str:
@@ -180,7 +74,7 @@ def save_entry(
 
     def check(config: Config, row: Override | None) -> OverridableEntry:
         _check_version(section, name, row, version)
-        return _get_entry(config, section, name, row)
+        return overridable_entries.entry_from_row(config, section, name, row)
 
     return _save(section, name, text, by, check)
 
@@ -196,14 +90,14 @@ def disable_entry(
     with _lock_overrides() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
         _check_version(section, name, row, version)
-        entry = _get_entry(config, section, name, row)
+        entry = overridable_entries.entry_from_row(config, section, name, row)
         if entry.label == "dynamic":
             _check_change(config, overlays.without(section.key, name), section, name)
             _delete_override(section, name, OverrideAction.REMOVED, by)
         elif entry.label != "tombstoned":
-            gone = Overlay(section.key, name, None)
-            _check_change(config, overlays.with_entry(gone), section, name)
-            _store_override(gone, OverrideAction.TOMBSTONED, by)
+            tombstone = Overlay(section.key, name, None)
+            _check_change(config, overlays.with_entry(tombstone), section, name)
+            _store_override(tombstone, OverrideAction.TOMBSTONED, by)
         return entry.label != "tombstoned"
 
 
@@ -218,7 +112,7 @@ def reset_entry(
     with _lock_overrides() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
         _check_version(section, name, row, version)
-        entry = _get_entry(config, section, name, row)
+        entry = overridable_entries.entry_from_row(config, section, name, row)
         if entry.label == "yaml":
             raise NothingToReset(f"{section.noun} '{name}' has no override to reset")
         if entry.label == "dynamic":
@@ -243,10 +137,9 @@ def validate_entry(
             entry_validation.check_not_reserved(section, own)
         else:
             own = entry_validation.check_name(section, name, text)
-        config, overlay = (
-            live.current(),
-            Overlay(section.key, own, entry_validation.normalize_text(text)),
-        )
+        config = live.current()
+        body = entry_validation.normalize_text(text)
+        overlay = Overlay(section.key, own, body)
         _check_change(config, config.overlays.with_entry(overlay), section, own)
     except ConfigInvalid as exc:
         return exc.problems
@@ -282,15 +175,15 @@ def _save(
     with _lock_overrides() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
         before = check(config, row)
-        if before is not None and _runs_already(before, body):
+        if before is not None and _is_unchanged(before, body):
             return False
         _check_change(config, overlays.with_entry(overlay), section, name)
         _store_override(overlay, OverrideAction.SAVED, by)
         return True
 
 
-def _runs_already(entry: OverridableEntry, body: str) -> bool:
-    if entry.is_broken or entry.label == "tombstoned":
+def _is_unchanged(entry: OverridableEntry, body: str) -> bool:
+    if entry.is_rejected or entry.label == "tombstoned":
         return False
     return entry_validation.normalize_text(entry.text) == body
 
@@ -318,7 +211,7 @@ def _check_change(
 
 
 def _store_override(overlay: Overlay, action: OverrideAction, by: str) -> None:
-    made = _record_version(
+    version = _record_version(
         overlay.section, overlay.name, action, by, overlay.body or ""
     )
     Override.objects.update_or_create(
@@ -327,9 +220,9 @@ def _store_override(overlay: Overlay, action: OverrideAction, by: str) -> None:
         defaults={
             "body": overlay.body or "",
             "is_tombstone": overlay.body is None,
-            "version": made.pk,
-            "changed_at": made.at,
-            "changed_by": made.by,
+            "version": version.pk,
+            "changed_at": version.at,
+            "changed_by": version.by,
         },
     )
 
@@ -360,7 +253,7 @@ def _check_version(
 ) -> None:
     if version is None or version == (0 if row is None else row.version):
         return
-    last = list_versions(section, name, limit=1)
+    last = overridable_entries.list_versions(section, name, limit=1)
     what = (
         "".join(f"{ACTION_WORDS[each.action]} by {each.by}" for each in last)
         or "changed"
@@ -368,51 +261,4 @@ def _check_version(
     raise EntryChanged(
         f"{section.noun} '{name}' was {what} since you opened it; reload it before you "
         "edit it"
-    )
-
-
-def _get_entry(
-    config: Config, section: Section[Any], name: str, row: Override | None
-) -> OverridableEntry:
-    written = entry_texts.read_texts(config.content, section.key)
-    if row is None and name not in written:
-        # A configuration built in code has no file content.
-        known = config.get(section)
-        raise EntryUnknown(
-            f"there is no {section.noun} '{name}'{did_you_mean(name, known)}"
-        )
-    return _build_entry(config, section, name, written.get(name), row)
-
-
-def _build_entry(
-    config: Config,
-    section: Section[Any],
-    name: str,
-    written: str | None,
-    row: Override | None,
-) -> OverridableEntry:
-    value = config.get(section).get(name)
-    if row is None:
-        return OverridableEntry(section, name, "yaml", value, written or "", written)
-    aside = next(
-        (
-            a
-            for a in config.rejected_overrides
-            if (a.section, a.name) == (section.key, name)
-        ),
-        None,
-    )
-    label: EntryLabel = "override" if written is not None else "dynamic"
-    return OverridableEntry(
-        section,
-        name,
-        "tombstoned" if row.is_tombstone else label,
-        value,
-        (written or "") if row.is_tombstone else row.body,
-        written,
-        is_broken=aside is not None,
-        why="" if aside is None else aside.why,
-        version=row.version,
-        changed_at=row.changed_at,
-        changed_by=row.changed_by,
     )

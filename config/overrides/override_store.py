@@ -15,8 +15,8 @@ from typing import TypeVar
 from django.db import connection
 from django.db.utils import DatabaseError, InterfaceError
 
+from config.loading.overlays import NO_OVERLAYS, Overlay, Overlays
 from config.models import Override, OverrideVersion
-from config.overlays import NO_OVERLAYS, Overlay, Overlays
 
 T = TypeVar("T")
 

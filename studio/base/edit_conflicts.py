@@ -6,7 +6,7 @@ so saving it again replaces a state that the user has seen.
 
 from typing import NamedTuple
 
-from config.overrides import override_editor
+from config.overrides import overridable_entries
 
 CURRENT_LABEL, SUBMITTED_LABEL = "there now", "as it stands below"
 
@@ -25,6 +25,6 @@ def describe_conflict(now: str | None, typed: str, address: str) -> EditConflict
     diff = (
         None
         if now is None
-        else override_editor.diff_texts(now, typed, CURRENT_LABEL, SUBMITTED_LABEL)
+        else overridable_entries.diff_texts(now, typed, CURRENT_LABEL, SUBMITTED_LABEL)
     )
     return EditConflict(address, diff)

@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from access.audit import audit_log
 from access.audit.audit_events import AuditEvent
 from config.errors import ConfigInvalid
-from config.overrides import entry_validation, override_editor
-from config.overrides.override_editor import OverridableEntry
+from config.overrides import entry_validation, overridable_entries
+from config.overrides.overridable_entries import OverridableEntry
 from config.sections import Section
 from core.errors import Invalid
 from studio.base import error_responses, formats
@@ -111,7 +111,7 @@ class EntryView(StudioView):
         """Make a change with its audit entry, unless it changes nothing."""
         by = self.actor()
         deed = AuditEvent(
-            override_editor.audit_action(self.kind.section, verb), by, name
+            overridable_entries.audit_action(self.kind.section, verb), by, name
         )
 
         def done(result: Any) -> AuditEvent | None:
@@ -142,7 +142,7 @@ class EntryView(StudioView):
 
     def respond_with_entry(self, name: str, *, status: int = 200) -> Response:
         """Return one entry in full."""
-        entry = override_editor.get_entry(self.kind.section, name)
+        entry = overridable_entries.get_entry(self.kind.section, name)
         self.title = entry.name
         answer = self._entry_response(entry, status=status)
         # A weak ETag, since the figures in the response change by themselves.

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, RootModel, create_model
 
 from config.models import OverrideVersion
-from config.overrides import override_editor
-from config.overrides.override_editor import OverridableEntry
+from config.overrides import overridable_entries
+from config.overrides.overridable_entries import OverridableEntry
 from studio.configuration.detail_schemas import DETAIL_SCHEMAS
 from studio.configuration.entry_types import EntryKind
 
@@ -25,10 +25,10 @@ class ListedEntry(BaseModel):
         "studio's runs), or the studio disables it."
     )
     is_in_force: bool = Field(description="Whether anything runs under this name.")
-    is_broken: bool = Field(
+    is_rejected: bool = Field(
         description="Whether the override conflicts with the file and is rejected."
     )
-    why: str = Field(description="What does not fit.")
+    reason: str = Field(description="What does not fit.")
     version: int = Field(
         description="Of what the studio says; 0 where it says nothing. Send it as "
         "`?version=` with a change to be refused if somebody was faster."
@@ -69,8 +69,8 @@ def serialize_list_item(
         "name": entry.name,
         "label": entry.label,
         "is_in_force": entry.is_active,
-        "is_broken": entry.is_broken,
-        "why": entry.why,
+        "is_rejected": entry.is_rejected,
+        "reason": entry.reason,
         "version": entry.version,
         "changed_at": entry.changed_at,
         "changed_by": entry.changed_by,
@@ -83,14 +83,14 @@ def serialize_entry(
     entry: OverridableEntry, details: Mapping[str, Any], *, before: int | None = None
 ) -> dict[str, Any]:
     """Return an entry in full, with its history before a version."""
-    told = override_editor.list_versions(
+    told = overridable_entries.list_versions(
         entry.section, entry.name, before=before, limit=VERSIONS_SHOWN + 1
     )
     return {
         **serialize_list_item(entry, details),
         "yaml": entry.text,
         "written": entry.file_text,
-        "diff": override_editor.diff_entry(entry),
+        "diff": overridable_entries.diff_entry(entry),
         "history": [serialize_version(each) for each in told[:VERSIONS_SHOWN]],
         "has_more": len(told) > VERSIONS_SHOWN,
     }

@@ -15,8 +15,8 @@ from rest_framework.response import Response
 from agents.config import AGENTS
 from config import live
 from config.errors import ConfigInvalid, EntryUnknown
-from config.overrides import entry_validation, override_editor
-from config.overrides.override_editor import OverridableEntry
+from config.overrides import entry_validation, overridable_entries, override_editor
+from config.overrides.overridable_entries import OverridableEntry
 from core.errors import NotFound
 from providers.config import PROVIDERS
 from studio.base import edit_conflicts, error_responses, formats
@@ -35,7 +35,7 @@ class EntryListView(EntryView):
         beside = self.kind.load_overview()
         rows = [
             (entry, beside.get(entry.name, {}))
-            for entry in override_editor.list_entries(self.kind.section)
+            for entry in overridable_entries.list_entries(self.kind.section)
         ]
         data = [entry_schemas.serialize_list_item(*row) for row in rows]
         page = {**self.page_context(), "lead": self.kind.description, "rows": rows}
@@ -70,7 +70,7 @@ class NewEntryView(EntryView):
         text = starter_yaml(self.kind)
         like = request.query_params.get("like")
         if like:
-            text = override_editor.get_entry(self.kind.section, like).text
+            text = overridable_entries.get_entry(self.kind.section, like).text
         return self.respond({"yaml": text}, page=lambda: _new_form_context(self, text))
 
 
@@ -124,7 +124,7 @@ class EntryDetailView(EntryView):
         )
 
     def delete(self, request: Request, name: str) -> HttpResponseBase:
-        before = override_editor.get_entry(self.kind.section, name)
+        before = overridable_entries.get_entry(self.kind.section, name)
         verb = "delete" if before.label == "dynamic" else "disable"
         self.run_recorded(
             verb,
@@ -157,7 +157,7 @@ class EntryDetailView(EntryView):
             return None
         text, name = self.yaml_text(), self.kwargs["name"]
         try:
-            entry = override_editor.get_entry(self.kind.section, name)
+            entry = overridable_entries.get_entry(self.kind.section, name)
         except EntryUnknown:
             return _new_form_context(
                 self, text
@@ -179,7 +179,7 @@ class EditEntryView(EntryView):
     template = FORM_TEMPLATE
 
     def get(self, request: Request, name: str) -> Response:
-        entry = override_editor.get_entry(self.kind.section, name)
+        entry = overridable_entries.get_entry(self.kind.section, name)
         text = self._entry_yaml(entry, request.query_params.get("from", ""))
         return self.respond(
             {"yaml": text, "version": entry.version},
@@ -191,7 +191,7 @@ class EditEntryView(EntryView):
             return entry.text
         if not version.isdecimal() or len(version) > 18:
             raise NotFound(f"There is no version '{version}'")
-        return override_editor.get_version(
+        return overridable_entries.get_version(
             self.kind.section, entry.name, int(version)
         ).body
 
@@ -239,7 +239,7 @@ class ResetEntryView(EntryDetailView):
     http_method_names = ["post", "options"]
 
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        had = override_editor.get_entry(self.kind.section, name)
+        had = overridable_entries.get_entry(self.kind.section, name)
         self.run_recorded(
             "reset",
             name,

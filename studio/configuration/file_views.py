@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from config import live, sections
-from config.editing import file_editor
-from config.editing.file_editor import ConfigFile
+from config.editing import config_file, file_editor
+from config.editing.config_file import ConfigFile
 from config.editing.round_trip import key_paths
 from config.errors import ConfigInvalid
 from config.validation import json_schema
@@ -37,7 +37,7 @@ class ConfigFileView(YamlView):
         summary="Show the file, without its secrets", responses=OpenApiTypes.ANY
     )
     def get(self, request: Request) -> Response:
-        return self.respond_with_file(file_editor.read_file())
+        return self.respond_with_file(config_file.read_file())
 
     def respond_with_file(self, file: ConfigFile) -> Response:
         """Return the file in the requested format."""
@@ -76,7 +76,7 @@ class ConfigFileView(YamlView):
         except ConfigInvalid as exc:
             text, problem = "", exc
         if problem is None and file.is_broken:
-            problem = file_editor.parse_error(file)
+            problem = config_file.parse_error(file)
         elif problem is None:
             problem = live.file_error()
             stands = problem is not None

@@ -12,8 +12,8 @@ from rest_framework.response import Response
 
 from agents.config import AGENTS
 from config import live, sections
-from config.editing import file_editor
-from config.editing.file_editor import ConfigFile
+from config.editing import config_file, file_editor
+from config.editing.config_file import ConfigFile
 from config.editing.round_trip import serializer
 from config.editing.round_trip.key_paths import KeyPath
 from config.errors import ConfigInvalid, EntryUnknown
@@ -80,7 +80,7 @@ class MapSectionView(SectionView):
         if self.request.method != "POST":
             return super().refused_form_context()
         try:
-            file = file_editor.read_file()
+            file = config_file.read_file()
             said = {"yaml": file.text_at(self.part_path), "version": file.version}
         except ConfigInvalid:
             return None
@@ -101,7 +101,7 @@ class MapSectionView(SectionView):
         """Return the additional context of the page."""
         return {
             **super().page_context(),
-            "rows": self.table_rows(file_editor.read_file()),
+            "rows": self.table_rows(config_file.read_file()),
         }
 
 
@@ -160,7 +160,7 @@ class MapEntryView(YamlPartView):
             (section_title(self.key), section_url(self.key)),
         ]
         super().initial(request, *args, **kwargs)
-        if not file_editor.read_file().has_entry(self.part_path):
+        if not config_file.read_file().has_entry(self.part_path):
             noun = sections.registered_sections()[self.key].noun
             raise EntryUnknown(f"there is no {noun} '{self.name}' in the file")
 
@@ -179,7 +179,7 @@ class MapEntryView(YamlPartView):
         responses=OpenApiTypes.OBJECT,
     )
     def get(self, request: Request, name: str) -> Response:
-        return self.respond_with_part(file_editor.read_file())
+        return self.respond_with_part(config_file.read_file())
 
     @extend_schema(
         summary="Write an entry of the file, and leave all else as it is",

@@ -11,11 +11,12 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config import sections, starter
-from config.editing import file_editor
-from config.editing.file_editor import ConfigFile
+from config import sections
+from config.editing import config_file, file_editor
+from config.editing.config_file import ConfigFile
 from config.editing.round_trip.key_paths import KeyPath
 from config.errors import ConfigInvalid
+from config.starters import starter_file
 from config.validation import unsupported_keys
 from core.errors import NotFound
 from studio.base.views import StudioView
@@ -117,7 +118,7 @@ class SectionView(YamlPartView):
         responses=OpenApiTypes.ANY,
     )
     def get(self, request: Request, key: str = "") -> Response:
-        return self.respond_with_part(file_editor.read_file())
+        return self.respond_with_part(config_file.read_file())
 
     @extend_schema(
         summary="Write a section of the file, and leave all else as it is",
@@ -142,7 +143,7 @@ class SectionView(YamlPartView):
         more = {
             "section": section,
             "page": ENTRY_LIST_URLS.get(self.key),
-            "example": starter.example_of(self.key),
+            "example": starter_file.example_of(self.key),
         }
         return {**super().page_context(), "lead": describe_section(self.key), **more}
 
@@ -156,7 +157,7 @@ class RemovableSectionView(SectionView):
         responses={200: DeletedEntry},
     )
     def delete(self, request: Request, key: str = "") -> HttpResponseBase:
-        if file_editor.read_file().has_entry(self.part_path):
+        if config_file.read_file().has_entry(self.part_path):
             self.run_recorded(
                 {"section": self.key}, file_editor.remove_entry, self.part_path
             )
@@ -215,7 +216,7 @@ class SettingsView(StudioView):
         summary="Tell what each section of the file says", responses=SectionCardList
     )
     def get(self, request: Request) -> Response:
-        file = file_editor.read_file()
+        file = config_file.read_file()
         cards = {
             key: serialize_card(file, key) for group in GROUPS.values() for key in group
         }

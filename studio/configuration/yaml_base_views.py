@@ -15,8 +15,9 @@ from rest_framework.response import Response
 from access.audit import audit_log, config_reloads
 from access.audit.audit_events import AuditEvent
 from config import errors
-from config.editing import file_editor
-from config.editing.file_editor import ConfigFile, FileWrite
+from config.editing import config_file, file_editor
+from config.editing.config_file import ConfigFile
+from config.editing.file_editor import FileWrite
 from config.editing.round_trip import key_paths
 from config.editing.round_trip.key_paths import KeyPath
 from config.errors import ConfigInvalid
@@ -64,7 +65,7 @@ class YamlView(StudioView):
         text, shown = self.yaml_text(), self._form_fields().get("version", "")
         form = {"yaml": text, "version": shown}
         try:
-            file = file_editor.read_file()
+            file = config_file.read_file()
             if shown in ("", file.version):
                 return form
             now = None if file.is_broken else said(file)

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from access.audit import audit_log
 from access.audit.audit_events import AuditEvent
 from config import live
-from config.overrides import override_editor
+from config.overrides import overridable_entries
 from config.validation.named_lists import get_by_name
 from core.errors import NotFound
 from core.text import time_parsing
@@ -151,7 +151,8 @@ class JudgeScoresView(JudgeView):
             limit=PAGE_SIZE,
         )
         if not rows and not query:
-            override_editor.get_entry(JUDGES, name)  # A deleted judge still has scores.
+            # A deleted judge still has scores.
+            overridable_entries.get_entry(JUDGES, name)
         last = (rows[-1].judged_at, rows[-1].pk) if rows else None
         return self.respond(
             serialize_page(

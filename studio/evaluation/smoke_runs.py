@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from access.audit import audit_log
 from access.audit.audit_events import AuditEvent
 from config import live
-from config.overrides import override_editor
+from config.overrides import overridable_entries
 from config.validation.named_lists import get_by_name
 from smoke.config import SMOKE_TESTS, SmokeTestConfig
 from smoke.errors import SmokeTestUnknown
@@ -65,7 +65,7 @@ class SmokeTestRunListView(StudioView):
         self._set_breadcrumbs(name)
         found = page_batches(self, name)
         if not found["data"] and not request.query_params:
-            override_editor.get_entry(
+            overridable_entries.get_entry(
                 SMOKE_TESTS, name
             )  # A deleted test still has runs.
         return self.respond(found, page=lambda: {"test": name})

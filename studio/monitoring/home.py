@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from agents.config import AGENTS
 from config import live
-from config.overrides import override_editor
+from config.overrides import overridable_entries
 from judges.ratings import scores
 from studio.base.views import StudioView
 from studio.monitoring import alerts, bar_charts
@@ -135,7 +135,7 @@ def _serialize_hour(each: HourStats) -> dict[str, Any]:
 def _serialize_agents(seen: ActivitySummary, since: datetime) -> list[dict[str, Any]]:
     """Return all configured or recorded agents, busiest first."""
     judged = scores.overall_stats_by_agent(since)
-    known = {entry.name: entry for entry in override_editor.list_entries(AGENTS)}
+    known = {entry.name: entry for entry in overridable_entries.list_entries(AGENTS)}
     busy = {each.agent: each for each in seen.agents}
     found = []
     for name in [*busy, *(name for name in known if name not in busy)]:

@@ -26,7 +26,7 @@ from access.tokens import (
 )
 from access.tokens.token_queries import TokenUsage
 from config import live
-from config.editing import file_editor
+from config.editing import config_file, file_editor
 from config.errors import ConfigInvalid
 from core.errors import Invalid
 from core.text import time_parsing
@@ -219,7 +219,7 @@ class EnableTokensView(YamlView):
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Write the settings to the file, unless it already has them."""
-        file = file_editor.read_file()
+        file = config_file.read_file()
         write = partial(
             file_editor.write_data, comments_gone=token_setup.removed_comments()
         )
@@ -283,7 +283,7 @@ def are_tokens_required() -> bool:
 def _is_enabled_in_file() -> bool:
     """Return whether the file requires tokens; it applies within a second."""
     try:
-        return file_editor.read_file().has_entry(token_setup.TOKENS_PATH)
+        return config_file.read_file().has_entry(token_setup.TOKENS_PATH)
     except ConfigInvalid:
         return False
 

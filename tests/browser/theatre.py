@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import openai
 
-from config import starter
+from config.starters import starter_file
 from testing.scripted_provider import FakeProvider, RecordedRequest
 from testing.wires import ScriptedAnswer, StreamPoint
 from tests.processes.conftest import Project
@@ -53,7 +53,7 @@ def prepare(project: Project, fake: FakeProvider) -> None:
 
 def configuration(project: Project, fake: FakeProvider) -> str:
     """Return the demo's YAML, for this project and provider."""
-    text = starter.TEMPLATES.joinpath("demo.yaml").read_text()
+    text = starter_file.TEMPLATES.joinpath("demo.yaml").read_text()
     for theirs, ours in IN_PLACE.items():
         assert theirs in text, f"the demo has no {theirs} any more"
         text = text.replace(theirs, ours)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config import live
-from config.editing import atomic_file, file_editor
+from config.editing import atomic_file, config_file, file_editor
 from config.errors import (
     ConfigInvalid,
     EntryTaken,
@@ -42,7 +42,7 @@ def house(file: Path, settings) -> Path:
 
 
 def test_file_is_shown_with_masked_secrets(house):
-    shown = file_editor.read_file()
+    shown = config_file.read_file()
     assert shown.text == FILE.replace("ann-secret", "••••••••")
     assert shown.data["cooks"][0]["api_key"] == "••••••••"
     assert shown.text_at(("menu",)) == "soup: 3"
@@ -54,10 +54,10 @@ def test_file_is_shown_with_masked_secrets(house):
 
 def test_section_text_can_be_written(house):
     after = file_editor.put_text(
-        ("menu",), "soup: 4 # more\n", version=file_editor.read_file().version
+        ("menu",), "soup: 4 # more\n", version=config_file.read_file().version
     )
     assert house.read_text() == FILE.replace("soup: 3", "soup: 4 # more")
-    assert after.version == file_editor.read_file().version
+    assert after.version == config_file.read_file().version
     assert loader.load_file(house).get(MENU) == {"soup": 4}
 
 
@@ -91,11 +91,11 @@ def test_problems_have_line_and_column(house):
     assert elsewhere.message.startswith("coulisse.yaml:5:5: cook 'ann' cooks 'soup'")
     assert file_editor.check_text_at(("menu",), "soup: 1") == []
     assert lines(file_editor.check_text(FILE.replace("soup: 3", "soup: x"))) == [(8, 3)]
-    assert file_editor.check_text(file_editor.read_file().text) == []
+    assert file_editor.check_text(config_file.read_file().text) == []
 
 
 def test_changed_file_is_not_overwritten(house):
-    shown = file_editor.read_file().version
+    shown = config_file.read_file().version
     house.write_text(FILE + "# by hand\n")
     for change in (
         lambda: file_editor.put_text(("menu",), "soup: 4", version=shown),
@@ -182,7 +182,7 @@ def test_split_name_separates_the_name_field():
 
 
 def test_masked_secrets_are_kept_on_save(house):
-    shown = file_editor.read_file()
+    shown = config_file.read_file()
     file_editor.write_text(shown.text)
     file_editor.write_data(shown.data)
     file_editor.put_text(("cooks",), shown.text_at(("cooks",)))
@@ -199,10 +199,10 @@ def test_unreadable_file_shows_the_last_valid_copy(house):
     live.load_at_start()
     broken = FILE + "menu: {\n"
     house.write_text(broken)
-    shown = file_editor.read_file()
+    shown = config_file.read_file()
     assert shown.is_broken
     assert shown.text == FILE.replace("ann-secret", "••••••••")
-    assert "coulisse.yaml" in str(file_editor.parse_error(shown))
+    assert "coulisse.yaml" in str(config_file.parse_error(shown))
     with pytest.raises(ConfigInvalid):
         file_editor.put_text(("menu",), "soup: 4")
     file_editor.write_text(shown.text, version=shown.version)
@@ -212,10 +212,10 @@ def test_unreadable_file_shows_the_last_valid_copy(house):
 def test_deleted_file_can_be_restored(house):
     live.load_at_start()
     house.unlink()
-    shown = file_editor.read_file()
+    shown = config_file.read_file()
     assert shown.is_missing
     assert shown.text == FILE.replace("ann-secret", "••••••••")
-    assert "the file does not exist" in str(file_editor.parse_error(shown))
+    assert "the file does not exist" in str(config_file.parse_error(shown))
     assert file_editor.check_text(shown.text) == []
     with pytest.raises(ConfigInvalid, match="save the whole file"):
         file_editor.put_text(("menu",), "soup: 4")
@@ -252,7 +252,7 @@ def test_dangling_symlink_is_not_replaced(house):
     house.unlink()
     house.symlink_to("elsewhere.yaml")
     with pytest.raises(ConfigInvalid, match="the file does not exist"):
-        file_editor.read_file()
+        config_file.read_file()
 
 
 @pytest.mark.parametrize("nothing", ["", " \n", "null\n", "~"])
@@ -265,7 +265,7 @@ def test_empty_section_is_removed(house, nothing):
 def test_empty_section_can_be_saved_unchanged(house):
     text = FILE + "vars:\n  # none yet\n"
     house.write_text(text)
-    file_editor.put_text(("vars",), file_editor.read_file().text_at(("vars",)))
+    file_editor.put_text(("vars",), config_file.read_file().text_at(("vars",)))
     assert house.read_text() == text
     file_editor.remove_entry(("vars",))
     assert house.read_text().rstrip().removesuffix("# none yet").rstrip() + "\n" == FILE
@@ -282,7 +282,7 @@ def test_removed_section_can_be_saved_again(house):
 def test_invalid_file_can_be_fixed(house):
     live.load_at_start()
     house.write_text(FILE.replace("soup: 3", "soup: lots"))
-    assert not file_editor.read_file().is_broken
+    assert not config_file.read_file().is_broken
     file_editor.put_text(("menu",), "soup: 3")
     assert house.read_text() == FILE
 

@@ -8,13 +8,13 @@ from django.core.management import call_command
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from config import starter
 from config.loading import loader
+from config.starters import starter_file
 
 pytestmark = pytest.mark.usefixtures("real_sections")
 
 EXAMPLES = sorted((Path(settings.BASE_DIR) / "examples").glob("*.yaml"))
-SHIPPED = [*EXAMPLES, *sorted(starter.TEMPLATES.glob("*.yaml"))]
+SHIPPED = [*EXAMPLES, *sorted(starter_file.TEMPLATES.glob("*.yaml"))]
 
 
 @pytest.fixture(params=SHIPPED, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -17,7 +17,7 @@ from config.errors import (
 )
 from config.loading import last_valid_copy
 from config.models import Override, OverrideVersion
-from config.overrides import entry_texts, override_editor
+from config.overrides import entry_texts, overridable_entries, override_editor
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database", "own")]
 
@@ -85,18 +85,23 @@ def forget():
 
 @pytest.fixture
 def agents():
-    return override_editor.get_section("agents")
+    return overridable_entries.get_section("agents")
 
 
 def models():
-    section = override_editor.get_section("agents")
+    section = overridable_entries.get_section("agents")
     found = live.current().get(section)
     return {name: agent.model for name, agent in found.items()}
 
 
+def diff(section, name):
+    return overridable_entries.diff_entry(overridable_entries.get_entry(section, name))
+
+
 def labels():
-    section = override_editor.get_section("agents")
-    return {entry.name: entry.label for entry in override_editor.list_entries(section)}
+    section = overridable_entries.get_section("agents")
+    entries = overridable_entries.list_entries(section)
+    return {entry.name: entry.label for entry in entries}
 
 
 def refusal(function, *args, **kwargs):
@@ -150,11 +155,11 @@ def test_override_replaces_a_tombstone(agents):
 
 
 def test_section_missing_in_the_file_can_be_filled(agents):
-    tests = override_editor.get_section("smoke_tests")
+    tests = overridable_entries.get_section("smoke_tests")
     text = "name: s\ntarget: ann\npersona: {provider: openai, model: p, preamble: x}\n"
     override_editor.create_entry(tests, text, by=BY)
     assert list(live.current().get(tests)) == ["s"]
-    assert [(e.name, e.label) for e in override_editor.list_entries(tests)] == [
+    assert [(e.name, e.label) for e in overridable_entries.list_entries(tests)] == [
         ("s", "dynamic")
     ]
 
@@ -163,16 +168,16 @@ def test_placeholders_and_variables_are_kept_and_expanded(agents, monkeypatch):
     monkeypatch.setenv("MODEL", "gpt-env")
     text = "name: dan\nprovider: openai\nmodel: ${MODEL}\npreamble: ${vars.tone}\n"
     override_editor.create_entry(agents, text, by=BY)
-    entry = override_editor.get_entry(agents, "dan")
+    entry = overridable_entries.get_entry(agents, "dan")
     assert (entry.value.model, entry.value.preamble) == ("gpt-env", "kind")
     assert entry.text == text
 
 
 def test_overridable_sections_are_registered():
     for key in ("agents", "judges", "experiments", "smoke_tests"):
-        assert override_editor.get_section(key).key == key
+        assert overridable_entries.get_section(key).key == key
     with pytest.raises(EntryUnknown, match="only those of agents, experiments, judges"):
-        override_editor.get_section("agent")
+        overridable_entries.get_section("agent")
 
 
 # What is refused.
@@ -212,7 +217,7 @@ def test_disabling_a_referenced_entry_names_the_reference(agents):
         "coulisse.yaml:32:31: experiment 'trial' has the variant 'bob', which is not "
         "under agents:"
     )
-    judges = override_editor.get_section("judges")
+    judges = overridable_entries.get_section("judges")
     told = refusal(override_editor.disable_entry, judges, "quality", by=BY)
     assert "agent 'ann' names judge 'quality', which is not under judges:" in told
     assert labels()["bob"] == "yaml"
@@ -232,7 +237,7 @@ def test_reset_that_breaks_references_is_refused(agents, own, file):
 
 
 def test_references_from_overrides_block_disabling(agents):
-    experiments = override_editor.get_section("experiments")
+    experiments = overridable_entries.get_section("experiments")
     override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
     override_editor.create_entry(experiments, text, by=BY)
@@ -246,7 +251,7 @@ def test_only_the_cause_of_dependent_errors_is_reported(agents):
     override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
     override_editor.create_entry(
-        override_editor.get_section("experiments"), text, by=BY
+        overridable_entries.get_section("experiments"), text, by=BY
     )
     wrong = DAN + "judges: [nobody]\n"
     told = refusal(override_editor.save_entry, agents, "dan", wrong, by=BY)
@@ -310,12 +315,12 @@ def test_missing_entry_cannot_be_changed(agents):
     with pytest.raises(EntryUnknown):
         override_editor.save_entry(agents, "dan", DAN, by=BY)
     with pytest.raises(EntryUnknown):
-        override_editor.get_entry(agents, "dan")
+        overridable_entries.get_entry(agents, "dan")
 
 
 def test_outdated_change_is_refused(agents):
     override_editor.save_entry(agents, "bob", BOB, by=BY, version=0)
-    shown = override_editor.get_entry(agents, "bob").version
+    shown = overridable_entries.get_entry(agents, "bob").version
     override_editor.save_entry(
         agents, "bob", BOB + "seed: 1\n", by="user:eve", version=shown
     )
@@ -330,7 +335,7 @@ def test_outdated_change_is_refused(agents):
 
 
 def test_conflicting_parallel_changes_refuse_one(agents):
-    experiments = override_editor.get_section("experiments")
+    experiments = overridable_entries.get_section("experiments")
     text = "name: second\nstrategy: split\nvariants: [{agent: cleo}, {agent: ann}]\n"
     begin, outcomes = threading.Barrier(2), []
 
@@ -386,19 +391,19 @@ def test_aliases_are_expanded_in_entry_texts(monkeypatch):
 
 
 def test_diff_compares_the_written_texts(agents):
-    assert override_editor.diff_entry(override_editor.get_entry(agents, "bob")) == ""
+    assert diff(agents, "bob") == ""
     override_editor.save_entry(agents, "ann", BOB.replace("bob", "ann"), by=BY)
-    told = override_editor.diff_entry(
-        override_editor.get_entry(agents, "ann")
+    told = overridable_entries.diff_entry(
+        overridable_entries.get_entry(agents, "ann")
     ).splitlines()
     assert told[:2] == ["--- coulisse.yaml", "+++ studio"]
     assert "+# mine" in told
     assert "-provider: openai   # the cheap one" in told
     override_editor.disable_entry(agents, "cleo", by=BY)
-    gone = override_editor.diff_entry(override_editor.get_entry(agents, "cleo"))
+    gone = overridable_entries.diff_entry(overridable_entries.get_entry(agents, "cleo"))
     assert "-name: cleo" in gone.splitlines()
     override_editor.create_entry(agents, DAN, by=BY)
-    assert override_editor.diff_entry(override_editor.get_entry(agents, "dan")) == ""
+    assert diff(agents, "dan") == ""
 
 
 def test_history_lists_every_change_and_survives_removal(agents):
@@ -406,16 +411,16 @@ def test_history_lists_every_change_and_survives_removal(agents):
     override_editor.save_entry(agents, "dan", DAN + "seed: 1\n", by="user:eve")
     override_editor.save_entry(agents, "bob", BOB, by=BY)  # of another
     override_editor.disable_entry(agents, "dan", by=BY)
-    told = override_editor.list_versions(agents, "dan")
+    told = overridable_entries.list_versions(agents, "dan")
     assert [(v.action, v.by) for v in told] == [
         *(("removed", BY), ("saved", "user:eve"), ("saved", BY))
     ]
     assert told[2].body == DAN
-    older = override_editor.list_versions(agents, "dan", before=told[0].pk, limit=1)
+    older = overridable_entries.list_versions(agents, "dan", before=told[0].pk, limit=1)
     assert [v.pk for v in older] == [told[1].pk]
-    assert override_editor.get_version(agents, "dan", told[2].pk).body == DAN
+    assert overridable_entries.get_version(agents, "dan", told[2].pk).body == DAN
     with pytest.raises(EntryUnknown, match="has no version"):
-        override_editor.get_version(agents, "bob", told[2].pk)
+        overridable_entries.get_version(agents, "bob", told[2].pk)
 
 
 def test_list_takes_one_query(agents, django_assert_num_queries):
@@ -424,16 +429,16 @@ def test_list_takes_one_query(agents, django_assert_num_queries):
             text = DAN.replace("dan", f"dan{number}-{each}")
             override_editor.create_entry(agents, text, by=BY)
         with django_assert_num_queries(1):
-            override_editor.list_entries(agents)
+            overridable_entries.list_entries(agents)
         with django_assert_num_queries(1):
-            override_editor.get_entry(agents, "ann")
+            overridable_entries.get_entry(agents, "ann")
 
 
 def test_browser_line_ends_are_normalised(agents):
     override_editor.create_entry(
         agents, "\ufeff" + DAN.strip().replace("\n", "\r\n"), by=BY
     )
-    assert override_editor.get_entry(agents, "dan").text == DAN
+    assert overridable_entries.get_entry(agents, "dan").text == DAN
 
 
 # Edits of the file below it.
@@ -455,10 +460,10 @@ def test_override_broken_by_the_file_is_rejected_until_fixed(
     file.write_text(without)
     looking.poll()
     assert models() == {"ann": "gpt-a", "bob": "gpt-b", "cleo": "gpt-c"}
-    found = {e.name: e for e in override_editor.list_entries(agents)}
-    assert (found["bob"].label, found["bob"].is_broken) == ("override", True)
+    found = {e.name: e for e in overridable_entries.list_entries(agents)}
+    assert (found["bob"].label, found["bob"].is_rejected) == ("override", True)
     assert (found["dan"].label, found["dan"].value) == ("dynamic", None)
-    assert "uses provider 'other', which is not" in found["dan"].why
+    assert "uses provider 'other', which is not" in found["dan"].reason
     told = [r.message for r in caplog.records if "is rejected" in r.message]
     assert [line.split("'")[1] for line in told] == ["dan", "bob"]
     assert told[0].startswith(
@@ -482,7 +487,7 @@ def test_dependents_of_a_rejected_override_are_rejected(agents, looking, file):
     override_editor.create_entry(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
     override_editor.create_entry(
-        override_editor.get_section("experiments"), text, by=BY
+        overridable_entries.get_section("experiments"), text, by=BY
     )
     file.write_text(FILE.replace("  other: ", "  another: "))
     looking.poll()
@@ -505,7 +510,7 @@ def test_edit_blocked_by_a_tombstone_names_it(agents, looking, file, caplog):
     assert "`manage.py overrides reset agents cleo`" in told
     override_editor.reset_entry(agents, "cleo", by=BY)
     looking.poll()
-    experiments = override_editor.get_section("experiments")
+    experiments = overridable_entries.get_section("experiments")
     assert len(live.current().get(experiments)["trial"].variants) == 3
 
 
@@ -533,7 +538,7 @@ JUDGED: list[object] = []
 
 
 def test_blocking_override_is_found_by_bisection(agents, looking, file, settings):
-    judges = override_editor.get_section("judges")
+    judges = overridable_entries.get_section("judges")
     override_editor.create_entry(judges, JUDGE, by=BY)
     when = {"version": 1, "changed_at": NOW, "changed_by": BY}
     body = "provider: openai\nmodel: gpt-n\njudges: [own]\n"
@@ -611,7 +616,7 @@ def test_override_of_a_removed_section_is_rejected(agents, settings):
     live.set_current(None)
     live.load_at_start()
     (aside,) = live.current().rejected_overrides
-    assert aside.why == "'cooks' cannot be changed in the studio"
+    assert aside.reason == "'cooks' cannot be changed in the studio"
 
 
 # Other processes, and a database that is away.

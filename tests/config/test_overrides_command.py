@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from access.models import AuditEntry
 from config import live
 from config.models import Override, OverrideVersion
-from config.overrides import override_editor
+from config.overrides import overridable_entries, override_editor
 
 pytestmark = pytest.mark.database
 
@@ -48,7 +48,7 @@ def forget():
 
 @pytest.fixture
 def agents():
-    return override_editor.get_section("agents")
+    return overridable_entries.get_section("agents")
 
 
 @pytest.fixture

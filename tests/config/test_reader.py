@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from config import starter
 from config.errors import ConfigInvalid
 from config.loading import loader, reader, scanner
+from config.starters import starter_file
 
 from .conftest import COOK, COOKS, MENU
 
-TOUR = starter.TEMPLATES / "tour.yaml"
+TOUR = starter_file.TEMPLATES / "tour.yaml"
 """The longest of our examples."""
 
 

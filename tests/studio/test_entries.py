@@ -452,8 +452,8 @@ def test_rejected_override_shows_its_reason(browser, script, configure):
     configure(smaller.replace("provider: anthropic", "provider: other"))
     live.apply_overrides()
     entry = script.get("/admin/agents/bob").json()
-    assert (entry["is_broken"], entry["is_in_force"]) == (True, False)
-    assert "uses provider 'anthropic', which is not" in entry["why"]
+    assert (entry["is_rejected"], entry["is_in_force"]) == (True, False)
+    assert "uses provider 'anthropic', which is not" in entry["reason"]
     page = browser.get("/admin/agents/bob").text
     assert "does not fit the file any more, so nothing runs" in page
     assert "rejected" in browser.get("/admin/agents").text

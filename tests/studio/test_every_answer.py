@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db import transaction
 from ruamel.yaml import YAML
 
-from config import starter
+from config.starters import starter_file
 from demo import sample_users
 from demo.generator import DemoGenerator, DemoSize
 from demo.management.commands import demo
@@ -73,7 +73,7 @@ def month(database: None, django_db_blocker) -> Iterator[None]:
 def studio(month, running, configure, tmp_path, settings) -> Iterator[httpx2.Client]:
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
     settings.COULISSE_STATE_DIR.mkdir()
-    configure((Path(starter.TEMPLATES) / "demo.yaml").read_text() + MORE)
+    configure((Path(starter_file.TEMPLATES) / "demo.yaml").read_text() + MORE)
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, headers=JSON
     ) as client:

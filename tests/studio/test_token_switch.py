@@ -2,8 +2,9 @@
 
 import pytest
 
-from config import live, starter
+from config import live
 from config.loading import loader
+from config.starters import starter_file
 from tests.conftest import CONFIG
 
 pytestmark = pytest.mark.database
@@ -56,7 +57,7 @@ def test_enabling_tokens_keeps_other_settings(operator, yaml):
 
 @pytest.mark.parametrize("kind", ["anthropic", "local", "openai", "tour"])
 def test_starter_comments_about_users_are_removed(script, yaml, kind):
-    text = starter.TEMPLATES.joinpath(f"{kind}.yaml").read_text()
+    text = starter_file.TEMPLATES.joinpath(f"{kind}.yaml").read_text()
     above = text[: text.index("\nusers:") + 1].rpartition("\n\n")[2]
     assert above.startswith("# ")
     path = yaml(f"\n{above}users: shared\n")
@@ -69,7 +70,9 @@ def test_starter_comments_about_users_are_removed(script, yaml, kind):
 
 
 def test_other_comments_about_users_stay(script, yaml):
-    (theirs,) = [it for it in starter.comments_above("users") if "share one conv" in it]
+    (theirs,) = [
+        it for it in starter_file.comments_above("users") if "share one conv" in it
+    ]
     text = f"\n# We are three.\n{theirs}users: shared\n"
     path = yaml(text)
     script.post("/admin/tokens/enable")

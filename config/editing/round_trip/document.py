@@ -9,7 +9,7 @@ from config.editing.round_trip import source_map
 from config.editing.round_trip.source_map import SourceEntry, SourceMap
 from config.loading import placeholders, reader
 from config.loading.constructor import ValueTree
-from config.loading.placeholders import Expander
+from config.loading.placeholders import VerbatimExpander
 from config.sections import Location
 
 BOM = "\ufeff"
@@ -17,13 +17,6 @@ MERGE = source_map.MERGE
 
 AnchoredEntries = dict[str, list[SourceEntry]]
 Step = tuple[str | int, SourceEntry]
-
-
-class _VerbatimExpander(Expander):
-    """Leaves placeholders as they are written."""
-
-    def expand(self, text: str) -> str:
-        return placeholders.reveal(text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +52,7 @@ class Document:
 def parse_document(content: bytes, file: str = "") -> Document:
     """Return a content whose root is a map; raises `ConfigInvalid` for any other."""
     source, scan = reader.parse_with_scan(content, file)
-    data = ValueTree(source, _VerbatimExpander({})).value(source.root, ())
+    data = ValueTree(source, VerbatimExpander({})).value(source.root, ())
     found = source_map.from_scan(source.text, scan)
     anchored = _collect_anchored(found)
     entries = _locate_entries(found, anchored)

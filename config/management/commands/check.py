@@ -56,7 +56,7 @@ def _override_lines(config: Config) -> Iterator[str]:
     if count:
         yield f"with {count} override{'' if count == 1 else 's'} from the studio"
     for each in config.rejected_overrides:
-        yield f"warning: {resolution.rejected_label(each)} is rejected: {each.why}"
+        yield f"warning: {resolution.rejected_label(each)} is rejected: {each.reason}"
 
 
 def _count_entries(config: Config, keys: Iterable[str]) -> str:

@@ -3,12 +3,13 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from config import starter
 from config.errors import StarterRefused
 from config.loading import reader
 from config.management.base import ConfigCommand
+from config.starters import starter_file
+from config.starters.starter_file import Starter
 
-WROTE = {
+DESCRIPTIONS = {
     "anthropic": "one agent on Anthropic",
     "openai": "one agent on OpenAI",
     "local": "one agent on a small local model",
@@ -21,7 +22,7 @@ KEY_HINT = (
 
 
 class Command(ConfigCommand):
-    help = "Writes a starter coulisse.yaml."
+    help = "Writes a starter file, coulisse.yaml."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -36,14 +37,15 @@ class Command(ConfigCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = self.config_path(options)
-        chosen = (
-            "tour" if options["from_example"] else starter.choose_starter(os.environ)
-        )
+        if options["from_example"]:
+            starter: Starter = "tour"
+        else:
+            starter = starter_file.choose_starter(os.environ)
         try:
-            starter.write_starter(chosen, path, force=options["force"])
+            starter_file.write_starter(starter, path, force=options["force"])
         except StarterRefused as exc:
             raise CommandError(str(exc)) from exc
         shown = options.get("config") or reader.display_path(path)
-        self.stdout.write(f"wrote {shown}: {WROTE[chosen]}")
-        if chosen == "local":
+        self.stdout.write(f"wrote {shown}: {DESCRIPTIONS[starter]}")
+        if starter == "local":
             self.stdout.write(KEY_HINT)

@@ -12,7 +12,7 @@ from config import live
 from config.loading import resolution
 from config.management import config_option
 from config.management.database_command import DatabaseCommand
-from config.overrides import formatting, override_editor
+from config.overrides import formatting, overridable_entries, override_editor
 
 
 class Command(DatabaseCommand):
@@ -63,7 +63,7 @@ class Command(DatabaseCommand):
         found = [
             entry
             for section in resolution.overridable_sections().values()
-            for entry in override_editor.list_entries(section)
+            for entry in overridable_entries.list_entries(section)
             if entry.label != "yaml"
         ]
         if is_json:
@@ -76,19 +76,20 @@ class Command(DatabaseCommand):
             self.say("there are no overrides; the YAML file applies unchanged")
 
     def _show(self, key: str, name: str) -> None:
-        section = override_editor.get_section(key)
-        for line in formatting.detail_lines(override_editor.get_entry(section, name)):
+        section = overridable_entries.get_section(key)
+        entry = overridable_entries.get_entry(section, name)
+        for line in formatting.detail_lines(entry):
             self.stdout.write(line)
 
     def _reset(self, key: str, name: str) -> None:
-        section = override_editor.get_section(key)
-        entry = override_editor.get_entry(section, name)
+        section = overridable_entries.get_section(key)
+        entry = overridable_entries.get_entry(section, name)
         is_own = entry.label == "dynamic"
         change = (
             override_editor.disable_entry if is_own else override_editor.reset_entry
         )
         import_string(settings.COULISSE_COMMAND_AUDIT)(
-            override_editor.audit_action(section, "delete" if is_own else "reset"),
+            overridable_entries.audit_action(section, "delete" if is_own else "reset"),
             name,
             lambda actor: change(section, name, by=actor),
         )

@@ -8,10 +8,10 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from config import starter
 from config.loading import loader, reader
 from config.management.database_command import DatabaseCommand
 from config.sections import Config
+from config.starters import starter_file
 from demo import removal, sample_users
 from demo.generator import DemoGenerator, DemoSize
 
@@ -51,7 +51,7 @@ class Command(DatabaseCommand):
     def handle(self, **options: Any) -> None:
         if options["init"]:
             path = self.config_path(options)
-            starter.write_starter("demo", path, force=options["force"])
+            starter_file.write_starter("demo", path, force=options["force"])
             self.stdout.write(
                 f"wrote {reader.display_path(path)}: a small theatre's agents"
             )
@@ -103,4 +103,4 @@ def check(size: DemoSize) -> None:
 
 def load_demo_config() -> Config:
     """Return the configuration of the demo's agents, whatever file is in force."""
-    return loader.load_file(Path(starter.TEMPLATES) / "demo.yaml")
+    return loader.load_file(Path(starter_file.TEMPLATES) / "demo.yaml")

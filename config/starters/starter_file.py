@@ -1,4 +1,4 @@
-"""Starter files for `manage.py init`."""
+"""Choose and write a starter file, and read the comments and examples in them."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from config.loading import reader
 
 Starter = Literal["anthropic", "demo", "local", "openai", "tour"]
 
-TEMPLATES = Path(__file__).parent / "starters"
+TEMPLATES = Path(__file__).parent
 
 
 def choose_starter(environment: Mapping[str, str]) -> Starter:

@@ -1,0 +1,165 @@
+"""Read the entries that the studio may override, with their overrides and history."""
+
+import difflib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from config import live
+from config.errors import EntryUnknown
+from config.loading import resolution
+from config.models import Override, OverrideVersion
+from config.overrides import entry_texts
+from config.sections import Config, Section
+from config.validation.suggestions import did_you_mean
+
+EntryLabel = Literal["yaml", "dynamic", "override", "tombstoned"]
+
+
+@dataclass(frozen=True, slots=True)
+class OverridableEntry:
+    """An entry of a section: its effective value, its source and its date."""
+
+    section: Section[Any]
+    name: str
+    label: EntryLabel
+    value: Any
+    """The effective value; None if the name is disabled or rejected."""
+    text: str
+    """The entry's text: the studio's if it overrides the entry, else the file's."""
+    file_text: str | None
+    """The entry's text in the file; None if the file lacks it."""
+    is_rejected: bool = False
+    """Whether the override conflicts with the file, and so is not applied."""
+    reason: str = ""
+    """Why the override is rejected."""
+    version: int = 0
+    """The version of the override; 0 without one."""
+    changed_at: datetime | None = None
+    changed_by: str = ""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the name has an effective value."""
+        return self.value is not None
+
+    @property
+    def data(self) -> dict[str, Any] | None:
+        """The effective entry in a form that can be saved: placeholders as written."""
+        if self.value is None:
+            return None
+        text = (self.file_text or "") if self.is_rejected else self.text
+        found: dict[str, Any] = entry_texts.parse_data(text)
+        return found
+
+
+def get_section(key: str) -> Section[Any]:
+    """Return a section whose entries the studio may override; raises `EntryUnknown`."""
+    known = resolution.overridable_sections()
+    if key not in known:
+        raise EntryUnknown(
+            f"the entries of '{key}' cannot be overridden, only those of "
+            f"{', '.join(sorted(known))}{did_you_mean(key, known)}"
+        )
+    return known[key]
+
+
+def audit_action(section: Section[Any], verb: str) -> str:
+    """Return the audit event name for a change of an entry."""
+    return f"{section.noun.replace(' ', '_')}.{verb}"
+
+
+def list_entries(section: Section[Any]) -> list[OverridableEntry]:
+    """Return all entries of a section, in effective order."""
+    config = live.current()
+    rows = {row.name: row for row in Override.objects.filter(section=section.key)}
+    written = entry_texts.read_texts(config.content, section.key)
+    later = sorted(rows.keys() - written.keys(), key=lambda name: rows[name].pk)
+    return [
+        _build_entry(config, section, name, written.get(name), rows.get(name))
+        for name in [*written, *later]
+    ]
+
+
+def get_entry(section: Section[Any], name: str) -> OverridableEntry:
+    """Return an entry, also a disabled one; raises `EntryUnknown`."""
+    config = live.current()
+    row = Override.objects.filter(section=section.key, name=name).first()
+    return entry_from_row(config, section, name, row)
+
+
+def list_versions(
+    section: Section[Any], name: str, *, before: int | None = None, limit: int = 20
+) -> list[OverrideVersion]:
+    """Return the studio's changes of an entry, newest first."""
+    found = OverrideVersion.objects.filter(section=section.key, name=name)
+    if before is not None:
+        found = found.filter(id__lt=before)
+    return list(found.order_by("-id")[:limit])
+
+
+def get_version(section: Section[Any], name: str, id: int) -> OverrideVersion:
+    """Return one change of an entry; raises `EntryUnknown`."""
+    found = OverrideVersion.objects.filter(section=section.key, name=name, id=id)
+    row = found.first()
+    if row is None:
+        raise EntryUnknown(f"{section.noun} '{name}' has no version {id}")
+    return row
+
+
+def diff_entry(entry: OverridableEntry) -> str:
+    """Return an override as a unified diff against the file; "" if they are equal."""
+    if entry.label in ("dynamic", "yaml"):
+        return ""
+    now = "" if entry.label == "tombstoned" else entry.text
+    file = live.current().path.name
+    return diff_texts(entry.file_text or "", now, file, "studio")
+
+
+def diff_texts(was: str, now: str, was_in: str, now_in: str) -> str:
+    """Return the unified diff of two texts."""
+    before, after = was.splitlines(), now.splitlines()
+    lines = difflib.unified_diff(before, after, was_in, now_in, lineterm="")
+    return "\n".join(lines)
+
+
+def entry_from_row(
+    config: Config, section: Section[Any], name: str, row: Override | None
+) -> OverridableEntry:
+    written = entry_texts.read_texts(config.content, section.key)
+    if row is None and name not in written:
+        # A configuration built in code has no file content.
+        known = config.get(section)
+        raise EntryUnknown(
+            f"there is no {section.noun} '{name}'{did_you_mean(name, known)}"
+        )
+    return _build_entry(config, section, name, written.get(name), row)
+
+
+def _build_entry(
+    config: Config,
+    section: Section[Any],
+    name: str,
+    written: str | None,
+    row: Override | None,
+) -> OverridableEntry:
+    value = config.get(section).get(name)
+    if row is None:
+        return OverridableEntry(section, name, "yaml", value, written or "", written)
+    own = (section.key, name)
+    rejections = (r for r in config.rejected_overrides if (r.section, r.name) == own)
+    rejection = next(rejections, None)
+    label: EntryLabel = "override" if written is not None else "dynamic"
+    return OverridableEntry(
+        section,
+        name,
+        "tombstoned" if row.is_tombstone else label,
+        value,
+        (written or "") if row.is_tombstone else row.body,
+        written,
+        is_rejected=rejection is not None,
+        reason="" if rejection is None else rejection.reason,
+        version=row.version,
+        changed_at=row.changed_at,
+        changed_by=row.changed_by,
+    )

@@ -1,0 +1,1 @@
+"""Starter files for `manage.py init`, and their comments for the studio."""
