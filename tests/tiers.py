@@ -5,7 +5,7 @@ SLOW = (
     "tests/access/test_unread_output.py",
     "tests/bench/",
     "tests/browser/",
-    "tests/mcp_bridge/sign_in/test_processes.py",
+    "tests/mcp_bridge/oauth/test_refresh_across_processes.py",
     "tests/processes/test_background.py",
     "tests/processes/test_deployment.py",
     "tests/processes/test_killed_task.py",

@@ -44,7 +44,7 @@ async def disconnect(
     config = live.current()
     done = build_event(request, "mcp.disconnect", user_id, f"mcp server {server}")
     was_connected = await TOKEN_MANAGER.disconnect(
-        config, server, user_id, note=partial(audit_log.write, done)
+        config, server, user_id, audit=partial(audit_log.write, done)
     )
     if not was_connected and server not in await TOKEN_MANAGER.connection_states(
         config, user_id

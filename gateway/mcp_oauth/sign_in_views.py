@@ -66,7 +66,7 @@ async def connect(request: HttpRequest, server: str) -> HttpResponse:
         browser = secrets.token_urlsafe(32)
         named = await _find_named_users(config, request)
         departure = await SIGN_IN_FLOW.use_link(
-            config, server, token, browser=browser, named=named
+            config, server, token, browser=browser, user_ids=named
         )
     except CoulisseError as exc:
         return error_response(server, exc, at="connect")
@@ -83,7 +83,7 @@ async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
     if request.method != "GET":
         return HttpResponseNotAllowed(["GET", "HEAD"])
     given = request.GET
-    came = AuthorizationResponse(
+    response = AuthorizationResponse(
         state=given.get("state", ""),
         code=given.get("code"),
         error=given.get("error"),
@@ -91,7 +91,7 @@ async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
         issuer=given.get("iss"),
     )
 
-    def note_of(user_id: UserId) -> Callable[[], None]:
+    def audit_for(user_id: UserId) -> Callable[[], None]:
         # The result is shown only to the browser that began the sign-in.
         by = Actor(f"user:{user_id}", request_audit.client_address(request))
         whose = {"user": str(user_id)}
@@ -100,7 +100,11 @@ async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
 
     try:
         await SIGN_IN_FLOW.finish(
-            live.current(), server, came, cookies=request.COOKIES, note_of=note_of
+            live.current(),
+            server,
+            response,
+            cookies=request.COOKIES,
+            audit_for=audit_for,
         )
     except CoulisseError as exc:
         return error_response(server, exc, at="callback")

@@ -1,7 +1,7 @@
 """This server's client registrations: discovery, registration, storage."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from weakref import WeakValueDictionary
@@ -29,11 +29,11 @@ from mcp_bridge.oauth.types import (
     StoredClient,
 )
 
-METADATA_AGE = timedelta(days=1)
+METADATA_MAX_AGE = timedelta(days=1)
 """The age after which a provider's metadata are read again."""
-PROOF_AGE = timedelta(minutes=5)
+VERIFICATION_MAX_AGE = timedelta(minutes=5)
 """The age after which a provider must confirm the registration."""
-MARGIN = timedelta(minutes=15)
+SECRET_EXPIRY_MARGIN = timedelta(minutes=15)
 """A client secret that expires sooner might expire during a sign-in."""
 
 Clock = Callable[[], datetime]
@@ -68,6 +68,16 @@ def resource_url(server: ToolServerConfig) -> str:
     return f"stdio:{server.sign_in.token_url if server.sign_in else ''}"
 
 
+def resources_with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:
+    """Return the resource URLs of the servers with sign-in, by name."""
+    configured = config.get(MCP)
+    return {
+        name: resource_url(server)
+        for name in servers
+        if (server := configured.get(name)) is not None and server.sign_in is not None
+    }
+
+
 def redirect_uri(config: Config, name: str, oauth: OAuthConfig) -> str:
     """Return the redirect URI of a server's sign-ins."""
     return oauth.redirect_uri or f"{public_base_url(config)}/mcp/{name}/oauth/callback"
@@ -78,19 +88,19 @@ class ClientRegistry:
 
     def __init__(
         self,
-        cross: CallDatabase,
-        cross_to_end: CallDatabase,
-        web: OAuthHttpClient,
+        call_database: CallDatabase,
+        call_database_to_end: CallDatabase,
+        http: OAuthHttpClient,
         *,
         clock: Clock = now,
     ) -> None:
-        self._cross = cross
-        self._cross_to_end = cross_to_end
-        self._web = web
+        self._call_database = call_database
+        self._call_database_to_end = call_database_to_end
+        self._http = http
         self._clock = clock
         self._locks: WeakValueDictionary[LockKey, asyncio.Lock] = WeakValueDictionary()
 
-    async def client(self, config: Config, name: str) -> RegisteredClient:
+    async def get_client(self, config: Config, name: str) -> RegisteredClient:
         """Return our client at a server's provider; register it if needed.
 
         Raises `ServerUnknown`, `SignInUnsupported` and `SignInFailed`.
@@ -105,7 +115,7 @@ class ClientRegistry:
         async with lock:
             return await self._register(config, name, server, oauth)
 
-    async def stored_client(
+    async def get_stored_client(
         self, config: Config, name: str, client_row: int | None
     ) -> RegisteredClient | None:
         """Return the client of a user's sign-in, if it still exists."""
@@ -116,7 +126,7 @@ class ClientRegistry:
                 if oauth.mode == "static"
                 else None
             )
-        found = await self._cross(
+        found = await self._call_database(
             client_store.get_client, client_row, resource_url(server)
         )
         return (
@@ -125,88 +135,101 @@ class ClientRegistry:
             else decrypt_client(found, secret_keys.load_keys().cipher)
         )
 
-    async def forget(self, app: RegisteredClient) -> None:
+    async def forget(self, client: RegisteredClient) -> None:
         """Delete a registration that the provider does not know."""
-        if app.row is not None:
-            await self._cross_to_end(client_store.delete_client, app.row, app.client_id)
+        if client.row is not None:
+            await self._call_database_to_end(
+                client_store.delete_client, client.row, client.client_id
+            )
 
     async def _register(
         self, config: Config, name: str, server: ToolServerConfig, oauth: OAuthConfig
     ) -> RegisteredClient:
-        began_at = self._clock()
-        resource, back = resource_url(server), redirect_uri(config, name, oauth)
-        found = await self._cross(client_store.find_client, name, resource, back)
-        known = await self._check_stored(found)
-        if known is not None and not self._is_old(known.discovered_at, METADATA_AGE):
-            return known
-        provider = await self._discover(name, server)
-        if known is not None and known.provider.issuer == provider.issuer:
-            await self._cross_to_end(
-                client_store.update_metadata, known.row, provider, began_at
-            )
-            return replace(known, provider=provider, discovered_at=began_at)
-        app = await dynamic_registration.register_client(
-            self._web, name, provider, back, now=began_at
+        started_at = self._clock()
+        resource, callback_url = resource_url(server), redirect_uri(config, name, oauth)
+        found = await self._call_database(
+            client_store.find_client, name, resource, callback_url
         )
-        old = None if found is None else found.app.client_id
-        return await self._put(app, resource, instead_of=old)
+        valid = await self._check_stored(found)
+        if valid is not None and not self._is_older_than(
+            valid.discovered_at, METADATA_MAX_AGE
+        ):
+            return valid
+        provider = await self._discover(name, server)
+        if valid is not None and valid.provider.issuer == provider.issuer:
+            await self._call_database_to_end(
+                client_store.update_metadata, valid.row, provider, started_at
+            )
+            return replace(valid, provider=provider, discovered_at=started_at)
+        client = await dynamic_registration.register_client(
+            self._http, name, provider, callback_url, now=started_at
+        )
+        old = None if found is None else found.client.client_id
+        return await self._store(client, resource, replaces=old)
 
     async def _discover(
         self, name: str, server: ToolServerConfig
     ) -> AuthorizationServer:
         method = "GET" if server.kind == "sse" else "POST"
         return await discovery.discover(
-            self._web, name, server.url or "", method=method
+            self._http, name, server.url or "", method=method
         )
 
     async def _check_stored(
         self, found: StoredClient | None
     ) -> RegisteredClient | None:
         """Return a registration if it is readable and its provider knows it."""
-        app = (
+        client = (
             None
             if found is None
             else decrypt_client(found, secret_keys.load_keys().cipher)
         )
-        if app is None or app.row is None:
+        if client is None or client.row is None:
             return None
-        ends = app.secret_expires_at
-        if ends is not None and ends - MARGIN <= self._clock():
+        expires_at = client.secret_expires_at
+        if (
+            expires_at is not None
+            and expires_at - SECRET_EXPIRY_MARGIN <= self._clock()
+        ):
             return None
-        if not self._is_old(app.verified_at, PROOF_AGE):
-            return app
-        if not await token_endpoint.is_client_known(self._web, app):
-            await self.forget(app)
+        if not self._is_older_than(client.verified_at, VERIFICATION_MAX_AGE):
+            return client
+        if not await token_endpoint.is_client_known(self._http, client):
+            await self.forget(client)
             return None
-        await self._cross_to_end(client_store.mark_proven, app.row, self._clock())
-        return app
+        await self._call_database_to_end(
+            client_store.mark_verified, client.row, self._clock()
+        )
+        return client
 
-    async def _put(
-        self, app: RegisteredClient, resource: str, *, instead_of: str | None
+    async def _store(
+        self, client: RegisteredClient, resource: str, *, replaces: str | None
     ) -> RegisteredClient:
-        vault = secret_keys.load_keys().cipher
-        secret = app.client_secret
-        box = (
-            None if secret is None else vault.encrypt(secret, *_encryption_context(app))
+        cipher = secret_keys.load_keys().cipher
+        secret = client.client_secret
+        ciphertext = (
+            None
+            if secret is None
+            else cipher.encrypt(secret, *_encryption_context(client))
         )
-        stored: StoredClient = await self._cross_to_end(
+        stored: StoredClient = await self._call_database_to_end(
             client_store.store_client,
-            app,
+            client,
             resource,
-            vault.key_id,
-            box,
-            instead_of=instead_of,
+            cipher.key_id,
+            ciphertext,
+            replaces=replaces,
         )
-        registered = decrypt_client(stored, vault)
+        registered = decrypt_client(stored, cipher)
         if registered is None:
             raise SignInFailed(
-                f"mcp server '{app.server}': this process cannot decrypt the client "
+                f"mcp server '{client.server}': this process cannot decrypt the client "
                 "that another one registered; set the same COULISSE_VAULT_KEY for all",
-                provider=app.server,
+                provider=client.server,
             )
         return registered
 
-    def _is_old(self, at: datetime | None, age: timedelta) -> bool:
+    def _is_older_than(self, at: datetime | None, age: timedelta) -> bool:
         return at is None or at + age <= self._clock()
 
 
@@ -231,17 +254,25 @@ def _configured_client(
     )
 
 
-def decrypt_client(stored: StoredClient, vault: TokenCipher) -> RegisteredClient | None:
+def decrypt_client(
+    stored: StoredClient, cipher: TokenCipher
+) -> RegisteredClient | None:
     """Return a registration with its secret; None if the key cannot decrypt it."""
-    app = stored.app
-    if stored.box is None:
-        return app
+    client = stored.client
+    if stored.ciphertext is None:
+        return client
     try:
-        secret = vault.decrypt(stored.box, *_encryption_context(app))
+        secret = cipher.decrypt(stored.ciphertext, *_encryption_context(client))
     except DecryptionFailed:
         return None
-    return replace(app, client_secret=secret)
+    return replace(client, client_secret=secret)
 
 
-def _encryption_context(app: RegisteredClient) -> tuple[str, ...]:
-    return "mcp_client", app.server, app.provider.issuer, app.client_id, "client_secret"
+def _encryption_context(client: RegisteredClient) -> tuple[str, ...]:
+    return (
+        "mcp_client",
+        client.server,
+        client.provider.issuer,
+        client.client_id,
+        "client_secret",
+    )

@@ -24,45 +24,45 @@ def get_client(pk: int, resource: str) -> StoredClient | None:
 
 
 def store_client(
-    app: RegisteredClient,
+    client: RegisteredClient,
     resource: str,
     key_id: str,
-    box: bytes | None,
+    ciphertext: bytes | None,
     *,
-    instead_of: str | None,
+    replaces: str | None,
 ) -> StoredClient:
     """Store a registration, or return the one that another process stored first.
 
-    `instead_of` is the client id of the invalid registration to replace. Concurrent
+    `replaces` is the client id of the invalid registration to replace. Concurrent
     registrations must not send users away with different client ids.
     """
     values = {
-        "client_id": app.client_id,
+        "client_id": client.client_id,
         "key_id": key_id,
-        "client_secret": box,
-        "secret_expires_at": app.secret_expires_at,
-        "auth_method": app.auth_method,
-        "metadata": app.provider.model_dump(),
-        "discovered_at": app.discovered_at,
-        "verified_at": app.verified_at,
+        "client_secret": ciphertext,
+        "secret_expires_at": client.secret_expires_at,
+        "auth_method": client.auth_method,
+        "metadata": client.provider.model_dump(),
+        "discovered_at": client.discovered_at,
+        "verified_at": client.verified_at,
     }
     with transaction.atomic():
         rows = McpClient.objects.select_for_update()
         row, is_new = rows.get_or_create(
-            server=app.server,
+            server=client.server,
             resource=resource,
-            issuer=app.provider.issuer,
-            redirect_uri=app.redirect_uri,
+            issuer=client.provider.issuer,
+            redirect_uri=client.redirect_uri,
             defaults=values,
         )
-        if not is_new and row.client_id == instead_of:
+        if not is_new and row.client_id == replaces:
             for name, value in values.items():
                 setattr(row, name, value)
             row.save()
     return _from_row(row)
 
 
-def mark_proven(pk: int, now: datetime) -> None:
+def mark_verified(pk: int, now: datetime) -> None:
     """Record that the provider knows a registration."""
     McpClient.objects.filter(pk=pk).update(verified_at=now)
 
@@ -80,7 +80,7 @@ def delete_client(pk: int, client_id: str) -> None:
 
 
 def _from_row(row: McpClient) -> StoredClient:
-    app = RegisteredClient(
+    client = RegisteredClient(
         server=row.server,
         provider=AuthorizationServer.model_validate(row.metadata),
         client_id=row.client_id,
@@ -93,4 +93,4 @@ def _from_row(row: McpClient) -> StoredClient:
         secret_expires_at=row.secret_expires_at,
     )
     secret = row.client_secret
-    return StoredClient(app, row.key_id, None if secret is None else bytes(secret))
+    return StoredClient(client, row.key_id, None if secret is None else bytes(secret))

@@ -34,7 +34,7 @@ from mcp_bridge.oauth.errors import (
     UserMismatch,
 )
 from mcp_bridge.oauth.state_tokens import SignInLink
-from mcp_bridge.oauth.token_manager import encrypt_tokens
+from mcp_bridge.oauth.token_encryption import encrypt_tokens
 from mcp_bridge.oauth.types import (
     AuditHook,
     CallDatabase,
@@ -72,17 +72,19 @@ class AuthorizationFlow:
 
     def __init__(
         self,
-        cross: CallDatabase,
-        cross_to_end: CallDatabase,
+        call_database: CallDatabase,
+        call_database_to_end: CallDatabase,
         *,
-        web: OAuthHttpClient | None = None,
+        http: OAuthHttpClient | None = None,
         clock: Clock = now,
     ) -> None:
-        self._cross = cross
-        self._cross_to_end = cross_to_end
-        self._web = web or OAuthHttpClient()
+        self._call_database = call_database
+        self._call_database_to_end = call_database_to_end
+        self._http = http or OAuthHttpClient()
         self._clock = clock
-        self._registrar = ClientRegistry(cross, cross_to_end, self._web, clock=clock)
+        self._clients = ClientRegistry(
+            call_database, call_database_to_end, self._http, clock=clock
+        )
 
     async def read_link(self, config: Config, server: str, token: str) -> SignInLink:
         """Return a link's content if it is still usable.
@@ -91,9 +93,9 @@ class AuthorizationFlow:
         `LinkUsed`.
         """
         find_server(config, server)
-        seals = secret_keys.load_keys().opaque_tokens
-        link = state_tokens.read_link(seals, server, token, now=self._clock())
-        if await self._cross(used_links.is_used, link.nonce):
+        opaque_tokens = secret_keys.load_keys().opaque_tokens
+        link = state_tokens.read_link(opaque_tokens, server, token, now=self._clock())
+        if await self._call_database(used_links.is_used, link.nonce):
             raise LinkUsed
         return link
 
@@ -104,23 +106,23 @@ class AuthorizationFlow:
         token: str,
         *,
         browser: str,
-        named: Collection[UserId] = (),
+        user_ids: Collection[UserId] = (),
     ) -> AuthorizationRedirect:
         """Use a link and return the redirect to the provider.
 
-        `browser` is a secret that the browser gets as a cookie; `named` are the users
-        that the request names. If the provider fails, the link stays usable. Raises the
+        `browser` is a secret that the browser gets as a cookie; the request names the
+        users `user_ids`. If the provider fails, the link stays usable. Raises the
         errors of `read_link`, and `UserMismatch` and `SignInFailed`.
         """
         link = await self.read_link(config, server, token)
-        if any(user_id != link.user_id for user_id in named):
+        if any(user_id != link.user_id for user_id in user_ids):
             raise UserMismatch
-        departure = await self.begin(config, server, link.user_id, browser=browser)
-        if not await self._cross_to_end(
+        redirect = await self.begin(config, server, link.user_id, browser=browser)
+        if not await self._call_database_to_end(
             used_links.mark_used, link.nonce, link.expires_at
         ):
             raise LinkUsed
-        return departure
+        return redirect
 
     async def begin(
         self, config: Config, server: str, user_id: UserId, *, browser: str | None
@@ -130,7 +132,7 @@ class AuthorizationFlow:
         With `browser`, only the browser with this secret can complete the sign-in.
         """
         configured, oauth = find_server(config, server)
-        app = await self._registrar.client(config, server)
+        client = await self._clients.get_client(config, server)
         verifier = random.token_urlsafe(48)
         nonce = state_tokens.new_nonce()
         state = state_tokens.new_state(
@@ -138,15 +140,15 @@ class AuthorizationFlow:
             server,
             user_id,
             nonce=nonce,
-            client_row=app.row,
+            client_row=client.row,
             resource=resource_url(configured),
             verifier=verifier,
             browser=browser,
             now=self._clock(),
         )
         return AuthorizationRedirect(
-            _authorization_url(app, oauth, state, verifier),
-            app.redirect_uri,
+            _authorization_url(client, oauth, state, verifier),
+            client.redirect_uri,
             cookie_name(nonce),
         )
 
@@ -154,78 +156,86 @@ class AuthorizationFlow:
         self,
         config: Config,
         server: str,
-        came: AuthorizationResponse,
+        response: AuthorizationResponse,
         *,
         cookies: Mapping[str, str],
-        note_of: Callable[[UserId], AuditHook] = lambda _: no_audit,
+        audit_for: Callable[[UserId], AuditHook] = lambda _: no_audit,
     ) -> None:
         """Complete a sign-in after consent, and store the tokens.
 
         Raises the errors of `read_link`, and `BrowserMismatch` and `SignInFailed`.
         """
         configured, oauth = find_server(config, server)
-        seals = secret_keys.load_keys().opaque_tokens
-        state = state_tokens.read_state(seals, server, came.state, now=self._clock())
+        opaque_tokens = secret_keys.load_keys().opaque_tokens
+        state = state_tokens.read_state(
+            opaque_tokens, server, response.state, now=self._clock()
+        )
         link = state.link
         if state.browser and not hmac.compare_digest(
             state.browser,
             state_tokens.short_digest(cookies.get(cookie_name(link.nonce), "")),
         ):
             raise BrowserMismatch
-        if not await self._cross_to_end(
+        if not await self._call_database_to_end(
             used_links.mark_used, link.nonce, link.expires_at
         ):
             raise LinkUsed
         resource = resource_url(configured)
-        app = await self._registrar.stored_client(config, server, state.client_row)
-        if app is None or state.resource != state_tokens.short_digest(resource):
+        client = await self._clients.get_stored_client(config, server, state.client_row)
+        if client is None or state.resource != state_tokens.short_digest(resource):
             raise LinkInvalid(
                 "The sign-in of this server has changed; request a new link."
             )
-        fresh = await self._redeem(app, came, state.verifier)
-        boxes = encrypt_tokens(
-            fresh, server, resource, link.user_id, secret_keys.load_keys().cipher
+        new_tokens = await self._redeem(client, response, state.verifier)
+        encrypted = encrypt_tokens(
+            new_tokens, server, resource, link.user_id, secret_keys.load_keys().cipher
         )
-        if boxes.scopes is None:
-            asked = oauth.scopes or app.provider.scopes
-            boxes = replace(boxes, scopes=" ".join(asked))
-        await self._cross_to_end(
+        if encrypted.scopes is None:
+            scopes = oauth.scopes or client.provider.scopes
+            encrypted = replace(encrypted, scopes=" ".join(scopes))
+        await self._call_database_to_end(
             token_store.store_tokens,
             link.user_id,
             server,
             resource,
-            app.row,
-            boxes,
+            client.row,
+            encrypted,
             now=self._clock(),
-            note=note_of(link.user_id),
+            audit=audit_for(link.user_id),
         )
         logger.info("a user connected mcp server '%s'", server)
 
     async def _redeem(
-        self, app: RegisteredClient, came: AuthorizationResponse, verifier: str
+        self, client: RegisteredClient, response: AuthorizationResponse, verifier: str
     ) -> NewTokens:
-        _check_issuer(app, came.issuer)
-        if came.error is not None:
-            reason = token_endpoint.to_single_line(came.description or came.error)
-            raise AuthServerRefused(
-                f"mcp server '{app.server}': the sign-in provider refused: {reason}",
-                error=came.error,
-                description=reason,
-                provider=app.server,
+        _check_issuer(client, response.issuer)
+        if response.error is not None:
+            reason = token_endpoint.to_single_line(
+                response.description or response.error
             )
-        if not came.code:
+            raise AuthServerRefused(
+                f"mcp server '{client.server}': the sign-in provider refused: {reason}",
+                error=response.error,
+                description=reason,
+                provider=client.server,
+            )
+        if not response.code:
             raise AuthServerReplyInvalid(
-                f"mcp server '{app.server}': the sign-in provider returned no "
+                f"mcp server '{client.server}': the sign-in provider returned no "
                 "authorization code",
-                provider=app.server,
+                provider=client.server,
             )
         try:
             return await token_endpoint.redeem_code(
-                *(self._web, app), code=came.code, verifier=verifier, now=self._clock()
+                self._http,
+                client,
+                code=response.code,
+                verifier=verifier,
+                now=self._clock(),
             )
         except AuthServerRefused as exc:
             if exc.error == "invalid_client":
-                await self._registrar.forget(app)
+                await self._clients.forget(client)
             raise
 
 
@@ -234,40 +244,40 @@ def cookie_name(nonce: str) -> str:
     return f"coulisse-sign-in-{nonce[:12]}"
 
 
-def _check_issuer(app: RegisteredClient, issuer: str | None) -> None:
+def _check_issuer(client: RegisteredClient, issuer: str | None) -> None:
     """Refuse a response from another issuer (RFC 9207)."""
-    expected = app.provider.issuer
+    expected = client.provider.issuer
     if not expected:
         return
-    if issuer is None and not app.provider.has_issuer_parameter:
+    if issuer is None and not client.provider.has_issuer_parameter:
         return
     if issuer is None or not issuers_match(issuer, expected):
         raise AuthServerReplyInvalid(
-            f"mcp server '{app.server}': the response is not from {expected}",
-            provider=app.server,
+            f"mcp server '{client.server}': the response is not from {expected}",
+            provider=client.server,
         )
 
 
 def _authorization_url(
-    app: RegisteredClient, oauth: OAuthConfig, state: str, verifier: str
+    client: RegisteredClient, oauth: OAuthConfig, state: str, verifier: str
 ) -> str:
     digest = hashlib.sha256(verifier.encode()).digest()
-    asked = {
+    parameters = {
         "response_type": "code",
-        "client_id": app.client_id,
-        "redirect_uri": app.redirect_uri,
+        "client_id": client.client_id,
+        "redirect_uri": client.redirect_uri,
         "state": state,
         "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
         "code_challenge_method": "S256",
     }
-    scopes = oauth.scopes or app.provider.scopes
+    scopes = oauth.scopes or client.provider.scopes
     if scopes:
-        asked["scope"] = " ".join(scopes)
-    if app.provider.resource is not None:
-        asked["resource"] = app.provider.resource
+        parameters["scope"] = " ".join(scopes)
+    if client.provider.resource is not None:
+        parameters["resource"] = client.provider.resource
     if "offline_access" in scopes:
         # OpenID Connect issues a refresh token only with this scope.
-        asked["prompt"] = "consent"
-    parts = urlsplit(app.provider.authorization_endpoint)
-    query = "&".join(filter(None, (parts.query, urlencode(asked))))
+        parameters["prompt"] = "consent"
+    parts = urlsplit(client.provider.authorization_endpoint)
+    query = "&".join(filter(None, (parts.query, urlencode(parameters))))
     return urlunsplit(parts._replace(query=query, fragment=""))

@@ -39,22 +39,22 @@ class SignInState:
 
 
 def new_link(
-    seals: OpaqueTokens, server: str, user_id: UserId, *, now: datetime
+    opaque_tokens: OpaqueTokens, server: str, user_id: UserId, *, now: datetime
 ) -> str:
     """Return a token that lets this user connect the server, once."""
     content = {"s": server, "u": user_id.hex, "n": new_nonce()}
-    return seals.write("link", content, expires_at=now + LIFETIME)
+    return opaque_tokens.write("link", content, expires_at=now + LIFETIME)
 
 
 def read_link(
-    seals: OpaqueTokens, server: str, token: str, *, now: datetime
+    opaque_tokens: OpaqueTokens, server: str, token: str, *, now: datetime
 ) -> SignInLink:
     """Return a link's content; raises `LinkInvalid` and `LinkExpired`."""
-    return _parse_link(server, seals.read("link", token, now=now), now)
+    return _parse_link(server, opaque_tokens.read("link", token, now=now), now)
 
 
 def new_state(
-    seals: OpaqueTokens,
+    opaque_tokens: OpaqueTokens,
     server: str,
     user_id: UserId,
     *,
@@ -75,14 +75,14 @@ def new_state(
         "v": verifier,
         "b": "" if browser is None else short_digest(browser),
     }
-    return seals.write("state", content, expires_at=now + LIFETIME)
+    return opaque_tokens.write("state", content, expires_at=now + LIFETIME)
 
 
 def read_state(
-    seals: OpaqueTokens, server: str, token: str, *, now: datetime
+    opaque_tokens: OpaqueTokens, server: str, token: str, *, now: datetime
 ) -> SignInState:
     """Return a state's content; raises `LinkInvalid` and `LinkExpired`."""
-    content = seals.read("state", token, now=now)
+    content = opaque_tokens.read("state", token, now=now)
     return SignInState(
         _parse_link(server, content, now),
         content["c"],

@@ -11,6 +11,19 @@ from core.ids import UserId
 from mcp_bridge.models import McpToken
 from mcp_bridge.oauth.types import AuditHook, EncryptedTokens, StoredTokens, no_audit
 
+Cursor = tuple[datetime, int]
+"""The end of a page: a sign-in's `created_at` and `id`."""
+
+LISTED_COLUMNS = (
+    "id",
+    "user_id",
+    "resource",
+    "scopes",
+    "expires_at",
+    "created_at",
+    "updated_at",
+)
+
 
 def read_tokens(
     user_id: UserId, resources: Mapping[str, str]
@@ -29,19 +42,19 @@ def store_tokens(
     server: str,
     resource: str,
     client_row: int | None,
-    boxes: EncryptedTokens,
+    encrypted: EncryptedTokens,
     *,
     now: datetime,
-    note: AuditHook = no_audit,
+    audit: AuditHook = no_audit,
 ) -> None:
     """Store a new sign-in in place of the user's previous one."""
     values = {
         "client_id": client_row,
-        "key_id": boxes.key_id,
-        "access_token": boxes.access_token,
-        "refresh_token": boxes.refresh_token,
-        "scopes": boxes.scopes or "",
-        "expires_at": boxes.expires_at,
+        "key_id": encrypted.key_id,
+        "access_token": encrypted.access_token,
+        "refresh_token": encrypted.refresh_token,
+        "scopes": encrypted.scopes or "",
+        "expires_at": encrypted.expires_at,
         "refresh_lease_until": None,
         "created_at": now,
         "updated_at": now,
@@ -55,54 +68,58 @@ def store_tokens(
         if not is_new:
             known = McpToken.objects.filter(pk=row.pk)
             known.update(version=F("version") + 1, **values)
-        note()
+        audit()
 
 
-def claim_refresh(held: StoredTokens, *, now: datetime, until: datetime) -> bool:
+def acquire_refresh_lease(
+    stored: StoredTokens, *, now: datetime, until: datetime
+) -> bool:
     """Claim a token for its refresh; of all who saw it as it is now, one may."""
     is_free = Q(refresh_lease_until=None) | Q(refresh_lease_until__lte=now)
-    return bool(_unchanged_row(held).filter(is_free).update(refresh_lease_until=until))
+    return bool(
+        _unchanged_row(stored).filter(is_free).update(refresh_lease_until=until)
+    )
 
 
 def store_refreshed(
-    held: StoredTokens, boxes: EncryptedTokens, *, now: datetime
+    stored: StoredTokens, encrypted: EncryptedTokens, *, now: datetime
 ) -> bool:
     """Store refreshed tokens; False if the sign-in was ended or replaced."""
     values: dict[str, Any] = {
-        "key_id": boxes.key_id,
-        "access_token": boxes.access_token,
-        "refresh_token": boxes.refresh_token,
-        "expires_at": boxes.expires_at,
+        "key_id": encrypted.key_id,
+        "access_token": encrypted.access_token,
+        "refresh_token": encrypted.refresh_token,
+        "expires_at": encrypted.expires_at,
     }
-    if boxes.scopes is not None:
-        values["scopes"] = boxes.scopes
-    changed = _unchanged_row(held).update(
+    if encrypted.scopes is not None:
+        values["scopes"] = encrypted.scopes
+    changed = _unchanged_row(stored).update(
         version=F("version") + 1, refresh_lease_until=None, updated_at=now, **values
     )
     return bool(changed)
 
 
-def release_claim(held: StoredTokens) -> None:
+def release_refresh_lease(stored: StoredTokens) -> None:
     """Release the lease after a failed refresh."""
-    _unchanged_row(held).update(refresh_lease_until=None)
+    _unchanged_row(stored).update(refresh_lease_until=None)
 
 
-def delete_tokens(held: StoredTokens) -> None:
+def delete_tokens(stored: StoredTokens) -> None:
     """Delete a sign-in that is no longer valid."""
-    _unchanged_row(held).delete()
+    _unchanged_row(stored).delete()
 
 
 def disconnect(
-    user_id: UserId, server: str, *, note: AuditHook = no_audit
+    user_id: UserId, server: str, *, audit: AuditHook = no_audit
 ) -> list[StoredTokens]:
     """Delete the user's sign-in to a server, at any URL, and return it."""
     rows = McpToken.objects.filter(user_id=user_id, server=server)
     with transaction.atomic():
-        held = [_from_row(row) for row in rows]
-        rows.filter(pk__in=[each.row for each in held]).delete()
-        if held:
-            note()
-    return held
+        stored = [_from_row(row) for row in rows]
+        rows.filter(pk__in=[each.row for each in stored]).delete()
+        if stored:
+            audit()
+    return stored
 
 
 def without_secrets(user_id: UserId) -> QuerySet[McpToken]:
@@ -111,19 +128,41 @@ def without_secrets(user_id: UserId) -> QuerySet[McpToken]:
     return rows.defer("access_token", "refresh_token")
 
 
+def page_connections(
+    server: str, *, now: datetime, after: Cursor | None = None, limit: int = 50
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return users' sign-ins to a server, newest first, and whether there are more.
+
+    `is_expired` marks a sign-in whose token has expired and cannot be refreshed.
+    """
+    rows = McpToken.objects.filter(server=server).order_by("-created_at", "-id")
+    if after is not None:
+        at, last_id = after
+        older = Q(created_at__lt=at) | Q(id__lt=last_id)
+        rows = rows.filter(older, created_at__lte=at)
+    rows = rows.annotate(is_refreshable=Q(refresh_token__isnull=False))
+    found = list(rows.values(*LISTED_COLUMNS, "is_refreshable")[: limit + 1])
+    for row in found:
+        expires_at = row["expires_at"]
+        row["is_expired"] = (
+            not row["is_refreshable"] and expires_at is not None and expires_at <= now
+        )
+    return found[:limit], len(found) > limit
+
+
 def delete_expired(now: datetime) -> int:
     """Delete expired tokens that cannot be refreshed; return the number."""
     ended = McpToken.objects.filter(refresh_token=None, expires_at__lte=now)
     return ended.delete()[0]
 
 
-def _unchanged_row(held: StoredTokens) -> QuerySet[McpToken]:
-    return McpToken.objects.filter(pk=held.row, version=held.version)
+def _unchanged_row(stored: StoredTokens) -> QuerySet[McpToken]:
+    return McpToken.objects.filter(pk=stored.row, version=stored.version)
 
 
 def _from_row(row: McpToken) -> StoredTokens:
     refresh_token = row.refresh_token
-    boxes = EncryptedTokens(
+    encrypted = EncryptedTokens(
         row.key_id,
         bytes(row.access_token),
         None if refresh_token is None else bytes(refresh_token),
@@ -136,6 +175,6 @@ def _from_row(row: McpToken) -> StoredTokens:
         row.server,
         row.resource,
         row.client_id,
-        boxes,
+        encrypted,
         row.refresh_lease_until,
     )

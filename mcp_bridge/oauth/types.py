@@ -60,9 +60,9 @@ class RegisteredClient:
 class StoredClient:
     """A stored registration, its secret encrypted."""
 
-    app: RegisteredClient
+    client: RegisteredClient
     key_id: str
-    box: bytes | None = field(repr=False)
+    ciphertext: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,5 +96,5 @@ class StoredTokens:
     server: str
     resource: str
     client_row: int | None
-    boxes: EncryptedTokens
+    encrypted: EncryptedTokens
     refresh_lease_until: datetime | None

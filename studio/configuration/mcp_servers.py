@@ -18,7 +18,7 @@ from core.errors import NotFound
 from core.ids import UserId
 from mcp_bridge import server_status
 from mcp_bridge.config import MCP, ToolServerConfig
-from mcp_bridge.oauth import connections
+from mcp_bridge.oauth import token_store
 from mcp_bridge.oauth.errors import ServerUnknown
 from mcp_bridge.server_status import ServerStatus
 from studio.base.pagination import parse_cursor, serialize_page
@@ -68,8 +68,8 @@ class McpConnection(BaseModel):
     user_id: UUID
     resource: str
     scopes: str
-    renews: bool
-    is_over: bool
+    is_refreshable: bool
+    is_expired: bool
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None
@@ -154,7 +154,7 @@ class McpConnectionView(StudioView):
             "mcp.disconnect", self.actor(), f"mcp server {name}", {"user": str(user)}
         )
         ending = TOKEN_MANAGER.disconnect(
-            live.current(), name, UserId(user), note=lambda: audit_log.write(deed)
+            live.current(), name, UserId(user), audit=lambda: audit_log.write(deed)
         )
         if not event_loop_bridge.run_external(ending):
             raise NotConnected
@@ -191,10 +191,10 @@ def _load_tools(name: str) -> dict[str, Any]:
 
 
 def list_connections(
-    name: str, *, after: connections.Cursor | None = None, limit: int = 50
+    name: str, *, after: token_store.Cursor | None = None, limit: int = 50
 ) -> dict[str, Any]:
     """Return a page of a server's connections."""
-    rows, has_more = connections.page_connections(
+    rows, has_more = token_store.page_connections(
         name, now=datetime.now(UTC), after=after, limit=limit
     )
     last = (rows[-1]["created_at"], rows[-1]["id"]) if rows else None

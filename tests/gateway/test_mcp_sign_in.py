@@ -15,8 +15,8 @@ from database.errors import DatabaseDown
 from mcp_bridge.models import McpClient, McpToken
 from tests.gateway.calls import error
 from tests.gateway.hands import Hands, ok
-from tests.mcp_bridge.authorization import Place, serve_protected
-from tests.mcp_bridge.sign_in.scripted import ISSUER, ScriptedProvider
+from tests.mcp_bridge.oauth.scripted_oauth_server import ISSUER, ScriptedOAuthServer
+from tests.mcp_bridge.oauth_server import Place, serve_protected
 from turns.tools.mcp_sessions import TOKEN_MANAGER
 
 pytestmark = pytest.mark.database
@@ -40,8 +40,8 @@ def protected() -> Iterator[Place]:
 
 
 @pytest.fixture
-def scripted() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider() as place:
+def scripted() -> Iterator[ScriptedOAuthServer]:
+    with ScriptedOAuthServer() as place:
         yield place
 
 
@@ -327,7 +327,7 @@ def test_slow_provider_is_504(put, browser, scripted, user, monkeypatch):
     put(scripted.url)
     scripted.hang(ISSUER)
     monkeypatch.setattr(
-        "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._registrar._web._seconds", 0.05
+        "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._clients._http._seconds", 0.05
     )
     assert "takes too long" in page(browser.get(link(user)), 504)
 
@@ -337,7 +337,7 @@ def test_token_timeout_asks_for_a_new_link(put, browser, scripted, user, monkeyp
     state = parse_qs(urlsplit(leave(browser, user)).query)["state"][0]
     scripted.hang("/token")
     monkeypatch.setattr(
-        "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._web._seconds", 0.05
+        "gateway.mcp_oauth.sign_in_views.SIGN_IN_FLOW._http._seconds", 0.05
     )
     came = {"state": state, "code": "x"}
     told = page(browser.get("/mcp/notes/oauth/callback", params=came), 504)

@@ -21,7 +21,7 @@ from telemetry.storage import turn_store
 from tests.conftest import serve_on
 from tests.gateway import calls
 from tests.gateway.calls import ask, body, frames, text_of, until
-from tests.mcp_bridge.authorization import serve_protected
+from tests.mcp_bridge.oauth_server import serve_protected
 
 pytestmark = pytest.mark.database
 

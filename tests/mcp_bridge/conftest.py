@@ -24,7 +24,7 @@ from mcp_bridge.toolset import ServerGrant, open_tools
 
 HERE = Path(__file__).parent
 USER = UserId(uuid.uuid4())
-PATIENCE_SECONDS = 60
+TEST_SECONDS = 60
 """What happens at once where nothing else runs may take long on a busy machine."""
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def raw(mode: str = "", **fields) -> ToolServerConfig:
     """A child that does what it is told, even the wrong thing."""
     return ToolServerConfig(
         command=sys.executable,
-        args=("-I", "-S", str(HERE / "raw_child.py"), mode),
+        args=("-I", "-S", str(HERE / "raw_stdio_server.py"), mode),
         **fields,
     )
 
@@ -43,7 +43,7 @@ def configured(folder: Path = HERE, /, **servers: ToolServerConfig) -> Config:
     return Config(folder / "coulisse.yaml", {"mcp": servers}, uuid.uuid4().hex)
 
 
-class Nobody:
+class NoCredentials:
     """Credentials of users who never signed in anywhere."""
 
     async def tokens(
@@ -60,11 +60,11 @@ class Nobody:
         return f"https://me.example/mcp/{server}/connect?token={user_id}"
 
 
-NOBODY = Nobody()
+NO_CREDENTIALS = NoCredentials()
 
 
-async def opened(
-    config: Config, pool: SessionPool, *names: str, user_id=USER, by=NOBODY
+async def open_named_tools(
+    config: Config, pool: SessionPool, *names: str, user_id=USER, by=NO_CREDENTIALS
 ):
     """The tools of those servers, by their names."""
     grants = [ServerGrant(name, None) for name in names or config.values["mcp"]]
@@ -72,57 +72,59 @@ async def opened(
     return {tool.name: tool for tool in tools}
 
 
-async def use(tool, **arguments) -> ToolResult:
+async def call_tool(tool, **arguments) -> ToolResult:
     return await tool.call(arguments, TracedToolCall(tool.name, tool.kind, "{}"))
 
 
 @pytest.fixture(autouse=True)
-def _no_turn_is_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
+def _long_turn_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", TEST_SECONDS)
 
 
 @pytest.fixture
 async def pool() -> AsyncIterator[SessionPool]:
-    pool = SessionPool(connect_seconds=PATIENCE_SECONDS)
+    pool = SessionPool(connect_seconds=TEST_SECONDS)
     yield pool
     await pool.close()
 
 
 @pytest.fixture
-async def spick_and_span() -> AsyncIterator[None]:
+async def no_leaks() -> AsyncIterator[None]:
     """Nothing is left behind: no child, no way to one, no task."""
-    before = held()
+    before = count_resources()
     yield
     # Fewer, when a server in this process was still closing what went before.
-    if not await comes_true(
-        lambda: all(now <= then for now, then in zip(held(), before, strict=True))
+    if not await wait_until(
+        lambda: all(
+            now <= then for now, then in zip(count_resources(), before, strict=True)
+        )
     ):
-        assert held() == before
+        assert count_resources() == before
 
 
 @pytest.fixture
-async def passes(monkeypatch: pytest.MonkeyPatch) -> "Passes":
+async def skip_time(monkeypatch: pytest.MonkeyPatch) -> "SkipTime":
     """The event loop's clock, which is put forward until something is over."""
     loop, ahead = asyncio.get_running_loop(), [0.0]
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + ahead[0])
 
-    async def passes(awaited: Awaitable[T]) -> T:
-        doing = asyncio.ensure_future(awaited)
-        while not doing.done():
-            ahead[0] += PATIENCE_SECONDS
-            await asyncio.wait({doing}, timeout=0.01)
-        return doing.result()
+    async def skip_time(awaited: Awaitable[T]) -> T:
+        task = asyncio.ensure_future(awaited)
+        while not task.done():
+            ahead[0] += TEST_SECONDS
+            await asyncio.wait({task}, timeout=0.01)
+        return task.result()
 
-    return passes
-
-
-Passes = Callable[[Awaitable[T]], Awaitable[T]]
+    return skip_time
 
 
-async def comes_true(condition: Callable[[], object]) -> bool:
+SkipTime = Callable[[Awaitable[T]], Awaitable[T]]
+
+
+async def wait_until(condition: Callable[[], object]) -> bool:
     """Wait for a condition; say whether it came true."""
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + TEST_SECONDS
     while not condition():
         if time.monotonic() > until:
             return False
@@ -130,7 +132,7 @@ async def comes_true(condition: Callable[[], object]) -> bool:
     return True
 
 
-def held() -> tuple[int, int, int]:
+def count_resources() -> tuple[int, int, int]:
     """How many children, ways to them, and tasks there are."""
     return len(children()), descriptors(), len(asyncio.all_tasks())
 
@@ -167,6 +169,6 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def gone(pid: int) -> bool:
+async def has_exited(pid: int) -> bool:
     """Whether a process ends."""
-    return await comes_true(lambda: not is_alive(pid))
+    return await wait_until(lambda: not is_alive(pid))

@@ -106,7 +106,7 @@ def test_stdio_server_accepts_every_field():
 
 
 @pytest.mark.parametrize(
-    ("lines", "says"),
+    ("lines", "message"),
     [
         (["timeout_seconds: 5"], "has neither url: nor command:; set"),
         (["url: http://x/mcp", "command: uvx"], "has both url: and command:; remove"),
@@ -137,9 +137,9 @@ def test_stdio_server_accepts_every_field():
         (["url: http://x", "timeout_seconds: 0"], "must be greater than 0"),
     ],
 )
-def test_invalid_fields_are_refused(lines, says):
+def test_invalid_fields_are_refused(lines, message):
     message = complaint_of(*lines)
-    assert says in message
+    assert message in message
     assert "mcp server 'it'" in message
     assert "secret" not in message
 

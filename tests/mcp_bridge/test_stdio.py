@@ -23,23 +23,23 @@ from mcp_bridge.errors import (
 )
 from tests.mcp_bridge.conftest import (
     HERE,
+    call_tool,
     children,
-    comes_true,
     configured,
-    gone,
-    opened,
+    has_exited,
+    open_named_tools,
     raw,
-    use,
+    wait_until,
 )
 
 KEY = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
 
-pytestmark = pytest.mark.usefixtures("spick_and_span")
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 async def test_tool_can_be_called(pool):
-    tools = await opened(configured(it=raw()), pool)
-    assert await use(tools["echo"], text="hello") == "hello"
+    tools = await open_named_tools(configured(it=raw()), pool)
+    assert await call_tool(tools["echo"], text="hello") == "hello"
     echo = tools["echo"]
     assert (echo.kind, echo.target, echo.description) == ("mcp", "it", "Does echo.")
     assert echo.parameters["properties"] == {"text": {"type": "string"}}
@@ -47,14 +47,16 @@ async def test_tool_can_be_called(pool):
 
 async def test_child_is_started_once(pool):
     config = configured(it=raw())
-    pids = {await use((await opened(config, pool))["pid"]) for _ in range(2)}
+    pids = {
+        await call_tool((await open_named_tools(config, pool))["pid"]) for _ in range(2)
+    }
     assert len(pids) == 1
 
 
 async def test_child_sees_only_its_own_environment(pool, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "mine")
-    tools = await opened(configured(it=raw(env={"COLOUR": "green"})), pool)
-    seen = json.loads(await use(tools["env"]))
+    tools = await open_named_tools(configured(it=raw(env={"COLOUR": "green"})), pool)
+    seen = json.loads(await call_tool(tools["env"]))
     assert seen["COLOUR"] == "green"
     assert seen["PATH"] == os.environ["PATH"]
     assert "OPENAI_API_KEY" not in seen
@@ -65,15 +67,17 @@ async def test_child_runs_in_the_yaml_directory_or_below(pool, tmp_path):
     config = configured(tmp_path, here=raw(), there=raw(cwd="below"))
     found = {}
     for name in ("here", "there"):
-        found[name] = await use((await opened(config, pool, name))["cwd"])
+        found[name] = await call_tool(
+            (await open_named_tools(config, pool, name))["cwd"]
+        )
     assert found == {"here": str(tmp_path), "there": str(tmp_path / "below")}
 
 
 async def test_calls_run_in_parallel(pool):
-    tools = await opened(configured(it=raw(timeout_seconds=20)), pool)
-    hanging = asyncio.create_task(use(tools["hang"]))
+    tools = await open_named_tools(configured(it=raw(timeout_seconds=20)), pool)
+    hanging = asyncio.create_task(call_tool(tools["hang"]))
     answers = await asyncio.gather(
-        *(use(tools["echo"], text=str(n)) for n in range(50))
+        *(call_tool(tools["echo"], text=str(n)) for n in range(50))
     )
     assert answers == [str(n) for n in range(50)]
     hanging.cancel()
@@ -82,93 +86,93 @@ async def test_calls_run_in_parallel(pool):
 
 
 async def test_cancelled_call_is_cancelled_at_the_server_only(pool):
-    tools = await opened(configured(it=raw(timeout_seconds=20)), pool)
-    pid = await use(tools["pid"])
-    hanging = asyncio.create_task(use(tools["hang"]))
-    await use(tools["echo"])
+    tools = await open_named_tools(configured(it=raw(timeout_seconds=20)), pool)
+    pid = await call_tool(tools["pid"])
+    hanging = asyncio.create_task(call_tool(tools["hang"]))
+    await call_tool(tools["echo"])
     hanging.cancel()
     await asyncio.wait([hanging])
-    assert "notifications/cancelled" in await use(tools["heard"])
-    assert await use(tools["pid"]) == pid
+    assert "notifications/cancelled" in await call_tool(tools["heard"])
+    assert await call_tool(tools["pid"]) == pid
 
 
-async def test_call_timeout_fails_only_its_call(pool, passes):
-    tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
-    pid = await use(tools["pid"])
+async def test_call_timeout_fails_only_its_call(pool, skip_time):
+    tools = await open_named_tools(configured(it=raw(timeout_seconds=50)), pool)
+    pid = await call_tool(tools["pid"])
     with pytest.raises(
         ServerSlow, match=r"did not answer within 50 seconds \(timeout_s"
     ):
-        await passes(use(tools["hang"]))
-    assert await use(tools["pid"]) == pid
+        await skip_time(call_tool(tools["hang"]))
+    assert await call_tool(tools["pid"]) == pid
 
 
-async def test_stuck_child_is_replaced(pool, monkeypatch, passes):
+async def test_stuck_child_is_replaced(pool, monkeypatch, skip_time):
     monkeypatch.setattr(server_session, "PROBE_TIMEOUT_SECONDS", 0.1)
-    tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
-    pid = int(await use(tools["pid"]))
+    tools = await open_named_tools(configured(it=raw(timeout_seconds=50)), pool)
+    pid = int(await call_tool(tools["pid"]))
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(ServerSlow):
-        await passes(use(tools["pid"]))
-    assert await gone(pid)
-    tools = await opened(configured(it=raw()), pool)
-    assert int(await use(tools["pid"])) != pid
+        await skip_time(call_tool(tools["pid"]))
+    assert await has_exited(pid)
+    tools = await open_named_tools(configured(it=raw()), pool)
+    assert int(await call_tool(tools["pid"])) != pid
 
 
 async def test_crash_fails_its_call_and_the_next_starts_a_child(pool):
-    tools = await opened(configured(it=raw()), pool)
-    pid = await use(tools["pid"])
+    tools = await open_named_tools(configured(it=raw()), pool)
+    pid = await call_tool(tools["pid"])
     with pytest.raises(ServerGone, match="'it' exited with code 3"):
-        await use(tools["die"])
-    assert await use(tools["pid"]) != pid
+        await call_tool(tools["die"])
+    assert await call_tool(tools["pid"]) != pid
 
 
 async def test_killed_child_is_noticed_before_the_next_call(pool):
     config = configured(it=raw())
-    tools = await opened(config, pool)
-    pid = int(await use(tools["pid"]))
+    tools = await open_named_tools(config, pool)
+    pid = int(await call_tool(tools["pid"]))
     async with pool.session(
         ServerTarget("it", config.values["mcp"]["it"], HERE)
     ) as session:
         os.kill(pid, signal.SIGKILL)
         while not session.has_ended:  # noqa: ASYNC110 (a process tells us nothing)
             await asyncio.sleep(0.01)
-    assert int(await use(tools["pid"])) != pid
+    assert int(await call_tool(tools["pid"])) != pid
 
 
 async def test_ten_megabyte_result_is_truncated(pool):
-    tools = await opened(configured(it=raw()), pool)
-    answer = await use(tools["big"])
+    tools = await open_named_tools(configured(it=raw()), pool)
+    answer = await call_tool(tools["big"])
     assert len(answer) < 101_000
     assert answer.endswith("[truncated]")
 
 
 async def test_result_above_16_megabytes_ends_the_session(pool):
-    tools = await opened(configured(it=raw()), pool)
+    tools = await open_named_tools(configured(it=raw()), pool)
     with pytest.raises(ServerGone, match="sent more than 16 MB in one line"):
-        await use(tools["huge"])
-    assert await use(tools["echo"], text="again") == "again"
+        await call_tool(tools["huge"])
+    assert await call_tool(tools["echo"], text="again") == "again"
 
 
 async def test_invalid_utf8_is_replaced(pool):
-    tools = await opened(configured(it=raw()), pool)
-    assert await use(tools["bytes"]) == "caf� �"
+    tools = await open_named_tools(configured(it=raw()), pool)
+    assert await call_tool(tools["bytes"]) == "caf� �"
 
 
 async def test_lone_surrogate_costs_only_itself(pool):
-    tools = await opened(configured(it=raw(timeout_seconds=5)), pool)
-    assert await use(tools["halves"]) == "half ? of one"
+    tools = await open_named_tools(configured(it=raw(timeout_seconds=5)), pool)
+    assert await call_tool(tools["halves"]) == "half ? of one"
 
 
 async def test_invalid_output_lines_are_ignored(pool, caplog):
-    tools = await opened(configured(it=raw()), pool)
+    tools = await open_named_tools(configured(it=raw()), pool)
     with caplog.at_level(logging.DEBUG, "mcp_bridge"):
-        assert await use(tools["rubbish"]) == "still here"
+        assert await call_tool(tools["rubbish"]) == "still here"
     assert "stderr: Listening on port 1" in caplog.text
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
 
 
 @pytest.mark.parametrize(
-    ("tool", "error", "says"),
+    ("tool", "error", "message"),
     [
         ("fail", ToolFailed, "^the oven is cold$"),
         ("overload", CallRefused, "'it' refused the call: come back later"),
@@ -176,25 +180,25 @@ async def test_invalid_output_lines_are_ignored(pool, caplog):
         ("wrong", ServerReplyInvalid, "'it' sent a malformed answer"),
     ],
 )
-async def test_tool_error_keeps_the_session(pool, tool, error, says):
-    tools = await opened(configured(it=raw()), pool)
-    pid = await use(tools["pid"])
-    with pytest.raises(error, match=says) as caught:
-        await use(tools[tool])
+async def test_tool_error_keeps_the_session(pool, tool, error, message):
+    tools = await open_named_tools(configured(it=raw()), pool)
+    pid = await call_tool(tools["pid"])
+    with pytest.raises(error, match=message) as caught:
+        await call_tool(tools[tool])
     assert isinstance(caught.value, ServerFailed)
-    assert await use(tools["pid"]) == pid
+    assert await call_tool(tools["pid"]) == pid
 
 
 async def test_grandchildren_end_with_the_child(pool):
-    tools = await opened(configured(it=raw("stubborn")), pool)
-    pids = [int(await use(tools[name])) for name in ("pid", "spawn")]
+    tools = await open_named_tools(configured(it=raw("stubborn")), pool)
+    pids = [int(await call_tool(tools[name])) for name in ("pid", "spawn")]
     await pool.close()
-    assert all([await gone(pid) for pid in pids])
+    assert all([await has_exited(pid) for pid in pids])
 
 
 async def test_missing_command_is_named(pool, caplog):
     config = configured(it=raw().model_copy(update={"command": "no-such-thing"}))
-    tools = await opened(config, pool)
+    tools = await open_named_tools(config, pool)
     assert list(tools) == ["it_unreachable"]
     about = tools["it_unreachable"].description
     assert "the MCP server 'it' cannot start." in about
@@ -207,13 +211,13 @@ async def test_unexecutable_command_states_the_reason(pool, tmp_path, caplog):
     script.write_text("no program")
     script.chmod(0o755)
     server = raw().model_copy(update={"command": "./server"})
-    tools = await opened(configured(tmp_path, it=server), pool)
+    tools = await open_named_tools(configured(tmp_path, it=server), pool)
     assert "exited with code 126" in tools["it_unreachable"].description
     assert "Exec format error" in caplog.text
 
 
 async def test_missing_directory_is_named(pool):
-    tools = await opened(configured(it=raw(cwd="nowhere")), pool)
+    tools = await open_named_tools(configured(it=raw(cwd="nowhere")), pool)
     about = tools["it_unreachable"].description
     assert "cannot start" in about
     assert "nowhere" not in about
@@ -221,17 +225,17 @@ async def test_missing_directory_is_named(pool):
 
 async def test_exit_message_is_quoted_without_secrets(pool, caplog):
     server = raw("exit", env={"KEY": KEY})
-    tools = await opened(configured(it=server), pool)
+    tools = await open_named_tools(configured(it=server), pool)
     about = tools["it_unreachable"].description
     assert "the MCP server 'it' exited with code 4" in about
     assert "key" not in about
     assert "the key *** is wrong" in caplog.text
-    assert await use(tools["it_unreachable"]) == about
+    assert await call_tool(tools["it_unreachable"]) == about
 
 
 async def test_silent_child_times_out():
     pool = SessionPool(connect_seconds=0.3)
-    tools = await opened(configured(it=raw("mute")), pool)
+    tools = await open_named_tools(configured(it=raw("mute")), pool)
     about = tools["it_unreachable"].description
     assert "did not answer within 0.3 seconds" in about
     await pool.close()
@@ -242,18 +246,18 @@ async def test_server_of_the_sdk_works(pool):
     server = ToolServerConfig(
         command=sys.executable, args=("-c", run), cwd="../..", env={"PYTHONPATH": "."}
     )
-    tools = await opened(configured(it=server), pool)
-    assert await use(tools["add"], a=2, b=3) == "5"
-    await use(tools["change"])
-    assert "newcomer" in await opened(configured(it=server), pool)
+    tools = await open_named_tools(configured(it=server), pool)
+    assert await call_tool(tools["add"], a=2, b=3) == "5"
+    await call_tool(tools["change"])
+    assert "newcomer" in await open_named_tools(configured(it=server), pool)
 
 
 async def test_older_protocol_is_negotiated_once(pool):
-    tools = await opened(configured(it=raw()), pool)
-    assert "server/discover" in await use(tools["heard"])
+    tools = await open_named_tools(configured(it=raw()), pool)
+    assert "server/discover" in await call_tool(tools["heard"])
     with pytest.raises(ServerGone):
-        await use(tools["die"])
-    assert (await use(tools["heard"])).startswith("initialize")
+        await call_tool(tools["die"])
+    assert (await call_tool(tools["heard"])).startswith("initialize")
 
 
 PARENT = """
@@ -262,11 +266,11 @@ from pathlib import Path
 import os
 os.environ["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
 from mcp_bridge.client.session_pool import SessionPool
-from tests.mcp_bridge.conftest import configured, opened, raw, use
+from tests.mcp_bridge.conftest import call_tool, configured, open_named_tools, raw
 
 async def main():
-    tools = await opened(configured(it=raw("stubborn")), SessionPool())
-    print(await use(tools["pid"]), await use(tools["spawn"]), flush=True)
+    tools = await open_named_tools(configured(it=raw("stubborn")), SessionPool())
+    print(await call_tool(tools["pid"]), await call_tool(tools["spawn"]), flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -286,20 +290,20 @@ async def test_children_end_when_the_parent_is_killed():
     await parent.wait()
     assert len(pids) == 2
     for pid in pids:
-        assert await gone(pid)
+        assert await has_exited(pid)
 
 
 async def test_process_guard_lives_as_long_as_its_children(pool, monkeypatch):
     monkeypatch.setattr(stdio, "WATCH_SECONDS", 0.01)
-    tools = await opened(configured(it=raw()), pool)
-    await use(tools["echo"])
+    tools = await open_named_tools(configured(it=raw()), pool)
+    await call_tool(tools["echo"])
     (guard,) = guards()
     os.kill(guard, signal.SIGKILL)
-    assert await comes_true(lambda: len(guards() - {guard}) == 1)
+    assert await wait_until(lambda: len(guards() - {guard}) == 1)
 
 
 def guards() -> set[int]:
-    """What minds the children of this process; one that is dead has no command."""
+    """Return the ids of running guard processes."""
     found = set()
     for pid in children():
         with suppress(FileNotFoundError):

@@ -12,23 +12,23 @@ from mcp_bridge.oauth.errors import SignInFailed
 from mcp_bridge.tools.unique_names import assign_names
 from mcp_bridge.toolset import ServerGrant, discover_tools, open_tools
 from tests.mcp_bridge.conftest import (
-    NOBODY,
-    PATIENCE_SECONDS,
+    NO_CREDENTIALS,
+    TEST_SECONDS,
     USER,
-    Nobody,
-    comes_true,
+    NoCredentials,
+    call_tool,
     configured,
-    opened,
+    open_named_tools,
     raw,
-    use,
+    wait_until,
 )
 
-pytestmark = pytest.mark.usefixtures("spick_and_span")
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 SIGNED = {"url": "http://127.0.0.1:9/mcp"}
 
 
-async def granted(config, pool, *grants, by=NOBODY):
+async def granted(config, pool, *grants, by=NO_CREDENTIALS):
     return await open_tools(config, grants, USER, pool=pool, credentials=by)
 
 
@@ -73,20 +73,20 @@ async def test_tools_of_every_page_are_offered(pool):
 
 
 async def test_endless_tool_list_is_truncated(pool, caplog):
-    assert len(await opened(configured(it=raw("endless")), pool)) == 100
+    assert len(await open_named_tools(configured(it=raw("endless")), pool)) == 100
     assert "more than 100 pages of tools; the rest are ignored" in caplog.text
 
 
 async def test_very_long_tool_list_is_truncated_with_one_log_line(pool, caplog):
     config = configured(it=raw("many"))
-    assert len(await opened(config, pool)) == 1000
+    assert len(await open_named_tools(config, pool)) == 1000
     [line] = [record.getMessage() for record in caplog.records]
     assert "more than 1000 tools; the rest are ignored" in line
 
 
 async def test_faulty_server_does_not_flood_the_log(pool, caplog):
     config = configured(it=raw("bad"))
-    assert await opened(config, pool) == {}
+    assert await open_named_tools(config, pool) == {}
     *lines, last = [record.getMessage() for record in caplog.records]
     assert len(lines) == 20
     assert "further warnings about this server are not logged" in last
@@ -102,12 +102,12 @@ async def test_tool_name_cannot_forge_log_lines(pool, caplog):
 
 
 async def test_names_are_valid_for_providers_and_mapped_back(pool):
-    tools = await opened(configured(it=raw("names")), pool)
+    tools = await open_named_tools(configured(it=raw("names")), pool)
     assert sorted(len(name) for name in tools)[-2:] == [64, 64]
     assert {"fine", "gr__e", "it_a_b_"} <= {name[:7] for name in tools}
     assert all(set(name) <= ALLOWED for name in tools)
     assert len(tools) == 6
-    answers = {name: await use(tool) for name, tool in tools.items()}
+    answers = {name: await call_tool(tool) for name, tool in tools.items()}
     assert sorted(answers.values()) == sorted(
         f"no {name}"
         for name in ["a.b", "a_b", "n" * 200, "n" * 199 + "m", "größe", "fine"]
@@ -122,7 +122,7 @@ async def test_equal_names_of_two_servers_are_distinguished(pool):
     grants = [ServerGrant("one", ("pid", "echo")), ServerGrant("other", ("pid",))]
     tools = {tool.name: tool for tool in await granted(config, pool, *grants)}
     assert list(tools) == ["echo", "one_pid", "other_pid"]
-    pids = [await use(tools[name]) for name in ("one_pid", "other_pid")]
+    pids = [await call_tool(tools[name]) for name in ("one_pid", "other_pid")]
     assert pids[0] != pids[1]
 
 
@@ -136,7 +136,7 @@ def test_clashing_prefixed_name_gets_a_hash():
 
 async def test_tool_with_invalid_schema_is_left_out_with_warning(pool, caplog):
     config = configured(it=raw("schemas"))
-    assert list(await opened(config, pool)) == ["good"]
+    assert list(await open_named_tools(config, pool)) == ["good"]
     for fault in (
         *("'list' is ignored: its arguments are not an object",),
         "'not_a_map' is ignored: its description or schema is malformed",
@@ -149,13 +149,13 @@ async def test_tool_with_invalid_schema_is_left_out_with_warning(pool, caplog):
     ):
         assert caplog.text.count(fault) == 1, fault
     caplog.clear()
-    await opened(config, pool)
+    await open_named_tools(config, pool)
     assert caplog.text == ""
 
 
 async def test_every_definition_is_valid_for_providers(pool):
     config = configured(it=raw(), bad=raw("exit"), far=SIGNED_SERVER)
-    for tool in (await opened(config, pool)).values():
+    for tool in (await open_named_tools(config, pool)).values():
         function = to_openai_tool(tool)["function"]
         assert function["parameters"]["type"] == "object"
         assert jsonschema_rs.meta.is_valid(function["parameters"])
@@ -169,16 +169,16 @@ SIGNED_SERVER = raw().model_copy(update={"command": None, **SIGNED, "args": ()})
 
 async def test_broken_server_gets_a_placeholder_tool(pool):
     config = configured(bad=raw("exit"), it=raw())
-    tools = await opened(config, pool)
+    tools = await open_named_tools(config, pool)
     assert "bad_unreachable" in tools
     assert tools["bad_unreachable"].target == "bad"
-    assert await use(tools["echo"], text="fine") == "fine"
+    assert await call_tool(tools["echo"], text="fine") == "fine"
 
 
 async def test_unconnected_server_offers_the_connect_tool(pool):
-    tools = await opened(configured(todoist=SIGNED_SERVER), pool)
+    tools = await open_named_tools(configured(todoist=SIGNED_SERVER), pool)
     assert list(tools) == ["connect_todoist"]
-    answer = await use(tools["connect_todoist"])
+    answer = await call_tool(tools["connect_todoist"])
     assert answer.startswith(
         "Not connected: the user has not authorized access to the 'todoist' MCP server."
     )
@@ -190,17 +190,19 @@ async def test_each_granted_name_has_a_placeholder(pool):
     config = configured(todoist=SIGNED_SERVER)
     tools = await granted(config, pool, ServerGrant("todoist", ("add", "list")))
     assert [tool.name for tool in tools] == ["add", "list"]
-    assert {(await use(tool))[:14] for tool in tools} == {"Not connected:"}
+    assert {(await call_tool(tool))[:14] for tool in tools} == {"Not connected:"}
     assert all("not connected" in tool.description for tool in tools)
 
 
 async def test_failed_renewal_does_not_ask_to_connect(pool):
     by = Somebody()
-    by.held = {USER: SignInFailed("could not be renewed", provider="todoist")}
+    by.count_resources = {
+        USER: SignInFailed("could not be renewed", provider="todoist")
+    }
     config = configured(todoist=SIGNED_SERVER)
-    (tool,) = (await opened(config, pool, by=by)).values()
+    (tool,) = (await open_named_tools(config, pool, by=by)).values()
     assert tool.name == "todoist_unreachable"
-    answer = await use(tool)
+    answer = await call_tool(tool)
     assert "mcp server 'todoist': the sign-in provider failed" in answer
     assert "https://" not in answer
 
@@ -212,14 +214,18 @@ async def test_grant_of_a_removed_server_is_ignored(pool):
 # Sign-in of a child.
 
 
-class Somebody(Nobody):
+class Somebody(NoCredentials):
     def __init__(self) -> None:
         self.trips = 0
-        self.held = {}
+        self.count_resources = {}
 
     async def tokens(self, config, servers, user_id):
         self.trips += 1
-        return {name: self.held[user_id] for name in servers if user_id in self.held}
+        return {
+            name: self.count_resources[user_id]
+            for name in servers
+            if user_id in self.count_resources
+        }
 
 
 def signed_child():
@@ -237,11 +243,11 @@ def signed_child():
 async def test_each_user_has_a_child_with_their_own_token(pool):
     config, by = configured(it=signed_child()), Somebody()
     alice, bob = UserId(uuid.uuid4()), UserId(uuid.uuid4())
-    by.held = {alice: "alices", bob: "bobs"}
+    by.count_resources = {alice: "alices", bob: "bobs"}
     seen = {}
     for user_id in (alice, bob):
-        tools = await opened(config, pool, user_id=user_id, by=by)
-        seen[user_id] = await use(tools["env"]), await use(tools["pid"])
+        tools = await open_named_tools(config, pool, user_id=user_id, by=by)
+        seen[user_id] = await call_tool(tools["env"]), await call_tool(tools["pid"])
     assert '"MCP_OAUTH_TOKEN": "alices"' in seen[alice][0]
     assert "bobs" not in seen[alice][0]
     assert '"MCP_OAUTH_TOKEN": "bobs"' in seen[bob][0]
@@ -252,8 +258,10 @@ async def test_changed_token_replaces_the_child(pool):
     config, by = configured(it=signed_child()), Somebody()
     pids = []
     for token in ("first", "first", "second"):
-        by.held = {USER: token}
-        pids.append(await use((await opened(config, pool, by=by))["pid"]))
+        by.count_resources = {USER: token}
+        pids.append(
+            await call_tool((await open_named_tools(config, pool, by=by))["pid"])
+        )
     assert pids[0] == pids[1] != pids[2]
     assert len(pool) == 1
 
@@ -261,25 +269,25 @@ async def test_changed_token_replaces_the_child(pool):
 async def test_tokens_are_read_once_for_servers_with_sign_in(pool):
     by = Somebody()
     config = configured(a=raw(), b=signed_child(), c=signed_child())
-    await opened(config, pool, "a", by=by)
+    await open_named_tools(config, pool, "a", by=by)
     assert by.trips == 0
-    await opened(config, pool, by=by)
+    await open_named_tools(config, pool, by=by)
     assert by.trips == 1
 
 
-async def test_servers_are_opened_in_parallel(pool, passes):
+async def test_servers_are_opened_in_parallel(pool, skip_time):
     config = configured(**{f"mute{n}": raw("mute") for n in range(4)})
-    opening = asyncio.create_task(opened(config, pool))
-    assert await comes_true(lambda: len(pool) == 4)
+    opening = asyncio.create_task(open_named_tools(config, pool))
+    assert await wait_until(lambda: len(pool) == 4)
     assert not opening.done()
-    assert len(await passes(opening)) == 4
+    assert len(await skip_time(opening)) == 4
 
 
 async def test_open_session_is_returned_without_waiting(pool):
     config = configured(it=raw(), other=raw())
-    await opened(config, pool, "it")
+    await open_named_tools(config, pool, "it")
     turn = open_tools(
-        config, [ServerGrant("it", None)], USER, pool=pool, credentials=NOBODY
+        config, [ServerGrant("it", None)], USER, pool=pool, credentials=NO_CREDENTIALS
     )
     with pytest.raises(StopIteration):
         turn.send(None)  # Through without a single pause.
@@ -295,7 +303,7 @@ async def test_slow_server_serves_the_next_turn(pool, tmp_path, monkeypatch):
     assert tool.name == "it_unreachable"
     assert "is not open yet" in tool.description
 
-    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", TEST_SECONDS)
     (tmp_path / "go").touch()
     assert await names(config, pool, ServerGrant("it", ("pid",))) == ["pid"]
 
@@ -306,7 +314,10 @@ async def test_background_turn_waits_for_a_slow_server(pool, tmp_path, monkeypat
     grants = [ServerGrant("it", ("pid",))]
     opening = asyncio.create_task(
         open_tools(
-            *(config, grants, USER), pool=pool, credentials=NOBODY, is_awaited=False
+            *(config, grants, USER),
+            pool=pool,
+            credentials=NO_CREDENTIALS,
+            is_awaited=False,
         )
     )
     # Somebody else gives up meanwhile.
@@ -317,12 +328,12 @@ async def test_background_turn_waits_for_a_slow_server(pool, tmp_path, monkeypat
 
 async def test_changed_tools_apply_from_the_next_turn(pool):
     config = configured(it=raw())
-    before = await opened(config, pool)
-    await use(before["change"])
+    before = await open_named_tools(config, pool)
+    await call_tool(before["change"])
     assert "newcomer" not in before
-    assert await use(before["echo"], text="still") == "still"
-    after = await opened(config, pool)
-    assert await use(after["newcomer"]) == "no newcomer"
+    assert await call_tool(before["echo"], text="still") == "still"
+    after = await open_named_tools(config, pool)
+    assert await call_tool(after["newcomer"]) == "no newcomer"
 
 
 # The first look.

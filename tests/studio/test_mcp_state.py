@@ -27,7 +27,7 @@ from turns.tools.mcp_sessions import POOL
 
 pytestmark = pytest.mark.database
 
-CHILD = Path(mcp_bridge.__file__).with_name("raw_child.py")
+CHILD = Path(mcp_bridge.__file__).with_name("raw_stdio_server.py")
 SERVERS = f"""
 mcp:
   child: {{command: {sys.executable}, args: ["{CHILD}"]}}
@@ -176,7 +176,7 @@ def test_connections_are_listed_without_tokens(script, browser):
     lasting = connect(2)
     answer = script.get("/admin/mcp/notes/connections")
     told = answer.json()["data"]
-    assert [(user["user_id"], user["is_over"]) for user in told] == [
+    assert [(user["user_id"], user["is_expired"]) for user in told] == [
         (lasting, False),
         (over, True),
     ]

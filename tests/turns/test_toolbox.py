@@ -65,7 +65,7 @@ agents:
 
 async def test_background_turn_waits_for_its_mcp_servers(tmp_path, monkeypatch):
     monkeypatch.setattr(toolset, "TIMEOUT_SECONDS", 0.01)
-    args = ["-I", "-S", str(HERE / "raw_child.py"), "sleepy"]
+    args = ["-I", "-S", str(HERE / "raw_stdio_server.py"), "sleepy"]
     text = SLEEPY.format(
         python=json.dumps(sys.executable), args=json.dumps(args), go=tmp_path / "go"
     )

@@ -8,10 +8,10 @@ the endpoints. A server without metadata is its own issuer.
 import re
 
 from mcp.client.auth.utils import (
-    build_oauth_authorization_server_metadata_discovery_urls as issuer_documents,
+    build_oauth_authorization_server_metadata_discovery_urls as issuer_metadata_urls,
 )
 from mcp.client.auth.utils import (
-    build_protected_resource_metadata_discovery_urls as resource_documents,
+    build_protected_resource_metadata_discovery_urls as resource_metadata_urls,
 )
 from mcp.client.auth.utils import get_client_metadata_scopes, issuers_match
 from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
@@ -33,27 +33,27 @@ CHALLENGE = re.compile(r'(?<![\w-])(resource_metadata|scope)=(?:"([^"]*)"|([^\s,
 
 
 async def discover(
-    web: OAuthHttpClient, server: str, url: str, *, method: str
+    http: OAuthHttpClient, server: str, url: str, *, method: str
 ) -> AuthorizationServer:
     """Return the authorization server for the MCP server at `url`.
 
     `method` is the method of the probe: POST, or GET for SSE. Raises `SignInFailed` and
     its subclasses.
     """
-    refusal = await web.probe(server, url, method=method)
-    asked = _challenge(refusal)
+    refusal = await http.probe(server, url, method=method)
+    challenge = _parse_challenge(refusal)
     resource = await _resource_metadata(
-        web, server, url, asked.get("resource_metadata")
+        http, server, url, challenge.get("resource_metadata")
     )
     if resource is None:
         issuers = [_origin(url)]
     else:
         issuers = [str(issuer) for issuer in resource.authorization_servers]
     for issuer in issuers:
-        metadata = await _issuer_metadata(web, server, url, issuer)
+        metadata = await _issuer_metadata(http, server, url, issuer)
         if metadata is not None:
             return _build_authorization_server(
-                server, url, resource, metadata, asked.get("scope")
+                server, url, resource, metadata, challenge.get("scope")
             )
     raise AuthServerReplyInvalid(
         f"mcp server '{server}': its sign-in cannot be discovered: "
@@ -63,7 +63,7 @@ async def discover(
     )
 
 
-def _challenge(refusal: OAuthResponse) -> dict[str, str]:
+def _parse_challenge(refusal: OAuthResponse) -> dict[str, str]:
     """Return `resource_metadata` and `scope` of a 401 that has them."""
     if refusal.status != 401:
         return {}
@@ -73,12 +73,12 @@ def _challenge(refusal: OAuthResponse) -> dict[str, str]:
 
 
 async def _resource_metadata(
-    web: OAuthHttpClient, server: str, url: str, named: str | None
+    http: OAuthHttpClient, server: str, url: str, metadata_url: str | None
 ) -> ProtectedResourceMetadata | None:
     """Return the server's metadata (RFC 9728), or None if it publishes none."""
-    for place in resource_documents(named, url):
-        check_secret_url(server, place, near=url)
-        answer = await web.get(server, place)
+    for document_url in resource_metadata_urls(metadata_url, url):
+        check_secret_url(server, document_url, near=url)
+        answer = await http.get(server, document_url)
         try:
             found = ProtectedResourceMetadata.model_validate(
                 _parse_document(server, answer)
@@ -89,8 +89,8 @@ async def _resource_metadata(
             resource_url_from_server_url(url), str(found.resource)
         ):
             raise AuthServerReplyInvalid(
-                f"mcp server '{server}': {place} describes {found.resource}, not "
-                f"{url}; check the url",
+                f"mcp server '{server}': {document_url} describes "
+                f"{found.resource}, not {url}; check the url",
                 provider=server,
             )
         return found
@@ -98,12 +98,12 @@ async def _resource_metadata(
 
 
 async def _issuer_metadata(
-    web: OAuthHttpClient, server: str, url: str, issuer: str
+    http: OAuthHttpClient, server: str, url: str, issuer: str
 ) -> OAuthMetadata | None:
     """Return an issuer's metadata (RFC 8414), or None if it publishes none."""
-    for place in issuer_documents(issuer, url):
-        check_secret_url(server, place, near=url)
-        answer = await web.get(server, place)
+    for document_url in issuer_metadata_urls(issuer, url):
+        check_secret_url(server, document_url, near=url)
+        answer = await http.get(server, document_url)
         try:
             found = OAuthMetadata.model_validate(_parse_document(server, answer))
         except ValidationError:
@@ -111,8 +111,8 @@ async def _issuer_metadata(
         # The publisher of one host must not speak for another issuer (RFC 8414 §3.3).
         if not issuers_match(str(found.issuer), issuer):
             raise AuthServerReplyInvalid(
-                f"mcp server '{server}': {place} names the issuer {found.issuer}, not "
-                f"{issuer}",
+                f"mcp server '{server}': {document_url} names the issuer "
+                f"{found.issuer}, not {issuer}",
                 provider=server,
             )
         return found
@@ -134,7 +134,7 @@ def _build_authorization_server(
     url: str,
     resource: ProtectedResourceMetadata | None,
     metadata: OAuthMetadata,
-    asked_scope: str | None,
+    challenge_scope: str | None,
 ) -> AuthorizationServer:
     challenges = metadata.code_challenge_methods_supported
     if challenges is not None and "S256" not in challenges:
@@ -143,8 +143,8 @@ def _build_authorization_server(
             provider=server,
         )
     endpoints = _endpoints(metadata)
-    for place in (str(metadata.issuer), *filter(None, endpoints.values())):
-        check_secret_url(server, place, near=url)
+    for document_url in (str(metadata.issuer), *filter(None, endpoints.values())):
+        check_secret_url(server, document_url, near=url)
     if len(str(metadata.issuer)) > MAX_ISSUER_LENGTH:
         raise AuthServerReplyInvalid(
             f"mcp server '{server}': its issuer is longer than {MAX_ISSUER_LENGTH} "
@@ -152,7 +152,7 @@ def _build_authorization_server(
             provider=server,
         )
     scopes = get_client_metadata_scopes(
-        asked_scope, resource, metadata, SUPPORTED_GRANTS
+        challenge_scope, resource, metadata, SUPPORTED_GRANTS
     )
     methods = metadata.token_endpoint_auth_methods_supported
     return AuthorizationServer.model_validate(
@@ -175,8 +175,10 @@ def _build_authorization_server(
 
 def _endpoints(metadata: OAuthMetadata) -> dict[str, str | None]:
     names = (
-        *("authorization_endpoint", "token_endpoint"),
-        *("registration_endpoint", "revocation_endpoint"),
+        "authorization_endpoint",
+        "token_endpoint",
+        "registration_endpoint",
+        "revocation_endpoint",
     )
     found = {name: getattr(metadata, name) for name in names}
     return {name: None if url is None else str(url) for name, url in found.items()}

@@ -17,7 +17,7 @@ METHODS = ("client_secret_post", "client_secret_basic", "none")
 
 
 async def register_client(
-    web: OAuthHttpClient,
+    http: OAuthHttpClient,
     server: str,
     provider: AuthorizationServer,
     redirect_uri: str,
@@ -34,18 +34,20 @@ async def register_client(
     method = _choose_auth_method(server, provider)
     request = _registration_request(provider, redirect_uri, method)
     url = provider.registration_endpoint
-    made = await _post_registration(web, server, provider, url, request)
-    ends = made.client_secret_expires_at
+    registered = await _post_registration(http, server, provider, url, request)
+    expires_at = registered.client_secret_expires_at
     return RegisteredClient(
         server=server,
         provider=provider,
-        client_id=made.client_id,
-        client_secret=made.client_secret,
-        auth_method=_assigned_auth_method(server, provider, made, method),
+        client_id=registered.client_id,
+        client_secret=registered.client_secret,
+        auth_method=_assigned_auth_method(server, provider, registered, method),
         redirect_uri=redirect_uri,
         discovered_at=now,
         verified_at=now,
-        secret_expires_at=datetime.fromtimestamp(ends, UTC) if ends else None,
+        secret_expires_at=datetime.fromtimestamp(expires_at, UTC)
+        if expires_at
+        else None,
     )
 
 
@@ -65,13 +67,13 @@ def _choose_auth_method(server: str, provider: AuthorizationServer) -> str:
 def _assigned_auth_method(
     server: str,
     provider: AuthorizationServer,
-    made: OAuthClientInformationFull,
-    asked: str,
+    registered: OAuthClientInformationFull,
+    requested: str,
 ) -> str:
     """Return the authentication method that the provider assigned."""
-    if made.client_secret is None:
+    if registered.client_secret is None:
         return "none"
-    assigned = made.token_endpoint_auth_method or asked
+    assigned = registered.token_endpoint_auth_method or requested
     if assigned not in METHODS:
         raise AuthServerReplyInvalid(
             f"mcp server '{server}': {provider.issuer} requires '{assigned}' at its "
@@ -82,14 +84,14 @@ def _assigned_auth_method(
 
 
 async def _post_registration(
-    web: OAuthHttpClient,
+    http: OAuthHttpClient,
     server: str,
     provider: AuthorizationServer,
     url: str,
     request: dict[str, object],
 ) -> OAuthClientInformationFull:
     """Send the request; return the provider's registration."""
-    answer = await web.post(server, url, json=request)
+    answer = await http.post(server, url, json=request)
     if answer.status not in (200, 201):
         error, description = parse_error(answer)
         raise AuthServerRefused(
@@ -112,7 +114,7 @@ async def _post_registration(
 def _registration_request(
     provider: AuthorizationServer, redirect_uri: str, method: str
 ) -> dict[str, object]:
-    is_here = is_loopback(urlsplit(redirect_uri).hostname or "")
+    is_local = is_loopback(urlsplit(redirect_uri).hostname or "")
     request: dict[str, object] = {
         "client_name": "Coulisse",
         "redirect_uris": [redirect_uri],
@@ -120,7 +122,7 @@ def _registration_request(
         "response_types": ["code"],
         "token_endpoint_auth_method": method,
         # OpenID Connect: plain http is for programs on the user's own machine.
-        "application_type": "native" if is_here else "web",
+        "application_type": "native" if is_local else "web",
     }
     if provider.scopes:
         request["scope"] = " ".join(provider.scopes)

@@ -29,8 +29,8 @@ class TokenResponse(BaseModel):
 
 
 async def redeem_code(
-    web: OAuthHttpClient,
-    app: RegisteredClient,
+    http: OAuthHttpClient,
+    client: RegisteredClient,
     *,
     code: str,
     verifier: str,
@@ -41,20 +41,24 @@ async def redeem_code(
         "grant_type": "authorization_code",
         "code": code,
         "code_verifier": verifier,
-        "redirect_uri": app.redirect_uri,
+        "redirect_uri": client.redirect_uri,
     }
-    return _parse_tokens(app, await _post(web, app, form), now)
+    return _parse_tokens(client, await _post(http, client, form), now)
 
 
 async def refresh_tokens(
-    web: OAuthHttpClient, app: RegisteredClient, refresh_token: str, *, now: datetime
+    http: OAuthHttpClient,
+    client: RegisteredClient,
+    refresh_token: str,
+    *,
+    now: datetime,
 ) -> NewTokens:
     """Exchange a refresh token for new tokens; raises `SignInFailed`."""
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    return _parse_tokens(app, await _post(web, app, form), now)
+    return _parse_tokens(client, await _post(http, client, form), now)
 
 
-async def is_client_known(web: OAuthHttpClient, app: RegisteredClient) -> bool:
+async def is_client_known(http: OAuthHttpClient, client: RegisteredClient) -> bool:
     """Return whether the provider still knows this client.
 
     The check refreshes an invalid token: the provider authenticates the client first
@@ -62,16 +66,18 @@ async def is_client_known(web: OAuthHttpClient, app: RegisteredClient) -> bool:
     that this server never receives.
     """
     form = {"grant_type": "refresh_token", "refresh_token": "none"}
-    answer = await _post(web, app, form)
+    answer = await _post(http, client, form)
     return parse_error(answer)[0] != "invalid_client"
 
 
-async def revoke_token(web: OAuthHttpClient, app: RegisteredClient, token: str) -> None:
+async def revoke_token(
+    http: OAuthHttpClient, client: RegisteredClient, token: str
+) -> None:
     """Revoke a token (RFC 7009); raises `SignInFailed`."""
-    place = app.provider.revocation_endpoint
-    if place is not None:
+    endpoint = client.provider.revocation_endpoint
+    if endpoint is not None:
         form = {"token": token, "token_type_hint": "refresh_token"}
-        await _post(web, app, form, place=place, with_resource=False)
+        await _post(http, client, form, endpoint=endpoint, with_resource=False)
 
 
 def parse_error(answer: OAuthResponse) -> tuple[str, str]:
@@ -91,24 +97,24 @@ def to_single_line(text: object) -> str:
 
 
 async def _post(
-    web: OAuthHttpClient,
-    app: RegisteredClient,
+    http: OAuthHttpClient,
+    client: RegisteredClient,
     form: Mapping[str, str],
     *,
-    place: str | None = None,
+    endpoint: str | None = None,
     with_resource: bool = True,
 ) -> OAuthResponse:
-    fields = {**form, "client_id": app.client_id}
-    if with_resource and app.provider.resource is not None:
-        fields["resource"] = app.provider.resource
+    fields = {**form, "client_id": client.client_id}
+    if with_resource and client.provider.resource is not None:
+        fields["resource"] = client.provider.resource
     headers: dict[str, str] = {}
-    secret = app.client_secret
-    if secret is not None and app.auth_method == "client_secret_basic":
-        headers["Authorization"] = _basic_auth(app.client_id, secret)
-    elif secret is not None and app.auth_method == "client_secret_post":
+    secret = client.client_secret
+    if secret is not None and client.auth_method == "client_secret_basic":
+        headers["Authorization"] = _basic_auth(client.client_id, secret)
+    elif secret is not None and client.auth_method == "client_secret_post":
         fields["client_secret"] = secret
-    where = place or app.provider.token_endpoint
-    return await web.post(app.server, where, form=fields, headers=headers)
+    where = endpoint or client.provider.token_endpoint
+    return await http.post(client.server, where, form=fields, headers=headers)
 
 
 def _basic_auth(client_id: str, secret: str) -> str:
@@ -118,39 +124,39 @@ def _basic_auth(client_id: str, secret: str) -> str:
 
 
 def _parse_tokens(
-    app: RegisteredClient, answer: OAuthResponse, now: datetime
+    client: RegisteredClient, answer: OAuthResponse, now: datetime
 ) -> NewTokens:
     content = answer.json()
     # Some providers (GitHub) send errors with status 200.
     if answer.status != 200 or (content is not None and "error" in content):
         error, description = parse_error(answer)
         raise AuthServerRefused(
-            f"mcp server '{app.server}': the sign-in provider issued no token: "
+            f"mcp server '{client.server}': the sign-in provider issued no token: "
             f"{description}",
             error=error,
             description=description,
-            provider=app.server,
+            provider=client.server,
         )
     try:
-        given = TokenResponse.model_validate(content)
+        tokens = TokenResponse.model_validate(content)
     except ValidationError as exc:
         raise AuthServerReplyInvalid(
-            f"mcp server '{app.server}': the sign-in provider sent an invalid token "
+            f"mcp server '{client.server}': the sign-in provider sent an invalid token "
             "response",
-            provider=app.server,
+            provider=client.server,
             # Not `from exc`: its text shows the request.
         ) from ValueError(f"{exc.error_count()} errors")
-    if given.token_type.lower() != "bearer":
+    if tokens.token_type.lower() != "bearer":
         raise AuthServerReplyInvalid(
-            f"mcp server '{app.server}': the sign-in provider issued a token that is "
-            "not a bearer token",
-            provider=app.server,
+            f"mcp server '{client.server}': the sign-in provider issued a token that "
+            "is not a bearer token",
+            provider=client.server,
         )
     return NewTokens(
-        given.access_token,
-        given.refresh_token or None,
-        given.scope,
-        _expires_at(given.expires_in, now),
+        tokens.access_token,
+        tokens.refresh_token or None,
+        tokens.scope,
+        _expires_at(tokens.expires_in, now),
     )
 
 

@@ -21,19 +21,21 @@ class TokenCipher:
         self.key_id = hashlib.sha256(b"coulisse vault key id\0" + key).hexdigest()[:16]
         """Identifies the key without revealing it."""
 
-    def encrypt(self, text: str, *place: str) -> bytes:
+    def encrypt(self, text: str, *context: str) -> bytes:
         """Return the nonce followed by the encrypted text."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(
-            nonce, text.encode(), _associated_data(place)
+            nonce, text.encode(), _associated_data(context)
         )
 
-    def decrypt(self, box: bytes, *place: str) -> str:
+    def decrypt(self, ciphertext: bytes, *context: str) -> str:
         """Return the text; raises `DecryptionFailed`."""
-        box = bytes(box)
+        ciphertext = bytes(ciphertext)
         try:
             text = self._cipher.decrypt(
-                box[:NONCE_BYTES], box[NONCE_BYTES:], _associated_data(place)
+                ciphertext[:NONCE_BYTES],
+                ciphertext[NONCE_BYTES:],
+                _associated_data(context),
             )
         # Too short an input raises ValueError.
         except (InvalidTag, ValueError) as exc:
@@ -41,6 +43,8 @@ class TokenCipher:
         return text.decode()
 
 
-def _associated_data(place: tuple[str, ...]) -> bytes:
+def _associated_data(context: tuple[str, ...]) -> bytes:
     # The lengths make the encoding of contexts unambiguous.
-    return b":".join(b"%d:%s" % (len(raw), raw) for raw in (p.encode() for p in place))
+    return b":".join(
+        b"%d:%s" % (len(raw), raw) for raw in (p.encode() for p in context)
+    )

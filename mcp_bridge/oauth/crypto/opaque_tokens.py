@@ -37,8 +37,10 @@ class OpaqueTokens:
         """Return a token with this content."""
         body = orjson.dumps({**content, "exp": int(expires_at.timestamp())})
         nonce = os.urandom(NONCE_BYTES)
-        box = nonce + self._ciphers[purpose].encrypt(nonce, body, purpose.encode())
-        return _encode(box)
+        ciphertext = nonce + self._ciphers[purpose].encrypt(
+            nonce, body, purpose.encode()
+        )
+        return _encode(ciphertext)
 
     def read(self, purpose: str, token: str, *, now: datetime) -> dict[str, Any]:
         """Return the content; raises `LinkInvalid` and `LinkExpired`."""
@@ -46,12 +48,12 @@ class OpaqueTokens:
             raise LinkInvalid
         try:
             padded = token.encode("ascii") + b"=" * (-len(token) % 4)
-            box = base64.b64decode(padded, altchars=b"-_", validate=True)
+            ciphertext = base64.b64decode(padded, altchars=b"-_", validate=True)
             # Some bytes have several Base64 spellings; a token has one.
-            if _encode(box) != token:
+            if _encode(ciphertext) != token:
                 raise LinkInvalid
             body = self._ciphers[purpose].decrypt(
-                box[:NONCE_BYTES], box[NONCE_BYTES:], purpose.encode()
+                ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], purpose.encode()
             )
         except (InvalidTag, UnicodeEncodeError, ValueError, binascii.Error) as exc:
             raise LinkInvalid from exc
@@ -61,8 +63,8 @@ class OpaqueTokens:
         return content
 
 
-def _encode(box: bytes) -> str:
-    return base64.urlsafe_b64encode(box).decode().rstrip("=")
+def _encode(ciphertext: bytes) -> str:
+    return base64.urlsafe_b64encode(ciphertext).decode().rstrip("=")
 
 
 def _derive_key(key: bytes, purpose: str) -> bytes:

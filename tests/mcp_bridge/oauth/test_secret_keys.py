@@ -14,7 +14,7 @@ from config.errors import SecretsInvalid
 from mcp_bridge import checks
 from mcp_bridge.oauth.crypto import secret_keys
 from mcp_bridge.oauth.crypto.encryption import DecryptionFailed, TokenCipher
-from tests.mcp_bridge.sign_in.users import keys_in
+from tests.mcp_bridge.oauth.sign_in_process import keys_in
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 URL_SAFE = base64.urlsafe_b64encode(b"\xff\xfe" * 16).decode()
@@ -29,12 +29,12 @@ def file(tmp_path, monkeypatch):
 
 
 def test_key_file_is_created_readable_by_its_owner_only(file):
-    made = secret_keys.load_keys()
+    registered = secret_keys.load_keys()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     text = file.read_text()
     secret_keys._build_keys.cache_clear()
-    assert secret_keys.load_keys().cipher.key_id == made.cipher.key_id
+    assert secret_keys.load_keys().cipher.key_id == registered.cipher.key_id
     assert file.read_text() == text
     assert os.listdir(file.parent) == ["secrets.env"]
 
@@ -63,7 +63,7 @@ def test_environment_and_file_keys_can_be_mixed(file, monkeypatch):
 
 @pytest.mark.parametrize("name", [secret_keys.VAULT_KEY, secret_keys.HMAC_KEY])
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("not base64!", "is not base64"),
         ("c2hvcnQ=", "is 5 bytes long"),
@@ -72,9 +72,9 @@ def test_environment_and_file_keys_can_be_mixed(file, monkeypatch):
         ("é", "is not base64"),
     ],
 )
-def test_invalid_key_is_named_and_not_shown(file, monkeypatch, name, text, says):
+def test_invalid_key_is_named_and_not_shown(file, monkeypatch, name, text, message):
     monkeypatch.setenv(name, text)
-    with pytest.raises(SecretsInvalid, match=f"{name} {says}") as caught:
+    with pytest.raises(SecretsInvalid, match=f"{name} {message}") as caught:
         secret_keys.load_keys()
     with pytest.raises(SecretsInvalid):
         secret_keys.check_keys()
@@ -132,8 +132,8 @@ def test_other_process_reads_the_created_keys(file):
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         for _ in range(2)
     ]
-    said = {each.communicate()[0].decode().strip() for each in ran}
-    assert said == {secret_keys.load_keys().cipher.key_id}
+    outputs = {each.communicate()[0].decode().strip() for each in ran}
+    assert outputs == {secret_keys.load_keys().cipher.key_id}
 
 
 # The vault.
@@ -141,18 +141,18 @@ def test_other_process_reads_the_created_keys(file):
 
 def test_encrypted_text_is_readable_only_in_its_context():
     vault = TokenCipher(bytes(32))
-    box = vault.encrypt("secret", "table", "server", "ann", "field")
-    assert vault.decrypt(box, "table", "server", "ann", "field") == "secret"
+    ciphertext = vault.encrypt("secret", "table", "server", "ann", "field")
+    assert vault.decrypt(ciphertext, "table", "server", "ann", "field") == "secret"
     for place in (("table", "server", "bob", "field"), ("tables", "erver", "ann")):
         with pytest.raises(DecryptionFailed):
-            vault.decrypt(box, *place)
+            vault.decrypt(ciphertext, *place)
 
 
 def test_contexts_with_colons_are_distinct():
     vault = TokenCipher(bytes(32))
-    box = vault.encrypt("secret", "a:b", "c")
+    ciphertext = vault.encrypt("secret", "a:b", "c")
     with pytest.raises(DecryptionFailed):
-        vault.decrypt(box, "a", "b:c")
+        vault.decrypt(ciphertext, "a", "b:c")
 
 
 def test_equal_texts_have_different_ciphertexts():
@@ -160,10 +160,10 @@ def test_equal_texts_have_different_ciphertexts():
     assert vault.encrypt("secret", "x") != vault.encrypt("secret", "x")
 
 
-@pytest.mark.parametrize("box", [b"", b"short", bytes(12), bytes(40)])
-def test_invalid_ciphertext_is_refused(box):
+@pytest.mark.parametrize("ciphertext", [b"", b"short", bytes(12), bytes(40)])
+def test_invalid_ciphertext_is_refused(ciphertext):
     with pytest.raises(DecryptionFailed):
-        TokenCipher(bytes(32)).decrypt(box, "x")
+        TokenCipher(bytes(32)).decrypt(ciphertext, "x")
 
 
 # The check.

@@ -1,8 +1,8 @@
 """A provider that says what a test has it say, over real HTTP.
 
-with ScriptedProvider() as place:
+with ScriptedOAuthServer() as place:
     place.answer("/token", {"error": "invalid_grant"}, status=400)
-    place.heard("/token")     # the forms that were posted there
+    place.received("/token")     # the forms that were posted there
 """
 
 import json
@@ -11,14 +11,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.mcp_bridge.conftest import PATIENCE_SECONDS
+from tests.mcp_bridge.conftest import TEST_SECONDS
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 ISSUER = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 
 
-class ScriptedProvider:
+class ScriptedOAuthServer:
     """A tool server and its authorization server; both do as they should at first."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class ScriptedProvider:
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
         """Method, path, headers and what was sent."""
         self._answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
-        self._slow: set[str] = set()
+        self._hanging: set[str] = set()
         place = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -45,9 +45,9 @@ class ScriptedProvider:
         self._server.daemon_threads = True
         self.origin = f"http://127.0.0.1:{self._server.server_port}"
         self.url = f"{self.origin}/mcp"
-        self._begin()
+        self._set_default_answers()
 
-    def _begin(self) -> None:
+    def _set_default_answers(self) -> None:
         self.answer("/mcp", {}, status=401)
         resource = {"resource": self.url, "authorization_servers": [self.origin]}
         self.answer(f"{RESOURCE}/mcp", resource)
@@ -85,27 +85,29 @@ class ScriptedProvider:
     ) -> None:
         """Answer a path with JSON from now on, or with bytes as they are."""
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self._answers[path] = status, named, body
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        self._answers[path] = status, fields, body
 
     def hang(self, path: str) -> None:
         """Never answer a path."""
-        self._slow.add(path)
+        self._hanging.add(path)
 
-    def heard(self, path: str) -> list[Any]:
+    def received(self, path: str) -> list[Any]:
         """Return what was sent to a path: a form's fields, or JSON."""
-        return [sent for _, at, _, sent in self.requests if at == path]
+        return [content for _, at, _, content in self.requests if at == path]
 
     def _serve(self, request: BaseHTTPRequestHandler) -> None:
         path = urlsplit(request.path).path
         length = int(request.headers.get("Content-Length") or 0)
         raw = request.rfile.read(length)
         is_form = "urlencoded" in (request.headers.get("Content-Type") or "")
-        sent = dict(parse_qsl(raw.decode())) if is_form else json.loads(raw or "null")
+        content = (
+            dict(parse_qsl(raw.decode())) if is_form else json.loads(raw or "null")
+        )
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.requests.append((request.command, path, headers, sent))
-        if path in self._slow:
-            self.released.wait(PATIENCE_SECONDS)
+        self.requests.append((request.command, path, headers, content))
+        if path in self._hanging:
+            self.released.wait(TEST_SECONDS)
         missing: tuple[int, dict[str, str], bytes] = (404, {}, b"{}")
         status, more, body = self._answers.get(path, missing)
         try:
@@ -118,7 +120,7 @@ class ScriptedProvider:
         except ConnectionError:
             request.close_connection = True  # The client did not wait.
 
-    def __enter__(self) -> "ScriptedProvider":
+    def __enter__(self) -> "ScriptedOAuthServer":
         serving = threading.Thread(
             target=lambda: self._server.serve_forever(0.01), daemon=True
         )

@@ -18,16 +18,16 @@ from mcp_bridge.errors import (
 )
 from tests.mcp_bridge.conftest import (
     HERE,
-    PATIENCE_SECONDS,
-    comes_true,
+    TEST_SECONDS,
+    call_tool,
     configured,
-    gone,
-    opened,
+    has_exited,
+    open_named_tools,
     raw,
-    use,
+    wait_until,
 )
 
-pytestmark = pytest.mark.usefixtures("spick_and_span")
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 def at(name="it", server=None, **fields) -> ServerTarget:
@@ -41,7 +41,7 @@ async def pid(pool, address):
 
 
 async def eventually(happened) -> None:
-    assert await comes_true(happened)
+    assert await wait_until(happened)
 
 
 async def test_parallel_callers_share_one_session(pool):
@@ -72,7 +72,7 @@ async def test_least_recently_used_session_is_closed():
     pids = [await pid(pool, address) for address in (first, second)]
     await pid(pool, first)
     await pid(pool, third)
-    assert await gone(pids[1])
+    assert await has_exited(pids[1])
     assert await pid(pool, first) == pids[0]
     assert len(pool) == 2
     await pool.close()
@@ -91,7 +91,7 @@ async def test_session_in_use_is_not_evicted():
 async def test_idle_session_is_closed():
     pool = SessionPool(idle_seconds=0.05)
     number = await pid(pool, at())
-    assert await gone(number)
+    assert await has_exited(number)
     assert len(pool) == 0
     assert await pid(pool, at()) != number
     await pool.close()
@@ -145,18 +145,20 @@ async def test_changed_configuration_is_tried_at_once(pool):
 
 async def test_sessions_of_removed_or_changed_servers_end(pool):
     before = configured(left=raw(), changed=raw(), kept=raw())
-    tools = {n: await opened(before, pool, n) for n in ("left", "changed", "kept")}
-    pids = {name: int(await use(found["pid"])) for name, found in tools.items()}
+    tools = {
+        n: await open_named_tools(before, pool, n) for n in ("left", "changed", "kept")
+    }
+    pids = {name: int(await call_tool(found["pid"])) for name, found in tools.items()}
     after = configured(changed=raw(env={"A": "1"}), kept=raw())
-    found = await opened(after, pool, "kept")
-    assert int(await use(found["pid"])) == pids["kept"]
-    assert await gone(pids["left"])
-    assert await gone(pids["changed"])
+    found = await open_named_tools(after, pool, "kept")
+    assert int(await call_tool(found["pid"])) == pids["kept"]
+    assert await has_exited(pids["left"])
+    assert await has_exited(pids["changed"])
 
 
 async def test_session_ends_after_its_running_call(pool):
     config = configured(it=raw())
-    await opened(config, pool)
+    await open_named_tools(config, pool)
     async with pool.session(at()) as session:
         pool.apply_config(configured())
         assert len(pool) == 0
@@ -166,14 +168,14 @@ async def test_session_ends_after_its_running_call(pool):
 
 async def test_close_ends_sessions_and_running_calls():
     pool = SessionPool()
-    tools = await opened(configured(it=raw()), pool)
-    number = int(await use(tools["pid"]))
-    hanging = asyncio.create_task(use(tools["hang"]))
-    await use(tools["echo"])
+    tools = await open_named_tools(configured(it=raw()), pool)
+    number = int(await call_tool(tools["pid"]))
+    hanging = asyncio.create_task(call_tool(tools["hang"]))
+    await call_tool(tools["echo"])
     await pool.close()
     with pytest.raises(ServerFailed):
         await hanging
-    assert await gone(number)
+    assert await has_exited(number)
     await pool.close()
 
 
@@ -199,27 +201,27 @@ async def test_slow_start_is_limited_by_the_callers_timeout(pool, tmp_path):
     assert await pid(pool, address)
 
 
-async def test_result_of_a_slow_start_is_kept(passes):
-    pool = SessionPool(connect_seconds=PATIENCE_SECONDS)
+async def test_result_of_a_slow_start_is_kept(skip_time):
+    pool = SessionPool(connect_seconds=TEST_SECONDS)
     address = at(server=raw("mute"))
     for _ in range(3):
         with pytest.raises(StillConnecting):
             async with pool.session(address, patience_seconds=0.01):
                 raise AssertionError
-    await passes(eventually(lambda: len(pool) == 0))
+    await skip_time(eventually(lambda: len(pool) == 0))
     with pytest.raises(ServerUnreachable, match="did not answer within"):
         async with pool.session(address, patience_seconds=5):
             raise AssertionError
     await pool.close()
 
 
-async def test_failed_server_is_waited_for_only_briefly(monkeypatch, passes):
+async def test_failed_server_is_waited_for_only_briefly(monkeypatch, skip_time):
     monkeypatch.setattr(pools, "MIN_BACKOFF_SECONDS", 0.0)
     monkeypatch.setattr(pools, "RETRY_WAIT_SECONDS", 0.01)
-    pool = SessionPool(connect_seconds=PATIENCE_SECONDS)
+    pool = SessionPool(connect_seconds=TEST_SECONDS)
     address = at(server=raw("mute"))
     with pytest.raises(ServerUnreachable):
-        await passes(pid(pool, address))
+        await skip_time(pid(pool, address))
     with pytest.raises(StillConnecting):
         async with pool.session(address, patience_seconds=5):
             raise AssertionError
@@ -235,13 +237,13 @@ async def test_close_ends_sessions_that_are_opening():
 
 
 async def test_close_does_not_wait_for_children(monkeypatch):
-    monkeypatch.setattr(stdio, "GRACE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(stdio, "GRACE_SECONDS", TEST_SECONDS)
     pool = SessionPool()
     child = await pid(pool, at(server=raw("stubborn")))
     begun = time.monotonic()
     await pool.close()
     assert time.monotonic() - begun < server_session.CLOSE_SECONDS
-    assert await gone(child)
+    assert await has_exited(child)
 
 
 async def test_exit_reason_is_kept_until_the_next_session(pool):

@@ -53,7 +53,7 @@ def test_image_keeps_its_position_between_texts():
 
 
 @pytest.mark.parametrize(
-    ("block", "says"),
+    ("block", "message"),
     [
         (image(mime_type="image/tiff"), "[not shown: image, image/tiff, which models"),
         (image("A" * (5 * 1024 * 1024 + 4)), "3,840 kB, too large]"),
@@ -68,8 +68,8 @@ def test_image_keeps_its_position_between_texts():
         (blob(mime_type=None), "unknown type"),
     ],
 )
-def test_unsupported_content_is_named(block, says):
-    assert says in read(block)
+def test_unsupported_content_is_named(block, message):
+    assert message in read(block)
 
 
 def test_image_resource_is_an_image():

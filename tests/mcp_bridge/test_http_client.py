@@ -18,7 +18,13 @@ from mcp_bridge.errors import (
     ToolFailed,
 )
 from tests.conftest import serve
-from tests.mcp_bridge.conftest import USER, Nobody, configured, opened, use
+from tests.mcp_bridge.conftest import (
+    USER,
+    NoCredentials,
+    call_tool,
+    configured,
+    open_named_tools,
+)
 from tests.mcp_bridge.http_servers import PNG, Crooked, official, without_discovery
 
 # The SDK's own server leaves them behind when it is stopped in the middle.
@@ -76,58 +82,58 @@ def at(url, **fields):
 # What works, in each of the three ways.
 
 
-async def test_tool_can_be_called(url, pool, spick_and_span):
-    tools = await opened(configured(it=at(url)), pool)
+async def test_tool_can_be_called(url, pool, no_leaks):
+    tools = await open_named_tools(configured(it=at(url)), pool)
     assert tools["add"].description == "Add two whole numbers."
-    assert await use(tools["add"], a=2, b=3) == "5"
+    assert await call_tool(tools["add"], a=2, b=3) == "5"
     await pool.close()
 
 
 async def test_configured_headers_are_sent(url, pool):
     server = at(url, headers={"Authorization": "Bearer of-the-house"})
-    tools = await opened(configured(it=server), pool)
-    assert await use(tools["who"]) == "Bearer of-the-house"
+    tools = await open_named_tools(configured(it=server), pool)
+    assert await call_tool(tools["who"]) == "Bearer of-the-house"
 
 
 async def test_image_result_is_passed_on(url, pool):
-    tools = await opened(configured(it=at(url)), pool)
-    text, image = await use(tools["picture"])
+    tools = await open_named_tools(configured(it=at(url)), pool)
+    text, image = await call_tool(tools["picture"])
     assert text == {"type": "text", "text": "a dot"}
     data = base64.b64encode(PNG).decode()
     assert image["image_url"]["url"] == f"data:image/png;base64,{data}"
 
 
 async def test_wrong_arguments_return_an_error(url, pool):
-    tools = await opened(configured(it=at(url)), pool)
+    tools = await open_named_tools(configured(it=at(url)), pool)
     with pytest.raises((ToolFailed, CallRefused), match="valid"):
-        await use(tools["add"], a="two")
+        await call_tool(tools["add"], a="two")
 
 
 async def test_elicitation_is_declined(url, pool):
-    tools = await opened(configured(it=at(url)), pool)
+    tools = await open_named_tools(configured(it=at(url)), pool)
     with pytest.raises((ToolFailed, CallRefused)):
-        await use(tools["ask"])
-    assert await use(tools["add"], a=1, b=1) == "2"
+        await call_tool(tools["ask"])
+    assert await call_tool(tools["add"], a=1, b=1) == "2"
 
 
 async def test_changed_tools_are_available_in_the_next_turn(url, pool):
     config = configured(it=at(url))
-    before = await opened(config, pool)
-    await use(before["change"])
-    after = await opened(config, pool)
+    before = await open_named_tools(config, pool)
+    await call_tool(before["change"])
+    after = await open_named_tools(config, pool)
     for _ in range(500):
         if "newcomer" in after:
             break
         await asyncio.sleep(0.01)
-        after = await opened(config, pool)
-    assert await use(after["newcomer"]) == "new"
-    await use(after["forget"])
+        after = await open_named_tools(config, pool)
+    assert await call_tool(after["newcomer"]) == "new"
+    await call_tool(after["forget"])
 
 
-async def test_fifty_parallel_calls_succeed(url, pool, spick_and_span):
-    tools = await opened(configured(it=at(url)), pool)
+async def test_fifty_parallel_calls_succeed(url, pool, no_leaks):
+    tools = await open_named_tools(configured(it=at(url)), pool)
     answers = await asyncio.gather(
-        *(use(tools["add"], a=number, b=0) for number in range(50))
+        *(call_tool(tools["add"], a=number, b=0) for number in range(50))
     )
     assert answers == [str(number) for number in range(50)]
     await pool.close()
@@ -137,7 +143,7 @@ async def test_fifty_parallel_calls_succeed(url, pool, spick_and_span):
 
 
 @pytest.mark.parametrize(
-    ("tool", "error", "says"),
+    ("tool", "error", "message"),
     [
         ("drop", ServerGone, "'it' broke the connection"),
         ("empty", CallRefused, "202"),
@@ -154,30 +160,32 @@ async def test_fifty_parallel_calls_succeed(url, pool, spick_and_span):
         ("status_503", CallRefused, "answered with status 503"),
     ],
 )
-async def test_bad_response_fails_only_its_call(pool, root, crooked, tool, error, says):
-    tools = await opened(configured(it=at(f"{root}/mcp")), pool)
-    beside = asyncio.create_task(use(tools["hang"]))
-    with pytest.raises(error, match=says) as caught:
-        await use(tools[tool])
+async def test_bad_response_fails_only_its_call(
+    pool, root, crooked, tool, error, message
+):
+    tools = await open_named_tools(configured(it=at(f"{root}/mcp")), pool)
+    beside = asyncio.create_task(call_tool(tools["hang"]))
+    with pytest.raises(error, match=message) as caught:
+        await call_tool(tools[tool])
     assert "secret" not in caught.value.message
-    assert await use(tools["ok"]) == "ok"
+    assert await call_tool(tools["ok"]) == "ok"
     assert crooked.sessions == 1
     assert not beside.done()
     beside.cancel()
     await asyncio.wait([beside])
 
 
-async def test_call_timeout_fails_only_its_call(pool, root, crooked, passes):
-    tools = await opened(configured(it=at(root, timeout_seconds=50)), pool)
+async def test_call_timeout_fails_only_its_call(pool, root, crooked, skip_time):
+    tools = await open_named_tools(configured(it=at(root, timeout_seconds=50)), pool)
     with pytest.raises(ServerSlow, match=r"within 50 seconds"):
-        await passes(use(tools["hang"]))
-    assert await use(tools["ok"]) == "ok"
+        await skip_time(call_tool(tools["hang"]))
+    assert await call_tool(tools["ok"]) == "ok"
     assert crooked.sessions == 1
 
 
 async def test_lost_session_is_reopened_and_the_call_repeated(pool, root, crooked):
-    tools = await opened(configured(it=at(root)), pool)
-    assert await use(tools["status_404"]) == "after all"
+    tools = await open_named_tools(configured(it=at(root)), pool)
+    assert await call_tool(tools["status_404"]) == "after all"
     assert crooked.sessions == 2
 
 
@@ -185,7 +193,7 @@ async def test_lost_session_is_reopened_and_the_call_repeated(pool, root, crooke
 
 
 @pytest.mark.parametrize(
-    ("path", "says"),
+    ("path", "message"),
     [
         ("status_401", r"requires users to sign in (status 401)"),
         ("status_403", "answered with status 403"),
@@ -195,18 +203,20 @@ async def test_lost_session_is_reopened_and_the_call_repeated(pool, root, crooke
     ],
 )
 @pytest.mark.parametrize("transport", ["http", "sse"])
-async def test_unavailable_server_states_the_reason(pool, root, path, says, transport):
+async def test_unavailable_server_states_the_reason(
+    pool, root, path, message, transport
+):
     server = at(f"{root}/{path}", transport=transport)
-    tools = await opened(configured(it=server), pool)
+    tools = await open_named_tools(configured(it=server), pool)
     about = tools["it_unreachable"].description
-    assert says in about
+    assert message in about
     assert root not in about
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_refused_connection_is_reported(pool, transport):
     server = at("http://127.0.0.1:9/mcp", transport=transport)
-    tools = await opened(configured(it=server), pool)
+    tools = await open_named_tools(configured(it=server), pool)
     assert "'it' cannot be reached" in tools["it_unreachable"].description
 
 
@@ -214,7 +224,7 @@ async def test_refused_connection_is_reported(pool, transport):
 async def test_silent_server_times_out(root, transport):
     pool = SessionPool(connect_seconds=0.2)
     server = at(f"{root}/hang", transport=transport)
-    tools = await opened(configured(it=server), pool)
+    tools = await open_named_tools(configured(it=server), pool)
     assert "did not answer within 0.2 sec" in tools["it_unreachable"].description
     await pool.close()
 
@@ -226,26 +236,30 @@ async def test_restarted_server_is_reconnected(kind):
     app = without_discovery(make()) if kind == "legacy" else make()
     with serve(app, grace_seconds=0) as root:
         config = configured(it=at(f"{root}/{'sse' if kind == 'sse' else 'mcp'}"))
-        tools = await opened(config, pool)
-        assert await use(tools["add"], a=1, b=1) == "2"
+        tools = await open_named_tools(config, pool)
+        assert await call_tool(tools["add"], a=1, b=1) == "2"
     with pytest.raises((ServerGone, ServerUnreachable)):
-        await use(tools["add"], a=1, b=1)
+        await call_tool(tools["add"], a=1, b=1)
     await pool.close()
 
 
 # Users.
 
 
-class Keyring(Nobody):
+class Keyring(NoCredentials):
     """Tokens of users, and what they are renewed to."""
 
-    def __init__(self, held, renewed=None):
-        self.held = held
+    def __init__(self, count_resources, renewed=None):
+        self.count_resources = count_resources
         self.renewals = renewed or {}
         self.asked = []
 
     async def tokens(self, config, servers, user_id):
-        return {name: self.held[user_id] for name in servers if user_id in self.held}
+        return {
+            name: self.count_resources[user_id]
+            for name in servers
+            if user_id in self.count_resources
+        }
 
     async def renew(self, config, server, user_id, refused):
         self.asked.append(refused)
@@ -262,11 +276,11 @@ async def test_each_user_calls_with_their_own_token(url, pool):
     alice, bob = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     by = Keyring({alice: "alices", bob: "bobs"})
     tools = {
-        user_id: await opened(config, pool, user_id=user_id, by=by)
+        user_id: await open_named_tools(config, pool, user_id=user_id, by=by)
         for user_id in (alice, bob)
     }
     seen = await asyncio.gather(
-        *(use(tools[user_id]["who"]) for user_id in [alice, bob] * 20)
+        *(call_tool(tools[user_id]["who"]) for user_id in [alice, bob] * 20)
     )
     assert seen == ["Bearer alices", "Bearer bobs"] * 20
     assert len(pool) == 2
@@ -275,10 +289,10 @@ async def test_each_user_calls_with_their_own_token(url, pool):
 async def test_renewed_token_is_used_in_the_same_session(pool, urls):
     config = configured(it=signed(urls["modern"]))
     by = Keyring({USER: "first"})
-    await opened(config, pool, by=by)
-    by.held[USER] = "second"
-    tools = await opened(config, pool, by=by)
-    assert await use(tools["who"]) == "Bearer second"
+    await open_named_tools(config, pool, by=by)
+    by.count_resources[USER] = "second"
+    tools = await open_named_tools(config, pool, by=by)
+    assert await call_tool(tools["who"]) == "Bearer second"
     assert len(pool) == 1
 
 
@@ -286,14 +300,16 @@ async def test_refused_token_is_renewed_and_the_call_repeated(pool, root, crooke
     config = configured(it=signed(f"{root}/guarded"))
     by = Keyring({USER: "old"}, {"old": "new"})
     crooked.accepted = {"Bearer old"}
-    tools = await opened(config, pool, by=by)
+    tools = await open_named_tools(config, pool, by=by)
     crooked.accepted = {"Bearer new"}
-    answers = await asyncio.gather(*(use(tools["ok"]) for _ in range(5)))
+    answers = await asyncio.gather(*(call_tool(tools["ok"]) for _ in range(5)))
     assert answers == ["ok"] * 5
     assert set(by.asked) == {"old"}
     assert crooked.seen[-1] == "Bearer new"
     by.asked.clear()
-    assert await use(tools["ok"]) == "ok"  # In the same turn, which began with "old".
+    assert (
+        await call_tool(tools["ok"]) == "ok"
+    )  # In the same turn, which began with "old".
     assert by.asked == []
 
 
@@ -301,13 +317,13 @@ async def test_finally_refused_token_offers_the_connect_tool(pool, root, crooked
     config = configured(it=signed(f"{root}/guarded"))
     by = Keyring({USER: "old"})
     crooked.accepted = {"Bearer old"}
-    tools = await opened(config, pool, by=by)
+    tools = await open_named_tools(config, pool, by=by)
     crooked.accepted = set()
-    answer = await use(tools["ok"])
+    answer = await call_tool(tools["ok"])
     assert answer.startswith("Not connected: the user has not authorized")
     assert answer.endswith(f"/mcp/it/connect?token={USER}")
     assert list(
-        await opened(configured(it=signed(f"{root}/guarded")), pool, by=by)
+        await open_named_tools(configured(it=signed(f"{root}/guarded")), pool, by=by)
     ) == ["connect_it"]
 
 
@@ -315,11 +331,11 @@ async def test_endless_refusal_body_is_not_read(pool, root, crooked):
     config = configured(it=signed(f"{root}/guarded"))
     crooked.accepted = {"Bearer old"}
     by = Keyring({USER: "old"}, {"old": "new"})
-    tools = await opened(config, pool, by=by)
+    tools = await open_named_tools(config, pool, by=by)
     crooked.accepted, crooked.refusal = {"Bearer new"}, b"x" * 20_000_000
     with pytest.raises(ServerReplyInvalid, match="answered with more than 16 MB"):
-        await use(tools["ok"])
-    assert await use(tools["ok"]) == "ok"
+        await call_tool(tools["ok"])
+    assert await call_tool(tools["ok"]) == "ok"
     assert crooked.sessions == 1
 
 
@@ -330,23 +346,25 @@ async def test_failed_renewal_is_not_a_refusal(pool, root, crooked):
 
     config = configured(it=signed(f"{root}/guarded"))
     crooked.accepted = {"Bearer old"}
-    tools = await opened(config, pool, by=Down({USER: "old"}))
+    tools = await open_named_tools(config, pool, by=Down({USER: "old"}))
     crooked.accepted = {"Bearer new"}
     with pytest.raises(ServerGone, match="which could not be renewed"):
-        await use(tools["ok"])
+        await call_tool(tools["ok"])
     crooked.accepted = {"Bearer old"}
-    assert await use(tools["ok"]) == "ok"
+    assert await call_tool(tools["ok"]) == "ok"
 
 
 async def test_token_is_not_sent_to_redirects(pool, root, crooked):
     by = Keyring({USER: "mine"})
-    await opened(configured(it=signed(f"{root}/elsewhere")), pool, by=by)
+    await open_named_tools(configured(it=signed(f"{root}/elsewhere")), pool, by=by)
     assert set(crooked.seen) == {"Bearer mine"}
 
 
 async def test_logs_and_errors_contain_no_token(pool, root, crooked, caplog):
     by = Keyring({USER: "tell-nobody"})
     with caplog.at_level(logging.DEBUG):
-        tools = await opened(configured(it=signed(f"{root}/guarded")), pool, by=by)
+        tools = await open_named_tools(
+            configured(it=signed(f"{root}/guarded")), pool, by=by
+        )
     assert "tell-nobody" not in caplog.text
     assert "tell-nobody" not in repr(tools)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from mcp_bridge.models import McpClient
-from tests.mcp_bridge.authorization import Place, serve_protected
-from tests.mcp_bridge.sign_in.scripted import ScriptedProvider
-from tests.mcp_bridge.sign_in.users import Stage, configured
+from tests.mcp_bridge.oauth.scripted_oauth_server import ScriptedOAuthServer
+from tests.mcp_bridge.oauth.sign_in_process import SignInProcess, configured
+from tests.mcp_bridge.oauth_server import Place, serve_protected
 
 
 @pytest.fixture(scope="module")
@@ -18,19 +18,19 @@ def protected() -> Iterator[Place]:
 
 
 @pytest.fixture
-def scripted() -> Iterator[ScriptedProvider]:
+def scripted() -> Iterator[ScriptedOAuthServer]:
     """Another, which says what the test has it say."""
-    with ScriptedProvider() as place:
+    with ScriptedOAuthServer() as place:
         yield place
 
 
 @pytest.fixture
-def stage(database: None, scripted: ScriptedProvider) -> Stage:
+def process(database: None, scripted: ScriptedOAuthServer) -> SignInProcess:
     """A process with the scripted server."""
-    return Stage(configured(notes={"url": scripted.url}))
+    return SignInProcess(configured(notes={"url": scripted.url}))
 
 
 @pytest.fixture(autouse=True)
-def _known_to_nobody(database: None) -> None:
+def _no_registrations(database: None) -> None:
     """Ports come round again, and so would the registrations of other tests."""
     McpClient.objects.all().delete()

@@ -13,17 +13,17 @@ from mcp_bridge.client.server_session import McpSession
 from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import CallRefused, ServerGone
 from tests.conftest import serve
-from tests.mcp_bridge.conftest import HERE, PATIENCE_SECONDS, raw
+from tests.mcp_bridge.conftest import HERE, TEST_SECONDS, raw
 from tests.mcp_bridge.http_servers import Crooked
-from tests.mcp_bridge.test_http import at
+from tests.mcp_bridge.test_http_client import at
 
-pytestmark = pytest.mark.usefixtures("spick_and_span")
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 def begin(server, **fields) -> McpSession:
     warn = fields.pop("warn", print)
     address = ServerTarget("it", server, HERE, **fields)
-    return McpSession(address, connect_seconds=PATIENCE_SECONDS, warn=warn)
+    return McpSession(address, connect_seconds=TEST_SECONDS, warn=warn)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ async def test_slow_tool_list_is_not_waited_for(monkeypatch, session):
     monkeypatch.setattr(server_session.catalog, "list_tools", read)
     monkeypatch.setattr(server_session, "LIST_RETRY_SECONDS", 0.01)
     session._is_listing_old = True
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TEST_SECONDS):
         assert await session.tools() == session.offers
 
 
@@ -241,11 +241,11 @@ async def test_session_logs_have_no_request_id(names):
 async def test_crash_is_noticed_while_a_grandchild_holds_pipes(monkeypatch, session):
     monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.1)
     await session.call("spawn", {})
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TEST_SECONDS):
         with pytest.raises(ServerGone, match="'it' exited with code 3"):
             await session.call("die", {})
 
 
-async def test_session_outlives_the_opening_timeout(session, passes):
-    await passes(asyncio.sleep(2 * PATIENCE_SECONDS))
+async def test_session_outlives_the_opening_timeout(session, skip_time):
+    await skip_time(asyncio.sleep(2 * TEST_SECONDS))
     assert session.is_open

@@ -11,7 +11,15 @@ from mcp_bridge.client.target import ServerTarget
 from mcp_bridge.errors import ServerGone, ServerUnreachable, SignInNeeded
 from mcp_bridge.tools.unique_names import assign_names
 from mcp_bridge.toolset import ServerTool
-from tests.mcp_bridge.conftest import HERE, USER, Nobody, configured, opened, raw, use
+from tests.mcp_bridge.conftest import (
+    HERE,
+    USER,
+    NoCredentials,
+    call_tool,
+    configured,
+    open_named_tools,
+    raw,
+)
 from tests.mcp_bridge.test_toolset import signed_child
 
 LINK = "https://me.example/connect"
@@ -52,29 +60,29 @@ def tool(*answers) -> tuple[ServerTool, list[str]]:
 async def test_delivered_call_is_not_repeated():
     pay, called = tool(HEARD, DONE)
     with pytest.raises(ServerGone):
-        await use(pay)
+        await call_tool(pay)
     assert called == ["pay"]
 
 
 async def test_undelivered_call_is_repeated_once():
     pay, called = tool(UNHEARD, DONE)
-    assert await use(pay) == "ok"
+    assert await call_tool(pay) == "ok"
     assert called == ["pay"] * 2
     pay, called = tool(UNHEARD, UNHEARD, DONE)
     with pytest.raises(ServerGone):
-        await use(pay)
+        await call_tool(pay)
     assert called == ["pay"] * 2
 
 
 @pytest.mark.parametrize("before", [[], [UNHEARD]])
 async def test_refused_token_returns_the_sign_in_link(before):
     pay, _ = tool(*before, REFUSED)
-    answer = await use(pay)
+    answer = await call_tool(pay)
     assert answer.startswith("Not connected:")
     assert answer.endswith(LINK)
 
 
-class Holder(Nobody):
+class Holder(NoCredentials):
     async def tokens(self, config, servers, user_id):
         return dict.fromkeys(servers, "token")
 
@@ -91,7 +99,7 @@ async def test_server_refusing_at_once_can_be_connected(monkeypatch):
     )
     config = configured(it=signed_child())
     for _ in range(2):
-        tools = await opened(config, pool, user_id=USER, by=Holder())
+        tools = await open_named_tools(config, pool, user_id=USER, by=Holder())
         assert list(tools) == ["connect_it"]
     assert len(tries) == 2  # Who connects meanwhile must not have to wait.
     await pool.close()

@@ -9,24 +9,30 @@ from mcp.client.streamable_http import streamable_http_client
 
 from database import database_executor
 from mcp_bridge.models import McpToken
-from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user, returned
+from tests.mcp_bridge.oauth.sign_in_process import (
+    SignInProcess,
+    authorization_parameters,
+    configured,
+    new_user,
+    parse_callback,
+)
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
 @pytest.fixture
-def real(protected) -> Stage:
-    return Stage(configured(notes={"url": protected.url}))
+def real(protected) -> SignInProcess:
+    return SignInProcess(configured(notes={"url": protected.url}))
 
 
-async def sign_in(stage: Stage, protected, user, *, subject: str) -> None:
+async def sign_in(process: SignInProcess, protected, user, *, subject: str) -> None:
     protected.provider.subject = subject
-    departure = await stage.leave("notes", user)
-    back = await asyncio.to_thread(protected.consent, departure.url)
+    redirect = await process.open_link("notes", user)
+    back = await asyncio.to_thread(protected.consent, redirect.url)
     assert back.startswith("http://localhost:8421/mcp/notes/oauth/callback?")
-    cookies = {departure.cookie: "browser"}
-    await stage.connecting.finish(
-        stage.config, "notes", returned(back), cookies=cookies
+    cookies = {redirect.cookie: "browser"}
+    await process.flow.finish(
+        process.config, "notes", parse_callback(back), cookies=cookies
     )
 
 
@@ -48,23 +54,30 @@ async def test_each_user_has_a_separate_token(real, protected):
     tokens = [await real.token("notes", user) for user in (ann, bob)]
     assert tokens[0] != tokens[1]
     assert [await whoami(protected, token) for token in tokens] == ["ann", "bob"]
-    assert await real.sign_ins.connection_states(real.config, ann) == {"notes": True}
+    assert await real.token_manager.connection_states(real.config, ann) == {
+        "notes": True
+    }
 
 
 async def test_all_users_share_one_registration(real, protected):
     protected.provider.forget_clients()
     users = [new_user() for _ in range(5)]
-    departures = await asyncio.gather(*(real.leave("notes", u) for u in users))
-    assert len({asked(each)["client_id"] for each in departures}) == 1
+    departures = await asyncio.gather(*(real.open_link("notes", u) for u in users))
+    assert (
+        len({authorization_parameters(each)["client_id"] for each in departures}) == 1
+    )
     assert len(protected.provider.clients) == 1
 
 
 async def test_parallel_registrations_share_one_client(real, protected):
-    others = Stage(real.config)
+    others = SignInProcess(real.config)
     first, second = await asyncio.gather(
-        real.leave("notes", new_user()), others.leave("notes", new_user())
+        real.open_link("notes", new_user()), others.open_link("notes", new_user())
     )
-    assert asked(first)["client_id"] == asked(second)["client_id"]
+    assert (
+        authorization_parameters(first)["client_id"]
+        == authorization_parameters(second)["client_id"]
+    )
 
 
 async def test_token_is_renewed_before_it_expires(real, protected, monkeypatch):
@@ -83,10 +96,10 @@ async def test_refused_token_is_renewed_once_for_all_callers(real, protected):
     user, before = new_user(), protected.provider.refreshes
     await sign_in(real, protected, user, subject="ann")
     refused = await real.token("notes", user)
-    others = Stage(real.config)  # Another process.
+    others = SignInProcess(real.config)  # Another process.
     renewed = await asyncio.gather(
         *(
-            each.sign_ins.renew(real.config, "notes", user, refused)
+            each.token_manager.renew(real.config, "notes", user, refused)
             for each in [real, others] * 5
         )
     )
@@ -100,14 +113,14 @@ async def test_renewal_survives_the_callers_cancellation(real, protected):
     await sign_in(real, protected, user, subject="ann")
     refused = await real.token("notes", user)
     asking = asyncio.create_task(
-        real.sign_ins.renew(real.config, "notes", user, refused)
+        real.token_manager.renew(real.config, "notes", user, refused)
     )
     # Each time the event loop goes round: it is over within a few milliseconds.
-    while not real.sign_ins._refreshing:
+    while not real.token_manager._refresher._running:
         assert not asking.done()
         await asyncio.sleep(0)
     asking.cancel()
-    await real.sign_ins.close()
+    await real.token_manager.close()
     renewed = await real.token("notes", user)
     assert renewed != refused
     assert await whoami(protected, renewed) == "ann"
@@ -117,11 +130,13 @@ async def test_disconnect_revokes_the_tokens(real, protected):
     user = new_user()
     await sign_in(real, protected, user, subject="ann")
     token = await real.token("notes", user)
-    assert await real.sign_ins.disconnect(real.config, "notes", user)
+    assert await real.token_manager.disconnect(real.config, "notes", user)
     assert token in protected.provider.revoked
     assert await real.token("notes", user) is None
-    assert not await real.sign_ins.disconnect(real.config, "notes", user)
-    assert await real.sign_ins.connection_states(real.config, user) == {"notes": False}
+    assert not await real.token_manager.disconnect(real.config, "notes", user)
+    assert await real.token_manager.connection_states(real.config, user) == {
+        "notes": False
+    }
 
 
 async def test_forgotten_client_is_registered_again(real, protected):

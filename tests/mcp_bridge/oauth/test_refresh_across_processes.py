@@ -12,8 +12,8 @@ from django.db import connection
 
 from mcp_bridge.oauth import token_manager
 from mcp_bridge.oauth.authorization_server import http_requests
-from tests.mcp_bridge.conftest import PATIENCE_SECONDS, comes_true
-from tests.mcp_bridge.sign_in.users import asked, new_user
+from tests.mcp_bridge.conftest import TEST_SECONDS, wait_until
+from tests.mcp_bridge.oauth.sign_in_process import authorization_parameters, new_user
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -22,33 +22,33 @@ SOON = 30
 
 
 def refreshes(scripted):
-    forms = scripted.heard("/token")
+    forms = scripted.received("/token")
     return [form for form in forms if form["grant_type"] == "refresh_token"]
 
 
-async def heard(scripted, path, number=1):
-    assert await comes_true(lambda: len(scripted.heard(path)) >= number)
+async def received(scripted, path, number=1):
+    assert await wait_until(lambda: len(scripted.received(path)) >= number)
 
 
 @pytest.fixture(autouse=True)
-def _others_are_waited_for(monkeypatch):
+def _long_refresh_timeout(monkeypatch):
     """However long they take."""
-    monkeypatch.setattr(token_manager, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(token_manager, "TIMEOUT_SECONDS", TEST_SECONDS)
 
 
 @pytest.fixture
-async def user(stage, scripted):
+async def user(process, scripted):
     user = new_user()
     scripted.answer("/token", scripted.tokens(expires_in=SOON))
-    await stage.connect("notes", user)
+    await process.connect("notes", user)
     scripted.answer("/token", scripted.tokens(access_token="access-2"))
     scripted.hang("/token")
     return user
 
 
-async def process(scripted, user):
+async def start_process(scripted, user):
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.mcp_bridge.sign_in.other_process"),
+        *(sys.executable, "-m", "tests.mcp_bridge.oauth.refresh_script"),
         *(str(connection.settings_dict["NAME"]), str(settings.COULISSE_SECRETS_FILE)),
         *(scripted.url, str(user)),
         stdin=PIPE,
@@ -58,48 +58,53 @@ async def process(scripted, user):
 
 
 async def test_parallel_processes_refresh_once(scripted, user):
-    both = await asyncio.gather(*(process(scripted, user) for _ in range(2)))
+    both = await asyncio.gather(*(start_process(scripted, user) for _ in range(2)))
     for each in both:
         assert await each.stdout.readline() == b"ready\n"
     for each in both:
         each.stdin.write(b"\n")
-    await heard(scripted, "/token", 2)  # The first was the sign-in.
+    await received(scripted, "/token", 2)  # The first was the sign-in.
     await asyncio.sleep(0.1)  # For the other, which must wait.
     scripted.released.set()
-    said = [(await each.communicate())[0] for each in both]
-    assert said == [b"access-2\n"] * 2
+    outputs = [(await each.communicate())[0] for each in both]
+    assert outputs == [b"access-2\n"] * 2
     assert len(refreshes(scripted)) == 1
 
 
-def in_two_loops(work):
+def run_in_two_loops(work):
     """What two event loops of one process make of the same work at once."""
     with ThreadPoolExecutor(2) as threads:
         both = [threads.submit(lambda: asyncio.run(work())) for _ in range(2)]
-        return [each.result(PATIENCE_SECONDS) for each in both]
+        return [each.result(TEST_SECONDS) for each in both]
 
 
-async def test_parallel_event_loops_refresh_once(stage, scripted, user):
-    both = asyncio.to_thread(in_two_loops, lambda: stage.token("notes", user))
+async def test_parallel_event_loops_refresh_once(process, scripted, user):
+    both = asyncio.to_thread(run_in_two_loops, lambda: process.token("notes", user))
     working = asyncio.create_task(both)
-    await heard(scripted, "/token", 2)
+    await received(scripted, "/token", 2)
     await asyncio.sleep(0.1)
     scripted.released.set()
     assert await working == ["access-2"] * 2
     assert len(refreshes(scripted)) == 1
 
 
-async def test_parallel_event_loops_register_once(stage, scripted):
+async def test_parallel_event_loops_register_once(process, scripted):
     scripted.hang("/register")
-    both = asyncio.to_thread(in_two_loops, lambda: stage.leave("notes", new_user()))
+    both = asyncio.to_thread(
+        run_in_two_loops, lambda: process.open_link("notes", new_user())
+    )
     working = asyncio.create_task(both)
-    await heard(scripted, "/register")
+    await received(scripted, "/register")
     await asyncio.sleep(0.1)
     scripted.released.set()
     first, second = await working
-    assert asked(first)["client_id"] == asked(second)["client_id"]
+    assert (
+        authorization_parameters(first)["client_id"]
+        == authorization_parameters(second)["client_id"]
+    )
 
 
-async def test_local_addresses_bypass_the_proxy(stage, scripted, monkeypatch):
+async def test_local_addresses_bypass_the_proxy(process, scripted, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    await stage.leave("notes", new_user())
+    await process.open_link("notes", new_user())
     assert http_requests._proxy_url("http://elsewhere.example/") == "http://127.0.0.1:9"

@@ -21,7 +21,7 @@ from mcp_bridge.oauth.flow import (
     AuthorizationResponse,
 )
 from mcp_bridge.oauth.token_manager import TokenManager
-from tests.mcp_bridge.conftest import PATIENCE_SECONDS
+from tests.mcp_bridge.conftest import TEST_SECONDS
 
 BASE = "http://localhost:8421"
 
@@ -56,73 +56,75 @@ def keys_in(folder: Path) -> Iterator[Path]:
         yield path
 
 
-class Stage:
+class SignInProcess:
     """One process that signs users in, on a clock of its own."""
 
-    def __init__(self, config: Config, *, seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, config: Config, *, seconds: float = TEST_SECONDS) -> None:
         self.config = config
         self.clock = Clock()
-        web = OAuthHttpClient(seconds=seconds)
-        self.sign_ins = TokenManager(
+        http = OAuthHttpClient(seconds=seconds)
+        self.token_manager = TokenManager(
             database_executor.run,
             database_executor.run_to_end,
-            web=web,
+            http=http,
             clock=self.clock,
         )
-        self.connecting = AuthorizationFlow(
+        self.flow = AuthorizationFlow(
             database_executor.run,
             database_executor.run_to_end,
-            web=web,
+            http=http,
             clock=self.clock,
         )
 
     def link_token(self, server: str, user: UserId) -> str:
-        link = self.sign_ins.link(self.config, server, user)
+        link = self.token_manager.link(self.config, server, user)
         return parse_qs(urlsplit(link).query)["token"][0]
 
-    async def leave(self, server: str, user: UserId) -> AuthorizationRedirect:
+    async def open_link(self, server: str, user: UserId) -> AuthorizationRedirect:
         """Open a new link."""
         token = self.link_token(server, user)
-        return await self.connecting.use_link(
-            self.config, server, token, browser="browser"
-        )
+        return await self.flow.use_link(self.config, server, token, browser="browser")
 
-    async def come_back(
+    async def complete_sign_in(
         self,
         server: str,
-        departure: AuthorizationRedirect,
+        redirect: AuthorizationRedirect,
         *,
         cookies: dict[str, str] | None = None,
-        **came: str | None,
+        **response: str | None,
     ) -> None:
         """Come back with a code, or with what a test gives, in the same browser."""
-        given = {"state": asked(departure)["state"], "code": "code-1", **came}
-        await self.connecting.finish(
+        given = {
+            "state": authorization_parameters(redirect)["state"],
+            "code": "code-1",
+            **response,
+        }
+        await self.flow.finish(
             self.config,
             server,
             AuthorizationResponse(**given),
-            cookies={departure.cookie: "browser"} if cookies is None else cookies,
+            cookies={redirect.cookie: "browser"} if cookies is None else cookies,
         )
 
     async def connect(self, server: str, user: UserId) -> AuthorizationRedirect:
         """Open a new link and come back with a code."""
-        departure = await self.leave(server, user)
-        await self.come_back(server, departure)
-        return departure
+        redirect = await self.open_link(server, user)
+        await self.complete_sign_in(server, redirect)
+        return redirect
 
     async def token(self, server: str, user: UserId) -> str | SignInFailed | None:
         """Return the token this user's calls are made with, or why there is none."""
-        found = await self.sign_ins.tokens(self.config, [server], user)
+        found = await self.token_manager.tokens(self.config, [server], user)
         return found.get(server)
 
 
-def asked(departure: AuthorizationRedirect) -> dict[str, str]:
+def authorization_parameters(redirect: AuthorizationRedirect) -> dict[str, str]:
     """Return what a provider is asked for."""
-    query = parse_qs(urlsplit(departure.url).query)
+    query = parse_qs(urlsplit(redirect.url).query)
     return {name: value for name, (value,) in query.items()}
 
 
-def returned(url: str) -> AuthorizationResponse:
+def parse_callback(url: str) -> AuthorizationResponse:
     """Return what a provider sends a user back with."""
     query = {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
     return AuthorizationResponse(
