@@ -72,16 +72,18 @@ async def _run_webhook(
     delivery = deliveries.read_delivery(trigger, post, datetime.now(UTC))
     if delivery.challenge_reply is not None:
         return dict(delivery.challenge_reply)
-    occasion = deliveries.build_event(config, trigger, delivery)
-    firing = await database_executor.run_to_end(trigger_runs.run_trigger, occasion)
-    run_log.log_runs([firing])
-    if firing.outcome == "fired":
+    event = deliveries.build_event(config, trigger, delivery)
+    run = await database_executor.run_to_end(trigger_runs.run_trigger, event)
+    run_log.log_runs([run])
+    if run.outcome == "started":
         worker_notifier.notify()
-    return _serialize_run(firing)
+    return _serialize_run(run)
 
 
-def _serialize_run(firing: TriggerRun) -> dict[str, Any]:
-    task_id = None if firing.task_id is None else str(firing.task_id)
-    told: dict[str, Any] = {"ok": True, "task_id": task_id}
+def _serialize_run(run: TriggerRun) -> dict[str, Any]:
+    task_id = None if run.task_id is None else str(run.task_id)
+    response: dict[str, Any] = {"ok": True, "task_id": task_id}
     # The documented response has no more; the other responses give the reason.
-    return told if firing.outcome == "fired" else {**told, "reason": firing.outcome}
+    if run.outcome == "started":
+        return response
+    return {**response, "reason": run.outcome}

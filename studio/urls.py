@@ -58,7 +58,7 @@ from studio.operations.playground import PlaygroundTurnView, PlaygroundView
 from studio.operations.sidecar_views import RestartSidecarView, SidecarListView
 from studio.operations.studio_accounts import AccountListView, AccountView
 from studio.operations.trigger_views import (
-    FireTriggerView,
+    RunTriggerView,
     TriggerListView,
     TriggerView,
 )
@@ -88,7 +88,7 @@ urlpatterns = [
     path("sidecars", SidecarListView.as_view()),
     path("sidecars/<path:name>/restart", RestartSidecarView.as_view()),
     path("triggers", TriggerListView.as_view()),
-    path("triggers/<path:name>/fire", FireTriggerView.as_view()),
+    path("triggers/<path:name>/run", RunTriggerView.as_view()),
     path("triggers/<path:name>", TriggerView.as_view()),
     # Evaluate
     path("experiments/<path:name>/results", ExperimentResultsView.as_view()),

@@ -1,8 +1,8 @@
-"""What `manage.py check` says of triggers that work, and may not be meant so.
+"""System checks of triggers that are valid but unsafe.
 
 | id | what may be wrong |
 |---|---|
-| coulisse.W601 | a webhook without a secret is reached by more than this machine |
+| coulisse.W601 | a webhook without a secret is open to other machines |
 | coulisse.W602 | a webhook's secret can be guessed |
 """
 
@@ -24,7 +24,7 @@ WEAK_SIGNATURE = "coulisse.W602"
 
 @checks.register
 def check_triggers(**_: Any) -> list[checks.CheckMessage]:
-    """Warn of webhooks that clients other than their sender can run."""
+    """Warn of webhooks that others than their sender can run."""
     config = checked_file.load()
     return [] if config is None else [*_webhook_warnings(config)]
 
@@ -32,15 +32,15 @@ def check_triggers(**_: Any) -> list[checks.CheckMessage]:
 def _webhook_warnings(config: Config) -> Iterator[checks.CheckMessage]:
     for name in open_webhooks(config):
         yield checks.Warning(
-            f"trigger '{name}' has no secret, so whoever reaches this server can "
-            "fire it; set 'secret', or server.bind to 127.0.0.1",
+            f"trigger '{name}' has no secret, so anyone who can reach this server can "
+            "run it; set 'secret', or server.bind to 127.0.0.1",
             id=OPEN_WEBHOOK,
         )
     for name in guessable_webhooks(config):
         yield checks.Warning(
             f"the secret of trigger '{name}' can be guessed: anyone who sees a signed "
-            "delivery can try passwords on it offline, and it is not redacted in logs. "
-            "Use a random one, such as `openssl rand -hex 32` prints",
+            "delivery can try passwords on it offline, and logs do not redact it. Use "
+            "a random one, such as from `openssl rand -hex 32`",
             id=WEAK_SIGNATURE,
         )
 

@@ -1,14 +1,14 @@
-"""The YAML's `triggers:` list: agents that are started by a clock, by a webhook, or by
-the server's own start.
+"""The YAML's `triggers:` list: agents that are started by a schedule, by a webhook, or
+by the server's own start.
 
 | id | what is wrong |
 |---|---|
 | coulisse.E601 | two triggers have one name |
 | coulisse.E602 | a trigger's agent does not exist |
 | coulisse.E603 | two webhooks have one path |
-| coulisse.E604 | a schedule never fires |
-| coulisse.E605 | a webhook takes more than the server does |
-| coulisse.E606 | a webhook says how it is signed, and has no secret |
+| coulisse.E604 | a schedule never runs |
+| coulisse.E605 | a webhook's `max_body_bytes` exceeds the server's |
+| coulisse.E606 | a webhook has a `signature` but no secret |
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,15 +37,15 @@ from triggers.scheduling.cron_schedule import CronSchedule
 from triggers.webhooks import prompt_templates
 from turns.preparation import routing
 
-NAME_CHARS = 200
-MIN_SECRET_CHARS = 8
+MAX_NAME_LENGTH = 200
+MIN_SECRET_LENGTH = 8
 DEFAULT_HEADER = "Authorization"
 
 
 def _check_time_zone(name: str) -> str:
     if name not in available_timezones():
         raise ValueError(
-            "must be the name of a time zone such as Europe/Lisbon"
+            "must be a time zone such as Europe/Lisbon"
             f"{did_you_mean(name, sorted(available_timezones()))}"
         )
     return name
@@ -60,10 +60,10 @@ def _check_path(path: str) -> str:
 
 def _check_secret(secret: SecretStr) -> SecretStr:
     text = secret.get_secret_value()
-    if len(text.strip()) < MIN_SECRET_CHARS or text != text.strip():
+    if len(text.strip()) < MIN_SECRET_LENGTH or text != text.strip():
         raise ValueError(
-            f"must have at least {MIN_SECRET_CHARS} characters and no blanks around "
-            "them; `openssl rand -hex 32` makes one"
+            f"must have at least {MIN_SECRET_LENGTH} characters, without blanks at the "
+            "ends; `openssl rand -hex 32` generates one"
         )
     return secret
 
@@ -95,55 +95,57 @@ TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
 
 
 class BaseTrigger(BaseModel):
-    """What every trigger says: which agent is told what, and as whom."""
+    """The fields of every trigger: agent, prompt, user and limits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     name: Annotated[
         str,
-        StringConstraints(strip_whitespace=True, min_length=1, max_length=NAME_CHARS),
+        StringConstraints(
+            strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH
+        ),
         AfterValidator(_check_no_nul),
-    ] = Field(description="What logs and `manage.py triggers` call it. Unique.")
-    agent: Text = Field(description="The agent or experiment that works.")
-    prompt: Text = Field(description="What it is told.")
+    ] = Field(description="The unique name in logs and `manage.py triggers`.")
+    agent: Text = Field(description="The agent or experiment to run.")
+    prompt: Text = Field(description="The message for the agent.")
     user: Annotated[Text, Field(max_length=512)] | None = Field(
         default=None,
-        description="Whose memory it works with, as clients send it in "
-        "safety_identifier; a webhook's may have places, as its prompt. Unset: "
-        "`default_user_id`, or a user named after the type.",
+        description="The user whose memory it uses, as in safety_identifier. A "
+        "webhook's may have placeholders, like its prompt. Unset: `default_user_id`, "
+        "or a user named after the type.",
     )
     thread: Annotated[Text, Field(max_length=512)] | None = Field(
         default=None,
-        description="Which of that user's threads it is said in; a webhook's may have "
-        "places, too. Unset: their default one.",
+        description="The thread of that user. A webhook's may have placeholders. "
+        "Unset: the default thread.",
     )
     learns: bool = Field(
         default=False,
-        description="Whether facts are learnt from what it is told, as if the user had "
-        "said so.",
+        description="Whether facts are extracted from the prompt, as from the user's "
+        "own words.",
     )
     skip_if_running: bool = Field(
         default=False,
-        description="Whether it is left out while a run of it is queued or running.",
+        description="Whether to skip a run while another one is queued or running.",
     )
-    enabled: bool = Field(default=True, description="Off, it fires by command alone.")
+    enabled: bool = Field(default=True, description="If false, it runs only manually.")
 
 
 class CronTrigger(BaseTrigger):
-    """Fires by the clock."""
+    """Runs on a schedule."""
 
     type: Literal["cron"] = "cron"
     schedule: Expression = Field(
-        description="`minute hour day-of-month month day-of-week`, or with the second "
-        "before them: `0 9 * * 1-5` is nine o'clock from Monday to Friday."
+        description="`minute hour day-of-month month day-of-week`, optionally with the "
+        "second first: `0 9 * * 1-5` is nine o'clock from Monday to Friday."
     )
     time_zone: TimeZone = Field(
-        default="UTC", description="Whose clock that is, such as Europe/Lisbon."
+        default="UTC", description="Time zone of the schedule, such as Europe/Lisbon."
     )
     catch_up: CatchUp = Field(
         default=False,
-        description="What becomes of ticks that were missed while nothing ran: `false` "
-        "reports them, `last` runs the last of them, `true` each, at most the last "
+        description="Handling of ticks that were missed while no worker ran: `false` "
+        "reports them, `last` runs the last one, `true` runs all, at most the last "
         "100.",
     )
 
@@ -157,33 +159,33 @@ Signature = Literal["github", "header", "slack"]
 
 
 class WebhookTrigger(BaseTrigger):
-    """Fires when something is posted to its path."""
+    """Runs when a sender posts to its path."""
 
     type: Literal["webhook"] = "webhook"
     path: Annotated[
         str,
         StringConstraints(max_length=255, pattern=r"^[A-Za-z0-9._~/-]+$"),
         AfterValidator(_check_path),
-    ] = Field(description="Where: a path under /hooks/, unique.")
+    ] = Field(description="Its unique path, under /hooks/.")
     secret: Annotated[SecretStr, AfterValidator(_check_secret)] | None = Field(
         default=None,
-        description="What who posts must know. Unset, everybody who reaches the server "
-        "can fire it.",
+        description="The secret of the sender. Unset: anyone who can reach the server "
+        "can run it.",
     )
     signature: Signature | None = Field(
         default=None,
-        description="How they show it. `header` (the default) sends it; `github` and "
-        "`slack` sign the body with it, as these two do.",
+        description="How the sender proves it: `header` (the default) sends the "
+        "secret; `github` and `slack` sign the body with it, as these services do.",
     )
     header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]+$")] = Field(
         default=DEFAULT_HEADER,
-        description="For `signature: header`: in which header, after `BearerAuth` in "
-        "Authorization and alone in others, such as X-Gitlab-Token.",
+        description="The header for `signature: header`. Authorization contains the "
+        "secret after `Bearer`, others such as X-Gitlab-Token the secret alone.",
     )
     max_body_bytes: int = Field(
         default=256 * 1024,
         ge=1,
-        description="The largest body; a larger one is answered with 413.",
+        description="Maximum size of a body; larger ones are refused with 413.",
     )
 
     @property
@@ -193,7 +195,7 @@ class WebhookTrigger(BaseTrigger):
 
 
 class BootTrigger(BaseTrigger):
-    """Fires once when the server starts."""
+    """Runs once when the server starts."""
 
     type: Literal["boot"] = "boot"
 
@@ -235,7 +237,7 @@ def check_triggers(triggers: Triggers, config: Config) -> Iterable[Problem]:
         if isinstance(trigger, CronTrigger) and not trigger.times.is_possible:
             yield Problem(
                 ("triggers", index, "schedule"),
-                f"trigger '{trigger.name}' never fires: no year has a day of "
+                f"trigger '{trigger.name}' never runs: no year has a day that matches "
                 f"'{trigger.schedule}'",
                 "coulisse.E604",
             )
@@ -243,19 +245,19 @@ def check_triggers(triggers: Triggers, config: Config) -> Iterable[Problem]:
 
 
 def _check_names(triggers: Triggers) -> Iterator[Problem]:
-    named: set[str] = set()
+    names: set[str] = set()
     for index, trigger in enumerate(triggers):
-        if trigger.name in named:
+        if trigger.name in names:
             yield Problem(
                 ("triggers", index, "name"),
                 f"another trigger is already called '{trigger.name}'; rename one",
                 "coulisse.E601",
             )
-        named.add(trigger.name)
+        names.add(trigger.name)
 
 
 def _check_webhooks(triggers: Triggers, config: Config) -> Iterator[Problem]:
-    most = config.get(SERVER).max_body_bytes
+    server_limit = config.get(SERVER).max_body_bytes
     paths: dict[str, str] = {}
     for index, trigger in enumerate(triggers):
         if not isinstance(trigger, WebhookTrigger):
@@ -269,20 +271,19 @@ def _check_webhooks(triggers: Triggers, config: Config) -> Iterator[Problem]:
                 "coulisse.E603",
             )
         paths.setdefault(trigger.path, trigger.name)
-        if trigger.max_body_bytes > most and "max_body_bytes" in (
-            trigger.model_fields_set
-        ):
+        is_set = "max_body_bytes" in trigger.model_fields_set
+        if is_set and trigger.max_body_bytes > server_limit:
             yield Problem(
                 (*at, "max_body_bytes"),
-                f"trigger '{trigger.name}' takes {trigger.max_body_bytes} bytes, and "
-                f"the server {most} at most; raise server.max_body_bytes",
+                f"trigger '{trigger.name}' accepts {trigger.max_body_bytes} bytes, but "
+                f"the server at most {server_limit}; raise server.max_body_bytes",
                 "coulisse.E605",
             )
         if trigger.secret is None and trigger.signature is not None:
             yield Problem(
                 (*at, "signature"),
-                f"trigger '{trigger.name}' says how it is signed and has no 'secret'; "
-                "set it, or remove 'signature'",
+                f"trigger '{trigger.name}' has a 'signature' but no 'secret'; set it, "
+                "or remove 'signature'",
                 "coulisse.E606",
             )
 

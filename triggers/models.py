@@ -14,13 +14,12 @@ class TriggerState(models.Model):
     """The expression and time zone of an armed cron; empty if it is not armed."""
     until = models.DateTimeField(null=True)
     """Ticks up to this time are processed."""
-    fired = models.BigIntegerField(default=0)
-    fired_at = models.DateTimeField(null=True)
-    """Its latest run."""
+    run_count = models.BigIntegerField(default=0)
+    last_run_at = models.DateTimeField(null=True)
     missed = models.BigIntegerField(default=0)
     """Ticks that passed while no worker ran and were not caught up."""
     missed_at = models.DateTimeField(null=True)
-    """The latest of them."""
+    """The latest of these ticks."""
     repeated = models.BigIntegerField(default=0)
     """Repeated deliveries of a webhook."""
     skipped = models.BigIntegerField(default=0)

@@ -66,7 +66,7 @@ class AuditEntries:
             lambda: ("agent.reset", "front-desk-warm", {}),
             lambda: ("config.write", "coulisse.yaml", {"sections": ["judges"]}),
             lambda: ("task.retry", str(simulated_turns.uuid_of(self._chance)), {}),
-            lambda: ("trigger.fire", "new-review", {}),
+            lambda: ("trigger.run", "new-review", {}),
             lambda: (
                 "memory.change",
                 self._fact(),

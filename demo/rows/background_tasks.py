@@ -181,8 +181,13 @@ class BackgroundTasks:
 
     def _state(self, name: str, times: list[datetime], **counts: int) -> None:
         if times and not TriggerState.objects.filter(pk=name).exists():
-            fired = {"fired": len(times), "fired_at": times[-1]}
-            self._inserts.add(TriggerState, name=name, **fired, **counts)
+            self._inserts.add(
+                TriggerState,
+                name=name,
+                run_count=len(times),
+                last_run_at=times[-1],
+                **counts,
+            )
 
 
 def _ended(played: SimulatedTurn, begin: datetime) -> dict[str, Any]:

@@ -60,7 +60,7 @@ CONFIGURATION_PATHS = {*(kind.path for kind in KINDS), "mcp", "providers"}
 CONFLICTING_OPERATIONS = {
     ("post", "/admin/sidecars/{name}/restart"),
     ("post", "/admin/tasks/{id}/again"),
-    ("post", "/admin/triggers/{name}/fire"),
+    ("post", "/admin/triggers/{name}/run"),
 }
 """Operations that may conflict with the current state, besides changes of the
 configuration."""

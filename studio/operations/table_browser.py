@@ -54,7 +54,7 @@ LIST_COLUMNS: dict[type[Model], Sequence[str]] = {
     Task: ("id", "kind", "agent", "state", "user_id", "attempts"),
     ApiToken: ("created_at", "label", "principal", "budget", "revoked_at"),
     ToolCall: ("started_at", "turn_id", "kind", "name", "seconds", "error"),
-    TriggerState: ("name", "schedule", "fired", "missed", "skipped"),
+    TriggerState: ("name", "schedule", "run_count", "missed", "skipped"),
     Turn: ("started_at", "agent", "user_id", "outcome", "seconds", "origin"),
 }
 """The columns of each list; the admin supports no composite keys."""

@@ -48,8 +48,8 @@ class ListedTrigger(BaseModel):
     agent: str
     enabled: bool
     next_at: datetime | None
-    last_at: datetime | None
-    fired: int
+    last_run_at: datetime | None
+    run_count: int
     skipped: int
     repeated: int
     missed: int
@@ -87,10 +87,10 @@ class TriggerBody(RootModel[JsonValue]):
     """The JSON body for a webhook; other triggers take none."""
 
 
-class TriggerFired(BaseModel):
+class ManualRun(BaseModel):
     """The result of a manual run."""
 
-    object: Literal["trigger.firing"] = "trigger.firing"
+    object: Literal["trigger.run"] = "trigger.run"
     trigger: str
     task_id: str
 
@@ -120,29 +120,29 @@ class TriggerView(StudioView):
         trigger = manual_runs.find_trigger(live.current(), name)
         self.title = trigger.name
         (told,) = serialize_triggers([trigger], DETAIL_RUNS_SHOWN)
-        more = {"prompt": trigger.prompt, "next_times": next_fire_times(trigger)}
+        more = {"prompt": trigger.prompt, "next_times": next_run_times(trigger)}
         return self.respond({**told, **more}, page=page_context)
 
 
-class FireTriggerView(StudioView):
-    """`/admin/triggers/{name}/fire`."""
+class RunTriggerView(StudioView):
+    """`/admin/triggers/{name}/run`."""
 
-    @extend_schema(
-        summary="Fire a trigger", request=TriggerBody, responses=TriggerFired
-    )
+    @extend_schema(summary="Run a trigger", request=TriggerBody, responses=ManualRun)
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Run a trigger now, even a disabled one; a webhook receives the body."""
-        occasion = manual_runs.build_event(live.current(), name, self.body_data() or {})
+        event = manual_runs.build_event(live.current(), name, self.body_data() or {})
 
-        def deed(firing: TriggerRun) -> AuditEvent:
-            details = {"task": str(firing.task_id)}
-            return AuditEvent("trigger.fire", self.actor(), name, details)
+        def audit_event(run: TriggerRun) -> AuditEvent:
+            details = {"task": str(run.task_id)}
+            return AuditEvent("trigger.run", self.actor(), name, details)
 
-        firing = audit_log.run_recorded(deed, manual_runs.run_trigger, occasion)
+        run = audit_log.run_recorded(audit_event, manual_runs.run_trigger, event)
         worker_notifier.notify()
-        told = TriggerFired(trigger=name, task_id=str(firing.task_id)).model_dump()
-        place = f"/admin/tasks/{firing.task_id}"
-        return self.confirm_change(told, message=f"Fired '{name}'", redirect_to=place)
+        return self.confirm_change(
+            ManualRun(trigger=name, task_id=str(run.task_id)).model_dump(),
+            message=f"Started '{name}'",
+            redirect_to=f"/admin/tasks/{run.task_id}",
+        )
 
 
 def serialize_triggers(listed: list[AnyTrigger], runs: int) -> list[dict[str, Any]]:
@@ -159,7 +159,7 @@ def serialize_triggers(listed: list[AnyTrigger], runs: int) -> list[dict[str, An
     ]
 
 
-def next_fire_times(trigger: AnyTrigger) -> list[datetime]:
+def next_run_times(trigger: AnyTrigger) -> list[datetime]:
     """Return the next few run times of a cron trigger, if it is enabled."""
     if not isinstance(trigger, CronTrigger) or not trigger.enabled:
         return []

@@ -15,7 +15,7 @@ from access.users import identity
 from tasks.models import Task
 from tasks.queue import worker_notifier
 from tests.gateway.calls import bearer, error
-from tests.triggers.triggers import Configure, hook, runs, state, unique, yaml
+from tests.triggers.trigger_yaml import Configure, hook, runs, state, unique, yaml
 
 pytestmark = pytest.mark.database
 
@@ -130,7 +130,7 @@ def test_the_body_may_name_agent_user_and_thread(
     for part in ("to", "from", "room"):
         rest = {key: value for key, value in body.items() if key != part}
         said = error(post(http, path, rest), 400)["message"]
-        assert f"nothing at '{part}" in said
+        assert f"no value at '{part}" in said
     assert len(runs(name)) == 1
 
 
@@ -347,7 +347,7 @@ def test_skip_if_running_skips_while_a_task_is_open(
     task_of(post(http, path, {}))
     answer = post(http, path, {}).json()
     assert answer == {"ok": True, "task_id": None, "reason": "skipped"}
-    assert (state(name).fired, state(name).skipped, len(woken)) == (1, 1, 1)
+    assert (state(name).run_count, state(name).skipped, len(woken)) == (1, 1, 1)
 
 
 def test_hooks_are_refused_when_tasks_are_disabled(
@@ -364,7 +364,7 @@ def test_hook_refusal_is_logged(
     caplog.set_level("INFO", "triggers.runs.run_log")
     post(http, path, {})
     post(http, path, {}, bearer(SECRET))
-    assert f"webhook trigger refused trigger={name} reason=Send this" in caplog.text
+    assert f"webhook trigger refused trigger={name} reason=The webhook" in caplog.text
     fired = f"webhook trigger fired trigger={name} agent=assistant task_id="
     assert fired in caplog.text
     assert SECRET not in caplog.text

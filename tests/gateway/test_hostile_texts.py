@@ -22,7 +22,7 @@ from tests import growth
 from tests.conftest import CONFIG, serve
 from tests.gateway.mcp_calls import call
 from tests.test_patterns import PROVEN
-from tests.triggers.triggers import hook, unique
+from tests.triggers.trigger_yaml import hook, unique
 
 pytestmark = pytest.mark.database
 

@@ -251,11 +251,11 @@ def _of_work(cast: Cast) -> Iterator[Write]:
     end = f"/admin/smoke/runs/{cast.run}/cancel"
     route = "/admin/smoke/runs/somewhat/cancel"
     yield Write("POST", route, end, "smoke_test.cancel", "greeting", {})
-    fire = Write(
-        *("POST", "/admin/triggers/somewhat/fire", "/admin/triggers/daily/fire"),
-        *("trigger.fire", "daily"),
+    run = Write(
+        *("POST", "/admin/triggers/somewhat/run", "/admin/triggers/daily/run"),
+        *("trigger.run", "daily"),
     )
-    yield fire.but_not("/admin/triggers/nobody/fire")
+    yield run.but_not("/admin/triggers/nobody/run")
     start = Write(
         *("POST", "/admin/sidecars/somewhat/restart", "/admin/sidecars/bridge/restart"),
         *("sidecar.restart", "bridge"),

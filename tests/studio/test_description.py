@@ -118,7 +118,7 @@ def test_operation_ids_name_their_action(described: dict) -> None:
     }
     assert {
         *("agents_list", "agents_create", "agents_retrieve", "agents_reset"),
-        *("tasks_cancel", "tasks_again", "tokens_revoke", "triggers_fire"),
+        *("tasks_cancel", "tasks_again", "tokens_revoke", "triggers_run"),
         *("smoke_run", "smoke_runs_list", "smoke_runs_cancel", "judges_score_past"),
         *("settings_limits_show", "settings_limits_write", "telemetry_write"),
         *("mcp_create", "mcp_update", "mcp_look", "config_check", "users_facts_list"),
@@ -185,7 +185,7 @@ def test_conflict_responses_are_described(described: dict) -> None:
     assert refused["409"] - refused["422"] == {
         ("post", "/admin/sidecars/{name}/restart"),
         ("post", "/admin/tasks/{id}/again"),
-        ("post", "/admin/triggers/{name}/fire"),
+        ("post", "/admin/triggers/{name}/run"),
     }
     assert refused["422"] <= refused["409"]
     kinds = ("agents", "experiments", "judges", "smoke")

@@ -1,4 +1,4 @@
-"""Triggers in the studio: when they fire, what came of them, fired by hand."""
+"""Triggers in the studio: their schedules, their runs, and manual runs."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ from access.models import AuditEntry
 from config import live
 from studio.operations import trigger_views as faces
 from tasks.models import Task
-from tests.triggers.triggers import boot, cron, hook, runs, unique, yaml
+from tests.triggers.trigger_yaml import boot, cron, hook, runs, unique, yaml
 from triggers.config import TRIGGERS
 from triggers.models import TriggerState
 from triggers.reports import recent_runs
@@ -61,7 +61,7 @@ def test_triggers_are_listed_in_yaml_order_without_secrets(names, script):
 
 def test_newest_runs_are_listed(names, script, monkeypatch):
     monkeypatch.setattr(faces, "LIST_RUNS_SHOWN", 2)
-    TriggerState.objects.create(name=names[0], fired=3, missed=1, fired_at=AT)
+    TriggerState.objects.create(name=names[0], run_count=3, missed=1, last_run_at=AT)
     first, second, third = (
         a_run(names[0], number, "errored", error="no luck") for number in range(3)
     )
@@ -69,7 +69,7 @@ def test_newest_runs_are_listed(names, script, monkeypatch):
     daily, hooked, _ = script.get("/admin/triggers").json()["data"]
     assert [run["id"] for run in daily["last_runs"]] == [str(third.pk), str(second.pk)]
     assert daily["last_runs"][0]["error"] == "no luck"
-    assert (daily["fired"], daily["missed"]) == (3, 1)
+    assert (daily["run_count"], daily["missed"]) == (3, 1)
     assert [run["id"] for run in hooked["last_runs"]] == [str(other.pk)]
     one = script.get(f"/admin/triggers/{names[0]}").json()
     assert [run["id"] for run in one["last_runs"]][-1] == str(first.pk)
@@ -106,34 +106,34 @@ def test_trigger_page_shows_prompt_and_next_times(names, script, browser):
 
 
 def test_manual_run_is_audited(names, script):
-    told = script.post(f"/admin/triggers/{names[0]}/fire").json()
+    told = script.post(f"/admin/triggers/{names[0]}/run").json()
     (run,) = runs(names[0])
     assert told["task_id"] == str(run.pk)
-    entry = AuditEntry.objects.get(action="trigger.fire", target=names[0])
+    entry = AuditEntry.objects.get(action="trigger.run", target=names[0])
     assert (entry.actor, entry.details) == ("studio: local", {"task": str(run.pk)})
 
 
 def test_webhook_runs_with_a_manual_payload(names, script, browser):
     path = f"/admin/triggers/{names[1]}"
-    script.post(f"{path}/fire", json={"say": "hello"})
-    browser.submit(f"{path}/fire", {"yaml": "say: good bye"}, of=path)
+    script.post(f"{path}/run", json={"say": "hello"})
+    browser.submit(f"{path}/run", {"yaml": "say: good bye"}, of=path)
     prompts = [run.prompt for run in runs(names[1])]
     assert prompts == ["They say hello.", "They say good bye."]
 
 
 def test_disabled_trigger_runs_manually_and_redirects_to_its_task(names, browser):
     path = f"/admin/triggers/{names[2]}"
-    page = browser.submit(f"{path}/fire", {}, of=path)
+    page = browser.submit(f"{path}/run", {}, of=path)
     (run,) = runs(names[2])
     assert page.url.path == f"/admin/tasks/{run.pk}"
-    assert "Fired" in page.text
+    assert "Started" in page.text
 
 
 def test_skipped_run_is_reported(script, configure):
     name = unique("slow")
     configure(yaml(cron(name, "0 9 * * *", "skip_if_running: true")))
     a_run(name, 1, "queued")
-    answer = script.post(f"/admin/triggers/{name}/fire")
+    answer = script.post(f"/admin/triggers/{name}/run")
     assert answer.status_code == 409
     assert answer.json()["error"]["code"] == "trigger_running"
     Task.objects.filter(origin=f"trigger:{name}").delete()
@@ -141,7 +141,7 @@ def test_skipped_run_is_reported(script, configure):
 
 def test_viewers_cannot_run_triggers(viewer):
     assert viewer.get("/admin/triggers").status_code == 200
-    assert viewer.post("/admin/triggers/any/fire").status_code == 403
+    assert viewer.post("/admin/triggers/any/run").status_code == 403
     page = viewer.get("/admin/triggers", headers={"Accept": "text/html"}).text
     assert "Operators add crons" in page
     assert 'is-primary" href' not in page

@@ -1,4 +1,4 @@
-"""`manage.py triggers`: what starts agents, what came of it, and firing by hand."""
+"""`manage.py triggers`: lists triggers and their results, and runs one manually."""
 
 import json
 from datetime import timedelta
@@ -13,7 +13,7 @@ from core.ids import UserId
 from tasks.models import Task
 from tasks.queue import lifecycle, worker_notifier
 from tests.tasks.conftest import Working
-from tests.triggers.triggers import (
+from tests.triggers.trigger_yaml import (
     NOON,
     Configure,
     boot,
@@ -42,7 +42,7 @@ def name() -> str:
 
 
 def run(*arguments: str) -> str:
-    """Run the command on the YAML in force; return what it prints."""
+    """Run the command with the current YAML; return its output."""
     out = StringIO()
     path = live.current().path
     call_command("triggers", *arguments, "-c", str(path), stdout=out)
@@ -63,30 +63,29 @@ def test_list_shows_triggers_and_their_runs(configure: Configure, name: str):
     config = live.current()
     cron_triggers.arm_triggers(config, NOON - timedelta(hours=1))
     for minutes in (0, 10):
-        cron_triggers.fire_due_triggers(config, NOON + timedelta(minutes=minutes))
+        cron_triggers.run_due_triggers(config, NOON + timedelta(minutes=minutes))
     Task.objects.filter(origin=f"trigger:{name}").update(state="errored")
-    cron_triggers.fire_due_triggers(config, NOON + timedelta(minutes=20))
+    cron_triggers.run_due_triggers(config, NOON + timedelta(minutes=20))
 
     lines = run().splitlines()
 
     assert lines[0] == f"{name}  cron  */10 * * * * Europe/Lisbon  agent assistant"
     assert (
-        "  last 2026-03-02 12:20:00  fired 2  queued 1  errored 1  skipped 1"
-        in lines[1]
+        "  last 2026-03-02 12:20:00  runs 2  queued 1  errored 1  skipped 1" in lines[1]
     )
     assert lines[1].startswith("    next 20")
     assert lines[1].endswith("missed 5, last 2026-03-02 11:50:00")
     assert lines[2:] == [
         f"{name}-b  webhook  /hooks/b  no secret  agent assistant",
-        "    never fired  fired 0",
+        "    never run  runs 0",
         f"{name}-c  webhook  /hooks/c  agent assistant  (off)",
-        "    never fired  fired 0",
+        "    never run  runs 0",
     ]
 
-    told = json.loads(run("--json"))
-    assert told[0]["runs"]["errored"] == 1
-    assert (told[0]["missed"], told[0]["name"]) == (5, name)
-    assert "long-enough" not in json.dumps(told)
+    listed = json.loads(run("--json"))
+    assert listed[0]["runs"]["errored"] == 1
+    assert (listed[0]["missed"], listed[0]["name"]) == (5, name)
+    assert "long-enough" not in json.dumps(listed)
 
 
 def test_list_takes_two_queries(
@@ -103,40 +102,40 @@ def test_empty_list_says_so():
 
 def test_disabled_trigger_runs_manually(configure: Configure, name: str):
     configure(yaml(cron(name, "0 9 * * *", "enabled: no")))
-    task_id = run("fire", name).strip()
+    task_id = run("run", name).strip()
     (task,) = runs(name)
     assert str(task.pk) == task_id
-    entry = AuditEntry.objects.get(action="trigger.fire", target=name)
+    entry = AuditEntry.objects.get(action="trigger.run", target=name)
     assert entry.details["task"] == task_id
 
 
 def test_webhook_runs_with_a_manual_payload(configure: Configure, name: str):
     configure(yaml(hook(name, "/hooks/d")))
-    run("fire", name, "--payload", '{"say": "hi"}')
+    run("run", name, "--payload", '{"say": "hi"}')
     assert runs(name)[0].prompt == "They say hi."
     with pytest.raises(CommandError, match="--payload is not JSON"):
-        run("fire", name, "--payload", "hi")
+        run("run", name, "--payload", "hi")
 
 
 def test_unknown_or_running_trigger_is_refused(configure: Configure, name: str):
     configure(yaml(cron(name, "0 9 * * *", "skip_if_running: yes")))
     with pytest.raises(CommandError, match=f"did you mean '{name}'"):
-        run("fire", f"{name}x")
-    run("fire", name)
-    with pytest.raises(CommandError, match="has a run that is not over"):
-        run("fire", name)
+        run("run", f"{name}x")
+    run("run", name)
+    with pytest.raises(CommandError, match="a run of trigger"):
+        run("run", name)
 
 
-# And what is fired runs.
+# Runs of triggers.
 
 
 def test_trigger_run_is_an_agent_turn(
     configure: Configure, name: str, working: Working, user_id: UserId
 ):
     configure(yaml(boot(name) + f", user: {user_id}"))
-    run("fire", name)
+    run("run", name)
     working.kick()
-    task = working.closed(runs(name)[0])
+    task = working.wait_for_end(runs(name)[0])
     assert (task.state, task.error) == ("done", "")
     assert task.turn_id
 
@@ -145,26 +144,28 @@ def test_unknown_agent_from_a_payload_is_an_error(
     configure: Configure, name: str, working: Working, user_id: UserId
 ):
     configure(yaml(hook(name, "/hooks/e", f"agent: '{{{{to}}}}', user: {user_id}")))
-    run("fire", name, "--payload", '{"to": "nobody"}')
+    run("run", name, "--payload", '{"to": "nobody"}')
     working.kick()
-    task = working.closed(runs(name)[0])
+    task = working.wait_for_end(runs(name)[0])
     assert task.state == "errored"
     assert "'nobody'" in task.error
 
 
 def test_trigger_run_uses_the_task_retries(configure: Configure, name: str):
     configure(yaml(boot(name), more="tasks: {retries: 2}"))
-    run("fire", name)
+    run("run", name)
     assert runs(name)[0].max_failures == 3
 
 
 def test_run_waiting_for_a_retry_counts_as_running(configure: Configure, name: str):
     configure(yaml(boot(name) + ", skip_if_running: yes"))
     (trigger,) = live.current().get(TRIGGERS)
-    fired = trigger_runs.run_trigger(trigger_runs.build_event(live.current(), trigger))
+    started = trigger_runs.run_trigger(
+        trigger_runs.build_event(live.current(), trigger)
+    )
     for state in lifecycle.OPEN:
-        Task.objects.filter(pk=fired.task_id).update(state=state)
+        Task.objects.filter(pk=started.task_id).update(state=state)
         assert trigger_runs.is_running(name)
     for state in lifecycle.CLOSED:
-        Task.objects.filter(pk=fired.task_id).update(state=state)
+        Task.objects.filter(pk=started.task_id).update(state=state)
         assert not trigger_runs.is_running(name)

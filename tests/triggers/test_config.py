@@ -1,4 +1,4 @@
-"""What `triggers:` may say."""
+"""The `triggers:` section: defaults, errors and warnings."""
 
 from pathlib import Path
 
@@ -16,16 +16,16 @@ agents: [{name: pm, provider: openai, model: gpt-test}]
 """
 
 
-def read(*entries: str, more: str = ""):
+def load(*entries: str, more: str = ""):
     listed = "".join(f"  - {{{entry}}}\n" for entry in entries)
     text = f"{YAML}{more}\ntriggers:\n{listed}"
     return loader.parse_config(text.encode(), Path("c.yaml"))
 
 
 def refused(*entries: str, more: str = "") -> list[tuple[str, str]]:
-    with pytest.raises(ConfigInvalid) as found:
-        read(*entries, more=more)
-    return [(problem.code, problem.message) for problem in found.value.problems]
+    with pytest.raises(ConfigInvalid) as raised:
+        load(*entries, more=more)
+    return [(problem.code, problem.message) for problem in raised.value.problems]
 
 
 def cron(more: str = "", name: str = "a", schedule: str = "0 9 * * *") -> str:
@@ -41,30 +41,32 @@ def hook(more: str = "", name: str = "a", path: str = "/hooks/a") -> str:
 
 
 def test_omitted_fields_have_defaults():
-    (trigger,) = read(cron()).get(TRIGGERS)
+    (trigger,) = load(cron()).get(TRIGGERS)
     assert (trigger.time_zone, trigger.catch_up, trigger.enabled) == (
         "UTC",
         False,
         True,
     )
     assert (trigger.skip_if_running, trigger.user, trigger.learns) == (
-        *(False, None, False),
+        False,
+        None,
+        False,
     )
-    (trigger,) = read(hook()).get(TRIGGERS)
+    (trigger,) = load(hook()).get(TRIGGERS)
     assert (trigger.max_body_bytes, trigger.secret) == (256 * 1024, None)
 
 
 @pytest.mark.parametrize(
-    ("entries", "code", "says"),
+    ("entries", "code", "expected"),
     [
         ([cron(), cron()], "E601", "another trigger is already called 'a'"),
         (["name: a, type: boot, agent: pmm, prompt: x"], "E602", "did you mean 'pm'?"),
         (["name: a, type: boot, agent: '{{x}}', prompt: x"], "E602", "does not exist"),
         ([hook("agent: nobody")], "E602", "agent 'nobody', which does not exist"),
         ([hook(), hook(name="b")], "E603", "has the path of 'a', /hooks/a"),
-        ([cron(schedule="0 0 30 2 *")], "E604", "'a' never fires"),
+        ([cron(schedule="0 0 30 2 *")], "E604", "'a' never runs"),
         ([hook("max_body_bytes: 9999999")], "E605", "raise server.max_body_bytes"),
-        ([hook("signature: slack")], "E606", "has no 'secret'"),
+        ([hook("signature: slack")], "E606", "but no 'secret'"),
         ([cron(schedule="0 9 * *")], "E009", "this has 4 fields"),
         ([cron("time_zone: Europe/Lisboa")], "E009", "did you mean 'Europe/Lisbon'?"),
         ([cron("catch_up: some")], "E009", "must be true, false or last"),
@@ -86,10 +88,10 @@ def test_omitted_fields_have_defaults():
         (["name: a, type: boot, agent: pm"], "E010", "'prompt' is missing"),
     ],
 )
-def test_invalid_trigger_is_refused(entries: list[str], code: str, says: str):
-    ((found, message),) = refused(*entries)
-    assert found == f"coulisse.{code}"
-    assert says in message
+def test_invalid_trigger_is_refused(entries: list[str], code: str, expected: str):
+    ((raised, message),) = refused(*entries)
+    assert raised == f"coulisse.{code}"
+    assert expected in message
 
 
 def test_secret_is_not_in_error_messages():
@@ -98,43 +100,44 @@ def test_secret_is_not_in_error_messages():
 
 
 def test_templated_agent_is_not_checked_in_advance():
-    assert read(hook("agent: '{{agent}}'")).get(TRIGGERS)
+    assert load(hook("agent: '{{agent}}'")).get(TRIGGERS)
 
 
 def test_trigger_may_start_an_experiment():
     more = (
-        "experiments: [{name: trial, strategy: split, "
+        "experiments: [{name: split-test, strategy: split, "
         "variants: [{agent: pm, weight: 1}]}]"
     )
-    entry = "name: a, type: boot, agent: trial, prompt: x"
-    assert read(entry, more=more).get(TRIGGERS)
+    entry = "name: a, type: boot, agent: split-test, prompt: x"
+    assert load(entry, more=more).get(TRIGGERS)
 
 
 def test_public_webhook_without_a_secret_is_warned_about():
     secret = "secret: long-enough-secret"
     triggers = [
-        *(hook(), hook(secret, "b", "/hooks/b")),
+        hook(),
+        hook(secret, "b", "/hooks/b"),
         hook("enabled: false", "c", "/hooks/c"),
     ]
-    assert checks.open_webhooks(read(*triggers)) == ["a"]
-    assert checks.open_webhooks(read(*triggers, more="server: {bind: 127.0.0.1}")) == []
+    assert checks.open_webhooks(load(*triggers)) == ["a"]
+    assert checks.open_webhooks(load(*triggers, more="server: {bind: 127.0.0.1}")) == []
 
 
 def test_guessable_webhook_secret_is_warned_about(tmp_path: Path, settings):
-    random, made_up = "9f86d081884c7d659a2feaa0c55ad015", "correct-horse-battery"
+    random, guessable = "9f86d081884c7d659a2feaa0c55ad015", "correct-horse-battery"
     triggers = [
-        hook(f"secret: {made_up}"),
+        hook(f"secret: {guessable}"),
         hook(f"secret: {random}", "b", "/hooks/b"),
-        hook(f"secret: {made_up}, enabled: false", "c", "/hooks/c"),
+        hook(f"secret: {guessable}, enabled: false", "c", "/hooks/c"),
     ]
-    assert checks.guessable_webhooks(read(*triggers)) == ["a"]
+    assert checks.guessable_webhooks(load(*triggers)) == ["a"]
     settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
-    entry = f"{{{hook(f'secret: {made_up}')}}}"
+    entry = f"{{{hook(f'secret: {guessable}')}}}"
     settings.COULISSE_CONFIG.write_text(f"{YAML}\ntriggers:\n  - {entry}\n")
     ((code, message),) = warnings()
     assert code == "coulisse.W602"
     assert "the secret of trigger 'a' can be guessed" in message
-    assert made_up not in message
+    assert guessable not in message
 
 
 def test_configuration_check_reports_warnings(tmp_path: Path, settings):
@@ -149,5 +152,5 @@ def test_configuration_check_reports_warnings(tmp_path: Path, settings):
 
 
 def warnings() -> list[tuple[str, str]]:
-    found = run_checks()
-    return [(f.id, f.msg) for f in found if f.id.startswith("coulisse.W6")]
+    raised = run_checks()
+    return [(f.id, f.msg) for f in raised if f.id.startswith("coulisse.W6")]

@@ -30,31 +30,31 @@ def newest_runs(names: Sequence[str], count: int) -> dict[str, list[dict[str, An
 
     Uses two statements per hundred triggers.
     """
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    by_origin = {trigger_runs.task_origin(name): name for name in names}
-    rows = Task.objects.filter(pk__in=list(_newest_ids(list(by_origin), count)))
-    told = rows.values(*COLUMNS, failed=Left("error", MAX_ERROR_LENGTH))
-    for row in told.order_by("-created_at", "id"):
-        found[by_origin[row["origin"]]].append(_serialize_run(row))
-    return found
+    runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    names_by_origin = {trigger_runs.task_origin(name): name for name in names}
+    tasks = Task.objects.filter(pk__in=list(_newest_ids(list(names_by_origin), count)))
+    rows = tasks.values(*COLUMNS, error_text=Left("error", MAX_ERROR_LENGTH))
+    for row in rows.order_by("-created_at", "id"):
+        runs[names_by_origin[row["origin"]]].append(_serialize_run(row))
+    return runs
 
 
 def _newest_ids(origins: Sequence[str], count: int) -> Iterator[uuid.UUID]:
     for start in range(0, len(origins), BATCH_SIZE):
-        some = origins[start : start + BATCH_SIZE]
+        batch = origins[start : start + BATCH_SIZE]
         with connection.cursor() as cursor:
             cursor.execute(
-                " UNION ALL ".join([NEWEST_IDS_SQL] * len(some)),
-                [value for origin in some for value in (origin, count)],
+                " UNION ALL ".join([NEWEST_IDS_SQL] * len(batch)),
+                [value for origin in batch for value in (origin, count)],
             )
             for (task_id,) in cursor.fetchall():
                 yield task_id if isinstance(task_id, uuid.UUID) else uuid.UUID(task_id)
 
 
 def _serialize_run(row: dict[str, Any]) -> dict[str, Any]:
-    at = {
+    times = {
         name: None if row[name] is None else format_time(row[name])
         for name in ("created_at", "started_at", "finished_at")
     }
-    error = row["failed"] or None
-    return {"id": str(row["id"]), "state": row["state"], "error": error, **at}
+    error = row["error_text"] or None
+    return {"id": str(row["id"]), "state": row["state"], "error": error, **times}

@@ -10,23 +10,23 @@ from triggers.reports.trigger_status import TriggerStatus
 STATES = ("queued", "running", "done", "errored", "cancelled")
 
 
-def describe_trigger(page: TriggerStatus) -> Iterator[str]:
+def describe_trigger(status: TriggerStatus) -> Iterator[str]:
     """Yield the lines of a trigger: its configuration, then its results."""
-    trigger = page.trigger
+    trigger = status.trigger
     off = "" if trigger.enabled else "  (off)"
     yield "  ".join(
         (
             trigger.name,
             trigger.type,
-            *_describe_schedule(page),
+            *_describe_schedule(status),
             f"agent {trigger.agent}{off}",
         )
     )
-    yield "    " + "  ".join(_describe_runs(page))
+    yield "    " + "  ".join(_describe_runs(status))
 
 
-def _describe_schedule(page: TriggerStatus) -> Iterator[str]:
-    trigger = page.trigger
+def _describe_schedule(status: TriggerStatus) -> Iterator[str]:
+    trigger = status.trigger
     if isinstance(trigger, CronTrigger):
         yield str(trigger.times)
     elif isinstance(trigger, WebhookTrigger):
@@ -35,17 +35,17 @@ def _describe_schedule(page: TriggerStatus) -> Iterator[str]:
             yield "no secret"
 
 
-def _describe_runs(page: TriggerStatus) -> Iterator[str]:
-    state = page.state
-    if page.next_at is not None:
-        yield f"next {_format_time(page.next_at)}"
+def _describe_runs(status: TriggerStatus) -> Iterator[str]:
+    state = status.state
+    if status.next_at is not None:
+        yield f"next {_format_time(status.next_at)}"
     yield (
-        "never fired"
-        if state.fired_at is None
-        else f"last {_format_time(state.fired_at)}"
+        "never run"
+        if state.last_run_at is None
+        else f"last {_format_time(state.last_run_at)}"
     )
-    yield f"fired {state.fired}"
-    yield from (f"{name} {page.runs[name]}" for name in STATES if name in page.runs)
+    yield f"runs {state.run_count}"
+    yield from (f"{name} {status.runs[name]}" for name in STATES if name in status.runs)
     if state.skipped:
         yield f"skipped {state.skipped}"
     if state.repeated:
@@ -57,21 +57,20 @@ def _describe_runs(page: TriggerStatus) -> Iterator[str]:
         yield f"missed {state.missed}{last}"
 
 
-def as_json(page: TriggerStatus) -> dict[str, Any]:
+def as_json(status: TriggerStatus) -> dict[str, Any]:
     """Return a trigger and its results as JSON."""
-    runs = {name: page.runs.get(name, 0) for name in STATES}
-    return {**as_json_without_runs(page), "runs": runs}
+    runs = {name: status.runs.get(name, 0) for name in STATES}
+    return {**as_json_without_runs(status), "runs": runs}
 
 
-def as_json_without_runs(page: TriggerStatus) -> dict[str, Any]:
+def as_json_without_runs(status: TriggerStatus) -> dict[str, Any]:
     """Return the same for a trigger whose runs were not counted."""
-    trigger, state = page.trigger, page.state
-    told = trigger.model_dump(mode="json", exclude={"prompt", "secret"})
+    trigger, state = status.trigger, status.state
     return {
-        **told,
-        "next_at": page.next_at,
-        "last_at": state.fired_at,
-        "fired": state.fired,
+        **trigger.model_dump(mode="json", exclude={"prompt", "secret"}),
+        "next_at": status.next_at,
+        "last_run_at": state.last_run_at,
+        "run_count": state.run_count,
         "skipped": state.skipped,
         "repeated": state.repeated,
         "missed": state.missed,

@@ -29,19 +29,19 @@ class TriggerStatus:
 
 def list_triggers(config: Config, now: datetime) -> list[TriggerStatus]:
     """Return all triggers in the order of the YAML; always two statements."""
-    listed = config.get(TRIGGERS)
-    runs = _count_runs(listed)
+    triggers = config.get(TRIGGERS)
+    runs = _count_runs(triggers)
     return [
-        replace(page, runs=runs[trigger_runs.task_origin(page.trigger.name)])
-        for page in list_without_runs(listed, now)
+        replace(status, runs=runs[trigger_runs.task_origin(status.trigger.name)])
+        for status in list_without_runs(triggers, now)
     ]
 
 
 def list_without_runs(
-    listed: Sequence[AnyTrigger], now: datetime
+    triggers: Sequence[AnyTrigger], now: datetime
 ) -> list[TriggerStatus]:
     """Return triggers without the number of their runs, in one statement."""
-    states = TriggerState.objects.in_bulk([trigger.name for trigger in listed])
+    states = TriggerState.objects.in_bulk([trigger.name for trigger in triggers])
     return [
         TriggerStatus(
             trigger,
@@ -49,19 +49,19 @@ def list_without_runs(
             _next_at(trigger, now),
             {},
         )
-        for trigger in listed
+        for trigger in triggers
     ]
 
 
-def _count_runs(listed: list[AnyTrigger]) -> dict[str, dict[str, int]]:
-    origins = [trigger_runs.task_origin(trigger.name) for trigger in listed]
-    counted = (
+def _count_runs(triggers: list[AnyTrigger]) -> dict[str, dict[str, int]]:
+    origins = [trigger_runs.task_origin(trigger.name) for trigger in triggers]
+    counts = (
         Task.objects.filter(kind=task_requests.KIND, origin__in=origins)
         .values_list("origin", "state")
         .annotate(count=Count("pk"))
     )
     runs: dict[str, dict[str, int]] = defaultdict(dict)
-    for origin, state, count in counted:
+    for origin, state, count in counts:
         runs[origin][state] = count
     return runs
 

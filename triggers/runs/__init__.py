@@ -1,1 +1,1 @@
-"""Runs of triggers: a task each, started by an event or by hand, and logged."""
+"""Runs of triggers: one task each, started by an event or manually, and logged."""

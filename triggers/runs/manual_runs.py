@@ -1,4 +1,4 @@
-"""Manual runs of a trigger, also of a disabled one."""
+"""Manual runs of triggers, even of disabled ones."""
 
 from typing import Any
 
@@ -19,19 +19,20 @@ class TriggerUnknown(NotFound):
 
 
 class TriggerRunning(Conflict):
-    """This trigger has a run that is not over, and skips others meanwhile."""
+    """A run of this trigger is active, and skip_if_running is set."""
 
     code = "trigger_running"
 
 
 def find_trigger(config: Config, name: str) -> AnyTrigger:
     """Return the trigger of that name; raises `TriggerUnknown`."""
-    known = {trigger.name: trigger for trigger in config.get(TRIGGERS)}
-    if name not in known:
+    triggers = {trigger.name: trigger for trigger in config.get(TRIGGERS)}
+    if name not in triggers:
         raise TriggerUnknown(
-            f"no trigger is called '{name}'{did_you_mean(name, known)}"
+            f"there is no trigger '{name}' under triggers:"
+            f"{did_you_mean(name, triggers)}"
         )
-    return known[name]
+    return triggers[name]
 
 
 def build_event(config: Config, name: str, payload: Any) -> TriggerEvent:
@@ -48,13 +49,15 @@ def build_event(config: Config, name: str, payload: Any) -> TriggerEvent:
     return trigger_runs.build_event(config, trigger)
 
 
-def run_trigger(occasion: TriggerEvent) -> TriggerRun:
+def run_trigger(event: TriggerEvent) -> TriggerRun:
     """Add the task, in the caller's transaction if there is one.
 
     The caller notifies a worker after the commit. Raises `TriggerRunning`.
     """
-    firing = trigger_runs.run_trigger(occasion)
-    if firing.task_id is None:
-        name = occasion.trigger.name
-        raise TriggerRunning(f"trigger '{name}' has a run that is not over")
-    return firing
+    run = trigger_runs.run_trigger(event)
+    if run.task_id is None:
+        raise TriggerRunning(
+            f"a run of trigger '{event.trigger.name}' is active, and skip_if_running "
+            "is set"
+        )
+    return run

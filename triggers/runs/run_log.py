@@ -10,6 +10,11 @@ from triggers.runs.trigger_runs import TriggerRun
 
 logger = logging.getLogger(__name__)
 
+OUTCOME_WORDS = {"started": "fired"}
+"""Outcomes that the log names differently. Source: "Watching cron fire" of the
+reference.
+"""
+
 _skipping_triggers: set[str] = set()
 """Triggers whose latest event was skipped because a run was active."""
 
@@ -24,22 +29,22 @@ def log_armed(trigger: CronTrigger, next_at: datetime | None) -> None:
     )
 
 
-def log_runs(firings: Iterable[TriggerRun]) -> None:
+def log_runs(runs: Iterable[TriggerRun]) -> None:
     """Log the results of events; of consecutive skips only the first."""
-    for firing in firings:
-        trigger = firing.event.trigger
+    for run in runs:
+        trigger = run.event.trigger
         was_skipped = trigger.name in _skipping_triggers
-        if firing.outcome == "fired":
+        if run.outcome == "started":
             _skipping_triggers.discard(trigger.name)
-        elif firing.outcome == "skipped":
+        elif run.outcome == "skipped":
             _skipping_triggers.add(trigger.name)
             if was_skipped:
                 continue
         _log(
-            f"{trigger.type} trigger {firing.outcome}",
+            f"{trigger.type} trigger {OUTCOME_WORDS.get(run.outcome, run.outcome)}",
             trigger.name,
-            agent=firing.event.agent,
-            task_id=None if firing.task_id is None else str(firing.task_id),
+            agent=run.event.agent,
+            task_id=None if run.task_id is None else str(run.task_id),
         )
 
 
@@ -62,7 +67,7 @@ def log_refusal(trigger: WebhookTrigger, error: CoulisseError) -> None:
 def log_clock_set_back(trigger: CronTrigger, until: datetime) -> None:
     """Log that the machine's clock seems to have been ahead."""
     _log(
-        "cron trigger set back, for the clock was",
+        "cron trigger rescheduled, because the clock was set back",
         trigger.name,
         level=logging.WARNING,
         was_at=_format_time(until),
@@ -74,14 +79,14 @@ def _format_time(moment: datetime | None) -> str | None:
 
 
 def _log(
-    what: str, name: str, *, level: int = logging.INFO, **about: str | int | None
+    text: str, name: str, *, level: int = logging.INFO, **details: str | int | None
 ) -> None:
-    fields = {"trigger": name, **about}
-    told = {key: value for key, value in fields.items() if value is not None}
+    fields = {"trigger": name, **details}
+    fields = {key: value for key, value in fields.items() if value is not None}
     logger.log(
         level,
         "%s %s",
-        what,
-        " ".join(f"{key}={value}" for key, value in told.items()),
-        extra={"fields": told},
+        text,
+        " ".join(f"{key}={value}" for key, value in fields.items()),
+        extra={"fields": fields},
     )

@@ -47,9 +47,9 @@ class TriggerRun:
     """The result of an event."""
 
     event: TriggerEvent
-    outcome: Literal["fired", "repeated", "skipped"]
+    outcome: Literal["started", "repeated", "skipped"]
     task_id: uuid.UUID | None
-    """The added task, or the one that it repeats; None if skipped."""
+    """The added task, or the existing one of a repeated event; None if skipped."""
 
 
 def task_origin(name: str) -> str:
@@ -84,42 +84,42 @@ def max_attempts(config: Config) -> int:
     return settings.retries + 1
 
 
-def resolve_user(config: Config, trigger: AnyTrigger, named: str | None) -> UserId:
-    """Return the user of a run: the named one, the default, or one of the trigger's
-    type.
+def resolve_user(config: Config, trigger: AnyTrigger, name: str | None) -> UserId:
+    """Return the user of a run: the named one, the default, or one named after the
+    trigger's type.
 
     Raises `UserInvalid` for an invalid name.
     """
     try:
-        return identity.resolve_user(config, ANONYMOUS, named)
+        return identity.resolve_user(config, ANONYMOUS, name)
     except UserRequired:
         return identity.derive_user_id(trigger.type)
 
 
-def run_trigger(occasion: TriggerEvent, *, now: datetime | None = None) -> TriggerRun:
+def run_trigger(event: TriggerEvent, *, now: datetime | None = None) -> TriggerRun:
     """Add the task of an event, unless it exists already or must be skipped.
 
     Runs in the caller's transaction if there is one. The caller notifies a worker after
     the commit.
     """
     now = now or datetime.now(UTC)
-    trigger = occasion.trigger
+    trigger = event.trigger
     with transaction.atomic():
-        # One event of a trigger at a time, so that none overlooks another's run.
+        # One event of a trigger at a time, so that each sees the runs of the others.
         state = lock_state(trigger.name)
-        if earlier := _find_earlier_task(occasion):
+        if existing := _find_existing_task(event):
             state.repeated += 1
-            firing = TriggerRun(occasion, "repeated", earlier)
+            run = TriggerRun(event, "repeated", existing)
         elif trigger.skip_if_running and is_running(trigger.name):
             state.skipped += 1
-            firing = TriggerRun(occasion, "skipped", None)
+            run = TriggerRun(event, "skipped", None)
         else:
-            (task,) = lifecycle.enqueue([_build_task(occasion)], now=now)
-            state.fired += 1
-            state.fired_at = now
-            firing = TriggerRun(occasion, "fired", task.id)
-        state.save(update_fields=["fired", "fired_at", "repeated", "skipped"])
-    return firing
+            (task,) = lifecycle.enqueue([_build_task(event)], now=now)
+            state.run_count += 1
+            state.last_run_at = now
+            run = TriggerRun(event, "started", task.id)
+        state.save(update_fields=["run_count", "last_run_at", "repeated", "skipped"])
+    return run
 
 
 def lock_state(name: str) -> TriggerState:
@@ -128,35 +128,34 @@ def lock_state(name: str) -> TriggerState:
     return TriggerState.objects.select_for_update().get(name=name)
 
 
-def _find_earlier_task(occasion: TriggerEvent) -> uuid.UUID | None:
-    if occasion.key is None:
+def _find_existing_task(event: TriggerEvent) -> uuid.UUID | None:
+    if event.key is None:
         return None
-    found = Task.objects.filter(key=occasion.key).values_list("pk", flat=True)
-    return found.first()
+    return Task.objects.filter(key=event.key).values_list("pk", flat=True).first()
 
 
 def is_running(name: str) -> bool:
     """Return whether a run of a trigger is queued or running."""
     runs = Task.objects.filter(kind=task_requests.KIND, origin=task_origin(name))
-    newest = runs.order_by("-created_at").values_list("state", flat=True)
-    return any(state in lifecycle.OPEN for state in newest[:MAX_CHECKED_RUNS])
+    states = runs.order_by("-created_at").values_list("state", flat=True)
+    return any(state in lifecycle.OPEN for state in states[:MAX_CHECKED_RUNS])
 
 
-def _build_task(occasion: TriggerEvent) -> TaskSpec:
-    trigger, thread = occasion.trigger, occasion.thread
+def _build_task(event: TriggerEvent) -> TaskSpec:
+    trigger, thread = event.trigger, event.thread
     return TaskSpec(
         task_requests.KIND,
-        occasion.user_id,
-        occasion.agent,
-        make_storable(occasion.prompt),
+        event.user_id,
+        event.agent,
+        make_storable(event.prompt),
         payload={
             "metadata": {} if thread is None else {"thread_id": thread},
             "generation": 1,
             "learns": trigger.learns,
             "trigger": trigger.name,
-            "tick": occasion.tick,
+            "tick": event.tick,
         },
         origin=task_origin(trigger.name),
-        key=occasion.key,
-        max_failures=occasion.max_failures,
+        key=event.key,
+        max_failures=event.max_failures,
     )

@@ -1,7 +1,7 @@
 """Triggers that run once per server start, and the detection of a start.
 
 `start` passes an id to its processes, so a restarted worker belongs to the same start.
-With separate workers, the first worker to come up while no other runs is a new start.
+A separate worker that starts while no other runs is a new start.
 """
 
 import uuid
@@ -23,7 +23,7 @@ RETENTION = timedelta(days=30)
 NAMESPACE = uuid.UUID("0d6f4f38-4b0a-5d59-8f35-6a4b7a3a4b0e")
 
 
-def fire_boot_triggers(config: Config, now: datetime) -> list[TriggerRun]:
+def run_boot_triggers(config: Config, now: datetime) -> list[TriggerRun]:
     """Run the boot triggers if this process is the first of its start."""
     with transaction.atomic():
         start = (
@@ -36,7 +36,7 @@ def fire_boot_triggers(config: Config, now: datetime) -> list[TriggerRun]:
         ServerStart.objects.filter(started_at__lt=now - RETENTION).exclude(
             pk=start.pk
         ).delete()
-        firings = [
+        runs = [
             trigger_runs.run_trigger(
                 trigger_runs.build_event(
                     config, trigger, key=f"boot:{trigger.name}:{start.pk.hex}"
@@ -45,8 +45,8 @@ def fire_boot_triggers(config: Config, now: datetime) -> list[TriggerRun]:
             )
             for trigger in boot_triggers(config)
         ]
-    run_log.log_runs(firings)
-    return firings
+    run_log.log_runs(runs)
+    return runs
 
 
 def _register_shared_start(now: datetime) -> ServerStart | None:
@@ -66,10 +66,10 @@ def _register_separate_start(now: datetime) -> ServerStart | None:
         or last.heartbeat_at is None
         or last.heartbeat_at < now - WORKER_TIMEOUT
     ):
-        # Two workers that come up at once choose the same name.
-        after = "apart" if last is None else last.pk.hex
+        # Two workers that start at once derive the same id.
+        previous = "apart" if last is None else last.pk.hex
         last, is_new = ServerStart.objects.get_or_create(
-            pk=uuid.uuid5(NAMESPACE, after),
+            pk=uuid.uuid5(NAMESPACE, previous),
             defaults={"started_at": now, "is_separate": True, "heartbeat_at": now},
         )
         if is_new:

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 EXPECTED_FORMAT = (
-    "must be 'minute hour day-of-month month day-of-week' such as '0 9 * * 1-5', or "
-    "these after a second"
+    "must be 'minute hour day-of-month month day-of-week' such as '0 9 * * 1-5', "
+    "optionally with the second first"
 )
 FIELDS = 5
 WITH_SECONDS = 6
@@ -30,13 +30,13 @@ def validate_expression(expression: str) -> str:
     fields = expression.split()
     if len(fields) not in (FIELDS, WITH_SECONDS):
         raise ValueError(f"{EXPECTED_FORMAT}; this has {len(fields)} fields")
-    # Checked without the month: the library would report the day as wrong otherwise.
+    # Checked without the month, because the library would report the day as wrong.
     fields[-2] = _wildcard_if_valid(fields[-2])
     try:
         CronSim(" ".join(fields), EXAMPLE_DAY)
     except CronSimError as exc:
         raise ValueError(
-            f"{EXPECTED_FORMAT}; of this the {_failed_field(exc)} is not right"
+            f"{EXPECTED_FORMAT}; the {_failed_field(exc)} is not valid"
         ) from None
     return " ".join(expression.split())
 

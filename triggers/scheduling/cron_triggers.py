@@ -1,7 +1,7 @@
 """Persistent state of crons: the time up to which the ticks of each are processed.
 
-The first process to look advances that time in the transaction that adds the tasks, so
-a tick runs once however many processes look. The tasks' keys ensure the same again.
+The first process to check advances that time in the transaction that adds the tasks, so
+a tick runs once even if several processes check. The tasks' keys ensure the same again.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,14 +33,14 @@ def arm_triggers(config: Config, now: datetime) -> None:
 
     Crons that were armed before continue from their position, however much was missed.
     """
-    wanted = {trigger.name: trigger for trigger in cron_triggers(config)}
+    triggers = {trigger.name: trigger for trigger in cron_triggers(config)}
     with transaction.atomic():
         # A disabled cron misses nothing.
-        TriggerState.objects.exclude(schedule="").exclude(name__in=wanted).update(
+        TriggerState.objects.exclude(schedule="").exclude(name__in=triggers).update(
             schedule=""
         )
-        for name in sorted(wanted):
-            _arm_trigger(wanted[name], now)
+        for name in sorted(triggers):
+            _arm_trigger(triggers[name], now)
 
 
 def _arm_trigger(trigger: CronTrigger, now: datetime) -> None:
@@ -55,26 +55,26 @@ def _arm_trigger(trigger: CronTrigger, now: datetime) -> None:
     state.save(update_fields=["schedule", "until"])
 
 
-def fire_due_triggers(
+def run_due_triggers(
     config: Config, now: datetime, names: Collection[str] | None = None
 ) -> list[TriggerRun]:
-    """Run due crons and log missed ticks; of these crons, or of all."""
-    wanted = [
+    """Run due crons and log missed ticks, of the named crons or of all."""
+    triggers = [
         trigger
         for trigger in cron_triggers(config)
         if names is None or trigger.name in names
     ]
-    states = TriggerState.objects.in_bulk([trigger.name for trigger in wanted])
-    firings = []
-    for trigger in wanted:
+    states = TriggerState.objects.in_bulk([trigger.name for trigger in triggers])
+    runs = []
+    for trigger in triggers:
         state = states.get(trigger.name)
         # The schedule differs if another process has read a newer YAML.
         if state is not None and state.schedule == str(trigger.times):
-            firings += _fire_due_ticks(config, trigger, state, now)
-    return firings
+            runs += _run_due_ticks(config, trigger, state, now)
+    return runs
 
 
-def _fire_due_ticks(
+def _run_due_ticks(
     config: Config, trigger: CronTrigger, state: TriggerState, now: datetime
 ) -> list[TriggerRun]:
     """Advance a cron to now and run its due ticks, unless another process did."""
@@ -82,20 +82,20 @@ def _fire_due_ticks(
     if due is None:
         return []
     with transaction.atomic():
-        moved = TriggerState.objects.filter(
+        unchanged = TriggerState.objects.filter(
             name=state.name, schedule=state.schedule, until=state.until
         )
-        if not moved.update(until=due.until):
+        if not unchanged.update(until=due.until):
             return []
         if due.missed:
             TriggerState.objects.filter(name=state.name).update(
                 missed=F("missed") + due.missed, missed_at=due.missed_at
             )
-        firings = [_fire_tick(config, trigger, tick, now) for tick in due.ticks]
+        runs = [_run_tick(config, trigger, tick, now) for tick in due.ticks]
     if due.missed:
         run_log.log_missed_ticks(trigger, due.missed, due.missed_at)
-    run_log.log_runs(firings)
-    return firings
+    run_log.log_runs(runs)
+    return runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +119,20 @@ def _due_ticks(
     late = _newest_ticks(trigger.times, until, edge)
     if not late:
         return _DueTicks(fresh, fresh[-1]) if fresh else None
-    caught = _select_catch_up(trigger, late, is_superseded=bool(fresh))
-    left = late[: len(late) - len(caught)]
+    caught_up = _select_catch_up(trigger, late, is_superseded=bool(fresh))
+    missed = late[: len(late) - len(caught_up)]
     return _DueTicks(
-        ticks=[*caught, *fresh],
+        ticks=[*caught_up, *fresh],
         until=fresh[-1] if fresh else edge,
-        missed=_count_ticks(trigger.times, until, edge) - len(caught),
-        missed_at=left[-1] if left else None,
+        missed=_count_ticks(trigger.times, until, edge) - len(caught_up),
+        missed_at=missed[-1] if missed else None,
     )
 
 
 def _newest_ticks(
     times: CronSchedule, since: datetime, until: datetime
 ) -> list[datetime]:
-    """Return the last ticks of a period that has some, in order.
-
-    One more than the maximum that is caught up.
-    """
+    """Return the last ticks of a period in order: one more than are caught up."""
     if since >= until:
         return []
     backwards = takewhile(lambda tick: tick > since, times.before(until))
@@ -155,11 +152,11 @@ def _count_ticks(times: CronSchedule, since: datetime, until: datetime) -> int:
     return sum(1 for _ in islice(ticks, MAX_COUNTED))
 
 
-def _fire_tick(
+def _run_tick(
     config: Config, trigger: CronTrigger, tick: datetime, now: datetime
 ) -> TriggerRun:
     at = f"{tick:%Y-%m-%dT%H:%M:%SZ}"
-    occasion = trigger_runs.build_event(
+    event = trigger_runs.build_event(
         config, trigger, key=f"cron:{trigger.name}:{at}", tick=at
     )
-    return trigger_runs.run_trigger(occasion, now=now)
+    return trigger_runs.run_trigger(event, now=now)

@@ -1,4 +1,4 @@
-"""Runs crons and recovers lost tasks: one scheduler in each worker, beside its runner.
+"""Runs crons and recovers tasks of dead workers: a scheduler in each worker process.
 
 Any number of them may run. It needs no broker: it adds rows and notifies this process's
 runner.
@@ -15,17 +15,17 @@ from config.sections import Config
 from database import database_executor
 from database.errors import DatabaseDown
 from tasks.queue import lease_recovery
+from triggers import config as trigger_config
 from triggers.config import CronTrigger
-from triggers.config import cron_triggers as crons_of
 from triggers.runs import run_log
 from triggers.runs.trigger_runs import TriggerRun
 from triggers.scheduling import boot_triggers, cron_triggers
 
 MAX_SLEEP_SECONDS = 1.0
-"""The longest sleep: edits of the YAML and clock changes take effect after it."""
+"""Maximum delay until edits of the YAML and clock changes take effect."""
 HEARTBEAT_INTERVAL = timedelta(seconds=10)
 SWEEP_INTERVAL = timedelta(seconds=30)
-"""How long a task of a dead worker may go unnoticed after its lease."""
+"""Maximum delay until a task of a dead worker is recovered after its lease."""
 CLOCK_JUMP = timedelta(seconds=60)
 NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -41,17 +41,17 @@ class TriggerScheduler:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`kick` is called when there are tasks."""
+        """`kick` is called after tasks were added."""
         self._kick = kick
         self._now = now
-        self._has_begun = False
+        self._has_run_boot_triggers = False
         self._config: Config | None = None
         self._armed: dict[str, CronTrigger] | None = None
         self._ticks: dict[str, datetime] = {}
         """The due time of each cron."""
-        self._looked_at: datetime | None = None
+        self._checked_at: datetime | None = None
         self._is_set_back = False
-        self._stayed_at = datetime.min.replace(tzinfo=UTC)
+        self._heartbeat_at = datetime.min.replace(tzinfo=UTC)
         self._swept_at = self._now()
 
     async def run(self) -> None:
@@ -62,31 +62,31 @@ class TriggerScheduler:
                 await self.run_once()
                 pause = self._pause_seconds()
             except DatabaseDown:
-                pass  # The next round retries, and what was due meanwhile runs late.
+                pass  # The next round retries, and missed ticks run late.
             except Exception:
-                logger.exception("the clock of triggers")
+                logger.exception("could not run due triggers")
             await asyncio.sleep(pause)
 
     async def run_once(self) -> None:
         """Run everything that is due."""
         config, now = live.current(), self._now()
-        if not self._has_begun:
-            self._kick_if_fired(
+        if not self._has_run_boot_triggers:
+            self._kick_if_started(
                 await database_executor.run_to_end(
-                    boot_triggers.fire_boot_triggers, config, now
+                    boot_triggers.run_boot_triggers, config, now
                 )
             )
-            self._has_begun, self._stayed_at = True, now
-        if now - self._stayed_at >= HEARTBEAT_INTERVAL:
+            self._has_run_boot_triggers, self._heartbeat_at = True, now
+        if now - self._heartbeat_at >= HEARTBEAT_INTERVAL:
             await database_executor.run_to_end(boot_triggers.record_heartbeat, now)
-            self._stayed_at = now
+            self._heartbeat_at = now
         if self._needs_arming(config, now):
             await self._arm(config, now)
         due = [name for name, tick in self._ticks.items() if tick <= now]
         if due:
-            self._kick_if_fired(
+            self._kick_if_started(
                 await database_executor.run_to_end(
-                    cron_triggers.fire_due_triggers, config, now, due
+                    cron_triggers.run_due_triggers, config, now, due
                 )
             )
             self._schedule_next(due, now)
@@ -98,7 +98,7 @@ class TriggerScheduler:
 
     def _needs_arming(self, config: Config, now: datetime) -> bool:
         """Return whether crons were edited or the machine's clock was set back."""
-        before, self._looked_at = self._looked_at, now
+        before, self._checked_at = self._checked_at, now
         if before is not None and now < before - CLOCK_JUMP:
             self._is_set_back = True
         if config is not self._config and self._armed == _by_name(config):
@@ -107,12 +107,12 @@ class TriggerScheduler:
 
     async def _arm(self, config: Config, now: datetime) -> None:
         await database_executor.run_to_end(cron_triggers.arm_triggers, config, now)
-        known, self._armed = self._armed or {}, _by_name(config)
+        before, self._armed = self._armed or {}, _by_name(config)
         self._config, self._is_set_back = config, False
-        # Each is due at first, to process ticks from before this start.
+        # All are due at first, to process the ticks before this start.
         self._ticks = dict.fromkeys(self._armed, now)
         for name, trigger in self._armed.items():
-            if known.get(name) != trigger:
+            if before.get(name) != trigger:
                 run_log.log_armed(trigger, next(trigger.times.after(now), None))
 
     def _schedule_next(self, names: Iterable[str], now: datetime) -> None:
@@ -125,22 +125,22 @@ class TriggerScheduler:
         seconds = (next_at - self._now()).total_seconds()
         return min(max(seconds, 0.0), MAX_SLEEP_SECONDS)
 
-    def _kick_if_fired(self, firings: list[TriggerRun]) -> None:
-        if any(firing.outcome == "fired" for firing in firings):
+    def _kick_if_started(self, runs: list[TriggerRun]) -> None:
+        if any(run.outcome == "started" for run in runs):
             self._kick()
 
 
 @contextlib.asynccontextmanager
 async def running(kick: Callable[[], None]) -> AsyncIterator[None]:
     """Run triggers in this worker until the block ends."""
-    watching = asyncio.create_task(TriggerScheduler(kick).run())
+    scheduler = asyncio.create_task(TriggerScheduler(kick).run())
     try:
         yield
     finally:
-        watching.cancel()
+        scheduler.cancel()
         with contextlib.suppress(DatabaseDown):
             await database_executor.run_to_end(boot_triggers.deregister_worker)
 
 
 def _by_name(config: Config) -> dict[str, CronTrigger]:
-    return {trigger.name: trigger for trigger in crons_of(config)}
+    return {trigger.name: trigger for trigger in trigger_config.cron_triggers(config)}

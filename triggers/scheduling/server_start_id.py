@@ -1,4 +1,4 @@
-"""The id by which processes know their server start."""
+"""The id of the server start that a process belongs to."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Validates webhook requests: sender, repetition, payload.
+"""Validates webhook requests: sender, delivery id, payload.
 
 Sources: "Validating webhook deliveries" of GitHub, "Verifying requests from Slack".
 """
@@ -25,19 +25,19 @@ from turns.preparation import options
 
 MAX_AGE_SECONDS = 300
 """A larger difference to the signed time means a replayed request."""
-MAX_AGENT_CHARS = 255
+MAX_AGENT_LENGTH = 255
 DELIVERY_HEADERS = ("Idempotency-Key", "X-GitHub-Delivery", "X-Gitlab-Event-UUID")
 """Headers with a sender's delivery id, which stays the same in repetitions."""
 
 
 class SignatureRefused(Unauthenticated):
-    """The webhook's secret is missing or wrong."""
+    """The webhook's secret or signature is missing or wrong."""
 
     code = "signature_refused"
 
 
 class PayloadInvalid(Invalid):
-    """The body is not what this webhook takes."""
+    """The body is not valid for this webhook."""
 
     code = "payload_invalid"
 
@@ -75,7 +75,8 @@ def read_delivery(
         payload = orjson.loads(post.body)
     except orjson.JSONDecodeError as exc:
         raise PayloadInvalid(
-            f"The body is not JSON: {exc}; have the sender send application/json"
+            f"The body is not JSON: {exc}; configure the sender to send "
+            "application/json"
         ) from exc
     return WebhookDelivery(
         payload,
@@ -103,12 +104,12 @@ def _check_header(secret: SecretStr, header: str, post: WebhookRequest) -> None:
     if header.lower() == DEFAULT_HEADER.lower():
         scheme, _, given = given.partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
-        wanted = "as `Authorization: Bearer SECRET`"
+        place = "as `Authorization: Bearer SECRET`"
     else:
-        wanted = f"in the header {header}"
+        place = f"in the header {header}"
     if not _is_equal(given, secret.get_secret_value()):
         raise SignatureRefused(
-            f"Send this webhook's secret {wanted}: it is missing or wrong"
+            f"The webhook's secret is missing or wrong: send it {place}"
         )
 
 
@@ -116,7 +117,7 @@ def _check_github(secret: SecretStr, post: WebhookRequest) -> str:
     given = post.headers.get("X-Hub-Signature-256", "").strip()
     if not _is_equal(given, f"sha256={_hmac(secret, post.body)}"):
         raise SignatureRefused(
-            "X-Hub-Signature-256 is not this body's, signed with this webhook's secret"
+            "X-Hub-Signature-256 does not match this body and this webhook's secret"
         )
     return given
 
@@ -127,8 +128,8 @@ def _check_slack(secret: SecretStr, post: WebhookRequest, now: datetime) -> str:
     signed = b"v0:%s:%s" % (stamp.encode("latin-1", "replace"), post.body)
     if not _is_equal(given, f"v0={_hmac(secret, signed)}"):
         raise SignatureRefused(
-            "X-Slack-Signature is not this body's and X-Slack-Request-Timestamp's, "
-            "signed with this webhook's secret"
+            "X-Slack-Signature does not match this body, X-Slack-Request-Timestamp and "
+            "this webhook's secret"
         )
     if not _is_recent(stamp, now):
         raise SignatureRefused(
@@ -142,9 +143,9 @@ def _hmac(secret: SecretStr, signed: bytes) -> str:
     return hmac.new(key, signed, hashlib.sha256).hexdigest()
 
 
-def _is_equal(given: str, wanted: str) -> bool:
+def _is_equal(given: str, expected: str) -> bool:
     # As bytes, because compare_digest accepts only ASCII strings.
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def _is_recent(stamp: str, now: datetime) -> bool:
@@ -198,7 +199,7 @@ def build_event(
         return _render_event(config, trigger, delivery)
     except NestingTooDeep as exc:
         raise PayloadInvalid(
-            "The body is nested too deeply for what is asked of it to be written"
+            "The body is nested too deeply to insert a value of it into the prompt"
         ) from exc
 
 
@@ -206,21 +207,27 @@ def _render_event(
     config: Config, trigger: WebhookTrigger, delivery: WebhookDelivery
 ) -> TriggerEvent:
     payload = delivery.payload
-    agent = _render_field(trigger.agent, payload, field="agent", most=MAX_AGENT_CHARS)
-    named = thread = None
+    agent = _render_field(
+        trigger.agent, payload, field="agent", max_length=MAX_AGENT_LENGTH
+    )
+    user = thread = None
     if trigger.user is not None:
-        named = _render_field(
-            trigger.user, payload, field="user", most=identity.MAX_LENGTH
+        user = _render_field(
+            trigger.user, payload, field="user", max_length=identity.MAX_LENGTH
         )
     if trigger.thread is not None:
-        most = options.MAX_THREAD_LENGTH
-        thread = _render_field(trigger.thread, payload, field="thread", most=most)
+        thread = _render_field(
+            trigger.thread,
+            payload,
+            field="thread",
+            max_length=options.MAX_THREAD_LENGTH,
+        )
     prompt = prompt_templates.render(trigger.prompt, payload)
     if not prompt.strip():
-        raise PayloadInvalid("The body leaves the prompt empty: there is nothing to do")
+        raise PayloadInvalid("The prompt is empty with the values of this body")
     return TriggerEvent(
         trigger,
-        trigger_runs.resolve_user(config, trigger, named),
+        trigger_runs.resolve_user(config, trigger, user),
         agent,
         prompt,
         thread,
@@ -229,19 +236,19 @@ def _render_event(
     )
 
 
-def _render_field(template: str, payload: Any, *, field: str, most: int) -> str:
+def _render_field(template: str, payload: Any, *, field: str, max_length: int) -> str:
     try:
         text = prompt_templates.render_strict(template, payload).strip()
     except PathMissing as exc:
         raise PayloadInvalid(
-            f"The body has nothing at '{exc.path}', which says the {field}"
+            f"The body has no value at '{exc.path}', which selects the {field}"
         ) from exc
     if not text or "\0" in text:
-        raise PayloadInvalid(f"What the body says of the {field} is not a name")
-    if len(text) > most:
+        raise PayloadInvalid(f"The body's name of the {field} is not valid")
+    if len(text) > max_length:
         raise PayloadInvalid(
-            f"The {field} that the body names is {len(text)} characters long, at most "
-            f"{most} are taken"
+            f"The body's name of the {field} has {len(text)} characters; the limit is "
+            f"{max_length}"
         )
     return text
 
@@ -249,6 +256,6 @@ def _render_field(template: str, payload: Any, *, field: str, most: int) -> str:
 def _idempotency_key(trigger: WebhookTrigger, delivery_id: str | None) -> str | None:
     if delivery_id is None:
         return None
-    # They may be of any length.
+    # Hashed, because delivery ids may have any length.
     digest = hashlib.sha256(delivery_id.encode("utf-8", "replace")).hexdigest()
     return f"webhook:{trigger.name}:{digest}"

@@ -34,14 +34,14 @@ def render(template: str, payload: Any) -> str:
     Raises `NestingTooDeep`.
     """
 
-    def filled(place: re.Match[str]) -> str:
-        path = place[1].strip()
+    def insert(placeholder: re.Match[str]) -> str:
+        path = placeholder[1].strip()
         try:
             return _to_text(_value_at(payload, path))
         except PathMissing:
             return f"{{{{ {path} }}}}"
 
-    return PLACEHOLDER.sub(filled, template)
+    return PLACEHOLDER.sub(insert, template)
 
 
 def render_strict(template: str, payload: Any) -> str:
@@ -50,14 +50,14 @@ def render_strict(template: str, payload: Any) -> str:
     Raises `NestingTooDeep` as well.
     """
 
-    def filled(place: re.Match[str]) -> str:
-        path = place[1].strip()
+    def insert(placeholder: re.Match[str]) -> str:
+        path = placeholder[1].strip()
         value = _value_at(payload, path)
         if value is None:
             raise PathMissing(path)
         return _to_text(value)
 
-    return PLACEHOLDER.sub(filled, template)
+    return PLACEHOLDER.sub(insert, template)
 
 
 def _value_at(payload: Any, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""`manage.py triggers`: lists triggers and their results, and runs one by hand."""
+"""`manage.py triggers`: lists triggers and their results, and runs one manually."""
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime
@@ -25,65 +25,66 @@ from triggers.runs.trigger_runs import TriggerRun
 class Command(DatabaseCommand):
     """Prints two lines for each trigger, or the task of a manual run."""
 
-    help = "List the triggers of the YAML and what came of each, or fire one by hand."
+    help = "List the triggers of the YAML and their results, or run one."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--json", action="store_true", help="Print JSON.")
         commands = parser.add_subparsers(dest="what", metavar="COMMAND")
-        fire: ArgumentParser = commands.add_parser(
-            "fire",
-            help="Have one run now, also where it is off.",
-            description="Have a trigger run now, also where it is off.",
+        run: ArgumentParser = commands.add_parser(
+            "run",
+            help="Run a trigger now, even a disabled one.",
+            description="Run a trigger now, even a disabled one.",
             allow_abbrev=False,
         )
-        config_option.add_option(fire)
-        fire.add_argument("name", metavar="NAME", help="The trigger's name.")
-        fire.add_argument(
+        config_option.add_option(run)
+        run.add_argument("name", metavar="NAME", help="The trigger's name.")
+        run.add_argument(
             "--payload",
             metavar="JSON",
             default="{}",
-            help="What a webhook is to have been sent.",
+            help="The payload of a webhook.",
         )
 
     def handle(self, **options: Any) -> None:
         config = live.read_effective(self.config_path(options))
-        if options["what"] == "fire":
-            self._fire(config, options["name"], options["payload"])
+        if options["what"] == "run":
+            self._run(config, options["name"], options["payload"])
         else:
             self._list(config, is_json=options["json"])
 
     def _list(self, config: Config, *, is_json: bool) -> None:
-        pages = trigger_status.list_triggers(config, datetime.now(UTC))
+        statuses = trigger_status.list_triggers(config, datetime.now(UTC))
         if is_json:
-            self.write_json([terminal.as_json(page) for page in pages])
+            self.write_json([terminal.as_json(status) for status in statuses])
             return
-        for page in pages:
-            for line in terminal.describe_trigger(page):
+        for status in statuses:
+            for line in terminal.describe_trigger(status):
                 self.stdout.write(line)
-        if not pages:
+        if not statuses:
             self.stdout.write("there are no triggers in the YAML")
 
-    def _fire(self, config: Config, name: str, payload: str) -> None:
+    def _run(self, config: Config, name: str, payload: str) -> None:
         try:
-            said = orjson.loads(payload)
+            value = orjson.loads(payload)
         except orjson.JSONDecodeError as exc:
             raise CommandError(f"--payload is not JSON: {exc}") from exc
-        deed = partial(_audit_event, name)
-        firing = audit_log.run_recorded(
-            deed, manual_runs.run_trigger, manual_runs.build_event(config, name, said)
+        run = audit_log.run_recorded(
+            partial(_audit_event, name),
+            manual_runs.run_trigger,
+            manual_runs.build_event(config, name, value),
         )
         _notify_worker()
-        self.stdout.write(str(firing.task_id))
+        self.stdout.write(str(run.task_id))
 
 
-def _audit_event(name: str, firing: TriggerRun) -> AuditEvent:
-    by, details = audit_events.terminal_actor(), {"task": str(firing.task_id)}
-    return AuditEvent("trigger.fire", by, name, details)
+def _audit_event(name: str, run: TriggerRun) -> AuditEvent:
+    actor, details = audit_events.terminal_actor(), {"task": str(run.task_id)}
+    return AuditEvent("trigger.run", actor, name, details)
 
 
 def _notify_worker() -> None:
     """Notify a worker; without the broker it polls within seconds."""
-    import_string(settings.COULISSE_CELERY_APP)  # Commands do not load it themselves.
+    import_string(settings.COULISSE_CELERY_APP)  # Commands do not load it otherwise.
     worker_notifier.notify()
     worker_notifier.flush()

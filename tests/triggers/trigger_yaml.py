@@ -1,4 +1,4 @@
-"""Triggers for the tests: a YAML with some, and what is stored of them."""
+"""YAML of triggers for the tests, and their stored runs."""
 
 import uuid
 from collections.abc import Callable
@@ -13,12 +13,12 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 def unique(name: str) -> str:
-    """Return a name no other test has: rows stay from test to test."""
+    """Return a unique name, because rows stay between tests."""
     return f"{name}-{uuid.uuid4().hex[:8]}"
 
 
 def yaml(*triggers: str, more: str = "") -> str:
-    """Return the standard YAML with these triggers, each written as a flow map."""
+    """Return the standard YAML with these triggers, each as a flow mapping."""
     entries = "".join(f"  - {{{trigger}}}\n" for trigger in triggers)
     return f"{CONFIG}{more}\ntriggers:\n{entries}"
 
@@ -32,29 +32,29 @@ def cron(name: str, schedule: str, more: str = "") -> str:
 
 
 def hook(name: str, path: str, more: str = "") -> str:
-    """Return a webhook of the agent `assistant` that tells it the body's `say`."""
-    told = "" if "prompt:" in more else "prompt: 'They say {{say}}.', "
+    """Return a webhook of the agent `assistant` whose prompt has the body's `say`."""
+    prompt = "" if "prompt:" in more else "prompt: 'They say {{say}}.', "
     agent = "" if "agent:" in more else "agent: assistant, "
-    return f"{told}{agent}name: {name}, type: webhook, path: {path}, {more}"
+    return f"{prompt}{agent}name: {name}, type: webhook, path: {path}, {more}"
 
 
 def boot(name: str) -> str:
-    """Return a trigger that fires at the start."""
+    """Return a boot trigger."""
     return f"name: {name}, type: boot, agent: assistant, prompt: Good morning."
 
 
 def runs(name: str) -> list[Task]:
-    """Return a trigger's runs, the oldest first."""
+    """Return a trigger's runs, oldest first."""
     return list(Task.objects.filter(origin=f"trigger:{name}").order_by("created_at"))
 
 
 def ticks(name: str) -> list[str]:
-    """Return the times a cron fired for."""
+    """Return the ticks for which a cron has run."""
     return sorted(task.payload["tick"] for task in runs(name))
 
 
 def state(name: str) -> TriggerState:
-    """Return what is known of a trigger."""
+    """Return the stored state of a trigger."""
     return TriggerState.objects.get(name=name)
 
 

@@ -1,4 +1,4 @@
-"""Crons fire once for each tick, whoever looks, and report what they missed."""
+"""Crons run once per tick in any number of processes, and report missed ticks."""
 
 import threading
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from config import live
 from core.ids import UserId
 from tasks.models import Task
 from tests.tasks.conftest import PATIENCE_SECONDS
-from tests.triggers.triggers import (
+from tests.triggers.trigger_yaml import (
     NOON,
     Configure,
     cron,
@@ -36,18 +36,18 @@ def arm(at: datetime = NOON) -> None:
     cron_triggers.arm_triggers(live.current(), at)
 
 
-def look(seconds: float) -> None:
-    """Fire what is due so many seconds after noon."""
-    cron_triggers.fire_due_triggers(live.current(), NOON + timedelta(seconds=seconds))
+def check(seconds: float) -> None:
+    """Run what is due so many seconds after noon."""
+    cron_triggers.run_due_triggers(live.current(), NOON + timedelta(seconds=seconds))
 
 
 def test_tick_creates_a_task_of_the_agent(configure: Configure, name: str):
     configure(yaml(cron(name, "*/5 * * * *")))
     arm()
 
-    look(299)
+    check(299)
     assert runs(name) == []
-    look(300)
+    check(300)
 
     (task,) = runs(name)
     assert (task.kind, task.agent, task.prompt) == ("agent", "assistant", "It is time.")
@@ -56,54 +56,54 @@ def test_tick_creates_a_task_of_the_agent(configure: Configure, name: str):
     assert task.payload["learns"] is False
 
 
-def test_tick_fires_once_despite_repeated_checks(configure: Configure, name: str):
+def test_tick_runs_once_despite_repeated_checks(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *")))
     arm()
     for seconds in (60, 60, 61, 119, 120, 120.5):
-        look(seconds)
+        check(seconds)
     assert ticks(name) == ["2026-03-02T12:01:00Z", "2026-03-02T12:02:00Z"]
-    assert state(name).fired == 2
+    assert state(name).run_count == 2
 
 
 def test_six_field_expression_starts_with_seconds(configure: Configure, name: str):
     configure(yaml(cron(name, "*/20 0 12 * * *")))
     arm()
-    look(45)
+    check(45)
     assert ticks(name) == ["2026-03-02T12:00:20Z", "2026-03-02T12:00:40Z"]
 
 
-def test_two_schedulers_fire_once(configure: Configure, name: str):
+def test_two_schedulers_run_once(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * * *")))
     arm()
-    together = threading.Barrier(2)
+    barrier = threading.Barrier(2)
 
-    def clock() -> None:
+    def run_scheduler() -> None:
         for seconds in range(1, 11):
-            together.wait(PATIENCE_SECONDS)
-            look(seconds)
+            barrier.wait(PATIENCE_SECONDS)
+            check(seconds)
         connection.close()
 
-    others = [threading.Thread(target=clock) for _ in range(2)]
+    others = [threading.Thread(target=run_scheduler) for _ in range(2)]
     for other in others:
         other.start()
     for other in others:
         other.join(PATIENCE_SECONDS)
 
     assert len(ticks(name)) == len(set(ticks(name))) == 10
-    # Who came second did not even try.
-    assert (state(name).fired, state(name).repeated) == (10, 0)
+    # The second one did not even try.
+    assert (state(name).run_count, state(name).repeated) == (10, 0)
 
 
-def test_clock_set_back_fires_nothing_twice(configure: Configure, name: str):
+def test_clock_set_back_runs_nothing_twice(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *")))
     arm()
-    look(60)
-    look(120)
+    check(60)
+    check(120)
 
     arm(NOON - timedelta(hours=1))
-    look(60)
-    look(120)
-    look(180)
+    check(60)
+    check(120)
+    check(180)
 
     assert len(ticks(name)) == len(set(ticks(name))) == 3
 
@@ -115,9 +115,12 @@ def test_clock_years_ahead_does_not_stop_a_cron(
     arm(NOON + timedelta(days=3650))
     caplog.set_level("WARNING", "triggers.runs.run_log")
     arm()
-    look(60)
+    check(60)
     assert ticks(name) == ["2026-03-02T12:01:00Z"]
-    assert f"cron trigger set back, for the clock was trigger={name}" in caplog.text
+    assert (
+        f"cron trigger rescheduled, because the clock was set back trigger={name}"
+        in caplog.text
+    )
 
 
 def test_missed_ticks_are_reported_and_not_run(configure: Configure, name: str, caplog):
@@ -125,20 +128,20 @@ def test_missed_ticks_are_reported_and_not_run(configure: Configure, name: str, 
     arm()
     caplog.set_level("INFO", "triggers.runs.run_log")
 
-    look(3 * 3600 + 120)
+    check(3 * 3600 + 120)
 
     assert runs(name) == []
-    found = state(name)
-    assert found.missed == 18
-    assert found.missed_at == NOON + timedelta(hours=3)
+    stored = state(name)
+    assert stored.missed == 18
+    assert stored.missed_at == NOON + timedelta(hours=3)
     assert f"cron trigger missed trigger={name} ticks=18" in caplog.text
     assert "last=2026-03-02T15:00:00Z" in caplog.text
 
 
-def test_tick_within_the_last_minute_fires_late(configure: Configure, name: str):
+def test_tick_within_the_last_minute_runs_late(configure: Configure, name: str):
     configure(yaml(cron(name, "*/10 * * * *")))
     arm()
-    look(3 * 3600 + 59)
+    check(3 * 3600 + 59)
     assert ticks(name) == ["2026-03-02T15:00:00Z"]
     assert state(name).missed == 17
 
@@ -151,8 +154,8 @@ def test_missed_ticks_run_with_catch_up(
 ):
     configure(yaml(cron(name, "*/10 * * * *", f"catch_up: {catch_up}")))
     arm()
-    look(3 * 3600 + 120)
-    look(3 * 3600 + 121)
+    check(3 * 3600 + 120)
+    check(3 * 3600 + 121)
     assert len(runs(name)) == ran
     assert ticks(name)[-1] == "2026-03-02T15:00:00Z"
     assert state(name).missed == missed
@@ -161,8 +164,8 @@ def test_missed_ticks_run_with_catch_up(
 def test_catch_up_is_limited_to_a_hundred(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * * *", "catch_up: true")))
     arm()
-    look(3600)
-    # A hundred that are too old, and those of the last minute.
+    check(3600)
+    # A hundred late ticks, and those of the last minute.
     assert len(runs(name)) == 160
     assert ticks(name)[0] == "2026-03-02T12:57:21Z"
     assert state(name).missed == 3600 - 160
@@ -171,7 +174,7 @@ def test_catch_up_is_limited_to_a_hundred(configure: Configure, name: str):
 def test_missed_tick_count_is_capped(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * * *", "catch_up: last")))
     arm(NOON - timedelta(days=3650))
-    look(0)
+    check(0)
     assert len(runs(name)) == 60
     assert state(name).missed == cron_triggers.MAX_COUNTED
 
@@ -181,9 +184,9 @@ def test_schedule_edit_restarts_the_cron(configure: Configure, name: str):
     arm()
     configure(yaml(cron(name, "*/30 * * * *")))
     arm(NOON + timedelta(hours=1))
-    look(3600 + 60)
+    check(3600 + 60)
     assert runs(name) == []
-    look(3600 + 1800)
+    check(3600 + 1800)
     assert ticks(name) == ["2026-03-02T13:30:00Z"]
     assert state(name).missed == 0
 
@@ -193,21 +196,21 @@ def test_disabled_cron_misses_nothing(configure: Configure, name: str):
     arm()
     configure(yaml(cron(name, "* * * * *", "enabled: false")))
     arm(NOON + timedelta(seconds=10))
-    look(600)
+    check(600)
     configure(yaml(cron(name, "* * * * *")))
     arm(NOON + timedelta(seconds=1000))
-    look(1020)
+    check(1020)
     assert ticks(name) == ["2026-03-02T12:17:00Z"]
     assert state(name).missed == 0
 
 
-def test_process_with_an_older_yaml_fires_nothing(configure: Configure, name: str):
+def test_process_with_an_older_yaml_runs_nothing(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *")))
     arm()
-    older = live.current()
+    older_config = live.current()
     configure(yaml(cron(name, "*/30 * * * *")))
     arm()
-    cron_triggers.fire_due_triggers(older, NOON + timedelta(seconds=60))
+    cron_triggers.run_due_triggers(older_config, NOON + timedelta(seconds=60))
     assert runs(name) == []
 
 
@@ -216,22 +219,22 @@ def test_skip_if_running_waits_for_the_run(configure: Configure, name: str, capl
     arm()
     caplog.set_level("INFO", "triggers.runs.run_log")
     for seconds in (60, 120, 180):
-        look(seconds)
+        check(seconds)
     Task.objects.filter(origin=trigger_runs.task_origin(name)).update(state="done")
-    look(240)
+    check(240)
     assert ticks(name) == ["2026-03-02T12:01:00Z", "2026-03-02T12:04:00Z"]
-    assert (state(name).fired, state(name).skipped) == (2, 2)
-    # It says so once, as long as it goes on.
+    assert (state(name).run_count, state(name).skipped) == (2, 2)
+    # Consecutive skips are logged once.
     skipped = f"cron trigger skipped trigger={name}"
     assert caplog.text.count(skipped) == 1
-    look(300)
+    check(300)
     assert caplog.text.count(skipped) == 2
 
 
 def test_disabled_tasks_stop_crons(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *"), more="tasks: {enabled: false}"))
     arm()
-    look(60)
+    check(60)
     assert runs(name) == []
 
 
@@ -249,7 +252,7 @@ def test_cron_runs_for_its_user(
 ):
     configure(yaml(cron(name, "* * * * *", own), more=more))
     arm()
-    look(60)
+    check(60)
     (task,) = runs(name)
     assert UserId(task.user_id) == identity.derive_user_id(expected)
 
@@ -257,7 +260,7 @@ def test_cron_runs_for_its_user(
 def test_cron_may_use_its_own_thread(configure: Configure, name: str):
     configure(yaml(cron(name, "* * * * *", "thread: standups, learns: true")))
     arm()
-    look(60)
+    check(60)
     (task,) = runs(name)
     assert task.payload["metadata"] == {"thread_id": "standups"}
     assert task.payload["learns"] is True

@@ -1,4 +1,4 @@
-"""Places in texts."""
+"""Placeholders in prompts."""
 
 import pytest
 
@@ -18,16 +18,16 @@ PAYLOAD = {
 @pytest.mark.parametrize(
     ("template", "filled"),
     [
-        ("No places", "No places"),
+        ("No placeholders", "No placeholders"),
         ("{{sender.name}} came", "Ada came"),
         ("{{ sender.name }}", "Ada"),
         ("{{sender.id}}, {{is_open}}, {{none}}", "7, true, null"),
         ("{{sender}}", '{"name":"Ada","id":7}'),
         ("{{items.1.title}}", "second"),
         ("{{with space}}", "yes"),
-        # What is put in is not looked at again.
+        # Placeholders in inserted values are not expanded.
         ("{{nasty}}", "{{sender.name}}"),
-        ("{{sender.age}} {{nobody.name}}", "{{ sender.age }} {{ nobody.name }}"),
+        ("{{sender.age}} {{missing.name}}", "{{ sender.age }} {{ missing.name }}"),
         ("{{items.2.title}} {{items.-1}}", "{{ items.2.title }} {{ items.-1 }}"),
         ("{{sender.name.first}} {{.}}", "{{ sender.name.first }} {{ . }}"),
         ("{sender.name} {{}} {{sender.name}", "{sender.name} {{}} {{sender.name}"),
