@@ -1,40 +1,39 @@
-"""What can go wrong with a task."""
+"""Errors of tasks."""
 
 from core.errors import Conflict, CoulisseError, Denied, Invalid, Limited, NotFound
 
 
 class TaskUnknown(NotFound):
-    """There is no such task. Tasks are deleted a while after they ended, and those of \
-others are not shown."""
+    """There is no such task. It may have expired, or belong to another user."""
 
     code = "task_not_found"
 
 
 class TasksDisabled(Denied):
-    """This server takes on no tasks."""
+    """Tasks are disabled on this server."""
 
     code = "tasks_disabled"
     detail = "tasks.enabled is false in coulisse.yaml"
 
 
 class TaskInvalid(Invalid):
-    """This task cannot be taken on."""
+    """This task is not valid."""
 
 
 class TooManyTasks(Limited):
-    """You have too many tasks that have not ended. Wait for some, or cancel them."""
+    """You have too many open tasks. Wait until some have ended, or cancel them."""
 
     code = "too_many_tasks"
 
 
 class KeyReused(Conflict):
-    """This Idempotency-Key came with another request before: send a new one."""
+    """This Idempotency-Key was used for another request: send a new one."""
 
     code = "idempotency_key_reused"
 
 
 class TaskTimedOut(CoulisseError):
-    """An attempt took longer than it may."""
+    """An attempt exceeded its time limit."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Celery tasks and signals: a worker process runs the queue as long as it lives.
+"""Celery tasks and signals: each worker process runs the queue until it stops.
 
 A message makes it check the queue at once; without messages it polls every few seconds.
 """
@@ -34,7 +34,7 @@ def prune() -> None:
 
 @signals.worker_shutting_down.connect
 def stop_service(**_: Any) -> None:
-    """Claim no more tasks, and let the running ones end."""
+    """Claim no more tasks, and let running ones finish."""
     # A second signal stops at once.
     if _stop_thread.ident is None:
         _stop_thread.start()
@@ -42,11 +42,11 @@ def stop_service(**_: Any) -> None:
 
 @signals.worker_shutdown.connect
 def wait_for_stop(**_: Any) -> None:
-    """Block the process's exit until then, because Celery does not know the running
+    """Delay the process's exit until then, because Celery does not know the running
     tasks.
     """
     if _stop_thread.is_alive():
         _stop_thread.join()
 
 
-_stop_thread = threading.Thread(target=service.stop, name="tasks-end")
+_stop_thread = threading.Thread(target=service.stop, name="tasks-stop")

@@ -12,20 +12,20 @@ from tasks.queue import task_kinds
 def _serialize_tasks(rows: list[Task]) -> Iterator[dict[str, Any]]:
     """Return tasks in the format of an export.
 
-    The results of hidden tasks, such as judging, contain models and costs and are left
-    out; the scores themselves are exported elsewhere.
+    The results of unlisted tasks, such as judging, are left out, because they contain
+    models and costs; the scores are exported elsewhere.
     """
-    seen = task_kinds.listed_names()
+    listed_kinds = task_kinds.listed_names()
     for row in rows:
-        is_seen = row.kind in seen
+        is_listed = row.kind in listed_kinds
         yield {
             "id": row.id,
             "kind": row.kind,
             "state": row.state,
             "agent": row.agent,
             "prompt": row.prompt,
-            "result": row.result if is_seen else None,
-            "error": public_text(row.error) if is_seen else None,
+            "result": row.result if is_listed else None,
+            "error": public_text(row.error) if is_listed else None,
             "origin": row.origin,
             "created_at": row.created_at,
             "finished_at": row.finished_at,

@@ -72,7 +72,7 @@ async def create_task(
         admission.admit_task,
         task_requests.build_task(config, caller_of(request), user_id, task_request),
         max_open=config.get(TASKS).max_open,
-        asked=_request_digest(body),
+        request_digest=_request_digest(body),
     )
     if is_new:
         worker_notifier.notify()

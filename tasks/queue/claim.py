@@ -17,9 +17,9 @@ from tasks.queue.lifecycle import LEASE_SECONDS, MAX_INTERRUPTIONS
 CLAIM_SQL = """
     WITH found AS MATERIALIZED (
         SELECT id FROM tasks_task
-        WHERE state IN ('queued', 'running') AND due_at <= %s {wanted} AND (
+        WHERE state IN ('queued', 'running') AND due_at <= %s {filters} AND (
             state = 'queued'
-            OR NOT is_cancelled AND interruptions < %s {again}
+            OR NOT is_cancelled AND interruptions < %s {rerun_filter}
         )
         ORDER BY priority DESC, round, created_at
         LIMIT %s {lock}
@@ -56,24 +56,28 @@ def claim_tasks(
     """
     now = now or datetime.now(UTC)
     statement = CLAIM_SQL.format(
-        wanted=_in_condition("kind", kinds)
+        filters=_in_condition("kind", kinds)
         + ("" if users is None else _in_condition("user_id", users)),
-        again=_in_condition("kind", once, negated=True) if once else "",
+        rerun_filter=_in_condition("kind", once, negated=True) if once else "",
         lock=LOCKS.get(connection.vendor, ""),
     )
     values = [
-        *(to_column("due_at", now), *kinds),
+        to_column("due_at", now),
+        *kinds,
         *(to_column("user_id", user_id) for user_id in users or ()),
-        *(MAX_INTERRUPTIONS, *once, limit),
+        MAX_INTERRUPTIONS,
+        *once,
+        limit,
         to_column("due_at", now + timedelta(seconds=LEASE_SECONDS)),
-        *(to_column("started_at", now), worker_identity.own_name()),
+        to_column("started_at", now),
+        worker_identity.own_name(),
     ]
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        taken: list[Any] = cursor.fetchall()
+        rows: list[Any] = cursor.fetchall()
     # The database returns them in any order.
-    taken.sort(key=lambda row: (-row[-3], *row[-2:]))
-    return [_claimed_task(row) for row in taken]
+    rows.sort(key=lambda row: (-row[-3], *row[-2:]))
+    return [_claimed_task(row) for row in rows]
 
 
 def _in_condition(name: str, values: Collection[Any], *, negated: bool = False) -> str:

@@ -37,17 +37,16 @@ WAITING_SQL = """
 
 def assign_rounds(rows: Sequence[Task], now: datetime) -> None:
     """Set the rounds of tasks that are about to be queued, in their order."""
-    known: dict[tuple[uuid.UUID, int, bool], int] = {}
+    last_rounds: dict[tuple[uuid.UUID, int, bool], int] = {}
     for row in rows:
         is_due = row.due_at <= now
-        line = (row.user_id, row.priority, is_due)
-        if line in known:
-            row.round = known[line] + 1
+        key = (row.user_id, row.priority, is_due)
+        if key in last_rounds:
+            row.round = last_rounds[key] + 1
         else:
-            row.round = (_round_when_due if is_due else round_when_waiting)(
-                *line[:2], now
-            )
-        known[line] = row.round
+            next_round = _round_when_due if is_due else round_when_waiting
+            row.round = next_round(row.user_id, row.priority, now)
+        last_rounds[key] = row.round
 
 
 def round_when_waiting(user_id: uuid.UUID, priority: int, now: datetime) -> int:

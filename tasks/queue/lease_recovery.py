@@ -1,4 +1,4 @@
-"""Tasks whose workers died: claimed again or errored, as the YAML says."""
+"""Recovers tasks whose workers died: they run again or are errored, by the YAML."""
 
 import logging
 from collections.abc import Collection
@@ -13,8 +13,8 @@ logger = logging.getLogger(__name__)
 def non_repeatable_kinds() -> Collection[str]:
     """Return the kinds of tasks that do not run again.
 
-    Tasks of users, if the operator says so; auxiliary tasks such as scoring always run
-    again.
+    These are users' tasks if `rerun_interrupted` is false; auxiliary tasks such as
+    scoring always run again.
     """
     return (
         () if live.current().get(TASKS).rerun_interrupted else task_kinds.listed_names()
@@ -26,8 +26,8 @@ def recover_leases() -> bool:
 
     Return whether there may be some to claim.
     """
-    if left := lifecycle.expire_dead_leases():
-        logger.warning("%d tasks were running in a worker that died", left)
+    if expired := lifecycle.expire_dead_leases():
+        logger.warning("expired the leases of %d tasks of dead workers", expired)
     if closed := lifecycle.close_abandoned(once=non_repeatable_kinds()):
-        logger.warning("%d tasks were given up with their workers", closed)
-    return left > 0
+        logger.warning("closed %d tasks of dead workers; not running again", closed)
+    return expired > 0

@@ -46,14 +46,14 @@ FAILED = (Task.State.ERRORED, Task.State.CANCELLED)
 IS_OPEN = RawSQL(
     "state IN ('queued', 'running')", (), output_field=models.BooleanField()
 )
-"""The conditions of the indexes `tasks_task_open…`: SQLite uses a partial index only
-for the same words, and otherwise scans all tasks.
+"""The condition of the indexes `tasks_task_open…`: SQLite uses a partial index only for
+the same words, and otherwise scans all tasks.
 """
 
 HAS_FAILED = RawSQL(
     "state IN ('errored', 'cancelled')", (), output_field=models.BooleanField()
 )
-"""The conditions of the indexes `tasks_task_failed…`: only a few tasks fail."""
+"""The condition of the indexes `tasks_task_failed…`: only a few tasks fail."""
 
 COMPLETE_SQL = """
     UPDATE tasks_task SET
@@ -89,14 +89,14 @@ class TaskSpec:
     id: uuid.UUID = field(default_factory=uuid.uuid4)
 
 
-def enqueue(drafts: Sequence[TaskSpec], *, now: datetime | None = None) -> list[Task]:
+def enqueue(specs: Sequence[TaskSpec], *, now: datetime | None = None) -> list[Task]:
     """Add tasks to the queue, in the caller's transaction if there is one.
 
     Return the added rows, without those whose key exists already. The caller notifies a
     worker after the commit.
     """
     now = now or datetime.now(UTC)
-    rows = [_build_row(draft, now) for draft in drafts]
+    rows = [_build_row(spec, now) for spec in specs]
     fair_scheduling.assign_rounds(rows, now)
     if not any(row.key for row in rows):
         return Task.objects.bulk_create(rows)
@@ -110,23 +110,23 @@ def enqueue(drafts: Sequence[TaskSpec], *, now: datetime | None = None) -> list[
     return [row for row in rows if row.pk in added]
 
 
-def _build_row(draft: TaskSpec, now: datetime) -> Task:
+def _build_row(spec: TaskSpec, now: datetime) -> Task:
     return Task(
-        id=draft.id,
-        kind=draft.kind,
-        user_id=draft.user_id,
-        agent=draft.agent,
-        prompt=draft.prompt,
-        payload=dict(draft.payload),
-        origin=draft.origin,
-        turn_id=draft.turn_id,
-        token_id=draft.token_id,
+        id=spec.id,
+        kind=spec.kind,
+        user_id=spec.user_id,
+        agent=spec.agent,
+        prompt=spec.prompt,
+        payload=dict(spec.payload),
+        origin=spec.origin,
+        turn_id=spec.turn_id,
+        token_id=spec.token_id,
         request_id=request_ids.current.get(),
-        key=draft.key,
-        priority=draft.priority,
-        max_failures=draft.max_failures,
+        key=spec.key,
+        priority=spec.priority,
+        max_failures=spec.max_failures,
         created_at=now,
-        due_at=now + timedelta(seconds=draft.delay_seconds),
+        due_at=now + timedelta(seconds=spec.delay_seconds),
     )
 
 
@@ -150,12 +150,15 @@ def cancelled_ids(tasks: Collection[ClaimedTask]) -> set[uuid.UUID]:
 
     These are cancelled, erased, or owned by another worker.
     """
-    mine = {task.id: task.attempts for task in tasks}
+    attempts = {task.id: task.attempts for task in tasks}
     running = Task.objects.filter(
-        pk__in=mine, state=Task.State.RUNNING, is_cancelled=False
+        pk__in=attempts, state=Task.State.RUNNING, is_cancelled=False
     )
-    found = running.values_list("pk", "attempts")
-    return mine.keys() - {pk for pk, attempts in found if mine[pk] == attempts}
+    return attempts.keys() - {
+        pk
+        for pk, attempt in running.values_list("pk", "attempts")
+        if attempts[pk] == attempt
+    }
 
 
 def _leased_row(task: ClaimedTask) -> QuerySet[Task]:
@@ -168,9 +171,9 @@ def _leased_row(task: ClaimedTask) -> QuerySet[Task]:
 
 
 def _uncancelled_row(task: ClaimedTask) -> QuerySet[Task]:
-    """Select a task that is not cancelled; `close_cancelled` handles the others.
+    """Select a task that is not cancelled; `close_cancelled` then closes the others.
 
-    In this order no cancellation can be overlooked.
+    In this order, no cancellation is missed.
     """
     return _leased_row(task).filter(is_cancelled=False)
 
@@ -189,19 +192,21 @@ def complete(
 ) -> None:
     """Complete a task in the caller's transaction; raises `LeaseLost`.
 
-    So its result is stored exactly if its row is done. A task that was cancelled at the
-    last moment is done all the same.
+    The transaction stores the result if and only if the row is done. A cancellation at
+    the last moment has no effect.
     """
     values = [
-        *(make_storable(result), to_column("finished_at", datetime.now(UTC))),
-        *(to_column("turn_id", turn_id), to_column("id", task.id)),
-        *(to_column("user_id", task.user_id), task.attempts),
+        make_storable(result),
+        to_column("finished_at", datetime.now(UTC)),
+        to_column("turn_id", turn_id),
+        to_column("id", task.id),
+        to_column("user_id", task.user_id),
+        task.attempts,
     ]
     with connection.cursor() as cursor:
         cursor.execute(COMPLETE_SQL, values)
-        is_closed = cursor.rowcount
-    if not is_closed:
-        raise LeaseLost
+        if not cursor.rowcount:
+            raise LeaseLost
 
 
 def complete_with(
@@ -224,28 +229,28 @@ def record_failure(
     visible to the user: the message of our own errors, only the type of others.
     """
     failures = task.failures + 1
-    told = make_storable(describe_error(error))[:MAX_ERROR_LENGTH]
-    is_over = is_final or failures >= task.max_failures
-    if is_over:
+    text = make_storable(describe_error(error))[:MAX_ERROR_LENGTH]
+    is_errored = is_final or failures >= task.max_failures
+    if is_errored:
         _uncancelled_row(task).update(
             state=Task.State.ERRORED,
             failures=failures,
-            error=told,
+            error=text,
             finished_at=datetime.now(UTC),
         )
     else:
-        asked = getattr(error, "retry_after_seconds", None)
-        pause = _backoff_seconds(failures, asked)
+        retry_after = getattr(error, "retry_after_seconds", None)
+        pause = _backoff_seconds(failures, retry_after)
         now = datetime.now(UTC)
         _uncancelled_row(task).update(
             state=Task.State.QUEUED,
             failures=failures,
-            error=told,
+            error=text,
             due_at=now + timedelta(seconds=pause),
             round=fair_scheduling.round_when_waiting(task.user_id, task.priority, now),
         )
     close_cancelled(task)
-    return is_over
+    return is_errored
 
 
 def describe_error(error: BaseException) -> str:
@@ -255,11 +260,11 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: see the server's log"
 
 
-def _backoff_seconds(failures: int, asked: float | None = None) -> float:
-    """Return the backoff after so many failures; `asked` is the minimum."""
+def _backoff_seconds(failures: int, minimum: float | None = None) -> float:
+    """Return the backoff after so many failures."""
     longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 4 ** (failures - 1))
-    jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
-    return max(jitter, asked or 0.0)
+    jitter = random.uniform(longest / 2, longest)  # noqa: S311  not for security
+    return max(jitter, minimum or 0.0)
 
 
 def release_leases(tasks: Collection[ClaimedTask]) -> None:
@@ -273,13 +278,10 @@ def release_leases(tasks: Collection[ClaimedTask]) -> None:
         close_cancelled(task)
 
 
-def count_open(user_id: UserId, wanted: Collection[str], most: int) -> int:
-    """Return how many tasks of these kinds a user has that have not ended.
-
-    Stops counting at `most`.
-    """
-    rows = Task.objects.filter(IS_OPEN, user_id=user_id, kind__in=wanted)
-    return rows[:most].count()
+def count_open(user_id: UserId, kinds: Collection[str], limit: int) -> int:
+    """Return the number of a user's open tasks of these kinds, at most `limit`."""
+    rows = Task.objects.filter(IS_OPEN, user_id=user_id, kind__in=kinds)
+    return rows[:limit].count()
 
 
 def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
@@ -290,12 +292,14 @@ def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
     rows = Task.objects.filter(pk=task_id)
     if user_id is not None:
         rows = rows.filter(user_id=user_id)
-    waits = Q(state=Task.State.QUEUED)
-    # At once, because a worker may release it meanwhile.
+    is_queued = Q(state=Task.State.QUEUED)
+    # In one statement, because a worker may release the task meanwhile.
     rows.filter(state__in=OPEN).update(
         is_cancelled=True,
-        state=Case(When(waits, then=Value(Task.State.CANCELLED)), default=F("state")),
-        finished_at=Case(When(waits, then=Value(datetime.now(UTC)))),
+        state=Case(
+            When(is_queued, then=Value(Task.State.CANCELLED)), default=F("state")
+        ),
+        finished_at=Case(When(is_queued, then=Value(datetime.now(UTC)))),
     )
     ACTIVE_TURNS.mark_tasks_changed()
     return rows.first()
@@ -317,10 +321,10 @@ def expire_dead_leases(*, now: datetime | None = None) -> int:
     names = running.exclude(worker=worker_identity.own_name()).values_list(
         "worker", flat=True
     )
-    gone = worker_identity.ended_workers(names.distinct())
-    if not gone:
+    ended = worker_identity.ended_workers(names.distinct())
+    if not ended:
         return 0
-    return running.filter(worker__in=gone).update(due_at=now or datetime.now(UTC))
+    return running.filter(worker__in=ended).update(due_at=now or datetime.now(UTC))
 
 
 def close_abandoned(*, once: Collection[str] = (), now: datetime | None = None) -> int:
@@ -329,11 +333,11 @@ def close_abandoned(*, once: Collection[str] = (), now: datetime | None = None) 
     Tasks that may run again stay claimable; kinds that run `once` do not.
     """
     now = now or datetime.now(UTC)
-    lost = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING, due_at__lte=now)
-    cancelled = lost.filter(is_cancelled=True).update(
+    expired = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING, due_at__lte=now)
+    cancelled = expired.filter(is_cancelled=True).update(
         state=Task.State.CANCELLED, finished_at=now
     )
-    errored = lost.filter(_abandoned_condition(once)).update(
+    errored = expired.filter(_abandoned_condition(once)).update(
         state=Task.State.ERRORED, error=INTERRUPTED, finished_at=now
     )
     return cancelled + errored

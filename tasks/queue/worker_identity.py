@@ -1,4 +1,4 @@
-"""Names of worker processes, with which others on the machine can check that they live.
+"""Names of worker processes, by which others on the machine detect ended ones.
 
 `HOST:PID:STARTED`. The host is identified by its boot and, where they exist, by its PID
 namespace: two containers, or two machines of one name, see different processes under
@@ -39,8 +39,8 @@ def _host_id() -> str:
     parts = []
     with suppress(OSError):
         parts = [BOOT_ID.read_text(), os.readlink(NAMESPACE)]
-    told = hashlib.sha256("".join(parts or [str(uuid.getnode())]).encode())
-    return f"{socket.gethostname()[:MAX_HOST_LENGTH]}/{told.hexdigest()[:12]}"
+    digest = hashlib.sha256("".join(parts or [str(uuid.getnode())]).encode())
+    return f"{socket.gethostname()[:MAX_HOST_LENGTH]}/{digest.hexdigest()[:12]}"
 
 
 def ended_workers(names: Iterable[str]) -> list[str]:

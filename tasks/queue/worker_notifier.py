@@ -28,10 +28,10 @@ _notifier = Notifier(
 )
 
 
-def use_notify(way: Callable[[], None]) -> None:
-    """Notify by this function instead: for a command that runs the tasks itself."""
+def use_notify(function: Callable[[], None]) -> None:
+    """Notify with this function instead, in a command that runs the tasks itself."""
     global _notify
-    _notify = way
+    _notify = function
 
 
 def notify() -> None:

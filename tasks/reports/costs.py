@@ -23,9 +23,9 @@ class TaskCost:
 def costs_by_task(tasks: Sequence[Task]) -> dict[uuid.UUID, TaskCost]:
     """Return the cost of each task, in one query."""
     turns = {task.pk: _turn_ids(task) for task in tasks}
-    wanted = [turn_id for ids in turns.values() for turn_id in ids]
-    known = Turn.objects.filter(pk__in=wanted) if wanted else Turn.objects.none()
-    costs = dict(known.values_list("pk", "cost_micro_usd"))
+    turn_ids = [turn_id for ids in turns.values() for turn_id in ids]
+    rows = Turn.objects.filter(pk__in=turn_ids) if turn_ids else Turn.objects.none()
+    costs = dict(rows.values_list("pk", "cost_micro_usd"))
     return {pk: _task_cost(ids, costs) for pk, ids in turns.items()}
 
 

@@ -26,10 +26,10 @@ def get_task(task_id: uuid.UUID) -> dict[str, Any]:
 
 def cancel_task(task_id: uuid.UUID) -> bool:
     """Cancel a task; return whether it was open. Raises `TaskUnknown`."""
-    open_ones = Task.objects.filter(state__in=lifecycle.OPEN, is_cancelled=False)
+    open_tasks = Task.objects.filter(state__in=lifecycle.OPEN, is_cancelled=False)
     with transaction.atomic():
         # Locked, so that only one of two concurrent calls returns True.
-        was_open = open_ones.select_for_update().filter(pk=task_id).first() is not None
+        was_open = open_tasks.select_for_update().filter(pk=task_id).first() is not None
         if lifecycle.cancel(task_id) is None:
             raise TaskUnknown
     return was_open
@@ -37,10 +37,10 @@ def cancel_task(task_id: uuid.UUID) -> bool:
 
 def serialize_list(tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """Return tasks with truncated texts."""
-    spent = costs.costs_by_task(tasks)
+    cost_by_id = costs.costs_by_task(tasks)
     return [
         _add_operator_fields(
-            serializers.serialize_list_item(_redact(task), spent[task.pk]), task
+            serializers.serialize_list_item(_redact(task), cost_by_id[task.pk]), task
         )
         for task in tasks
     ]
@@ -51,13 +51,18 @@ def _redact(task: Task) -> Task:
     for name in ("prompt", "result", "error"):
         setattr(task, name, redaction.redact_own(getattr(task, name)))
     metadata = task.payload.get("metadata") or {}
-    said = {
-        redaction.redact_own(k): redaction.redact_own(metadata[k]) for k in metadata
+    redacted = {
+        redaction.redact_own(key): redaction.redact_own(value)
+        for key, value in metadata.items()
     }
-    task.payload = {**task.payload, "metadata": said}
+    task.payload = {**task.payload, "metadata": redacted}
     return task
 
 
-def _add_operator_fields(told: dict[str, Any], task: Task) -> dict[str, Any]:
-    more = {"user_id": str(task.user_id), "worker": task.worker or None}
-    return {**told, "error": task.error or None, **more}
+def _add_operator_fields(serialized: dict[str, Any], task: Task) -> dict[str, Any]:
+    return {
+        **serialized,
+        "error": task.error or None,
+        "user_id": str(task.user_id),
+        "worker": task.worker or None,
+    }

@@ -25,45 +25,57 @@ MAX_READ_LENGTH = 4 * MAX_TEXT_LENGTH
 """Characters read of a text, so that truncation leaves no half of a secret unmasked."""
 
 COLUMNS = (
-    *("id", "kind", "state", "agent", "user_id", "origin", "turn_id", "attempts"),
-    *("is_cancelled", "created_at", "started_at", "finished_at", "due_at"),
+    "id",
+    "kind",
+    "state",
+    "agent",
+    "user_id",
+    "origin",
+    "turn_id",
+    "attempts",
+    "is_cancelled",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "due_at",
 )
 
 
 def snapshot() -> dict[str, Any]:
     """Return the snapshot as JSON; `more` means that not all tasks were counted."""
-    open_ones = dict(
+    states = dict(
         Task.objects.filter(lifecycle.IS_OPEN)
         .order_by("-priority", "round", "created_at")
         .values_list("pk", "state")[:MAX_COUNTED]
     )
-    counts = Counter(open_ones.values())
-    shown = [
+    counts = Counter(states.values())
+    shown_ids = [
         pk
-        for state in (Task.State.RUNNING, Task.State.QUEUED)
-        for pk in [pk for pk, its in open_ones.items() if its == state][:MAX_SHOWN]
+        for shown in (Task.State.RUNNING, Task.State.QUEUED)
+        for pk in [pk for pk, state in states.items() if state == shown][:MAX_SHOWN]
     ]
-    rows = {row["id"]: row for row in _select_rows(Task.objects.filter(pk__in=shown))}
+    shown_tasks = Task.objects.filter(pk__in=shown_ids)
+    rows = {row["id"]: row for row in _select_rows(shown_tasks)}
     ended = Task.objects.filter(finished_at__isnull=False).order_by("-finished_at")
     return {
         "counts": {state.value: counts[state] for state in lifecycle.OPEN},
-        "more": len(open_ones) == MAX_COUNTED,
-        "open": [_serialize_row(rows[pk]) for pk in shown if pk in rows],
+        "more": len(states) == MAX_COUNTED,
+        "open": [_serialize_row(rows[pk]) for pk in shown_ids if pk in rows],
         "ended": [_serialize_row(row) for row in _select_rows(ended)[:MAX_SHOWN]],
     }
 
 
 def _select_rows(tasks: QuerySet[Task]) -> QuerySet[Task, dict[str, Any]]:
-    cut = {
-        "said": Left("prompt", MAX_READ_LENGTH),
-        "failed": Left("error", MAX_READ_LENGTH),
+    texts = {
+        "prompt_text": Left("prompt", MAX_READ_LENGTH),
+        "error_text": Left("error", MAX_READ_LENGTH),
     }
-    rows: QuerySet[Task, dict[str, Any]] = tasks.values(*COLUMNS, **cut)
+    rows: QuerySet[Task, dict[str, Any]] = tasks.values(*COLUMNS, **texts)
     return rows
 
 
 def _serialize_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    at = {
+    times = {
         name: None if row[name] is None else format_time(row[name])
         for name in ("created_at", "started_at", "finished_at")
     }
@@ -75,17 +87,17 @@ def _serialize_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "state": row["state"],
         "agent": row["agent"],
         "user_id": str(row["user_id"]),
-        "prompt": _short_text(row["said"]),
-        "error": _short_text(row["failed"]) or None,
+        "prompt": _short_text(row["prompt_text"]),
+        "error": _short_text(row["error_text"]) or None,
         "origin": row["origin"],
         "turn_id": None if row["turn_id"] is None else str(row["turn_id"]),
         "attempts": row["attempts"],
         "cancel_requested": row["is_cancelled"],
         "due_at": format_time(row["due_at"]) if is_queued else None,
-        **at,
-        "since": at["created_at"]
+        **times,
+        "since": times["created_at"]
         if is_queued
-        else at["finished_at"] or at["started_at"],
+        else times["finished_at"] or times["started_at"],
     }
 
 

@@ -14,9 +14,9 @@ MAX_SUMMARY_PROMPT = 200
 NO_COST = TaskCost()
 
 
-def serialize_task(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
+def serialize_task(row: Task, cost: TaskCost = NO_COST) -> dict[str, Any]:
     """Return a task as a `task` object."""
-    turn_id = spent.turn_id or row.turn_id
+    turn_id = cost.turn_id or row.turn_id
     return {
         "id": str(row.pk),
         "object": "task",
@@ -33,7 +33,7 @@ def serialize_task(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
         "origin": row.origin,
         "metadata": row.payload.get("metadata") or None,
         "turn_id": None if turn_id is None else str(turn_id),
-        "cost_usd": to_usd(spent.micro_usd),
+        "cost_usd": to_usd(cost.micro_usd),
         "request_id": row.request_id or None,
         "due_at": format_time(row.due_at) if row.state == Task.State.QUEUED else None,
         "created_at": format_time(row.created_at),
@@ -42,18 +42,18 @@ def serialize_task(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
     }
 
 
-def serialize_list_item(row: Task, spent: TaskCost = NO_COST) -> dict[str, Any]:
+def serialize_list_item(row: Task, cost: TaskCost = NO_COST) -> dict[str, Any]:
     """Return a task as a list item, with truncated texts."""
-    told = serialize_task(row, spent)
+    item = serialize_task(row, cost)
     for name in ("prompt", "result"):
-        if told[name] is not None:
-            told[name] = truncate(told[name], MAX_LISTED)
-    return told
+        if item[name] is not None:
+            item[name] = truncate(item[name], MAX_LISTED)
+    return item
 
 
 def serialize_for_agent(row: Task) -> dict[str, Any]:
     """Return a task in the form that agents receive."""
-    told = {
+    summary = {
         "task_id": str(row.pk),
         "agent": row.agent,
         "state": row.state,
@@ -63,15 +63,15 @@ def serialize_for_agent(row: Task) -> dict[str, Any]:
         "finished_at": _format_time(row.finished_at),
     }
     if row.state == Task.State.DONE:
-        told["result"] = truncate(row.result, MAX_LISTED)
+        summary["result"] = truncate(row.result, MAX_LISTED)
     if row.error:
-        told["error"] = truncate(public_text(row.error), MAX_LISTED)
-    return told
+        summary["error"] = truncate(public_text(row.error), MAX_LISTED)
+    return summary
 
 
-def truncate(text: str, most: int) -> str:
-    """Return a text of at most `most` characters; an ellipsis replaces the rest."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def truncate(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters; an ellipsis replaces the rest."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _format_time(at: datetime | None) -> str | None:

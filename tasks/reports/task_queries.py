@@ -25,16 +25,18 @@ def get_task(task_id: uuid.UUID, user_id: UserId | None = None) -> dict[str, Any
     return serializers.serialize_task(task, costs.costs_by_task([task])[task.pk])
 
 
-def list_tasks(**wanted: Any) -> tuple[list[dict[str, Any]], bool]:
+def list_tasks(**filters: Any) -> tuple[list[dict[str, Any]], bool]:
     """Return list items, filtered as in `page_tasks`, and whether there are more."""
-    tasks, has_more = page_tasks(**wanted)
+    tasks, has_more = page_tasks(**filters)
     return serialize_tasks(tasks), has_more
 
 
 def serialize_tasks(tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """Return tasks as list items."""
-    spent = costs.costs_by_task(tasks)
-    return [serializers.serialize_list_item(task, spent[task.pk]) for task in tasks]
+    cost_by_id = costs.costs_by_task(tasks)
+    return [
+        serializers.serialize_list_item(task, cost_by_id[task.pk]) for task in tasks
+    ]
 
 
 def list_for_agent(
@@ -60,9 +62,9 @@ def page_tasks(
     With `user_id` those that this user may see, or all of theirs with `is_all`. `after`
     is the `created_at` and the id of the last task of the previous page.
     """
-    wanted = {"agent": agent, "kind": kind, "state__in": list(states) or None}
-    given = {name: value for name, value in wanted.items() if value is not None}
-    rows = _visible(user_id, is_all=is_all).filter(_after_cursor(after), **given)
+    filters = {"agent": agent, "kind": kind, "state__in": list(states) or None}
+    filters = {name: value for name, value in filters.items() if value is not None}
+    rows = _visible(user_id, is_all=is_all).filter(_after_cursor(after), **filters)
     if states and set(states) <= set(lifecycle.FAILED):
         rows = rows.filter(lifecycle.HAS_FAILED)
     elif list(states) == [Task.State.RUNNING]:

@@ -7,24 +7,23 @@ MAX_LINE_LENGTH = 60
 """Maximum characters of a prompt or an error in a line."""
 
 
-def task_line(told: Mapping[str, Any]) -> str:
+def task_line(task: Mapping[str, Any]) -> str:
     """Return one line for a task, from its serialized form."""
-    said = told["error"] or told["prompt"]
     return "  ".join(
         (
-            told["id"],
-            _format_minute(told["created_at"]),
-            f"{told['state']:<9}",
-            f"{told['kind']:<6}",
-            told["agent"],
-            _truncate(said),
+            task["id"],
+            _format_minute(task["created_at"]),
+            f"{task['state']:<9}",
+            f"{task['kind']:<6}",
+            task["agent"],
+            _truncate(task["error"] or task["prompt"]),
         )
     ).rstrip()
 
 
-def task_detail(told: Mapping[str, Any]) -> Iterator[str]:
+def task_detail(task: Mapping[str, Any]) -> Iterator[str]:
     """Yield all details of a task, one per line."""
-    for name, value in told.items():
+    for name, value in task.items():
         if value not in (None, "") and name != "object":
             yield f"{name.replace('_', ' ')}: {value}"
 

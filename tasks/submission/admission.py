@@ -8,39 +8,36 @@ from tasks.models import Task
 from tasks.queue import lifecycle, task_kinds
 from tasks.queue.lifecycle import TaskSpec
 
-REQUEST_KEY = "asked"
+DIGEST_KEY = "request_digest"
 """Payload key for the digest of the request."""
 
 
 def admit_task(
-    draft: TaskSpec, *, max_open: int, asked: str = ""
+    spec: TaskSpec, *, max_open: int, request_digest: str = ""
 ) -> tuple[uuid.UUID, bool]:
     """Enqueue a user's task; return its id, and whether it is new.
 
-    An existing key returns the existing task. `asked` is a digest of the request.
-    Raises `KeyReused` if the key belongs to a different request, and `TooManyTasks` if
-    the user has `max_open` open tasks. The caller notifies a worker after the commit.
+    An existing key returns the existing task. Raises `KeyReused` if the key belongs to
+    a request with another digest, and `TooManyTasks` if the user has `max_open` open
+    tasks. The caller notifies a worker after the commit.
     """
-    known = _find_by_key(draft, asked)
-    if known is not None:
-        return known.pk, False
-    if (
-        lifecycle.count_open(draft.user_id, task_kinds.listed_names(), max_open)
-        >= max_open
-    ):
+    existing = _find_by_key(spec, request_digest)
+    if existing is not None:
+        return existing.pk, False
+    kinds = task_kinds.listed_names()
+    if lifecycle.count_open(spec.user_id, kinds, max_open) >= max_open:
         raise TooManyTasks
-    if lifecycle.enqueue(
-        [replace(draft, payload={**draft.payload, REQUEST_KEY: asked})]
-    ):
-        return draft.id, True
+    payload = {**spec.payload, DIGEST_KEY: request_digest}
+    if lifecycle.enqueue([replace(spec, payload=payload)]):
+        return spec.id, True
     # A concurrent request with the same key came first.
-    return admit_task(draft, max_open=max_open, asked=asked)
+    return admit_task(spec, max_open=max_open, request_digest=request_digest)
 
 
-def _find_by_key(draft: TaskSpec, asked: str) -> Task | None:
-    if draft.key is None:
+def _find_by_key(spec: TaskSpec, request_digest: str) -> Task | None:
+    if spec.key is None:
         return None
-    task = Task.objects.filter(key=draft.key, user_id=draft.user_id).first()
-    if task is not None and task.payload.get(REQUEST_KEY) != asked:
+    task = Task.objects.filter(key=spec.key, user_id=spec.user_id).first()
+    if task is not None and task.payload.get(DIGEST_KEY) != request_digest:
         raise KeyReused
     return task

@@ -1,4 +1,4 @@
-"""Manual retries: failed tasks are requeued, completed tasks are added anew."""
+"""Manual retries: failed tasks are requeued, completed tasks are copied."""
 
 import uuid
 
@@ -13,13 +13,13 @@ from tasks.queue.lifecycle import TaskSpec
 
 
 class TaskNotEnded(Conflict):
-    """This task has not ended: cancel it first, or wait."""
+    """This task has not ended: cancel it, or wait."""
 
     code = "task_not_ended"
 
 
 class TaskNotRepeatable(Conflict):
-    """What this task did is kept, and it is done once only."""
+    """This task is done, and tasks of its kind run only once."""
 
     code = "task_done"
 

@@ -1,3 +1,1 @@
-"""What runs in a worker process: the runner that claims tasks, its service and its
-retry policy.
-"""
+"""The worker process: the runner that claims tasks, its service, its retry policy."""

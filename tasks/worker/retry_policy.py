@@ -6,9 +6,15 @@ from providers.errors import KeyRefused, ModelUnknown, OutOfCredit
 from tasks.errors import TaskTimedOut
 
 PERMANENT_ERRORS = (
-    *(Denied, Invalid, NotFound, Unauthenticated, BudgetExceeded),
-    *(KeyRefused, ModelUnknown, OutOfCredit),
+    BudgetExceeded,
+    Denied,
+    Invalid,
+    KeyRefused,
+    ModelUnknown,
+    NotFound,
+    OutOfCredit,
     TaskTimedOut,
+    Unauthenticated,
 )
 """Errors that need human action: a retry would fail the same way."""
 

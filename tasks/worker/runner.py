@@ -1,8 +1,8 @@
 """Runs the queue: claims tasks, extends their leases, completes them.
 
 Each process has one, on the event loop that all agent code shares. It checks the queue
-when it is notified, when a task ends, and every few seconds in any case, so a lost
-message costs that long.
+when it is notified, when a task ends, and every few seconds, so a lost message delays a
+task by that long.
 """
 
 import asyncio
@@ -46,23 +46,22 @@ class TaskRunner:
         users: Collection[UserId] | None = None,
         only: Collection[str] | None = None,
     ) -> None:
-        """`slots` returns that number; it is called at each check, so an edit takes
-        effect.
+        """`slots` returns the limit; it is called at each check, so edits take effect.
 
-        With `users` it runs only their tasks, with `only` those of some kinds: for a
-        command that runs its own tasks.
+        `users` and `only`, a list of kinds, restrict it to some tasks, for a command
+        that runs its own tasks.
         """
         self._slots = slots
         self._users = users
         self._only = only
-        self._in_hand: dict[ClaimedTask, asyncio.Task[None]] = {}
+        self._running: dict[ClaimedTask, asyncio.Task[None]] = {}
         self._kicked = asyncio.Event()
         self._is_stopping = False
-        self._taking = asyncio.Lock()
+        self._claim_lock = asyncio.Lock()
 
     async def run(self) -> None:
         """Run tasks until `stop` is called."""
-        heart = asyncio.create_task(self._heartbeat())
+        heartbeat = asyncio.create_task(self._heartbeat())
         try:
             while not self._is_stopping:
                 self._kicked.clear()
@@ -70,11 +69,11 @@ class TaskRunner:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(POLL_SECONDS):
                             await self._kicked.wait()
-            if self._in_hand:
+            if self._running:
                 # A cancellation during the wait takes effect at once.
-                await asyncio.wait(self._in_hand.values())
+                await asyncio.wait(self._running.values())
         finally:
-            heart.cancel()
+            heartbeat.cancel()
 
     def kick(self) -> None:
         """Check the queue at once. Call it on the event loop's own thread."""
@@ -82,31 +81,33 @@ class TaskRunner:
 
     async def stop(self, seconds: float) -> None:
         """Claim no more tasks; after so many seconds release those still running."""
-        async with self._taking:
+        async with self._claim_lock:
             self._is_stopping = True
         self._kicked.set()
-        if self._in_hand:
-            await asyncio.wait(self._in_hand.values(), timeout=seconds)
-        if left := dict(self._in_hand):
-            logger.info("%d tasks are put back: this worker stops", len(left))
-            # First, because after the release they must store nothing.
-            await database_executor.run_to_end(lifecycle.release_leases, list(left))
-            for work in left.values():
-                work.cancel()
-            await asyncio.wait(left.values(), timeout=CANCEL_SECONDS)
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=seconds)
+        if unfinished := dict(self._running):
+            logger.info("requeued %d tasks: this worker stops", len(unfinished))
+            # Released first, so that they store nothing afterwards.
+            await database_executor.run_to_end(
+                lifecycle.release_leases, list(unfinished)
+            )
+            for execution in unfinished.values():
+                execution.cancel()
+            await asyncio.wait(unfinished.values(), timeout=CANCEL_SECONDS)
 
     async def _claim(self) -> bool:
         """Claim tasks for the free slots; return whether there may be more."""
-        async with self._taking:
-            free = self._slots() - len(self._in_hand)
+        async with self._claim_lock:
+            free = self._slots() - len(self._running)
             if free <= 0 or self._is_stopping:
                 return False
-            wanted, most = self._claimable_kinds(free)
+            kinds, limit = self._claimable_kinds(free)
             try:
-                taken = await database_executor.run_to_end(
+                claimed = await database_executor.run_to_end(
                     claim.claim_tasks,
-                    most,
-                    wanted,
+                    limit,
+                    kinds,
                     users=self._users,
                     once=lease_recovery.non_repeatable_kinds(),
                 )
@@ -114,30 +115,32 @@ class TaskRunner:
                 return False
             except Exception:
                 # A bug here must not end the loop.
-                logger.exception("could not look for work")
+                logger.exception("could not claim tasks")
                 return False
-            for task in taken:
-                work = asyncio.create_task(self._run_task(task))
-                self._in_hand[task] = work
-                work.add_done_callback(partial(self._release_slot, task))
+            for task in claimed:
+                execution = asyncio.create_task(self._run_task(task))
+                self._running[task] = execution
+                execution.add_done_callback(partial(self._release_slot, task))
                 ACTIVE_TURNS.mark_tasks_changed()
-            return len(taken) == most
+            return len(claimed) == limit
 
     def _claimable_kinds(self, free: int) -> tuple[Collection[str], int]:
-        """Return the kinds that may be claimed, and how many tasks of them.
+        """Return the kinds that may be claimed, and the maximum number of tasks.
 
-        Background kinds leave one slot of two or more to the others: they may hang, for
-        example on a judge's model, while a user waits.
+        Background kinds leave one slot of two or more to the others, because they may
+        hang, for example on a judge's model, while a user waits.
         """
         if self._only is not None:
             return self._only, free
-        urgent = task_kinds.interactive_names()
-        patient = sum(task.kind not in urgent for task in self._in_hand)
-        room = max(len(self._in_hand) + free - 1, 1) - patient
-        return (task_kinds.names(), min(free, room)) if room > 0 else (urgent, free)
+        interactive = task_kinds.interactive_names()
+        background = sum(task.kind not in interactive for task in self._running)
+        limit = max(len(self._running) + free - 1, 1) - background
+        if limit > 0:
+            return task_kinds.names(), min(free, limit)
+        return interactive, free
 
     def _release_slot(self, task: ClaimedTask, _: "asyncio.Task[None]") -> None:
-        self._in_hand.pop(task, None)
+        self._running.pop(task, None)
         self._kicked.set()
         ACTIVE_TURNS.mark_tasks_changed()
 
@@ -146,19 +149,22 @@ class TaskRunner:
         try:
             await self._execute_and_close(task)
         except DatabaseDown:
-            logger.error("task %s: the database is away; its lease runs out", task.id)
+            logger.error(
+                "task %s not closed: database unavailable; its lease will expire",
+                task.id,
+            )
         except Exception:
-            logger.exception("task %s was not closed; its lease runs out", task.id)
+            logger.exception("task %s not closed; its lease will expire", task.id)
 
     async def _execute_and_close(self, task: ClaimedTask) -> None:
         try:
-            ending = await self._execute(task)
-            if not ending.is_closed:
+            outcome = await self._execute(task)
+            if not outcome.is_closed:
                 await database_executor.run_to_end(
-                    lifecycle.complete_with, task, ending.result, ending.write
+                    lifecycle.complete_with, task, outcome.result, outcome.write
                 )
         except lifecycle.LeaseLost:
-            logger.info("task %s is no longer ours", task.id)
+            logger.info("task %s: lease lost", task.id)
             await database_executor.run_to_end(lifecycle.close_cancelled, task)
         except asyncio.CancelledError:
             await database_executor.run_to_end(lifecycle.close_cancelled, task)
@@ -168,19 +174,23 @@ class TaskRunner:
             if not isinstance(exc, CoulisseError):
                 logger.exception("task %s", task.id)
             is_final = not retry_policy.is_retryable(exc)
-            is_over = await database_executor.run_to_end(
+            is_errored = await database_executor.run_to_end(
                 lifecycle.record_failure, task, exc, is_final=is_final
             )
             logger.warning(
-                "task %s of %s failed%s: %s",
-                *(task.id, task.agent, "" if is_over else " and is tried again"),
+                "task %s of %s failed after %d attempts: %s"
+                if is_errored
+                else "task %s of %s failed attempt %d, retrying: %s",
+                task.id,
+                task.agent,
+                task.attempts,
                 lifecycle.describe_error(exc),
             )
 
     async def _execute(self, task: ClaimedTask) -> TaskOutcome:
         kind = task_kinds.get(task.kind)
         if kind is None:
-            raise LookupError(f"no worker does tasks of kind '{task.kind}'")
+            raise LookupError(f"no handler for tasks of kind '{task.kind}'")
         seconds = live.current().get(TASKS).timeout_seconds
         try:
             async with asyncio.timeout(seconds) as deadline:
@@ -196,21 +206,25 @@ class TaskRunner:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             due -= 1
-            held = dict(self._in_hand)
-            if not held:
+            running = dict(self._running)
+            if not running:
                 continue
             try:
                 if due <= 0:
                     await database_executor.run_to_end(
-                        lifecycle.extend_leases, list(held)
+                        lifecycle.extend_leases, list(running)
                     )
                     due = HEARTBEATS_PER_LEASE
-                over = await database_executor.run(lifecycle.cancelled_ids, list(held))
+                cancelled = await database_executor.run(
+                    lifecycle.cancelled_ids, list(running)
+                )
             except DatabaseDown:
                 continue
             except Exception:
-                logger.exception("could not keep the leases of %d tasks", len(held))
+                logger.exception(
+                    "could not extend the leases of %d tasks", len(running)
+                )
                 continue
-            for task, work in held.items():
-                if task.id in over:
-                    work.cancel()
+            for task, execution in running.items():
+                if task.id in cancelled:
+                    execution.cancel()

@@ -1,4 +1,4 @@
-"""This process's runner: started and stopped with its worker, woken by messages."""
+"""This process's runner: started and stopped with its worker, notified by messages."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from tasks.queue import lease_recovery, worker_notifier
 from tasks.worker.runner import TaskRunner
 
 DRAIN_SECONDS = 5.0
-"""Time for running tasks to end; three seconds later the process is killed."""
+"""Time for running tasks to finish; three seconds later the process is killed."""
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ Resource = Callable[[], AbstractAsyncContextManager[None]]
 """A resource of the tasks: opened before the first claim, closed after the last task.
 """
 Companion = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
-"""A coroutine that runs beside the runner and ends before it. It receives a function
-that notifies workers.
+"""A background activity beside the runner, which stops before it. It receives a
+function that notifies workers.
 """
 
 
@@ -52,22 +52,22 @@ class WorkerService:
         resources: Sequence[Resource] = (),
         companions: Sequence[Companion] = (),
     ) -> None:
-        """With `users` it runs only their tasks, with `only` some kinds: even if
-        `tasks:` is off.
+        """`users` and `only`, a list of kinds, restrict it to some tasks; these run
+        even if `tasks.enabled` is false.
         """
         self._users = users
         self._only = only
         self._runner: TaskRunner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._resources, self._opened = resources, AsyncExitStack()
-        self._companions, self._accompanied = companions, AsyncExitStack()
+        self._resources, self._open_resources = resources, AsyncExitStack()
+        self._companions, self._open_companions = companions, AsyncExitStack()
         self._running: Future[None] | None = None
-        self._has_begun = threading.Event()
+        self._has_started = threading.Event()
 
     def start(self) -> None:
         """Start the runner."""
         self._running = sync_bridge.start(self._run())
-        self._has_begun.wait()
+        self._has_started.wait()
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -77,12 +77,14 @@ class WorkerService:
             self._runner = TaskRunner(command_slots, users=self._users, only=self._only)
         try:
             for resource in self._resources:
-                await self._opened.enter_async_context(resource())
+                await self._open_resources.enter_async_context(resource())
         finally:
-            self._has_begun.set()
+            self._has_started.set()
         await _recover_leases()
         for companion in self._companions:
-            await self._accompanied.enter_async_context(companion(self._notify_workers))
+            await self._open_companions.enter_async_context(
+                companion(self._notify_workers)
+            )
         await self._runner.run()
 
     def _notify_workers(self) -> None:
@@ -96,7 +98,7 @@ class WorkerService:
             self._loop.call_soon_threadsafe(self._runner.kick)
 
     def stop(self) -> None:
-        """Let running tasks end, release the rest, and close the resources."""
+        """Let running tasks finish, release the rest, and close the resources."""
         if self._runner is None:
             return
         sync_bridge.run_sync(
@@ -104,20 +106,20 @@ class WorkerService:
         )
 
     async def _shut_down(self, runner: TaskRunner) -> None:
-        await self._accompanied.aclose()
+        await self._open_companions.aclose()
         await runner.stop(DRAIN_SECONDS)
-        await self._opened.aclose()
+        await self._open_resources.aclose()
 
 
 async def _recover_leases() -> None:
-    """Recover lost tasks; if this fails, the next sweep does."""
+    """Recover tasks of dead workers; if this fails, the next sweep recovers them."""
     try:
         await database_executor.run_to_end(lease_recovery.recover_leases)
     except DatabaseDown:
         pass
     except Exception:
         # A bug here must not stop the queue.
-        logger.exception("could not look for lost tasks")
+        logger.exception("could not recover tasks of dead workers")
 
 
 _service: WorkerService | None = None

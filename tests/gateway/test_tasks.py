@@ -65,7 +65,7 @@ def test_task_is_accepted_and_completed(hands, user_id, fake, working: Working):
     assert task["attempts"] == (task["state"] == "running")
     assert (task["result"], task["cost_usd"], task["turn_id"]) == (None, None, None)
     working.kick()
-    working.closed(Row.objects.get(pk=task["id"]))
+    working.wait_for_end(Row.objects.get(pk=task["id"]))
     done = hands.get(f"{TASKS}/{task['id']}")
     assert (done["state"], done["result"], done["error"]) == ("done", "Found.", None)
     assert (done["attempts"], done["due_at"]) == (1, None)
@@ -88,7 +88,7 @@ def test_task_cost_sums_all_attempts(
     fake.cut("mid_stream", "Fou")
     task = create(hands, retries=1)
     working.kick()
-    working.closed(Row.objects.get(pk=task["id"]))
+    working.wait_for_end(Row.objects.get(pk=task["id"]))
     told = hands.get(f"{TASKS}/{task['id']}")
     assert told["attempts"] == 2
     assert told["cost_usd"] > 1.0

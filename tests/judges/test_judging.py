@@ -76,7 +76,7 @@ def closed(working, user_id: UserId) -> Task:
     """Return the one task there is, once it is over."""
     (task,) = tasks_of(user_id)
     working.kick()
-    return working.closed(task)
+    return working.wait_for_end(task)
 
 
 def judgings(fake) -> list[Any]:
@@ -118,7 +118,7 @@ def test_every_judge_of_an_agent_is_called(working, judge, client, user, user_id
     assert [task.origin for task in tasks] == ["judge:quality", "judge:safety"]
     working.kick()
     for task in tasks:
-        assert working.closed(task).state == "done"
+        assert working.wait_for_end(task).state == "done"
     quality = {"quality.accuracy": 9, "quality.tone": 7}
     assert scores_of(user_id) == {**quality, "safety.harm": 1}
 
@@ -221,7 +221,7 @@ def test_user_export_hides_judge_models(working, judge, client, user, user_id):
         ask(client, user, text, agent="judged")
         newest = max(tasks_of(user_id), key=lambda task: task.created_at)
         working.kick()
-        working.closed(newest)
+        working.wait_for_end(newest)
     told = list(user_data._serialize_tasks(tasks_of(user_id)))
     assert [task["state"] for task in told] == ["done", "errored"]
     assert {(task["result"], task["error"]) for task in told} == {(None, None)}
@@ -483,7 +483,7 @@ def test_refused_parameters_are_not_sent_again(
     ask(client, user, "And of Peru?", agent="judged")
     for task in tasks_of(user_id):
         working.kick()
-        assert working.closed(task).state == "done"
+        assert working.wait_for_end(task).state == "done"
     assert helps(fake) == [runner.OPTIONAL_PARAMETERS, set(), set()]
 
 

@@ -44,7 +44,7 @@ class Holding:
 
     @property
     def is_idle(self) -> bool:
-        return not self._runner._in_hand
+        return not self._runner._running
 
     def closed(self, run: SmokeRun) -> SmokeRun:
         """Return a run once it is closed."""

@@ -1,4 +1,4 @@
-"""A worker's runner within the process of the tests."""
+"""A worker's runner in the process of the tests."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ from tasks.queue.lifecycle import TaskSpec
 from tasks.worker.runner import TaskRunner
 
 PATIENCE_SECONDS = 60
-"""What happens at once where nothing else runs may take long on a busy machine."""
+"""Time limit of steps that are immediate on an idle machine."""
 
 
 class Working:
-    """A runner, and what it did."""
+    """A task runner, with helpers that wait for tasks."""
 
     def __init__(self, runner: TaskRunner) -> None:
         self._runner = runner
@@ -31,28 +31,28 @@ class Working:
 
     @property
     def is_idle(self) -> bool:
-        return not self._runner._in_hand
+        return not self._runner._running
 
-    def do(self, draft: TaskSpec) -> Task:
-        """Add a task and return its row once it is closed."""
-        (task,) = lifecycle.enqueue([draft])
+    def run_task(self, spec: TaskSpec) -> Task:
+        """Enqueue a task, and return its row once it has ended."""
+        (task,) = lifecycle.enqueue([spec])
         self.kick()
-        return self.closed(task)
+        return self.wait_for_end(task)
 
-    def closed(self, task: Task) -> Task:
+    def wait_for_end(self, task: Task) -> Task:
         return wait_for(task, lambda row: row.finished_at is not None)
 
 
-def wait_for(task: Task, is_so: Callable[[Task], bool]) -> Task:
-    """Return a task's row as soon as something is true of it."""
-    wait_until(lambda: is_so(Task.objects.get(pk=task.pk)))
+def wait_for(task: Task, condition: Callable[[Task], bool]) -> Task:
+    """Return a task's row once the condition is true for it."""
+    wait_until(lambda: condition(Task.objects.get(pk=task.pk)))
     return Task.objects.get(pk=task.pk)
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        if time.monotonic() > until:
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
             raise TimeoutError
         time.sleep(0.01)
 
@@ -61,9 +61,9 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 def working(
     server: str, user_id: UserId, request: pytest.FixtureRequest
 ) -> Iterator[Working]:
-    """A runner at work for this test's user, with the standard configuration.
+    """A runner for the tasks of this test's user, with the standard configuration.
 
-    Its parameter, if it has one, is how many tasks it does at a time.
+    Its parameter, if any, is the number of slots.
     """
     slots = getattr(request, "param", 4)
     runner = TaskRunner(lambda: slots, users=[user_id])

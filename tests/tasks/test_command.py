@@ -1,4 +1,4 @@
-"""`manage.py tasks`: what the background does is seen, and can be done anew."""
+"""`manage.py tasks`: lists, shows, cancels, retries and counts tasks."""
 
 import json
 from io import StringIO
@@ -22,7 +22,7 @@ def run(*arguments: str, remark: str = "") -> str:
     return output.getvalue()
 
 
-def put(user_id: UserId, state: str = "queued", /, **fields) -> Task:
+def add_task(user_id: UserId, state: str = "queued", /, **fields) -> Task:
     (task,) = lifecycle.enqueue(
         [TaskSpec("agent", user_id, "assistant", "Find  out.\nNow.")]
     )
@@ -33,13 +33,13 @@ def put(user_id: UserId, state: str = "queued", /, **fields) -> Task:
 
 
 def test_tasks_are_listed_newest_first(user, user_id):
-    first, second = put(user_id), put(user_id, "errored", error="It broke.")
+    first, second = add_task(user_id), add_task(user_id, "errored", error="It broke.")
     lines = run("list", "--user", user).splitlines()
     assert [line.split()[0] for line in lines] == [str(second.pk), str(first.pk)]
     assert lines[0].endswith("errored    agent   assistant  It broke.")
     assert lines[1].endswith("queued     agent   assistant  Find out. Now.")
-    run("list", "--user", user, "--state", "done", remark="there is no such task")
-    more = "there are more: --limit says how many are listed"
+    run("list", "--user", user, "--state", "done", remark="no tasks found")
+    more = "there are more tasks: raise --limit to list them"
     assert str(second.pk) in run("list", "--user", user, "--limit", "1", remark=more)
 
 
@@ -47,31 +47,31 @@ def test_internal_tasks_are_listed(user, user_id):
     lifecycle.enqueue([TaskSpec("judge", user_id, "assistant")])
     [line] = run("list", "--user", user, "--kind", "judge").splitlines()
     assert "judge" in line
-    told = json.loads(run("list", "--user", user, "--json"))
-    assert [task["kind"] for task in told] == ["judge"]
+    output = json.loads(run("list", "--user", user, "--json"))
+    assert [task["kind"] for task in output] == ["judge"]
 
 
 def test_show_prints_the_whole_task(user_id):
-    task = put(user_id, "done", result="All of it.\n" * 100)
+    task = add_task(user_id, "done", result="All of it.\n" * 100)
     assert "result: All of it." in run("show", str(task.pk))
-    told = json.loads(run("show", task.pk.hex, "--json"))
-    assert told["result"].count("All") == 100
+    output = json.loads(run("show", task.pk.hex, "--json"))
+    assert output["result"].count("All") == 100
 
 
 def test_cancel_command_cancels_a_task_and_audits_it(user_id):
-    task = put(user_id)
+    task = add_task(user_id)
     assert run("cancel", str(task.pk)) == f"task {task.pk} is cancelled\n"
-    # The second time there is nothing to end, and nothing to tell.
+    # The second time, nothing is cancelled or audited.
     run("cancel", str(task.pk))
     assert AuditEntry.objects.get(target=str(task.pk)).action == "task.cancel"
 
 
 def test_failed_task_is_requeued(user_id):
-    failed, done = put(user_id, "errored", error="x"), put(user_id, "done")
-    assert run("retry", str(failed.pk), str(done.pk)).startswith("1 put back;")
+    failed, done = add_task(user_id, "errored", error="x"), add_task(user_id, "done")
+    assert run("retry", str(failed.pk), str(done.pk)).startswith("requeued 1;")
     failed.refresh_from_db()
     assert (failed.state, failed.error, failed.finished_at) == ("queued", "", None)
-    with pytest.raises(CommandError, match="none of these"):
+    with pytest.raises(CommandError, match="none of these tasks"):
         run("retry", str(done.pk))
 
 
@@ -81,33 +81,33 @@ def test_all_failed_tasks_of_a_kind_are_requeued(user_id):
     run("retry", "--kind", "smoke")
     task.refresh_from_db()
     assert task.state == "queued"
-    assert run("retry", "--kind", "smoke").startswith("0 put back;")
+    assert run("retry", "--kind", "smoke").startswith("requeued 0;")
 
 
 def test_counts_include_failure_reasons(user_id):
     error = f"It broke for {user_id}."
     before = json.loads(run("counts", "--json"))["counts"].get("agent", {})
-    put(user_id)
+    add_task(user_id)
     for _ in range(20):
-        put(user_id, "errored", error=error)
-    told = json.loads(run("counts", "--json"))
-    now = told["counts"]["agent"]
+        add_task(user_id, "errored", error=error)
+    output = json.loads(run("counts", "--json"))
+    now = output["counts"]["agent"]
     assert now["queued"] == before.get("queued", 0) + 1
     assert now["errored"] == before.get("errored", 0) + 20
-    assert {"kind": "agent", "error": error, "count": 20} in told["errors"]
+    assert {"kind": "agent", "error": error, "count": 20} in output["errors"]
     assert f"    20 agent: {error[:20]}" in run("counts")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "expected"),
     [
-        (["show", "x"], "'x' is no id of a task"),
+        (["show", "x"], "'x' is not a task id"),
         (["show", "0" * 32], "There is no such task"),
         (["cancel", "0" * 32], "There is no such task"),
         (["retry"], "one of the arguments"),
         (["list", "--limit", "0"], "--limit must be at least 1"),
     ],
 )
-def test_invalid_arguments_are_refused(arguments, complaint):
-    with pytest.raises(CommandError, match=complaint):
+def test_invalid_arguments_are_refused(arguments, expected):
+    with pytest.raises(CommandError, match=expected):
         run(*arguments)

@@ -23,10 +23,12 @@ def load(tmp_path, block: str = "", agent: str = ""):
 def test_defaults_match_the_documentation():
     listed = {row[0].strip("`"): row[1] for row in rows("tasks.md", "field of `tasks`")}
     defaults = TasksConfig().model_dump()
-    assert listed == {name: f"`{told(value)}`" for name, value in defaults.items()}
+    assert listed == {
+        name: f"`{documented_value(value)}`" for name, value in defaults.items()
+    }
 
 
-def told(value: bool | float) -> str:
+def documented_value(value: bool | float) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
@@ -40,8 +42,12 @@ def test_task_tools_require_the_tasks_block(tmp_path):
 @pytest.mark.parametrize(
     "block",
     [
-        *("{workers: 0}", "{retries: 11}", "{timeout_seconds: 0}", "{keep_days: 0}"),
-        *("{max_open: 0}", "{threads: 4}"),
+        "{workers: 0}",
+        "{retries: 11}",
+        "{timeout_seconds: 0}",
+        "{keep_days: 0}",
+        "{max_open: 0}",
+        "{threads: 4}",
     ],
 )
 def test_invalid_block_is_refused(tmp_path, block):
@@ -50,12 +56,12 @@ def test_invalid_block_is_refused(tmp_path, block):
 
 
 def test_agent_may_have_some_task_tools(tmp_path):
-    for asked, read in (
+    for text, parsed in (
         ("true", True),
         ("false", False),
         ("[tasks_status]", ("tasks_status",)),
     ):
-        config = load(tmp_path, agent=f"task_tools: {asked}")
-        assert config.get(AGENTS)["a"].task_tools == read
+        config = load(tmp_path, agent=f"task_tools: {text}")
+        assert config.get(AGENTS)["a"].task_tools == parsed
     with pytest.raises(ConfigInvalid):
         load(tmp_path, agent="task_tools: [dispatch]")

@@ -1,4 +1,4 @@
-"""Rows are taken by one worker at a time, and taken up when that dies."""
+"""The task queue: claims, fair order, lost leases, cancellation, retention."""
 
 import os
 import signal
@@ -38,14 +38,16 @@ NOW = datetime.now(UTC)
 LATER = NOW + timedelta(seconds=lifecycle.LEASE_SECONDS + 1)
 
 
-def add(user_id: UserId, *drafts: TaskSpec) -> list[Task]:
+def add(user_id: UserId, *specs: TaskSpec) -> list[Task]:
     return lifecycle.enqueue(
-        drafts or [TaskSpec("agent", user_id, "assistant", "x")], now=NOW
+        specs or [TaskSpec("agent", user_id, "assistant", "x")], now=NOW
     )
 
 
-def take(user_id: UserId, limit: int = 10, **more):
-    return claim.claim_tasks(limit, ["agent"], users=[user_id], **{"now": NOW, **more})
+def claim_for(user_id: UserId, limit: int = 10, **options):
+    return claim.claim_tasks(
+        limit, ["agent"], users=[user_id], **{"now": NOW, **options}
+    )
 
 
 def state(task: Task) -> tuple[str, str]:
@@ -53,29 +55,29 @@ def state(task: Task) -> tuple[str, str]:
     return task.state, task.error
 
 
-def draft(user_id: UserId, prompt: str, **fields) -> TaskSpec:
+def spec(user_id: UserId, prompt: str, **fields) -> TaskSpec:
     return TaskSpec("agent", user_id, "assistant", prompt, **fields)
 
 
-# Taken.
+# Claiming.
 
 
 def test_highest_priority_then_oldest_comes_first(user_id):
-    lifecycle.enqueue([draft(user_id, "old")], now=NOW - timedelta(seconds=9))
-    add(user_id, draft(user_id, "new"), draft(user_id, "urgent", priority=1))
-    add(user_id, draft(user_id, "later", priority=9, delay_seconds=60))
-    taken = [work.prompt for limit in (1, 9) for work in take(user_id, limit)]
-    assert taken == ["urgent", "old", "new"]
+    lifecycle.enqueue([spec(user_id, "old")], now=NOW - timedelta(seconds=9))
+    add(user_id, spec(user_id, "new"), spec(user_id, "urgent", priority=1))
+    add(user_id, spec(user_id, "later", priority=9, delay_seconds=60))
+    claimed = [work.prompt for limit in (1, 9) for work in claim_for(user_id, limit)]
+    assert claimed == ["urgent", "old", "new"]
 
 
-class TestTurns:
-    """Of one priority, users take turns."""
+class TestFairness:
+    """Users of one priority are served round-robin."""
 
     priorities = count(1_000)
 
     @pytest.fixture(autouse=True)
-    def of_its_own(self) -> None:
-        """What other tests left in the queue has rounds, too."""
+    def _own_priority(self) -> None:
+        """Use a priority without tasks of other tests, which have rounds, too."""
         self.priority = next(self.priorities) * 2
         self.at = NOW - timedelta(seconds=1)
 
@@ -84,123 +86,130 @@ class TestTurns:
         return UserId(uuid.uuid4())
 
     def prompts(self, limit: int, *users: UserId, **more) -> list[str]:
-        taken = claim.claim_tasks(limit, ["agent"], users=users, **{"now": NOW, **more})
-        return [work.prompt for work in taken]
+        claimed = claim.claim_tasks(
+            limit, ["agent"], users=users, **{"now": NOW, **more}
+        )
+        return [work.prompt for work in claimed]
 
-    def many(self, user_id: UserId, count: int = 9, name: str = "a", **more) -> None:
+    def add_many(
+        self, user_id: UserId, count: int = 9, name: str = "a", **more
+    ) -> None:
         more = {"priority": self.priority, **more}
-        wanted = [draft(user_id, f"{name}{n}", **more) for n in range(count)]
+        specs = [spec(user_id, f"{name}{n}", **more) for n in range(count)]
         self.at += timedelta(milliseconds=1)
-        lifecycle.enqueue(wanted, now=self.at)
+        lifecycle.enqueue(specs, now=self.at)
 
-    def one(self, user_id: UserId, prompt: str, now: datetime) -> None:
-        lifecycle.enqueue([draft(user_id, prompt, priority=self.priority)], now=now)
+    def add_one(self, user_id: UserId, prompt: str, now: datetime) -> None:
+        lifecycle.enqueue([spec(user_id, prompt, priority=self.priority)], now=now)
 
     def test_users_are_served_round_robin(self, user_id, other):
-        self.many(user_id)
+        self.add_many(user_id)
         assert self.prompts(4, user_id, other) == ["a0", "a1", "a2", "a3"]
-        self.many(other, 3, "b")
-        taken = [*self.prompts(1, user_id, other), *self.prompts(99, user_id, other)]
-        assert taken == ["a4", "a5", "b0", "a6", "b1", "a7", "b2", "a8"]
+        self.add_many(other, 3, "b")
+        claimed = [*self.prompts(1, user_id, other), *self.prompts(99, user_id, other)]
+        assert claimed == ["a4", "a5", "b0", "a6", "b1", "a7", "b2", "a8"]
 
     def test_tasks_of_one_user_are_taken_in_order(self, user_id):
         for number in range(5):
-            self.one(user_id, str(number), self.at)
+            self.add_one(user_id, str(number), self.at)
             self.prompts(number % 2, user_id)
-        self.many(user_id, 2)
+        self.add_many(user_id, 2)
         assert self.prompts(9, user_id) == ["2", "3", "4", "a0", "a1"]
 
     def test_waiting_user_is_not_starved(self, user_id, other):
-        self.many(user_id, 4)
-        taken = []
+        self.add_many(user_id, 4)
+        claimed = []
         users = [user_id]
         for _ in range(12):
-            # There is always somebody new.
+            # New users keep coming.
             users.append(UserId(uuid.uuid4()))
-            self.one(users[-1], "new", NOW)
-            taken += self.prompts(1, *users)
-        assert [name for name in taken if name != "new"] == ["a0", "a1", "a2", "a3"]
+            self.add_one(users[-1], "new", NOW)
+            claimed += self.prompts(1, *users)
+        assert [name for name in claimed if name != "new"] == ["a0", "a1", "a2", "a3"]
 
     def test_priorities_come_first(self, user_id, other):
-        self.many(user_id, 3, priority=self.priority + 1)
-        self.many(other, 2, "b")
+        self.add_many(user_id, 3, priority=self.priority + 1)
+        self.add_many(other, 2, "b")
         assert self.prompts(9, user_id, other) == ["a0", "a1", "a2", "b0", "b1"]
 
     def test_delayed_task_counts_from_its_due_time(self, user_id, other):
-        self.many(user_id, 3, "late", delay_seconds=20)
-        self.many(user_id, 2)
+        self.add_many(user_id, 3, "late", delay_seconds=20)
+        self.add_many(user_id, 2)
         assert self.prompts(9, user_id) == ["a0", "a1"]
         later = NOW + timedelta(seconds=25)
-        self.one(other, "b", later)
+        self.add_one(other, "b", later)
         assert self.prompts(9, user_id, other, now=later) == [
-            *("late0", "late1", "b", "late2")
+            "late0",
+            "late1",
+            "b",
+            "late2",
         ]
 
     def test_retried_task_keeps_its_round(self, user_id, other):
-        self.many(user_id, 4, max_failures=2)
-        for work in take(user_id):
+        self.add_many(user_id, 4, max_failures=2)
+        for work in claim_for(user_id):
             lifecycle.record_failure(work, OSError())
         later = datetime.now(UTC) + timedelta(seconds=lifecycle.MIN_BACKOFF_SECONDS)
-        self.one(other, "b", later)
-        taken = self.prompts(9, user_id, other, now=later)
-        assert taken == ["a0", "a1", "b", "a2", "a3"]
+        self.add_one(other, "b", later)
+        claimed = self.prompts(9, user_id, other, now=later)
+        assert claimed == ["a0", "a1", "b", "a2", "a3"]
 
     def test_requeued_task_keeps_its_round(self, user_id, other):
-        self.many(user_id, 4)
-        for work in take(user_id):
+        self.add_many(user_id, 4)
+        for work in claim_for(user_id):
             lifecycle.record_failure(work, OSError())
         own = Task.objects.filter(user_id=user_id)
         assert lifecycle.requeue(own.values_list("pk", flat=True)) == 4
         later = datetime.now(UTC)
-        self.one(other, "b", later)
-        taken = self.prompts(9, user_id, other, now=later)
-        assert taken == ["a0", "a1", "b", "a2", "a3"]
+        self.add_one(other, "b", later)
+        claimed = self.prompts(9, user_id, other, now=later)
+        assert claimed == ["a0", "a1", "b", "a2", "a3"]
 
 
 def test_two_workers_never_take_the_same_task(user_id):
-    add(user_id, *(draft(user_id, str(number)) for number in range(40)))
+    add(user_id, *(spec(user_id, str(number)) for number in range(40)))
     barrier = threading.Barrier(4)
 
     def work(_: int) -> list[str]:
         barrier.wait()
-        taken = []
-        while found := take(user_id, 3):
-            taken += [work.prompt for work in found]
+        claimed = []
+        while found := claim_for(user_id, 3):
+            claimed += [work.prompt for work in found]
         connection.close()
-        return taken
+        return claimed
 
     with ThreadPoolExecutor(4) as pool:
-        taken = [prompt for each in pool.map(work, range(4)) for prompt in each]
-    assert sorted(map(int, taken)) == list(range(40))
+        claimed = [prompt for each in pool.map(work, range(4)) for prompt in each]
+    assert sorted(map(int, claimed)) == list(range(40))
 
 
 def test_duplicate_key_is_added_once(user_id):
-    (first,) = add(user_id, draft(user_id, "a", key=f"k:{user_id}"))
-    added = add(user_id, draft(user_id, "b", key=f"k:{user_id}"), draft(user_id, "c"))
+    (first,) = add(user_id, spec(user_id, "a", key=f"k:{user_id}"))
+    added = add(user_id, spec(user_id, "b", key=f"k:{user_id}"), spec(user_id, "c"))
     assert [task.prompt for task in added] == ["c"]
     assert Task.objects.get(key=f"k:{user_id}").pk == first.pk
 
 
-# Lost.
+# Lost leases.
 
 
 def test_lost_task_is_restarted_three_times(user_id):
     (task,) = add(user_id)
     for number in range(1 + lifecycle.MAX_INTERRUPTIONS):
         now = NOW + number * (LATER - NOW)
-        (work,) = take(user_id, now=now)
+        (work,) = claim_for(user_id, now=now)
         assert work.attempts == number + 1
-        assert take(user_id, now=now) == []
+        assert claim_for(user_id, now=now) == []
     now += LATER - NOW
-    assert take(user_id, now=now) == []
+    assert claim_for(user_id, now=now) == []
     lifecycle.close_abandoned(now=now)
     assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
 def test_lost_run_once_task_is_not_restarted(user_id):
     (task,) = add(user_id)
-    take(user_id)
-    assert take(user_id, now=LATER, once=["agent"]) == []
+    claim_for(user_id)
+    assert claim_for(user_id, now=LATER, once=["agent"]) == []
     lifecycle.close_abandoned(now=LATER)
     assert state(task)[0] == "running"
     lifecycle.close_abandoned(now=LATER, once=["agent"])
@@ -209,17 +218,17 @@ def test_lost_run_once_task_is_not_restarted(user_id):
 
 def test_lost_cancelled_task_is_cancelled(user_id):
     (task,) = add(user_id)
-    take(user_id)
+    claim_for(user_id)
     lifecycle.cancel(task.pk)
-    assert take(user_id, now=LATER) == []
+    assert claim_for(user_id, now=LATER) == []
     lifecycle.close_abandoned(now=LATER)
     assert state(task)[0] == "cancelled"
 
 
 def test_worker_without_the_lease_cannot_close_the_task(user_id):
     (task,) = add(user_id)
-    (before,) = take(user_id)
-    (work,) = take(user_id, now=LATER)
+    (before,) = claim_for(user_id)
+    (work,) = claim_for(user_id, now=LATER)
     with pytest.raises(lifecycle.LeaseLost):
         lifecycle.complete_with(before, "old")
     lifecycle.record_failure(before, ValueError())
@@ -233,13 +242,13 @@ def test_worker_without_the_lease_cannot_close_the_task(user_id):
 
 def test_extended_lease_does_not_expire(user_id):
     add(user_id)
-    (work,) = take(user_id)
+    (work,) = claim_for(user_id)
     lifecycle.extend_leases([work], now=LATER)
-    assert take(user_id, now=LATER) == []
+    assert claim_for(user_id, now=LATER) == []
 
 
 @pytest.fixture
-def dead() -> str:
+def dead_worker() -> str:
     """The name of a worker that was killed."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     started = psutil.Process(process.pid).create_time()
@@ -249,29 +258,29 @@ def dead() -> str:
     return f"{host}:{process.pid}:{started:.0f}"
 
 
-def test_tasks_of_a_dead_local_worker_are_taken_at_once(user_id, dead):
+def test_tasks_of_a_dead_local_worker_are_taken_at_once(user_id, dead_worker):
     (task,) = add(user_id)
-    take(user_id)
-    Task.objects.filter(pk=task.pk).update(worker=dead)
+    claim_for(user_id)
+    Task.objects.filter(pk=task.pk).update(worker=dead_worker)
     assert lifecycle.expire_dead_leases(now=NOW) >= 1
-    (work,) = take(user_id)
+    (work,) = claim_for(user_id)
     assert (work.id, work.attempts) == (task.pk, 2)
 
 
-def test_lost_run_once_tasks_fail_at_once(user_id, dead, configure):
+def test_lost_run_once_tasks_fail_at_once(user_id, dead_worker, configure):
     configure(CONFIG + "\ntasks: {rerun_interrupted: false}\n")
     (task,) = add(user_id)
-    take(user_id)
-    Task.objects.filter(pk=task.pk).update(worker=dead)
+    claim_for(user_id)
+    Task.objects.filter(pk=task.pk).update(worker=dead_worker)
     lease_recovery.recover_leases()
     assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
-def test_only_dead_local_workers_are_reported(dead):
-    pid, started = dead.split(":")[1:]
+def test_only_dead_local_workers_are_reported(dead_worker):
+    pid, started = dead_worker.split(":")[1:]
     host = worker_identity.own_name().split(":")[0]
-    assert worker_identity.ended_workers([dead]) == [dead]
-    # As after a restart: the number is another process's now.
+    assert worker_identity.ended_workers([dead_worker]) == [dead_worker]
+    # As after a restart, when another process has the pid.
     assert worker_identity.ended_workers([f"{host}:{os.getpid()}:{int(started) - 999}"])
     assert (
         worker_identity.ended_workers(
@@ -281,18 +290,18 @@ def test_only_dead_local_workers_are_reported(dead):
     )
 
 
-# Cancelled while it changes hands.
+# Cancellation during other changes.
 
 
 @contextmanager
-def once_written(do: Callable[[], None]) -> Iterator[None]:
-    """Have something else done right after the next row is written."""
-    todo = [do]
+def after_next_write(function: Callable[[], None]) -> Iterator[None]:
+    """Call a function right after the next row is written."""
+    pending = [function]
 
     def write(execute, sql, params, many, context):
         result = execute(sql, params, many, context)
-        if todo and sql.startswith("UPDATE"):
-            todo.pop()()
+        if pending and sql.startswith("UPDATE"):
+            pending.pop()()
         return result
 
     with connection.execute_wrapper(write):
@@ -301,67 +310,67 @@ def once_written(do: Callable[[], None]) -> Iterator[None]:
 
 def test_task_released_during_cancellation_is_cancelled(user_id):
     (task,) = add(user_id)
-    (work,) = take(user_id)
-    with once_written(lambda: lifecycle.release_leases([work])):
+    (work,) = claim_for(user_id)
+    with after_next_write(lambda: lifecycle.release_leases([work])):
         lifecycle.cancel(task.pk)
     assert state(task)[0] == "cancelled"
 
 
 @pytest.mark.parametrize(
-    "let_go",
+    "change",
     [
-        pytest.param(lambda work: lifecycle.release_leases([work]), id="put back"),
+        pytest.param(lambda work: lifecycle.release_leases([work]), id="requeued"),
         pytest.param(
-            lambda work: lifecycle.record_failure(work, OSError()), id="tried again"
+            lambda work: lifecycle.record_failure(work, OSError()), id="retried"
         ),
     ],
 )
-def test_task_cancelled_during_failure_is_not_restarted(user_id, let_go):
-    (task,) = add(user_id, draft(user_id, "x", max_failures=2))
-    (work,) = take(user_id)
-    with once_written(lambda: lifecycle.cancel(task.pk)):
-        let_go(work)
+def test_task_cancelled_during_failure_is_not_restarted(user_id, change):
+    (task,) = add(user_id, spec(user_id, "x", max_failures=2))
+    (work,) = claim_for(user_id)
+    with after_next_write(lambda: lifecycle.cancel(task.pk)):
+        change(work)
     assert state(task)[0] == "cancelled"
 
 
 def test_cancelled_task_that_fails_is_cancelled(user_id):
     (task,) = add(user_id)
-    (work,) = take(user_id)
+    (work,) = claim_for(user_id)
     lifecycle.cancel(task.pk)
     lifecycle.record_failure(work, OSError())
     assert state(task) == ("cancelled", "")
 
 
-# However many there were.
+# Query plans.
 
 
 @contextmanager
-def asked() -> Iterator[list[tuple[str, Any]]]:
-    """What is asked of the database."""
-    seen: list[tuple[str, Any]] = []
+def recorded_queries() -> Iterator[list[tuple[str, Any]]]:
+    """Record the queries to the database."""
+    queries: list[tuple[str, Any]] = []
 
-    def note(execute, sql, params, many, context):
-        seen.append((sql, params))
+    def record(execute, sql, params, many, context):
+        queries.append((sql, params))
         return execute(sql, params, many, context)
 
-    with connection.execute_wrapper(note):
-        yield seen
+    with connection.execute_wrapper(record):
+        yield queries
 
 
-def plans(seen: list[tuple[str, Any]]) -> Iterator[str]:
-    """Yield how the database goes about each of these."""
+def plans(queries: list[tuple[str, Any]]) -> Iterator[str]:
+    """Yield the query plan of each query."""
     is_sqlite = connection.vendor == "sqlite"
     with transaction.atomic(), connection.cursor() as cursor:
-        if not is_sqlite:  # It would read these few rows whole.
+        if not is_sqlite:  # With few rows, it would scan the table.
             cursor.execute("SET LOCAL enable_seqscan = off")
-        for sql, params in seen:
+        for sql, params in queries:
             cursor.execute(f"EXPLAIN {'QUERY PLAN ' * is_sqlite}{sql}", params)
             yield str(cursor.fetchall())
 
 
 def test_queue_queries_use_the_partial_index(user_id):
     """SQLite uses an index on a condition only for a query in the same words."""
-    with asked() as seen:
+    with recorded_queries() as queries:
         claim.claim_tasks(9, ["other"])
         lifecycle.close_abandoned(now=NOW)
         lifecycle.expire_dead_leases(now=NOW)
@@ -370,14 +379,14 @@ def test_queue_queries_use_the_partial_index(user_id):
             fair_scheduling.assign_rounds(
                 [Task(user_id=user_id, due_at=NOW + timedelta(delay))], NOW
             )
-    assert len(seen) == 7
-    # All of them, before one is judged: what is half read keeps its transaction.
-    assert all("tasks_task_open" in plan for plan in list(plans(seen)))
+    assert len(queries) == 7
+    # All plans are read first: an unfinished generator would keep its transaction.
+    assert all("tasks_task_open" in plan for plan in list(plans(queries)))
 
 
 def test_failed_task_queries_skip_done_tasks(user_id):
     failed = ["errored", "cancelled"]
-    with asked() as seen:
+    with recorded_queries() as queries:
         for states in ([failed[0]], [failed[1]], failed):
             task_queries.page_tasks(states=states)
             task_queries.page_tasks(user_id=user_id, states=states)
@@ -385,14 +394,14 @@ def test_failed_task_queries_skip_done_tasks(user_id):
                 user_id=user_id, states=states, after=(NOW, user_id)
             )
         task_queries.count_errors()
-    assert len(seen) == 10
-    assert ["tasks_task_failed" in plan for plan in plans(seen)] == [True] * 10
-    with asked() as seen:
+    assert len(queries) == 10
+    assert ["tasks_task_failed" in plan for plan in plans(queries)] == [True] * 10
+    with recorded_queries() as queries:
         task_queries.page_tasks(states=["errored", "done"])
-    assert "tasks_task_failed" not in next(plans(seen))
+    assert "tasks_task_failed" not in next(plans(queries))
 
 
-# Kept for a while.
+# Retention.
 
 
 def test_ended_tasks_are_deleted_after_keep_days(user_id, configure):
@@ -403,8 +412,8 @@ def test_ended_tasks_are_deleted_after_keep_days(user_id, configure):
     Task.objects.filter(pk=old.pk).update(state="done", finished_at=long_ago)
     Task.objects.filter(pk=young.pk).update(state="done", finished_at=NOW)
     assert retention.delete_expired(NOW) >= 1
-    left = Task.objects.filter(user_id=user_id).values_list("pk", flat=True)
-    assert set(left) == {open_.pk, young.pk}
+    remaining = Task.objects.filter(user_id=user_id).values_list("pk", flat=True)
+    assert set(remaining) == {open_.pk, young.pk}
 
 
 def test_tasks_may_be_kept_forever(user_id, configure):

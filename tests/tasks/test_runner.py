@@ -1,4 +1,4 @@
-"""Tasks are taken, done and closed."""
+"""The runner claims tasks, runs them and closes them."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -30,16 +30,18 @@ def test_task_runs_a_turn_like_a_request(
 ):
     fake.reply("All is well.")
 
-    task = working.do(TaskSpec("agent", user_id, "assistant", "How is it?"))
+    task = working.run_task(TaskSpec("agent", user_id, "assistant", "How is it?"))
 
     assert (task.state, task.result, task.error) == ("done", "All is well.", "")
-    said = StoredMessage.objects.filter(thread__user_id=user_id).order_by("position")
-    assert [row.text for row in said] == ["How is it?", "All is well."]
+    messages_stored = StoredMessage.objects.filter(thread__user_id=user_id).order_by(
+        "position"
+    )
+    assert [row.text for row in messages_stored] == ["How is it?", "All is well."]
     assert Turn.objects.get(pk=task.turn_id).user_id == user_id
 
 
 def test_unknown_agent_error_names_the_agent(working: Working, user_id: UserId):
-    task = working.do(TaskSpec("agent", user_id, "nobody", "How is it?"))
+    task = working.run_task(TaskSpec("agent", user_id, "nobody", "How is it?"))
 
     assert task.state == "errored"
     assert "'nobody'" in task.error
@@ -53,7 +55,7 @@ def test_task_with_a_lost_lease_stores_nothing(
     working.kick()
     fake.wait(lambda: bool(fake.requests))
 
-    # As if another worker had taken it.
+    # As if another worker had claimed it.
     Task.objects.filter(pk=task.pk).update(attempts=2)
     fake.release()
     wait_until(lambda: working.is_idle)
@@ -62,7 +64,7 @@ def test_task_with_a_lost_lease_stores_nothing(
     assert not StoredMessage.objects.filter(thread__user_id=user_id).exists()
 
 
-def is_judged(request: Any) -> bool:
+def is_judge_request(request: Any) -> bool:
     return request.body["model"] == "judge-test"
 
 
@@ -75,9 +77,9 @@ def test_hanging_judges_do_not_block_tasks(
     request: pytest.FixtureRequest,
 ):
     configure(STAGE)
-    fake.default = lambda each: (
+    fake.default = lambda received: (
         ScriptedAnswer(hang="headers")
-        if is_judged(each)
+        if is_judge_request(received)
         else ScriptedAnswer(["Paris."])
     )
     agent = AgentConfig(
@@ -95,13 +97,13 @@ def test_hanging_judges_do_not_block_tasks(
     lifecycle.enqueue([draft for each in drafts for draft in each])
     working.kick()
     slots = request.node.callspec.params["working"]
-    most = max(slots - 1, 1)
-    fake.wait(lambda: sum(map(is_judged, fake.requests)) == most)
+    limit = max(slots - 1, 1)
+    fake.wait(lambda: sum(map(is_judge_request, fake.requests)) == limit)
 
     if slots > 1:
-        done = working.do(TaskSpec("agent", user_id, "judged", "The capital?"))
+        done = working.run_task(TaskSpec("agent", user_id, "judged", "The capital?"))
         assert (done.state, done.result) == ("done", "Paris.")
-    assert sum(map(is_judged, fake.requests)) == most
+    assert sum(map(is_judge_request, fake.requests)) == limit
     fake.default = ScriptedAnswer([answer(accuracy=9, tone=7)])
     fake.release()
     rows = Task.objects.filter(user_id=user_id)
@@ -111,22 +113,22 @@ def test_hanging_judges_do_not_block_tasks(
 
 @pytest.fixture
 def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a runner does at each of its heartbeats, which are quick."""
-    seen: list[str] = []
+    """The calls of a runner at its heartbeats, which are frequent."""
+    calls: list[str] = []
 
-    def noted(name: str) -> None:
-        do = getattr(lifecycle, name)
+    def record_calls(name: str) -> None:
+        function = getattr(lifecycle, name)
 
-        def note(tasks: Collection[ClaimedTask]) -> object:
-            seen.append(name)
-            return do(tasks)
+        def record(tasks: Collection[ClaimedTask]) -> object:
+            calls.append(name)
+            return function(tasks)
 
-        monkeypatch.setattr(lifecycle, name, note)
+        monkeypatch.setattr(lifecycle, name, record)
 
-    noted("extend_leases")
-    noted("cancelled_ids")
+    record_calls("extend_leases")
+    record_calls("cancelled_ids")
     monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.005)
-    return seen
+    return calls
 
 
 def test_leases_are_extended_and_cancellation_is_seen_at_once(
@@ -135,12 +137,12 @@ def test_leases_are_extended_and_cancellation_is_seen_at_once(
     fake.hang("headers")
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "How is it?")])
     working.kick()
-    taken = wait_for(task, lambda row: row.state == "running")
-    kept = wait_for(task, lambda row: row.due_at > taken.due_at)
+    running = wait_for(task, lambda row: row.state == "running")
+    extended = wait_for(task, lambda row: row.due_at > running.due_at)
     wait_until(lambda: beats.count("extend_leases") >= 3)
     first, second = [n for n, name in enumerate(beats) if name == "extend_leases"][:2]
     assert second - first == 1 + runner.HEARTBEATS_PER_LEASE
-    assert (kept.state, kept.attempts) == ("running", 1)
+    assert (extended.state, extended.attempts) == ("running", 1)
 
     lifecycle.cancel(task.pk)
-    assert working.closed(task).state == "cancelled"
+    assert working.wait_for_end(task).state == "cancelled"

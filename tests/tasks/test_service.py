@@ -1,4 +1,4 @@
-"""How many tasks a process does at a time follows the file."""
+"""The worker service: its number of slots, and its start."""
 
 import pytest
 
@@ -20,27 +20,27 @@ def test_worker_count_follows_the_file(server, configure):
     assert service.configured_slots() == 0
 
 
-# From its very first look, which may be under way yet.
+# No slots from the first check on, which may still run.
 @pytest.mark.parametrize("working", [0], indirect=True)
 def test_queued_task_waits_while_tasks_are_disabled(working: Working, fake, user_id):
-    room, looks = 0, 0
+    slot_count, checks = 0, 0
 
     def slots() -> int:
-        nonlocal looks
-        looks += 1
-        return room
+        nonlocal checks
+        checks += 1
+        return slot_count
 
     working._runner._slots = slots
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
-    for _ in range(2):  # The second look says that the first took nothing.
-        before = looks
+    for _ in range(2):  # The second check shows that the first claimed nothing.
+        before = checks
         working.kick()
-        wait_until(lambda before=before: looks > before)
+        wait_until(lambda before=before: checks > before)
     task.refresh_from_db()
     assert (task.state, fake.requests) == ("queued", [])
-    room = 1
+    slot_count = 1
     working.kick()
-    assert working.closed(task).state == "done"
+    assert working.wait_for_end(task).state == "done"
 
 
 @pytest.mark.parametrize("working", [2], indirect=True)
@@ -55,14 +55,14 @@ def test_running_tasks_do_not_exceed_the_slots(working: Working, fake, user_id):
     states = Task.objects.filter(user_id=user_id).values_list("state", flat=True)
     assert sorted(states) == ["queued", "running", "running"]
     fake.release()
-    assert {working.closed(task).state for task in tasks} == {"done"}
+    assert {working.wait_for_end(task).state for task in tasks} == {"done"}
 
 
 def test_failed_startup_sweep_does_not_block_tasks(
     server, fake, user_id, monkeypatch, caplog
 ):
     def fail() -> None:
-        raise PermissionError("not for you to see")
+        raise PermissionError("permission denied")
 
     monkeypatch.setattr(lease_recovery, "recover_leases", fail)
     (task,) = lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", "x")])
@@ -72,4 +72,4 @@ def test_failed_startup_sweep_does_not_block_tasks(
         assert wait_for(task, lambda row: row.finished_at is not None).state == "done"
     finally:
         working.stop()
-    assert "could not look for lost tasks" in caplog.text
+    assert "could not recover tasks of dead workers" in caplog.text

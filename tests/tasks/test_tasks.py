@@ -1,4 +1,4 @@
-"""How Celery's signals begin and end the work."""
+"""Celery's signals and tasks."""
 
 import threading
 
@@ -22,24 +22,24 @@ def test_repeated_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("fault", "is_told_at_length"),
+    ("error", "has_traceback"),
     [(OperationalError("gone\nHINT: see"), False), (ValueError("ours"), True)],
 )
 def test_database_outage_is_logged_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    fault: Exception,
-    is_told_at_length: bool,
+    error: Exception,
+    has_traceback: bool,
 ):
     def fail() -> bool:
-        raise fault
+        raise error
 
     monkeypatch.setattr(lease_recovery, "recover_leases", fail)
     app.tasks["tasks.tasks.sweep"].apply()
-    told = [record for record in caplog.records if record.levelname != "INFO"]
-    assert [bool(record.exc_info) for record in told] == [is_told_at_length]
-    if not is_told_at_length:
-        (line,) = told
+    records = [record for record in caplog.records if record.levelname != "INFO"]
+    assert [bool(record.exc_info) for record in records] == [has_traceback]
+    if not has_traceback:
+        (line,) = records
         assert line.getMessage() == (
             "tasks.tasks.sweep skipped: database unavailable: gone"
         )

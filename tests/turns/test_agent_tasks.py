@@ -82,7 +82,7 @@ def test_failed_task_is_retried_and_replied_once(
     fake.fail(500)
     fake.cut("mid_stream", "All", " is")
     fake.reply("All is well.")
-    task = working.do(draft(user_id, max_failures=3))
+    task = working.run_task(draft(user_id, max_failures=3))
     assert (task.state, task.result, task.error) == ("done", "All is well.", "")
     assert (task.attempts, task.failures) == (3, 2)
     assert said(user_id) == [("How is it?", ""), ("All is well.", "stop")]
@@ -92,7 +92,7 @@ def test_failed_task_is_retried_and_replied_once(
 
 def test_permanent_error_is_not_retried(working, fake, user_id):
     fake.fail(400, "no such thing")
-    task = working.do(draft(user_id, max_failures=3))
+    task = working.run_task(draft(user_id, max_failures=3))
     assert (task.state, task.attempts) == ("errored", 1)
     assert "no such thing" in task.error
 
@@ -100,13 +100,13 @@ def test_permanent_error_is_not_retried(working, fake, user_id):
 def test_error_message_is_redacted(working, fake, user_id):
     keys = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs or q7Vd2mXw9Lr4TzK8bNf3HcYs"
     fake.fail(400, f"not with {keys}")
-    task = working.do(draft(user_id))
+    task = working.run_task(draft(user_id))
     assert "not with [redacted] or [redacted]" in task.error
 
 
 def test_final_error_stores_no_message(working, fake, user_id):
     fake.cut("mid_stream", "All", " is")
-    task = working.do(draft(user_id))
+    task = working.run_task(draft(user_id))
     assert (task.state, task.attempts) == ("errored", 1)
     assert said(user_id) == []
     assert Turn.objects.get(user_id=user_id).outcome == "error"
@@ -114,7 +114,7 @@ def test_final_error_stores_no_message(working, fake, user_id):
 
 def test_failed_task_can_be_requeued(working, fake, user_id):
     fake.fail(500)
-    task = working.do(draft(user_id))
+    task = working.run_task(draft(user_id))
     assert task.state == "errored"
     assert lifecycle.requeue([task.pk]) == 1
     working.kick()
@@ -130,7 +130,7 @@ def test_cancelled_running_task_stores_its_partial_reply(
     working, speaking, fake: FakeProvider, user_id
 ):
     assert lifecycle.cancel(speaking.pk).state == "running"
-    task = working.closed(speaking)
+    task = working.wait_for_end(speaking)
     assert (task.state, task.result) == ("cancelled", "")
     fake.wait(lambda: fake.requests[0].aborted)
     assert Turn.objects.get(user_id=user_id).outcome == "cancelled"
@@ -146,7 +146,7 @@ def test_queued_task_is_cancelled_at_once(working, fake, user_id):
 def test_slow_task_is_ended_by_the_timeout(configure, working, fake, user_id):
     configure(CONFIG + "\ntasks: {timeout_seconds: 0.05}\n")
     fake.hang("headers")
-    task = working.do(draft(user_id, max_failures=3))
+    task = working.run_task(draft(user_id, max_failures=3))
     assert (task.state, task.attempts) == ("errored", 1)
     assert public_text(task.error) == "timed out after 0.05 seconds"
     # It may have been too late for it to ask anything.
@@ -191,7 +191,7 @@ def test_task_of_a_revoked_token_is_refused(working, fake, user, user_id):
     api_tokens.revoke(str(row.pk), by=ADA)
     (task,) = lifecycle.enqueue([draft(user_id, token_id=row.pk)])
     working.kick()
-    task = working.closed(task)
+    task = working.wait_for_end(task)
     assert task.state == "errored"
     assert "revoked" in task.error
     assert fake.requests == []
@@ -200,10 +200,10 @@ def test_task_of_a_revoked_token_is_refused(working, fake, user, user_id):
 def test_task_is_charged_to_its_token(configure, working, fake, user, user_id):
     configure(CONFIG + PRICES)
     row, _ = api_tokens.create_token("ci", user, agents=["assistant"], by=ADA)
-    assert working.do(draft(user_id, token_id=row.pk)).state == "done"
+    assert working.run_task(draft(user_id, token_id=row.pk)).state == "done"
     assert Turn.objects.get(user_id=user_id).token_id == row.pk
     assert identity.derive_user_id(user) == user_id
-    other = working.do(TaskSpec("agent", user_id, "tuned", "x", token_id=row.pk))
+    other = working.run_task(TaskSpec("agent", user_id, "tuned", "x", token_id=row.pk))
     assert "The model 'tuned' does not exist" in other.error
     assert datetime.now(UTC) > other.finished_at
 

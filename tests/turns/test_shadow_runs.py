@@ -82,7 +82,7 @@ def tried(stage, user: str) -> Task:
     """Return the closed task of the one trial there is."""
     (task,) = shadows_of(user)
     stage.kick()
-    return stage.closed(task)
+    return stage.wait_for_end(task)
 
 
 def turns_of(user: str, **fields) -> list[Turn]:
@@ -121,7 +121,7 @@ def test_shadow_run_uses_the_real_conversation(stage, client, fake, user):
     ask(client, user, "Second?", agent="trial")
     task = shadows_of(user)[-1]
     stage.kick()
-    stage.closed(task)
+    stage.wait_for_end(task)
     [shadow] = [
         body
         for body in fake.bodies
@@ -155,7 +155,7 @@ def test_shadow_run_is_judged_by_its_own_reply(stage, client, fake, user):
     ask(client, user, "First?", agent="trial")
     tried(stage, user)
     [judging] = Task.objects.filter(user_id=identity.derive_user_id(user), kind="judge")
-    stage.closed(judging)
+    stage.wait_for_end(judging)
     [shadow] = turns_of(user, origin="shadow")
     found = Score.objects.filter(user_id=identity.derive_user_id(user))
     assert set(found.values_list("turn_id", "agent", "experiment", "origin")) == {
@@ -254,7 +254,7 @@ def test_failed_shadow_run_is_recorded(stage, client, fake, user):
     # No copy of what was asked is kept, so there is nothing to do again.
     assert lifecycle.requeue([task.pk]) == 1
     stage.kick()
-    assert stage.closed(task).result == "the messages of the turn are deleted"
+    assert stage.wait_for_end(task).result == "the messages of the turn are deleted"
 
 
 @pytest.mark.parametrize("status", [200, 401])

@@ -181,7 +181,7 @@ def test_dispatched_task_has_its_own_thread(
     [task] = tasks_of(user)
     fake.reply("Found.")
     working.kick()
-    assert working.closed(task).result == "Found."
+    assert working.wait_for_end(task).result == "Found."
     said = StoredMessage.objects.filter(thread__user_id=identity.derive_user_id(user))
     apart = said.exclude(thread__name="").order_by("position")
     assert [row.text for row in apart] == ["Find out.", "Found."]
@@ -196,13 +196,13 @@ def test_nested_dispatch_is_limited(
     configure(WITH_TASKS)
     fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Again."})
     payload = {"generation": MAX_GENERATION - 1}
-    working.do(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
+    working.run_task(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
     last = Task.objects.get(user_id=user_id, prompt="Again.")
     assert last.payload["generation"] == MAX_GENERATION
 
-    working.closed(last)
+    working.wait_for_end(last)
     fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Once more."})
     payload = {"generation": MAX_GENERATION}
-    working.do(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
+    working.run_task(TaskSpec("agent", user_id, "tuned", "Go on.", payload=payload))
     assert "8 tasks" in answer(fake.bodies[-1])
     assert not Task.objects.filter(user_id=user_id, prompt="Once more.").exists()

@@ -14,7 +14,8 @@ from config.management import config_option
 from config.management.database_command import DatabaseCommand
 from tasks.models import Task
 from tasks.queue import lifecycle, task_kinds
-from tasks.reports import operator_view, task_ids, task_queries, terminal
+from tasks.reports import operator_view, task_queries, terminal
+from tasks.reports.task_ids import parse_task_id
 
 DEFAULT_LIMIT = 20
 
@@ -22,22 +23,22 @@ DEFAULT_LIMIT = 20
 class Command(DatabaseCommand):
     """Prints a line for each task, or all details of one."""
 
-    help = "List, count, show, cancel and replay the work done in the background."
+    help = "List, count, show, cancel and retry background tasks."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         add_plain = config_option.add_subcommands(parser)
 
-        def add(name: str, what: str) -> ArgumentParser:
-            made = add_plain(name, what)
-            made.add_argument("--json", action="store_true", help="Print JSON.")
-            return made
+        def add(name: str, help_text: str) -> ArgumentParser:
+            subparser = add_plain(name, help_text)
+            subparser.add_argument("--json", action="store_true", help="Print JSON.")
+            return subparser
 
-        _declare_list(add("list", "List tasks, the newest first."))
-        _declare_one(add("show", "Show one with its prompt and its result."))
-        _declare_one(add("cancel", "End one: at once, or soon where it runs."))
-        _declare_retry(add("retry", "Put back what failed or was cancelled."))
-        add("counts", "Count the tasks of each kind, and say why they failed.")
+        _declare_list(add("list", "List tasks, newest first."))
+        _declare_one(add("show", "Show a task with its prompt and its result."))
+        _declare_one(add("cancel", "Cancel a task; a running one stops soon."))
+        _declare_retry(add("retry", "Requeue failed or cancelled tasks."))
+        add("counts", "Count the tasks of each kind, and their errors.")
 
     def handle(self, **options: Any) -> None:
         match options["what"]:
@@ -56,7 +57,7 @@ class Command(DatabaseCommand):
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
         user = options["user"]
-        found, has_more = task_queries.page_tasks(
+        rows, has_more = task_queries.page_tasks(
             user_id=None
             if user is None
             else identity.derive_user_id(identity.check_identifier(user)),
@@ -66,104 +67,109 @@ class Command(DatabaseCommand):
             kind=options["kind"],
             limit=options["limit"],
         )
-        told = task_queries.serialize_tasks(found)
+        tasks = task_queries.serialize_tasks(rows)
         if options["json"]:
-            self.write_json(told)
+            self.write_json(tasks)
             return
-        for task in told:
+        for task in tasks:
             self.stdout.write(terminal.task_line(task))
-        if not told:
-            self.say("there is no such task")
+        if not tasks:
+            self.say("no tasks found")
         elif has_more:
-            self.say("there are more: --limit says how many are listed")
+            self.say("there are more tasks: raise --limit to list them")
 
-    def _show(self, told: dict[str, Any], options: dict[str, Any]) -> None:
+    def _show(self, task: dict[str, Any], options: dict[str, Any]) -> None:
         if options["json"]:
-            self.write_json(told)
+            self.write_json(task)
             return
-        for line in terminal.task_detail(told):
+        for line in terminal.task_detail(task):
             self.stdout.write(line)
 
     def _cancel(self, task_id: uuid.UUID, options: dict[str, Any]) -> None:
         task_queries.get_task(task_id)
-        deed = AuditEvent("task.cancel", audit_events.terminal_actor(), str(task_id))
+        event = AuditEvent("task.cancel", audit_events.terminal_actor(), str(task_id))
         audit_log.run_recorded(
-            lambda is_new: deed if is_new else None, operator_view.cancel_task, task_id
+            lambda is_new: event if is_new else None, operator_view.cancel_task, task_id
         )
-        told = task_queries.get_task(task_id)
+        task = task_queries.get_task(task_id)
         if options["json"]:
-            self.write_json(told)
-        elif told["state"] == "running":
-            self.stdout.write(f"task {task_id} ends in a moment")
+            self.write_json(task)
+        elif task["state"] == "running":
+            self.stdout.write(f"task {task_id} is stopping")
         else:
-            self.stdout.write(f"task {task_id} is {told['state']}")
+            self.stdout.write(f"task {task_id} is {task['state']}")
 
     def _retry(self, options: dict[str, Any]) -> None:
-        wanted = [_id(text) for text in options["ids"]] or _failed_task_ids(
+        task_ids = [_id(text) for text in options["ids"]] or _failed_task_ids(
             options["kind"]
         )
         with transaction.atomic():
-            count = lifecycle.requeue(wanted)
+            count = lifecycle.requeue(task_ids)
             if count:
-                details = {"put_back": count}
-                target = options["kind"] or ",".join(map(str, wanted))
-                by = audit_events.terminal_actor()
-                audit_log.write(AuditEvent("task.retry", by, target[:255], details))
+                target = options["kind"] or ",".join(map(str, task_ids))
+                actor = audit_events.terminal_actor()
+                audit_log.write(
+                    AuditEvent("task.retry", actor, target[:255], {"requeued": count})
+                )
         if options["ids"] and not count:
-            raise CommandError("none of these has failed or was cancelled")
+            raise CommandError("none of these tasks has failed or was cancelled")
         if options["json"]:
-            self.write_json({"put_back": count})
+            self.write_json({"requeued": count})
         else:
-            self.stdout.write(f"{count} put back; a worker looks every few seconds")
+            self.stdout.write(f"requeued {count}; workers poll every few seconds")
 
     def _count(self, options: dict[str, Any]) -> None:
-        counted, why = (
-            task_queries.count_by_kind_and_state(),
-            task_queries.count_errors(),
-        )
+        counts = task_queries.count_by_kind_and_state()
+        errors = task_queries.count_errors()
         if options["json"]:
             self.write_json(
-                {"counts": _counts_by_kind(counted), "errors": _error_counts(why)}
+                {"counts": _counts_by_kind(counts), "errors": _error_counts(errors)}
             )
             return
-        for line in [*terminal.count_lines(counted), *terminal.error_lines(why)]:
+        for line in [*terminal.count_lines(counts), *terminal.error_lines(errors)]:
             self.stdout.write(line)
-        if not counted:
-            self.say("there is no task")
+        if not counts:
+            self.say("there are no tasks")
 
 
 def _declare_list(parser: ArgumentParser) -> None:
     """Declare the filters of the list."""
-    parser.add_argument("--user", help="Only this user's.")
-    parser.add_argument("--agent", help="Only this agent's.")
-    parser.add_argument("--state", choices=Task.State.values, help="Only these.")
-    parser.add_argument("--kind", choices=task_kinds.names(), help="Only these.")
+    parser.add_argument("--user", help="Only tasks of this user.")
+    parser.add_argument("--agent", help="Only tasks of this agent.")
+    parser.add_argument(
+        "--state", choices=Task.State.values, help="Only tasks in this state."
+    )
+    parser.add_argument(
+        "--kind", choices=task_kinds.names(), help="Only tasks of this kind."
+    )
     parser.add_argument(
         "--limit",
         type=int,
         default=DEFAULT_LIMIT,
-        help=f"How many; {DEFAULT_LIMIT} by default.",
+        help=f"Maximum number of tasks; {DEFAULT_LIMIT} by default.",
     )
 
 
 def _declare_one(parser: ArgumentParser) -> None:
     """Declare the argument that names the task."""
-    parser.add_argument("id", metavar="ID", help="Its UUID, as `tasks list` shows it.")
+    parser.add_argument("id", metavar="ID", help="The task's UUID, from `tasks list`.")
 
 
 def _declare_retry(parser: ArgumentParser) -> None:
     """Declare the arguments that select the tasks to retry."""
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("ids", metavar="ID", nargs="*", default=[], help="UUIDs.")
-    which.add_argument(
-        "--kind", choices=task_kinds.names(), help="All of this kind that are errored."
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument(
+        "ids", metavar="ID", nargs="*", default=[], help="UUIDs of the tasks."
+    )
+    group.add_argument(
+        "--kind", choices=task_kinds.names(), help="All errored tasks of this kind."
     )
 
 
 def _id(text: str) -> uuid.UUID:
-    task_id = task_ids.parse_task_id(text)
+    task_id = parse_task_id(text)
     if task_id is None:
-        raise CommandError(f"'{text}' is no id of a task: give its UUID")
+        raise CommandError(f"'{text}' is not a task id: pass its UUID")
     return task_id
 
 
@@ -173,10 +179,10 @@ def _failed_task_ids(kind: str | None) -> list[uuid.UUID]:
 
 
 def _counts_by_kind(rows: list[tuple[str, str, int]]) -> dict[str, dict[str, int]]:
-    counted: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for kind, state, count in rows:
-        counted.setdefault(kind, {})[state] = count
-    return counted
+        counts.setdefault(kind, {})[state] = count
+    return counts
 
 
 def _error_counts(rows: list[tuple[str, str, int]]) -> list[dict[str, Any]]:
