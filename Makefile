@@ -18,7 +18,7 @@ setup: $(VENV)/installed ## Make .venv and install what a server needs
 
 run: setup ## Serve coulisse.yaml in the foreground, writing a starter if there is none
 	@test -e "$(CONFIG)" || $(MANAGE) init -c "$(CONFIG)"
-	@! COULISSE_CONFIG="$(CONFIG)" $(BIN)/python -m processes.wanted || $(MAKE) --no-print-directory local-model
+	@! COULISSE_CONFIG="$(CONFIG)" $(BIN)/python -m processes.local_model.is_needed || $(MAKE) --no-print-directory local-model
 	@exec $(MANAGE) start --foreground -c "$(CONFIG)"
 
 worker: setup ## Run background jobs alone, where start has COULISSE_PROCESSES=web

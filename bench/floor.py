@@ -1,6 +1,6 @@
 """The floor: Django, ninja and uvicorn around one provider call, and nothing else.
 
-`python -m bench.floor --fd N --lifeline N` serves it as `processes/web.py` serves
+`python -m bench.floor --fd N --parent-pipe N` serves it as `processes/web.py` serves
 Coulisse, with the same client and provider, but no database, users, history or
 configuration; and without the signals and threads of Django's own handler, which
 `--stock` brings back.
@@ -105,10 +105,10 @@ class BaselineServer(uvicorn.Server):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--lifeline", type=int, required=True)
+    parser.add_argument("--parent-pipe", type=int, required=True)
     parser.add_argument("--stock", action="store_true")
     arguments = parser.parse_args()
-    parent_watch.watch_pipe(arguments.lifeline, grace_seconds=5)
+    parent_watch.watch_pipe(arguments.parent_pipe, grace_seconds=5)
     config = uvicorn.Config(
         stock if arguments.stock else MinimalHandler(),
         loop="uvloop",

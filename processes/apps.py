@@ -1,4 +1,4 @@
-"""The processes as Django knows them."""
+"""The Django app."""
 
 from django.apps import AppConfig
 

@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 
 class BeatScheduler(PersistentScheduler):
-    """Celery's scheduler, which logs in one line that a message could not be sent."""
+    """Celery's scheduler; logs an unavailable broker once, in one line."""
 
-    _is_broker_gone = False
+    _is_broker_down = False
 
     def apply_entry(
         self, entry: ScheduleEntry, producer: Producer | None = None
@@ -36,11 +36,11 @@ class BeatScheduler(PersistentScheduler):
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except SchedulingError as exc:
-            if not self._is_broker_gone:
-                logger.warning("%s; what is due waits for the broker", exc)
-            self._is_broker_gone = True
+            if not self._is_broker_down:
+                logger.warning("%s; due jobs wait for the broker", exc)
+            self._is_broker_down = True
         else:
-            self._is_broker_gone = False
+            self._is_broker_down = False
 
 
 def run() -> None:
@@ -48,12 +48,12 @@ def run() -> None:
     app: Celery = import_string(settings.COULISSE_CELERY_APP)
     os.nice(NICENESS)
     signal.signal(signal.SIGTERM, _exit)
-    # Celery's own command would import every job, and numpy with it, to send a name.
+    # Celery's own command would import all jobs, and numpy with them, to send names.
     Service(app, scheduler_cls=BeatScheduler).start()
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    # Caught by Celery, which writes the schedule and returns.
+    # Celery catches it, writes the schedule and returns.
     raise SystemExit
 
 

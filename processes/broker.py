@@ -1,7 +1,8 @@
-"""The private broker: `python -m processes.broker VALKEY SOCKET FOLDER --lifeline N`.
+"""The private broker: `python -m processes.broker VALKEY SOCKET FOLDER
+--parent-pipe N`.
 
-Runs Valkey, a foreign program that cannot know when its supervisor is killed, and ends
-it then. Django is not loaded: this process waits, and shall be small.
+Runs Valkey, and stops it when the supervisor is killed, which Valkey cannot detect.
+Django is not loaded, to keep this process small.
 """
 
 import argparse
@@ -27,47 +28,56 @@ LOG = "valkey.log"
 SOL_LOCAL, LOCAL_PEERPID = 0, 2
 """macOS's option for the peer's pid, which the socket module lacks."""
 JOURNAL = "appendonlydir"
-UNREADABLE = "appendonlydir.unreadable"
+UNREADABLE_JOURNAL = "appendonlydir.unreadable"
 
 
 def command_line(valkey: Path, path: Path, folder: Path) -> list[str]:
-    """Return the command line: a socket for this user alone, and no port."""
-    return [
-        str(valkey),
-        *("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
-        *("--dir", str(folder), "--logfile", LOG, "--loglevel", "warning"),
-        *("--appendonly", "yes", "--auto-aof-rewrite-min-size", "4mb", "--save", ""),
-        *("--maxmemory-policy", "noeviction"),
-    ]
+    """Return the command line: a socket for this user only, and no port."""
+    options = {
+        "port": "0",
+        "unixsocket": str(path),
+        "unixsocketperm": "700",
+        "dir": str(folder),
+        "logfile": LOG,
+        "loglevel": "warning",
+        "appendonly": "yes",
+        "auto-aof-rewrite-min-size": "4mb",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+    }
+    words = [str(valkey)]
+    for name, value in options.items():
+        words += [f"--{name}", value]
+    return words
 
 
 def serve(arguments: list[str], path: Path, folder: Path) -> int:
-    """Run Valkey until SIGTERM or its end; return its exit code."""
+    """Run Valkey until SIGTERM or until it ends; return its exit code."""
     started: list[subprocess.Popen[bytes]] = []
-    is_to_end = False
+    is_stopping = False
 
     def stop(number: int, frame: object) -> None:
-        nonlocal is_to_end
-        is_to_end = True
+        nonlocal is_stopping
+        is_stopping = True
         for server in started:
-            end(server)
+            terminate(server)
 
-    # First, because a signal between the two lines would leave a server behind.
+    # First, because a signal before it would leave the server running.
     signal.signal(signal.SIGTERM, stop)
     server = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
     started.append(server)
-    if is_to_end:
-        end(server)
+    if is_stopping:
+        terminate(server)
     while server.poll() is None and not is_answering(path):
         time.sleep(POLL_SECONDS)
     has_served = server.returncode is None
     code = server.wait()
     if code > 0 and not has_served:
-        _set_journal_aside(folder)
+        _rename_journal(folder)
     return code
 
 
-def end(server: "subprocess.Popen[bytes]") -> None:
+def terminate(server: "subprocess.Popen[bytes]") -> None:
     """Terminate the server, and kill it if it does not end."""
     server.terminate()
     signal.signal(signal.SIGALRM, lambda number, frame: server.kill())
@@ -75,7 +85,7 @@ def end(server: "subprocess.Popen[bytes]") -> None:
 
 
 def is_answering(path: Path) -> bool:
-    """Return whether a server there accepts commands."""
+    """Return whether a server at this socket accepts commands."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1)
         try:
@@ -86,16 +96,16 @@ def is_answering(path: Path) -> bool:
             return False
 
 
-def _set_journal_aside(folder: Path) -> None:
+def _rename_journal(folder: Path) -> None:
     """Rename a journal that Valkey may be unable to read, so that its next start
     succeeds.
 
     No task is lost: rows store the tasks, and messages only notify workers.
     """
-    journal, aside = folder / JOURNAL, folder / UNREADABLE
+    journal, backup = folder / JOURNAL, folder / UNREADABLE_JOURNAL
     if journal.exists():
-        shutil.rmtree(aside, ignore_errors=True)
-        journal.rename(aside)
+        shutil.rmtree(backup, ignore_errors=True)
+        journal.rename(backup)
 
 
 def stop_orphan(path: Path) -> None:
@@ -108,14 +118,14 @@ def stop_orphan(path: Path) -> None:
                 os.kill(pid, signal.SIGTERM)
                 _wait_for_end(client, pid)
         except OSError:
-            pass  # Nobody serves it, or no longer.
+            pass  # No server listens there, or it has just ended.
     path.unlink(missing_ok=True)
 
 
 def _wait_for_end(client: socket.socket, pid: int) -> None:
-    """Wait until the server at the other end has ended; kill one that hangs."""
+    """Wait until the server at the other end has ended; kill it if it hangs."""
     try:
-        client.recv(1)  # Nothing was asked: this ends when the server does.
+        client.recv(1)  # Without a command, it returns when the server ends.
     except TimeoutError:
         os.kill(pid, signal.SIGKILL)
 
@@ -130,14 +140,14 @@ def _peer_pid(client: socket.socket) -> int:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder for this user alone in a public place; refuse another user's."""
+    """Create a folder for this user only; raises SystemExit for another user's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
     if not is_ours or stat.S_IMODE(status.st_mode) & 0o077:
         raise SystemExit(
-            f"{folder} is not private to you: remove it, or have "
-            "COULISSE_BROKER_SOCKET name a socket elsewhere"
+            f"{folder} is accessible to other users: remove it, or set "
+            "COULISSE_BROKER_SOCKET to a socket in another folder"
         )
 
 
@@ -146,20 +156,20 @@ def main() -> None:
     parser.add_argument("valkey", type=Path)
     parser.add_argument("socket", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--lifeline", type=int, required=True)
+    parser.add_argument("--parent-pipe", type=int, required=True)
     arguments = parser.parse_args()
-    parent_watch.watch_pipe(arguments.lifeline, grace_seconds=FORCE_EXIT_SECONDS)
+    parent_watch.watch_pipe(arguments.parent_pipe, grace_seconds=FORCE_EXIT_SECONDS)
     arguments.folder.mkdir(mode=0o700, exist_ok=True)
-    place = arguments.socket.parent
-    is_elsewhere = place != arguments.folder.parent
-    if is_elsewhere:
-        make_private(place)
+    socket_folder = arguments.socket.parent
+    is_outside_state = socket_folder != arguments.folder.parent
+    if is_outside_state:
+        make_private(socket_folder)
     stop_orphan(arguments.socket)
-    line = command_line(arguments.valkey, arguments.socket, arguments.folder)
-    code = serve(line, arguments.socket, arguments.folder)
-    if is_elsewhere:
+    words = command_line(arguments.valkey, arguments.socket, arguments.folder)
+    code = serve(words, arguments.socket, arguments.folder)
+    if is_outside_state:
         with suppress(OSError):
-            place.rmdir()  # Empty now, unless it serves others, too.
+            socket_folder.rmdir()  # Fails if other servers use it.
     sys.exit(code)
 
 

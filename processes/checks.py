@@ -1,10 +1,10 @@
-"""What `manage.py check` says of sidecars that would not start from here.
+"""System checks of sidecars that cannot start from the current directory.
 
 | id | what is wrong |
 |---|---|
-| coulisse.W901 | a sidecar's command or `cwd`, or its health's command, is not there |
+| coulisse.W901 | a sidecar's command, `cwd` or health check command does not exist |
 
-Warnings: the server may be started from elsewhere, where they are.
+These are warnings, because the server may be started from another directory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from processes.supervision.child_process import outer_environment
 
 @checks.register
 def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
-    """Warn of programs that cannot be found."""
+    """Warn of missing programs."""
     config = checked_file.load()
     if config is None:
         return []
@@ -43,11 +43,11 @@ def _missing_program_messages(sidecars: Mapping[str, SidecarConfig]) -> Iterator
         try:
             process_groups.find_program(program)
         except ProgramStartFailed as exc:
-            yield f"sidecar '{name}' cannot be started from here: {exc}"
+            yield f"sidecar '{name}' cannot start from this directory: {exc}"
             continue
         if config.health is None:
             continue
         try:
             process_groups.find_program(replace(program, command=config.health.command))
         except ProgramStartFailed as exc:
-            yield f"sidecar '{name}' cannot be asked whether it is well: {exc}"
+            yield f"the health check of sidecar '{name}' cannot start: {exc}"

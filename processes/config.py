@@ -11,73 +11,73 @@ Restart = Literal["always", "on-failure", "never"]
 Text = Annotated[str, Field(min_length=1)]
 
 MAX_STOP_SECONDS = 8
-"""All of a server is over within ten seconds of SIGTERM."""
+"""The whole server stops within ten seconds of SIGTERM."""
 
 
 class HealthConfig(BaseModel):
-    """How a sidecar that runs and does nothing is found out."""
+    """A health check, which detects a sidecar that runs but hangs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     command: Text = Field(
-        description="What is run to ask: exit code 0 means well. It sees the sidecar's "
-        "`env` and `cwd`."
+        description="The program that checks the sidecar, with the sidecar's `env` and "
+        "`cwd`. Exit code 0 means healthy."
     )
     args: tuple[str, ...] = Field((), description="Arguments of the command.")
     interval_seconds: float = Field(
-        30, ge=0.1, le=86_400, description="How long it waits before it asks again."
+        30, ge=0.1, le=86_400, description="Pause between two checks."
     )
     timeout_seconds: float = Field(
-        5, gt=0, le=3600, description="Most the command may take."
+        5, gt=0, le=3600, description="Time limit of one check."
     )
     failures: int = Field(
         3,
         ge=1,
         le=1000,
-        description="How many failures in a row end the sidecar, which then starts "
-        "again.",
+        description="Consecutive failed checks after which the sidecar is stopped; "
+        "`restart` decides whether it starts again.",
     )
 
 
 class SidecarConfig(BaseModel):
-    """One process that runs beside the server."""
+    """A process that runs beside the server."""
 
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        # Values of env are among the input.
+        # The input contains the values of `env`.
         hide_input_in_errors=True,
     )
 
     name: Annotated[str, Field(min_length=1, max_length=64)] = Field(
-        description="What it is called in the log and in `status`."
+        description="The sidecar's name in the log and in `status`."
     )
     command: Text = Field(
-        description="The program: a name on the `PATH`, or a path. No shell reads it."
+        description="The program: a name on the `PATH`, or a path. No shell runs it."
     )
     args: tuple[str, ...] = Field((), description="Arguments of the program.")
     env: dict[str, SecretStr] = Field(
         default_factory=dict,
-        description="Environment variables of the program, beside the server's own.",
+        description="Environment variables of the program, added to the server's.",
     )
     cwd: Text | None = Field(
         None,
-        description="Where it runs, seen from where the server was started, which it "
-        "is unless given.",
+        description="Working directory, relative to the one in which the server was "
+        "started, which is the default.",
     )
     restart: Restart = Field(
         "on-failure",
-        description="When it is started again: `always`; `on-failure`, unless it ended "
-        "with exit code 0; `never`.",
+        description="When it restarts: `always`; `on-failure`, which means unless it "
+        "ended with exit code 0; `never`.",
     )
     health: HealthConfig | None = Field(
-        None, description="How it is asked whether it is well. Unset: it is not."
+        None, description="The health check. Unset: none."
     )
     stop_seconds: float = Field(
         5,
         gt=0,
         le=MAX_STOP_SECONDS,
-        description="How long it may take to end after SIGTERM, before it is killed.",
+        description="Time to end after SIGTERM before it is killed.",
     )
 
 
@@ -86,5 +86,5 @@ SIDECARS: Section[dict[str, SidecarConfig]] = Section(
     shape=Annotated[list[SidecarConfig], AfterValidator(by_name("sidecar"))],
     default=dict,
     noun="sidecar",
-    file_only=dict,  # Each of them is a command.
+    file_only=dict,  # The studio must not set commands.
 )

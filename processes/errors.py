@@ -1,4 +1,4 @@
-"""What can go wrong when the server is started, watched or stopped."""
+"""Errors of starting, supervising and stopping the server."""
 
 from core.errors import Invalid, Unavailable
 
@@ -12,11 +12,11 @@ class AlreadyRunning(Unavailable):
 
 
 class AddressTaken(Unavailable):
-    """The address of the server cannot be listened on."""
+    """The server cannot listen on its address."""
 
 
 class StartFailed(Unavailable):
-    """The server did not come up."""
+    """The server did not start."""
 
 
 class ServerStillRunning(Unavailable):
@@ -28,7 +28,7 @@ class NotRunning(Unavailable):
 
 
 class OtherConfigRunning(Invalid):
-    """The server that runs has another YAML."""
+    """The running server uses another YAML."""
 
 
 class PackagesMissing(Invalid):
@@ -48,4 +48,4 @@ class ProgramStartFailed(Unavailable):
 
 
 class SchemaUnknown(Invalid):
-    """The tables of the database are not those of this version or an earlier one."""
+    """This version cannot upgrade the tables of the database."""

@@ -35,9 +35,9 @@ from telemetry.log_output import logs
 FORCE_EXIT_SECONDS = 9.5
 ORPHAN_STOP_SECONDS = 2.0
 POLL_SECONDS = 0.5
-"""How long an edit goes unseen, once a web process took it."""
+"""How long an edit that a web process has accepted goes unnoticed."""
 URL_VARIABLE = "COULISSE_URL"
-"""Tells a sidecar where the server is."""
+"""The variable that passes the server's address to a sidecar."""
 
 logger = logging.getLogger("processes.sidecars")
 
@@ -51,22 +51,24 @@ class SidecarManager:
         self._groups = groups
         self._files = files
         self._outer = outer
-        self._kept: dict[str, SidecarProcess] = {}
+        self._sidecars: dict[str, SidecarProcess] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._printed: dict[str, list[OutputLine]] = {}
-        """The lines as they were written last."""
+        self._written_lines: dict[str, list[OutputLine]] = {}
+        """The output lines that were written to the file last."""
 
-    async def apply_config(self, wanted: Mapping[str, SidecarConfig]) -> None:
-        """Run these and no others."""
+    async def apply_config(self, configs: Mapping[str, SidecarConfig]) -> None:
+        """Run these sidecars and no others."""
         await self._stop(
-            name for name, kept in self._kept.items() if wanted.get(name) != kept.config
+            name
+            for name, sidecar in self._sidecars.items()
+            if configs.get(name) != sidecar.config
         )
-        kept = self._kept
-        self._kept = {
-            name: kept[name] if name in kept else self._build_process(config)
-            for name, config in wanted.items()
+        unchanged = self._sidecars
+        self._sidecars = {
+            name: unchanged[name] if name in unchanged else self._build_process(config)
+            for name, config in configs.items()
         }
-        self._start(wanted.keys() - kept.keys())
+        self._start(configs.keys() - unchanged.keys())
         self._publish()
 
     async def poll(self) -> None:
@@ -74,33 +76,33 @@ class SidecarManager:
         names = [
             name
             for name in restart_requests.take_requests(self._files)
-            if name in self._kept
+            if name in self._sidecars
         ]
         if names:
             await self._restart(names)
         self._publish_lines()
 
     async def _restart(self, names: Sequence[str]) -> None:
-        before = self._kept
+        before = self._sidecars
         for name in names:
             fields = {"sidecar": name}
-            logger.info("sidecar=%s is to start again", name, extra={"fields": fields})
+            logger.info("sidecar=%s restart requested", name, extra={"fields": fields})
         await self._stop(names)
-        self._kept = {
-            name: self._build_process(kept.config) if name in names else kept
-            for name, kept in before.items()
+        self._sidecars = {
+            name: self._build_process(sidecar.config) if name in names else sidecar
+            for name, sidecar in before.items()
         }
         self._start(names)
         self._publish()
 
     def _start(self, names: Iterable[str]) -> None:
         for name in names:
-            self._tasks[name] = asyncio.create_task(self._kept[name].run())
+            self._tasks[name] = asyncio.create_task(self._sidecars[name].run())
             self._tasks[name].add_done_callback(_log_failure)
 
     async def stop(self) -> None:
-        """End them all."""
-        await self._stop(self._kept)
+        """Stop all sidecars."""
+        await self._stop(self._sidecars)
 
     def _build_process(self, config: SidecarConfig) -> SidecarProcess:
         program = sidecar_process.sidecar_program(config, self._outer)
@@ -113,15 +115,19 @@ class SidecarManager:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._kept = {
-            name: kept for name, kept in self._kept.items() if name not in names
+        self._sidecars = {
+            name: sidecar
+            for name, sidecar in self._sidecars.items()
+            if name not in names
         }
 
     def _publish_lines(self) -> None:
-        lines = {name: list(kept.told.last) for name, kept in self._kept.items()}
-        if lines == self._printed:
+        lines = {
+            name: list(sidecar.output.lines) for name, sidecar in self._sidecars.items()
+        }
+        if lines == self._written_lines:
             return
-        self._printed = lines
+        self._written_lines = lines
         try:
             sidecar_records.write_lines(self._files.sidecar_lines, lines)
         except OSError as exc:
@@ -129,31 +135,31 @@ class SidecarManager:
 
     def _publish(self) -> None:
         path = self._files.sidecars
-        records = [kept.record for kept in self._kept.values()]
+        records = [sidecar.record for sidecar in self._sidecars.values()]
         try:
             sidecar_records.write_record(path, os.getpid(), records)
         except OSError as exc:
-            # A full disk must not stop what runs.
+            # A full disk must not stop the sidecars.
             logger.warning("cannot write %s: %s", path, exc)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (fault := task.exception()) is not None:
-        logger.error("a sidecar is no longer watched", exc_info=fault)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("a sidecar is no longer supervised", exc_info=error)
 
 
 def run() -> None:
     """Run the sidecars until SIGTERM.
 
-    Raises `AlreadyRunning` when another process does, and `ConfigInvalid` when the
-    YAML cannot be read.
+    Raises `AlreadyRunning` if another process runs them, and `ConfigInvalid` if the
+    YAML is invalid.
     """
     files = state_directory.current_state()
     lock = PidFile(files.sidecars_pid)
     lock.acquire()
     try:
-        kill_orphans(files)
-        restart_requests.take_requests(files)  # They are of one who has ended.
+        stop_orphans(files)
+        restart_requests.take_requests(files)  # The previous process received them.
         asyncio.run(_serve(files))
     finally:
         files.sidecars.unlink(missing_ok=True)
@@ -161,31 +167,32 @@ def run() -> None:
         lock.release()
 
 
-def kill_orphans(files: StateDir) -> None:
-    """End what a killed process like this one left running."""
-    left = sidecar_records.read_record(files.sidecars)
-    if left is None:
+def stop_orphans(files: StateDir) -> None:
+    """Stop the sidecars of a killed process."""
+    record = sidecar_records.read_record(files.sidecars)
+    if record is None:
         return
-    processes = [each.process for each in left.sidecars if each.process is not None]
+    processes = [each.process for each in record.sidecars if each.process is not None]
     ended = orphan_cleanup.end_processes(processes, grace_seconds=ORPHAN_STOP_SECONDS)
-    # The kernel may have killed a sidecar itself, and not what that had started.
+    # The kernel may have killed a sidecar, but not its children.
     ended += [
         each for each in processes if each not in ended and _has_live_children(each)
     ]
     for each in ended:
         orphan_cleanup.kill_group(each.pid)
         logger.warning(
-            "sidecar=%s (pid %d), left by a killed process, was ended",
-            *(each.name, each.pid),
+            "sidecar=%s stopped (pid %d), left running by a killed process",
+            each.name,
+            each.pid,
             extra={"fields": {"sidecar": each.name}},
         )
 
 
 def _has_live_children(child: ChildRecord) -> bool:
-    """Return whether children of a dead sidecar live on, by its name in their
+    """Return whether children of a dead sidecar are alive, by its name in their
     environment.
 
-    The group's number alone may belong to another group by now.
+    The group's id alone is not enough: another group may use it by now.
     """
     members = orphan_cleanup.group_members(child.pid)
     with suppress(psutil.Error):
@@ -206,8 +213,8 @@ async def _serve(files: StateDir) -> None:
     with ProcessGroups() as groups:
         sidecars = SidecarManager(groups, files, sidecar_environment(config))
         while not stopping.is_set():
-            wanted = config.get(SIDECARS)
-            await sidecars.apply_config(wanted)
+            configs = config.get(SIDECARS)
+            await sidecars.apply_config(configs)
             content = await _wait_for_edit(content, stopping, sidecars)
             config = _sidecar_config(content)
         await sidecars.stop()
@@ -220,16 +227,16 @@ def _sidecar_config(content: bytes) -> Config:
 async def _wait_for_edit(
     content: bytes, stopping: asyncio.Event, sidecars: SidecarManager
 ) -> bytes:
-    """Return the content that follows this one, or this one when it is time to stop.
+    """Return the next content of the YAML, or the same when it is time to stop.
 
-    Only content that a web process has accepted counts: it validates the whole YAML.
-    This process knows only its own part, and needs a third of the memory.
+    Only content that a web process has accepted counts, because it validates the whole
+    YAML. This process reads only its own section, and so needs a third of the memory.
     """
     while not await _is_set_within(POLL_SECONDS, stopping):
         await sidecars.poll()
-        now = last_valid_copy.read_copy()
-        if now is not None and now != content:
-            return now
+        current = last_valid_copy.read_copy()
+        if current is not None and current != content:
+            return current
     return content
 
 
@@ -241,7 +248,7 @@ async def _is_set_within(seconds: float, event: asyncio.Event) -> bool:
 
 
 def sidecar_environment(config: Config) -> dict[str, str]:
-    """Return what every sidecar sees, beside what its own `env` says."""
+    """Return the environment of every sidecar, without its own `env`."""
     server = config.get(SERVER)
     url = f"http://{listening_socket.reachable_host(server.bind)}:{server.port}"
     return {**outer_environment(str(settings.BASE_DIR)), URL_VARIABLE: url}

@@ -1,7 +1,7 @@
-"""A web process: `python -m processes.web --fd N --lifeline N`.
+"""A web process: `python -m processes.web --fd N --parent-pipe N`.
 
-Serves the ASGI application of the settings on a socket the supervisor listens on, so
-connections made while this process restarts wait instead of being refused.
+Serves the ASGI application of the settings on the supervisor's listening socket, so
+connections wait instead of being refused while this process restarts.
 """
 
 import argparse
@@ -28,30 +28,30 @@ from telemetry.log_output import logs
 
 FORCE_EXIT_SECONDS = 9.5
 OTHER_DESCRIPTORS = 256
-"""Files and sockets of a web process beside those of its clients and their turns."""
+"""Files and sockets of a web process, without those of its clients and their turns."""
 
 logger = logging.getLogger(__name__)
 
 
 class WebServer(uvicorn.Server):
-    """uvicorn, plus what this process does once it has started."""
+    """uvicorn's server; freezes the garbage collector after its start."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What was loaded lives as long as the process; a full collection need not
-        # walk it again while requests wait.
+        # Everything loaded so far lives as long as the process, so a full collection
+        # can skip it while requests wait.
         gc.collect()
         gc.freeze()
 
 
 def serve(
-    listening: int, pulse: HeartbeatSender | None, drain_seconds: int | None
+    listening: int, heartbeat: HeartbeatSender | None, drain_seconds: int | None
 ) -> None:
-    """Answer requests until SIGTERM, then let open ones finish."""
+    """Serve requests until SIGTERM, then let open ones finish."""
 
     async def beat() -> None:
-        if pulse is not None:
-            pulse.beat()
+        if heartbeat is not None:
+            heartbeat.beat()
 
     application = import_string(settings.ASGI_APPLICATION)
     is_debug = os.environ.get("COULISSE_LOG_LEVEL", "").upper() == "DEBUG"
@@ -59,7 +59,7 @@ def serve(
         application,
         loop="uvloop",
         **protocol_options(_connection_limits()),
-        # Nobody says anything on the studio's: they listen.
+        # The studio's pages send nothing on their WebSockets.
         ws_max_size=4096,
         lifespan="on",
         access_log=is_debug,
@@ -68,7 +68,7 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=drain_seconds,
         callback_notify=beat,
-        timeout_notify=0,  # each time it looks, which is every second
+        timeout_notify=0,  # Every second, as often as uvicorn checks.
     )
     WebServer(config).run(sockets=[socket.socket(fileno=listening)])
 
@@ -85,36 +85,37 @@ def _connection_limits() -> ConnectionLimits:
     logger.warning(
         "server.max_connections is %d, but the system's limit on open files allows "
         "%d: raise it (`ulimit -n`, LimitNOFILE)",
-        *(limits.max_connections, affordable),
+        limits.max_connections,
+        affordable,
     )
     return replace(limits, max_connections=affordable)
 
 
 def _raise_descriptor_limit(connections: int) -> int:
-    """Allow this process the files it needs; return how many connections it can have.
+    """Raise the limit on open files; return how many connections it allows.
 
-    A connection and its turn's call to a provider take one each. The usual soft limit
-    of 1024 is for programs that call select(2).
+    A connection needs one file, and its turn's call to a provider another. The usual
+    soft limit of 1024 is for programs that call select(2).
     """
-    wanted = 2 * connections + OTHER_DESCRIPTORS
+    required = 2 * connections + OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < required:
+        soft = required if hard == resource.RLIM_INFINITY else min(required, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    if soft == resource.RLIM_INFINITY or soft >= required:
         return connections
     return max(1, (soft - OTHER_DESCRIPTORS) // 2)
 
 
-def _stay_on_one_core(position: int) -> None:
-    """Keep this process's threads on one core, each web process on another.
+def _pin_to_core(position: int) -> None:
+    """Pin this process's threads to one core, each web process to another one.
 
-    The event loop and the database lane take turns with the interpreter anyway; on
-    two cores they fight over its lock, which costs a busy process as much CPU as the
-    turns themselves (docs/performance.md).
+    The event loop and the database executor share the interpreter anyway; on two cores
+    they contend for its lock, which costs a busy process as much CPU as the turns
+    themselves (docs/performance.md).
     """
     if not hasattr(os, "sched_setaffinity"):
-        return  # macOS has no such call.
+        return  # macOS does not support this.
     cores = sorted(os.sched_getaffinity(0))
     # Two servers on one machine start at different cores.
     core = cores[(os.getppid() + position) % len(cores)]
@@ -124,20 +125,20 @@ def _stay_on_one_core(position: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--board", type=int)
+    parser.add_argument("--heartbeats", type=int)
     parser.add_argument("--position", type=int, default=1)
     parser.add_argument("--drain", type=int)
-    parser.add_argument("--lifeline", type=int, required=True)
+    parser.add_argument("--parent-pipe", type=int, required=True)
     arguments = parser.parse_args()
-    # Loading the application does it too, but may fail first.
+    # Loading the application does this too, but may fail earlier.
     django.setup()
     logs.capture_python_output()
     if settings.COULISSE_PIN_CORES:
-        _stay_on_one_core(arguments.position)
-    parent_watch.watch_pipe(arguments.lifeline, grace_seconds=FORCE_EXIT_SECONDS)
-    board = arguments.board
-    pulse = None if board is None else HeartbeatSender(board, arguments.position)
-    serve(arguments.fd, pulse, arguments.drain)
+        _pin_to_core(arguments.position)
+    parent_watch.watch_pipe(arguments.parent_pipe, grace_seconds=FORCE_EXIT_SECONDS)
+    file = arguments.heartbeats
+    heartbeat = None if file is None else HeartbeatSender(file, arguments.position)
+    serve(arguments.fd, heartbeat, arguments.drain)
 
 
 if __name__ == "__main__":

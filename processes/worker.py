@@ -1,7 +1,7 @@
 """The worker: runs background jobs, `python -m processes.worker` or `manage.py worker`.
 
-It takes messages off the broker and runs each job on one of its threads. It waits for
-the broker at its start and whenever that is gone.
+It receives messages from the broker and runs each job on one of its threads. It waits
+while the broker is unavailable, also at its start.
 """
 
 import gc
@@ -28,21 +28,21 @@ from processes.supervision import parent_watch
 from telemetry.log_output import logs
 
 DRAIN_SECONDS = 8
-"""How long running jobs may take to finish after SIGTERM."""
+"""Time for running jobs to finish after SIGTERM."""
 FORCE_EXIT_SECONDS = 9.5
 RETRY_SECONDS = 2.0
 NICENESS = 5
-"""Replies come first: a worker gets a third of what a busy web process gets."""
+"""Replies have priority: a worker gets a third of the CPU of a busy web process."""
 
 logger = logging.getLogger(__name__)
 
 
 class Worker(celery_worker.Worker):
-    """Celery's, which prints nothing beside the log when it is told to end."""
+    """Celery's worker; prints nothing outside the log when it stops."""
 
     def install_platform_tweaks(self, worker: Any) -> None:
         super().install_platform_tweaks(worker)
-        # What is known of Celery's types lacks it.
+        # Missing in the type stubs of Celery.
         install: Callable[..., None] = vars(celery_worker)[
             "install_worker_term_handler"
         ]
@@ -52,7 +52,7 @@ class Worker(celery_worker.Worker):
 def run() -> int:
     """Run jobs until SIGTERM, let running ones finish, and return the exit code."""
     app: Celery = import_string(settings.COULISSE_CELERY_APP)
-    # As root it advises against pickle, which we do not accept.
+    # As root, Celery warns of pickle, which we do not accept.
     warnings.simplefilter("ignore", SecurityWarning)
     live.load_at_start()
     _await_namespace()
@@ -73,39 +73,39 @@ def run() -> int:
 
 
 def _await_namespace() -> None:
-    """Wait for the database to confirm the namespace in which users' ids are derived.
+    """Wait until the database confirms the namespace of the users' ids.
 
     Raises `NamespaceMismatch` and `SecretsInvalid`.
     """
-    # By its name: it has models, which only load once `main` has set Django up.
+    # By its name, because its models load only after `main` has set up Django.
     establish: Callable[[], object] = import_string(
         "access.users.user_namespace.establish"
     )
-    is_told = False
+    is_logged = False
     while True:
         try:
             establish()
             return
         except (DatabaseError, InterfaceError) as exc:
-            if not is_told:
-                why = " ".join(str(exc).split())
-                logger.warning("jobs wait: the database does not answer: %s", why)
-                is_told = True
+            if not is_logged:
+                reason = " ".join(str(exc).split())
+                logger.warning("jobs wait for the database: %s", reason)
+                is_logged = True
             time.sleep(RETRY_SECONDS)
         finally:
             connections.close_all()
 
 
 def limit_drain(**_: Any) -> None:
-    """End the process for good when a job takes too long to finish."""
-    # Threads cannot be interrupted: Celery would wait for ever.
+    """Exit the process when a job takes too long to finish."""
+    # Threads cannot be interrupted, so Celery would wait forever.
     timer = threading.Timer(DRAIN_SECONDS, _force_exit)
     timer.daemon = True
     timer.start()
 
 
 def _force_exit() -> None:
-    logger.warning("a job did not finish within %d s; it is cut off", DRAIN_SECONDS)
+    logger.warning("a job did not finish within %d s; exiting", DRAIN_SECONDS)
     logging.shutdown()
     os._exit(0)
 
@@ -119,7 +119,7 @@ def main() -> None:
     except CoulisseError as exc:
         raise SystemExit(str(exc)) from exc
     finally:
-        gc.freeze()  # As `manage.py` does: to tidy up takes half a second.
+        gc.freeze()  # As in `manage.py`: a last collection would take half a second.
 
 
 if __name__ == "__main__":

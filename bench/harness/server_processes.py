@@ -271,7 +271,7 @@ class ServerProcesses:
             listener.listen(1024)
             fd = listener.fileno()
             port = listener.getsockname()[1]
-            fds = ["--fd", str(fd), "--lifeline", str(lifeline)]
+            fds = ["--fd", str(fd), "--parent-pipe", str(lifeline)]
             popen = subprocess.Popen(
                 [*prefix, sys.executable, "-P", "-m", module, *fds, *arguments],
                 env=environment,

@@ -15,12 +15,12 @@ from typing import Protocol
 from config.config import ServerConfig
 from core.network import client_addresses
 from core.network.client_addresses import Address
-from processes.http_server.rejections import Refusal
+from processes.http_server.refusals import Refusal
 
 logger = logging.getLogger(__name__)
 
 LOG_SECONDS = 60.0
-"""A burst of one kind is one line in the log, with their number, in this time."""
+"""Events of one kind are logged at most once in this time, with their number."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -33,29 +33,30 @@ class ConnectionLimits:
     max_connections_per_address: int | None = None
     trusted_proxies: tuple[Network, ...] = ()
     reserve: int = 64
-    """Connections beyond the limits that are answered 503; those beyond are closed."""
+    """Connections beyond the limits that receive a 503; further ones are closed."""
     max_body_bytes: int = 2 * 1024 * 1024
     head_seconds: float = 10.0
-    """From a request's first byte, or the connection, to the end of the headers."""
+    """Time from a request's first byte, or the connection, to the end of the headers.
+    """
     body_seconds: float = 60.0
     body_bytes_per_second: int = 32 * 1024
-    """The average at which a body may take longer than `body_seconds`."""
+    """Average speed at which a body may take longer than `body_seconds`."""
     window_seconds: float = 20.0
-    """In each of these, `min_bytes_per_second` come on average of an open body, or go
-    of an answer that is complete."""
+    """Window over which `min_bytes_per_second` is measured, for an open body and for a
+    complete response that the client has not read yet."""
     min_bytes_per_second: int = 1024
     idle_seconds: float = 5.0
-    """Between two requests of one connection."""
+    """Time between two requests of one connection."""
     linger_seconds: float = 2.0
-    """How long a refused client may take to read why before its connection is reset."""
+    """Time for a refused client to read the error before its connection is reset."""
     poll_seconds: float = 1.0
 
     @property
     def max_framed_body_bytes(self) -> int:
-        """The most that may arrive of one body, with the framing of its chunks.
+        """Maximum size of one body including its chunk framing.
 
-        Extensions of chunks and trailers count for nothing else. A client that sends
-        two bytes a chunk stays below it.
+        It is the only limit on chunk extensions and trailers. A client that sends two
+        bytes per chunk stays below it.
         """
         return 4 * self.max_body_bytes + 64 * 1024
 
@@ -76,13 +77,13 @@ class ConnectionLimits:
 class LimitedConnection(Protocol):
     """The interface between the table and a connection."""
 
-    def look(self, now: float) -> None:
-        """End the connection if its client is overdue."""
+    def check_timeout(self, now: float) -> None:
+        """Close the connection if its client is overdue."""
 
 
 @dataclass(slots=True)
 class LogBurst:
-    """Events of one kind, logged once with their number."""
+    """Events of one kind, logged together with their number."""
 
     text: str
     """The log line: the number, then the details of the last event."""
@@ -90,9 +91,9 @@ class LogBurst:
     last: str = ""
     logged_at: float = field(default=-LOG_SECONDS)
 
-    def note(self, now: float, what: str) -> None:
+    def record(self, now: float, details: str) -> None:
         self.count += 1
-        self.last = what
+        self.last = details
         self.log_if_due(now)
 
     def log_if_due(self, now: float) -> None:
@@ -102,13 +103,13 @@ class LogBurst:
 
 
 class ConnectionTable:
-    """Counts connections, refuses those beyond the limits, and ends the overdue."""
+    """Counts connections, refuses those beyond the limits, and closes overdue ones."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.refused = LogBurst("%d connections refused: %s")
-        self.malformed = LogBurst("%d requests could not be read: %s")
-        self.overdue = LogBurst("%d connections of slow clients ended: %s")
+        self.malformed = LogBurst("%d malformed requests: %s")
+        self.overdue = LogBurst("%d connections of slow clients closed: %s")
         self._open: dict[LimitedConnection, str | None] = {}
         self._per_address: Counter[str] = Counter()
         self._excess: set[LimitedConnection] = set()
@@ -118,14 +119,14 @@ class ConnectionTable:
         return len(self._open)
 
     def add(self, connection: LimitedConnection, client: str | None) -> Refusal | None:
-        """Count a connection, and return why its requests are refused, if they are."""
+        """Count a connection; return the refusal of its requests, if any."""
         address = self._counted_address(client)
         refusal = self._refusal(address)
         if refusal is not None:
-            address = None  # It takes no place.
+            address = None  # Refused connections do not count for their address.
             self._excess.add(connection)
-            said = f"{refusal.message} [details: {refusal.detail}]"
-            self.refused.note(asyncio.get_running_loop().time(), said)
+            details = f"{refusal.message} [details: {refusal.detail}]"
+            self.refused.record(asyncio.get_running_loop().time(), details)
         elif address is not None:
             self._per_address[address] += 1
         self._open[connection] = address
@@ -140,7 +141,7 @@ class ConnectionTable:
     def replace(
         self, connection: LimitedConnection, successor: LimitedConnection
     ) -> None:
-        """Count a connection that changes its protocol under its new one."""
+        """Count a connection under the protocol that it has switched to."""
         self._open[successor] = self._open.pop(connection)
         if connection in self._excess:
             self._excess.remove(connection)
@@ -159,21 +160,21 @@ class ConnectionTable:
         limits = self.limits
         if len(self._open) - len(self._excess) >= limits.max_connections:
             return _too_many_connections(
-                f"This server process has {limits.max_connections} connections open, "
-                "the most it takes",
+                "This server process has reached its limit of "
+                f"{limits.max_connections} open connections",
                 detail="server.max_connections",
             )
         most = limits.max_connections_per_address
         if address is None or most is None or self._per_address[address] < most:
             return None
         return _too_many_connections(
-            f"Your address has {most} connections open, the most one address may have",
+            f"Your address has reached its limit of {most} open connections",
             detail=f"{address}; server.max_connections_per_address; if it is a reverse "
             "proxy, add it to server.trusted_proxies",
         )
 
     def _counted_address(self, client: str | None) -> str | None:
-        """Return what a client is counted by; None where no limit is set on it."""
+        """Return the address under which a client is counted; None if unlimited."""
         if client is None or self.limits.max_connections_per_address is None:
             return None
         address = client_addresses.parse(client)
@@ -195,7 +196,7 @@ class ConnectionTable:
         for burst in (self.refused, self.malformed, self.overdue):
             burst.log_if_due(now)
         for connection in tuple(self._open):
-            connection.look(now)
+            connection.check_timeout(now)
 
 
 def _is_in(address: Address, proxies: Iterable[Network]) -> bool:

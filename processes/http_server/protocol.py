@@ -1,4 +1,4 @@
-"""uvicorn's HTTP and WebSocket protocols, with limits on what strangers send.
+"""uvicorn's HTTP and WebSocket protocols, with limits on sizes and slow clients.
 
 uvicorn limits neither the size of headers nor how long a request may take to arrive
 (its `h11_max_incomplete_event_size` is for h11 alone, and we use httptools).
@@ -18,38 +18,38 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import (
     WebSocketsSansIOProtocol,
 )
 
-from processes.http_server import rejections, request_heads
+from processes.http_server import refusals, request_heads
 from processes.http_server.connections import ConnectionLimits, ConnectionTable
-from processes.http_server.rejections import Refusal
+from processes.http_server.refusals import Refusal
 
 LIVENESS = b"/health/live"
-"""Answered beyond the limit of connections, too: the process does live."""
+"""Answered beyond the limit of connections, too, because the process is alive."""
 MAX_PIPELINED = 8
-"""Requests a client may send before the first of them is answered."""
+"""Requests that a client may send before the first is answered."""
 State = Literal["head", "body", "answer", "idle", "closing", "refused"]
-"""What a connection waits for: "closing" for the client to read the rest."""
+"""What a connection waits for; "closing": for the client to read the response."""
 TIMEOUT_MESSAGES = {
     "head": "the headers did not arrive in time",
     "body": "the body did not arrive in time",
-    "idle": "bytes arrived that begin no request",
-    "closing": "the answer was not read in time",
+    "idle": "bytes arrived that are not part of a request",
+    "closing": "the response was not read in time",
 }
 
 
 class TransferProgress:
-    """How a count of bytes changes, by windows of time."""
+    """Progress of a transfer, measured in windows of time."""
 
     def __init__(self, now: float, count: int) -> None:
-        self.began_at = self._window_at = now
+        self.started_at = self._window_at = now
         self.first = self._count = count
 
     def pause(self, seconds: float) -> None:
-        """Leave out a time in which it was not for the client to act."""
-        self.began_at += seconds
+        """Exclude time in which the client had to wait for the server."""
+        self.started_at += seconds
         self._window_at += seconds
 
     def is_slow(self, now: float, count: int, limits: ConnectionLimits) -> bool:
-        """Return whether a window has ended in which too few bytes came or went."""
+        """Return whether a window has ended with too few bytes transferred."""
         seconds = now - self._window_at
         if seconds < limits.window_seconds:
             return False
@@ -76,7 +76,7 @@ class HttpProtocol(HttpToolsProtocol):
         """The request in progress; `cycle` is the last one that arrived."""
         self._state: tuple[State | None, object] = (None, None)
         self._progress = TransferProgress(0.0, 0)
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
     # The connection.
 
@@ -111,7 +111,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         super().handle_websocket_upgrade()
-        # From here on events reach the other protocol alone.
+        # From here on, only the other protocol receives events.
         self._table.replace(self, self.transport.get_protocol())  # type: ignore[arg-type]
 
     # Input.
@@ -134,8 +134,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._check_sizes(scope, len(data))
 
     def _check_sizes(self, scope: object, size: int) -> None:
-        """Refuse a request that is already too large, though it is incomplete."""
-        headers = self.headers  # Or trailers, once the body has begun.
+        """Refuse an incomplete request that is already too large."""
+        headers = self.headers  # Or trailers, once the body has started.
         if headers is not None and len(headers) > request_heads.MAX_HEADER_LINES:
             self._refuse(request_heads.TOO_MANY_LINES)
         elif scope is self.scope and self._is_in_head():
@@ -147,11 +147,11 @@ class HttpProtocol(HttpToolsProtocol):
             and self.cycle.more_body
             and not self.cycle.response_started
         ):
-            # The application refuses larger bodies, but sees no framing.
-            self._refuse(rejections.BODY_TOO_LARGE)
+            # The application limits bodies, but does not see their framing.
+            self._refuse(refusals.BODY_TOO_LARGE)
 
     def _is_in_head(self) -> bool:
-        # Before a request's first line there may be blank ones, which begin no scope.
+        # Blank lines may precede a request; they create no scope.
         return self.scope is None or "method" not in self.scope
 
     def on_headers_complete(self) -> None:
@@ -160,12 +160,12 @@ class HttpProtocol(HttpToolsProtocol):
         refusal = self._refusal_of_head()
         if refusal is not None:
             self._refusal = refusal
-            raise ValueError(refusal.code)  # It stops the parser.
+            raise ValueError(refusal.code)  # Stops the parser.
         super().on_headers_complete()
         if self._refusal is not None:
             self.cycle.keep_alive = False
         if not self.parser.should_upgrade():
-            # What follows are trailers. They are no headers: those were checked.
+            # Trailers may follow; the headers have been checked.
             self.headers = []
 
     def _refusal_of_head(self) -> Refusal | None:
@@ -178,11 +178,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     # Timeouts.
 
-    def look(self, now: float) -> None:
-        """End the connection if its client is overdue."""
+    def check_timeout(self, now: float) -> None:
+        """Close the connection if its client is overdue."""
         state = self._current_state()
         before, self._state = self._state, (state, self.cycle)
-        passed, self._looked_at = now - self._looked_at, now
+        passed, self._checked_at = now - self._checked_at, now
         count = self._bytes_moved(state)
         if before[0] != state or before[1] is not self.cycle:
             self._progress = TransferProgress(now, count)
@@ -200,7 +200,7 @@ class HttpProtocol(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete:
             return "body" if cycle.more_body else "answer"
         if self.transport.get_write_buffer_size():
-            return "closing"  # The answer is complete, and is not read yet.
+            return "closing"  # The response is complete, and not read yet.
         return "head" if cycle is None or self._is_in_head() else "idle"
 
     def _bytes_moved(self, state: State) -> int:
@@ -213,7 +213,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _is_overdue(self, state: State, now: float, count: int) -> bool:
         limits = self._table.limits
-        seconds = now - self._progress.began_at
+        seconds = now - self._progress.started_at
         match state:
             case "head" if self._refusal is not None:
                 return seconds >= limits.linger_seconds
@@ -226,49 +226,48 @@ class HttpProtocol(HttpToolsProtocol):
             case "closing":
                 return self._progress.is_slow(now, count, limits)
             case "body":
-                came = count - self._progress.first
+                received = count - self._progress.first
                 is_late = seconds >= limits.body_seconds
-                if is_late and came < seconds * limits.body_bytes_per_second:
+                if is_late and received < seconds * limits.body_bytes_per_second:
                     return True
                 return self._progress.is_slow(now, count, limits)
             case "answer":
-                return (
-                    False  # `gateway.asgi.slow_clients` ends those that are not read.
-                )
+                # `gateway.asgi.slow_clients` closes streams that clients do not read.
+                return False
 
     def _end(self, state: State) -> None:
         if state != "refused":
-            self._table.overdue.note(self.loop.time(), TIMEOUT_MESSAGES[state])
+            self._table.overdue.record(self.loop.time(), TIMEOUT_MESSAGES[state])
         if state in ("closing", "refused"):
             self.transport.abort()
         elif state == "idle" or not self._received:
-            # Browsers open connections ahead of requests, and expect no answer there.
+            # Browsers open connections in advance, and expect no response on them.
             self.transport.close()
         else:
-            self._refuse(rejections.REQUEST_TIMEOUT)
+            self._refuse(refusals.REQUEST_TIMEOUT)
 
     # Refusals.
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer in place of the application, and ignore what still arrives.
+        """Respond instead of the application, and discard further input.
 
-        The connection stays open for a moment for the client to read the answer: closed
-        at once, with bytes unread, the system would reset it.
+        The connection stays open for a moment so that the client can read the response:
+        the system resets a connection that is closed with unread bytes.
         """
         self._is_refused = True
         if refusal.status not in (408, 503):  # Those are counted elsewhere.
-            self._table.malformed.note(self.loop.time(), refusal.message)
-        is_possible = self._may_answer()
+            self._table.malformed.record(self.loop.time(), refusal.message)
+        can_respond = self._can_respond()
         self._disconnect_running()
         self.flow.resume_reading()
-        if not is_possible:
+        if not can_respond:
             self.transport.close()
             return
         headers = self.server_state.default_headers
-        self.transport.write(rejections.build_response(refusal, headers))
+        self.transport.write(refusals.build_response(refusal, headers))
         self.transport.write_eof()
 
-    def _may_answer(self) -> bool:
+    def _can_respond(self) -> bool:
         """Return whether the client awaits no other response before this one."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
@@ -289,7 +288,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._table.discard(self)
         super().connection_lost(exc)
 
-    def look(self, now: float) -> None:
+    def check_timeout(self, now: float) -> None:
         """Reset a closing connection whose client does not read."""
         if not self.transport.is_closing():
             return
@@ -311,7 +310,7 @@ class ProtocolOptions(TypedDict):
 
 
 def protocol_options(limits: ConnectionLimits) -> ProtocolOptions:
-    """Return the options by which uvicorn enforces these limits in one process."""
+    """Return the options with which uvicorn enforces these limits in one process."""
     table = ConnectionTable(limits)
     return {
         "http": partial(HttpProtocol, table=table),

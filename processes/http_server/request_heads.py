@@ -1,4 +1,4 @@
-"""What the first lines of a request may be: the target and the headers.
+"""Limits on a request's target and headers.
 
 llhttp, which parses them, refuses folded lines, bare line ends, control characters,
 and a Content-Length that is repeated, malformed or beside a Transfer-Encoding. It sets
@@ -7,13 +7,13 @@ no limit on sizes. Source: RFC 9110 and RFC 9112.
 
 from collections.abc import Sequence
 
-from processes.http_server.rejections import Refusal
+from processes.http_server.refusals import Refusal
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_LINES = 100
 MAX_HOST_BYTES = 255
 MAX_TARGET_BYTES = 16 * 1024
-"""Of the path and the query."""
+"""Limit of path and query together."""
 LINE_OVERHEAD = 4
 """Bytes of a header line beside its name and value: `: ` and the line end."""
 
@@ -21,32 +21,33 @@ MALFORMED = Refusal(400, "malformed_request", "The request is not valid HTTP/1.1
 HEAD_TOO_LARGE = Refusal(
     431,
     "headers_too_large",
-    f"The headers are larger than {MAX_HEAD_BYTES} bytes, the most this server takes.",
+    f"The headers exceed the limit of {MAX_HEAD_BYTES} bytes.",
 )
 TOO_MANY_LINES = Refusal(
     431,
     "too_many_headers",
-    f"The request has more than {MAX_HEADER_LINES} header lines, the most this server "
-    "takes.",
+    f"The request exceeds the limit of {MAX_HEADER_LINES} header lines.",
 )
 TARGET_TOO_LONG = Refusal(
     414,
     "url_too_long",
-    f"The URL is longer than {MAX_TARGET_BYTES} bytes, the most this server takes.",
+    f"The URL exceeds the limit of {MAX_TARGET_BYTES} bytes.",
 )
 HOST_MISSING = Refusal(400, "host_missing", "The request has no Host header.")
 HOST_REPEATED = Refusal(
     400, "host_repeated", "The request has more than one Host header: send one."
 )
 HOST_TOO_LONG = Refusal(
-    400, "host_too_long", f"The Host header is longer than {MAX_HOST_BYTES} bytes."
+    400,
+    "host_too_long",
+    f"The Host header exceeds the limit of {MAX_HOST_BYTES} bytes.",
 )
 
 
 def check_head(
     target: bytes, headers: Sequence[tuple[bytes, bytes]], http_version: str
 ) -> Refusal | None:
-    """Return why a request's target and headers are refused; names are lower case."""
+    """Return the refusal of a request's target or headers; names are in lower case."""
     if len(target) > MAX_TARGET_BYTES:
         return TARGET_TOO_LONG
     if len(headers) > MAX_HEADER_LINES:

@@ -15,11 +15,11 @@ class BackgroundPlan:
     """The background processes, and their broker."""
 
     names: tuple[str, ...]
-    """Of `NAMES`, in that order."""
+    """A selection of `NAMES`, in that order."""
     valkey: Path | None
-    """The program of the private broker; None if `REDIS_URL` names another."""
+    """The program of the private broker; None if `REDIS_URL` names another broker."""
     lacks_broker: bool = False
-    """Whether no jobs run because there is no broker."""
+    """Whether background work waits because there is no broker."""
 
 
 def plan_background() -> BackgroundPlan:
@@ -34,8 +34,8 @@ def plan_background() -> BackgroundPlan:
 
 
 def find_valkey() -> Path | None:
-    """Return Valkey's server program from its wheel, if there is one here."""
-    # Only found, never imported: importing it loads a client we do without.
+    """Return Valkey's server program from its wheel, if it is installed."""
+    # Located without an import, which would load an unused client.
     spec = importlib.util.find_spec(VALKEY_PACKAGE)
     folders = (spec and spec.submodule_search_locations) or []
     for folder in folders:

@@ -29,11 +29,11 @@ def start(
     state: StateDir,
     *,
     limit_seconds: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> RunRecord:
     """Run `start --foreground` in a session of its own until it serves.
 
-    Returns the record of the run; `tell` receives progress messages meanwhile. Raises
+    Returns the record of the run; `report` receives progress messages meanwhile. Raises
     `StartFailed` with the last lines of its log if it ends or does not answer within
     the limit, and `AlreadyRunning` if another start was quicker; then no process of
     this start is left running.
@@ -41,7 +41,7 @@ def start(
     log_offset = state.log.stat().st_size if state.log.exists() else 0
     process = _spawn(config_path, state)
     try:
-        run = _wait(process, state, limit_seconds, tell)
+        run = _wait(process, state, limit_seconds, report)
     except BaseException:
         _stop(process, state)
         raise
@@ -50,21 +50,20 @@ def start(
     has_ended = process.poll() is not None
     awaited = _describe_wait(process, state)
     _stop(process, state)
-    winner = pidfile.holder_pid(state.pid)
-    if winner is not None:
-        raise AlreadyRunning(winner)
+    other_pid = pidfile.holder_pid(state.pid)
+    if other_pid is not None:
+        raise AlreadyRunning(other_pid)
     reason = (
-        "the server ended while it started"
+        "the server ended during its start"
         if has_ended
-        else f"the server did not answer within {limit_seconds:g} s and was stopped, "
-        f"waiting for {awaited}"
+        else f"the server did not answer within {limit_seconds:g} s and was stopped "
+        f"while it waited for {awaited}"
     )
-    raise StartFailed(f"{reason}; {state.log} says:\n{_tail(state, log_offset)}")
+    raise StartFailed(f"{reason}; end of {state.log}:\n{_tail(state, log_offset)}")
 
 
 def _spawn(config_path: Path, state: StateDir) -> subprocess.Popen[bytes]:
-    # An ignored signal stays ignored in the child: closing the terminal must not
-    # reach it.
+    # The child inherits the ignored signal, so it survives a closed terminal.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with state.log.open("ab") as log:
         return subprocess.Popen(
@@ -81,23 +80,22 @@ def _wait(
     process: subprocess.Popen[bytes],
     state: StateDir,
     limit_seconds: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> RunRecord | None:
-    began = time.monotonic()
-    told = 0.0
-    while process.poll() is None and (passed := _seconds_since(began)) < limit_seconds:
+    started_at = time.monotonic()
+    reported = 0.0
+    while process.poll() is None:
+        passed = time.monotonic() - started_at
+        if passed >= limit_seconds:
+            return None
         run = _read_run(process, state)
         if run is not None and run.is_serving:
             return run
-        if passed - told >= REPORT_INTERVAL_SECONDS:
-            told = passed
-            tell(f"after {passed:.0f} s waiting for {_describe_wait(process, state)}")
+        if passed - reported >= REPORT_INTERVAL_SECONDS:
+            reported = passed
+            report(f"after {passed:.0f} s waiting for {_describe_wait(process, state)}")
         time.sleep(POLL_SECONDS)
     return None
-
-
-def _seconds_since(began: float) -> float:
-    return time.monotonic() - began
 
 
 def _read_run(process: subprocess.Popen[bytes], state: StateDir) -> RunRecord | None:
@@ -109,11 +107,11 @@ def _describe_wait(process: subprocess.Popen[bytes], state: StateDir) -> str:
     """Return what a start waits for."""
     run = _read_run(process, state)
     if run is None:
-        return "the tables to be migrated"
+        return "the migrations"
     if run.waiting:
         ended = "; ".join(f"{child.name} {child.reason}" for child in run.waiting)
-        return f"another try: {ended}"
-    return f"an answer of {', '.join(child.name for child in run.children)}"
+        return f"a restart: {ended}"
+    return f"an answer from {', '.join(child.name for child in run.children)}"
 
 
 def _stop(process: subprocess.Popen[bytes], state: StateDir) -> None:
@@ -134,5 +132,5 @@ def _tail(state: StateDir, offset: int) -> str:
     with state.log.open("rb") as log:
         log.seek(offset)
         lines = log.read().decode(errors="replace").splitlines()
-    shown = "\n".join(f"  {line}" for line in lines[-MAX_LOG_LINES:])
-    return shown or "  (nothing)"
+    tail = "\n".join(f"  {line}" for line in lines[-MAX_LOG_LINES:])
+    return tail or "  (empty)"

@@ -1,4 +1,4 @@
-"""What the commands about processes have in common."""
+"""The base class of the commands about processes, and their common checks."""
 
 import os
 from pathlib import Path
@@ -15,11 +15,11 @@ from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir, describe_path
 
 INTERRUPTED = 130
-"""What shells expect of a program ended by ^C."""
+"""The exit code that shells expect after ^C."""
 
 
 class ProcessCommand(ConfigCommand):
-    """A command whose errors of ours end it with their message and exit code 1."""
+    """A command that prints the message of a `CoulisseError` and exits with 1."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
@@ -33,7 +33,7 @@ class ProcessCommand(ConfigCommand):
 def find_running(state: StateDir) -> tuple[int, RunRecord | None] | None:
     """Return the pid and the record of the running server, or None.
 
-    The record is missing for a moment while the server starts.
+    The record does not exist yet while the server starts.
     """
     pid = holder_pid(state.pid)
     if pid is None:
@@ -43,27 +43,28 @@ def find_running(state: StateDir) -> tuple[int, RunRecord | None] | None:
 
 
 def is_serving_config(run: RunRecord, config: Path) -> bool:
-    """Return whether a server runs this YAML, by resolved path."""
+    """Return whether a server uses this YAML, compared by resolved path."""
     return os.path.realpath(run.config) == os.path.realpath(config)
 
 
 def require_same_config(state: StateDir, config: Path) -> None:
-    """Raise `OtherConfigRunning` when the running server has another YAML than this."""
-    found = find_running(state)
-    run = found[1] if found else None
+    """Raise `OtherConfigRunning` if the running server uses another YAML."""
+    running = find_running(state)
+    run = running[1] if running else None
     if run is not None and not is_serving_config(run, config):
+        path = describe_path(Path(run.config))
         raise OtherConfigRunning(
-            f"pid {run.pid} serves {describe_path(Path(run.config))}, not "
-            f"{describe_path(config)}: name that one, or pass --force"
+            f"pid {run.pid} serves {path}, not {describe_path(config)}: pass --config "
+            f"{path}, or --force"
         )
 
 
 def require_running(state: StateDir) -> RunRecord:
     """Return the record of the running server, or raise `NotRunning`."""
-    found = find_running(state)
-    if found is None:
-        raise NotRunning("not running: `manage.py start` starts the server")
-    pid, run = found
+    running = find_running(state)
+    if running is None:
+        raise NotRunning("not running: start the server with `manage.py start`")
+    pid, run = running
     if run is None:
         raise NotRunning(f"pid {pid} is still starting: try again in a moment")
     return run

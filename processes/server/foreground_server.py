@@ -27,7 +27,7 @@ from processes.supervision.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 ORPHAN_STOP_SECONDS = 9.0
-"""How long a killed server's processes may finish their streams."""
+"""Time for a killed server's processes to finish their streams."""
 
 
 class ForegroundServer:
@@ -47,17 +47,17 @@ class ForegroundServer:
         self._is_announced = False
 
     def serve(self, limit_seconds: float | None) -> None:
-        """Run until a signal says stop; return once all processes are gone.
+        """Run until a stop signal; return once all processes have ended.
 
-        Raises `AlreadyRunning`, `AddressTaken` or, when the server does not answer
-        within the limit, `StartFailed`.
+        Raises `AlreadyRunning`, `AddressTaken` or, if the server does not answer within
+        the limit, `StartFailed`.
         """
         pid_file = PidFile(self.state.pid)
-        with SignalReceiver() as inbox:
+        with SignalReceiver() as signals:
             pid_file.acquire()
             try:
-                _kill_orphans(self.state)
-                # Before anything slow: a taken port is the likeliest mistake.
+                _stop_orphans(self.state)
+                # First, because a port in use is the most likely error.
                 with (
                     listening_socket.open_socket(
                         self.plan.host, self.plan.port
@@ -66,37 +66,41 @@ class ForegroundServer:
                 ):
                     _migrate()
                     _establish_namespace()
-                    self._supervise(inbox, listening, limit_seconds)
+                    self._supervise(signals, listening, limit_seconds)
             finally:
                 self.state.record.unlink(missing_ok=True)
                 pid_file.release()
 
     def _supervise(
         self,
-        inbox: SignalReceiver,
+        signals: SignalReceiver,
         listening: socket.socket,
         limit_seconds: float | None,
     ) -> None:
-        lifeline, held = os.pipe()
+        parent_pipe, write_end = os.pipe()
         with (
-            closing(os.fdopen(lifeline, "rb")),
-            closing(os.fdopen(held, "wb")),
-            tempfile.TemporaryFile() as file,
+            closing(os.fdopen(parent_pipe, "rb")),
+            closing(os.fdopen(write_end, "wb")),
+            tempfile.TemporaryFile() as heartbeats,
         ):
             children = self.plan.children(
-                listening=listening.fileno(), lifeline=lifeline, board=file.fileno()
+                listening=listening.fileno(),
+                parent_pipe=parent_pipe,
+                heartbeats=heartbeats.fileno(),
             )
             supervisor = Supervisor(
-                children, HeartbeatTable(file.fileno()), changed=self._publish
+                children, HeartbeatTable(heartbeats.fileno()), changed=self._publish
             )
             try:
                 supervisor.watch(
-                    inbox, serves=self._is_answering, limit_seconds=limit_seconds
+                    signals,
+                    is_answering=self._is_answering,
+                    limit_seconds=limit_seconds,
                 )
             finally:
-                # New connections are refused from now on instead of waiting in vain.
+                # From now on new connections are refused instead of waiting in vain.
                 listening.close()
-                supervisor.stop(inbox)
+                supervisor.stop(signals)
 
     def _local_port(self) -> AbstractContextManager[object]:
         port = self.plan.local_model_port
@@ -133,19 +137,19 @@ class ForegroundServer:
         )
 
 
-def _kill_orphans(state: StateDir) -> None:
-    """Kill what a killed supervisor left running; only the lock's holder may."""
-    left = run_state.read_record(state.record)
-    if left is None:
+def _stop_orphans(state: StateDir) -> None:
+    """Stop the processes of a killed supervisor; call only with the lock held."""
+    record = run_state.read_record(state.record)
+    if record is None:
         return
     for child in orphan_cleanup.end_processes(
-        left.children, grace_seconds=ORPHAN_STOP_SECONDS
+        record.children, grace_seconds=ORPHAN_STOP_SECONDS
     ):
-        logger.warning("ended %s (pid %d) of a killed server", child.name, child.pid)
+        logger.warning("stopped %s (pid %d) of a killed server", child.name, child.pid)
 
 
 def _migrate() -> None:
-    """Bring the tables up to date, and keep no connection open afterwards."""
+    """Apply the migrations, and close the connections afterwards."""
     try:
         call_command("migrate", verbosity=0, interactive=False)
     except DatabaseError as exc:
@@ -156,7 +160,7 @@ def _migrate() -> None:
 
 
 def _establish_namespace() -> None:
-    """Refuse to start with a namespace that would hide every user's memory."""
+    """Raise `NamespaceMismatch` for a namespace that would hide every user's memory."""
     try:
         user_namespace.establish()
     finally:
@@ -164,7 +168,7 @@ def _establish_namespace() -> None:
 
 
 def _is_log_output(state: StateDir) -> bool:
-    """Return whether the output goes to the log file, as in the background."""
+    """Return whether stderr is the log file, as for a background server."""
     try:
         return os.path.samestat(os.fstat(sys.stderr.fileno()), state.log.stat())
     except (OSError, ValueError):

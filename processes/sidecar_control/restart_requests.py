@@ -1,7 +1,7 @@
 """Requests of other processes to restart a sidecar.
 
-A request is an empty file in `.coulisse/sidecars.again/`, named by the sidecar in
-hexadecimal. The process that runs the sidecars checks for them twice a second.
+A request is an empty file in `.coulisse/sidecar-restarts/`, named after the sidecar in
+hexadecimal. The process that runs the sidecars checks for requests twice a second.
 """
 
 import logging
@@ -20,17 +20,17 @@ def request_restart(files: StateDir, name: str) -> None:
 def take_requests(files: StateDir) -> list[str]:
     """Return the names requested since the last call, without duplicates."""
     try:
-        found = list(files.sidecar_restart_requests.iterdir())
+        paths = list(files.sidecar_restart_requests.iterdir())
     except FileNotFoundError:
         return []
     except OSError as exc:
-        logger.warning("cannot look into %s: %s", files.sidecar_restart_requests, exc)
+        logger.warning("cannot read %s: %s", files.sidecar_restart_requests, exc)
         return []
     names = []
-    for path in found:
+    for path in paths:
         path.unlink(missing_ok=True)
         try:
             names.append(bytes.fromhex(path.name).decode())
         except ValueError:
-            continue  # Somebody else's file.
+            continue  # Not a request.
     return names

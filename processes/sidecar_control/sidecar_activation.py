@@ -22,13 +22,13 @@ def sidecars_needed(config: Config) -> Callable[[], bool] | None:
     """Return a function that checks for sidecars; None if they must not run."""
     if not are_sidecars_enabled():
         return None
-    had = bool(config.get(SIDECARS))
-    return lambda: had or _has_sidecars(last_valid_copy.read_copy())
+    had_sidecars = bool(config.get(SIDECARS))
+    return lambda: had_sidecars or _has_sidecars(last_valid_copy.read_copy())
 
 
 @lru_cache(maxsize=1)
 def _has_sidecars(content: bytes | None) -> bool:
-    """Return whether the last valid content has any."""
+    """Return whether this content of the YAML has sidecars."""
     if content is None:
         return False
     try:

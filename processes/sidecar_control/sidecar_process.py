@@ -18,10 +18,10 @@ from processes.supervision.process_groups import ProcessGroup, ProcessGroups, Pr
 MIN_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 STABLE_SECONDS = 60.0
-"""One that ran this long is well: its next end pauses briefly again."""
+"""A sidecar that ran this long is stable: its backoff starts over."""
 
 NAME = "COULISSE_SIDECAR"
-"""The variable that tells a sidecar, and what it starts, its name."""
+"""The variable that passes a sidecar's name to it and to its child processes."""
 
 logger = logging.getLogger("processes.sidecars")
 
@@ -31,12 +31,12 @@ class SidecarExit:
     """How a sidecar ended, or why it could not start."""
 
     reason: str
-    """Goes on after its name: `ended with exit code 3`."""
+    """Follows the sidecar's name in messages: `ended with exit code 3`."""
     is_clean: bool = False
 
 
 def sidecar_program(sidecar: SidecarConfig, outer: dict[str, str]) -> Program:
-    """Return what a sidecar runs, in the environment outside of us and its own."""
+    """Return a sidecar's program, with the outer environment and its own variables."""
     own = {name: value.get_secret_value() for name, value in sidecar.env.items()}
     folder = Path.cwd() / (sidecar.cwd or "")
     environment = {**outer, NAME: sidecar.name, **own}
@@ -59,31 +59,31 @@ class SidecarProcess:
         self._groups = groups
         self._changed = changed
         """Called whenever its record changes."""
-        self.told = OutputLogger(config.name)
+        self.output = OutputLogger(config.name)
         self._pause_seconds = MIN_BACKOFF_SECONDS
-        self._is_health_known = True
+        self._can_check_health = True
         self._restarts = 0
         self.record = SidecarRecord(config.name, "waiting", 0, "", None, 0, 0)
 
     async def run(self) -> None:
-        """Keep it running until it ends for good, or until this is cancelled."""
+        """Keep it running until it ends without a restart, or until cancelled."""
         while True:
             started_at = time.monotonic()
-            ending = await self._run_once()
-            if not self._starts_again(ending):
-                self._stop_for_good(ending)
+            result = await self._run_once()
+            if not self._should_restart(result):
+                self._finish(result)
                 return
             if time.monotonic() - started_at >= STABLE_SECONDS:
                 self._pause_seconds = MIN_BACKOFF_SECONDS
-            await self._pause(ending)
+            await self._pause(result)
             self._restarts += 1
 
     async def _run_once(self) -> SidecarExit:
         """Start it, and return how it ended."""
         try:
-            group = self._groups.start(self._program, self.told.add)
+            group = self._groups.start(self._program, self.output.add)
         except ProgramStartFailed as exc:
-            return SidecarExit(f"cannot be started: {exc}")
+            return SidecarExit(f"cannot start: {exc}")
         self._set_state("running", group=group)
         try:
             return await self._watch(group)
@@ -94,80 +94,83 @@ class SidecarProcess:
                     logging.WARNING,
                     f"did not end within {self.config.stop_seconds:g} s; killed",
                 )
-            self.told.log_dropped()
+            self.output.log_dropped()
 
     async def _watch(self, group: ProcessGroup) -> SidecarExit:
         """Return when it has ended or stayed unhealthy for too long."""
         health = self.config.health
         if health is None:
             await asyncio.wait({group.ended})
-        elif trouble := await self._monitor_health(health, group):
-            return SidecarExit(f"was not well: {trouble}")
+        elif problem := await self._monitor_health(health, group):
+            return SidecarExit(f"was unhealthy: {problem}")
         code = group.ended.result()
         return SidecarExit(f"ended with {describe_exit(code)}", is_clean=code == 0)
 
     async def _monitor_health(self, health: HealthConfig, group: ProcessGroup) -> str:
-        """Return what was wrong too often, or nothing once the sidecar ended."""
-        misses, seconds = 0, health.interval_seconds
+        """Return the last problem after too many; empty once the sidecar has ended."""
+        failures, seconds = 0, health.interval_seconds
         while not (await asyncio.wait({group.ended}, timeout=seconds))[0]:
-            trouble = await self._check_health(health, group)
-            misses = misses + 1 if trouble else 0
-            if trouble:
-                count = f"{misses} of {health.failures}"
-                self._log(logging.WARNING, f"is not well, {count}: {trouble}")
-            if misses >= health.failures:
-                return trouble
+            problem = await self._check_health(health, group)
+            failures = failures + 1 if problem else 0
+            if problem:
+                count = f"{failures} of {health.failures}"
+                self._log(logging.WARNING, f"is unhealthy, {count}: {problem}")
+            if failures >= health.failures:
+                return problem
         return ""
 
     async def _check_health(self, health: HealthConfig, group: ProcessGroup) -> str:
-        """Return what is wrong with it; empty if it is healthy."""
-        where = self._program
-        asks = Program(health.command, health.args, where.folder, where.environment)
+        """Return the sidecar's problem; empty if it is healthy."""
+        program = Program(
+            health.command,
+            health.args,
+            self._program.folder,
+            self._program.environment,
+        )
         try:
-            asked = self._groups.start(asks)
+            check = self._groups.start(program)
         except ProgramStartFailed as exc:
-            # That says nothing of the sidecar.
-            if self._is_health_known:
-                self._is_health_known = False
-                said = f"cannot be asked whether it is well: {exc}"
-                self._log(logging.ERROR, said)
+            # This says nothing about the sidecar.
+            if self._can_check_health:
+                self._can_check_health = False
+                self._log(logging.ERROR, f"health check cannot start: {exc}")
             return ""
         try:
             await asyncio.wait(
-                {asked.ended, group.ended},
+                {check.ended, group.ended},
                 timeout=health.timeout_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            return "" if group.ended.done() else _health_problem(asked, health)
+            return "" if group.ended.done() else _health_problem(check, health)
         finally:
-            asked.close()
+            check.close()
 
-    def _starts_again(self, ending: SidecarExit) -> bool:
+    def _should_restart(self, result: SidecarExit) -> bool:
         match self.config.restart:
             case "always":
                 return True
             case "on-failure":
-                return not ending.is_clean
+                return not result.is_clean
             case "never":
                 return False
             case _:
                 assert_never(self.config.restart)
 
-    async def _pause(self, ending: SidecarExit) -> None:
+    async def _pause(self, result: SidecarExit) -> None:
         seconds = self._pause_seconds
         self._pause_seconds = min(seconds * 2, MAX_BACKOFF_SECONDS)
-        self._set_state("waiting", ending.reason, due_at=time.time() + seconds)
+        self._set_state("waiting", result.reason, due_at=time.time() + seconds)
         self._log(
-            logging.INFO if ending.is_clean else logging.WARNING,
-            f"{ending.reason}; starting it again in {seconds:g} s",
+            logging.INFO if result.is_clean else logging.WARNING,
+            f"{result.reason}; restarting in {seconds:g} s",
         )
         await asyncio.sleep(seconds)
 
-    def _stop_for_good(self, ending: SidecarExit) -> None:
-        self._set_state("finished" if ending.is_clean else "failed", ending.reason)
+    def _finish(self, result: SidecarExit) -> None:
+        self._set_state("finished" if result.is_clean else "failed", result.reason)
         self._log(
-            logging.INFO if ending.is_clean else logging.ERROR,
-            f"{ending.reason}; it is not started again",
+            logging.INFO if result.is_clean else logging.ERROR,
+            f"{result.reason}; not restarting",
         )
 
     def _set_state(
@@ -189,14 +192,14 @@ class SidecarProcess:
         )
         self._changed()
 
-    def _log(self, level: int, what: str) -> None:
+    def _log(self, level: int, text: str) -> None:
         name = self.config.name
         fields = {"sidecar": name}
-        logger.log(level, "sidecar=%s %s", name, what, extra={"fields": fields})
+        logger.log(level, "sidecar=%s %s", name, text, extra={"fields": fields})
 
 
-def _health_problem(asked: ProcessGroup, health: HealthConfig) -> str:
-    if not asked.ended.done():
+def _health_problem(check: ProcessGroup, health: HealthConfig) -> str:
+    if not check.ended.done():
         return f"its health check took more than {health.timeout_seconds:g} s"
-    code = asked.ended.result()
+    code = check.ended.result()
     return "" if code == 0 else f"its health check ended with {describe_exit(code)}"

@@ -1,7 +1,7 @@
 """Records of the sidecars, written for other processes.
 
 Written to `.coulisse/sidecars.json` on every change; read by `status`, and by the next
-manager, to end the processes of a killed one.
+manager, which ends the processes of a killed one.
 """
 
 import json
@@ -21,23 +21,23 @@ State = Literal["running", "waiting", "finished", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class SidecarRecord:
-    """One sidecar as it is now."""
+    """The current state of one sidecar."""
 
     name: str
     state: State
-    """`waiting` to be started again; `finished` and `failed` for good."""
+    """`waiting` for a restart; `finished` and `failed` do not restart."""
     restarts: int
     reason: str
-    """How it ended the last time; empty while it has not."""
+    """How it ended the last time; empty before its first end."""
     pid: Pid | None
     created_at: float
-    """Its start by the kernel's account, in epoch seconds; 0 where it has no pid."""
+    """Start time reported by the kernel, in epoch seconds; 0 without a pid."""
     due_at: float
-    """When it starts again, in epoch seconds; 0 where it does not wait for that."""
+    """Time of the next restart, in epoch seconds; 0 unless waiting."""
 
     @property
     def process(self) -> ChildRecord | None:
-        """The process itself, if there is one."""
+        """The record of its process, if there is one."""
         if self.pid is None:
             return None
         return ChildRecord(self.name, self.pid, self.created_at, self.restarts)
@@ -45,7 +45,7 @@ class SidecarRecord:
 
 @dataclass(frozen=True, slots=True)
 class SidecarsRecord:
-    """All of them, and the process that runs them."""
+    """All sidecars, and the process that runs them."""
 
     pid: Pid
     sidecars: tuple[SidecarRecord, ...]
@@ -59,7 +59,7 @@ def write_record(path: Path, pid: int, sidecars: Iterable[SidecarRecord]) -> Non
 
 
 def read_record(path: Path) -> SidecarsRecord | None:
-    """Return what the file says, or None if it is missing or not ours."""
+    """Return the content of the file, or None if it is missing or invalid."""
     try:
         return RECORD_ADAPTER.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError):
@@ -68,8 +68,10 @@ def read_record(path: Path) -> SidecarsRecord | None:
 
 def write_lines(path: Path, lines: Mapping[str, Iterable[OutputLine]]) -> None:
     """Replace the file of the sidecars' latest output."""
-    told = {name: [asdict(line) for line in some] for name, some in lines.items()}
-    run_state.replace_file(path, json.dumps(told))
+    content = {
+        name: [asdict(line) for line in printed] for name, printed in lines.items()
+    }
+    run_state.replace_file(path, json.dumps(content))
 
 
 def read_lines(path: Path) -> dict[str, list[OutputLine]]:

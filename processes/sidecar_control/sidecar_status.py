@@ -20,7 +20,7 @@ class SidecarUnknown(NotFound):
 
 
 class SidecarsNotRunning(Conflict):
-    """No process beside this YAML runs the sidecars now, so none can be started."""
+    """The sidecars are not running. Start the server, or run manage.py sidecars."""
 
     code = "sidecars_not_running"
 
@@ -36,7 +36,7 @@ def list_sidecars(config: Config, files: StateDir) -> list[dict[str, Any]]:
 
 
 def request_restart(config: Config, files: StateDir, name: str) -> None:
-    """Request the restart of a sidecar, also of one that has ended for good.
+    """Request the restart of a sidecar, even if it has finished or failed.
 
     Raises `SidecarUnknown` and `SidecarsNotRunning`.
     """
@@ -49,10 +49,10 @@ def request_restart(config: Config, files: StateDir, name: str) -> None:
 
 def _live_records(files: StateDir) -> dict[str, SidecarRecord]:
     """Return the records of running sidecars; empty if their manager was killed."""
-    known = sidecar_records.read_record(files.sidecars)
-    if known is None or pidfile.holder_pid(files.sidecars_pid) != known.pid:
+    record = sidecar_records.read_record(files.sidecars)
+    if record is None or pidfile.holder_pid(files.sidecars_pid) != record.pid:
         return {}
-    return {each.name: each for each in known.sidecars}
+    return {sidecar.name: sidecar for sidecar in record.sidecars}
 
 
 def _sidecar_as_json(

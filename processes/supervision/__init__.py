@@ -1,3 +1,3 @@
-"""Child processes: started, watched, restarted and ended, and the files that record
+"""Child processes: started, watched, restarted and stopped, and the files that record
 them.
 """

@@ -1,4 +1,4 @@
-"""One child process: started, watched, started again with growing pauses."""
+"""One child process: started, watched, and restarted with backoff."""
 
 import logging
 import os
@@ -16,30 +16,30 @@ from telemetry.log_output import formatters
 MIN_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 30.0
 STABLE_SECONDS = 60.0
-"""A child that ran this long is healthy: its next death pauses briefly again."""
+"""A child that ran this long is stable: its backoff starts over."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """What a child runs."""
+    """The command of a child, and its role."""
 
     name: str
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     descriptors: tuple[int, ...]
     """The file descriptors it inherits."""
-    is_vital: bool = True
+    is_required: bool = True
     """Whether the server cannot answer without it."""
     follows_web: bool = False
-    """Whether it starts once the server answers, and leaves it the cores till then."""
+    """Whether it starts only after the server answers, to leave the cores to it."""
     outlives_web: bool = False
-    """Whether others need it until their last stream or job is done."""
+    """Whether others need it until their last stream or job has finished."""
     heartbeat_slot: int | None = None
-    """Its place on the heartbeat board, if it beats."""
+    """Its position in the heartbeat table, if it sends heartbeats."""
     is_needed: Callable[[], bool] = lambda: True
-    """Whether it shall be started by now; asked until it was."""
+    """Returns whether to start it; called until it has started."""
 
 
 @dataclass(slots=True)
@@ -61,11 +61,11 @@ class ChildProcess:
 
     @property
     def has_started(self) -> bool:
-        """Whether it ever ran, or was to."""
+        """Whether a start was attempted."""
         return self._started_at > 0
 
     def seconds_until_due(self, now: float) -> float:
-        """Return how long this dead child's pause still takes."""
+        """Return the rest of an ended child's backoff."""
         return self._due_at - now
 
     def start(self, now: float) -> None:
@@ -80,34 +80,34 @@ class ChildProcess:
                 process_group=0,
             )
         except OSError as exc:
-            self._schedule(now, f"could not be started: {exc}")
+            self._schedule_restart(now, f"cannot start: {exc}")
             return
         self._created_at = orphan_cleanup.created_at(self.process.pid)
 
     def reap(self, now: float) -> bool:
-        """Notice a death, end the rest of the group, schedule the restart.
+        """Detect the child's end; then kill its group and schedule the restart.
 
-        Returns whether the child died since the last look.
+        Return whether the child has ended since the last call.
         """
         if self.process is None or self.process.poll() is None:
             return False
         orphan_cleanup.kill_group(self.process.pid)
-        ending = describe_exit(self.process.returncode)
+        reason = f"ended with {describe_exit(self.process.returncode)}"
         self.process = None
-        self._schedule(now, f"ended with {ending}")
+        self._schedule_restart(now, reason)
         return True
 
     def terminate(self) -> None:
-        """Ask the process to finish what it does and go."""
+        """Send SIGTERM, so that the process finishes its work and ends."""
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
 
-    def is_gone(self) -> bool:
-        """Say whether no process runs, for a child that shall not be restarted."""
+    def has_ended(self) -> bool:
+        """Return whether no process runs, for a child that will not restart."""
         return self.process is None or self.process.poll() is not None
 
     def kill_for_restart(self) -> None:
-        """Kill the process with everything it started; `reap` notices later."""
+        """Kill the process with everything it started; `reap` detects it later."""
         if self.process is not None:
             orphan_cleanup.kill_group(self.process.pid)
 
@@ -120,7 +120,7 @@ class ChildProcess:
             self.process = None
 
     def record(self) -> ChildRecord | None:
-        """Return what other commands may know, or None while it is not running."""
+        """Return the record for other commands, or None while it is not running."""
         if self.process is None:
             return None
         return ChildRecord(
@@ -131,7 +131,7 @@ class ChildProcess:
         )
 
     def waiting_record(self, now: float) -> WaitingRecord | None:
-        """Return why it waits for its next start, or None where it does not."""
+        """Return the record of a pending restart, or None."""
         if self.process is not None or not self.has_started:
             return None
         return WaitingRecord(
@@ -141,14 +141,16 @@ class ChildProcess:
             reason=self._reason,
         )
 
-    def _schedule(self, now: float, reason: str) -> None:
+    def _schedule_restart(self, now: float, reason: str) -> None:
         self._reason = reason
         if now - self._started_at >= STABLE_SECONDS:
             self._pause_seconds = MIN_BACKOFF_SECONDS
         self._due_at = now + self._pause_seconds
         logger.warning(
-            "%s %s; starting it again in %.1f s",
-            *(self.command.name, reason, self._pause_seconds),
+            "%s %s; restarting in %.1f s",
+            self.command.name,
+            reason,
+            self._pause_seconds,
         )
         self._pause_seconds = min(self._pause_seconds * 2, MAX_BACKOFF_SECONDS)
         self.restarts += 1
@@ -165,7 +167,7 @@ def describe_exit(returncode: int) -> str:
 
 
 def base_environment(project: str, config: str) -> dict[str, str]:
-    """Return the environment children share: ours, plus where our code and YAML are."""
+    """Return the environment of all children: ours, with the paths of code and YAML."""
     path = os.environ.get("PYTHONPATH")
     return {
         **os.environ,
@@ -175,9 +177,9 @@ def base_environment(project: str, config: str) -> dict[str, str]:
 
 
 def outer_environment(project: str) -> dict[str, str]:
-    """Return our environment as it was outside, for programs that are not ours."""
-    mine = {formatters.PROCESS_VARIABLE, "DJANGO_SETTINGS_MODULE"}
-    outer = {name: value for name, value in os.environ.items() if name not in mine}
+    """Return the environment without our own variables, for other programs."""
+    own = {formatters.PROCESS_VARIABLE, "DJANGO_SETTINGS_MODULE"}
+    outer = {name: value for name, value in os.environ.items() if name not in own}
     path = os.environ.get("PYTHONPATH", "").removeprefix(project)
     if path := path.removeprefix(os.pathsep):
         outer["PYTHONPATH"] = path

@@ -1,14 +1,14 @@
-"""How a supervisor notices a child that runs and does nothing.
+"""Heartbeats, with which the supervisor detects a child that runs but hangs.
 
-Each child's event loop changes one byte of a file they share; a loop that hangs
-changes it no more. Nobody compares clocks, so a machine that slept kills no one.
+Each child's event loop changes its own byte of a shared file, until the loop hangs. No
+clocks are compared, so a machine that wakes up from sleep kills no child.
 """
 
 import os
 
 
 class HeartbeatTable:
-    """The shared file, as the supervisor sees it: a byte for each child."""
+    """The supervisor's side of the shared file: one byte per child."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -16,9 +16,9 @@ class HeartbeatTable:
         self._misses: dict[int, int] = {}
 
     def count_misses(self, position: int) -> int:
-        """Look, and return how many looks in a row found what the one before found.
+        """Read a child's byte; return how many reads in a row found it unchanged.
 
-        A child that has not begun to beat, as while it starts, misses none.
+        A child that has not sent a heartbeat yet, because it starts, misses none.
         """
         beat = os.pread(self._descriptor, 1, position)
         is_silent = beat == self._seen.get(position) and beat not in (b"", b"\0")
@@ -27,15 +27,15 @@ class HeartbeatTable:
         return self._misses[position]
 
     def reset(self, position: int) -> None:
-        """Await the first beat of a new process."""
+        """Wait for the first heartbeat of a new process."""
         os.pwrite(self._descriptor, b"\0", position)
-        # It may begin with the very beat at which the one before it stopped.
+        # Its first byte may equal the last one of the process before it.
         self._seen.pop(position, None)
         self._misses.pop(position, None)
 
 
 class HeartbeatSender:
-    """A child's side: `beat` from its event loop."""
+    """The child's side: call `beat` from its event loop."""
 
     def __init__(self, descriptor: int, position: int) -> None:
         self._descriptor = descriptor

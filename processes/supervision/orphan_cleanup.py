@@ -1,4 +1,4 @@
-"""Ends the processes in a supervisor's record, and no others."""
+"""Ends the processes in a supervisor's record, and only those."""
 
 import os
 import signal
@@ -11,12 +11,12 @@ import psutil  # type: ignore[import-untyped]
 from processes.supervision.run_state import ChildRecord
 
 CLOCK_DRIFT_SECONDS = 1.0
-"""How far the kernel's account of one start may move when the clock is set."""
+"""Tolerance for start times, which shift when the clock is set."""
 END_SECONDS = 5.0
 
 
 def created_at(pid: int) -> float:
-    """Return when the process started, in epoch seconds; 0 if it is gone already."""
+    """Return when the process started, in epoch seconds; 0 if it has ended."""
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.NoSuchProcess:
@@ -26,9 +26,9 @@ def created_at(pid: int) -> float:
 def end_processes(
     children: Iterable[ChildRecord], *, grace_seconds: float = 0
 ) -> list[ChildRecord]:
-    """End those that still run, with their process groups; return which those were.
+    """End the children that still run, with their process groups; return those.
 
-    They get the grace to put away what they are saying, and are killed after it.
+    They have `grace_seconds` to finish their responses before they are killed.
     """
     alive = [child for child in children if is_alive(child)]
     if grace_seconds:
@@ -53,47 +53,49 @@ def _wait(children: Iterable[ChildRecord], seconds: float) -> None:
 
 
 def is_alive(child: ChildRecord) -> bool:
-    """Return whether this very process runs, not another with the same pid."""
+    """Return whether this process runs, not another one with the same pid."""
     try:
         process = psutil.Process(child.pid)
         drift = abs(process.create_time() - child.created_at)
-        return drift < CLOCK_DRIFT_SECONDS and not _is_dead(process)
+        return drift < CLOCK_DRIFT_SECONDS and not _is_zombie(process)
     except psutil.NoSuchProcess:
         return False
 
 
 def kill_group(pid: int) -> None:
-    """Kill the process group this process leads."""
+    """Kill the process group that this process leads."""
     _signal_group(pid, signal.SIGKILL)
 
 
 def terminate_group(pid: int) -> None:
-    """Ask all of the process group this process leads, or led, to go."""
+    """Send SIGTERM to the process group that this process leads or led."""
     _signal_group(pid, signal.SIGTERM)
 
 
 def has_group(pid: int) -> bool:
-    """Say whether anybody lives in the process group this process leads, or led."""
+    """Return whether the process group that this process leads or led has members."""
     return next(group_members(pid), None) is not None
 
 
 def group_members(group: int) -> Iterator[psutil.Process]:
-    """Yield those that live in a process group.
+    """Yield the live processes of a process group.
 
-    The dead are in it, too, until whoever inherited them takes note, which in some
-    containers nobody does.
+    A group also contains zombies until their parent reaps them; in some containers, no
+    parent does.
     """
     for pid in psutil.pids():
         with suppress(OSError, psutil.NoSuchProcess):
-            if os.getpgid(pid) == group and not _is_dead(found := psutil.Process(pid)):
-                yield found
+            if os.getpgid(pid) == group and not _is_zombie(
+                process := psutil.Process(pid)
+            ):
+                yield process
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
-    # macOS says EPERM for a group of which only the dead leader is left.
+    # macOS reports EPERM for a group that consists only of a zombie.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
 
-def _is_dead(process: psutil.Process) -> bool:
+def _is_zombie(process: psutil.Process) -> bool:
     return bool(process.status() == psutil.STATUS_ZOMBIE)

@@ -1,7 +1,7 @@
-"""How a child notices that its supervisor is gone, even after SIGKILL.
+"""Detects in a child that its supervisor has ended, even after SIGKILL.
 
-The supervisor alone holds the write end of a pipe and writes nothing; every child
-blocks on the read end. End of file can only mean that the supervisor died.
+Only the supervisor has the write end of a pipe, and it writes nothing; every child
+blocks on the read end. End of file means that the supervisor has ended.
 """
 
 import argparse
@@ -12,17 +12,16 @@ import time
 
 
 def watch_command_line_pipe(*, grace_seconds: float) -> None:
-    """Hold the pipe that the command line names, of a process that has nothing else
-    to be told."""
+    """Watch the pipe of `--parent-pipe`, the only option of the process."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--lifeline", type=int, required=True)
-    watch_pipe(parser.parse_args().lifeline, grace_seconds=grace_seconds)
+    parser.add_argument("--parent-pipe", type=int, required=True)
+    watch_pipe(parser.parse_args().parent_pipe, grace_seconds=grace_seconds)
 
 
 def watch_pipe(read_end: int, *, grace_seconds: float) -> None:
-    """Watch the pipe from a thread; at its end stop, gently first and then hard."""
+    """Watch the pipe from a thread; at its end send SIGTERM, and later SIGKILL."""
     threading.Thread(
-        target=_watch, args=(read_end, grace_seconds), name="lifeline", daemon=True
+        target=_watch, args=(read_end, grace_seconds), name="parent-watch", daemon=True
     ).start()
 
 
@@ -31,5 +30,5 @@ def _watch(read_end: int, grace_seconds: float) -> None:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(grace_seconds)
-    # The whole group: what this child started must not outlive it either.
+    # The whole group, so that no process that this child started outlives it.
     os.killpg(os.getpgrp(), signal.SIGKILL)

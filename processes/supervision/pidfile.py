@@ -1,7 +1,8 @@
-"""A pid file, locked for as long as the project's server lives.
+"""A pid file, locked as long as the project's server runs.
 
-The lock counts, not the number in the file: the kernel releases it when the process
-ends for any reason, so stale files are detected and a reused pid misleads no command.
+Only the lock counts, not the number in the file: the kernel releases it when the
+process ends for any reason, so stale files are detected, and a reused pid misleads no
+command.
 """
 
 import fcntl
@@ -14,11 +15,11 @@ from pathlib import Path
 from processes.errors import AlreadyRunning
 
 LOCK_TIMEOUT_SECONDS = 0.5
-"""How long a lock that someone only looks at, or a pid not yet written, may take."""
+"""Time to wait for a lock that another command tests, or for the owner's pid."""
 
 
 class PidFile:
-    """The pid file as its owner sees it."""
+    """The owner's side of the pid file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +28,7 @@ class PidFile:
     def acquire(self) -> None:
         """Lock the file and write our pid into it.
 
-        Raises `AlreadyRunning` when another process holds it.
+        Raises `AlreadyRunning` if another process holds the lock.
         """
         descriptor = _lock_with_retries(self.path)
         if descriptor is None:
@@ -37,7 +38,7 @@ class PidFile:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Remove the file, then let go of it."""
+        """Remove the file, then release the lock."""
         if self._descriptor is not None:
             self.path.unlink(missing_ok=True)
             os.close(self._descriptor)
@@ -45,7 +46,7 @@ class PidFile:
 
 
 def holder_pid(path: Path) -> int | None:
-    """Return the pid of the server that holds the file, or None."""
+    """Return the pid of the process that holds the lock, or None."""
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while _is_locked(path):
         pid = _read(path)
@@ -60,14 +61,14 @@ def holder_pid(path: Path) -> int | None:
 def lock_out_servers(path: Path) -> Iterator[bool]:
     """Prevent servers from starting while the file is unlocked; then remove it.
 
-    Yields False, without effect, if a process holds the file.
+    Yields False, without effect, if a process holds the lock.
     """
     descriptor = _lock_with_retries(path)
     if descriptor is None:
         yield False
         return
     try:
-        # Whoever looks now shall not take a dead server's pid for the holder's.
+        # Otherwise other commands would read the pid of an ended server.
         os.ftruncate(descriptor, 0)
         yield True
     finally:
@@ -86,8 +87,8 @@ def _lock(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The owner before us may have removed the file between our open and our
-        # lock; what we hold then has no name and guards nothing.
+        # The previous owner may have removed the file between our open and our lock;
+        # then we have locked a file without a name.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     except (BlockingIOError, FileNotFoundError):

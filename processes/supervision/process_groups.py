@@ -1,7 +1,7 @@
-"""Programs that run in process groups of their own, started and ended by a loop.
+"""Programs that run in process groups of their own, on an event loop.
 
-None outlives this process: a guard kills them when it is killed, and on Linux the
-kernel does, too.
+No program outlives this process: a guard process kills them when it ends, and so does
+the kernel on Linux.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from mcp_bridge.client import pdeathsig_exec as bound
+from mcp_bridge.client import pdeathsig_exec
 from mcp_bridge.client.process_guard import ProcessGuard
 from processes.errors import ProgramStartFailed
 from processes.supervision import orphan_cleanup
@@ -31,7 +31,7 @@ OnLine = Callable[[Stream, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is run, and where."""
+    """A program to run, with its folder and environment."""
 
     command: str
     args: Sequence[str]
@@ -40,20 +40,20 @@ class Program:
 
 
 def find_program(program: Program) -> str:
-    """Return the path of a program; raises `ProgramStartFailed` when there is none."""
+    """Return the path of a program; raises `ProgramStartFailed` if it is missing."""
     if not program.folder.is_dir():
         raise ProgramStartFailed(f"its cwd '{program.folder}' is not a folder")
     name = program.command
-    # A path is seen from where the program runs.
-    where = str(program.folder / name) if os.sep in name else name
-    found = shutil.which(where, path=program.environment.get("PATH"))
+    # A path is relative to the program's folder.
+    path = str(program.folder / name) if os.sep in name else name
+    found = shutil.which(path, path=program.environment.get("PATH"))
     if found is None:
-        raise ProgramStartFailed(f"its command '{name}' is not there, or cannot be run")
+        raise ProgramStartFailed(f"its command '{name}' is missing or not executable")
     return found
 
 
 class ProcessGroup:
-    """A process, and whatever it started that is still in its group."""
+    """A process, and the processes that it started in its group."""
 
     def __init__(
         self,
@@ -64,25 +64,25 @@ class ProcessGroup:
         self.pid = process.pid
         self.created_at = orphan_cleanup.created_at(process.pid)
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """The exit code, once the process itself has ended. To be waited for with
-        `asyncio.wait`, which leaves it be."""
+        """The exit code, once the process itself has ended. Wait for it with
+        `asyncio.wait`, which does not cancel it."""
         self._process = process
         self._pipes = pipes
         self._closed = closed
 
     def poll(self) -> None:
-        """Notice the end of the process."""
+        """Set `ended` if the process has ended."""
         code = self._process.poll()
         if code is not None and not self.ended.done():
             self.ended.set_result(code)
 
     async def end(self, seconds: float) -> bool:
-        """Ask all of the group to go, and kill what is left; say whether any was."""
+        """Terminate the group, and kill the rest; return whether there was a rest."""
         try:
             orphan_cleanup.terminate_group(self.pid)
             async with asyncio.timeout(seconds):
                 await asyncio.wait({self.ended})
-                # Nobody tells when the last of a group is gone.
+                # No event reports the end of a group's last process.
                 while orphan_cleanup.has_group(self.pid):  # noqa: ASYNC110
                     await asyncio.sleep(POLL_SECONDS)
             return False
@@ -92,7 +92,7 @@ class ProcessGroup:
             self.close()
 
     def close(self) -> None:
-        """Kill what is left of the group, and hear the rest of what it said."""
+        """Kill the rest of the group, and read the rest of its output."""
         orphan_cleanup.kill_group(self.pid)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(REAP_SECONDS)
@@ -103,13 +103,13 @@ class ProcessGroup:
 
 
 class ProcessGroups:
-    """Starts programs and notices their ends; a context that must be entered."""
+    """Starts programs and detects their ends; use it as a context manager."""
 
     def __enter__(self) -> "ProcessGroups":
         self._guard = ProcessGuard()
         self._running: set[ProcessGroup] = set()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_signal_handler(signal.SIGCHLD, self._look)
+        self._loop.add_signal_handler(signal.SIGCHLD, self._poll)
         return self
 
     def __exit__(
@@ -123,13 +123,13 @@ class ProcessGroups:
         self._loop.remove_signal_handler(signal.SIGCHLD)
         self._guard.close()
 
-    def start(self, program: Program, hear: OnLine | None = None) -> ProcessGroup:
-        """Run a program, and hand each line of its output over.
+    def start(self, program: Program, on_line: OnLine | None = None) -> ProcessGroup:
+        """Start a program; `on_line` receives each line of its output.
 
-        Raises `ProgramStartFailed` when it is not there.
+        Raises `ProgramStartFailed`.
         """
         argv = _with_parent_death_signal(find_program(program), program.args)
-        pipes = {} if hear is None else _pipes(hear)
+        pipes = {} if on_line is None else _pipes(on_line)
         writers = {stream: pipe.writer for stream, pipe in pipes.items()}
         try:
             process = subprocess.Popen(
@@ -144,28 +144,28 @@ class ProcessGroups:
         except (OSError, ValueError) as exc:
             _close(pipes.values())
             reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-            raise ProgramStartFailed(f"it cannot be started: {reason}") from exc
+            raise ProgramStartFailed(str(reason)) from exc
         finally:
             for writer in writers.values():
                 os.close(writer)
         self._guard.watch(process.pid)
-        group = ProcessGroup(process, tuple(pipes.values()), self._forget)
+        group = ProcessGroup(process, tuple(pipes.values()), self._remove)
         self._running.add(group)
         return group
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._guard.look()
         for group in self._running:
             group.poll()
 
-    def _forget(self, group: ProcessGroup) -> None:
+    def _remove(self, group: ProcessGroup) -> None:
         self._running.discard(group)
         self._guard.forget(group.pid)
 
 
-def _pipes(hear: OnLine) -> dict[Stream, OutputPipe]:
+def _pipes(on_line: OnLine) -> dict[Stream, OutputPipe]:
     streams: tuple[Stream, ...] = ("stdout", "stderr")
-    return {stream: OutputPipe(partial(hear, stream)) for stream in streams}
+    return {stream: OutputPipe(partial(on_line, stream)) for stream in streams}
 
 
 def _close(pipes: Iterable[OutputPipe]) -> None:
@@ -174,8 +174,8 @@ def _close(pipes: Iterable[OutputPipe]) -> None:
 
 
 def _with_parent_death_signal(command: str, arguments: Iterable[str]) -> list[str]:
-    """Return what runs a command that the kernel kills when we are gone."""
+    """Return the command line with which the kernel kills the command when we end."""
     if sys.platform != "linux":
         return [command, *arguments]
-    wrapper = [sys.executable, "-I", "-S", bound.__file__, str(os.getpid())]
+    wrapper = [sys.executable, "-I", "-S", pdeathsig_exec.__file__, str(os.getpid())]
     return [*wrapper, command, *arguments]

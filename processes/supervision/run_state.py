@@ -1,7 +1,7 @@
 """The supervisor's record for other commands: its address and its children.
 
 Written to `.coulisse/processes.json` on every change; read by `start`, `status`, `stop`
-and `studio`, and by the next supervisor, to end the processes of a killed one.
+and `studio`, and by the next supervisor, which ends the processes of a killed one.
 """
 
 import json
@@ -13,47 +13,47 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 Pid = Annotated[int, Field(gt=1)]
-"""Never 0, -1 or 1: a signal to those reaches everybody."""
+"""Never 0, -1 or 1, because a signal to those reaches other processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildRecord:
-    """One child as it runs now."""
+    """A running child."""
 
     name: str
     pid: Pid
     created_at: float
-    """Its start by the kernel's account, in epoch seconds: tells a reused pid."""
+    """Start time reported by the kernel, in epoch seconds; detects a reused pid."""
     restarts: int
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRecord:
-    """One child that has ended, and is to be started again."""
+    """A child that has ended and waits for its restart."""
 
     name: str
     due_at: float
-    """When, in epoch seconds."""
+    """Time of the restart, in epoch seconds."""
     restarts: int
     reason: str
-    """Goes on after its name: `ended with exit code 3`."""
+    """Follows the child's name in messages: `ended with exit code 3`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One supervisor and what it runs."""
+    """One supervisor and its children."""
 
     pid: Pid
     config: str
     url: str
-    """Where a browser on this machine finds the server."""
+    """The server's address for a browser on this machine."""
     local_model_url: str | None
     is_detached: bool
     is_serving: bool
-    """Whether it has answered a request; False while it boots."""
+    """Whether the server has answered; False while it starts."""
     children: tuple[ChildRecord, ...]
     lacks_broker: bool = False
-    """Whether background work waits because nothing would carry its messages."""
+    """Whether background work waits because there is no broker."""
     waiting: tuple[WaitingRecord, ...] = ()
 
 
@@ -63,14 +63,14 @@ def write_record(path: Path, record: RunRecord) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a whole file, or leave the one that is there."""
-    draft = path.with_suffix(".new")
-    draft.write_text(text)
-    os.replace(draft, path)
+    """Write a file atomically; an error leaves the old one."""
+    temporary = path.with_suffix(".new")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
 def read_record(path: Path) -> RunRecord | None:
-    """Return what the file says, or None if it is missing or not ours."""
+    """Return the content of the file, or None if it is missing or invalid."""
     try:
         return RECORD_ADAPTER.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ from processes.errors import StateUnwritable
 
 @dataclass(frozen=True, slots=True)
 class StateDir:
-    """Where one project's server keeps its pid, its log and its list of children."""
+    """The directory of one project's server: its pid, log and records."""
 
     root: Path
 
@@ -30,61 +30,61 @@ class StateDir:
 
     @property
     def sidecars(self) -> Path:
-        """What is known of the sidecars."""
+        """The record of the sidecars."""
         return self.root / "sidecars.json"
 
     @property
     def sidecar_lines(self) -> Path:
-        """What they printed last."""
+        """The latest output of the sidecars."""
         return self.root / "sidecar-lines.json"
 
     @property
     def sidecar_restart_requests(self) -> Path:
-        """Which of them somebody wants started again."""
-        return self.root / "sidecars.again"
+        """The folder of restart requests."""
+        return self.root / "sidecar-restarts"
 
     @property
     def sidecars_pid(self) -> Path:
-        """Who runs them; locked, so that nobody else does."""
+        """The pid file of the process that runs the sidecars; locked by it."""
         return self.root / "sidecars.pid"
 
     @property
     def broker(self) -> Path:
-        """What the private broker keeps."""
+        """The folder of the private broker."""
         return self.root / "broker"
 
     @property
     def socket(self) -> Path:
-        """Where it listens, unless this path is too long for a socket."""
+        """The private broker's socket, unless this path is too long for one."""
         return self.root / "broker.sock"
 
     def prepare(self) -> None:
-        """Create the directory, or take it, for its owner only.
+        """Create the directory, accessible to its owner only.
 
         Raises `StateUnwritable`.
         """
         try:
             self.root.mkdir(mode=0o700, exist_ok=True)
-            self._keep_others_out()
+            self._restrict_permissions()
         except OSError as exc:
             raise StateUnwritable(
-                f"cannot create {self.root}: {exc.strerror}; give yourself the right "
-                "to write beside the YAML, or move the YAML"
+                f"cannot create {self.root}: {exc.strerror}; make the YAML's directory "
+                "writable, or move the YAML"
             ) from exc
 
-    def _keep_others_out(self) -> None:
+    def _restrict_permissions(self) -> None:
         status = self.root.stat()
-        # Another's directory, say a mounted volume, keeps the rights it was given.
+        # The directory of another user, such as a mounted volume, stays as it is.
         if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
             self.root.chmod(0o700)
 
 
 def current_state() -> StateDir:
-    """Return the state directory of the configuration this command was given."""
+    """Return the state directory of this command's configuration."""
     return StateDir(Path(settings.COULISSE_STATE_DIR))
 
 
 def describe_path(path: Path) -> str:
-    """Return the path as one would type it here: `./coulisse.yaml`, or in full."""
+    """Return the path relative to the current directory if it is inside, or in full."""
     here = Path.cwd()
     return f"./{path.relative_to(here)}" if path.is_relative_to(here) else str(path)

@@ -10,68 +10,68 @@ from processes.supervision.heartbeat import HeartbeatTable
 from processes.supervision.signal_receiver import SignalReceiver
 
 START_ATTEMPTS = 2
-"""Deaths of a vital child before the server answered that make the start a failure."""
+"""The start fails when a required child ends this often before the server answers."""
 STOP_SECONDS = 9.2
-"""From the request to stop until what is left is killed; `stop` waits ten."""
+"""Time from the stop request until the rest is killed; `stop` waits ten seconds."""
 START_POLL_SECONDS = 0.1
 HEARTBEAT_POLL_SECONDS = 5.0
 MAX_MISSED_HEARTBEATS = 6
-"""Looks in a row, half a minute, that find a child as the one before: it hangs."""
+"""A child hangs after so many missed heartbeats in a row: half a minute."""
 
 logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Starts the children, restarts them when they die, stops them."""
+    """Starts the children, restarts those that end, and stops them."""
 
     def __init__(
         self,
         children: Sequence[ChildProcess],
-        board: HeartbeatTable,
+        heartbeats: HeartbeatTable,
         *,
         changed: Callable[["Supervisor"], None],
     ) -> None:
         self.children = children
-        self._board = board
-        self._looked_at = 0.0
+        self._heartbeats = heartbeats
+        self._checked_at = 0.0
         self.is_serving = False
         self._changed = changed
         """Called whenever a child or `is_serving` changes."""
 
     def watch(
         self,
-        inbox: SignalReceiver,
+        signals: SignalReceiver,
         *,
-        serves: Callable[[], bool],
+        is_answering: Callable[[], bool],
         limit_seconds: float | None,
     ) -> None:
         """Run the children until a stop is requested.
 
-        `serves` says whether the server answers; it is asked until it does. Raises
-        `StartFailed` when a child keeps dying before that or the limit passes first.
+        `is_answering` returns whether the server answers; it is called until it does.
+        Raises `StartFailed` if a child keeps ending before that, or after the limit.
         """
         started_at = time.monotonic()
-        while not inbox.is_stop_requested:
+        while not signals.is_stop_requested:
             self._kill_hanging(time.monotonic())
-            self._restart_dead(time.monotonic())
+            self._restart_ended(time.monotonic())
             if not self.is_serving:
-                self._check_boot(serves)
+                self._check_start(is_answering)
                 self._check_limit(started_at, limit_seconds)
-            inbox.wait(self._seconds_until_next())
+            signals.wait(self._seconds_until_next())
 
-    def stop(self, inbox: SignalReceiver) -> None:
-        """End web, worker and beat, then what their open streams and jobs needed.
+    def stop(self, signals: SignalReceiver) -> None:
+        """Stop web, worker and beat, then the children that they depend on.
 
-        Kills what is left after `STOP_SECONDS`, or at once when the user insists.
+        Kills the rest after `STOP_SECONDS`, or at once after a second ^C.
         """
-        deadline = (inbox.stop_requested_at or time.monotonic()) + STOP_SECONDS
+        deadline = (signals.stop_requested_at or time.monotonic()) + STOP_SECONDS
         first = [child for child in self.children if not child.command.outlives_web]
         others = [child for child in self.children if child.command.outlives_web]
         for stage in (first, others):
-            self._end(stage, inbox, deadline)
+            self._stop_stage(stage, signals, deadline)
 
-    def _restart_dead(self, now: float) -> None:
-        died = [child for child in self.children if child.reap(now)]
+    def _restart_ended(self, now: float) -> None:
+        ended = [child for child in self.children if child.reap(now)]
         due = [
             child
             for child in self._needed_children()
@@ -79,13 +79,13 @@ class Supervisor:
         ]
         for child in due:
             if child.command.heartbeat_slot is not None:
-                self._board.reset(child.command.heartbeat_slot)
+                self._heartbeats.reset(child.command.heartbeat_slot)
             child.start(now)
-        if died or due:
+        if ended or due:
             self._changed(self)
 
     def _needed_children(self) -> list[ChildProcess]:
-        """Return the children that shall run by now."""
+        """Return the children that have to run by now."""
         return [
             child
             for child in self.children
@@ -94,30 +94,30 @@ class Supervisor:
         ]
 
     def _kill_hanging(self, now: float) -> None:
-        """Kill hanging children; `_restart_dead` restarts them."""
-        if now - self._looked_at < HEARTBEAT_POLL_SECONDS:
+        """Kill hanging children; `_restart_ended` restarts them."""
+        if now - self._checked_at < HEARTBEAT_POLL_SECONDS:
             return
-        self._looked_at = now
+        self._checked_at = now
         for child in self.children:
-            place, name = child.command.heartbeat_slot, child.command.name
-            if place is None or not child.is_running:
+            slot, name = child.command.heartbeat_slot, child.command.name
+            if slot is None or not child.is_running:
                 continue
-            misses = self._board.count_misses(place)
-            logger.debug("%s has missed %d beats", name, misses)
+            misses = self._heartbeats.count_misses(slot)
+            logger.debug("%s has missed %d heartbeats", name, misses)
             if misses >= MAX_MISSED_HEARTBEATS:
                 logger.warning("%s hangs; killed", name)
                 child.kill_for_restart()
-                self._board.reset(place)
+                self._heartbeats.reset(slot)
 
-    def _check_boot(self, serves: Callable[[], bool]) -> None:
-        vital = [child for child in self.children if child.command.is_vital]
-        for child in vital:
+    def _check_start(self, is_answering: Callable[[], bool]) -> None:
+        required = [child for child in self.children if child.command.is_required]
+        for child in required:
             if child.restarts >= START_ATTEMPTS:
                 raise StartFailed(
                     f"{child.command.name} ended {child.restarts} times before the "
-                    "server answered; the lines above say why"
+                    "server answered; see the log lines above"
                 )
-        if all(child.is_running for child in vital) and serves():
+        if all(child.is_running for child in required) and is_answering():
             self.is_serving = True
             self._changed(self)
 
@@ -137,18 +137,18 @@ class Supervisor:
         )
         return min([longest, *pauses])
 
-    def _end(
-        self, stage: Iterable[ChildProcess], inbox: SignalReceiver, deadline: float
+    def _stop_stage(
+        self, stage: Iterable[ChildProcess], signals: SignalReceiver, deadline: float
     ) -> None:
         stage = list(stage)
         for child in stage:
             child.terminate()
-        while not all(child.is_gone() for child in stage):
+        while not all(child.has_ended() for child in stage):
             seconds = deadline - time.monotonic()
-            if seconds <= 0 or inbox.is_urgent:
+            if seconds <= 0 or signals.is_urgent:
                 break
-            inbox.wait(seconds)
+            signals.wait(seconds)
         for child in stage:
-            if not child.is_gone():
+            if not child.has_ended():
                 logger.warning("%s did not end in time; killed", child.command.name)
             child.kill()

@@ -1,4 +1,4 @@
-"""A project on disk and its commands, run as the processes they are."""
+"""A project on disk, and its commands in processes of their own."""
 
 import os
 import signal
@@ -21,10 +21,12 @@ from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir
 
 MANAGE = str(settings.BASE_DIR / "manage.py")
-BARE_MANAGE = str(settings.BASE_DIR / "tests/processes/bare_manage.py")
-"""The same commands, where there is no Valkey."""
-QUICK_MANAGE = str(settings.BASE_DIR / "tests/processes/quick_manage.py")
-"""The same commands, with shorter patience."""
+MANAGE_WITHOUT_VALKEY = str(
+    settings.BASE_DIR / "tests/processes/support/manage_without_valkey.py"
+)
+"""The same commands without Valkey."""
+QUICK_MANAGE = str(settings.BASE_DIR / "tests/processes/support/quick_manage.py")
+"""The same commands with shorter timeouts."""
 YAML = """
 server: {{bind: 127.0.0.1, port: {port}{extra}}}
 default_user_id: main
@@ -36,20 +38,20 @@ agents:
 """
 
 
-PATIENCE_SECONDS = 60
-"""What happens at once where nothing else runs may take long on a busy machine."""
+TIMEOUT_SECONDS = 60
+"""Time limit of steps that are immediate on an idle machine."""
 
 
-def until(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait for a condition, and fail when it does not come true."""
+def until(condition: Callable[[], object], seconds: float = TIMEOUT_SECONDS) -> None:
+    """Wait for a condition; fail after the time limit."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.02)
 
 
 class Project:
-    """One YAML, its state directory and the commands about it."""
+    """A YAML, its state directory, and commands that use it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -64,7 +66,9 @@ class Project:
             if name not in ("DATABASE_URL", "REDIS_URL")
         }
         self.environment["COULISSE_PROCESSES"] = "web"
-        self.environment["DJANGO_SETTINGS_MODULE"] = "tests.processes.small_settings"
+        self.environment["DJANGO_SETTINGS_MODULE"] = (
+            "tests.processes.support.small_settings"
+        )
         self.write()
 
     def write(self, extra: str = "") -> None:
@@ -78,17 +82,17 @@ class Project:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
 
     def call(self, command: str, **options: object) -> str:
-        """Run a command that starts no process here, for speed; return its output."""
+        """Run a command in this process, for speed; return its output."""
         output = StringIO()
         call_command(command, **options, stdout=output)
         return output.getvalue()
 
     def attach(self, manage: str = MANAGE) -> subprocess.Popen[str]:
-        """Begin `start --foreground`, without waiting for it to serve."""
+        """Run `start --foreground` without waiting until it serves."""
         process = subprocess.Popen(
             [sys.executable, manage, "start", "-F"],
             cwd=self.root,
@@ -102,7 +106,7 @@ class Project:
         return process
 
     def serve(self, manage: str = MANAGE) -> subprocess.Popen[str]:
-        """Run in the foreground and return once it serves."""
+        """Run `start --foreground` and return once it serves."""
         process = self.attach(manage)
         until(
             lambda: process.poll() is not None or self.is_serving(process.pid),
@@ -122,12 +126,12 @@ class Project:
 
     def get(self, path: str) -> str:
         with urllib.request.urlopen(
-            f"{self.url}{path}", timeout=PATIENCE_SECONDS
+            f"{self.url}{path}", timeout=TIMEOUT_SECONDS
         ) as response:
             return response.read().decode()
 
     def processes(self) -> list[psutil.Process]:
-        """Return every process of this project that runs."""
+        """Return the running processes of this project."""
         return [
             process
             for process in psutil.process_iter()
@@ -142,13 +146,13 @@ class Project:
         for process in self.attached:
             process.kill()
             process.communicate()
-        for left in self.processes():
-            left.kill()
+        for process in self.processes():
+            process.kill()
 
 
 @pytest.fixture
 def project(tmp_path: Path, settings, monkeypatch) -> Iterator[Project]:
-    """A project in a folder whose name has a space; we stand in it."""
+    """A project in the current directory, whose name has a space."""
     root = tmp_path / "my project"
     root.mkdir()
     monkeypatch.chdir(root)
@@ -160,9 +164,9 @@ def project(tmp_path: Path, settings, monkeypatch) -> Iterator[Project]:
 
 
 def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
-    """Send a signal, wait for the end and return everything that was printed."""
+    """Send a signal, wait for the end and return the whole output."""
     process.send_signal(number)
-    return process.communicate(timeout=PATIENCE_SECONDS)[0]
+    return process.communicate(timeout=TIMEOUT_SECONDS)[0]
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The clock sends what is due once, and says once that it cannot."""
+"""Beat sends due jobs once, and logs an unavailable broker once."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -30,10 +30,10 @@ def sent(monkeypatch) -> list[str]:
 
 
 @pytest.fixture
-def clock(schedule: str) -> Iterator[BeatScheduler]:
-    clock = BeatScheduler(app=app, schedule_filename=schedule)
-    yield clock
-    clock.close()
+def beat(schedule: str) -> Iterator[BeatScheduler]:
+    beat = BeatScheduler(app=app, schedule_filename=schedule)
+    yield beat
+    beat.close()
 
 
 def test_beat_sends_missed_jobs_once(schedule: str, sent: list[str]) -> None:
@@ -41,41 +41,41 @@ def test_beat_sends_missed_jobs_once(schedule: str, sent: list[str]) -> None:
     for entry in stopped.schedule.values():
         entry.last_run_at -= timedelta(days=1)
     stopped.close()
-    clock = BeatScheduler(app=app, schedule_filename=schedule)
+    beat = BeatScheduler(app=app, schedule_filename=schedule)
     for _ in range(20):
-        clock.tick()
-    clock.close()
+        beat.tick()
+    beat.close()
     assert sorted(sent) == sorted(
         entry["task"] for entry in app.conf.beat_schedule.values()
     )
 
 
-def test_new_beat_sends_nothing_yet(clock: BeatScheduler, sent: list[str]) -> None:
-    clock.tick()
+def test_new_beat_sends_nothing_yet(beat: BeatScheduler, sent: list[str]) -> None:
+    beat.tick()
     assert sent == []
 
 
-def test_scheduled_messages_expire_before_the_next(clock: BeatScheduler) -> None:
-    for entry in clock.schedule.values():
+def test_scheduled_messages_expire_before_the_next(beat: BeatScheduler) -> None:
+    for entry in beat.schedule.values():
         assert entry.options["expires"] == entry.schedule.seconds
 
 
 def test_unavailable_broker_is_logged_once(
-    clock: BeatScheduler, monkeypatch, caplog
+    beat: BeatScheduler, monkeypatch, caplog
 ) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise SchedulingError("no connection")
 
-    entry = next(iter(clock.schedule.values()))
+    entry = next(iter(beat.schedule.values()))
     for _ in range(2):
         with monkeypatch.context() as patch:
             patch.setattr(BeatScheduler, "apply_async", refuse)
-            clock.apply_entry(entry)
-            clock.apply_entry(entry)
+            beat.apply_entry(entry)
+            beat.apply_entry(entry)
         monkeypatch.setattr(
             BeatScheduler, "apply_async", lambda self, entry, **options: None
         )
-        clock.apply_entry(entry)
-    ours = (each for each in caplog.records if each.name == "processes.beat")
-    told = [record.getMessage() for record in ours]
-    assert told == ["no connection; what is due waits for the broker"] * 2
+        beat.apply_entry(entry)
+    records = (record for record in caplog.records if record.name == "processes.beat")
+    messages = [record.getMessage() for record in records]
+    assert messages == ["no connection; due jobs wait for the broker"] * 2

@@ -1,4 +1,4 @@
-"""The private broker: alone on its socket, and gone with who started it."""
+"""The private broker: one per socket, stopped with its parent."""
 
 import os
 import signal
@@ -12,30 +12,30 @@ from django.conf import settings
 
 from processes import broker
 from processes.server import background_processes
-from tests.processes.conftest import PATIENCE_SECONDS, until
+from tests.processes.conftest import TIMEOUT_SECONDS, until
 
-END_WHILE_IT_STARTS = """
+SIGTERM_DURING_START = """
 import os, signal, subprocess
 from pathlib import Path
 from processes import broker
 
 start = subprocess.Popen
 
-def start_and_be_told(*words, **options):
+def start_and_terminate(*words, **options):
     server = start(*words, **options)
     os.kill(os.getpid(), signal.SIGTERM)
     return server
 
-broker.subprocess.Popen = start_and_be_told
+broker.subprocess.Popen = start_and_terminate
 print("ended with", broker.serve(["sleep", "60"], Path("socket"), Path()))
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "a state" / "broker"
-    made.mkdir(parents=True)
-    return made
+    folder = tmp_path / "a state" / "broker"
+    folder.mkdir(parents=True)
+    return folder
 
 
 @pytest.fixture
@@ -44,57 +44,61 @@ def path(folder: Path) -> Path:
 
 
 @pytest.fixture
-def start(folder: Path, path: Path) -> Iterator[Callable[[], "Guard"]]:
-    """Return a function that starts a broker with a lifeline of its own."""
-    guards: list[Guard] = []
+def start(folder: Path, path: Path) -> Iterator[Callable[[], "Broker"]]:
+    """Return a function that starts a broker with a parent pipe of its own."""
+    brokers: list[Broker] = []
 
-    def start() -> Guard:
-        guards.append(Guard(path, folder))
-        return guards[-1]
+    def start() -> Broker:
+        brokers.append(Broker(path, folder))
+        return brokers[-1]
 
     yield start
-    for guard in guards:
-        guard.drop()
+    for process in brokers:
+        process.close_pipe()
 
 
-class Guard:
-    """The process under test, and the end of the pipe it watches."""
+class Broker:
+    """The process under test, and the write end of its parent pipe."""
 
     def __init__(self, path: Path, folder: Path) -> None:
-        reading, self._writing = os.pipe()
+        read_end, self._write_end = os.pipe()
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "processes.broker"),
-                *(str(background_processes.find_valkey()), str(path), str(folder)),
-                *("--lifeline", str(reading)),
+                sys.executable,
+                "-m",
+                "processes.broker",
+                str(background_processes.find_valkey()),
+                str(path),
+                str(folder),
+                f"--parent-pipe={read_end}",
             ],
-            pass_fds=(reading,),
+            pass_fds=(read_end,),
             process_group=0,
         )
-        os.close(reading)
+        os.close(read_end)
 
-    def drop(self) -> None:
-        if self._writing is not None:
-            os.close(self._writing)
-            self._writing = None
-        self.process.wait(PATIENCE_SECONDS)
+    def close_pipe(self) -> None:
+        if self._write_end is not None:
+            os.close(self._write_end)
+            self._write_end = None
+        self.process.wait(TIMEOUT_SECONDS)
 
 
 def test_broker_ends_with_its_parent(start, path: Path) -> None:
-    guard = start()
+    process = start()
     until(lambda: broker.is_answering(path))
     assert path.stat().st_mode & 0o777 == 0o700
-    guard.drop()
+    process.close_pipe()
     assert not broker.is_answering(path)
     assert not path.exists()
 
 
 def test_broker_replaces_an_orphan(start, folder: Path, path: Path) -> None:
     line = broker.command_line(background_processes.find_valkey(), path, folder)
-    with subprocess.Popen(line) as left:
+    with subprocess.Popen(line) as orphan:
         until(lambda: broker.is_answering(path))
         start()
-        assert left.wait(PATIENCE_SECONDS) == 0
+        assert orphan.wait(TIMEOUT_SECONDS) == 0
     until(lambda: broker.is_answering(path))
 
 
@@ -103,11 +107,11 @@ def test_broker_replaces_a_hanging_orphan(
 ) -> None:
     monkeypatch.setattr(broker, "ORPHAN_STOP_SECONDS", 0.1)
     line = broker.command_line(background_processes.find_valkey(), path, folder)
-    with subprocess.Popen(line) as left:
+    with subprocess.Popen(line) as orphan:
         until(lambda: broker.is_answering(path))
-        left.send_signal(19)
+        orphan.send_signal(19)
         broker.stop_orphan(path)
-        assert left.wait(PATIENCE_SECONDS) == -9
+        assert orphan.wait(TIMEOUT_SECONDS) == -9
     assert not path.exists()
 
 
@@ -115,24 +119,24 @@ def test_hanging_broker_is_killed_at_shutdown(
     folder: Path, path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(broker, "FORCE_EXIT_SECONDS", 0.1)
-    hangs = [sys.executable, "-c", "import signal; signal.pause()"]
-    ignoring = subprocess.Popen(hangs, preexec_fn=ignore_the_end)
-    broker.end(ignoring)
-    assert ignoring.wait(PATIENCE_SECONDS) == -9
+    argv = [sys.executable, "-c", "import signal; signal.pause()"]
+    ignoring = subprocess.Popen(argv, preexec_fn=ignore_sigterm)
+    broker.terminate(ignoring)
+    assert ignoring.wait(TIMEOUT_SECONDS) == -9
 
 
-def ignore_the_end() -> None:
+def ignore_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def test_unreadable_journal_is_moved_aside(start, folder: Path, path: Path) -> None:
-    path.touch()  # A socket nobody serves does not disturb it.
+def test_unreadable_journal_is_renamed(start, folder: Path, path: Path) -> None:
+    path.touch()  # An unused socket does no harm.
     journal = folder / broker.JOURNAL
     journal.mkdir()
     (journal / "appendonly.aof.manifest").write_text("nonsense\n")
     first = start()
-    assert first.process.wait(PATIENCE_SECONDS) == 1
-    assert (folder / broker.UNREADABLE / "appendonly.aof.manifest").exists()
+    assert first.process.wait(TIMEOUT_SECONDS) == 1
+    assert (folder / broker.UNREADABLE_JOURNAL / "appendonly.aof.manifest").exists()
     start()
     until(lambda: broker.is_answering(path))
 
@@ -142,21 +146,21 @@ def test_broker_refuses_a_directory_of_other_users(tmp_path: Path) -> None:
     broker.make_private(private)
     broker.make_private(private)
     private.chmod(0o777)
-    with pytest.raises(SystemExit, match="not private to you"):
+    with pytest.raises(SystemExit, match="accessible to other users"):
         broker.make_private(private)
     link = tmp_path / "link"
     link.symlink_to(private)
-    with pytest.raises(SystemExit, match="not private to you"):
+    with pytest.raises(SystemExit, match="accessible to other users"):
         broker.make_private(link)
 
 
 def test_sigterm_during_the_start_leaves_no_broker(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", END_WHILE_IT_STARTS],
+    completed = subprocess.run(
+        [sys.executable, "-c", SIGTERM_DURING_START],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(settings.BASE_DIR)},
         stdout=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
     )
-    assert told.stdout == f"ended with {-signal.SIGTERM}\n"
+    assert completed.stdout == f"ended with {-signal.SIGTERM}\n"

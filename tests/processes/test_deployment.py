@@ -1,4 +1,4 @@
-"""The files that deploy it agree with the commands there are."""
+"""The deployment files match the commands."""
 
 from django.conf import settings
 from django.core.management import get_commands
@@ -14,7 +14,7 @@ def test_compose_runs_each_service_separately() -> None:
     for name in ("worker", "beat"):
         assert services[name]["command"] == f"python manage.py {name}"
         assert name in get_commands()
-        # The image's check asks for the web, which they are not.
+        # The image's health check is for the web process.
         assert services[name]["healthcheck"] == {"disable": True}
     for name in ("web", "worker", "beat"):
         assert services[name]["environment"]["REDIS_URL"].startswith("redis://redis:")

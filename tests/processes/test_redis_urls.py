@@ -1,4 +1,4 @@
-"""Where the broker is, in redis-py's words and in kombu's."""
+"""Addresses of the broker, in the forms of redis-py and kombu."""
 
 import os
 import ssl
@@ -12,7 +12,7 @@ from kombu import Connection
 
 from coulisse_site import redis_urls
 
-PLACES = [
+URLS = [
     ("redis://h", "redis://h"),
     ("redis://:p%40ss@h:6380/2", "redis://:p%40ss@h:6380/2"),
     ("redis://h?db=3", "redis://h/3"),
@@ -25,7 +25,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("url", "expected"), PLACES)
+@pytest.mark.parametrize(("url", "expected"), URLS)
 def test_celery_url_points_to_the_same_server(url: str, expected: str) -> None:
     assert redis_urls.is_valid_url(url)
     assert redis_urls.celery_url(url) == expected
@@ -44,18 +44,18 @@ def test_invalid_redis_url_is_refused(url: str) -> None:
 
 
 def test_private_socket_path_fits_the_length_limit(tmp_path: Path) -> None:
-    near = Path("/srv/.coulisse")
-    assert redis_urls.private_socket_path(near) == near / "broker.sock"
-    far = redis_urls.private_socket_path(tmp_path / ("long" * 30))
+    short = Path("/srv/.coulisse")
+    assert redis_urls.private_socket_path(short) == short / "broker.sock"
+    long = redis_urls.private_socket_path(tmp_path / ("long" * 30))
     other = redis_urls.private_socket_path(tmp_path / ("other" * 30))
-    assert far != other
-    for path in (far, other):
+    assert long != other
+    for path in (long, other):
         assert path.is_relative_to(tempfile.gettempdir())
         assert len(os.fsencode(path)) <= redis_urls.SOCKET_PATH_BYTES
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "remedy"),
+    ("name", "value", "expected"),
     [
         ("REDIS_URL", "http://h", "REDIS_URL must be redis://"),
         ("COULISSE_DATABASE_THREADS", "0", "a whole number of at least 1"),
@@ -64,7 +64,7 @@ def test_private_socket_path_fits_the_length_limit(tmp_path: Path) -> None:
         ("COULISSE_WORKER_THREADS", "four", "a whole number of at least 1"),
     ],
 )
-def test_invalid_setting_is_named(name: str, value: str, remedy: str) -> None:
+def test_invalid_setting_is_named(name: str, value: str, expected: str) -> None:
     refused = subprocess.run(
         [sys.executable, "-c", "import coulisse_site.settings"],
         env={**os.environ, name: value},
@@ -72,5 +72,5 @@ def test_invalid_setting_is_named(name: str, value: str, remedy: str) -> None:
         text=True,
     )
     assert refused.returncode == 1
-    assert remedy in refused.stderr
+    assert expected in refused.stderr
     assert "Traceback" not in refused.stderr

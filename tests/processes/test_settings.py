@@ -1,4 +1,4 @@
-"""What settings make of the environment."""
+"""Settings from the environment."""
 
 import pytest
 

@@ -108,7 +108,7 @@ def test_line_contains_the_request_id():
     [
         (["/x/manage.py", "start", "-F"], "supervisor"),
         (["manage.py", "turns"], "turns"),
-        (["/x/processes/beat.py", "--lifeline", "3"], "beat"),
+        (["/x/processes/beat.py", "--parent-pipe", "3"], "beat"),
         (["manage.py"], "manage"),
         (["-c"], "-c"),
         ([], "python"),

@@ -10,7 +10,7 @@ from processes.supervision import state_directory
 class Command(ProcessCommand):
     """The process `start` runs, without its supervisor."""
 
-    help = "Send scheduled jobs in the foreground until SIGTERM; one is enough."
+    help = "Send periodic jobs in the foreground until SIGTERM. One process is enough."
 
     def handle(self, **options: Any) -> None:
         state_directory.current_state().prepare()

@@ -1,4 +1,4 @@
-"""`manage.py migrate`: Django's own, for the database beside the YAML."""
+"""`manage.py migrate`: Django's command, which refuses databases it cannot upgrade."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from processes.supervision import state_directory
 
 
 class Command(ProcessCommand, DjangoMigrate):
-    """Django's, which needs a directory to create the database in."""
+    """Creates the directory of the SQLite database first."""
 
     def handle(self, *args: Any, **options: Any) -> None:
         state_directory.current_state().prepare()
@@ -23,10 +23,10 @@ class Command(ProcessCommand, DjangoMigrate):
 
 
 def _refuse_unknown_schema() -> None:
-    """Raise `SchemaUnknown` for tables that these migrations cannot bring up to date.
+    """Raise `SchemaUnknown` for tables that these migrations cannot upgrade.
 
     Such a database has migrations of an app that this version does not have, and lacks
-    some that it has. A database of a later version lacks none: it passes.
+    some that it has. A database of a later version lacks none, so it passes.
     """
     loader = MigrationLoader(connection)
     known, applied = set(loader.disk_migrations), set(loader.applied_migrations)

@@ -19,17 +19,17 @@ SUFFIXES = ("", "-wal", "-shm")
 
 
 class Command(ProcessCommand):
-    """List, ask, delete."""
+    """Lists the files, asks for confirmation, and deletes them."""
 
     help = (
-        "Delete the SQLite database, conversations and all else that is stored, and "
-        "the private broker's files."
+        "Delete the SQLite database with all stored data, and the private broker's "
+        "files."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "-y", "--yes", action="store_true", help="Delete without asking."
+            "-y", "--yes", action="store_true", help="Delete without confirmation."
         )
 
     def handle(self, **options: Any) -> None:
@@ -39,7 +39,7 @@ class Command(ProcessCommand):
             return
         lock = pidfile.PidFile(state_directory.current_state().pid)
         try:
-            # Held while we ask: no server may open what we are about to delete.
+            # Held during the prompt, so that no server opens the database meanwhile.
             lock.acquire()
         except AlreadyRunning as exc:
             raise ResetRefused(
@@ -51,7 +51,7 @@ class Command(ProcessCommand):
             lock.release()
 
     def _delete(self, files: list[Path], *, ask: bool) -> None:
-        self.stdout.write("This deletes, for good:")
+        self.stdout.write("This permanently deletes:")
         for path in files:
             self.stdout.write(f"  {describe_path(path)}")
         if ask and not self._is_confirmed():
@@ -67,22 +67,22 @@ class Command(ProcessCommand):
 
     def _is_confirmed(self) -> bool:
         if not sys.stdin.isatty():
-            raise ResetRefused("there is no terminal to ask at: pass -y to delete")
-        return input("Type 'yes' to go on: ").strip().lower() in ("y", "yes")
+            raise ResetRefused("there is no terminal for a confirmation: pass -y")
+        return input("Type 'yes' to continue: ").strip().lower() in ("y", "yes")
 
 
 def log_reset(log: Path) -> None:
     """Record the reset in the server's log, because the audit table is deleted."""
     if not log.exists():
         return
-    by = audit_events.terminal_actor()
+    actor = audit_events.terminal_actor()
     handler = logging.FileHandler(log, encoding="utf-8")
     for other in logging.getLogger().handlers[:1]:
         handler.setFormatter(other.formatter)
-    said = "the database was deleted, and the audit with it, by %s, %s"
-    values = (by.name, by.origin)
+    text = "the database and its audit were deleted by %s, %s"
+    values = (actor.name, actor.origin)
     handler.handle(
-        logging.LogRecord(__name__, logging.WARNING, __file__, 0, said, values, None)
+        logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, values, None)
     )
     handler.close()
 
@@ -95,7 +95,7 @@ def _database_files() -> list[Path]:
     database = settings.DATABASES["default"]
     if "sqlite" not in database["ENGINE"]:
         raise ResetRefused(
-            "DATABASE_URL names a PostgreSQL database, which reset leaves alone: "
+            "DATABASE_URL names a PostgreSQL database, which reset does not delete: "
             "drop it with `dropdb`, or empty it with `manage.py flush`"
         )
     names = [f"{database['NAME']}{suffix}" for suffix in SUFFIXES]
@@ -104,5 +104,5 @@ def _database_files() -> list[Path]:
 
 def _broker_files(state: StateDir) -> list[Path]:
     """Return the existing files of the private broker and beat."""
-    clock = state.root.glob("beat-schedule*")
-    return [path for path in (state.broker, state.socket, *clock) if path.exists()]
+    schedule = state.root.glob("beat-schedule*")
+    return [path for path in (state.broker, state.socket, *schedule) if path.exists()]

@@ -15,18 +15,18 @@ from processes.supervision import state_directory
 
 
 class Command(start.Command):
-    """Start's options, with a stop before."""
+    """Takes the options of `start`; stops the server first."""
 
     help = "Stop the server if it runs, then start it. Takes the options of start."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--force", action="store_true", help="Kill the old server, do not wait."
+            "--force", action="store_true", help="Kill the running server at once."
         )
 
     def handle(self, **options: Any) -> None:
-        # Run `start`'s checks first, so that an error leaves the running server alone.
+        # Run `start`'s checks first, so that an error does not stop the running server.
         server_plan.plan_server(loader.load_file(self.config_path(options)))
         if problem := user_namespace.inspect().problem:
             raise NamespaceMismatch(detail=problem)

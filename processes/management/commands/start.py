@@ -25,28 +25,28 @@ from processes.supervision.run_state import RunRecord
 from processes.supervision.state_directory import StateDir
 
 DETACHED_LIMIT_SECONDS = 60.0
-"""On small machines that are busy: what is wrong ends by itself, and sooner."""
+"""Enough for small, busy machines; a server that cannot start ends sooner by itself."""
 
 logger = logging.getLogger(__name__)
 
 
 def parse_seconds(text: str) -> float:
-    """Return the option's value, or say that it is none."""
+    """Return the option's value; raises ArgumentTypeError."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if value <= 0:
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise ArgumentTypeError(f"{text!r} is not a positive number of seconds")
     return value
 
 
 class Command(ProcessCommand):
-    """Check, prepare, then hand over to the foreground or the background."""
+    """Checks the configuration, then starts in the foreground or the background."""
 
     help = (
-        "Start the server in the background and return when it answers. Exits 0 when "
-        "it already runs, 1 when it cannot start."
+        "Start the server in the background and return when it answers. Exits 0 if it "
+        "already runs, 1 if it cannot start."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -61,8 +61,8 @@ class Command(ProcessCommand):
             "--timeout",
             type=parse_seconds,
             metavar="SECONDS",
-            help="How long the server may take until it answers (default: "
-            f"{DETACHED_LIMIT_SECONDS:g}; in the foreground, as long as it takes).",
+            help="Time limit for the server to answer (default: "
+            f"{DETACHED_LIMIT_SECONDS:g}; in the foreground, none).",
         )
 
     def handle(self, **options: Any) -> None:
@@ -81,7 +81,7 @@ class Command(ProcessCommand):
     def _detach(self, config: Config, files: StateDir, limit_seconds: float) -> None:
         try:
             run = background_server.start(
-                config.path, files, limit_seconds=limit_seconds, tell=self._print
+                config.path, files, limit_seconds=limit_seconds, report=self._print
             )
         except AlreadyRunning as exc:
             self.stdout.write(str(exc))
@@ -93,20 +93,21 @@ class Command(ProcessCommand):
         self.stdout.flush()
 
     def _is_running(self, config: Config, files: StateDir) -> bool:
-        found = find_running(files)
-        if found is None:
+        running = find_running(files)
+        if running is None:
             return False
-        pid, run = found
+        pid, run = running
         if run is not None and not is_serving_config(run, config.path):
             raise AlreadyRunning(
-                pid, f" for {run.config}: stop it, or move one YAML elsewhere"
+                pid,
+                f" with {run.config}: stop it, or move one YAML to another directory",
             )
         self.stdout.write(f"already running (pid {pid})")
         return True
 
     def _print_serving(self, config: Config, run: RunRecord) -> None:
         if run.is_detached:
-            # Into the log, which programs may read; whoever started it has the banner.
+            # Programs may read the log; the starting terminal prints the banner.
             logger.info("serving %s at %s (pid %d)", run.config, run.url, run.pid)
         else:
             self._print_banner(config, run)
@@ -116,6 +117,6 @@ class Command(ProcessCommand):
         self.stdout.flush()
 
     def _printable(self, text: str) -> str:
-        # A terminal that knows no arrows must not cost the server.
+        # A terminal that cannot encode the arrows must not end the server.
         encoding = getattr(self.stdout, "encoding", None) or "utf-8"
         return text.encode(encoding, errors="replace").decode(encoding)

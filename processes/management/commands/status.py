@@ -1,4 +1,4 @@
-"""`manage.py status`: what runs, and where its files are."""
+"""`manage.py status`: shows the running processes and their files."""
 
 import math
 import sys
@@ -20,48 +20,48 @@ from processes.server.base_command import (
 )
 from processes.sidecar_control import sidecar_activation, sidecar_records
 from processes.sidecar_control.sidecar_records import SidecarRecord
-from processes.supervision import state_directory as files_of
+from processes.supervision import state_directory
 from processes.supervision.run_state import ChildRecord, RunRecord, WaitingRecord
 from processes.supervision.state_directory import StateDir, describe_path
 
 NOT_RUNNING = 3
-"""The exit code init scripts agree on (LSB)."""
+"""The exit code of LSB init scripts."""
 NOT_READY = 1
 READY_SECONDS = 5.0
+"""Time limit of the readiness check."""
 NO_BROKER = (
-    "  background work waits: there is no broker (tasks, triggers, judges, learning)"
+    "  no broker: background work waits (tasks, triggers, judges, fact extraction)"
 )
-"""How long a ready server may take to say so."""
 
 
 class Command(ProcessCommand):
-    """Print the record the supervisor keeps."""
+    """Prints the record that the supervisor writes."""
 
-    help = "Say whether the server runs. Exits 0 when it does, 3 when it does not."
+    help = "Show whether the server runs. Exits 0 if it does, 3 if it does not."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
             "--ready",
             action="store_true",
-            help="Ask it whether it can serve, too; exits 1 when it cannot.",
+            help="Also check that it is ready to serve; exits 1 if it is not.",
         )
 
     def handle(self, **options: Any) -> None:
-        files = files_of.current_state()
-        found = find_running(files)
-        if found is None:
+        files = state_directory.current_state()
+        running = find_running(files)
+        if running is None:
             self.stdout.write("not running")
             sys.exit(NOT_RUNNING)
-        pid, run = found
+        pid, run = running
         is_ready = not options["ready"] or _is_ready(run)
         word = "running" if run is not None and run.is_serving else "starting"
         title = f"{word} (pid {pid})" + ("" if is_ready else ", not ready")
         details = [] if run is None else _describe_run(run, files)
-        asked = self.config_path(options)
-        if run is not None and options["config"] and not is_serving_config(run, asked):
-            details.insert(0, f"  serves another YAML than {describe_path(asked)}")
-        # In one piece: a reader such as `head -1` may leave after the first line.
+        config = self.config_path(options)
+        if run is not None and options["config"] and not is_serving_config(run, config):
+            details.insert(0, f"  serves another YAML than {describe_path(config)}")
+        # In one write, because a reader such as `head -1` may exit after one line.
         self.stdout.write("\n".join([title, *details]))
         if not is_ready:
             sys.exit(NOT_READY)
@@ -77,7 +77,7 @@ def _describe_run(run: RunRecord, files: StateDir) -> list[str]:
     """Return a line for each file, address and child of a running server."""
     log = describe_path(files.log) if run.is_detached else "its terminal"
     children = run.children
-    names = [*(child.name for child in children), *(each.name for each in run.waiting)]
+    names = [child.name for child in children] + [child.name for child in run.waiting]
     width = max(map(len, names), default=0)
     return [
         f"  config: {describe_path(Path(run.config))}",
@@ -85,23 +85,26 @@ def _describe_run(run: RunRecord, files: StateDir) -> list[str]:
         f"  url:    {run.url}/v1",
         *(f"  {child.name:<{width}}  {_describe_child(child)}" for child in children),
         *describe_sidecars(run, files),
-        *(f"  {each.name:<{width}}  {_describe_waiting(each)}" for each in run.waiting),
+        *(
+            f"  {child.name:<{width}}  {_describe_waiting(child)}"
+            for child in run.waiting
+        ),
         *([NO_BROKER] if run.lacks_broker else []),
-        *(f"  memory: {concern}" for concern in list_warnings(Path(run.config))),
+        *(f"  memory: {alert}" for alert in list_memory_alerts(Path(run.config))),
     ]
 
 
 def describe_sidecars(run: RunRecord, files: StateDir) -> Iterator[str]:
     """Yield a line for each sidecar of a running server."""
-    known = sidecar_records.read_record(files.sidecars)
+    record = sidecar_records.read_record(files.sidecars)
     pids = {
         child.pid for child in run.children if child.name == sidecar_activation.NAME
     }
-    if known is None or known.pid not in pids:
-        return  # What a killed process wrote is no news.
-    width = max((len(each.name) for each in known.sidecars), default=0)
-    for each in known.sidecars:
-        yield f"    {each.name:<{width}}  {describe_sidecar(each)}"
+    if record is None or record.pid not in pids:
+        return  # A killed process wrote the record.
+    width = max((len(sidecar.name) for sidecar in record.sidecars), default=0)
+    for sidecar in record.sidecars:
+        yield f"    {sidecar.name:<{width}}  {describe_sidecar(sidecar)}"
 
 
 def describe_sidecar(sidecar: SidecarRecord) -> str:
@@ -125,27 +128,27 @@ def _describe_waiting(ended: WaitingRecord | SidecarRecord) -> str:
     """Return when an ended process restarts, and why it ended."""
     seconds = max(0, math.ceil(ended.due_at - time.time()))
     restarts = _describe_restarts(ended.restarts)
-    return f"starts again in {seconds} s, {restarts}: {ended.reason}"
+    return f"restarting in {seconds} s, {restarts}: {ended.reason}"
 
 
 def _describe_restarts(count: int) -> str:
     return f"{count} restart{'' if count == 1 else 's'}"
 
 
-def list_warnings(config: Path) -> list[str]:
-    """Return what is wrong with what is remembered."""
+def list_memory_alerts(config: Path) -> list[str]:
+    """Return the alerts about memory; none if the YAML is invalid."""
     try:
         users = memory_settings.resolve_for_users(loader.load_file(config))
     except ConfigInvalid:
         return []
     found = checks.find_alerts(users) if users is not None else ()
-    return [concern for _, concern in found]
+    return [text for _, text in found]
 
 
 def _describe_child(child: ChildRecord) -> str:
-    """Return a child's pid, its age and how often it was started again."""
+    """Return a child's pid, uptime and number of restarts."""
     seconds = max(0, int(time.time() - child.created_at))
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    age = f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
-    return f"pid {child.pid}, up {age}, {_describe_restarts(child.restarts)}"
+    uptime = f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
+    return f"pid {child.pid}, up {uptime}, {_describe_restarts(child.restarts)}"

@@ -1,4 +1,4 @@
-"""`manage.py stop`: end the running server."""
+"""`manage.py stop`: stops the running server."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from processes.supervision import state_directory
 
 
 class Command(ProcessCommand):
-    """Say what was stopped."""
+    """Prints the pid of the stopped server."""
 
     help = (
-        "Stop the server: open streams get a few seconds to finish. Exits 0 when "
-        "nothing runs, 1 when the server does not end within 10 s."
+        "Stop the server; open streams get a few seconds to finish. Exits 0 if no "
+        "server runs, 1 if the server does not end within 10 s."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,4 +1,4 @@
-"""`manage.py studio`: open the studio in a browser."""
+"""`manage.py studio`: opens the studio in a browser."""
 
 import webbrowser
 from typing import Any
@@ -8,7 +8,7 @@ from processes.supervision import state_directory
 
 
 class Command(ProcessCommand):
-    """Ask the running server for its address, not the YAML."""
+    """Takes the address from the running server, not from the YAML."""
 
     help = "Open the studio (/admin/) of the running server in the web browser."
 
@@ -16,6 +16,4 @@ class Command(ProcessCommand):
         url = f"{require_running(state_directory.current_state()).url}/admin/"
         self.stdout.write(f"opening {url}")
         if not webbrowser.open(url):
-            self.stdout.write(
-                "no browser can be opened here: open the address yourself"
-            )
+            self.stdout.write("cannot open a browser here: open the address yourself")

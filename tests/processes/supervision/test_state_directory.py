@@ -1,0 +1,27 @@
+"""The state directory, accessible to its owner only."""
+
+from pathlib import Path
+
+import pytest
+
+from processes.supervision.state_directory import StateDir
+
+
+@pytest.mark.parametrize("mode", [None, 0o755, 0o700])
+def test_state_directory_is_private_to_its_owner(
+    tmp_path: Path, mode: int | None
+) -> None:
+    state = StateDir(tmp_path / ".coulisse")
+    if mode is not None:
+        state.root.mkdir()
+        state.root.chmod(mode)
+    state.prepare()
+    assert state.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_state_directory_of_others_is_not_changed(tmp_path: Path, monkeypatch) -> None:
+    state = StateDir(tmp_path)
+    state.root.chmod(0o755)
+    monkeypatch.setattr("os.getuid", lambda: -1)
+    state.prepare()
+    assert state.root.stat().st_mode & 0o777 == 0o755

@@ -1,0 +1,185 @@
+"""The supervisor, when processes of a running server end or hang."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from processes.server import server_plan, shutdown
+from processes.supervision import orphan_cleanup, run_state, supervisor
+from processes.supervision.child_process import ChildCommand, ChildProcess
+from processes.supervision.heartbeat import HeartbeatSender, HeartbeatTable
+from tests.processes.conftest import (
+    QUICK_MANAGE,
+    TIMEOUT_SECONDS,
+    Project,
+    end,
+    until,
+)
+
+
+def test_killed_web_process_restarts_on_the_same_port(project: Project) -> None:
+    process = project.serve()
+    killed = int(project.get("/pid"))
+    os.kill(killed, signal.SIGKILL)
+    # No retry: the connection waits in the backlog until the next process accepts it.
+    successor = int(project.get("/pid"))
+    assert successor != killed
+    # It may answer before the record contains it.
+    until(lambda: [child.pid for child in project.run_record.children] == [successor])
+    assert project.run_record.children[0].restarts == 1
+    assert "web-1 ended with signal SIGKILL; restarting" in end(process)
+
+
+def test_children_end_when_the_supervisor_is_killed(project: Project) -> None:
+    process = project.serve()
+    process.kill()
+    until(lambda: project.processes() == [])
+    with pytest.raises(SystemExit, match="3"):
+        project.call("status")
+    assert project.call("stop") == "not running; removed a stale pid file\n"
+    assert not project.state.pid.exists()
+
+
+def test_next_start_ends_orphans_of_a_killed_server(
+    project: Project, unrelated: subprocess.Popen[bytes]
+) -> None:
+    orphan = child_record(unrelated)
+    project.state.prepare()
+    run = run_state.RunRecord(
+        pid=4321,
+        config=str(project.config),
+        url=project.url,
+        local_model_url=None,
+        is_detached=True,
+        is_serving=True,
+        children=(orphan,),
+    )
+    run_state.write_record(project.state.record, run)
+    output = end(project.serve())
+    assert f"stopped web-1 (pid {unrelated.pid}) of a killed server" in output
+    assert unrelated.wait() == -signal.SIGTERM
+
+
+def test_stop_lets_a_stream_finish(project: Project) -> None:
+    process = project.serve()
+    with urllib.request.urlopen(
+        f"{project.url}/stream", timeout=TIMEOUT_SECONDS
+    ) as stream:
+        assert stream.readline() == b"tick\n"
+        process.send_signal(signal.SIGTERM)
+        rest = stream.read().decode()
+    assert re.fullmatch(r"(tick\n){4}\d+", rest)
+    process.communicate(timeout=TIMEOUT_SECONDS)
+
+
+@pytest.mark.parametrize("path", ["/endless", "/hanging"])
+def test_endless_stream_does_not_delay_the_stop(project: Project, path: str) -> None:
+    # The real limits: the drain and the rest fit into ten seconds.
+    assert server_plan.DRAIN_SECONDS < supervisor.STOP_SECONDS < shutdown.GRACE_SECONDS
+    if path == "/endless":  # It ends by itself, long before it would be killed.
+        project.environment["STOP_SECONDS"] = str(TIMEOUT_SECONDS)
+    process = project.serve(QUICK_MANAGE)
+    with urllib.request.urlopen(project.url + path, timeout=TIMEOUT_SECONDS) as stream:
+        assert stream.readline() == b"tick\n"
+        output = end(process)
+    assert ("web-1 did not end in time; killed" in output) is (path == "/hanging")
+    assert project.processes() == []
+
+
+def test_hanging_web_process_is_replaced(project: Project) -> None:
+    project.environment["COULISSE_LOG_LEVEL"] = "DEBUG"
+    process = project.serve(QUICK_MANAGE)
+    hanging = int(project.get("/pid"))
+    os.kill(hanging, signal.SIGSTOP)
+    successor = int(project.get("/pid"))
+    assert successor != hanging
+    # The heartbeats that its predecessor missed do not count.
+    read_to(process, "web-1 hangs; killed")
+    assert "has missed 0 heartbeats" in read_to(process, "web-1 has missed")
+    assert int(project.get("/pid")) == successor
+    assert "hangs" not in end(process)
+
+
+@pytest.mark.parametrize(
+    ("script", "times"),
+    [("raise SystemExit(3)", 0), ("import time; time.sleep(60)", 1)],
+)
+def test_ended_process_does_not_count_as_hanging(
+    monkeypatch, caplog, script: str, times: int
+) -> None:
+    monkeypatch.setattr(supervisor, "HEARTBEAT_POLL_SECONDS", 0.0)
+    with tempfile.TemporaryFile() as file:
+        argv = (sys.executable, "-I", "-c", script)
+        child = ChildProcess(
+            ChildCommand("web-1", argv, os.environ, (), heartbeat_slot=1)
+        )
+        heartbeats = HeartbeatTable(file.fileno())
+        watching = supervisor.Supervisor([child], heartbeats, changed=lambda _: None)
+        child.start(time.monotonic())
+        HeartbeatSender(file.fileno(), 1).beat()
+        if times == 0:
+            until(lambda: child.reap(time.monotonic()))
+        for _ in range(2 * supervisor.MAX_MISSED_HEARTBEATS + 2):
+            watching._kill_hanging(time.monotonic())
+        child.kill()
+    assert caplog.text.count("web-1 hangs; killed") == times
+
+
+def test_second_interrupt_stops_at_once(project: Project) -> None:
+    process = project.serve()
+    web = project.run_record.children[0]
+    os.kill(web.pid, signal.SIGSTOP)
+
+    def interrupt_again() -> bool:
+        if orphan_cleanup.is_alive(web):
+            process.send_signal(signal.SIGINT)
+            return False
+        return True
+
+    # Sooner than after one interrupt.
+    until(interrupt_again, seconds=supervisor.STOP_SECONDS)
+    process.communicate(timeout=TIMEOUT_SECONDS)
+    assert process.returncode == 0
+    assert project.processes() == []
+
+
+def test_reused_pid_is_never_killed(unrelated: subprocess.Popen[bytes]) -> None:
+    earlier = child_record(unrelated, seconds_ago=60)
+    assert orphan_cleanup.end_processes([earlier]) == []
+    assert unrelated.poll() is None
+
+
+def read_to(process: subprocess.Popen[str], words: str) -> str:
+    """Return the next line of the output with these words."""
+    assert process.stdout is not None
+    return next(line for line in process.stdout if words in line)
+
+
+@pytest.fixture
+def unrelated() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits until it is killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, process_group=0
+    ) as process:
+        yield process
+        process.kill()
+
+
+def child_record(
+    process: subprocess.Popen[bytes], *, seconds_ago: float = 0
+) -> run_state.ChildRecord:
+    """Return the record that a supervisor would have written of this process."""
+    return run_state.ChildRecord(
+        name="web-1",
+        pid=process.pid,
+        created_at=orphan_cleanup.created_at(process.pid) - seconds_ago,
+        restarts=0,
+    )
