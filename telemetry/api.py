@@ -82,13 +82,13 @@ async def list_turns(request: HttpRequest, query: Query[TurnsQuery]) -> HttpResp
         ),
         limit=query.limit,
     )
-    told = [
+    items = [
         turn_serializers.without_error_details(
             turn_serializers.serialize_list_item(turn)
         )
         for turn in page
     ]
-    return json_response(pagination.serialize_page(told, has_more=has_more))
+    return json_response(pagination.serialize_page(items, has_more=has_more))
 
 
 def _user_allowed_turns(request: HttpRequest, query: CallerQuery) -> UserId:

@@ -56,7 +56,7 @@ class SqliteConfig(BaseModel):
 
 
 class TelemetryConfig(BaseModel):
-    """What is logged, and what is recorded of each turn."""
+    """Settings of the log and of the record of turns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -94,18 +94,34 @@ class Turn(models.Model):
             # contain the messages.
             models.Index(
                 fields=[
-                    *("started_at", "id", "agent", "user_id", "token_id", "origin"),
-                    *("outcome", "seconds", "model_calls", "input_tokens"),
-                    *("output_tokens", "cost_micro_usd", "known_cost_micro_usd"),
+                    "started_at",
+                    "id",
+                    "agent",
+                    "user_id",
+                    "token_id",
+                    "origin",
+                    "outcome",
+                    "seconds",
+                    "model_calls",
+                    "input_tokens",
+                    "output_tokens",
+                    "cost_micro_usd",
+                    "known_cost_micro_usd",
                 ],
                 name="telemetry_turn_at",
             ),
             # A user's turns, and their sums from the index alone.
             models.Index(
                 fields=[
-                    *("user_id", "started_at", "id", "outcome", "model_calls"),
-                    *("input_tokens", "output_tokens"),
-                    *("cost_micro_usd", "known_cost_micro_usd"),
+                    "user_id",
+                    "started_at",
+                    "id",
+                    "outcome",
+                    "model_calls",
+                    "input_tokens",
+                    "output_tokens",
+                    "cost_micro_usd",
+                    "known_cost_micro_usd",
                 ],
                 name="telemetry_turn_of_user",
             ),
@@ -146,7 +162,7 @@ def _position_constraints(kind: str) -> list[Any]:
     """Return the constraints on a call's position in its turn."""
     return [
         models.UniqueConstraint(
-            fields=["turn", "position"], name=f"telemetry_{kind}_place"
+            fields=["turn", "position"], name=f"telemetry_{kind}_position"
         ),
         models.CheckConstraint(
             condition=Q(position__gte=0)
@@ -185,8 +201,12 @@ class ModelCall(RecordedCall):
             # Covering index for sums.
             models.Index(
                 fields=[
-                    *("provider", "model", "started_at", "input_tokens"),
-                    *("output_tokens", "cost_micro_usd"),
+                    "provider",
+                    "model",
+                    "started_at",
+                    "input_tokens",
+                    "output_tokens",
+                    "cost_micro_usd",
                 ],
                 name="telemetry_calls_of_model",
             )
@@ -257,8 +277,16 @@ class Expense(models.Model):
             # Covering index for sums.
             models.Index(
                 fields=[
-                    *("spent_at", "id", "purpose", "name", "agent", "provider"),
-                    *("model", "input_tokens", "output_tokens", "cost_micro_usd"),
+                    "spent_at",
+                    "id",
+                    "purpose",
+                    "name",
+                    "agent",
+                    "provider",
+                    "model",
+                    "input_tokens",
+                    "output_tokens",
+                    "cost_micro_usd",
                 ],
                 name="telemetry_expense_at",
             )

@@ -152,7 +152,7 @@ def page_context(
     """Return the context of the page."""
     days = cost_totals.totals_by("day", since)
     spent = (
-        days if by == "day" else cost_totals.totals_by(by, since, most=ROWS_SHOWN + 1)
+        days if by == "day" else cost_totals.totals_by(by, since, limit=ROWS_SHOWN + 1)
     )
     total = cost_totals.sum_totals(days)
     names = spend_table.token_names(by, spent[:ROWS_SHOWN])

@@ -47,9 +47,9 @@ class ActiveTurns:
         self._has_ended = self._has_tasks = False
         self._watched_until = -1.0
 
-    def register(self, turn_id: TurnId, look: Callable[[], ActiveTurn]) -> None:
-        """List a turn from now on; `look` is called while a viewer is connected."""
-        self._running[turn_id] = look
+    def register(self, turn_id: TurnId, read: Callable[[], ActiveTurn]) -> None:
+        """List a turn from now on; `read` is called while a viewer is connected."""
+        self._running[turn_id] = read
 
     def unregister(self, turn_id: TurnId) -> None:
         """Remove a turn, if it was listed; viewers then read its record."""
@@ -70,8 +70,8 @@ class ActiveTurns:
 
     def list_turns(self) -> list[ActiveTurn]:
         """Return at most `MAX_LISTED` running turns, newest last."""
-        looks = list(self._running.values())
-        return [look() for look in looks[-MAX_LISTED:]]
+        readers = list(self._running.values())
+        return [read() for read in readers[-MAX_LISTED:]]
 
     def count(self) -> int:
         """Return the number of registered turns."""

@@ -32,7 +32,7 @@ BROKER_TIMEOUT_SECONDS = 2.0
 """Timeout of broker calls."""
 MIN_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 5.0
-PUBLISHERS_GROUP = "live.reporters"
+PUBLISHERS_GROUP = "live.publishers"
 WATCHERS_GROUP = "live.watchers"
 
 logger = logging.getLogger(__name__)
@@ -75,32 +75,30 @@ class LivePublisher:
 
     def __init__(
         self,
-        board: ActiveTurns = ACTIVE_TURNS,
+        active_turns: ActiveTurns = ACTIVE_TURNS,
         *,
         layer: Callable[[], ChannelLayer | None] = get_channel_layer,
     ) -> None:
-        self._board = board
-        self._load = layer
+        self._active_turns = active_turns
+        self._get_layer = layer
         self._layer: ChannelLayer | None = None
         self._process = uuid.uuid4().hex
         self._channel = f"live.{self._process}"
-        self._sinks: list[UpdateHandler] = []
-        self._told: dict[str, TurnJson] = {}
-        self._is_whole = True
+        self._handlers: list[UpdateHandler] = []
+        self._sent_turns: dict[str, TurnJson] = {}
+        self._needs_snapshot = True
         """Whether the next update must be complete, for a new viewer."""
         self._is_due = False
-        """Whether to send an update without changes: a viewer asks which processes
-        exist.
-        """
+        """Whether to send an update even without changes, as a sign of life."""
         self._others_until = -1.0
         """Until when another process has viewers."""
         self._is_unknown = True
         """Whether other processes do not know yet that this one has viewers."""
         self._is_joined = False
-        """Whether this process receives the others' updates."""
+        """Whether this process receives updates of other processes."""
         self._is_down = False
-        self._woken = asyncio.Event()
-        self._listening = asyncio.Event()
+        self._wake_event = asyncio.Event()
+        self._announce_event = asyncio.Event()
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -111,117 +109,117 @@ class LivePublisher:
         finally:
             await self._leave()
 
-    def subscribe(self, sink: UpdateHandler) -> None:
+    def subscribe(self, handler: UpdateHandler) -> None:
         """Call a function with each update, of this process and of others.
 
         The first updates are complete.
         """
-        self._sinks.append(sink)
+        self._handlers.append(handler)
         self._is_unknown = True
         self._mark_watched(is_new=True)
-        self._listening.set()
+        self._announce_event.set()
 
-    def unsubscribe(self, sink: UpdateHandler) -> None:
+    def unsubscribe(self, handler: UpdateHandler) -> None:
         """Stop calling the function."""
-        self._sinks.remove(sink)
-        self._listening.set()
+        self._handlers.remove(handler)
+        self._announce_event.set()
 
     def _mark_watched(self, *, is_new: bool) -> None:
-        self._board.watch(WATCH_SECONDS)
-        self._is_whole = self._is_whole or is_new
+        self._active_turns.watch(WATCH_SECONDS)
+        self._needs_snapshot = self._needs_snapshot or is_new
         self._is_due = True
-        self._woken.set()
+        self._wake_event.set()
 
     # Publishing.
 
     async def _publish_while_watched(self) -> None:
         while True:
-            await self._woken.wait()
-            self._woken.clear()
-            while self._board.is_watched():
+            await self._wake_event.wait()
+            self._wake_event.clear()
+            while self._active_turns.is_watched():
                 try:
                     await self._flush()
                 except Exception:
                     logger.exception("could not publish live updates")
                 await asyncio.sleep(FLUSH_SECONDS)
-            self._told, self._is_whole = {}, True
+            self._sent_turns, self._needs_snapshot = {}, True
 
     async def _flush(self) -> None:
-        frame = self._build_update()
-        if frame is None:
+        update = self._build_update()
+        if update is None:
             return
-        for sink in self._sinks:
-            sink(frame)
+        for handler in self._handlers:
+            handler(update)
         if time.monotonic() < self._others_until:
-            message = {"type": "live.frame", "frame": orjson.dumps(asdict(frame))}
+            message = {"type": "live.update", "update": orjson.dumps(asdict(update))}
             if not await self._send(WATCHERS_GROUP, message):
                 # A lost update is repeated for the next viewer that asks.
-                self._others_until, self._is_whole = -1.0, True
+                self._others_until, self._needs_snapshot = -1.0, True
 
     def _build_update(self) -> ProcessUpdate | None:
         """Return the changes since the last update; None if no update is needed."""
         turns = {
-            told["id"]: told
-            for told in map(
-                running_turn_serializer.serialize_turn, self._board.list_turns()
+            turn["id"]: turn
+            for turn in map(
+                running_turn_serializer.serialize_turn, self._active_turns.list_turns()
             )
         }
-        known, self._told = self._told, turns
+        before, self._sent_turns = self._sent_turns, turns
         changed: dict[str, TurnJson | None] = {
-            key: told for key, told in turns.items() if known.get(key) != told
+            key: turn for key, turn in turns.items() if before.get(key) != turn
         }
-        changed |= dict.fromkeys(known.keys() - turns.keys())
-        news = self._board.take_changes()
-        is_whole, self._is_whole = self._is_whole, False
+        changed |= dict.fromkeys(before.keys() - turns.keys())
+        changes = self._active_turns.take_changes()
+        is_snapshot, self._needs_snapshot = self._needs_snapshot, False
         is_due, self._is_due = self._is_due, False
         if not (
-            is_whole
+            is_snapshot
             or is_due
             or changed
-            or news.has_ended_turns
-            or news.has_changed_tasks
+            or changes.has_ended_turns
+            or changes.has_changed_tasks
         ):
             return None
         return ProcessUpdate(
             process=self._process,
-            is_snapshot=is_whole,
-            turns={**turns} if is_whole else changed,
-            count=self._board.count(),
-            has_ended_turns=news.has_ended_turns,
-            has_changed_tasks=news.has_changed_tasks,
+            is_snapshot=is_snapshot,
+            turns={**turns} if is_snapshot else changed,
+            count=self._active_turns.count(),
+            has_ended_turns=changes.has_ended_turns,
+            has_changed_tasks=changes.has_changed_tasks,
         )
 
     # Receiving.
 
     async def _listen(self) -> None:
         """Receive announcements and updates; wait for a broker that is unavailable."""
-        pause = MIN_BACKOFF_SECONDS
+        delay = MIN_BACKOFF_SECONDS
         while True:
             try:
                 if self._layer is None:
                     # In a thread, because it takes a tenth of a second.
-                    self._layer = await asyncio.to_thread(self._load)
+                    self._layer = await asyncio.to_thread(self._get_layer)
                 if self._layer is None:
                     return
                 async with asyncio.timeout(BROKER_TIMEOUT_SECONDS):
                     await self._join(self._layer)
-                pause = MIN_BACKOFF_SECONDS
+                delay = MIN_BACKOFF_SECONDS
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._rejoin_periodically(self._layer))
                     tasks.create_task(self._receive(self._layer))
             except Exception as exc:  # The layer's client may raise anything.
                 self._log_outage(exc)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, MAX_BACKOFF_SECONDS)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, MAX_BACKOFF_SECONDS)
 
     async def _join(self, layer: ChannelLayer) -> None:
         await layer.group_add(PUBLISHERS_GROUP, self._channel)
-        if self._sinks:
+        if self._handlers:
             await layer.group_add(WATCHERS_GROUP, self._channel)
             self._is_joined = True
         if self._is_down:
             self._is_down, self._is_unknown = False, True
-            self._listening.set()
+            self._announce_event.set()
 
     async def _rejoin_periodically(self, layer: ChannelLayer) -> None:
         while True:
@@ -232,8 +230,8 @@ class LivePublisher:
     async def _receive(self, layer: ChannelLayer) -> None:
         while True:
             message = await layer.receive(self._channel)
-            if message.get("type") == "live.frame":
-                self._deliver(message["frame"])
+            if message.get("type") == "live.update":
+                self._deliver(message["update"])
             elif message.get("from") != self._process:
                 now = time.monotonic()
                 is_new = bool(message.get("is_new")) or now > self._others_until
@@ -241,36 +239,38 @@ class LivePublisher:
                 self._mark_watched(is_new=is_new)
 
     def _deliver(self, body: bytes) -> None:
-        frame = ProcessUpdate(**orjson.loads(body))
-        if frame.process != self._process:
-            for sink in self._sinks:
-                sink(frame)
+        update = ProcessUpdate(**orjson.loads(body))
+        if update.process != self._process:
+            for handler in self._handlers:
+                handler(update)
 
     # Announcing.
 
     async def _announce(self) -> None:
         """Announce the viewers of this process, as long as there are any."""
         while True:
-            self._listening.clear()
-            if self._sinks:
+            self._announce_event.clear()
+            if self._handlers:
                 # Viewers receive a regular update of this process, too.
                 self._mark_watched(is_new=False)
                 await self._send_announcement()
             elif self._is_joined:
                 await self._stop_watching()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ANNOUNCE_SECONDS if self._sinks else None):
-                    await self._listening.wait()
+                async with asyncio.timeout(
+                    ANNOUNCE_SECONDS if self._handlers else None
+                ):
+                    await self._announce_event.wait()
 
     async def _send_announcement(self) -> None:
         if self._layer is None or self._is_down:
             return
         is_new, self._is_unknown = self._is_unknown, False
         message = {"type": "live.watch", "from": self._process, "is_new": is_new}
-        is_said = await self._try_call(self._join(self._layer)) and await self._send(
+        is_sent = await self._try_call(self._join(self._layer)) and await self._send(
             PUBLISHERS_GROUP, message
         )
-        self._is_unknown = self._is_unknown or not is_said
+        self._is_unknown = self._is_unknown or not is_sent
 
     async def _stop_watching(self) -> None:
         self._is_joined = False
@@ -290,11 +290,11 @@ class LivePublisher:
             for group in (PUBLISHERS_GROUP, WATCHERS_GROUP):
                 await self._try_call(self._layer.group_discard(group, self._channel))
 
-    async def _try_call(self, step: Coroutine[Any, Any, None]) -> bool:
+    async def _try_call(self, call: Coroutine[Any, Any, None]) -> bool:
         """Run a broker call; return whether it succeeded."""
         try:
             async with asyncio.timeout(BROKER_TIMEOUT_SECONDS):
-                await step
+                await call
         except Exception as exc:  # The layer's client may raise anything.
             self._log_outage(exc)
             return False
@@ -305,7 +305,7 @@ class LivePublisher:
             error = error.exceptions[0]
         if not self._is_down:
             self._is_down = True
-            told = str(error) or type(error).__name__
-            # At a start the broker may take a moment longer, so this is not logged.
-            level = logging.INFO if self._sinks else logging.DEBUG
-            logger.log(level, "live view is waiting for the broker: %s", told)
+            reason = str(error) or type(error).__name__
+            # At startup the broker may be late, which is not worth a log line.
+            level = logging.INFO if self._handlers else logging.DEBUG
+            logger.log(level, "live view is waiting for the broker: %s", reason)

@@ -55,24 +55,30 @@ def current_step(calls: Sequence[Call], since: datetime) -> dict[str, Any]:
         return _serialize_step(
             "end" if is_over else "model", [last.model], last.started_at
         )
-    open_ones = [
+    open_calls = [
         call for call in calls if isinstance(call, TracedToolCall) and _is_open(call)
     ]
-    if not open_ones:
+    if not open_calls:
         return _serialize_step("end", [last.name], last.started_at)
     return _serialize_step(
-        "tools", [call.name for call in open_ones], open_ones[0].started_at
+        "tools", [call.name for call in open_calls], open_calls[0].started_at
     )
 
 
 def _serialize_step(what: str, names: Sequence[str], since: datetime) -> dict[str, Any]:
-    told = [stored_text.truncate_name(name) for name in names[:MAX_CALLS]]
-    return {"what": what, "names": told, "since": format_time(since)}
+    return {
+        "what": what,
+        "names": [stored_text.truncate_name(name) for name in names[:MAX_CALLS]],
+        "since": format_time(since),
+    }
 
 
 def _tool_call_fields(calls: Sequence[Call]) -> dict[str, Any]:
-    made = [call for call in list(calls) if isinstance(call, TracedToolCall)]
-    return {"tool_calls": len(made), "calls": list(_serialize_calls(made[-MAX_CALLS:]))}
+    tool_calls = [call for call in list(calls) if isinstance(call, TracedToolCall)]
+    return {
+        "tool_calls": len(tool_calls),
+        "calls": list(_serialize_calls(tool_calls[-MAX_CALLS:])),
+    }
 
 
 def _serialize_calls(calls: Sequence[TracedToolCall]) -> Iterator[dict[str, Any]]:
@@ -106,10 +112,9 @@ def _is_open(call: TracedToolCall) -> bool:
     return call.seconds is None and call.kind != "client"
 
 
-def _short_line(said: str, most: int) -> str:
+def _short_line(text: str, max_length: int) -> str:
     """Return the beginning of a text as one line, without secrets."""
     # Longer than the result, because a secret may cross the end.
-    line = " ".join(
-        redaction.redact_all(stored_text.make_storable(said[: 4 * most])).split()
-    )
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    beginning = stored_text.make_storable(text[: 4 * max_length])
+    line = " ".join(redaction.redact_all(beginning).split())
+    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"

@@ -1,8 +1,8 @@
 """Formatters of log records: a line of text, or of JSON.
 
-Both include the request id and mask secrets, and external input cannot begin a line.
-`extra={"fields": …}` is for JSON alone; with `extra={"has_lines": True}` the line
-breaks in a message are the server's own, and stay.
+Both include the request id and mask secrets. External input cannot begin a line: with
+`extra={"has_lines": True}` a message keeps its line breaks, because they are the
+server's own. `extra={"fields": …}` applies only to JSON.
 """
 
 import logging
@@ -29,14 +29,16 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a traceback follows, indented."""
         at = datetime.fromtimestamp(record.created, UTC)
-        asked = request_ids.current.get()
-        about = f"[{asked}] " if asked else ""
+        request_id = request_ids.current.get()
+        prefix = f"[{request_id}] " if request_id else ""
         line = (
             f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d} {record.levelname} "
-            f"{record.name} {about}{_format_message(record, INDENT)}"
+            f"{record.name} {prefix}{_format_message(record, INDENT)}"
         )
-        trouble = _traceback_text(self, record)
-        return f"{line}\n{INDENT}{_indent_lines(trouble, INDENT)}" if trouble else line
+        traceback = _traceback_text(self, record)
+        if not traceback:
+            return line
+        return f"{line}\n{INDENT}{_indent_lines(traceback, INDENT)}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -50,57 +52,59 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the object, without unknown values."""
         at = datetime.fromtimestamp(record.created, UTC)
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
             "message": _format_message(record, ""),
         }
-        if asked := request_ids.current.get():
-            told["request_id"] = asked
-        told |= {"process": self._process, "pid": self._pid}
+        if request_id := request_ids.current.get():
+            entry["request_id"] = request_id
+        entry |= {"process": self._process, "pid": self._pid}
         for name, value in getattr(record, "fields", {}).items():
-            told.setdefault(name, _sanitize(value) if isinstance(value, str) else value)
-        if trouble := _traceback_text(self, record):
-            told["exception"] = _indent_lines(trouble, "")
-        return orjson.dumps(told, default=_as_text).decode()
+            entry.setdefault(
+                name, _sanitize(value) if isinstance(value, str) else value
+            )
+        if traceback := _traceback_text(self, record):
+            entry["exception"] = _indent_lines(traceback, "")
+        return orjson.dumps(entry, default=_as_text).decode()
 
 
 def process_name() -> str:
     """Return the process's name: `web-1`, `worker`, or a command's name."""
-    if given := os.environ.get(PROCESS_VARIABLE):
-        return given
-    program, *words = sys.argv or [""]
-    if Path(program).name == "manage.py" and words:
-        return "supervisor" if words[0] == "start" else words[0]
+    if name := os.environ.get(PROCESS_VARIABLE):
+        return name
+    program, *arguments = sys.argv or [""]
+    if Path(program).name == "manage.py" and arguments:
+        return "supervisor" if arguments[0] == "start" else arguments[0]
     return Path(program).stem or "python"
 
 
 def _format_message(record: logging.LogRecord, indent: str) -> str:
     try:
-        said = record.getMessage()
+        message = record.getMessage()
     except Exception:
-        # logging would write it to stderr unformatted, with secrets.
-        said = f"{record.msg} {record.args!r}"
+        # `logging` would write it to stderr unformatted, with secrets.
+        message = f"{record.msg} {record.args!r}"
     if getattr(record, "has_lines", False):
-        return _indent_lines(said, indent)
-    return _sanitize(said)
+        return _indent_lines(message, indent)
+    return _sanitize(message)
 
 
 def _traceback_text(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    told = formatter.formatException(record.exc_info) if record.exc_info else ""
+    text = formatter.formatException(record.exc_info) if record.exc_info else ""
     if record.stack_info:
-        told += formatter.formatStack(record.stack_info)
-    return told
+        text += formatter.formatStack(record.stack_info)
+    return text
 
 
-def _sanitize(said: str) -> str:
-    return escape_invisible(redaction.redact_all(said))
+def _sanitize(text: str) -> str:
+    return escape_invisible(redaction.redact_all(text))
 
 
-def _indent_lines(said: str, indent: str) -> str:
+def _indent_lines(text: str, indent: str) -> str:
     return f"\n{indent}".join(
-        map(escape_invisible, redaction.redact_all(said).splitlines())
+        map(escape_invisible, redaction.redact_all(text).splitlines())
     )
 
 

@@ -34,8 +34,7 @@ class LogSwitch(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is written."""
-        # On any error the record is written: a superfluous line is better than a lost
-        # one.
+        # On any error the record is written, so that no line is lost.
         with suppress(Exception):
             if self._is_wanted is None:
                 self._is_wanted = import_string(self._path)
@@ -73,9 +72,9 @@ def _log_thread_exception(ended: threading.ExceptHookArgs) -> None:
     logger.error("uncaught exception in thread %s", name, exc_info=error)
 
 
-def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
-    message = found.err_msg or "exception ignored in"
-    logger.error("%s %r", message, found.object, exc_info=found.exc_value)
+def _log_unraisable(raised: "sys.UnraisableHookArgs") -> None:
+    message = raised.err_msg or "exception ignored in"
+    logger.error("%s %r", message, raised.object, exc_info=raised.exc_value)
 
 
 def log_turn(record: TurnRecord) -> None:
@@ -86,9 +85,14 @@ def log_turn(record: TurnRecord) -> None:
     cost, token_id = record.cost_micro_usd, record.token_id
     logger.info(
         "turn %s of %s: %s in %.2f s, %d tokens in, %d out, %d tool call%s%s%s",
-        *(record.turn_id, record.agent, record.outcome, record.seconds),
-        *(record.usage.input_tokens, record.usage.output_tokens),
-        *(count, "" if count == 1 else "s"),
+        record.turn_id,
+        record.agent,
+        record.outcome,
+        record.seconds,
+        record.usage.input_tokens,
+        record.usage.output_tokens,
+        count,
+        "" if count == 1 else "s",
         "" if cost is None else f", ${money.format_usd(cost)}",
         "" if token_id is None else f", token {token_id.hex[:8]}",
         extra={"fields": _turn_fields(record, count)},
@@ -96,7 +100,7 @@ def log_turn(record: TurnRecord) -> None:
 
 
 def _turn_fields(record: TurnRecord, tool_calls: int) -> dict[str, object]:
-    told = {
+    fields = {
         "turn_id": str(record.turn_id),
         "agent": record.agent,
         "experiment": record.experiment or None,
@@ -110,9 +114,9 @@ def _turn_fields(record: TurnRecord, tool_calls: int) -> dict[str, object]:
         "cost_micro_usd": record.cost_micro_usd,
         "token_id": None if record.token_id is None else str(record.token_id),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _count_tool_calls(calls: Sequence[Call]) -> int:
-    made = [call for call in calls if isinstance(call, TracedToolCall)]
-    return len(made) + sum(_count_tool_calls(call.calls) for call in made)
+    tool_calls = [call for call in calls if isinstance(call, TracedToolCall)]
+    return len(tool_calls) + sum(_count_tool_calls(call.calls) for call in tool_calls)

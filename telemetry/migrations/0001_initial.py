@@ -88,7 +88,7 @@ class Migration(migrations.Migration):
                 ('turn', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='telemetry.turn')),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('turn', 'position'), name='telemetry_tool_call_place'), models.CheckConstraint(condition=models.Q(('position__gte', 0), models.Q(('parent_position', None), ('parent_position__lt', models.F('position')), _connector='OR')), name='telemetry_tool_call_after_parent'), models.CheckConstraint(condition=models.Q(('kind__in', ['mcp', 'subagent', 'skill', 'memory', 'task', 'client', 'unknown'])), name='telemetry_tool_call_kind')],
+                'constraints': [models.UniqueConstraint(fields=('turn', 'position'), name='telemetry_tool_call_position'), models.CheckConstraint(condition=models.Q(('position__gte', 0), models.Q(('parent_position', None), ('parent_position__lt', models.F('position')), _connector='OR')), name='telemetry_tool_call_after_parent'), models.CheckConstraint(condition=models.Q(('kind__in', ['mcp', 'subagent', 'skill', 'memory', 'task', 'client', 'unknown'])), name='telemetry_tool_call_kind')],
             },
         ),
         migrations.CreateModel(
@@ -115,7 +115,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(fields=['provider', 'model', 'started_at', 'input_tokens', 'output_tokens', 'cost_micro_usd'], name='telemetry_calls_of_model')],
-                'constraints': [models.UniqueConstraint(fields=('turn', 'position'), name='telemetry_model_call_place'), models.CheckConstraint(condition=models.Q(('position__gte', 0), models.Q(('parent_position', None), ('parent_position__lt', models.F('position')), _connector='OR')), name='telemetry_model_call_after_parent')],
+                'constraints': [models.UniqueConstraint(fields=('turn', 'position'), name='telemetry_model_call_position'), models.CheckConstraint(condition=models.Q(('position__gte', 0), models.Q(('parent_position', None), ('parent_position__lt', models.F('position')), _connector='OR')), name='telemetry_model_call_after_parent')],
             },
         ),
     ]

@@ -43,15 +43,19 @@ def load_summaries(
 
 def load_top_level_calls(turn_ids: Collection[UUID]) -> list[TopLevelCall]:
     """Return the agents' own tool calls in order, with truncated texts."""
-    rows = ToolCall.objects.filter(turn__in=turn_ids, depth=0)
-    found = rows.order_by("turn", "position").values_list(
-        *("turn_id", "position", "name", "kind", "target", "seconds"),
-        *(
-            Substr(name, 1, MAX_TEXT_LENGTH + 1)
-            for name in ("arguments", "result", "error")
-        ),
+    calls = ToolCall.objects.filter(turn__in=turn_ids, depth=0)
+    rows = calls.order_by("turn", "position").values_list(
+        "turn_id",
+        "position",
+        "name",
+        "kind",
+        "target",
+        "seconds",
+        Substr("arguments", 1, MAX_TEXT_LENGTH + 1),
+        Substr("result", 1, MAX_TEXT_LENGTH + 1),
+        Substr("error", 1, MAX_TEXT_LENGTH + 1),
     )
-    return [TopLevelCall(*row) for row in found]
+    return [TopLevelCall(*row) for row in rows]
 
 
 def load_failed_turns(
@@ -61,13 +65,13 @@ def load_failed_turns(
     until: datetime | None,
 ) -> list[TurnSummary]:
     """Return the newest failed turns of a user in a period, in one thread or all."""
-    stretch = Q() if thread is None else Q(thread=thread)
+    condition = Q() if thread is None else Q(thread=thread)
     if since is not None:
-        stretch &= Q(started_at__gte=since)
+        condition &= Q(started_at__gte=since)
     if until is not None:
-        stretch &= Q(started_at__lt=until)
+        condition &= Q(started_at__lt=until)
     turns = Turn.objects.filter(
-        stretch,
+        condition,
         user_id=user_id,
         outcome=Outcome.ERROR,
         origin__in=turn_store.USER_ORIGINS,

@@ -20,90 +20,98 @@ HEADER = ("input", "output", "cost", "")
 
 
 def table_lines(
-    what: Dimension,
-    spent: Sequence[CostTotal],
+    dimension: Dimension,
+    totals: Sequence[CostTotal],
     total: CostTotal,
     names: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield the lines of a table, the total last; `names` appear beside the keys."""
-    counts = counted_unit(what)
-    rows = [[_label(each, names), *_cells(each, counts)] for each in spent]
-    rows.append(["all", *_cells(total, counts)])
-    head = [what, counts, *HEADER]
-    yield from text_table.table_lines(head, rows, right=range(1, len(head) - 1))
+    unit = counted_unit(dimension)
+    rows = [[_label(each, names), *_cells(each, unit)] for each in totals]
+    rows.append(["all", *_cells(total, unit)])
+    header = [dimension, unit, *HEADER]
+    yield from text_table.table_lines(header, rows, right=range(1, len(header) - 1))
 
 
-def counted_unit(what: Dimension) -> str:
+def counted_unit(dimension: Dimension) -> str:
     """Return the counted unit: calls for models and providers, otherwise turns."""
-    return "calls" if what in cost_totals.CALLS_KEYS else "turns"
+    return "calls" if dimension in cost_totals.CALLS_KEYS else "turns"
 
 
-def token_names(what: Dimension, spent: Sequence[CostTotal]) -> dict[str, str]:
+def token_names(dimension: Dimension, totals: Sequence[CostTotal]) -> dict[str, str]:
     """Return the names of tokens by key; empty for other dimensions."""
-    if what != "token":
+    if dimension != "token":
         return {}
-    return api_tokens.labels_by_id([uuid.UUID(each.key) for each in spent if each.key])
+    return api_tokens.labels_by_id([uuid.UUID(each.key) for each in totals if each.key])
 
 
-def _label(spent: CostTotal, names: Mapping[str, str]) -> str:
-    parts = (spent.key or NO_VALUE, names.get(spent.key or ""))
-    return " ".join(filter(None, (*parts, JUDGES if spent.judgements else None)))
+def _label(total: CostTotal, names: Mapping[str, str]) -> str:
+    parts = [
+        total.key or NO_VALUE,
+        names.get(total.key or ""),
+        JUDGES if total.judgements else None,
+    ]
+    return " ".join(filter(None, parts))
 
 
-def _cells(spent: CostTotal, counts: str) -> list[str]:
-    turns = f"{spent.turns:,}" if spent.turns or not spent.judgements else NO_VALUE
-    doubts = _cost_notes(spent, counts)
-    is_known = not doubts or spent.micro_usd
-    cost = f"${money.format_usd(spent.micro_usd)}" if is_known else "unknown"
-    doubt = f"cost unknown for {doubts}" if doubts else ""
+def _cells(total: CostTotal, unit: str) -> list[str]:
+    unknown = _unknown_counts(total, unit)
+    is_known = not unknown or total.micro_usd
     return [
-        *(turns, f"{spent.input_tokens:,}", f"{spent.output_tokens:,}"),
-        *(cost, doubt),
+        f"{total.turns:,}" if total.turns or not total.judgements else NO_VALUE,
+        f"{total.input_tokens:,}",
+        f"{total.output_tokens:,}",
+        f"${money.format_usd(total.micro_usd)}" if is_known else "unknown",
+        f"cost unknown for {unknown}" if unknown else "",
     ]
 
 
-def _cost_notes(spent: CostTotal, counts: str) -> str:
-    doubts = {counts: spent.unknown, "judgements": spent.unknown_judgements}
+def _unknown_counts(total: CostTotal, unit: str) -> str:
+    counts = {unit: total.unknown, "judgements": total.unknown_judgements}
     return " and ".join(
-        f"{count} {nouns.removesuffix('s') if count == 1 else nouns}"
-        for nouns, count in doubts.items()
+        f"{count} {noun.removesuffix('s') if count == 1 else noun}"
+        for noun, count in counts.items()
         if count
     )
 
 
 def as_json(
-    what: Dimension,
+    dimension: Dimension,
     since: datetime,
-    spent: Sequence[CostTotal],
+    totals: Sequence[CostTotal],
     total: CostTotal,
     notes: list[str],
 ) -> dict[str, Any]:
     """Return the same as JSON."""
-    counts = counted_unit(what)
+    unit = counted_unit(dimension)
     return {
         "object": "spending",
-        "by": what,
+        "by": dimension,
         "since": turn_serializers.format_time(since),
         "data": [
-            {what: each.key, "kind": _object_kind(each), **_spend_as_json(each, counts)}
-            for each in spent
+            {
+                dimension: each.key,
+                "kind": _object_kind(each),
+                **_total_as_json(each, unit),
+            }
+            for each in totals
         ],
-        "total": _spend_as_json(total, counts),
+        "total": _total_as_json(total, unit),
         "notes": notes,
     }
 
 
-def _object_kind(spent: CostTotal) -> str:
-    return "judges" if spent.judgements else "turns"
+def _object_kind(total: CostTotal) -> str:
+    return "judges" if total.judgements else "turns"
 
 
-def _spend_as_json(spent: CostTotal, counts: str) -> dict[str, Any]:
-    told = asdict(spent)
-    del told["key"]
-    told[counts] = told.pop("turns")
-    told[f"unknown_{counts}"] = told.pop("unknown")
-    told["cost_usd"] = turn_serializers.to_usd(told.pop("micro_usd"))
-    return told
+def _total_as_json(total: CostTotal, unit: str) -> dict[str, Any]:
+    fields = asdict(total)
+    del fields["key"]
+    fields[unit] = fields.pop("turns")
+    fields[f"unknown_{unit}"] = fields.pop("unknown")
+    fields["cost_usd"] = turn_serializers.to_usd(fields.pop("micro_usd"))
+    return fields
 
 
 def notes(
@@ -113,13 +121,13 @@ def notes(
     now: datetime,
 ) -> Iterator[str]:
     """Yield notes about data that is missing in the record."""
-    record = settings.sqlite
-    if not record.enabled:
+    recording = settings.sqlite
+    if not recording.enabled:
         yield "turns are not recorded: telemetry.sqlite.enabled is false"
-    if record.keep_days is None or since >= now - timedelta(days=record.keep_days):
+    days = recording.keep_days
+    if days is None or since >= now - timedelta(days=days):
         return
-    kept = f"turns are kept for {record.keep_days} days (telemetry.sqlite.keep_days)"
     begin = "no turn is recorded"
     if oldest is not None:
         begin = f"the oldest one began {oldest:%Y-%m-%d %H:%M} UTC"
-    yield f"{kept}: {begin}"
+    yield f"turns are kept for {days} days (telemetry.sqlite.keep_days): {begin}"

@@ -17,8 +17,8 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 def turn_line(turn: TurnListItem) -> str:
     """Return a turn in one line: agent, outcome, duration, cost, message."""
     calls = f"{turn.model_calls} model, {turn.tool_calls} tools"
-    said = _truncate(turn.error if turn.outcome == "error" else turn.user_message, 60)
-    return f"{_header_line(turn)}  {calls}  {said}".rstrip()
+    text = _truncate(turn.error if turn.outcome == "error" else turn.user_message, 60)
+    return f"{_header_line(turn)}  {calls}  {text}".rstrip()
 
 
 def turn_tree(record: TurnRecord) -> Iterator[str]:
@@ -34,18 +34,17 @@ def turn_tree(record: TurnRecord) -> Iterator[str]:
 
 
 def _header_line(turn: TurnSummary) -> str:
-    ended: str = turn.outcome
+    outcome: str = turn.outcome
     if turn.finish_reason and turn.finish_reason != turn.outcome:
-        ended += f" ({turn.finish_reason})"
+        outcome += f" ({turn.finish_reason})"
     return "  ".join(
         [
-            *(str(turn.turn_id), f"{turn.started_at:%Y-%m-%d %H:%M:%S}"),
-            *(
-                _agent_label(turn),
-                ended,
-                _format_seconds(turn.seconds),
-                _format_tokens(turn.usage),
-            ),
+            str(turn.turn_id),
+            f"{turn.started_at:%Y-%m-%d %H:%M:%S}",
+            _agent_label(turn),
+            outcome,
+            _format_seconds(turn.seconds),
+            _format_tokens(turn.usage),
             format_cost(turn.cost_micro_usd),
         ]
     )
@@ -53,8 +52,8 @@ def _header_line(turn: TurnSummary) -> str:
 
 def _agent_label(turn: TurnSummary) -> str:
     """Return the agent, its experiment, and the origin unless it is a client."""
-    told = f"{turn.agent} of {turn.experiment}" if turn.experiment else turn.agent
-    return _truncate(told if turn.origin == "chat" else f"{told} [{turn.origin}]")
+    label = f"{turn.agent} of {turn.experiment}" if turn.experiment else turn.agent
+    return _truncate(label if turn.origin == "chat" else f"{label} [{turn.origin}]")
 
 
 def _call_lines(calls: Sequence[Call], indent: str) -> Iterator[str]:
@@ -66,12 +65,12 @@ def _call_lines(calls: Sequence[Call], indent: str) -> Iterator[str]:
 
 
 def _model_call_lines(call: ModelCall, indent: str) -> Iterator[str]:
-    told = [_truncate(f"{call.provider}/{call.model}"), _format_seconds(call.seconds)]
+    parts = [_truncate(f"{call.provider}/{call.model}"), _format_seconds(call.seconds)]
     if call.usage is not None:
-        told += [_format_tokens(call.usage), format_cost(call.cost_micro_usd)]
+        parts += [_format_tokens(call.usage), format_cost(call.cost_micro_usd)]
     if call.finish_reason:
-        told.append(_truncate(call.finish_reason))
-    yield indent + "  ".join(told)
+        parts.append(_truncate(call.finish_reason))
+    yield indent + "  ".join(parts)
     inner = indent + INDENT
     yield from _attempt_lines(call.attempts, inner)
     yield from _text_lines(inner, ("error", call.error))
@@ -79,38 +78,34 @@ def _model_call_lines(call: ModelCall, indent: str) -> Iterator[str]:
 
 def _attempt_lines(attempts: Sequence[Attempt], indent: str) -> Iterator[str]:
     for number, attempt in enumerate(attempts, 1):
-        at = f" at {_truncate(attempt.endpoint)}" if attempt.endpoint else ""
-        came = "answered" if attempt.error is None else _truncate(attempt.error)
-        yield (
-            f"{indent}attempt {number}{at}  {_format_seconds(attempt.seconds)}  {came}"
-        )
+        endpoint = f" at {_truncate(attempt.endpoint)}" if attempt.endpoint else ""
+        seconds = _format_seconds(attempt.seconds)
+        result = "ok" if attempt.error is None else _truncate(attempt.error)
+        yield f"{indent}attempt {number}{endpoint}  {seconds}  {result}"
 
 
 def _tool_call_lines(call: TracedToolCall, indent: str) -> Iterator[str]:
-    whose = f"{call.kind} {call.target}".strip()
-    yield (
-        indent
-        + _truncate(f"{call.name} ({whose})")
-        + f"  {_format_seconds(call.seconds)}"
-    )
+    source = f"{call.kind} {call.target}".strip()
+    label = _truncate(f"{call.name} ({source})")
+    yield f"{indent}{label}  {_format_seconds(call.seconds)}"
     inner = indent + INDENT
     yield from _text_lines(inner, ("arguments", call.arguments))
     yield from _call_lines(call.calls, inner)
     yield from _text_lines(inner, ("result", call.result), ("error", call.error))
 
 
-def _text_lines(indent: str, *named: tuple[str, str | None]) -> Iterator[str]:
-    for name, text in named:
+def _text_lines(indent: str, *texts: tuple[str, str | None]) -> Iterator[str]:
+    for name, text in texts:
         if text:
             yield f"{indent}{name}: {_truncate(text)}"
 
 
 def _truncate(text: str | None, width: int = MAX_TEXT_LENGTH) -> str:
     """Return a text as one line without control characters."""
-    found = UNPRINTABLE.sub(" ", (text or "")[: 2 * width])
-    flat = " ".join(found.split())
-    is_cut = len(flat) > width or len(text or "") > 2 * width
-    return f"{flat[:width]}…" if is_cut else flat
+    printable = UNPRINTABLE.sub(" ", (text or "")[: 2 * width])
+    line = " ".join(printable.split())
+    is_cut = len(line) > width or len(text or "") > 2 * width
+    return f"{line[:width]}…" if is_cut else line
 
 
 def _format_seconds(seconds: float | None) -> str:

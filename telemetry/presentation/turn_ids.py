@@ -14,7 +14,7 @@ ID_PATTERN = re.compile(
 def parse_turn_id(text: str) -> TurnId | None:
     """Return the id in a text, or None.
 
-    It may be a UUID, or the id of the chat's reply.
+    The text may be a UUID or the id of a chat completion.
     """
-    found = ID_PATTERN.fullmatch(text)
-    return TurnId(uuid.UUID(found[1])) if found else None
+    match = ID_PATTERN.fullmatch(text)
+    return TurnId(uuid.UUID(match[1])) if match else None

@@ -34,13 +34,13 @@ def serialize_list_item(turn: TurnListItem) -> dict[str, Any]:
     return {**serialize_summary(turn), "error": turn.error, **counts}
 
 
-def without_error_details(told: dict[str, Any]) -> dict[str, Any]:
+def without_error_details(item: dict[str, Any]) -> dict[str, Any]:
     """Return a turn or call without the details of errors, which are for operators."""
-    told = {**told, "error": told["error"] and public_text(told["error"])}
+    item = {**item, "error": item["error"] and public_text(item["error"])}
     for name in ("calls", "attempts"):
-        if name in told:
-            told[name] = [without_error_details(each) for each in told[name]]
-    return told
+        if name in item:
+            item[name] = [without_error_details(each) for each in item[name]]
+    return item
 
 
 def serialize_summary(turn: TurnSummary) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def serialize_summary(turn: TurnSummary) -> dict[str, Any]:
     }
 
 
-def serialize_calls(made: Sequence[Call]) -> Iterator[dict[str, Any]]:
-    """Yield calls, each with those it contains."""
-    for call in made:
+def serialize_calls(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
+    """Yield calls, each with the calls within it."""
+    for call in calls:
         if isinstance(call, ModelCall):
             yield _serialize_model_call(call)
         else:

@@ -43,11 +43,9 @@ def totals_by_agent(
     turns = Turn.objects.filter(started_at__gte=since).exclude(origin=Origin.SHADOW)
     if agent is not None:
         turns = turns.filter(agent=agent)
-    rows = turns.order_by().values(of=UnindexedColumn("agent")).annotate(**AGGREGATES)
-    return {
-        name: _agent_totals(*sums)
-        for name, *sums in rows.values_list("of", *AGGREGATES)
-    }
+    groups = turns.order_by().values(agent_name=UnindexedColumn("agent"))
+    rows = groups.annotate(**AGGREGATES).values_list("agent_name", *AGGREGATES)
+    return {name: _agent_totals(*sums) for name, *sums in rows}
 
 
 def _agent_totals(turns: int, failed: int, micro_usd: Any, *others: Any) -> AgentTotals:

@@ -66,7 +66,7 @@ class CostTotal:
     """The cost of one key of a dimension, by its turns or by its judges, or of all."""
 
     key: str | None
-    """None for turns without one, such as no token; or for the total."""
+    """None for turns without a key, such as a token, and for the total."""
     turns: int
     """Turns with model calls; for a model or a provider, its calls."""
     unknown: int
@@ -76,51 +76,50 @@ class CostTotal:
     micro_usd: int
     """The known part."""
     judgements: int = 0
-    """Number of judged replies: only for judges, which have no turns, and for the
-    total.
-    """
+    """Number of judged replies, for judges and for the total."""
     unknown_judgements: int = 0
     """Those whose cost is unknown."""
 
 
 def totals_by(
-    what: Dimension, since: datetime, *, most: int | None = None
+    dimension: Dimension, since: datetime, *, limit: int | None = None
 ) -> list[CostTotal]:
-    """Return the costs since then, of turns and, separately, of their judges: the
-    highest first, days in order.
+    """Return the costs since then, of turns and, separately, of their judges.
 
-    Users and tokens may be many: `most` limits their number. A few index-only queries,
-    however many rows.
+    Days are in order, other keys by cost, highest first. `limit` bounds the number of
+    users or tokens. Takes a few index-only queries.
     """
-    if what == "day":
-        found = [*_turns_by_day(since), *_judges_by_day(since)]
-        return sorted(found, key=lambda spent: (spent.key or "", spent.judgements))
-    found = [*_turn_or_call_totals(what, since, most), *_judge_totals(what, since)]
-    return sorted(found, key=lambda spent: (-spent.micro_usd, spent.key or ""))
+    if dimension == "day":
+        totals = [*_turns_by_day(since), *_judges_by_day(since)]
+        return sorted(totals, key=lambda total: (total.key or "", total.judgements))
+    totals = [
+        *_turn_or_call_totals(dimension, since, limit),
+        *_judge_totals(dimension, since),
+    ]
+    return sorted(totals, key=lambda total: (-total.micro_usd, total.key or ""))
 
 
 def _turn_or_call_totals(
-    what: Dimension, since: datetime, most: int | None
+    dimension: Dimension, since: datetime, limit: int | None
 ) -> list[CostTotal]:
-    if what in CALLS_KEYS:
-        names = CALLS_KEYS[what]
+    if dimension in CALLS_KEYS:
+        names = CALLS_KEYS[dimension]
         calls = ModelCall.objects.filter(started_at__gte=since)
-        rows = calls.values(*names).annotate(**CALLS_SUMS).order_by()
-        told = rows.values_list(*names, *CALLS_SUMS)
+        groups = calls.values(*names).annotate(**CALLS_SUMS).order_by()
+        rows = groups.values_list(*names, *CALLS_SUMS)
         end = len(names)
-        return [_turn_total("/".join(row[:end]), *row[end:]) for row in told]
-    turns: Any = _turns(since).values(key=TURNS_KEYS[what]).annotate(**TURNS_SUMS)
-    dearest = turns.order_by("-cost_sum", "key")[:most] if most else turns.order_by()
-    return [_turn_total(*row) for row in dearest.values_list("key", *TURNS_SUMS)]
+        return [_turn_total("/".join(row[:end]), *row[end:]) for row in rows]
+    turns: Any = _turns(since).values(key=TURNS_KEYS[dimension]).annotate(**TURNS_SUMS)
+    groups = turns.order_by("-cost_sum", "key")[:limit] if limit else turns.order_by()
+    return [_turn_total(*row) for row in groups.values_list("key", *TURNS_SUMS)]
 
 
-def _judge_totals(what: Dimension, since: datetime) -> list[CostTotal]:
-    judges = (
-        _judge_expenses(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
-    )
-    told = judges.order_by().values_list("key", *JUDGES_SUMS)
-    # A sum over no rows is a row all the same.
-    return [spent for row in told if (spent := _judge_total(*row)).judgements]
+def _judge_totals(dimension: Dimension, since: datetime) -> list[CostTotal]:
+    expenses = _judge_expenses(since).values(key=JUDGES_KEYS[dimension])
+    groups = expenses.annotate(**JUDGES_SUMS).order_by()
+    totals = [_judge_total(*row) for row in groups.values_list("key", *JUDGES_SUMS)]
+    # Without rows, a sum is still one row.
+    return [total for total in totals if total.judgements]
 
 
 DAY = timedelta(days=1)
@@ -138,20 +137,20 @@ DAY_JUDGES_SQL = """
     FROM telemetry_expense
     WHERE spent_at >= %s AND spent_at < %s
 """
-"""Not GROUP BY, for which databases would sort: each day is a range of the index."""
+"""Without GROUP BY, because databases would sort: each day is a range of the index."""
 
 
 def _turns_by_day(since: datetime) -> list[CostTotal]:
-    begun = Turn.objects.filter(started_at__gte=since).values_list(
-        "started_at", flat=True
-    )
-    rows = _rows_by_day(DAY_TURNS_SQL, begun.order_by("started_at"), since)
+    turns = Turn.objects.filter(started_at__gte=since)
+    instants = turns.values_list("started_at", flat=True).order_by("started_at")
+    rows = _rows_by_day(DAY_TURNS_SQL, instants, since)
     return [_turn_total(*row) for row in rows]
 
 
 def _judges_by_day(since: datetime) -> list[CostTotal]:
-    spent = _judge_expenses(since).values_list("spent_at", flat=True)
-    rows = _rows_by_day(DAY_JUDGES_SQL, spent.order_by("spent_at"), since)
+    expenses = _judge_expenses(since)
+    instants = expenses.values_list("spent_at", flat=True).order_by("spent_at")
+    rows = _rows_by_day(DAY_JUDGES_SQL, instants, since)
     return [_judge_total(*row) for row in rows]
 
 
@@ -175,11 +174,11 @@ def _rows_by_day(
 def _query_days(
     statement: str, days: Sequence[datetime], since: datetime
 ) -> list[tuple[Any, ...]]:
-    stored = connection.ops.adapt_datetimefield_value
+    adapt = connection.ops.adapt_datetimefield_value
     values = [
         value
         for day in days
-        for value in (f"{day:%Y-%m-%d}", stored(max(day, since)), stored(day + DAY))
+        for value in (f"{day:%Y-%m-%d}", adapt(max(day, since)), adapt(day + DAY))
     ]
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join([statement] * len(days)), values)
@@ -192,20 +191,20 @@ def grand_total(since: datetime) -> CostTotal:
     return sum_totals(totals_by("agent", since))
 
 
-def sum_totals(spent: Sequence[CostTotal]) -> CostTotal:
+def sum_totals(totals: Sequence[CostTotal]) -> CostTotal:
     """Return the sum of the costs of all keys of a dimension."""
     sums = {
-        each.name: sum(getattr(one, each.name) for one in spent)
-        for each in fields(CostTotal)
-        if each.name != "key"
+        field.name: sum(getattr(total, field.name) for total in totals)
+        for field in fields(CostTotal)
+        if field.name != "key"
     }
     return CostTotal(None, **sums)
 
 
 def oldest_turn_at() -> datetime | None:
     """Return when the oldest recorded turn began."""
-    found: datetime | None = Turn.objects.aggregate(at=Min("started_at"))["at"]
-    return found
+    oldest: datetime | None = Turn.objects.aggregate(at=Min("started_at"))["at"]
+    return oldest
 
 
 def _turns(since: datetime) -> QuerySet[Turn]:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 from django.db.models import Count, Q, QuerySet, Sum
 
@@ -92,24 +93,24 @@ def summarize_since(at: datetime, now: datetime) -> ActivitySummary:
     The first and the last hour may be partial.
     """
     turns = Turn.objects.filter(started_at__gte=at)
-    asked = turns.exclude(origin=Origin.SHADOW)
-    glance = ActivitySummary(since=at)
-    glance.hours = [HourStats(at=hour) for hour in _iterate_hours(at, now)]
-    by_hour = {f"{each.at:%Y-%m-%d %H}": each for each in glance.hours}
-    _add_counts(glance, asked, by_hour)
-    _count_users(asked, by_hour)
-    _add_percentiles(glance, asked, by_hour)
-    told = turns.aggregate(
+    user_turns = turns.exclude(origin=Origin.SHADOW)
+    summary = ActivitySummary(since=at)
+    summary.hours = [HourStats(at=hour) for hour in _iterate_hours(at, now)]
+    by_hour = {f"{each.at:%Y-%m-%d %H}": each for each in summary.hours}
+    _add_counts(summary, user_turns, by_hour)
+    _count_users(user_turns, by_hour)
+    _add_percentiles(summary, user_turns, by_hour)
+    counts = turns.aggregate(
         users=Count("user_id", distinct=True, filter=~Q(origin=Origin.SHADOW)),
-        trials=Count("id", filter=Q(origin=Origin.SHADOW)),
+        shadow_runs=Count("id", filter=Q(origin=Origin.SHADOW)),
     )
-    glance.users, glance.shadow_runs = told["users"], told["trials"]
+    summary.users, summary.shadow_runs = counts["users"], counts["shadow_runs"]
     judges = Expense.objects.filter(spent_at__gte=at).aggregate(
         known=Sum("cost_micro_usd"), unpriced=Count("id", filter=Q(cost_micro_usd=None))
     )
-    glance.judges_micro_usd = int(judges["known"] or 0)
-    glance.judges_unpriced = judges["unpriced"]
-    return glance
+    summary.judges_micro_usd = int(judges["known"] or 0)
+    summary.judges_unpriced = judges["unpriced"]
+    return summary
 
 
 def _iterate_hours(at: datetime, now: datetime) -> Iterator[datetime]:
@@ -129,30 +130,30 @@ AGGREGATES = {
 
 
 def _add_counts(
-    glance: ActivitySummary, turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]
+    summary: ActivitySummary, turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]
 ) -> None:
     """Sum by hour and agent."""
     by_agent: dict[str, AgentStats] = {}
     groups = turns.values(
         hour=HourBucket("started_at"),
-        of=UnindexedColumn("agent"),
-        how=UnindexedColumn("outcome"),
+        agent_name=UnindexedColumn("agent"),
+        outcome_name=UnindexedColumn("outcome"),
     )
     rows = groups.annotate(**AGGREGATES).order_by()
     for hour, agent, outcome, *sums in rows.values_list(
-        "hour", "of", "how", *AGGREGATES
+        "hour", "agent_name", "outcome_name", *AGGREGATES
     ):
-        one = by_agent.setdefault(agent, AgentStats(agent=agent))
+        agent_stats = by_agent.setdefault(agent, AgentStats(agent=agent))
         # A clock that was ahead may have stored a future hour.
-        for figures in filter(None, (glance, one, by_hour.get(hour))):
-            _add_row(figures, outcome, *map(int, (value or 0 for value in sums)))
-    glance.agents = sorted(
+        for stats in filter(None, (summary, agent_stats, by_hour.get(hour))):
+            _add_row(stats, outcome, *map(int, (value or 0 for value in sums)))
+    summary.agents = sorted(
         by_agent.values(), key=lambda each: (-each.turns, each.agent)
     )
 
 
 def _add_row(
-    figures: TurnStats,
+    stats: TurnStats,
     outcome: str,
     count: int,
     unpriced: int,
@@ -160,13 +161,13 @@ def _add_row(
     output_sum: int,
     known_sum: int,
 ) -> None:
-    figures.turns += count
-    figures.errors += count if outcome == Outcome.ERROR else 0
-    figures.cancelled += count if outcome == Outcome.CANCELLED else 0
-    figures.unpriced += unpriced
-    figures.input_tokens += input_sum
-    figures.output_tokens += output_sum
-    figures.micro_usd += known_sum
+    stats.turns += count
+    stats.errors += count if outcome == Outcome.ERROR else 0
+    stats.cancelled += count if outcome == Outcome.CANCELLED else 0
+    stats.unpriced += unpriced
+    stats.input_tokens += input_sum
+    stats.output_tokens += output_sum
+    stats.micro_usd += known_sum
 
 
 def _count_users(turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]) -> None:
@@ -177,21 +178,23 @@ def _count_users(turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]) -> Non
 
 
 def _add_percentiles(
-    glance: ActivitySummary, turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]
+    summary: ActivitySummary, turns: QuerySet[Turn], by_hour: Mapping[str, HourStats]
 ) -> None:
     """Compute the durations of complete replies, without those of errors."""
-    of_agent: dict[str, list[float]] = defaultdict(list)
-    of_hour: dict[str, list[float]] = defaultdict(list)
-    whole = turns.filter(outcome=Outcome.OK).annotate(hour=HourBucket("started_at"))
-    for hour, agent, took in whole.values_list("hour", "agent", "seconds"):
-        of_agent[agent].append(took)
-        of_hour[hour].append(took)
-    for one in glance.agents:
-        one.p50_seconds, one.p95_seconds = _percentiles(of_agent[one.agent])
-    for name, each in by_hour.items():
-        each.p50_seconds, each.p95_seconds = _percentiles(of_hour[name])
-    together = (took for each in of_agent.values() for took in each)
-    glance.p50_seconds, glance.p95_seconds = _percentiles(together)
+    durations_by_agent: dict[str, list[float]] = defaultdict(list)
+    durations_by_hour: dict[str, list[float]] = defaultdict(list)
+    complete = turns.filter(outcome=Outcome.OK).annotate(hour=HourBucket("started_at"))
+    for hour, agent, seconds in complete.values_list("hour", "agent", "seconds"):
+        durations_by_agent[agent].append(seconds)
+        durations_by_hour[hour].append(seconds)
+    for stats in summary.agents:
+        durations = durations_by_agent[stats.agent]
+        stats.p50_seconds, stats.p95_seconds = _percentiles(durations)
+    for hour, hour_stats in by_hour.items():
+        durations = durations_by_hour[hour]
+        hour_stats.p50_seconds, hour_stats.p95_seconds = _percentiles(durations)
+    all_durations = chain.from_iterable(durations_by_agent.values())
+    summary.p50_seconds, summary.p95_seconds = _percentiles(all_durations)
 
 
 def _percentiles(seconds: Iterable[float]) -> tuple[float | None, float | None]:

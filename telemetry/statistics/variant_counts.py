@@ -29,12 +29,15 @@ def counts_by_agent(
     turns = Turn.objects.filter(experiment=experiment)
     if since is not None:
         turns = turns.filter(started_at__gte=since)
-    trial = Q(origin=Origin.SHADOW)
-    # By a column of the index, so that rows of turns are not read.
+    is_shadow_run = Q(origin=Origin.SHADOW)
+    # Counts a column of the index, so that rows of turns are not read.
     rows = turns.values("agent").annotate(
-        served=Count("agent", filter=~trial), tried=Count("agent", filter=trial)
+        served=Count("agent", filter=~is_shadow_run),
+        shadow_runs=Count("agent", filter=is_shadow_run),
     )
-    return {row["agent"]: VariantCounts(row["served"], row["tried"]) for row in rows}
+    return {
+        row["agent"]: VariantCounts(row["served"], row["shadow_runs"]) for row in rows
+    }
 
 
 def counts_by_experiment(
@@ -47,8 +50,8 @@ def counts_by_experiment(
     turns = Turn.objects.filter(experiment__in=experiments, started_at__gte=since)
     served = turns.exclude(origin=Origin.SHADOW)
     rows = served.values_list("experiment", "agent").order_by()
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for experiment, agent, count in rows.annotate(turns=Count("*")):
         if experiment is not None:
-            found.setdefault(experiment, {})[agent] = count
-    return found
+            counts.setdefault(experiment, {})[agent] = count
+    return counts

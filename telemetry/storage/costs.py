@@ -29,26 +29,26 @@ class JudgeExpense:
     """None if no price is known."""
 
 
-def record_expense(paid: JudgeExpense, settings: TelemetryConfig) -> None:
-    """Store a judge's usage, unless recording is off or no call was answered.
+def record_expense(expense: JudgeExpense, settings: TelemetryConfig) -> None:
+    """Store a judge's usage, unless recording is off or no call succeeded.
 
     Runs in the caller's transaction.
     """
-    if not settings.sqlite.enabled or not paid.calls:
+    if not settings.sqlite.enabled or not expense.calls:
         return
     Expense.objects.create(
         purpose=ExpensePurpose.JUDGE,
-        name=stored_text.truncate_name(paid.judge),
-        agent=stored_text.truncate_name(paid.agent),
-        provider=stored_text.truncate_name(paid.provider),
-        model=stored_text.truncate_name(paid.model),
+        name=stored_text.truncate_name(expense.judge),
+        agent=stored_text.truncate_name(expense.agent),
+        provider=stored_text.truncate_name(expense.provider),
+        model=stored_text.truncate_name(expense.model),
         spent_at=datetime.now(UTC),
-        model_calls=paid.calls,
-        cost_micro_usd=paid.cost_micro_usd,
+        model_calls=expense.calls,
+        cost_micro_usd=expense.cost_micro_usd,
         **dict(
             zip(
                 row_mapping.USAGE_COLUMNS,
-                row_mapping.usage_counts(paid.usage),
+                row_mapping.usage_counts(expense.usage),
                 strict=True,
             )
         ),
@@ -77,16 +77,16 @@ def judge_costs(judge: str, since: Mapping[str, datetime]) -> dict[str, JudgeCos
         sums[f"count_{name}"] = Count("id", filter=within)
         sums[f"unpriced_{name}"] = Count("id", filter=within & Q(cost_micro_usd=None))
         sums[f"cost_{name}"] = Sum("cost_micro_usd", filter=within)
-    found = Expense.objects.filter(
+    row = Expense.objects.filter(
         purpose=ExpensePurpose.JUDGE,
         name=stored_text.truncate_name(judge),
         spent_at__gte=min(since.values()),
     ).aggregate(**sums)
     return {
         name: JudgeCost(
-            found[f"count_{name}"],
-            int(found[f"cost_{name}"] or 0),
-            found[f"unpriced_{name}"],
+            row[f"count_{name}"],
+            int(row[f"cost_{name}"] or 0),
+            row[f"unpriced_{name}"],
         )
         for name in since
     }

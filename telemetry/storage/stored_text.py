@@ -5,26 +5,26 @@ MAX_NAME_LENGTH = 255
 """Maximum characters of a name."""
 
 
-def truncate_payload(text: str, most_bytes: int) -> str:
-    """Return a text cut to `most_bytes`, with a marker at the cut.
+def truncate_payload(text: str, max_bytes: int) -> str:
+    """Return a text cut to `max_bytes`, with a marker at the cut.
 
     NUL characters and lone surrogates, which models and tools do send, become U+FFFD.
     """
     text = make_storable(text)
-    if len(text) * 4 <= most_bytes or (text.isascii() and len(text) <= most_bytes):
+    if len(text) * 4 <= max_bytes or (text.isascii() and len(text) <= max_bytes):
         return text
     data = text.encode()
-    if len(data) <= most_bytes:
+    if len(data) <= max_bytes:
         return text
     mark = TRUNCATION_MARK.format(size=len(data))
-    kept = data[: most_bytes - len(mark.encode())]
+    beginning = data[: max_bytes - len(mark.encode())]
     # Drops a partial character at the end.
-    return kept.decode(errors="ignore") + mark
+    return beginning.decode(errors="ignore") + mark
 
 
-def truncate_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
-    """Return a name that fits a column of so many characters."""
-    return make_storable(text[:most])
+def truncate_name(text: str, max_length: int = MAX_NAME_LENGTH) -> str:
+    """Return a name that fits a column of `max_length` characters."""
+    return make_storable(text[:max_length])
 
 
 def make_storable(text: str) -> str:
@@ -36,6 +36,6 @@ def make_storable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # The way through UTF-16 joins surrogate pairs.
+        # Through UTF-16, which joins surrogate pairs.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text

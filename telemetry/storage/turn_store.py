@@ -20,10 +20,10 @@ from telemetry.storage.row_mapping import Row
 from telemetry.types import Origin, Outcome, TurnListItem, TurnRecord, TurnSummary
 
 BATCH_SIZE = 500
-"""Rows per INSERT, because databases limit the parameters of a statement."""
+"""Rows per INSERT; databases limit the parameters of a statement."""
 
 USER_ORIGINS: tuple[Origin, ...] = ("chat", "task")
-"""Turns that users started themselves, so they may see them."""
+"""Turns that users started themselves and may see."""
 
 
 def insert(record: TurnRecord, settings: TelemetryConfig) -> None:
@@ -71,45 +71,44 @@ def has_turns() -> bool:
 
 
 def load_record(turn_id: TurnId, user_id: UserId | None = None) -> TurnRecord | None:
-    """Return a turn with all its calls, or None; with `user_id` only one of their own.
+    """Return a turn with all its calls, or None.
 
-    Shadow runs of their turns do not count as their own.
+    With `user_id`, only a turn of this user, without shadow runs.
     """
-    found = Turn.objects.filter(pk=turn_id)
+    turns = Turn.objects.filter(pk=turn_id)
     if user_id is not None:
-        found = found.filter(user_id=user_id, origin__in=USER_ORIGINS)
-    return next(iter(load_records(found)), None)
+        turns = turns.filter(user_id=user_id, origin__in=USER_ORIGINS)
+    return next(iter(load_records(turns)), None)
 
 
 def load_records(turns: QuerySet[Turn]) -> list[TurnRecord]:
     """Return turns with all their calls, in three queries."""
-    found = list(turns.values_list(*row_mapping.SUMMARY_COLUMNS, row_mapping.RECALLED))
-    ids = [row[0] for row in found]
+    rows = list(turns.values_list(*row_mapping.SUMMARY_COLUMNS, row_mapping.RECALLED))
+    ids = [row[0] for row in rows]
     model_calls = _rows_by_turn(ModelCallRow, row_mapping.MODEL_CALL_COLUMNS, ids)
     tool_calls = _rows_by_turn(ToolCallRow, row_mapping.TOOL_CALL_COLUMNS, ids)
-    calls = ((model_calls[row[0]], tool_calls[row[0]]) for row in found)
-    return [
-        TurnRecord(
-            *(
-                *row_mapping.summary_fields(row[:-1]),
-                row[-1].split(),
-                row_mapping.nest_calls(*called),
-            )
-        )
-        for row, called in zip(found, calls, strict=True)
-    ]
+    return [_to_record(row, model_calls[row[0]], tool_calls[row[0]]) for row in rows]
+
+
+def _to_record(row: Row, model_calls: list[Row], tool_calls: list[Row]) -> TurnRecord:
+    fields: Row = (
+        *row_mapping.summary_fields(row[:-1]),
+        row[-1].split(),
+        row_mapping.nest_calls(model_calls, tool_calls),
+    )
+    return TurnRecord(*fields)
 
 
 def load_summaries(turns: QuerySet[Turn]) -> list[TurnSummary]:
     """Return turns without their calls, in one query."""
-    found = turns.values_list(*row_mapping.SUMMARY_COLUMNS)
-    return [TurnSummary(*row_mapping.summary_fields(row)) for row in found]
+    rows = turns.values_list(*row_mapping.SUMMARY_COLUMNS)
+    return [TurnSummary(*row_mapping.summary_fields(row)) for row in rows]
 
 
 def cursor_of(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
     """Return the page cursor of a user's turn, or None."""
-    found = Turn.objects.filter(pk=turn_id, user_id=user_id)
-    return found.values_list("started_at", "id").first()
+    turns = Turn.objects.filter(pk=turn_id, user_id=user_id)
+    return turns.values_list("started_at", "id").first()
 
 
 def turns_after(
@@ -127,10 +126,10 @@ def turns_after(
 def _rows_by_turn(
     model: type[Any], names: Sequence[str], ids: Sequence[uuid.UUID]
 ) -> dict[uuid.UUID, list[Row]]:
-    found = defaultdict(list)
+    by_turn = defaultdict(list)
     for row in model.objects.filter(turn__in=ids).values_list(*names):
-        found[row[0]].append(row)
-    return found
+        by_turn[row[0]].append(row)
+    return by_turn
 
 
 def page_turns(
@@ -149,24 +148,27 @@ def page_turns(
 
     `after` is the `started_at` and the id of the last turn of the previous page.
     """
-    given = {
-        *(("user_id", user_id), ("agent", agent), ("outcome", outcome)),
-        *(("experiment", experiment), ("origin__in", origins)),
-        *(("request_id", request_id), ("started_at__gte", since)),
+    filters = {
+        "user_id": user_id,
+        "agent": agent,
+        "outcome": outcome,
+        "experiment": experiment,
+        "origin__in": origins,
+        "request_id": request_id,
+        "started_at__gte": since,
     }
-    wanted = {name: value for name, value in given if value is not None}
-    turns = Turn.objects.filter(_after_cursor(after), **wanted)
-    newest = turns.order_by("-started_at", "-id")
-    found = list(
-        newest.values_list(*row_mapping.SUMMARY_COLUMNS, *row_mapping.COUNT_COLUMNS)[
-            : limit + 1
-        ]
+    turns = Turn.objects.filter(
+        _after_cursor(after),
+        **{name: value for name, value in filters.items() if value is not None},
     )
-    listed = [
+    columns = (*row_mapping.SUMMARY_COLUMNS, *row_mapping.COUNT_COLUMNS)
+    newest = turns.order_by("-started_at", "-id").values_list(*columns)
+    rows = list(newest[: limit + 1])
+    items = [
         TurnListItem(*row_mapping.summary_fields(row[:-2]), *row[-2:])
-        for row in found[:limit]
+        for row in rows[:limit]
     ]
-    return listed, len(found) > limit
+    return items, len(rows) > limit
 
 
 def _after_cursor(after: tuple[datetime, uuid.UUID] | None) -> Q:

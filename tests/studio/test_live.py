@@ -188,7 +188,7 @@ def test_disconnected_watcher_is_removed(server, running):
         wait(lambda: len(watching._watching) == 1)
     wait(lambda: not watching._watching)
     watching._polled_until = -1.0  # Another test asked.
-    wait(lambda: not watching._reporter._sinks)
+    wait(lambda: not watching._reporter._handlers)
     assert not watching._watching
 
 

@@ -151,7 +151,7 @@ def test_every_attempt_is_printed():
         "    openai/gpt-test  0.50 s  100 in / 20 out  $0.000125  stop",
         "        attempt 1 at east  0.10 s  429: slow down [2J",
         "        attempt 2  0.20 s  no answer",
-        "        attempt 3 at west  0.30 s  answered",
+        "        attempt 3 at west  0.30 s  ok",
     ]
 
 

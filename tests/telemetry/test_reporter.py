@@ -133,7 +133,7 @@ async def test_nothing_is_sent_without_watchers(soon_forgotten):
         worker.board.register(turn.turn_id, lambda: turn)
         web.watch()
         await until(lambda: web.heard())
-        web.reporter.unsubscribe(web.reporter._sinks[0])
+        web.reporter.unsubscribe(web.reporter._handlers[0])
         await until(lambda: not worker.board.is_watched())
         await until(lambda: not web.board.is_watched())
         before, looked = len(broker.sent), []
@@ -198,7 +198,7 @@ async def test_lost_updates_are_sent_once_the_broker_is_back():
         broker.is_away = True
         turn = a_turn()
         worker.board.register(turn.turn_id, lambda: turn)
-        await until(lambda: str(turn.turn_id) in worker.reporter._told)
+        await until(lambda: str(turn.turn_id) in worker.reporter._sent_turns)
         await until(lambda: web.reporter._is_down and worker.reporter._is_down)
         broker.is_away = False
         await until(lambda: web.heard())
@@ -216,7 +216,7 @@ class Flaky:
         return getattr(self._broker, name)
 
     async def group_send(self, group, message):
-        if message["type"] == "live.frame" and self.loses:
+        if message["type"] == "live.update" and self.loses:
             self.loses -= 1
             raise ConnectionError("lost")
         await self._broker.group_send(group, message)

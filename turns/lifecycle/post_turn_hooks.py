@@ -35,10 +35,10 @@ def enqueue_judging(ended: EndedTurn) -> None:
     Skips agents without judges, replies without text, replies with tool calls that the
     client has yet to run, and incognito turns, except those of synthetic users.
     """
-    turn, request = ended.turn, ended.turn.request
-    is_incognito = request.options.is_incognito
+    turn = ended.turn
     if not turn.agent.judges or not judge_queue.is_complete_reply(ended.reply):
         return
+    request, is_incognito = turn.request, turn.request.options.is_incognito
     if is_incognito and request.origin != "smoke":
         return
     specs = judge_queue.draw_tasks(

@@ -34,17 +34,15 @@ class Command(DatabaseCommand):
         now = datetime.now(UTC)
         by, since = options["by"], time_parsing.parse_past(options["since"], now)
         settings = loader.load_file(self.config_path(options)).get(TELEMETRY)
-        spent = cost_totals.totals_by(by, since)
-        total = cost_totals.sum_totals(spent)
-        missing = [
-            *spend_table.notes(since, cost_totals.oldest_turn_at(), settings, now)
-        ]
+        totals = cost_totals.totals_by(by, since)
+        total = cost_totals.sum_totals(totals)
+        oldest = cost_totals.oldest_turn_at()
+        notes = list(spend_table.notes(since, oldest, settings, now))
         if options["json"]:
-            told = spend_table.as_json(by, since, spent, total, missing)
-            self.write_json(told)
+            self.write_json(spend_table.as_json(by, since, totals, total, notes))
             return
-        names = spend_table.token_names(by, spent)
-        for line in spend_table.table_lines(by, spent, total, names):
+        names = spend_table.token_names(by, totals)
+        for line in spend_table.table_lines(by, totals, total, names):
             self.stdout.write(line)
-        for note in missing:
+        for note in notes:
             self.stderr.write(note)

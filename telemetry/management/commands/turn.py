@@ -36,8 +36,7 @@ class Command(DatabaseCommand):
         if record is None:
             raise CommandError(f"turn {turn_id} is not recorded, or was deleted")
         if options["json"]:
-            told = turn_serializers.serialize_turn(record)
-            self.write_json(told)
+            self.write_json(turn_serializers.serialize_turn(record))
             return
         for line in terminal.turn_tree(record):
             self.stdout.write(line)
