@@ -77,15 +77,15 @@ def _load_current() -> Config:
     return config
 
 
-def read_effective(path: Path, *, insists: bool = True) -> Config:
+def read_effective(path: Path, *, is_strict: bool = True) -> Config:
     """Return the configuration a server would run with; raises `ConfigInvalid`.
 
     For commands. Includes the studio's overrides if the database is available. With
-    `insists` false, overrides that conflict with the file are rejected; otherwise the
+    `is_strict` false, overrides that conflict with the file are rejected; otherwise the
     conflict is an error.
     """
     return resolution.resolve(
-        reader.read_file(path), path, _read_overlays(), insists=insists
+        reader.read_file(path), path, _read_overlays(), is_strict=is_strict
     )
 
 
@@ -126,8 +126,10 @@ def _load_last_valid(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Conf
     last = last_valid_copy.read_copy()
     if last is None:
         # The only problem may be the studio's overrides.
-        return resolution.resolve(reader.read_file(path), path, overlays, insists=False)
-    config = resolution.resolve(last, path, overlays, insists=False)
+        return resolution.resolve(
+            reader.read_file(path), path, overlays, is_strict=False
+        )
+    config = resolution.resolve(last, path, overlays, is_strict=False)
     logger.error(
         "%s is invalid; its last valid content stays in force:\n%s",
         reader.display_path(path),
@@ -154,7 +156,7 @@ def apply_overrides() -> bool:
 
 
 def _apply_overlays(old: Config, overlays: Overlays) -> None:
-    new = resolution.apply_overlays(old.content, old.path, overlays, insists=False)
+    new = resolution.apply_overlays(old.content, old.path, overlays, is_strict=False)
     changes, restart = _activate(old, new)
     live = [change for key, change in changes.items() if key not in restart]
     logger.info("overrides applied: %s", "; ".join(live) or "nothing changed")

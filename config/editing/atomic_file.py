@@ -55,11 +55,11 @@ def replace_file(path: Path, content: bytes, *, before: bytes | None = None) -> 
     previous content.
     """
     target = path.resolve()
-    shown = reader.display_path(path)
+    name = reader.display_path(path)
     try:
         if not target.stat().st_mode & WRITE_BITS or not os.access(target, os.W_OK):
             raise FileUnwritable(
-                f"{shown} is read-only; make it writable, or edit the source that it "
+                f"{name} is read-only; make it writable, or edit the source that it "
                 "is deployed from"
             )
         try:
@@ -70,7 +70,7 @@ def replace_file(path: Path, content: bytes, *, before: bytes | None = None) -> 
             _write_in_place(target, content, before)
     except OSError as exc:
         raise FileUnwritable(
-            f"cannot write {shown} ({exc.strerror}); make {target.parent} writable for "
+            f"cannot write {name} ({exc.strerror}); make {target.parent} writable for "
             "the server, or edit the source that the file is deployed from"
         ) from exc
 
@@ -100,15 +100,15 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def _replace(target: Path, content: bytes, before: bytes | None) -> None:
-    held = target.stat()
+    old = target.stat()
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            if (held.st_uid, held.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), held.st_uid, held.st_gid)
-            os.fchmod(file.fileno(), held.st_mode & 0o7777)
+            if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), old.st_uid, old.st_gid)
+            os.fchmod(file.fileno(), old.st_mode & 0o7777)
             os.fsync(file.fileno())
         _check_unchanged(target, before)
         os.replace(name, target)
@@ -154,16 +154,16 @@ def _is_mounted(target: Path) -> bool:
 
 def _write_in_place(target: Path, content: bytes, before: bytes | None) -> None:
     """Overwrite the file; restore its content if that fails."""
-    held = target.read_bytes()
+    old = target.read_bytes()
     copy = Path(settings.COULISSE_STATE_DIR) / BACKUP_FILE
     descriptor = os.open(copy, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    _write_all(descriptor, held)
+    _write_all(descriptor, old)
     _check_unchanged(target, before)
     try:
         _write_all(os.open(target, os.O_WRONLY | os.O_TRUNC), content)
     except OSError:
         with contextlib.suppress(OSError):
-            _write_all(os.open(target, os.O_WRONLY | os.O_TRUNC), held)
+            _write_all(os.open(target, os.O_WRONLY | os.O_TRUNC), old)
         raise
 
 

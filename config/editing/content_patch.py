@@ -55,8 +55,8 @@ def put_text(doc: Document, place: KeyPath, text: str) -> bytes:
 
 
 def _is_unchanged(doc: Document, place: KeyPath, text: str) -> bool:
-    typed = text.replace("\r\n", "\n").rstrip()
-    return masked_text(doc, place).rstrip() == typed
+    submitted = text.replace("\r\n", "\n").rstrip()
+    return masked_text(doc, place).rstrip() == submitted
 
 
 def masked_text(doc: Document, place: KeyPath) -> str:
@@ -78,12 +78,12 @@ def _parse_fragment(text: str, place: KeyPath) -> text_edits.Fragment:
         raise placement_error(f"'{name}': {exc}") from exc
     except MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
-        where = Position(name, mark.line + 1, mark.column + 1) if mark else None
-        says = f"not valid YAML: {placeholders.reveal(exc.problem or str(exc))}"
-        raise ConfigInvalid([Problem((), says, errors.SYNTAX, where)]) from None
+        position = Position(name, mark.line + 1, mark.column + 1) if mark else None
+        message = f"not valid YAML: {placeholders.reveal(exc.problem or str(exc))}"
+        raise ConfigInvalid([Problem((), message, errors.SYNTAX, position)]) from None
     except (YAMLError, ValueError) as exc:
-        says = f"'{name}': not valid YAML: {str(exc).partition(chr(10))[0]}"
-        raise placement_error(says, errors.SYNTAX) from None
+        message = f"'{name}': not valid YAML: {str(exc).partition(chr(10))[0]}"
+        raise placement_error(message, errors.SYNTAX) from None
 
 
 def _insertion_edits(
@@ -149,19 +149,19 @@ def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
     """Return the content with data at a path; None clears the value."""
     if data is None:
         return put_text(doc, place, "")
-    wanted = secret_restoration.restore_data(data, place, doc)
+    new = secret_restoration.restore_data(data, place, doc)
     location = key_paths.to_location(doc, place)
     if location is None:
-        return put_text(doc, place, serializer.dump_block(wanted))
+        return put_text(doc, place, serializer.dump_block(new))
     old = secret_masks.value_at(doc.data, location)
-    for edits in edit_strategies(doc, location, old, wanted):
+    for edits in edit_strategies(doc, location, old, new):
         try:
             content = doc.encode_text(text_edits.apply_edits(doc.text, edits()))
             after = document.parse_document(content, doc.file)
         except (ConfigInvalid, PatchError):
             continue
         if data_merge.is_same(
-            after.data, secret_restoration.replace_at(doc.data, location, wanted)
+            after.data, secret_restoration.replace_at(doc.data, location, new)
         ):
             return content
     raise placement_error(
@@ -171,15 +171,15 @@ def put_data(doc: Document, place: KeyPath, data: Any) -> bytes:
 
 
 def edit_strategies(
-    doc: Document, location: Location, old: Any, wanted: Any
+    doc: Document, location: Location, old: Any, new: Any
 ) -> list[Callable[[], list[Edit]]]:
     """Return ways to write the value, smallest edit first: anchors may break any."""
     entry = doc.entries[location]
     return [
-        lambda: data_merge.merge_edits(doc.source_map, entry, old, wanted),
+        lambda: data_merge.merge_edits(doc.source_map, entry, old, new),
         lambda: text_edits.replace_value(
             doc.source_map,
             entry,
-            data_merge.build_fragment(wanted, is_flow=entry.is_in_flow),
+            data_merge.build_fragment(new, is_flow=entry.is_in_flow),
         ),
     ]

@@ -89,8 +89,10 @@ def write_data(
     return _change_file(change, version, record)
 
 
-def _remove_comments(content: bytes, gone: Mapping[str, Collection[str]]) -> bytes:
-    for key, comments in gone.items():
+def _remove_comments(
+    content: bytes, comments_by_key: Mapping[str, Collection[str]]
+) -> bytes:
+    for key, comments in comments_by_key.items():
         for comment in comments:
             above = f"\n\n{comment}{key}:".encode()
             content = content.replace(above, f"\n\n{key}:".encode())

@@ -294,12 +294,12 @@ def mask_edits(doc: Document) -> list[text_edits.Edit]:
 
 def _render_scalar(text: str, *, was: str) -> str:
     """Return a text as a one-line scalar that is valid in any context."""
-    said = serializer.dump_flow(text)
+    rendered = serializer.dump_flow(text)
     is_quoted = was[:1] in ("'", '"') and not {'"', "\\"} & {*text}
-    if said == text and "${" in text and is_quoted:
+    if rendered == text and "${" in text and is_quoted:
         # Other YAML parsers read a placeholder's brace as the map's.
         return f'"{text}"'
-    return said
+    return rendered
 
 
 def masked_data(doc: Document) -> dict[str, Any]:

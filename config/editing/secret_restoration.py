@@ -61,16 +61,16 @@ class _ContentRestorer:
                 self._add_problem(place, entry.key.start, MASK_AS_KEY)
             if value.kind != "scalar" or value.start in done:
                 continue
-            said = placeholders.reveal(value.text)
-            if secret_masks.MASK in said:
+            masked_text = placeholders.reveal(value.text)
+            if secret_masks.MASK in masked_text:
                 done.add(value.start)
-                yield from self._value(place, entry, said)
+                yield from self._value(place, entry, masked_text)
 
     def _value(
-        self, place: Location, entry: SourceEntry, said: str
+        self, place: Location, entry: SourceEntry, masked_text: str
     ) -> Iterator[text_edits.Edit]:
         before = self.counterparts.find(place)
-        if before is None or self.hidden.values.get(before) != said:
+        if before is None or self.hidden.values.get(before) != masked_text:
             self._add_problem(place, entry.value.start, NOTHING_STORED_THERE)
             return
         source = self.old.resolve_alias(self.old.entries[before])
@@ -95,13 +95,15 @@ class _ContentRestorer:
             if secret_masks.MASK in c
         ]
         counts = Counter(comment for _, comment in found)
-        alike = {shown for shown, said in shown_before.items() if len(set(said)) == 1}
-        seen: Counter[str] = Counter()
+        unambiguous = {
+            shown for shown, comments in shown_before.items() if len(set(comments)) == 1
+        }
+        counts_so_far: Counter[str] = Counter()
         for start, comment in found:
             candidates = shown_before.get(comment, [])
-            index = seen[comment]
-            seen[comment] += 1
-            if comment in alike:
+            index = counts_so_far[comment]
+            counts_so_far[comment] += 1
+            if comment in unambiguous:
                 yield (start, start + len(comment), candidates[0])
             elif candidates and len(candidates) == counts[comment]:
                 yield (start, start + len(comment), candidates[index])
@@ -110,11 +112,13 @@ class _ContentRestorer:
                     (), start, "this comment contains a mask; write its full text"
                 )
 
-    def _add_problem(self, place: Location, index: int, says: str) -> None:
-        is_told = len(self.problems) < errors.MAX_PROBLEMS
-        where = reader.position(self.file, self.new.text, index) if is_told else None
+    def _add_problem(self, place: Location, index: int, message: str) -> None:
+        is_reported = len(self.problems) < errors.MAX_PROBLEMS
+        where = (
+            reader.position(self.file, self.new.text, index) if is_reported else None
+        )
         name = ".".join(map(str, place))
-        message = f"'{name}': {says}" if name else says
+        message = f"'{name}': {message}" if name else message
         self.problems.append(Problem(place, message, errors.MASKED, where))
 
 
@@ -162,8 +166,8 @@ class _DataRestorer:
             self._add_problem((*here, key), MASK_AS_KEY)
         return key
 
-    def _add_problem(self, here: Location, says: str) -> None:
-        message = f"'{'.'.join(map(str, here))}': {says}"
+    def _add_problem(self, here: Location, message: str) -> None:
+        message = f"'{'.'.join(map(str, here))}': {message}"
         self.problems.append(Problem(here, message, errors.MASKED))
 
 

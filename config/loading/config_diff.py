@@ -19,14 +19,14 @@ def describe_section_change(old: Config, new: Config, section: Section[Any]) -> 
 
 def describe_entry_changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Describe added, removed and changed entries; empty if there are none."""
-    kept = was.keys() & now.keys()
+    common = was.keys() & now.keys()
     changes = {
         "added": now.keys() - was.keys(),
         "removed": was.keys() - now.keys(),
-        "changed": {name for name in kept if was[name] != now[name]},
+        "changed": {name for name in common if was[name] != now[name]},
     }
-    told = [f"{verb} {_join_names(names)}" for verb, names in changes.items() if names]
-    return ", ".join(told)
+    parts = [f"{verb} {_join_names(names)}" for verb, names in changes.items() if names]
+    return ", ".join(parts)
 
 
 def _entries_by_name(value: Any) -> Mapping[str, Any] | None:

@@ -164,10 +164,10 @@ class ValueTree:
             self.failed.add(location)
 
     def _text(self, node: ScalarNode, location: Location) -> str:
-        said = self._scalar_text(node, location)
-        text = self.expander.expand(said)
-        if text != said:
-            self.placeholder_texts[location] = placeholders.reveal(said)
+        raw = self._scalar_text(node, location)
+        text = self.expander.expand(raw)
+        if text != raw:
+            self.placeholder_texts[location] = placeholders.reveal(raw)
         for failure in self.expander.failures:
             self.failed.add(location)
             index = self._placeholder_index(node, failure.index)
@@ -183,11 +183,11 @@ class ValueTree:
 
         The node stays unchanged, because it may be validated again.
         """
-        said: str = node.value
-        if not SURROGATE.search(said):
-            self._check_storable(said, node, location)
-            return said
-        halves = said.encode("utf-16", "surrogatepass")
+        raw: str = node.value
+        if not SURROGATE.search(raw):
+            self._check_storable(raw, node, location)
+            return raw
+        halves = raw.encode("utf-16", "surrogatepass")
         try:
             return halves.decode("utf-16")
         except UnicodeDecodeError:

@@ -57,18 +57,18 @@ def parse_config(
     return Config(path, MappingProxyType(values), content_digest(content), content)
 
 
-def parse_section(content: bytes, wanted: Section[T]) -> T:
+def parse_section(content: bytes, section: Section[T]) -> T:
     """Return one section's value in a valid content, without reading the rest.
 
     Raises `ConfigInvalid` for invalid YAML.
     """
     source = reader.parse_source(content, "")
-    known: dict[str, Section[Any]] = {VARS.key: VARS, wanted.key: wanted}
+    known: dict[str, Section[Any]] = {VARS.key: VARS, section.key: section}
     values = _SectionReader(ValueTree(source, Expander(os.environ)), known).values()
-    return Config(Path(), values).get(wanted)
+    return Config(Path(), values).get(section)
 
 
-def parse_sections(content: bytes, wanted: Sequence[Section[Any]]) -> Config:
+def parse_sections(content: bytes, selected: Sequence[Section[Any]]) -> Config:
     """Return some sections of a valid content, without reading the others.
 
     This saves memory in a process that needs no others. The secrets of the other
@@ -79,7 +79,7 @@ def parse_sections(content: bytes, wanted: Sequence[Section[Any]]) -> Config:
     others: dict[str, Section[Any]] = {
         key: Section(key=key, shape=Any, default=dict) for key in keys
     }
-    known = {section.key: section for section in (VARS, *wanted)}
+    known = {section.key: section for section in (VARS, *selected)}
     values = _SectionReader(tree, {**others, **known}).values()
     redaction.register_secrets(secret_values.find_secrets(values))
     redaction.register_secrets(secret_values.find_named_secrets(values))

@@ -44,15 +44,15 @@ def merge_overlays(
     own = list_items(node)
     if own is None:
         return node  # Validation refuses the entry for that.
-    wanted = {overlay.name: overlay for overlay in overlays}
-    laid: list[Node] = []
+    remaining = {overlay.name: overlay for overlay in overlays}
+    nodes: list[Node] = []
     for item in own:
-        overlay = wanted.pop(entry_name(tree, item) or "", None)
-        laid += [item] if overlay is None else _overlay_nodes(tree, section, overlay)
-    for overlay in wanted.values():
-        laid += _overlay_nodes(tree, section, overlay)
+        overlay = remaining.pop(entry_name(tree, item) or "", None)
+        nodes += [item] if overlay is None else _overlay_nodes(tree, section, overlay)
+    for overlay in remaining.values():
+        nodes += _overlay_nodes(tree, section, overlay)
     place = node or tree.source.root
-    return SequenceNode(f"{TAG}seq", laid, place.start_mark, place.end_mark)
+    return SequenceNode(f"{TAG}seq", nodes, place.start_mark, place.end_mark)
 
 
 def entry_name(tree: ValueTree, item: Node) -> str | None:

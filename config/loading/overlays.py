@@ -25,18 +25,18 @@ class Overlays:
     """The id of the last change; 0 before the first. Processes compare it."""
     entries: tuple[Overlay, ...] = ()
 
-    def with_entry(self, one: Overlay) -> "Overlays":
+    def with_entry(self, new: Overlay) -> "Overlays":
         """Return all overlays with one replaced or appended."""
-        at = (one.section, one.name)
-        changed = [one if (o.section, o.name) == at else o for o in self.entries]
+        at = (new.section, new.name)
+        changed = [new if (o.section, o.name) == at else o for o in self.entries]
         return Overlays(
-            self.version, tuple(changed if one in changed else [*changed, one])
+            self.version, tuple(changed if new in changed else [*changed, new])
         )
 
     def without(self, section: str, name: str) -> "Overlays":
         """Return all overlays except the named one."""
-        left = (o for o in self.entries if (o.section, o.name) != (section, name))
-        return Overlays(self.version, tuple(left))
+        others = (o for o in self.entries if (o.section, o.name) != (section, name))
+        return Overlays(self.version, tuple(others))
 
 
 NO_OVERLAYS = Overlays()

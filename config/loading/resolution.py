@@ -19,44 +19,46 @@ from config.sections import Config, Problem, RejectedOverride, Section
 
 
 def resolve(
-    content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
+    content: bytes, path: Path, overlays: Overlays, *, is_strict: bool = True
 ) -> Config:
     """Return the effective configuration of a file's content; raises `ConfigInvalid`.
 
-    With `insists` false, overrides that make the file invalid are rejected, too.
+    With `is_strict` false, overrides that make the file invalid are rejected, too.
     """
     alone = loader.parse_config(content, path)
     if not overlays.entries:
         return replace(alone, overlays=overlays)
-    return apply_overlays(content, path, overlays, insists=insists)
+    return apply_overlays(content, path, overlays, is_strict=is_strict)
 
 
 def apply_overlays(
-    content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
+    content: bytes, path: Path, overlays: Overlays, *, is_strict: bool = True
 ) -> Config:
     """Return the effective configuration of a valid content, as `resolve` does."""
-    aside = [
+    rejected = [
         found for each in overlays.entries if (found := _reject_if_unreadable(each))
     ]
-    named = {(found.section, found.name) for found in aside}
-    standing = [o for o in overlays.entries if (o.section, o.name) not in named]
+    rejected_names = {(found.section, found.name) for found in rejected}
+    active = [o for o in overlays.entries if (o.section, o.name) not in rejected_names]
     while True:
         try:
-            config = loader.parse_config(content, path, standing)
+            config = loader.parse_config(content, path, active)
         except ConfigInvalid as exc:
-            broken = list(_broken_overrides(exc.problems, standing))
+            broken = list(_broken_overrides(exc.problems, active))
             if not broken:
                 broken = list(
-                    _conflicting_overrides(content, path, standing, exc.problems)
+                    _conflicting_overrides(content, path, active, exc.problems)
                 )
-                if insists or not broken:
+                if is_strict or not broken:
                     raise _conflict_error(exc, broken) from None
-            count = len(aside)
-            aside += [replace(found, rejected_before=count) for found in broken]
-            named = {(found.section, found.name) for found in broken}
-            standing = [o for o in standing if (o.section, o.name) not in named]
+            count = len(rejected)
+            rejected += [replace(found, rejected_before=count) for found in broken]
+            rejected_names = {(found.section, found.name) for found in broken}
+            active = [o for o in active if (o.section, o.name) not in rejected_names]
         else:
-            return replace(config, overlays=overlays, rejected_overrides=tuple(aside))
+            return replace(
+                config, overlays=overlays, rejected_overrides=tuple(rejected)
+            )
 
 
 def overridable_sections() -> dict[str, Section[Any]]:
@@ -65,19 +67,19 @@ def overridable_sections() -> dict[str, Section[Any]]:
     return {key: section for key, section in found.items() if section.is_overridable}
 
 
-def rejected_label(aside: RejectedOverride) -> str:
+def rejected_label(rejected: RejectedOverride) -> str:
     """Return the label of a rejected override in messages."""
-    section = overridable_sections().get(aside.section)
+    section = overridable_sections().get(rejected.section)
     if section is None:
-        return f"'{aside.name}' under '{aside.section}' in the studio"
-    return overlay_merge.override_label(section, aside.name)
+        return f"'{rejected.name}' under '{rejected.section}' in the studio"
+    return overlay_merge.override_label(section, rejected.name)
 
 
 def _reject_if_unreadable(overlay: Overlay) -> RejectedOverride | None:
     section = overridable_sections().get(overlay.section)
     if section is None:
-        says = f"'{overlay.section}' cannot be changed in the studio"
-        problem = Problem((), says, errors.UNKNOWN_KEY)
+        message = f"'{overlay.section}' cannot be changed in the studio"
+        problem = Problem((), message, errors.UNKNOWN_KEY)
         return RejectedOverride(overlay.section, overlay.name, (problem,))
     if overlay.body is None:
         return None
@@ -91,11 +93,11 @@ def _reject_if_unreadable(overlay: Overlay) -> RejectedOverride | None:
 
 
 def _broken_overrides(
-    problems: Sequence[Problem], standing: Iterable[Overlay]
+    problems: Sequence[Problem], active: Iterable[Overlay]
 ) -> Iterable[RejectedOverride]:
     """Find the overlays that have problems of their own."""
     known = overridable_sections()
-    for overlay in standing:
+    for overlay in active:
         file = overlay_merge.override_label(known[overlay.section], overlay.name)
         own = [p for p in problems if p.position and p.position.file == file]
         if own:
@@ -105,49 +107,51 @@ def _broken_overrides(
 def _conflicting_overrides(
     content: bytes,
     path: Path,
-    standing: Sequence[Overlay],
+    active: Sequence[Overlay],
     problems: tuple[Problem, ...],
 ) -> Iterator[RejectedOverride]:
     """Find the overlays that cause the file's problems.
 
     Of several overlays that conflict only together, the last is returned.
     """
-    fit = set(_compatible_overlays(partial(_is_valid, content, path), (), standing))
-    for overlay in standing:
-        if overlay not in fit:
+    compatible = set(
+        _compatible_overlays(partial(_is_valid, content, path), (), active)
+    )
+    for overlay in active:
+        if overlay not in compatible:
             yield RejectedOverride(
                 overlay.section, overlay.name, problems, overlay.body is None
             )
 
 
 def _compatible_overlays(
-    is_right: Callable[[Sequence[Overlay]], bool],
-    fit: Sequence[Overlay],
-    doubted: Sequence[Overlay],
+    is_valid: Callable[[Sequence[Overlay]], bool],
+    compatible: Sequence[Overlay],
+    candidates: Sequence[Overlay],
 ) -> Sequence[Overlay]:
     """Return the valid overlays, and those of the doubtful ones that fit with them.
 
     Most fit, so the search bisects: each try validates the whole file.
     """
-    if len(doubted) < 2:
-        return fit
-    half = len(doubted) // 2
-    first, last = doubted[:half], doubted[half:]
-    if is_right([*fit, *first]):
-        return _compatible_overlays(is_right, [*fit, *first], last)
-    fit = _compatible_overlays(is_right, fit, first)
-    together = [*fit, *last]
-    return together if is_right(together) else _compatible_overlays(is_right, fit, last)
+    if len(candidates) < 2:
+        return compatible
+    half = len(candidates) // 2
+    first, last = candidates[:half], candidates[half:]
+    if is_valid([*compatible, *first]):
+        return _compatible_overlays(is_valid, [*compatible, *first], last)
+    compatible = _compatible_overlays(is_valid, compatible, first)
+    both = [*compatible, *last]
+    return both if is_valid(both) else _compatible_overlays(is_valid, compatible, last)
 
 
-def _is_valid(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
+def _is_valid(content: bytes, path: Path, active: Sequence[Overlay]) -> bool:
     """Return whether a file is valid with overlays; the overlays may have problems."""
     try:
-        loader.parse_config(content, path, standing)
+        loader.parse_config(content, path, active)
     except ConfigInvalid as exc:
         own = {
             problem
-            for each in _broken_overrides(exc.problems, standing)
+            for each in _broken_overrides(exc.problems, active)
             for problem in each.problems
         }
         return own.issuperset(exc.problems)
@@ -155,22 +159,20 @@ def _is_valid(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
 
 
 def _conflict_error(
-    exc: ConfigInvalid, opposed: Sequence[RejectedOverride]
+    exc: ConfigInvalid, conflicts: Sequence[RejectedOverride]
 ) -> ConfigInvalid:
-    told_first = errors.limit_problems(exc.problems)
-    if not opposed:
-        return ConfigInvalid(told_first)
+    problems = errors.limit_problems(exc.problems)
+    if not conflicts:
+        return ConfigInvalid(problems)
     known = overridable_sections()
     changes = ", ".join(
         f"{known[each.section].noun} '{each.name}' is "
         f"{'disabled' if each.is_tombstone else 'changed'} there"
-        for each in opposed
+        for each in conflicts
     )
-    command = f"overrides reset {opposed[0].section} {opposed[0].name}"
+    command = f"overrides reset {conflicts[0].section} {conflicts[0].name}"
     message = (
         f"the file is valid, but conflicts with overrides from the studio: {changes}; "
         f"`manage.py {command}` removes the override"
     )
-    return ConfigInvalid(
-        [*told_first, Problem((), message, errors.CONFLICTING_OVERRIDE)]
-    )
+    return ConfigInvalid([*problems, Problem((), message, errors.CONFLICTING_OVERRIDE)])

@@ -79,10 +79,10 @@ def _link_atomically(file: Path, text: str) -> None:
     # mkstemp creates it for its owner only.
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".secrets-")
     try:
-        with open(descriptor, "w", encoding="utf-8") as made:
-            made.write(text)
-            made.flush()
-            os.fsync(made.fileno())
+        with open(descriptor, "w", encoding="utf-8") as new_file:
+            new_file.write(text)
+            new_file.flush()
+            os.fsync(new_file.fileno())
         with contextlib.suppress(FileExistsError):
             # Unlike a rename, a link never replaces another process's file.
             os.link(name, file)

@@ -99,5 +99,7 @@ def _dedent_line(line: str, columns: int) -> str:
 
 def _belongs_to_next(line: str, column: int) -> bool:
     """Return whether a last line is empty, or a comment on the next entry."""
-    bare = line.lstrip(" ")
-    return not bare or (bare.startswith("#") and len(line) - len(bare) < column)
+    stripped = line.lstrip(" ")
+    return not stripped or (
+        stripped.startswith("#") and len(line) - len(stripped) < column
+    )

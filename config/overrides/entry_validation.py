@@ -67,14 +67,14 @@ def read_name(section: Section[Any], text: str, *, expected: str | None = None) 
             errors.MISSING,
         )
     if not isinstance(name, str):
-        says = f"{section.noun}: 'name' must be text; put it in quotes"
-        raise entry_error(section, expected, says)
+        message = f"{section.noun}: 'name' must be text; put it in quotes"
+        raise entry_error(section, expected, message)
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        says = (
+        message = (
             f"{section.noun}: 'name' must be one line of at most "
             f"{MAX_NAME_LENGTH} characters"
         )
-        raise entry_error(section, expected, says)
+        raise entry_error(section, expected, message)
     return name
 
 
@@ -104,9 +104,9 @@ def entry_label(section: Section[Any], name: str | None) -> str:
 def entry_error(
     section: Section[Any],
     name: str | None,
-    says: str,
+    message: str,
     code: str = errors.WRONG_VALUE,
 ) -> ConfigInvalid:
     """Return an error about an entry as a whole."""
     place = Position(entry_label(section, name), 1, 1)
-    return ConfigInvalid([Problem((), says, code, place)])
+    return ConfigInvalid([Problem((), message, code, place)])

@@ -195,7 +195,7 @@ def _check_change(
     broken = {(each.section, each.name) for each in config.rejected_overrides}
     broken.discard((section.key, name))
     after = resolution.apply_overlays(
-        config.content, config.path, overlays, insists=False
+        config.content, config.path, overlays, is_strict=False
     )
     new = [
         each

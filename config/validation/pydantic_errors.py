@@ -12,7 +12,7 @@ from config.sections import Location
 
 @dataclass(frozen=True)
 class LocatedError:
-    error: ErrorDetails
+    details: ErrorDetails
     steps: Location
     """The error's location in the data."""
     choice: Location | None
@@ -20,23 +20,23 @@ class LocatedError:
     form: str | int = ""
 
 
-def _locate_error(error: ErrorDetails, data: Any) -> LocatedError:
+def _locate_error(details: ErrorDetails, data: Any) -> LocatedError:
     """Separate the location in the data from pydantic's names of union members."""
     steps: list[str | int] = []
     choice, form = None, ""
-    missing = error["type"] == "missing"
-    for index, step in enumerate(error["loc"]):
+    missing = details["type"] == "missing"
+    for index, step in enumerate(details["loc"]):
         below = _value_below(data, step)
         if below is not None:
             steps.append(step)
             data = below[0]
-        elif missing and index == len(error["loc"]) - 1:
+        elif missing and index == len(details["loc"]) - 1:
             steps.append(step)
         elif choice is None:
             choice, form = tuple(steps), str(step)
     # A validator of a whole list names the entry.
-    steps += error.get("ctx", {}).get("at", ())
-    return LocatedError(error, tuple(steps), choice, form)
+    steps += details.get("ctx", {}).get("at", ())
+    return LocatedError(details, tuple(steps), choice, form)
 
 
 def _value_below(data: Any, step: str | int) -> tuple[Any] | None:
@@ -54,24 +54,24 @@ def group_errors(found: list[ErrorDetails], data: Any) -> Iterator[list[LocatedE
     meant gets a message.
     """
     choices = defaultdict(list)
-    for fault in (_locate_error(error, data) for error in found):
-        if fault.choice is None:
-            yield [fault]
+    for error in (_locate_error(details, data) for details in found):
+        if error.choice is None:
+            yield [error]
         else:
-            choices[fault.choice].append(fault)
-    for place, faults in choices.items():
-        yield from _select_form(place, faults)
+            choices[error.choice].append(error)
+    for place, located in choices.items():
+        yield from _select_form(place, located)
 
 
 def _select_form(
-    place: Location, faults: list[LocatedError]
+    place: Location, located: list[LocatedError]
 ) -> list[list[LocatedError]]:
     forms = defaultdict(list)
-    for fault in faults:
-        forms[fault.form].append(fault)
+    for error in located:
+        forms[error.form].append(error)
     entered = [
         form for form in forms.values() if all(len(f.steps) > len(place) for f in form)
     ]
     if not entered:
-        return [[fault for fault in faults if fault.steps == place]]
-    return [[fault] for fault in min(entered, key=len)]
+        return [[error for error in located if error.steps == place]]
+    return [[error] for error in min(entered, key=len)]

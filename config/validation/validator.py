@@ -70,16 +70,17 @@ class _Slice:
         return self.section.adapter.json_schema()
 
     def build_problem(self, group: list[LocatedError]) -> Problem:
-        fault = group[0]
-        match fault.error["type"]:
+        error = group[0]
+        match error.details["type"]:
             case "missing":
-                code, says = errors.MISSING, "is missing"
+                code, predicate = errors.MISSING, "is missing"
             case "extra_forbidden" | "unexpected_keyword_argument":
-                code, says = errors.UNKNOWN_FIELD, self._unknown_message(fault.steps)
+                code = errors.UNKNOWN_FIELD
+                predicate = self._unknown_message(error.steps)
             case _:
-                code, says = errors.WRONG_VALUE, self._wrong_message(group)
-        message = _join_sentence(self._subject(fault.steps), says)
-        return Problem((self.section.key, *fault.steps), message, code)
+                code, predicate = errors.WRONG_VALUE, self._wrong_message(group)
+        message = _join_sentence(self._subject(error.steps), predicate)
+        return Problem((self.section.key, *error.steps), message, code)
 
     def boolean_problems(self) -> Iterator[Problem]:
         """Find booleans that would be converted to the numbers 1 or 0."""
@@ -91,8 +92,8 @@ class _Slice:
                     if kind == "number"
                     else error_messages.WHOLE_NUMBER
                 )
-                says = f"must be {noun}{self._found_phrase(steps, value)}"
-                message = _join_sentence(self._subject(steps), says)
+                predicate = f"must be {noun}{self._found_phrase(steps, value)}"
+                message = _join_sentence(self._subject(steps), predicate)
                 location = (self.section.key, *steps)
                 yield Problem(location, message, errors.WRONG_VALUE)
 
@@ -105,13 +106,15 @@ class _Slice:
 
     def _wrong_message(self, group: list[LocatedError]) -> str:
         steps = group[0].steps
-        expected = [error_messages.describe_expectation(fault.error) for fault in group]
+        expected = [
+            error_messages.describe_expectation(error.details) for error in group
+        ]
         if None in expected:
-            return error_messages.error_message(group[0].error)
+            return error_messages.error_message(group[0].details)
         phrases = list(dict.fromkeys(filter(None, expected)))
         if phrases == [error_messages.NOT_EMPTY]:
             return "must not be empty"
-        value = group[0].error["input"]
+        value = group[0].details["input"]
         hint = ""
         if isinstance(value, str) and not self._is_hidden(steps):
             hint = did_you_mean(value, _expected_choices(phrases))
@@ -171,10 +174,10 @@ def _find_booleans(data: Any, steps: Location) -> Iterator[tuple[Location, bool]
         yield from _find_booleans(value, (*steps, step))
 
 
-def _join_sentence(subject: str, says: str) -> str:
+def _join_sentence(subject: str, predicate: str) -> str:
     """Join both parts; a message that does not start with a verb stays separate."""
-    joint = " " if subject[-1] == ":" or says.split(" ")[0] in SENTENCE_VERBS else ": "
-    return f"{subject}{joint}{says}"
+    is_sentence = predicate.split(" ")[0] in SENTENCE_VERBS
+    return f"{subject}{' ' if subject[-1] == ':' or is_sentence else ': '}{predicate}"
 
 
 def _dotted(steps: Location) -> str:

@@ -67,11 +67,13 @@ def last_batches(tests: Collection[str]) -> Mapping[str, list[SmokeRun]]:
         .values_list("test")
         .annotate(at=Max("created_at"))
     )
-    wanted = Q(pk__in=[])
+    newest_batches = Q(pk__in=[])
     for test, at in newest:
-        wanted |= Q(test=test, created_at=at)
+        newest_batches |= Q(test=test, created_at=at)
     found: dict[str, list[SmokeRun]] = {}
-    for run in SmokeRun.objects.filter(wanted).defer("settings").order_by("repetition"):
+    for run in (
+        SmokeRun.objects.filter(newest_batches).defer("settings").order_by("repetition")
+    ):
         found.setdefault(run.test, []).append(run)
     return found
 

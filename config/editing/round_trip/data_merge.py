@@ -45,8 +45,8 @@ def canonical_key(value: Any) -> Hashable:
     if isinstance(value, list):
         return ("list", tuple(map(canonical_key, value)))
     # 1 equals 1.0, and true equals neither.
-    said: Hashable = ("switch", value) if isinstance(value, bool) else value
-    return said
+    key: Hashable = ("switch", value) if isinstance(value, bool) else value
+    return key
 
 
 def matching_key(item: Any) -> Hashable:
@@ -95,8 +95,8 @@ def _merge_map(
         if key not in own and not is_same(old.get(key, ...), new[key])
     ]
     dropped = [child for key, child in own.items() if key not in new]
-    kept = [child for child in entry.value.entries if child not in dropped]
-    if inherited - new.keys() or not kept:
+    remaining = [child for child in entry.value.entries if child not in dropped]
+    if inherited - new.keys() or not remaining:
         return None
     if entry.value.is_flow and (added or dropped):
         return None
@@ -110,8 +110,8 @@ def _merge_map(
             edits += merge_edits(found, child, old[key], new[key])
     for key in added:
         piece = build_fragment(new[key])
-        behind = kept[-1] if entry.parent or dropped else None
-        edits += text_edits.insert_entry(found, entry, key, piece, behind=behind)
+        after = remaining[-1] if entry.parent or dropped else None
+        edits += text_edits.insert_entry(found, entry, key, piece, after=after)
     return edits
 
 
@@ -129,14 +129,14 @@ def _merge_list(
         return _merge_items(found, items, old, new, pairs)
     if not all(text_lines.is_indent(found.text, item.start) for item in items):
         return None
-    kept = [index for index in pairs if index is not None]
-    if kept and kept == sorted(kept) and pairs[: len(kept)] == kept:
+    matched = [index for index in pairs if index is not None]
+    if matched and matched == sorted(matched) and pairs[: len(matched)] == matched:
         edits = _merge_items(found, items, old, new, pairs)
-        for index in sorted(set(range(len(old))) - set(kept)):
+        for index in sorted(set(range(len(old))) - set(matched)):
             edits += text_edits.remove_entry(found, items[index])
-        for data in new[len(kept) :]:
-            piece, behind = build_fragment(data), items[kept[-1]]
-            edits += text_edits.insert_entry(found, entry, None, piece, behind=behind)
+        for data in new[len(matched) :]:
+            piece, after = build_fragment(data), items[matched[-1]]
+            edits += text_edits.insert_entry(found, entry, None, piece, after=after)
         return edits
     return [_reorder_edit(found, entry, old, new, pairs)]
 
@@ -158,19 +158,19 @@ def _merge_items(
 
 def _match_entries(old: list[Any], new: list[Any]) -> list[int | None]:
     """Match each new entry to an old one: by name, by content, by index."""
-    waiting: dict[Hashable, list[int]] = {}
+    indexes_by_key: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(old))):
-        waiting.setdefault(matching_key(old[index]), []).append(index)
+        indexes_by_key.setdefault(matching_key(old[index]), []).append(index)
     pairs: list[int | None] = []
     for item in new:
-        found = waiting.get(matching_key(item))
+        found = indexes_by_key.get(matching_key(item))
         pairs.append(found.pop() if found else None)
-    left = set(range(len(old))).difference(pairs)
+    unmatched = set(range(len(old))).difference(pairs)
     if len(old) == len(new):
         # An entry that changed in place matches no other entry.
         pairs = [
             index
-            if found is None and index in left and identity_of(new[index]) is None
+            if found is None and index in unmatched and identity_of(new[index]) is None
             else found
             for index, found in enumerate(pairs)
         ]
@@ -195,11 +195,11 @@ def _reorder_edit(
     above: dict[int, str] = {}
     orphaned, at = "", first
     for index, item in enumerate(items):
-        lead = orphaned + text_lines.normalize_line_breaks(
+        comments_above = orphaned + text_lines.normalize_line_breaks(
             text[at : text_lines.line_start(text, item.start)]
         )
-        orphaned = "" if index in pairs else lead
-        above[index] = lead
+        orphaned = "" if index in pairs else comments_above
+        above[index] = comments_above
         at = text_lines.next_line_start(text, text_edits.entry_end(found, item))
     pieces = [
         text_lines.indent(text_edits.render_entry(None, build_fragment(data)), column)
@@ -234,7 +234,7 @@ def _edited_lines(found: SourceMap, item: SourceEntry, old: Any, new: Any) -> st
     start = text_lines.line_start(found.text, item.start)
     end = text_edits.entry_end(found, item)
     edits = merge_edits(found, item, old, new)
-    moved = [(a - start, b - start, piece) for a, b, piece in edits]
+    own_edits = [(a - start, b - start, piece) for a, b, piece in edits]
     return text_lines.normalize_line_breaks(
-        text_edits.apply_edits(found.text[start:end], moved)
+        text_edits.apply_edits(found.text[start:end], own_edits)
     )

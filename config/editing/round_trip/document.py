@@ -80,14 +80,14 @@ def _locate_entries(
     found: SourceMap, anchored: AnchoredEntries
 ) -> dict[Location, SourceEntry]:
     located: dict[Location, SourceEntry] = {(): found.root}
-    waiting: list[tuple[Location, SourceEntry]] = [((), found.root)]
-    while waiting:
-        location, entry = waiting.pop()
+    pending: list[tuple[Location, SourceEntry]] = [((), found.root)]
+    while pending:
+        location, entry = pending.pop()
         for step, child in _child_steps(entry, anchored):
-            place = (*location, step)
-            if place not in located:
-                located[place] = child
-                waiting.append((place, child))
+            child_location = (*location, step)
+            if child_location not in located:
+                located[child_location] = child
+                pending.append((child_location, child))
     return located
 
 

@@ -109,11 +109,11 @@ class SourceMap:
 
     def walk(self) -> Iterator[SourceEntry]:
         """Yield every entry, from top to bottom."""
-        waiting = [self.root]
-        while waiting:
-            entry = waiting.pop()
+        pending = [self.root]
+        while pending:
+            entry = pending.pop()
             yield entry
-            waiting += reversed(entry.value.entries)
+            pending += reversed(entry.value.entries)
 
 
 def parse_source_map(text: str) -> SourceMap:
@@ -164,16 +164,20 @@ class _SourceMapBuilder:
         return entry
 
     def _node(self, event: Any, mark: int) -> SourceNode:
-        outset = event.start_mark.index
+        properties_start = event.start_mark.index
         if isinstance(event, AliasEvent):
             return SourceNode(
-                "alias", outset, event.end_mark.index, outset, event.anchor
+                "alias",
+                properties_start,
+                event.end_mark.index,
+                properties_start,
+                event.anchor,
             )
         if isinstance(event, ScalarEvent):
             return self._scalar(event, mark)
-        start = self._contents[bisect_left(self._contents, outset)]
+        start = self._contents[bisect_left(self._contents, properties_start)]
         kind: NodeKind = "map" if isinstance(event, MappingStartEvent) else "list"
-        node = SourceNode(kind, start, start, outset, anchor=event.anchor)
+        node = SourceNode(kind, start, start, properties_start, anchor=event.anchor)
         node.is_flow = bool(event.flow_style)
         fill = self._map if kind == "map" else self._list
         last = fill(node)
@@ -186,7 +190,7 @@ class _SourceMapBuilder:
     def _scalar(self, event: ScalarEvent, mark: int) -> SourceNode:
         start, end = event.start_mark.index, event.end_mark.index
         own = [p for p in self._properties_from(start) if p[1] <= end]
-        outset = start
+        properties_start = start
         if own:
             next_content = self._contents[bisect_left(self._contents, own[-1][1])]
             start = min(next_content, end)
@@ -194,8 +198,10 @@ class _SourceMapBuilder:
                 start = end = own[-1][1]
         elif event.value == "" and not event.style:
             # The parser gives a missing value the position of the next token.
-            outset = start = end = mark
-        node = SourceNode("scalar", start, end, outset, event.value, event.anchor)
+            properties_start = start = end = mark
+        node = SourceNode(
+            "scalar", start, end, properties_start, event.value, event.anchor
+        )
         node.style = event.style
         if event.style in ("|", ">"):
             # The parser includes the empty lines below it.
@@ -252,20 +258,20 @@ class _SourceMapBuilder:
 
 
 def _set_parents(entry: SourceEntry) -> None:
-    waiting = [entry]
-    while waiting:
-        parent = waiting.pop()
+    pending = [entry]
+    while pending:
+        parent = pending.pop()
         for child in parent.value.entries:
             child.parent = parent
-        waiting += parent.value.entries
+        pending += parent.value.entries
 
 
 def _single_document_events(events: Iterable[Any]) -> Iterator[Any]:
-    begun = False
+    has_document = False
     for event in events:
         if isinstance(event, DocumentStartEvent):
-            if begun:
+            if has_document:
                 raise PatchError("a value cannot contain a second document")
-            begun = True
+            has_document = True
         elif isinstance(event, NodeEvent | MappingEndEvent | SequenceEndEvent):
             yield event

@@ -188,13 +188,13 @@ def _replace_inline(found: SourceMap, entry: SourceEntry, new: Fragment) -> list
         body = text_lines.indent(new.text, _column(found, entry) + INDENT, hanging=True)
         space = " " if value.start == entry.mark else ""
         return [(value.start, value.end, space + body)]
-    behind = text_lines.line_end(text, value.end)
+    insert_at = text_lines.line_end(text, value.end)
     body = text_lines.indent(new.text, _column(found, entry) + INDENT)
     start = value.start
-    if not text[value.end : behind].strip():
-        behind = value.end
+    if not text[value.end : insert_at].strip():
+        insert_at = value.end
         start -= len(text[entry.mark : start]) if value.properties_start == start else 0
-    return [(start, value.end, ""), (behind, behind, f"\n{body}")]
+    return [(start, value.end, ""), (insert_at, insert_at, f"\n{body}")]
 
 
 def _indent_hanging(found: SourceMap, entry: SourceEntry, new: Fragment) -> str:
@@ -223,14 +223,14 @@ def _replace_lines(found: SourceMap, entry: SourceEntry, new: Fragment) -> list[
     below = text_lines.next_line_start(text, entry.mark)
     if not (new.is_inline or new.is_literal):
         return [(below, end, text_lines.indent(new.text, edge))]
-    head = text_lines.line_end(text, entry.mark)
-    behind = entry.mark
-    if value.properties_start < head:  # An anchor stays where it is.
-        found_properties = PROPERTIES.match(text, behind)
-        behind = found_properties.end() if found_properties else behind
+    key_line_end = text_lines.line_end(text, entry.mark)
+    start = entry.mark
+    if value.properties_start < key_line_end:  # An anchor stays where it is.
+        properties = PROPERTIES.match(text, start)
+        start = properties.end() if properties else start
     if new.is_literal:
-        return [(behind, end, f" {_indent_hanging(found, entry, new)}")]
-    return [(behind, behind, f" {new.text}".rstrip()), (head, end, "")]
+        return [(start, end, f" {_indent_hanging(found, entry, new)}")]
+    return [(start, start, f" {new.text}".rstrip()), (key_line_end, end, "")]
 
 
 def _is_block_list(value: SourceNode) -> bool:
@@ -313,7 +313,7 @@ def insert_entry(
     name: str | None,
     new: Fragment,
     *,
-    behind: SourceEntry | None = None,
+    after: SourceEntry | None = None,
 ) -> list[Edit]:
     """Return the edits that add an entry to a map or, without a name, to a list.
 
@@ -327,10 +327,10 @@ def insert_entry(
     entry = render_entry(name, new)
     if not value.is_block:
         return replace_value(found, parent, parse_fragment(entry))
-    last_entry = behind or value.entries[-1]
+    last_entry = after or value.entries[-1]
     column = text_lines.column(found.text, value.entries[0].start)
     body = text_lines.indent(entry, column)
-    if parent.parent is None and behind is None:
+    if parent.parent is None and after is None:
         return [_append_edit(found, last_entry, body)]
     gap = "\n" if has_blank_lines_between(found, value.entries) else ""
     end = entry_end(found, last_entry)

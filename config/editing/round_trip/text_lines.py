@@ -56,8 +56,8 @@ def indent(text: str, columns: int, *, hanging: bool = False) -> str:
     """Return a text indented; with `hanging`, except its first line."""
     pad = " " * columns
     first, *rest = text.split("\n")
-    moved = [f"{pad}{line}" if line else "" for line in rest]
-    return "\n".join([first if hanging or not first else f"{pad}{first}", *moved])
+    indented = [f"{pad}{line}" if line else "" for line in rest]
+    return "\n".join([first if hanging or not first else f"{pad}{first}", *indented])
 
 
 def dedent(text: str, columns: int) -> str:
@@ -76,10 +76,10 @@ def trailing_lines_end(text: str, index: int, edge: int) -> int:
     at = last
     while (at := next_line_start(text, at)) < len(text):
         stop = line_end(text, at)
-        bare = text[at:stop].strip(" \t")
-        if bare.startswith("#") and text.index("#", at) - at > edge:
+        content = text[at:stop].strip(" \t")
+        if content.startswith("#") and text.index("#", at) - at > edge:
             last = stop
-        elif bare:
+        elif content:
             break
         at = stop
     return last

@@ -50,7 +50,9 @@ class Command(DatabaseCommand):
 
     def _run_action(self, options: dict[str, Any]) -> None:
         # Conflicting overrides must be removable although the file is refused for them.
-        live.set_current(live.read_effective(self.config_path(options), insists=False))
+        live.set_current(
+            live.read_effective(self.config_path(options), is_strict=False)
+        )
         match options["what"]:
             case "show":
                 self._show(options["section"], options["name"])
