@@ -1,1 +1,1 @@
-"""A month of invented traffic, for pictures and for load: `manage.py demo`."""
+"""Sample data: a month of simulated traffic, for screenshots and load tests."""

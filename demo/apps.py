@@ -1,4 +1,4 @@
-"""The demo as Django knows it."""
+"""The Django app."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""Scripted dialogues of the demo, with placeholders that are filled each time."""
+"""Scripted dialogues of the demo, with placeholders for random words."""
 
 import random
 import re
@@ -12,7 +12,7 @@ import orjson
 from ruamel.yaml import YAML
 
 FILE = Path(__file__).with_name("dialogues.yaml")
-PLACE = re.compile(r"\{(\w+)\}")
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class CallStep:
     calls: Sequence["CallStep"] = ()
 
     @property
-    def written(self) -> str:
-        """The arguments, as a model writes them."""
+    def arguments_json(self) -> str:
+        """The arguments as JSON text, like a model writes them."""
         return orjson.dumps(self.arguments).decode()
 
 
@@ -69,7 +69,7 @@ class ScriptedDialogue:
 
 @dataclass(frozen=True)
 class DialogueFile:
-    """All dialogues as they are in the file."""
+    """The content of the dialogue file."""
 
     words: Mapping[str, Sequence[str]]
     tools: Mapping[str, str]
@@ -77,26 +77,29 @@ class DialogueFile:
     weights: Sequence[int]
 
     def draws(
-        self, chance: random.Random, first: str, agents: Collection[str]
+        self, rng: random.Random, first: str, agents: Collection[str]
     ) -> Iterator[ScriptedDialogue]:
-        """Yield dialogues of a user with these agents, without end.
+        """Yield a user's dialogues with these agents, endlessly.
 
-        All of them appear before one repeats.
+        All dialogues appear before one repeats.
         """
-        mine = [n for n, each in enumerate(self.dialogues) if each["agent"] in agents]
+        numbers = [
+            number
+            for number, dialogue in enumerate(self.dialogues)
+            if dialogue["agent"] in agents
+        ]
         while True:
-            # Those that weigh more tend to come first.
-            mine.sort(key=lambda n: -(chance.random() ** (1 / self.weights[n])))
-            for number in mine:
-                yield self.fill(number, chance, first)
+            # Dialogues with a higher weight tend to come first.
+            numbers.sort(key=lambda n: -(rng.random() ** (1 / self.weights[n])))
+            for number in numbers:
+                yield self.fill(number, rng, first)
 
-    def fill(self, number: int, chance: random.Random, first: str) -> ScriptedDialogue:
-        """Return a dialogue with words drawn for its places."""
-        told = self.dialogues[number]
-        words = {name: chance.choice(each) for name, each in self.words.items()}
-        return self._dialogue(_fill(told, {**words, "first": first}))
+    def fill(self, number: int, rng: random.Random, first: str) -> ScriptedDialogue:
+        """Return a dialogue with random words for its placeholders."""
+        words = {name: rng.choice(each) for name, each in self.words.items()}
+        return self._dialogue(_fill(self.dialogues[number], {**words, "first": first}))
 
-    def _dialogue(self, told: Mapping[str, Any]) -> ScriptedDialogue:
+    def _dialogue(self, data: Mapping[str, Any]) -> ScriptedDialogue:
         exchanges = [
             ScriptedExchange(
                 each["user"],
@@ -104,46 +107,51 @@ class DialogueFile:
                 [self._step(call) for call in each.get("calls", ())],
                 [ScriptedFact(**fact) for fact in each.get("facts", ())],
             )
-            for each in told["exchanges"]
+            for each in data["exchanges"]
         ]
-        return ScriptedDialogue(told["agent"], told.get("thread", ""), exchanges)
+        return ScriptedDialogue(data["agent"], data.get("thread", ""), exchanges)
 
-    def _step(self, told: Mapping[str, Any]) -> CallStep:
-        result = told.get("result")
+    def _step(self, data: Mapping[str, Any]) -> CallStep:
+        result = data.get("result")
         if result is not None and not isinstance(result, str):
             result = orjson.dumps(result).decode()
-        if "ask" in told:
-            name = target = told["ask"]
-            kind, arguments = "subagent", {"message": told["message"]}
+        if "ask" in data:
+            name = target = data["ask"]
+            kind, arguments = "subagent", {"message": data["message"]}
         else:
-            name, arguments = told["tool"], told["arguments"]
+            name, arguments = data["tool"], data["arguments"]
             target = self.tools[name]
             kind = target if target in ("memory", "task") else "mcp"
         return CallStep(
-            *(name, target if kind in ("mcp", "subagent") else "", kind, arguments),
-            *(result, told.get("error"), told.get("seconds")),
-            calls=[self._step(each) for each in told.get("calls", ())],
+            name,
+            target if kind in ("mcp", "subagent") else "",
+            kind,
+            arguments,
+            result,
+            data.get("error"),
+            data.get("seconds"),
+            calls=[self._step(call) for call in data.get("calls", ())],
         )
 
 
 @cache
 def load_dialogues() -> DialogueFile:
-    """Return the file's dialogues."""
-    told = YAML(typ="safe").load(FILE)
-    dialogues = told["dialogues"]
+    """Return the content of the dialogue file."""
+    data = YAML(typ="safe").load(FILE)
+    dialogues = data["dialogues"]
     return DialogueFile(
-        told["words"],
-        told["tools"],
+        data["words"],
+        data["tools"],
         dialogues,
         [each.get("weight", 1) for each in dialogues],
     )
 
 
-def _fill(told: Any, words: Mapping[str, str]) -> Any:
-    if isinstance(told, str):
-        return PLACE.sub(lambda place: words[place[1]], told)
-    if isinstance(told, Mapping):
-        return {name: _fill(each, words) for name, each in told.items()}
-    if isinstance(told, Sequence):
-        return [_fill(each, words) for each in told]
-    return told
+def _fill(value: Any, words: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return PLACEHOLDER.sub(lambda match: words[match[1]], value)
+    if isinstance(value, Mapping):
+        return {name: _fill(each, words) for name, each in value.items()}
+    if isinstance(value, Sequence):
+        return [_fill(each, words) for each in value]
+    return value

@@ -1,4 +1,4 @@
-"""Fills a database with a month of traffic, user by user."""
+"""Fills a database with a month of simulated traffic, user by user."""
 
 import random
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from experiments import assignment
 from experiments.config import EXPERIMENTS
 from memory.transcript.message_rows import NewMessage
 
-PATIENCE = 3
-"""Retries of a user after an error."""
-OLD = (
+MAX_ATTEMPTS = 3
+"""How often a user sends a message that fails."""
+OLD_EXCHANGES = (
     ("Is there a matinee this week?", "Yes, on Sunday at 15:00."),
     ("Thanks!", "You are welcome."),
     ("Do you take cards?", "Yes, all of them, and vouchers too."),
     ("When do doors open?", "Half an hour before the beginning."),
     ("ok", "See you then!"),
 )
-"""What was said before the record begins, of which no more than that is known."""
+"""Exchanges from before the month, without records."""
 
 
 @dataclass(frozen=True)
@@ -45,184 +45,196 @@ class DemoSize:
     turns: int = 5_000
     days: int = 30
     messages: int = 0
-    """At least so many: older conversations make up what the month has not."""
+    """Minimum number; older conversations supply what the month lacks."""
     seed: int = 1
 
 
 class DemoGenerator:
-    """One month of traffic."""
+    """Generates one month of traffic."""
 
     def __init__(self, config: Config, size: DemoSize, now: datetime) -> None:
         self._size = size
-        self._people = sample_users.list_users(size.users)
-        self._chance = random.Random(size.seed)  # noqa: S311  invented on purpose
-        self._calendar = TrafficPattern(now, size.days)
+        self._users = sample_users.list_users(size.users)
+        self._rng = random.Random(size.seed)  # noqa: S311  not for security
+        self._traffic = TrafficPattern(now, size.days)
         self._inserts = BulkInsert()
-        self._actor = AgentSimulator(config, self._chance)
-        self._jury = ScoreRecords(self._inserts, self._actor, self._chance)
-        given = self._inserts, self._actor
-        self._work = BackgroundTasks(*given, self._calendar, self._chance)
-        self._rehearsal = SmokeRuns(*given, self._jury, self._chance)
-        self._experiments = config.get(EXPERIMENTS)
-        self._audit = AuditEntries(
-            *(self._inserts, self._calendar, self._people, self._chance)
+        self._simulator = AgentSimulator(config, self._rng)
+        self._scores = ScoreRecords(self._inserts, self._simulator, self._rng)
+        self._tasks = BackgroundTasks(
+            self._inserts, self._simulator, self._traffic, self._rng
         )
-        self._purses = api_tokens.create_tokens(
-            *(self._inserts, self._people, self._calendar, self._chance),
+        self._smoke_runs = SmokeRuns(
+            self._inserts, self._simulator, self._scores, self._rng
+        )
+        self._experiments = config.get(EXPERIMENTS)
+        self._audit = AuditEntries(self._inserts, self._traffic, self._users, self._rng)
+        self._usages = api_tokens.create_tokens(
+            self._inserts,
+            self._users,
+            self._traffic,
+            self._rng,
             self._audit,
         )
         self.turns = 0
         self.messages = 0
 
-    def fill(self, told: Callable[[int], None] = lambda _: None) -> None:
-        """Write all rows; `told` receives the number of users so far."""
+    def fill(self, report: Callable[[int], None] = lambda _: None) -> None:
+        """Write all rows; `report` receives the number of users so far."""
         turns = sample_users.split_total(self._size.users, self._size.turns)
-        # About as many messages as a turn has on average, and as the rest is to have.
+        # A turn has about 2.9 messages on average.
         older = max(0, self._size.messages - round(self._size.turns * 2.9))
-        before = sample_users.split_total(self._size.users, older)
-        for person, share, old in zip(self._people, turns, before, strict=True):
-            self._live(person, share, old)
+        old_messages = sample_users.split_total(self._size.users, older)
+        for user, count, old_count in zip(
+            self._users, turns, old_messages, strict=True
+        ):
+            self._generate_user(user, count, old_count)
             self._inserts.write_if_many()
-            told(person.number + 1)
-        staff = [each for each in self._people if each.writes_to is sample_users.STAFF]
-        staff = staff or self._people
-        self._work.waiting(staff)
-        self._work.broken_off(staff[0])
-        self._work.triggered(staff[0])
-        self._rehearsal.hold(self._calendar)
-        self._purses.write(self._inserts)
+            report(user.number + 1)
+        staff = [user for user in self._users if user.agents is sample_users.STAFF]
+        staff = staff or self._users
+        self._tasks.add_open(staff)
+        self._tasks.add_interrupted(staff[0])
+        self._tasks.add_triggered(staff[0])
+        self._smoke_runs.launch_all(self._traffic)
+        self._usages.write(self._inserts)
         self._audit.write()
-        audit_entries.note(
+        audit_entries.record_demo(
             self._inserts,
-            self._calendar.now,
+            self._traffic.now,
             users=self._size.users,
             turns=self.turns,
-            expenses=_ranges(self._jury.expenses),
+            expenses=_ranges(self._scores.expenses),
         )
         self._inserts.write()
 
-    def _live(self, person: SampleUser, turns: int, older: int) -> None:
-        """Write one user's month, and the older messages."""
+    def _generate_user(self, user: SampleUser, turns: int, older: int) -> None:
+        """Write a user's month, and the older messages."""
         threads: dict[str, ThreadTranscript] = {}
-        known = FactHistory(self._inserts, person.user_id, self._chance)
+        facts = FactHistory(self._inserts, user.user_id, self._rng)
         if older:
-            self._remember(self._thread(threads, person, ""), older)
-        began_at = self._calendar.now
-        free_at = self._calendar.start
-        for at, dialogue in self._conversations(person, turns):
+            self._add_old_messages(self._thread(threads, user, ""), older)
+        first_at = self._traffic.now
+        free_at = self._traffic.start
+        for at, dialogue in self._conversations(user, turns):
             # A user's conversations do not overlap.
-            begin = max(at, free_at)
-            began_at = min(began_at, begin)
-            taken, free_at = self._converse(
-                person, dialogue, begin, turns, threads, known
+            started_at = max(at, free_at)
+            first_at = min(first_at, started_at)
+            count, free_at = self._converse(
+                user, dialogue, started_at, turns, threads, facts
             )
-            turns -= taken
+            turns -= count
         for thread in threads.values():
             thread.close()
             self.messages += thread.length
-        known.close(began_at, self._calendar.now)
+        facts.close(first_at, self._traffic.now)
 
     def _conversations(
-        self, person: SampleUser, turns: int
+        self, user: SampleUser, turns: int
     ) -> list[tuple[datetime, ScriptedDialogue]]:
-        """Return enough conversations for so many turns, in their order."""
-        drawn = dialogues.load_dialogues().draws(
-            self._chance, person.first, person.writes_to
-        )
-        found, planned = [], 0
+        """Return enough conversations for so many turns, in order of time."""
+        drawn = dialogues.load_dialogues().draws(self._rng, user.first, user.agents)
+        conversations, planned = [], 0
         while planned < turns:
             dialogue = next(drawn)
-            found.append((self._calendar.moment(self._chance), dialogue))
+            conversations.append((self._traffic.random_time(self._rng), dialogue))
             planned += len(dialogue.exchanges)
-        return sorted(found, key=lambda each: each[0])
+        return sorted(conversations, key=lambda item: item[0])
 
     def _converse(
         self,
-        person: SampleUser,
+        user: SampleUser,
         dialogue: ScriptedDialogue,
         at: datetime,
-        most: int,
+        limit: int,
         threads: dict[str, ThreadTranscript],
-        known: FactHistory,
+        facts: FactHistory,
     ) -> tuple[int, datetime]:
-        """Write a conversation; return how many turns it took, at most so many, and
-        when it was over."""
-        thread = self._thread(threads, person, dialogue.thread)
-        thread.tokens = 0
-        agent, experiment = self._agent(dialogue, person)
-        whose = TurnContext(
-            *(person.user_id, dialogue.thread, experiment),
-            token_id=self._purses.tokens.get(person.number),
-            is_streamed=self._chance.random() < 0.8,
-        )
-        taken = 0
-        for exchange in dialogue.exchanges:
-            for _ in range(PATIENCE):
-                if taken >= most or at >= self._calendar.now - timedelta(seconds=60):
-                    return taken, at
-                played = self._actor.simulate(
-                    *(exchange, agent, at),
-                    said_tokens=thread.tokens,
-                    trouble=self._calendar.trouble(at),
-                )
-                self._keep(played, replace(whose, recalled=known.recalled), thread)
-                taken += 1
-                at = played.ended_at + self._pause()
-                if played.outcome != "error":
-                    known.extract_facts(exchange, played, thread)
-                    break
-        return taken, at
+        """Write a conversation of at most `limit` turns.
 
-    def _keep(
-        self, played: SimulatedTurn, whose: TurnContext, thread: ThreadTranscript
+        Return the number of its turns, and its end.
+        """
+        thread = self._thread(threads, user, dialogue.thread)
+        thread.tokens = 0
+        agent, experiment = self._agent(dialogue, user)
+        context = TurnContext(
+            user.user_id,
+            dialogue.thread,
+            experiment,
+            token_id=self._usages.tokens.get(user.number),
+            is_streamed=self._rng.random() < 0.8,
+        )
+        count = 0
+        for exchange in dialogue.exchanges:
+            for _ in range(MAX_ATTEMPTS):
+                if count >= limit or at >= self._traffic.now - timedelta(seconds=60):
+                    return count, at
+                turn = self._simulator.simulate(
+                    exchange,
+                    agent,
+                    at,
+                    history_tokens=thread.tokens,
+                    failure_rate=self._traffic.failure_rate(at),
+                )
+                self._write_turn(
+                    turn, replace(context, recalled=facts.recalled), thread
+                )
+                count += 1
+                at = turn.ended_at + self._pause()
+                if turn.outcome != "error":
+                    facts.extract_facts(exchange, turn, thread)
+                    break
+        return count, at
+
+    def _write_turn(
+        self, turn: SimulatedTurn, context: TurnContext, thread: ThreadTranscript
     ) -> None:
-        record(self._inserts, played, whose)
-        thread.say(played)
-        self._jury.score(played, whose)
-        self._work.dispatched(played, whose)
-        if whose.token_id is not None:
-            self._purses.spend(whose.token_id, played)
+        record(self._inserts, turn, context)
+        thread.add_turn(turn)
+        self._scores.score(turn, context)
+        self._tasks.add_dispatched(turn, context)
+        if context.token_id is not None:
+            self._usages.charge(context.token_id, turn)
         self.turns += 1
 
     def _thread(
-        self, threads: dict[str, ThreadTranscript], person: SampleUser, name: str
+        self, threads: dict[str, ThreadTranscript], user: SampleUser, name: str
     ) -> ThreadTranscript:
         if name not in threads:
-            threads[name] = ThreadTranscript(self._inserts, person.user_id, name)
+            threads[name] = ThreadTranscript(self._inserts, user.user_id, name)
         return threads[name]
 
-    def _agent(self, dialogue: ScriptedDialogue, person: SampleUser) -> tuple[str, str]:
+    def _agent(self, dialogue: ScriptedDialogue, user: SampleUser) -> tuple[str, str]:
         """Return the agent that answers, and its experiment."""
         experiment = self._experiments.get(dialogue.agent)
         if experiment is None:
             return dialogue.agent, ""
-        return assignment.choose_variant(experiment, person.user_id), experiment.name
+        return assignment.choose_variant(experiment, user.user_id), experiment.name
 
     def _pause(self) -> timedelta:
-        return timedelta(seconds=self._chance.lognormvariate(3.4, 0.7))
+        return timedelta(seconds=self._rng.lognormvariate(3.4, 0.7))
 
-    def _remember(self, thread: ThreadTranscript, count: int) -> None:
-        """Add so many messages from before the month."""
-        at = self._calendar.start - timedelta(minutes=7 * count)
+    def _add_old_messages(self, thread: ThreadTranscript, count: int) -> None:
+        """Add messages from before the month."""
+        at = self._traffic.start - timedelta(minutes=7 * count)
         for _ in range(count // 2):
-            asked, answered = self._chance.choice(OLD)
-            said = Message("user", asked), Message("assistant", answered)
-            first, last = (
-                NewMessage(message, token_estimates.estimate_message(message))
-                for message in said
+            texts = self._rng.choice(OLD_EXCHANGES)
+            question = Message("user", texts[0])
+            answer = Message("assistant", texts[1])
+            first = NewMessage(question, token_estimates.estimate_message(question))
+            reply = NewMessage(
+                answer, token_estimates.estimate_message(answer), "front-desk", "stop"
             )
-            reply = NewMessage(last.message, last.tokens, "front-desk", "stop")
-            turn_id = simulated_turns.turn_id_of(at, self._chance)
-            thread.put([first, reply], turn_id, at)
-            at += timedelta(minutes=self._chance.uniform(1, 12))
+            turn_id = simulated_turns.turn_id_of(at, self._rng)
+            thread.add_messages([first, reply], turn_id, at)
+            at += timedelta(minutes=self._rng.uniform(1, 12))
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return ascending numbers as ranges, ends included."""
-    found: list[tuple[int, int]] = []
+    """Return ascending numbers as ranges that include both ends."""
+    ranges: list[tuple[int, int]] = []
     for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = found[-1][0], number
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = ranges[-1][0], number
         else:
-            found.append((number, number))
-    return found
+            ranges.append((number, number))
+    return ranges

@@ -1,4 +1,4 @@
-"""Who uses the demo: people of `demo.example`, a domain nobody can have."""
+"""The users of the demo, with addresses at the reserved domain `demo.example`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from access.users import identity
 from core.ids import UserId
 
 DOMAIN = "demo.example"
-MOST = 100_000
-"""People there can be; who they are does not depend on the seed."""
+MAX_USERS = 100_000
+"""Maximum number of users; their names do not depend on the seed."""
 
 FIRST = """
 Ada Bram Chiara Dario Elif Farid Greta Hugo Ines Jonas Kaja Luca Maren Noor Olga Paul
 Quirin Rosa Samir Tilda Ugo Vera Wim Xenia Yara Zeno Amira Bela Celeste Dmitri Esther
 Felix Gwen Hana Ivo June Kofi Lea Miguel Nadia Oscar Petra Rafael Sofia Tarek Ursula
 Viktor Wanda Yusuf Zofia
-""".split()  # noqa: SIM905  a list of theirs has fifty lines
+""".split()  # noqa: SIM905  as a list it has fifty lines
 LAST = """
 Almeida Becker Costa Dumont Eriksen Ferrari Gomez Haddad Ivanova Jansen Kowalski
 Lindqvist Moreau Novak Okafor Pereira Quinn Rossi Sato Tamm Ueda Vasquez Weber Xu
@@ -29,16 +29,16 @@ VISITOR, STAFF, TEACHER = (
     ("dramaturg", "rota", "translator"),
     ("school-desk", "welcome"),
 )
-"""Whom people write to: agents and experiments."""
+"""The agents and experiments that a kind of user writes to."""
 KINDS = (VISITOR, VISITOR, STAFF, VISITOR, TEACHER)
-"""Of five, one after the other."""
-QUIET = 0.75
-"""How quickly people speak less, by their rank; 0 is not at all."""
+"""The kinds of every five users, in order."""
+RANK_EXPONENT = 0.75
+"""How quickly the number of turns falls with a user's rank; 0 means not at all."""
 
 
 @dataclass(frozen=True)
 class SampleUser:
-    """One of them."""
+    """A user of the demo."""
 
     number: int
 
@@ -50,13 +50,13 @@ class SampleUser:
     def name(self) -> str:
         """What clients send as `safety_identifier`."""
         last = LAST[(self.number // len(FIRST) + self.number) % len(LAST)]
-        again = self.number // (len(FIRST) * len(LAST))
-        count = f".{again + 1}" if again else ""
+        repetition = self.number // (len(FIRST) * len(LAST))
+        count = f".{repetition + 1}" if repetition else ""
         return f"{self.first}.{last}{count}@{DOMAIN}".lower()
 
     @property
-    def writes_to(self) -> Sequence[str]:
-        """The agents and experiments this one has anything to do with."""
+    def agents(self) -> Sequence[str]:
+        """The agents and experiments that this user writes to."""
         return KINDS[self.number % len(KINDS)]
 
     @cached_property
@@ -65,31 +65,35 @@ class SampleUser:
 
 
 def list_users(count: int) -> list[SampleUser]:
-    """Return the first so many."""
+    """Return the first `count` users."""
     return [SampleUser(number) for number in range(count)]
 
 
 def synthetic_user(number: int) -> UserId:
-    """Return the user of a smoke test's run; there are as many as people."""
+    """Return the synthetic user of a smoke run."""
     return identity.derive_user_id(f"smoke-{number}@{DOMAIN}")
 
 
-def all_ids(count: int, at_once: int = 500) -> Iterator[list[UserId]]:
-    """Yield the ids of so many people, and of all synthetic ones, some at a time."""
-    for start in range(0, count, at_once):
-        numbers = range(start, min(start + at_once, count))
+def all_ids(count: int, batch_size: int = 500) -> Iterator[list[UserId]]:
+    """Yield the ids of the first users and of all synthetic ones, in batches."""
+    for start in range(0, count, batch_size):
+        numbers = range(start, min(start + batch_size, count))
         yield [SampleUser(number).user_id for number in numbers]
     if count:
-        yield from ([synthetic_user(n) for n in numbers] for numbers in HUNDREDS)
+        yield from (
+            [synthetic_user(n) for n in numbers] for numbers in SYNTHETIC_BATCHES
+        )
 
 
-RUNS = 1_000
-"""Synthetic users there can be."""
-HUNDREDS = [range(start, start + 100) for start in range(0, RUNS, 100)]
+MAX_SYNTHETIC_USERS = 1_000
+"""Maximum number of synthetic users."""
+SYNTHETIC_BATCHES = [
+    range(start, start + 100) for start in range(0, MAX_SYNTHETIC_USERS, 100)
+]
 
 
 def split_total(count: int, total: int) -> Sequence[int]:
-    """Return how much of a total each of so many does: a few do most of it."""
-    weights = [*accumulate((rank + 3) ** -QUIET for rank in range(count))]
+    """Split a total among users; a few of them have most of it."""
+    weights = [*accumulate((rank + 3) ** -RANK_EXPONENT for rank in range(count))]
     ends = [round(total * each / weights[-1]) for each in weights]
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]

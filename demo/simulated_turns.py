@@ -1,4 +1,4 @@
-"""One exchange as a turn: what it called, how long that took, what it cost."""
+"""Simulates turns from scripted exchanges: their calls, durations and costs."""
 
 import math
 import random
@@ -12,39 +12,38 @@ from config.sections import Config
 from core import token_estimates, trace
 from core.events import Usage
 from core.ids import TurnId
-from core.messages import Message
-from core.messages import ToolCall as Asked
+from core.messages import Message, ToolCall
 from core.trace import Attempt, Call, ModelCall, TracedToolCall
 from demo.dialogues import CallStep, ScriptedExchange
 from memory.transcript.message_rows import NewMessage
 from providers.pricing import call_costs
 from telemetry.types import Outcome
 
-FAILED = "provider '{}' failed (HTTP 529): Overloaded"
-LEFT = 0.012
-"""The share of people who leave in the middle of a reply."""
+PROVIDER_ERROR = "provider '{}' failed (HTTP 529): Overloaded"
+CANCEL_RATE = 0.012
+"""Share of replies that users cancel."""
 OPENERS = ("How lovely that you write!", "What a good choice.", "With pleasure!")
 PREAMBLE_TOKENS = 420
-"""Of a prompt, beside the conversation: the preamble and what the tools are."""
+"""Tokens of the preamble and the tool definitions in a prompt."""
 
 
 @dataclass
 class TurnClock:
-    """The time within a turn."""
+    """The simulated time within a turn."""
 
     at: datetime
-    chance: random.Random
+    rng: random.Random
 
     def spend(self, seconds: float) -> float:
-        """Let about so much time go by; return how much it was."""
-        spent = seconds * math.exp(self.chance.gauss(0, 0.35))
+        """Advance by about so many seconds; return the exact number."""
+        spent = seconds * math.exp(self.rng.gauss(0, 0.35))
         self.at += timedelta(seconds=spent)
         return spent
 
 
 @dataclass
 class SimulatedTurn:
-    """What became of an exchange."""
+    """The result of an exchange."""
 
     turn_id: TurnId
     agent: str
@@ -56,7 +55,7 @@ class SimulatedTurn:
     error: str | None
     calls: list[Call] = field(default_factory=list)
     entries: list[NewMessage] = field(default_factory=list)
-    """The messages of it, as the transcript has them."""
+    """Its messages, as in the transcript."""
 
     @property
     def seconds(self) -> float:
@@ -68,12 +67,12 @@ class SimulatedTurn:
 
 
 class AgentSimulator:
-    """Plays exchanges as the agents of one configuration would."""
+    """Simulates the agents of one configuration."""
 
-    def __init__(self, config: Config, chance: random.Random) -> None:
+    def __init__(self, config: Config, rng: random.Random) -> None:
         self.config = config
         self.agents = config.get(AGENTS)
-        self.chance = chance
+        self.rng = rng
 
     def simulate(
         self,
@@ -81,64 +80,72 @@ class AgentSimulator:
         agent: str,
         at: datetime,
         *,
-        said_tokens: int = 0,
-        trouble: float = 0.0,
+        history_tokens: int = 0,
+        failure_rate: float = 0.0,
         turn_id: TurnId | None = None,
     ) -> SimulatedTurn:
-        """Return an exchange as a turn that began then.
+        """Return an exchange as a turn that started at `at`.
 
-        `said_tokens` are those of the conversation before it, `trouble` is the chance
-        that the provider fails.
+        `history_tokens` is the size of the conversation before it.
         """
-        clock = TurnClock(at, self.chance)
-        played = SimulatedTurn(
-            *(turn_id or turn_id_of(at, self.chance), agent, exchange.user, at, at),
-            *("ok", "stop", None),
+        clock = TurnClock(at, self.rng)
+        turn = SimulatedTurn(
+            turn_id or turn_id_of(at, self.rng),
+            agent,
+            exchange.user,
+            started_at=at,
+            ended_at=at,
+            outcome="ok",
+            finish_reason="stop",
+            error=None,
         )
         prompt = (
-            PREAMBLE_TOKENS + said_tokens + token_estimates.estimate_text(exchange.user)
+            PREAMBLE_TOKENS
+            + history_tokens
+            + token_estimates.estimate_text(exchange.user)
         )
-        if self.chance.random() < trouble:
-            self._fail(played, clock, prompt)
+        if self.rng.random() < failure_rate:
+            self._fail(turn, clock, prompt)
         else:
-            self._answer(played, exchange, clock, prompt)
-        played.ended_at = clock.at
-        return played
+            self._answer(turn, exchange, clock, prompt)
+        turn.ended_at = clock.at
+        return turn
 
-    def _fail(self, played: SimulatedTurn, clock: TurnClock, prompt: int) -> None:
-        agent = self.agents[played.agent]
-        played.outcome, played.finish_reason = "error", ""
-        played.error = FAILED.format(agent.provider)
+    def _fail(self, turn: SimulatedTurn, clock: TurnClock, prompt: int) -> None:
+        agent = self.agents[turn.agent]
+        turn.outcome, turn.finish_reason = "error", ""
+        turn.error = PROVIDER_ERROR.format(agent.provider)
         call = ModelCall(agent.name, agent.provider, agent.model, started_at=clock.at)
         call.attempts = [
-            Attempt("", clock.spend(wait), played.error) for wait in (1.1, 2.4, 4.8)
+            Attempt("", clock.spend(wait), turn.error) for wait in (1.1, 2.4, 4.8)
         ]
-        call.seconds = (clock.at - played.started_at).total_seconds()
-        call.error = played.error
-        played.calls.append(call)
+        call.seconds = (clock.at - turn.started_at).total_seconds()
+        call.error = turn.error
+        turn.calls.append(call)
 
     def _answer(
         self,
-        played: SimulatedTurn,
+        turn: SimulatedTurn,
         exchange: ScriptedExchange,
         clock: TurnClock,
         prompt: int,
     ) -> None:
-        agent = self.agents[played.agent]
+        agent = self.agents[turn.agent]
         reply = exchange.reply
-        if agent.name == "front-desk-warm" and self.chance.random() < 0.6:
-            reply = f"{self.chance.choice(OPENERS)} {reply}"
-        has_left = self.chance.random() < LEFT
-        if has_left:
-            reply = reply[: self.chance.randrange(1, len(reply))]
-            played.outcome = "cancelled"
-            played.finish_reason = ""
-        played.entries.append(_entry(Message("user", exchange.user)))
-        played.calls = [*self._rounds(agent, exchange.calls, reply, clock, prompt)]
-        played.entries += _rounds_said(played.calls)
-        said = Message("assistant", reply)
-        how = "cancelled" if has_left else "stop"
-        played.entries.append(_entry(said, agent.name, how))
+        if agent.name == "front-desk-warm" and self.rng.random() < 0.6:
+            reply = f"{self.rng.choice(OPENERS)} {reply}"
+        is_cancelled = self.rng.random() < CANCEL_RATE
+        if is_cancelled:
+            reply = reply[: self.rng.randrange(1, len(reply))]
+            turn.outcome = "cancelled"
+            turn.finish_reason = ""
+        turn.entries.append(_entry(Message("user", exchange.user)))
+        turn.calls = [*self._rounds(agent, exchange.calls, reply, clock, prompt)]
+        turn.entries += _tool_messages(turn.calls)
+        finish_reason = "cancelled" if is_cancelled else "stop"
+        turn.entries.append(
+            _entry(Message("assistant", reply), agent.name, finish_reason)
+        )
 
     def _rounds(
         self,
@@ -148,29 +155,31 @@ class AgentSimulator:
         clock: TurnClock,
         prompt: int,
     ) -> Iterator[Call]:
-        """Yield a model's call and the tool's it asks for, until it answers."""
+        """Yield the calls of a model and of its tools, until the model replies."""
         for number, step in enumerate(steps):
-            written = step.written
-            yield self._ask(agent, written, "tool_calls", clock, prompt, number)
-            call = self._call(step, clock)
+            arguments = step.arguments_json
+            yield self._model_call(
+                agent, arguments, "tool_calls", clock, prompt, number
+            )
+            call = self._tool_call(step, clock)
             yield call
-            answered = call.result or call.error or ""
+            result = call.result or call.error or ""
             prompt += token_estimates.estimate_text(
-                written
-            ) + token_estimates.estimate_text(answered)
-        yield self._ask(agent, reply, "stop", clock, prompt, len(steps))
+                arguments
+            ) + token_estimates.estimate_text(result)
+        yield self._model_call(agent, reply, "stop", clock, prompt, len(steps))
 
-    def _ask(
+    def _model_call(
         self,
         agent: AgentConfig,
-        said: str,
+        text: str,
         finish_reason: str,
         clock: TurnClock,
         prompt: int,
         number: int,
     ) -> ModelCall:
         call = ModelCall(agent.name, agent.provider, agent.model, started_at=clock.at)
-        output = token_estimates.estimate_text(said) + 8
+        output = token_estimates.estimate_text(text) + 8
         # Anthropic's prompts are cached from the second call of a turn on.
         cached = prompt * 3 // 4 if number and agent.provider == "anthropic" else 0
         call.usage = Usage(prompt, output, cache_read_tokens=cached)
@@ -181,18 +190,22 @@ class AgentSimulator:
         )
         return call
 
-    def _call(self, step: CallStep, clock: TurnClock) -> TracedToolCall:
+    def _tool_call(self, step: CallStep, clock: TurnClock) -> TracedToolCall:
         call = TracedToolCall(
-            *(step.name, step.kind, step.written),  # type: ignore[arg-type]
-            id=f"call_{self.chance.getrandbits(64):016x}",
+            step.name,
+            step.kind,  # type: ignore[arg-type]
+            step.arguments_json,
+            id=f"call_{self.rng.getrandbits(64):016x}",
             target=step.target,
             started_at=clock.at,
         )
         if step.kind == "subagent":
             agent = self.agents[step.target]
-            said = token_estimates.estimate_text(step.written) + PREAMBLE_TOKENS
+            prompt = (
+                token_estimates.estimate_text(step.arguments_json) + PREAMBLE_TOKENS
+            )
             reply = step.result or ""
-            call.calls = [*self._rounds(agent, step.calls, reply, clock, said)]
+            call.calls = [*self._rounds(agent, step.calls, reply, clock, prompt)]
             call.seconds = (clock.at - call.started_at).total_seconds()
         else:
             call.seconds = clock.spend(step.seconds or 0.18)
@@ -200,16 +213,18 @@ class AgentSimulator:
         return call
 
 
-def _rounds_said(calls: Sequence[Call]) -> Iterator[NewMessage]:
-    """Yield what the transcript has of the calls of tools."""
+def _tool_messages(calls: Sequence[Call]) -> Iterator[NewMessage]:
+    """Yield the messages of the tool calls."""
     for call in calls:
         if isinstance(call, TracedToolCall):
-            own = frozenset({call.id})
-            asked = Asked(call.id, call.name, call.arguments)
-            yield _entry(Message("assistant", None, tool_calls=(asked,)), own_calls=own)
-            answer = call.result if call.error is None else f"Error: {call.error}"
-            said = Message("tool", answer, tool_call_id=call.id)
-            yield _entry(said, own_calls=own)
+            own_calls = frozenset({call.id})
+            tool_call = ToolCall(call.id, call.name, call.arguments)
+            yield _entry(
+                Message("assistant", None, tool_calls=(tool_call,)), own_calls=own_calls
+            )
+            text = call.result if call.error is None else f"Error: {call.error}"
+            message = Message("tool", text, tool_call_id=call.id)
+            yield _entry(message, own_calls=own_calls)
 
 
 def _entry(
@@ -219,19 +234,23 @@ def _entry(
     own_calls: frozenset[str] = frozenset(),
 ) -> NewMessage:
     return NewMessage(
-        *(message, token_estimates.estimate_message(message), agent, finish_reason),
-        *(0.3 if message.role == "tool" else 0.5, own_calls),
+        message,
+        token_estimates.estimate_message(message),
+        agent,
+        finish_reason,
+        0.3 if message.role == "tool" else 0.5,
+        own_calls,
     )
 
 
-def uuid_of(chance: random.Random) -> uuid.UUID:
-    """Return an id that is nobody else's."""
-    return uuid.UUID(int=chance.getrandbits(128), version=4)
+def random_uuid(rng: random.Random) -> uuid.UUID:
+    """Return a random UUID."""
+    return uuid.UUID(int=rng.getrandbits(128), version=4)
 
 
-def turn_id_of(at: datetime, chance: random.Random) -> TurnId:
-    """Return the id of a turn that began then, as `core.ids` makes them."""
-    number = int(at.timestamp() * 1000) << 80 | chance.getrandbits(80)
+def turn_id_of(at: datetime, rng: random.Random) -> TurnId:
+    """Return the id of a turn that started at `at`, like `core.ids` does."""
+    number = int(at.timestamp() * 1000) << 80 | rng.getrandbits(80)
     number = number & ~(0xF << 76) | 7 << 76
     return TurnId(uuid.UUID(int=number & ~(0x3 << 62) | 2 << 62))
 
@@ -239,11 +258,11 @@ def turn_id_of(at: datetime, chance: random.Random) -> TurnId:
 def price(
     config: Config, provider: str, model: str, usage: Usage, at: datetime
 ) -> int | None:
-    """Return what a call costs; without a word where nobody knows."""
+    """Return the cost of a call, or None if it is unknown."""
     tariff = call_costs.find_tariff(config, provider, model)
     return tariff.rates(usage.input_tokens, at).cost(usage) if tariff else None
 
 
-def used(calls: list[Call]) -> tuple[Usage, int | None]:
-    """Return what all calls of a turn used together, and cost."""
+def total_usage(calls: list[Call]) -> tuple[Usage, int | None]:
+    """Return the total usage and cost of a turn's calls."""
     return trace.total_usage(calls), trace.total_cost(calls)

@@ -1,4 +1,4 @@
-"""API tokens of some of the people, and what was spent with them."""
+"""API tokens of some users, and their usage."""
 
 import random
 import uuid
@@ -25,14 +25,14 @@ TERMS: tuple[Mapping[str, Any], ...] = (
     {"budget": "monthly", "limit_micro_usd": DOLLAR // 10},
     {"budget": "total", "limit_micro_usd": DOLLAR // 2},
 )
-EVERY = 12
-"""One in so many people has a token."""
-MOST = 40
+TOKEN_INTERVAL = 12
+"""Every so many-th user has a token."""
+MAX_TOKENS = 40
 
 
 @dataclass
 class SampleUsage:
-    """What one token has used within a window."""
+    """Usage of one token within a window."""
 
     requests: int = 0
     tokens: int = 0
@@ -43,72 +43,74 @@ class SampleUsage:
 
 @dataclass
 class SampleUsages:
-    """The tokens there are, and what they have used."""
+    """The tokens and their usage."""
 
     tokens: dict[int, uuid.UUID] = field(default_factory=dict)
-    """By the number of whom they stand for."""
-    used: dict[tuple[uuid.UUID, int, int], SampleUsage] = field(default_factory=dict)
+    """Token ids by the number of their user."""
+    by_window: dict[tuple[uuid.UUID, int, int], SampleUsage] = field(
+        default_factory=dict
+    )
 
-    def spend(self, token_id: uuid.UUID, played: SimulatedTurn) -> None:
+    def charge(self, token_id: uuid.UUID, turn: SimulatedTurn) -> None:
         """Charge a turn to a token."""
-        usage, cost = simulated_turns.used(played.calls)
-        now = int(played.ended_at.timestamp())
+        tokens, cost = simulated_turns.total_usage(turn.calls)
+        now = int(turn.ended_at.timestamp())
         for length in (EVER, CALENDAR_MONTH):
             window = time_windows.window_at(length, now)
-            purse = self.used.setdefault(
+            usage = self.by_window.setdefault(
                 (token_id, length, window.start), SampleUsage()
             )
-            purse.requests += 1
-            purse.tokens += usage.input_tokens + usage.output_tokens
-            purse.micro_usd += cost or 0
-            purse.unpriced += cost is None
-            purse.last_at = max(purse.last_at, now)
+            usage.requests += 1
+            usage.tokens += tokens.input_tokens + tokens.output_tokens
+            usage.micro_usd += cost or 0
+            usage.unpriced += cost is None
+            usage.last_at = max(usage.last_at, now)
 
     def write(self, inserts: BulkInsert) -> None:
-        """Write the meters."""
-        for (token_id, length, start), purse in self.used.items():
+        """Write the usage counters."""
+        for (token_id, length, start), usage in self.by_window.items():
             inserts.add(
                 UsageCounter,
                 subject=f"token:{token_id.hex}",
                 window=length,
                 start=start,
-                **vars(purse),
+                **vars(usage),
             )
 
 
 def create_tokens(
     inserts: BulkInsert,
-    people: list[SampleUser],
-    calendar: TrafficPattern,
-    chance: random.Random,
+    users: list[SampleUser],
+    traffic: TrafficPattern,
+    rng: random.Random,
     audit: AuditEntries,
 ) -> SampleUsages:
-    """Give tokens to some; nobody has their keys."""
-    purses = SampleUsages()
-    for person in people[2::EVERY][:MOST]:
-        number = len(purses.tokens)
-        purses.tokens[person.number] = token_id = simulated_turns.uuid_of(chance)
+    """Create tokens for some users; no keys exist for them."""
+    usages = SampleUsages()
+    for user in users[2::TOKEN_INTERVAL][:MAX_TOKENS]:
+        number = len(usages.tokens)
+        usages.tokens[user.number] = token_id = simulated_turns.random_uuid(rng)
         row: dict[str, Any] = {
             "id": token_id,
-            "digest": f"{chance.getrandbits(256):064x}",
-            "label": f"{LABELS[number % len(LABELS)]} of {person.first}",
-            "principal": person.name,
+            "digest": f"{rng.getrandbits(256):064x}",
+            "label": f"{LABELS[number % len(LABELS)]} of {user.first}",
+            "principal": user.name,
             "agents": ["welcome"] if number % 5 == 4 else None,
-            "created_at": min(calendar.start + timedelta(hours=number), calendar.now),
+            "created_at": min(traffic.start + timedelta(hours=number), traffic.now),
             **TERMS[number % len(TERMS)],
-            **_end(number, calendar),
+            **_end(number, traffic),
         }
         inserts.add(ApiToken, **row)
-        known = {name: row[name] for name in ("label", "principal")}
-        audit.add(row["created_at"], ("token.create", str(token_id), known))
+        details = {name: row[name] for name in ("label", "principal")}
+        audit.add(row["created_at"], ("token.create", str(token_id), details))
         if "revoked_at" in row:
-            audit.add(row["revoked_at"], ("token.revoke", str(token_id), known))
-    return purses
+            audit.add(row["revoked_at"], ("token.revoke", str(token_id), details))
+    return usages
 
 
-def _end(number: int, calendar: TrafficPattern) -> dict[str, datetime]:
+def _end(number: int, traffic: TrafficPattern) -> dict[str, datetime]:
     if number % 7 == 3:
-        return {"revoked_at": calendar.now - (calendar.now - calendar.start) / 3}
+        return {"revoked_at": traffic.now - (traffic.now - traffic.start) / 3}
     if number % 7 == 5:
-        return {"expires_at": datetime(calendar.now.year + 2, 1, 1, tzinfo=UTC)}
+        return {"expires_at": datetime(traffic.now.year + 2, 1, 1, tzinfo=UTC)}
     return {}

@@ -1,4 +1,4 @@
-"""What operators changed in the month."""
+"""Audit entries of operators during the month."""
 
 import random
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from demo.traffic_pattern import TrafficPattern
 from memory.facts import public_ids
 
 ACTION = "demo.fill"
-"""The entry that says what a demo made."""
-MAKER = f"demo@{DOMAIN}"
+"""The action of the entry that records the demo itself."""
+ACTOR = f"demo@{DOMAIN}"
 
 SampleAuditEntry = tuple[str, str, dict[str, Any]]
-"""What was done, to what, and more about it."""
+"""Action, target and details."""
 
 
 class AuditEntries:
@@ -26,38 +26,39 @@ class AuditEntries:
     def __init__(
         self,
         inserts: BulkInsert,
-        calendar: TrafficPattern,
-        people: list[SampleUser],
-        chance: random.Random,
+        traffic: TrafficPattern,
+        users: list[SampleUser],
+        rng: random.Random,
     ) -> None:
         self._inserts = inserts
-        self._calendar = calendar
-        self._people = people
-        self._chance = chance
+        self._traffic = traffic
+        self._users = users
+        self._rng = rng
 
     def write(self) -> None:
         """Add a few entries for every day."""
-        begin = self._calendar.start
-        midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
-        for day in range(self._calendar.days):
-            for _ in range(self._chance.randrange(3)):
-                hours = self._chance.uniform(8, 19)
-                deed = self._chance.choice(self._kinds())()
-                self.add(midnight + timedelta(days=day, hours=hours), deed)
+        midnight = self._traffic.start.replace(
+            hour=0, minute=0, second=0, microsecond=0
+        )
+        for day in range(self._traffic.days):
+            for _ in range(self._rng.randrange(3)):
+                hours = self._rng.uniform(8, 19)
+                entry = self._rng.choice(self._kinds())()
+                self.add(midnight + timedelta(days=day, hours=hours), entry)
 
-    def add(self, at: datetime, deed: SampleAuditEntry) -> None:
-        """Add an entry of one of them."""
-        action, target, details = deed
-        somebody = self._chance.choice(self._people[-3:])
+    def add(self, at: datetime, entry: SampleAuditEntry) -> None:
+        """Add an entry of a random operator."""
+        action, target, details = entry
+        operator = self._rng.choice(self._users[-3:])
         self._inserts.add(
             AuditEntry,
-            at=min(max(at, self._calendar.start), self._calendar.now),
-            actor=f"oidc:{somebody.name}",
+            at=min(max(at, self._traffic.start), self._traffic.now),
+            actor=f"oidc:{operator.name}",
             action=action,
             target=target,
             details=details,
-            origin=f"192.0.2.{self._chance.randrange(2, 250)}",
-            request_id=f"req_{self._chance.getrandbits(48):012x}",
+            origin=f"192.0.2.{self._rng.randrange(2, 250)}",
+            request_id=f"req_{self._rng.getrandbits(48):012x}",
         )
 
     def _kinds(self) -> list[Callable[[], SampleAuditEntry]]:
@@ -65,7 +66,7 @@ class AuditEntries:
             lambda: ("agent.save", "front-desk-warm", {}),
             lambda: ("agent.reset", "front-desk-warm", {}),
             lambda: ("config.write", "coulisse.yaml", {"sections": ["judges"]}),
-            lambda: ("task.retry", str(simulated_turns.uuid_of(self._chance)), {}),
+            lambda: ("task.retry", str(simulated_turns.random_uuid(self._rng)), {}),
             lambda: ("trigger.run", "new-review", {}),
             lambda: (
                 "memory.change",
@@ -76,12 +77,12 @@ class AuditEntries:
         ]
 
     def _fact(self) -> str:
-        return public_ids.format_fact_id(simulated_turns.uuid_of(self._chance))
+        return public_ids.format_fact_id(simulated_turns.random_uuid(self._rng))
 
     def _user(self) -> dict[str, str]:
-        return {"user": str(self._chance.choice(self._people).user_id)}
+        return {"user": str(self._rng.choice(self._users).user_id)}
 
 
-def note(inserts: BulkInsert, now: datetime, **details: Any) -> None:
+def record_demo(inserts: BulkInsert, now: datetime, **details: Any) -> None:
     """Record that the demo was created."""
-    inserts.add(AuditEntry, at=now, actor=MAKER, action=ACTION, details=details)
+    inserts.add(AuditEntry, at=now, actor=ACTOR, action=ACTION, details=details)

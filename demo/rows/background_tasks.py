@@ -22,7 +22,7 @@ from triggers.models import TriggerState
 from triggers.runs import trigger_runs
 from turns.agent_tasks import task_requests
 
-FAR = timedelta(days=30)
+OPEN_TASK_DELAY = timedelta(days=30)
 """Due time of waiting tasks, so that no worker claims them and calls a model."""
 REPORT = (
     "412 seats, 379 sold. Late by four minutes: a lift stood still. One complaint, "
@@ -31,15 +31,25 @@ REPORT = (
 REVIEW = (
     "The paper praises the chorus and the light, and finds the last act a little long."
 )
-ANSWERED = "Both answered: it is done."
+DISPATCH_REPLY = "Both answered: it is done."
 EVENING = "Sum up the evening in five lines, for the morning shift."
 TRIGGERS = {
     "evening-report": ("rota", EVENING, REPORT),
     "new-review": ("dramaturg", "A review has come out in {}: {}", REVIEW),
 }
 PAPERS = ("the Courier", "Stage Weekly", "O Farol", "Die Brücke")
-ENDS = ("done", "done", "done", "done", "done", "done", "done", "errored", "cancelled")
-WAITING = ("queued", "queued", "queued", "running", "running")
+END_STATES = (
+    "done",
+    "done",
+    "done",
+    "done",
+    "done",
+    "done",
+    "done",
+    "errored",
+    "cancelled",
+)
+OPEN_STATES = ("queued", "queued", "queued", "running", "running")
 
 
 class BackgroundTasks:
@@ -48,31 +58,35 @@ class BackgroundTasks:
     def __init__(
         self,
         inserts: BulkInsert,
-        actor: AgentSimulator,
-        calendar: TrafficPattern,
-        chance: random.Random,
+        simulator: AgentSimulator,
+        traffic: TrafficPattern,
+        rng: random.Random,
     ) -> None:
         self._inserts = inserts
-        self._actor = actor
-        self._calendar = calendar
-        self._chance = chance
+        self._simulator = simulator
+        self._traffic = traffic
+        self._rng = rng
 
-    def dispatched(self, played: SimulatedTurn, whose: TurnContext) -> None:
-        """Add the tasks that a turn's agents asked for."""
-        for call in _tools(played.calls):
+    def add_dispatched(self, turn: SimulatedTurn, context: TurnContext) -> None:
+        """Add the tasks that a turn's agents dispatched."""
+        for call in _tools(turn.calls):
             if call.name == "dispatch_task":
-                told = orjson.loads(call.arguments)
-                self.turn(
-                    TurnContext(whose.user_id, origin="task", token_id=whose.token_id),
-                    *(told["agent"], told["prompt"], ANSWERED),
-                    at=played.ended_at,
-                    origin=f"turn:{played.turn_id}",
-                    state=self._chance.choice(ENDS),
+                arguments = orjson.loads(call.arguments)
+                self.add_task(
+                    TurnContext(
+                        context.user_id, origin="task", token_id=context.token_id
+                    ),
+                    arguments["agent"],
+                    arguments["prompt"],
+                    DISPATCH_REPLY,
+                    at=turn.ended_at,
+                    origin=f"turn:{turn.turn_id}",
+                    state=self._rng.choice(END_STATES),
                 )
 
-    def turn(
+    def add_task(
         self,
-        whose: TurnContext,
+        context: TurnContext,
         agent: str,
         prompt: str,
         reply: str,
@@ -81,59 +95,61 @@ class BackgroundTasks:
         origin: str,
         state: str,
     ) -> None:
-        """Add a task, and the turn it took where it is over."""
-        task_id = simulated_turns.uuid_of(self._chance)
-        begin = at + timedelta(seconds=self._chance.uniform(0.1, 4))
-        became: dict[str, Any] = {"state": state, "due_at": at}
+        """Add a task and, if it has run, its turn."""
+        task_id = simulated_turns.random_uuid(self._rng)
+        started_at = at + timedelta(seconds=self._rng.uniform(0.1, 4))
+        columns: dict[str, Any] = {"state": state, "due_at": at}
         if state in ("done", "errored"):
-            played = self._actor.simulate(
+            turn = self._simulator.simulate(
                 ScriptedExchange(prompt, reply),
-                *(agent, begin),
-                trouble=float(state == "errored"),
+                agent,
+                started_at,
+                failure_rate=float(state == "errored"),
                 turn_id=attempt_ids.turn_id(task_id, 1),
             )
-            record(self._inserts, played, whose)
-            became |= _ended(played, begin)
+            record(self._inserts, turn, context)
+            columns |= _ended_columns(turn, started_at)
         elif state == "cancelled":
-            became |= {"finished_at": begin}
+            columns |= {"finished_at": started_at}
         else:
-            became |= {"due_at": self._calendar.now + FAR}
+            columns |= {"due_at": self._traffic.now + OPEN_TASK_DELAY}
         if state == "running":
-            became |= {"started_at": begin, "worker": "demo:1:0"}
+            columns |= {"started_at": started_at, "worker": "demo:1:0"}
         self._inserts.add(
             Task,
             id=task_id,
             kind=task_requests.KIND,
-            user_id=whose.user_id,
+            user_id=context.user_id,
             agent=agent,
             prompt=prompt,
             origin=origin,
             attempts=int(state not in ("queued", "cancelled")),
             created_at=at,
-            **became,
+            **columns,
         )
 
-    def waiting(self, people: list[SampleUser]) -> None:
-        """Add tasks that are not over."""
-        for state, person in zip(WAITING, cycle(people), strict=False):
-            at = self._calendar.now - timedelta(minutes=self._chance.uniform(1, 50))
-            self.turn(
-                *(TurnContext(person.user_id, origin="task"), "rota"),
-                f"Ask {person.first}'s team who can take the late shift on Friday.",
+    def add_open(self, users: list[SampleUser]) -> None:
+        """Add queued and running tasks."""
+        for state, user in zip(OPEN_STATES, cycle(users), strict=False):
+            at = self._traffic.now - timedelta(minutes=self._rng.uniform(1, 50))
+            self.add_task(
+                TurnContext(user.user_id, origin="task"),
+                "rota",
+                f"Ask {user.first}'s team who can take the late shift on Friday.",
                 "",
                 at=at,
                 origin="api",
                 state=state,
             )
 
-    def broken_off(self, person: SampleUser) -> None:
-        """Add one whose worker died three times."""
-        at = self._calendar.now - timedelta(days=2)
+    def add_interrupted(self, user: SampleUser) -> None:
+        """Add a task whose worker died three times."""
+        at = self._traffic.now - timedelta(days=2)
         self._inserts.add(
             Task,
-            id=simulated_turns.uuid_of(self._chance),
+            id=simulated_turns.random_uuid(self._rng),
             kind=task_requests.KIND,
-            user_id=person.user_id,
+            user_id=user.user_id,
             agent="dramaturg",
             prompt="Read all programme notes since 1990 and list the plays.",
             origin="api",
@@ -147,39 +163,42 @@ class BackgroundTasks:
             error=lifecycle.INTERRUPTED,
         )
 
-    def triggered(self, team: SampleUser) -> None:
+    def add_triggered(self, team: SampleUser) -> None:
         """Add the tasks of triggers."""
         evenings = self._evenings()
         for at in evenings:
-            self._fired("evening-report", team, EVENING, at)
+            self._add_run("evening-report", team, EVENING, at)
         reviews = sorted(
-            self._calendar.moment(self._chance)
-            for _ in range(max(1, self._calendar.days // 4))
+            self._traffic.random_time(self._rng)
+            for _ in range(max(1, self._traffic.days // 4))
         )
         for at in reviews:
-            told = TRIGGERS["new-review"][1].format(
-                self._chance.choice(PAPERS), "'Light, quick, and never empty.'"
+            prompt = TRIGGERS["new-review"][1].format(
+                self._rng.choice(PAPERS), "'Light, quick, and never empty.'"
             )
-            self._fired("new-review", team, told, at)
-        self._state("evening-report", evenings, missed=1)
-        self._state("new-review", reviews, repeated=2)
+            self._add_run("new-review", team, prompt, at)
+        self._add_state("evening-report", evenings, missed=1)
+        self._add_state("new-review", reviews, repeated=2)
 
     def _evenings(self) -> list[datetime]:
-        days = range(self._calendar.days, 0, -1)
-        at_ten = self._calendar.now.replace(hour=22, minute=0, second=0, microsecond=0)
-        found = (at_ten - timedelta(days=number) for number in days)
-        return [at for at in found if at > self._calendar.start]
+        days = range(self._traffic.days, 0, -1)
+        at_ten = self._traffic.now.replace(hour=22, minute=0, second=0, microsecond=0)
+        evenings = (at_ten - timedelta(days=number) for number in days)
+        return [at for at in evenings if at > self._traffic.start]
 
-    def _fired(self, name: str, team: SampleUser, prompt: str, at: datetime) -> None:
+    def _add_run(self, name: str, team: SampleUser, prompt: str, at: datetime) -> None:
         agent, _, reply = TRIGGERS[name]
-        self.turn(
-            *(TurnContext(team.user_id, origin="task"), agent, prompt, reply),
+        self.add_task(
+            TurnContext(team.user_id, origin="task"),
+            agent,
+            prompt,
+            reply,
             at=at,
             origin=trigger_runs.task_origin(name),
-            state="errored" if self._chance.random() < 0.06 else "done",
+            state="errored" if self._rng.random() < 0.06 else "done",
         )
 
-    def _state(self, name: str, times: list[datetime], **counts: int) -> None:
+    def _add_state(self, name: str, times: list[datetime], **counts: int) -> None:
         if times and not TriggerState.objects.filter(pk=name).exists():
             self._inserts.add(
                 TriggerState,
@@ -190,17 +209,17 @@ class BackgroundTasks:
             )
 
 
-def _ended(played: SimulatedTurn, begin: datetime) -> dict[str, Any]:
-    """Return what became of a task whose turn is over."""
-    is_failed = played.outcome == "error"
+def _ended_columns(turn: SimulatedTurn, started_at: datetime) -> dict[str, Any]:
+    """Return the columns of a task whose turn has ended."""
+    is_failed = turn.outcome == "error"
     return {
         "state": "errored" if is_failed else "done",
-        "turn_id": played.turn_id,
-        "result": played.reply,
-        "error": played.error or "",
+        "turn_id": turn.turn_id,
+        "result": turn.reply,
+        "error": turn.error or "",
         "failures": int(is_failed),
-        "started_at": begin,
-        "finished_at": played.ended_at,
+        "started_at": started_at,
+        "finished_at": turn.ended_at,
     }
 
 

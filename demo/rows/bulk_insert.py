@@ -1,7 +1,6 @@
-"""Rows on their way into their tables, many at a time.
+"""Inserts rows in bulk.
 
-The ORM would take a minute for what a COPY does in seconds, and a million messages are
-asked for.
+For a million messages, the ORM takes a minute and a COPY a few seconds.
 """
 
 import json
@@ -11,28 +10,30 @@ from typing import Any
 from django.db import connection, models
 from django.db.models import Max
 
-AT_ONCE = 20_000
-"""Rows that are gathered before all are written."""
-BLOCK = 1_000
-"""Ids that are taken from a sequence together."""
+BATCH_SIZE = 20_000
+"""Rows that are collected before they are written."""
+ID_BLOCK = 1_000
+"""Ids that are reserved together."""
 
 Row = tuple[Any, ...]
 
 
 class TableRows:
-    """One table, and the rows it is to get."""
+    """The new rows of one table."""
 
     def __init__(self, model: type[models.Model]) -> None:
         fields = [each for each in model._meta.concrete_fields if each.column]
         self._name = model._meta.db_table
-        self._own = next((f for f in fields if isinstance(f, models.AutoField)), None)
+        self._auto_field = next(
+            (f for f in fields if isinstance(f, models.AutoField)), None
+        )
         self._fields = {each.attname: _column(each) for each in fields}
         self._rows: dict[bool, list[Row]] = {True: [], False: []}
-        """Those that bring their id, and those that get one."""
+        """Rows with an id (True), and rows whose id the database assigns (False)."""
 
     def add(self, values: dict[str, Any]) -> None:
-        """Take a row; what it does not say is as the model says."""
-        has_id = self._own is None or self._own.attname in values
+        """Add a row; other columns have the model's defaults."""
+        has_id = self._auto_field is None or self._auto_field.attname in values
         self._rows[has_id].append(
             tuple(
                 prepare(values[name]) if name in values else default()
@@ -41,21 +42,21 @@ class TableRows:
         )
 
     def write(self) -> None:
-        """Write what was taken."""
+        """Insert the rows."""
         for has_id, rows in self._rows.items():
             if rows:
                 _write(self._name, [*self._columns(has_id)], rows)
             rows.clear()
 
     def _columns(self, has_id: bool) -> dict[str, Any]:
-        if has_id or self._own is None:
+        if has_id or self._auto_field is None:
             return self._fields
-        own = self._own.attname
-        return {name: each for name, each in self._fields.items() if name != own}
+        auto_name = self._auto_field.attname
+        return {name: each for name, each in self._fields.items() if name != auto_name}
 
 
 class BulkInsert:
-    """Rows for any tables."""
+    """Collects rows of any tables and inserts them in bulk."""
 
     def __init__(self) -> None:
         self._tables: dict[type[models.Model], TableRows] = {}
@@ -64,7 +65,7 @@ class BulkInsert:
         self._waiting = 0
 
     def add(self, model: type[models.Model], /, **values: Any) -> None:
-        """Take a row for a table."""
+        """Add a row to a table."""
         table = self._tables.get(model)
         if table is None:
             table = self._tables[model] = TableRows(model)
@@ -72,31 +73,30 @@ class BulkInsert:
         self._waiting += 1
 
     def new_id(self, model: type[models.Model]) -> int:
-        """Return an id no row of a table has or will get."""
+        """Return an unused id of a table, which no other row will get."""
         ids = self._ids.setdefault(model, [])
         if not ids:
-            block = _reserve(model, BLOCK, above=self._highest.get(model, 0))
+            block = _reserve(model, ID_BLOCK, above=self._highest.get(model, 0))
             self._highest[model] = block[-1]
             ids += reversed(block)
         return ids.pop()
 
     def write_if_many(self) -> None:
-        """Write all that waits, where it is enough."""
-        if self._waiting >= AT_ONCE:
+        """Insert the collected rows if they fill a batch."""
+        if self._waiting >= BATCH_SIZE:
             self.write()
 
     def write(self) -> None:
-        """Write all that waits, in the caller's transaction: keys are checked at its
-        end."""
+        """Insert the collected rows; the end of the transaction checks the keys."""
         for table in self._tables.values():
             table.write()
         self._waiting = 0
 
 
 def _reserve(model: type[models.Model], count: int, *, above: int = 0) -> range:
-    """Return so many ids that nobody else is given.
+    """Reserve ids.
 
-    On SQLite, above those reserved before, and as long as nobody else writes.
+    On SQLite they are above `above`, and valid until another connection writes.
     """
     if connection.vendor == "sqlite":
         last = model._default_manager.aggregate(last=Max("pk"))["last"] or 0
@@ -128,7 +128,8 @@ def _write(table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def _column(field: Any) -> tuple[Callable[[Any], Any], Callable[[], Any]]:
-    """Return how a value of a column is prepared, and what it is when nobody says."""
+    """Return a function that prepares a column's value, and one that returns its
+    default."""
     prepare = _preparer(field)
     if field.has_db_default():
         return prepare, lambda: field.db_default

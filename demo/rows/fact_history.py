@@ -18,86 +18,88 @@ from memory.models import ExtractionJob, Fact, FactChange, Owner, Passage
 from memory.recall import passages
 from memory.recall.index import term_encoding, tokenizer
 
-LEARNT_AFTER_SECONDS = 20
+EXTRACTION_DELAY_SECONDS = 20
 """Delay between a turn and the extraction of its facts."""
-RECALLED = 6
+MAX_RECALLED = 6
 """Maximum facts in a turn's prompt."""
-LOST = 0.004
-"""The share of turns that nothing can be learnt from."""
-UNREADABLE = "the model's answer is no JSON: 'Here is what I noticed: the user …'"
+FAILURE_RATE = 0.004
+"""Share of extraction jobs that fail."""
+UNREADABLE = "the model's reply is not JSON: 'Here is what I noticed: the user …'"
 
 
 class FactHistory:
-    """The facts of one person, until they are written."""
+    """The facts of one user, until they are written."""
 
     def __init__(
-        self, inserts: BulkInsert, user_id: UserId, chance: random.Random
+        self, inserts: BulkInsert, user_id: UserId, rng: random.Random
     ) -> None:
         self._inserts = inserts
         self._user_id = user_id
-        self._chance = chance
+        self._rng = rng
         self._facts: dict[str, dict[str, Any]] = {}
-        """The active ones, by category and key."""
+        """Active facts, by category and key."""
 
     @property
     def recalled(self) -> list[str]:
-        """What a turn would be told now."""
-        newest = [*self._facts.values()][-RECALLED:]
+        """Ids of the facts that a turn would recall now."""
+        newest = [*self._facts.values()][-MAX_RECALLED:]
         return [public_ids.format_fact_id(fact["id"]) for fact in newest]
 
     def extract_facts(
         self,
         exchange: ScriptedExchange,
-        played: SimulatedTurn,
+        turn: SimulatedTurn,
         thread: ThreadTranscript,
     ) -> None:
-        """Extract facts from the latest turn, or fail to."""
-        at = played.ended_at + timedelta(seconds=LEARNT_AFTER_SECONDS)
-        is_lost = self._chance.random() < LOST
-        facts = () if is_lost else exchange.facts
+        """Extract facts from the latest turn, or fail."""
+        at = turn.ended_at + timedelta(seconds=EXTRACTION_DELAY_SECONDS)
+        is_failed = self._rng.random() < FAILURE_RATE
+        facts = () if is_failed else exchange.facts
         for fact in facts:
-            self._learn(fact, exchange.user, played.agent, at)
+            self._add_fact(fact, exchange.user, turn.agent, at)
         self._inserts.add(
             ExtractionJob,
             user_id=self._user_id,
             thread_id=thread.id,
-            turn_id=played.turn_id,
-            first_position=thread.length - len(played.entries),
+            turn_id=turn.turn_id,
+            first_position=thread.length - len(turn.entries),
             end_position=thread.length,
-            agent=played.agent,
-            state="failed" if is_lost else "done",
-            attempts=5 if is_lost else 1,
-            due_at=played.ended_at,
-            error=UNREADABLE if is_lost else "",
+            agent=turn.agent,
+            state="failed" if is_failed else "done",
+            attempts=5 if is_failed else 1,
+            due_at=turn.ended_at,
+            error=UNREADABLE if is_failed else "",
             facts_found=len(facts),
             facts_saved=len(facts),
-            created_at=played.ended_at,
+            created_at=turn.ended_at,
             finished_at=at,
         )
 
-    def _learn(self, told: ScriptedFact, quote: str, agent: str, at: datetime) -> None:
-        """Know a fact, in place of what was known under its key."""
-        key = f"{told.category}/{told.key}"
+    def _add_fact(
+        self, scripted: ScriptedFact, quote: str, agent: str, at: datetime
+    ) -> None:
+        """Add a fact; it supersedes the one with the same key."""
+        key = f"{scripted.category}/{scripted.key}"
         old = self._facts.get(key)
-        if old is not None and old["content"] == told.content:
+        if old is not None and old["content"] == scripted.content:
             old["said_at"] = old["updated_at"] = at
             return
-        new = self._fact(told, quote, agent, at)
-        self._change(new, "created", at, after={"content": told.content})
+        new = self._fact_columns(scripted, quote, agent, at)
+        self._change(new, "created", at, after={"content": scripted.content})
         self._facts[key] = new
         if old is not None:
-            self._retire(old, new, at)
+            self._supersede(old, new, at)
 
-    def _fact(
-        self, told: ScriptedFact, quote: str, agent: str, at: datetime
+    def _fact_columns(
+        self, scripted: ScriptedFact, quote: str, agent: str, at: datetime
     ) -> dict[str, Any]:
         return {
-            "id": simulated_turns.uuid_of(self._chance),
+            "id": simulated_turns.random_uuid(self._rng),
             "user_id": self._user_id,
-            "content": told.content,
-            "category": told.category,
-            "key": told.key,
-            "importance": told.importance,
+            "content": scripted.content,
+            "category": scripted.category,
+            "key": scripted.key,
+            "importance": scripted.importance,
             "status": "active",
             "is_pinned": False,
             "source": "extraction",
@@ -108,12 +110,14 @@ class FactHistory:
             "updated_at": at,
         }
 
-    def _retire(self, old: dict[str, Any], new: dict[str, Any], at: datetime) -> None:
+    def _supersede(
+        self, old: dict[str, Any], new: dict[str, Any], at: datetime
+    ) -> None:
         before = {"status": "active", "superseded_by_id": None}
         after = {"status": "superseded", "superseded_by_id": str(new["id"])}
         self._change(old, "superseded", at, before=before, after=after)
-        changed = {"superseded_by_id": new["id"], "updated_at": at}
-        self._inserts.add(Fact, **{**old, "status": "superseded", **changed})
+        columns = {"superseded_by_id": new["id"], "updated_at": at}
+        self._inserts.add(Fact, **{**old, "status": "superseded", **columns})
 
     def _change(
         self,
@@ -134,10 +138,10 @@ class FactHistory:
             **states,
         )
 
-    def close(self, began_at: datetime, now: datetime) -> None:
-        """Write what is known, and whose it is."""
+    def close(self, first_at: datetime, now: datetime) -> None:
+        """Write the facts and their owner."""
         for fact in self._facts.values():
-            self._touch(fact, now)
+            self._change_at_random(fact, now)
             self._inserts.add(Fact, **fact)
             if fact["status"] == "active":
                 self._passage(fact["id"], fact["content"])
@@ -145,22 +149,22 @@ class FactHistory:
             Owner,
             user_id=self._user_id,
             version=1,
-            time_zone=self._chance.choice(("", "Europe/Lisbon", "Europe/Berlin")),
-            created_at=began_at,
+            time_zone=self._rng.choice(("", "Europe/Lisbon", "Europe/Berlin")),
+            created_at=first_at,
         )
 
-    def _touch(self, fact: dict[str, Any], now: datetime) -> None:
-        """Have an operator pin a fact or take one back, now and then."""
-        luck = self._chance.random()
+    def _change_at_random(self, fact: dict[str, Any], now: datetime) -> None:
+        """Pin a few facts as an operator, and delete a few as the user."""
+        chance = self._rng.random()
         at = fact["updated_at"] + (now - fact["updated_at"]) / 2
-        if luck < 0.04:
+        if chance < 0.04:
             fact.update(is_pinned=True, updated_at=at)
             states: dict[str, Any] = {
                 "before": {"is_pinned": False},
                 "after": {"is_pinned": True},
             }
             self._change(fact, "pinned", at, by="operator", **states)
-        elif luck > 0.97:
+        elif chance > 0.97:
             fact.update(status="deleted", updated_at=at)
             states = {"before": {"status": "active"}, "after": {"status": "deleted"}}
             self._change(fact, "deleted", at, by="user", **states)
@@ -168,7 +172,7 @@ class FactHistory:
     def _passage(self, fact_id: uuid.UUID, content: str) -> None:
         terms = tokenizer.tokenize(passages.strip_subject(content))
         vendor = connection.vendor
-        # Its vector comes from the sweep of a running server: nobody is called here.
+        # The sweep of a running server adds the vector; the demo calls no provider.
         self._inserts.add(
             Passage,
             user_id=self._user_id,

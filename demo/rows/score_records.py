@@ -1,4 +1,4 @@
-"""What judges and people say of replies."""
+"""Scores of judges, and feedback of users."""
 
 import random
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from judges.runs import judge_queue
 from tasks.models import Task
 from telemetry.models import Expense, ExpensePurpose
 
-MEANS: Mapping[tuple[str, str], float] = {
+MEAN_SCORES: Mapping[tuple[str, str], float] = {
     ("front-desk", "accuracy"): 8.3,
     ("front-desk", "helpfulness"): 7.4,
     ("front-desk", "warmth"): 6.6,
@@ -30,7 +30,7 @@ MEANS: Mapping[tuple[str, str], float] = {
     ("school-desk", "accuracy"): 5.9,
     ("school-desk", "helpfulness"): 6.2,
 }
-"""What each agent is worth."""
+"""Mean score of each agent by criterion."""
 REASONS = {
     "accuracy": (
         "It promises a seat before the tool has held one.",
@@ -48,64 +48,64 @@ REASONS = {
         "It greets, takes the visitor's worry up and ends on a kind word.",
     ),
 }
-"""For what is scored low, middling and high."""
+"""Reasons for low, middling and high scores."""
 COMMENTS = {
     "up": ("Quick and kind.", "Got my seats in a minute!", "", "", ""),
     "down": ("It did not understand what I asked.", "Too slow tonight.", "", ""),
 }
-SAYS_SOMETHING = 0.05
-FAILS = 0.02
-"""The share of a judge's tasks."""
-UNREADABLE = "the judge's model answered what cannot be read: no JSON object in it"
+FEEDBACK_RATE = 0.05
+FAILURE_RATE = 0.02
+"""Share of a judge's tasks that fail."""
+UNREADABLE = "the judge's reply is not valid: it contains no JSON object"
 
 
 class ScoreRecords:
-    """The judges of one configuration, and people's own opinions."""
+    """The scores of one configuration's judges, and users' feedback."""
 
     def __init__(
-        self, inserts: BulkInsert, actor: AgentSimulator, chance: random.Random
+        self, inserts: BulkInsert, simulator: AgentSimulator, rng: random.Random
     ) -> None:
         self._inserts = inserts
-        self._actor = actor
-        self._chance = chance
-        self._judges = actor.config.get(JUDGES)
+        self._simulator = simulator
+        self._rng = rng
+        self._judges = simulator.config.get(JUDGES)
         self.expenses: list[int] = []
-        """The ids of what they cost."""
+        """Ids of the judges' expenses."""
 
-    def score(self, played: SimulatedTurn, whose: TurnContext) -> dict[str, int]:
-        """Have a reply be judged, by those judges of its agent it falls to.
+    def score(self, turn: SimulatedTurn, context: TurnContext) -> dict[str, int]:
+        """Let the judges of the agent that sample this turn score it.
 
-        Return the scores, by `judge.criterion`.
+        Return the scores by `judge.criterion`.
         """
         scores: dict[str, int] = {}
-        if played.outcome != "ok":
+        if turn.outcome != "ok":
             return scores
-        for name in self._actor.agents[played.agent].judges:
+        for name in self._simulator.agents[turn.agent].judges:
             judge = self._judges[name]
-            if self._chance.random() < judge.sampling_rate:
-                given = self._judge(judge, played, whose)
-                scores |= {f"{name}.{each}": value for each, value in given.items()}
-        if whose.origin == "chat" and self._chance.random() < SAYS_SOMETHING:
-            self._say(played, whose)
+            if self._rng.random() < judge.sampling_rate:
+                values = self._judge(judge, turn, context)
+                scores |= {f"{name}.{each}": value for each, value in values.items()}
+        if context.origin == "chat" and self._rng.random() < FEEDBACK_RATE:
+            self._add_feedback(turn, context)
         return scores
 
-    def _score(self, played: SimulatedTurn, criterion: str) -> int:
-        mean = MEANS.get((played.agent, criterion), 7.0)
-        return min(10, max(0, round(self._chance.gauss(mean, 1.3))))
+    def _score(self, turn: SimulatedTurn, criterion: str) -> int:
+        mean = MEAN_SCORES.get((turn.agent, criterion), 7.0)
+        return min(10, max(0, round(self._rng.gauss(mean, 1.3))))
 
     def _judge(
-        self, judge: JudgeConfig, played: SimulatedTurn, whose: TurnContext
+        self, judge: JudgeConfig, turn: SimulatedTurn, context: TurnContext
     ) -> dict[str, int]:
-        at = played.ended_at + timedelta(seconds=self._chance.uniform(1, 9))
-        if self._chance.random() < FAILS:
-            self._task(judge, played, whose, state="errored", error=UNREADABLE)
+        at = turn.ended_at + timedelta(seconds=self._rng.uniform(1, 9))
+        if self._rng.random() < FAILURE_RATE:
+            self._add_task(judge, turn, context, state="errored", error=UNREADABLE)
             return {}
-        usage = Usage(900 + len(played.reply) // 2, 130)
+        usage = Usage(900 + len(turn.reply) // 2, 130)
         cost = simulated_turns.price(
-            self._actor.config, judge.provider, judge.model, usage, at
+            self._simulator.config, judge.provider, judge.model, usage, at
         )
-        given = {name: self._score(played, name) for name in judge.rubrics}
-        self._give(judge.name, given, played, whose, at=at)
+        values = {name: self._score(turn, name) for name in judge.rubrics}
+        self._add_scores(judge.name, values, turn, context, at=at)
         receipt = {
             "judge": judge.name,
             "provider": judge.provider,
@@ -113,38 +113,38 @@ class ScoreRecords:
             "calls": 1,
             "usage": asdict(usage),
             "cost_micro_usd": cost,
-            "scores": given,
+            "scores": values,
         }
-        self._task(judge, played, whose, result=orjson.dumps(receipt).decode())
-        self._expense(judge, played, usage, cost)
-        return given
+        self._add_task(judge, turn, context, result=orjson.dumps(receipt).decode())
+        self._add_expense(judge, turn, usage, cost)
+        return values
 
-    def _give(
+    def _add_scores(
         self,
         judge: str,
-        given: dict[str, int],
-        played: SimulatedTurn,
-        whose: TurnContext,
+        values: dict[str, int],
+        turn: SimulatedTurn,
+        context: TurnContext,
         *,
         at: datetime,
     ) -> None:
-        for criterion, value in given.items():
+        for criterion, value in values.items():
             self._inserts.add(
                 Score,
-                turn_id=played.turn_id,
-                user_id=whose.user_id,
+                turn_id=turn.turn_id,
+                user_id=context.user_id,
                 judge=judge,
                 criterion=criterion,
                 value=value,
                 reasoning=REASONS[criterion][(value > 5) + (value > 7)],
-                agent=played.agent,
-                experiment=whose.experiment,
-                origin=whose.origin,
+                agent=turn.agent,
+                experiment=context.experiment,
+                origin=context.origin,
                 judged_at=at,
             )
 
-    def _expense(
-        self, judge: JudgeConfig, played: SimulatedTurn, usage: Usage, cost: int | None
+    def _add_expense(
+        self, judge: JudgeConfig, turn: SimulatedTurn, usage: Usage, cost: int | None
     ) -> None:
         number = self._inserts.new_id(Expense)
         self.expenses.append(number)
@@ -153,40 +153,40 @@ class ScoreRecords:
             id=number,
             purpose=ExpensePurpose.JUDGE.value,
             name=judge.name,
-            agent=played.agent,
+            agent=turn.agent,
             provider=judge.provider,
             model=judge.model,
-            spent_at=played.ended_at,
+            spent_at=turn.ended_at,
             model_calls=1,
             cost_micro_usd=cost,
             **asdict(usage),
         )
 
-    def _task(
+    def _add_task(
         self,
         judge: JudgeConfig,
-        played: SimulatedTurn,
-        whose: TurnContext,
+        turn: SimulatedTurn,
+        context: TurnContext,
         *,
         state: str = "done",
         result: str = "",
         error: str = "",
     ) -> None:
-        at = played.ended_at
+        at = turn.ended_at
         self._inserts.add(
             Task,
-            id=simulated_turns.uuid_of(self._chance),
+            id=simulated_turns.random_uuid(self._rng),
             kind=judge_queue.KIND,
-            user_id=whose.user_id,
-            agent=played.agent,
+            user_id=context.user_id,
+            agent=turn.agent,
             payload={
                 "judge": judge.name,
-                "experiment": whose.experiment,
-                "origin": whose.origin,
+                "experiment": context.experiment,
+                "origin": context.origin,
             },
             origin=judge_queue.task_origin(judge.name),
-            turn_id=played.turn_id,
-            key=judge_queue.task_key(judge.name, played.turn_id),
+            turn_id=turn.turn_id,
+            key=judge_queue.task_key(judge.name, turn.turn_id),
             state=state,
             priority=judge_queue.PRIORITY,
             attempts=1,
@@ -195,27 +195,28 @@ class ScoreRecords:
             due_at=at,
             created_at=at,
             started_at=at + timedelta(seconds=0.4),
-            finished_at=at + timedelta(seconds=self._chance.uniform(1, 9)),
+            finished_at=at + timedelta(seconds=self._rng.uniform(1, 9)),
             result=result,
             error=error,
         )
 
-    def _say(self, played: SimulatedTurn, whose: TurnContext) -> None:
-        at = played.ended_at + timedelta(seconds=self._chance.uniform(5, 90))
-        likes = self._chance.gauss(MEANS.get((played.agent, "helpfulness"), 7), 2) > 6
+    def _add_feedback(self, turn: SimulatedTurn, context: TurnContext) -> None:
+        at = turn.ended_at + timedelta(seconds=self._rng.uniform(5, 90))
+        likes = self._rng.gauss(MEAN_SCORES.get((turn.agent, "helpfulness"), 7), 2) > 6
         thumb = "up" if likes else "down"
-        said: dict[str, object] = {"thumb": thumb}
-        if self._chance.random() < 0.3:
-            said = {"score": self._chance.randint(*((7, 10) if likes else (1, 5)))}
+        rating: dict[str, object] = {"thumb": thumb}
+        if self._rng.random() < 0.3:
+            lowest, highest = (7, 10) if likes else (1, 5)
+            rating = {"score": self._rng.randint(lowest, highest)}
         self._inserts.add(
             Feedback,
-            id=simulated_turns.uuid_of(self._chance),
-            turn_id=played.turn_id,
-            user_id=whose.user_id,
-            comment=self._chance.choice(COMMENTS[thumb]),
-            agent=played.agent,
-            experiment=whose.experiment,
+            id=simulated_turns.random_uuid(self._rng),
+            turn_id=turn.turn_id,
+            user_id=context.user_id,
+            comment=self._rng.choice(COMMENTS[thumb]),
+            agent=turn.agent,
+            experiment=context.experiment,
             created_at=at,
             updated_at=at,
-            **said,
+            **rating,
         )

@@ -1,4 +1,4 @@
-"""Runs of the smoke tests: launched now and then, passed, failed, aborted."""
+"""Runs of the smoke tests: passed, failed and aborted."""
 
 import random
 from collections import defaultdict
@@ -22,7 +22,7 @@ from smoke.evaluation import tool_call_log
 from smoke.models import SmokeMessage, SmokeRun
 from telemetry.config import TELEMETRY
 
-SAID = {
+EXCHANGES = {
     "late-booker": (
         ScriptedExchange(
             "Two for tonight, anything?", "Two in row K, €24 each. Shall I?"
@@ -44,7 +44,7 @@ SAID = {
         ScriptedExchange("Then we'll come. [FIN]", "We look forward to thirty of you."),
     ),
 }
-EVERY = timedelta(days=3)
+LAUNCH_INTERVAL = timedelta(days=3)
 
 
 class SmokeRuns:
@@ -53,33 +53,33 @@ class SmokeRuns:
     def __init__(
         self,
         inserts: BulkInsert,
-        actor: AgentSimulator,
-        jury: ScoreRecords,
-        chance: random.Random,
+        simulator: AgentSimulator,
+        scores: ScoreRecords,
+        rng: random.Random,
     ) -> None:
         self._inserts = inserts
-        self._actor = actor
-        self._jury = jury
-        self._chance = chance
-        self._tests = actor.config.get(SMOKE_TESTS)
+        self._simulator = simulator
+        self._scores = scores
+        self._rng = rng
+        self._tests = simulator.config.get(SMOKE_TESTS)
         self._runs = 0
 
-    def hold(self, calendar: TrafficPattern) -> None:
+    def launch_all(self, traffic: TrafficPattern) -> None:
         """Launch every test every few days."""
-        at = calendar.start + EVERY
-        while at < calendar.now:
+        at = traffic.start + LAUNCH_INTERVAL
+        while at < traffic.now:
             for test in self._tests.values():
-                if self._runs + test.repetitions < sample_users.RUNS:
+                if self._runs + test.repetitions < sample_users.MAX_SYNTHETIC_USERS:
                     self._launch(test, at)
-            at += EVERY
+            at += LAUNCH_INTERVAL
 
     def _launch(self, test: SmokeTestConfig, at: datetime) -> None:
-        batch = simulated_turns.uuid_of(self._chance)
+        batch = simulated_turns.random_uuid(self._rng)
         for repetition in range(1, test.repetitions + 1):
             user_id = sample_users.synthetic_user(self._runs)
             self._runs += 1
             run: dict[str, Any] = {
-                "id": simulated_turns.uuid_of(self._chance),
+                "id": simulated_turns.random_uuid(self._rng),
                 "batch": batch,
                 "repetition": repetition,
                 "test": test.name,
@@ -97,108 +97,110 @@ class SmokeRuns:
         self, test: SmokeTestConfig, run: dict[str, Any], user_id: UserId
     ) -> None:
         agent = test.target
-        if agent not in self._actor.agents:
-            agent = self._chance.choice(("front-desk", "front-desk-warm"))
+        if agent not in self._simulator.agents:
+            agent = self._rng.choice(("front-desk", "front-desk-warm"))
         experiment = "" if agent == test.target else test.target
-        whose = TurnContext(user_id, experiment=experiment, origin="smoke")
-        held = RunProgress(run["started_at"])
-        for exchange in SAID[test.name]:
-            self._speak(test, run, exchange, held)
-            played = self._actor.simulate(exchange, agent, held.at, trouble=0.02)
-            held.add(played)
-            if played.outcome != "ok":
+        context = TurnContext(user_id, experiment=experiment, origin="smoke")
+        progress = RunProgress(run["started_at"])
+        for exchange in EXCHANGES[test.name]:
+            self._add_persona_message(test, run, exchange, progress)
+            turn = self._simulator.simulate(
+                exchange, agent, progress.at, failure_rate=0.02
+            )
+            progress.add(turn)
+            if turn.outcome != "ok":
                 break
-            self._line(run, held, played.reply, [*played.calls], played)
-            for name, value in self._jury.score(played, whose).items():
-                held.scores[name].append(value)
-        self._inserts.add(SmokeRun, **run, **held.told(test), agent=agent)
+            self._add_message(run, progress, turn.reply, [*turn.calls], turn)
+            for name, value in self._scores.score(turn, context).items():
+                progress.scores[name].append(value)
+        self._inserts.add(SmokeRun, **run, **progress.result_columns(test), agent=agent)
 
-    def _speak(
+    def _add_persona_message(
         self,
         test: SmokeTestConfig,
         run: dict[str, Any],
         exchange: ScriptedExchange,
-        held: "RunProgress",
+        progress: "RunProgress",
     ) -> None:
-        """Have the persona say its part."""
-        call = self._persona(test, exchange, held.at)
-        held.persona_micro_usd += call.cost_micro_usd or 0
-        self._line(run, held, exchange.user, [call])
-        held.at += timedelta(seconds=call.seconds or 0)
+        """Add the persona's message."""
+        call = self._persona_call(test, exchange, progress.at)
+        progress.persona_micro_usd += call.cost_micro_usd or 0
+        self._add_message(run, progress, exchange.user, [call])
+        progress.at += timedelta(seconds=call.seconds or 0)
 
-    def _persona(
+    def _persona_call(
         self, test: SmokeTestConfig, exchange: ScriptedExchange, at: datetime
     ) -> ModelCall:
         persona = test.persona
         call = ModelCall("persona", persona.provider, persona.model, started_at=at)
-        call.seconds = self._chance.uniform(0.4, 1.4)
+        call.seconds = self._rng.uniform(0.4, 1.4)
         call.finish_reason = "stop"
         call.usage = Usage(200, 5 + len(exchange.user) // 4)
         call.cost_micro_usd = simulated_turns.price(
-            self._actor.config, persona.provider, persona.model, call.usage, at
+            self._simulator.config, persona.provider, persona.model, call.usage, at
         )
         return call
 
-    def _line(
+    def _add_message(
         self,
         run: dict[str, Any],
-        held: "RunProgress",
+        progress: "RunProgress",
         text: str,
-        made: list[Call],
-        played: SimulatedTurn | None = None,
+        calls: list[Call],
+        turn: SimulatedTurn | None = None,
     ) -> None:
-        most = self._actor.config.get(TELEMETRY).sqlite.max_payload_bytes
+        max_bytes = self._simulator.config.get(TELEMETRY).sqlite.max_payload_bytes
         self._inserts.add(
             SmokeMessage,
             run_id=run["id"],
-            position=held.lines,
-            speaker="persona" if played is None else "assistant",
+            position=progress.messages,
+            speaker="persona" if turn is None else "assistant",
             text=text,
-            agent="" if played is None else played.agent,
-            turn_id=None if played is None else played.turn_id,
-            calls=tool_call_log.serialize_calls(made, most),
-            cost_micro_usd=trace.total_cost(made),
-            seconds=made[0].seconds if played is None else played.seconds,
-            sent_at=held.at,
+            agent="" if turn is None else turn.agent,
+            turn_id=None if turn is None else turn.turn_id,
+            calls=tool_call_log.serialize_calls(calls, max_bytes),
+            cost_micro_usd=trace.total_cost(calls),
+            seconds=calls[0].seconds if turn is None else turn.seconds,
+            sent_at=progress.at,
         )
-        held.lines += 1
+        progress.messages += 1
 
 
 @dataclass
 class RunProgress:
-    """A run, as far as it is."""
+    """The progress of a run."""
 
     at: datetime
-    lines: int = 0
+    messages: int = 0
     costs: list[int | None] = field(default_factory=list)
-    """Of the replies; None is unknown."""
+    """Costs of the replies; None if unknown."""
     persona_micro_usd: int = 0
     scores: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     last: SimulatedTurn | None = None
 
-    def add(self, played: SimulatedTurn) -> None:
-        """Note what the agent did."""
-        self.at, self.last = played.ended_at, played
-        self.costs.append(trace.total_cost(played.calls))
+    def add(self, turn: SimulatedTurn) -> None:
+        """Record a turn of the agent."""
+        self.at, self.last = turn.ended_at, turn
+        self.costs.append(trace.total_cost(turn.calls))
 
-    def told(self, test: SmokeTestConfig) -> dict[str, Any]:
-        """Return what a run's row says of how it ended."""
-        is_whole = self.last is not None and self.last.outcome == "ok"
+    def result_columns(self, test: SmokeTestConfig) -> dict[str, Any]:
+        """Return the columns of an ended run."""
+        is_complete = self.last is not None and self.last.outcome == "ok"
         is_priced = None not in self.costs
         return {
-            **(self._verdict(test) if is_whole else self._breakdown()),
-            "turns": len(self.costs) - (not is_whole),
+            **(self._verdict_columns(test) if is_complete else self._failure_columns()),
+            "turns": len(self.costs) - (not is_complete),
             "cost_micro_usd": sum(c or 0 for c in self.costs) if is_priced else None,
             "persona_micro_usd": self.persona_micro_usd,
             "ended_at": self.at,
             "finished_at": self.at + timedelta(seconds=6),
         }
 
-    def _breakdown(self) -> dict[str, Any]:
-        why = (self.last.error if self.last else None) or "the reply was aborted"
-        return {"state": "failed", "stopped_because": "error", "error": why}
+    def _failure_columns(self) -> dict[str, Any]:
+        error = (self.last.error if self.last else None) or "the reply was aborted"
+        return {"state": "failed", "stopped_because": "error", "error": error}
 
-    def _verdict(self, test: SmokeTestConfig) -> dict[str, Any]:
+    def _verdict_columns(self, test: SmokeTestConfig) -> dict[str, Any]:
         means = {
             name: {"mean": round(sum(each) / len(each), 2), "count": len(each)}
             for name, each in self.scores.items()

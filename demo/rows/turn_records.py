@@ -1,4 +1,4 @@
-"""Turns as rows: the record, and the transcript."""
+"""Records and transcripts of turns."""
 
 import uuid
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from telemetry.storage import row_mapping
 
 @dataclass(frozen=True)
 class TurnContext:
-    """Whose turn it is, and where it was asked."""
+    """The user of a turn, and its circumstances."""
 
     user_id: UserId
     thread: str = ""
@@ -38,24 +38,24 @@ class TurnContext:
 
 
 def record(
-    inserts: BulkInsert, played: SimulatedTurn, whose: TurnContext
+    inserts: BulkInsert, turn: SimulatedTurn, context: TurnContext
 ) -> int | None:
-    """Write the record of a turn; return what it cost."""
-    usage, cost = simulated_turns.used(played.calls)
-    flat = [*row_mapping.flatten_calls(played.calls)]
-    asked = [call for *_, call in flat if isinstance(call, ModelCall)]
+    """Write the record of a turn; return its cost."""
+    usage, cost = simulated_turns.total_usage(turn.calls)
+    calls = [*row_mapping.flatten_calls(turn.calls)]
+    model_calls = [call for *_, call in calls if isinstance(call, ModelCall)]
     inserts.add(
         Turn,
-        **_turn(played, whose),
+        **_turn(turn, context),
         cost_micro_usd=cost,
-        known_cost_micro_usd=sum(call.cost_micro_usd or 0 for call in asked),
-        model_calls=len(asked),
-        tool_calls=len(flat) - len(asked),
+        known_cost_micro_usd=sum(call.cost_micro_usd or 0 for call in model_calls),
+        model_calls=len(model_calls),
+        tool_calls=len(calls) - len(model_calls),
         **_usage(usage),
     )
-    for position, parent, depth, call in flat:
-        place: dict[str, Any] = {
-            "turn_id": played.turn_id,
+    for position, parent, depth, call in calls:
+        columns: dict[str, Any] = {
+            "turn_id": turn.turn_id,
             "position": position,
             "parent_position": parent,
             "started_at": call.started_at,
@@ -63,30 +63,30 @@ def record(
             "error": call.error,
         }
         if isinstance(call, ModelCall):
-            inserts.add(ModelCallRow, **place, **_model_call(call))
+            inserts.add(ModelCallRow, **columns, **_model_call(call))
         else:
-            inserts.add(ToolCallRow, **place, **_tool_call(call), depth=depth)
+            inserts.add(ToolCallRow, **columns, **_tool_call(call), depth=depth)
     return cost
 
 
-def _turn(played: SimulatedTurn, whose: TurnContext) -> dict[str, Any]:
+def _turn(turn: SimulatedTurn, context: TurnContext) -> dict[str, Any]:
     return {
-        "id": played.turn_id,
-        "user_id": whose.user_id,
-        "thread": whose.thread,
-        "agent": played.agent,
-        "experiment": whose.experiment or None,
-        "origin": whose.origin,
-        "user_message": played.question,
-        "is_streamed": whose.is_streamed,
-        "started_at": played.started_at,
-        "seconds": played.seconds,
-        "outcome": played.outcome,
-        "finish_reason": played.finish_reason,
-        "error": played.error,
-        "request_id": f"req_{played.turn_id.hex[-12:]}",
-        "token_id": whose.token_id,
-        "recalled": " ".join(whose.recalled),
+        "id": turn.turn_id,
+        "user_id": context.user_id,
+        "thread": context.thread,
+        "agent": turn.agent,
+        "experiment": context.experiment or None,
+        "origin": context.origin,
+        "user_message": turn.question,
+        "is_streamed": context.is_streamed,
+        "started_at": turn.started_at,
+        "seconds": turn.seconds,
+        "outcome": turn.outcome,
+        "finish_reason": turn.finish_reason,
+        "error": turn.error,
+        "request_id": f"req_{turn.turn_id.hex[-12:]}",
+        "token_id": context.token_id,
+        "recalled": " ".join(context.recalled),
     }
 
 
@@ -121,7 +121,7 @@ def _usage(usage: Usage) -> dict[str, int]:
 
 
 class ThreadTranscript:
-    """One thread, as its messages come in."""
+    """The growing transcript of one thread."""
 
     def __init__(self, inserts: BulkInsert, user_id: UserId, name: str) -> None:
         self._inserts = inserts
@@ -130,15 +130,15 @@ class ThreadTranscript:
         self.name = name
         self.length = 0
         self.tokens = 0
-        """Of the newest conversation."""
+        """Tokens of the current conversation."""
         self._times: list[datetime] = []
 
-    def say(self, played: SimulatedTurn, first_id: int | None = None) -> None:
+    def add_turn(self, turn: SimulatedTurn) -> None:
         """Add the messages of a turn."""
-        self.put(played.entries, played.turn_id, played.ended_at)
-        self.tokens += sum(entry.tokens for entry in played.entries)
+        self.add_messages(turn.entries, turn.turn_id, turn.ended_at)
+        self.tokens += sum(entry.tokens for entry in turn.entries)
 
-    def put(
+    def add_messages(
         self, entries: Sequence[NewMessage], turn_id: uuid.UUID, at: datetime
     ) -> None:
         """Add messages of one turn."""
@@ -161,7 +161,7 @@ class ThreadTranscript:
         self._times = [*self._times[:1], at]
 
     def close(self) -> None:
-        """Write the thread itself, once all of it is said."""
+        """Write the thread itself, after all of its messages."""
         if self._times:
             self._inserts.add(
                 Thread,

@@ -1,4 +1,4 @@
-"""`manage.py demo`: a month that reads as one, made again by its seed, taken away."""
+"""`manage.py demo`: creates reproducible sample data, and deletes it."""
 
 import random
 import uuid
@@ -32,26 +32,36 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
 NOW = datetime(2100, 3, 17, 15, 30, tzinfo=UTC)
 SMALL = DemoSize(users=4, turns=24, days=3)
-GIVEN = ("--users", "8", "--turns", "60", "--days", "7", "--messages", "400", "--force")
+OPTIONS = (
+    "--users",
+    "8",
+    "--turns",
+    "60",
+    "--days",
+    "7",
+    "--messages",
+    "400",
+    "--force",
+)
 
 
 @pytest.fixture
 def alone(database: None) -> Iterator[None]:
-    """Nothing a test keeps is there afterwards."""
+    """Roll back the rows of the test."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
 
 
 def fill(size: DemoSize = SMALL) -> DemoGenerator:
-    month = DemoGenerator(demo.load_demo_config(), size, NOW)
-    month.fill()
+    generator = DemoGenerator(demo.load_demo_config(), size, NOW)
+    generator.fill()
     check_keys()
-    return month
+    return generator
 
 
 def check_keys() -> None:
-    """Have the database look at once at what it looks at when all is done."""
+    """Check the constraints at once, not at the end of the transaction."""
     connection.check_constraints()
 
 
@@ -70,10 +80,10 @@ def counts() -> dict[str, int]:
 
 
 def test_demo_creates_the_requested_amount():
-    run(*GIVEN)
+    run(*OPTIONS)
     assert Turn.objects.filter(user_id__in=ids(), origin="chat").count() <= 60
     chats = Turn.objects.filter(user_id__in=ids(), origin="chat").count()
-    assert chats >= 55, "only what would be asked in the future is left out"
+    assert chats >= 55, "only turns in the future are left out"
     messages = StoredMessage.objects.filter(thread__user_id__in=ids())
     assert 380 <= messages.count() <= 480
     assert set(Owner.objects.filter(user_id__in=ids()).values_list("user_id")) == {
@@ -82,11 +92,11 @@ def test_demo_creates_the_requested_amount():
 
 
 def ids() -> list[uuid.UUID]:
-    return [person.user_id for person in sample_users.list_users(8)]
+    return [user.user_id for user in sample_users.list_users(8)]
 
 
-def told() -> dict[str, list[Any]]:
-    """Return all that was made, without the numbers databases give."""
+def created_rows() -> dict[str, list[Any]]:
+    """Return the created rows, without ids that the database assigns."""
     turns = Turn.objects.filter(started_at__gt=NOW - timedelta(days=9))
     return {
         "turns": list(turns.order_by("id").values_list()),
@@ -102,14 +112,14 @@ def told() -> dict[str, list[Any]]:
 
 def test_equal_seeds_create_equal_data():
     fill()
-    first = told()
+    first = created_rows()
     removal.delete_demo()
     fill()
-    assert told() == first
+    assert created_rows() == first
     assert all(first.values())
     removal.delete_demo()
     fill(DemoSize(**{**vars(SMALL), "seed": 2}))
-    assert told()["turns"] != first["turns"]
+    assert created_rows()["turns"] != first["turns"]
 
 
 def test_clear_keeps_data_of_other_users():
@@ -117,43 +127,43 @@ def test_clear_keeps_data_of_other_users():
     lives.live(real)
     token_keys.create_token("theirs", "ada", by=ADA)
     before = counts()
-    run(*GIVEN)
-    lives.live(sample_users.synthetic_user(999), "what was said to the demo since")
+    run(*OPTIONS)
+    lives.live(sample_users.synthetic_user(999), "a later message to the demo")
     assert counts() != before
-    told = run("--clear")
+    output = run("--clear")
     check_keys()
     after = counts()
-    # A run of consolidation belongs to nobody.
+    # A consolidation run belongs to no user.
     assert (
         after.pop("memory.ConsolidationRun")
         == before.pop("memory.ConsolidationRun") + 1
     )
     assert after == before
-    assert told.startswith("deleted ")
+    assert output.startswith("deleted ")
     assert run("--clear") == "deleted 0 rows\n"
 
 
 def test_demo_refuses_a_database_with_real_users():
     lives.live(uuid.uuid4())
-    with pytest.raises(CommandError, match="has real users"):
-        run(*GIVEN[:-1])
+    with pytest.raises(CommandError, match="has other users"):
+        run(*OPTIONS[:-1])
 
 
 def test_demo_refuses_to_fill_twice():
-    run(*GIVEN)
-    with pytest.raises(CommandError, match="--clear deletes it first"):
-        run(*GIVEN)
+    run(*OPTIONS)
+    with pytest.raises(CommandError, match="delete it with --clear"):
+        run(*OPTIONS)
 
 
 @pytest.mark.parametrize(
     "wrong", [("--users", "0"), ("--turns", "-1"), ("--days", "366")]
 )
 def test_invalid_amounts_are_refused(wrong):
-    with pytest.raises(CommandError, match="must be from"):
+    with pytest.raises(CommandError, match="must be"):
         run(*wrong)
 
 
-# The YAML that goes with it.
+# The YAML and the dialogues.
 
 
 def test_init_refuses_to_overwrite_the_file(tmp_path: Path):
@@ -167,13 +177,13 @@ def test_init_refuses_to_overwrite_the_file(tmp_path: Path):
 def test_every_speaking_agent_is_in_the_file():
     config = demo.load_demo_config()
     agents = config.get(AGENTS)
-    book = dialogues.load_dialogues()
-    assert {each["agent"] for each in book.dialogues} <= {
+    dialogue_file = dialogues.load_dialogues()
+    assert {each["agent"] for each in dialogue_file.dialogues} <= {
         *agents,
         *config.get(EXPERIMENTS),
     }
-    for number in range(len(book.dialogues)):
-        drawn = book.fill(number, random.Random(number), "Ada")
+    for number in range(len(dialogue_file.dialogues)):
+        drawn = dialogue_file.fill(number, random.Random(number), "Ada")
         for exchange in drawn.exchanges:
             assert "{" not in exchange.user + exchange.reply
             for step in exchange.calls:
@@ -181,11 +191,11 @@ def test_every_speaking_agent_is_in_the_file():
 
 
 def test_dialogues_do_not_repeat_before_all_are_used():
-    book = dialogues.load_dialogues()
-    count = sum(each["agent"] == "welcome" for each in book.dialogues)
-    drawn = book.draws(random.Random(1), "Ada", ["welcome"])
-    said = [dialogue.exchanges[0].reply for dialogue in islice(drawn, count)]
-    assert len(set(said)) == count
+    dialogue_file = dialogues.load_dialogues()
+    count = sum(each["agent"] == "welcome" for each in dialogue_file.dialogues)
+    drawn = dialogue_file.draws(random.Random(1), "Ada", ["welcome"])
+    replies = [dialogue.exchanges[0].reply for dialogue in islice(drawn, count)]
+    assert len(set(replies)) == count
 
 
 def check_step(step: CallStep, agents: Any) -> None:
@@ -197,7 +207,7 @@ def check_step(step: CallStep, agents: Any) -> None:
 
 
 def test_user_names_are_unique():
-    names = [person.name for person in sample_users.list_users(20_000)]
+    names = [user.name for user in sample_users.list_users(20_000)]
     assert len(set(names)) == len(names)
     assert names[0] == "ada.almeida@demo.example"
 

@@ -94,7 +94,7 @@ def names(studio: httpx2.Client) -> dict[str, list[str]]:
     for place in ("mcp", "providers"):
         found[place] = list(studio.get(f"/admin/{place}").json())
     found["users"] = [
-        str(person.user_id) for person in sample_users.list_users(SIZE.users)
+        str(user.user_id) for user in sample_users.list_users(SIZE.users)
     ][:3]
     return found
 

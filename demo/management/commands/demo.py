@@ -1,4 +1,4 @@
-"""`manage.py demo`: a month of invented traffic, for pictures and for load."""
+"""`manage.py demo`: fills the database with simulated traffic."""
 
 import time
 from datetime import UTC, datetime
@@ -19,33 +19,33 @@ SIZE = DemoSize()
 
 
 class Command(DatabaseCommand):
-    """Fill the database, or take away what filled it."""
+    """Writes the sample data, or deletes it."""
 
-    help = "Fill the database with a month of invented traffic; no provider is called."
+    help = "Fill the database with a month of simulated traffic; calls no provider."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
             "--init",
             action="store_true",
-            help="Write the YAML of the demo's agents, and do no more.",
+            help="Only write the YAML of the demo's agents.",
         )
         parser.add_argument(
-            "--clear", action="store_true", help="Delete all that it made."
+            "--clear", action="store_true", help="Delete the sample data."
         )
         parser.add_argument(
             "--force",
             action="store_true",
-            help="Fill a database that has real users, overwrite a YAML.",
+            help="Fill a database that has other users; overwrite the YAML.",
         )
-        for name, told in TOLD.items():
+        for name, text in OPTIONS.items():
             default = getattr(SIZE, name)
             parser.add_argument(
                 f"--{name}",
                 type=int,
                 metavar="N",
                 default=default,
-                help=f"{told}; {default:,} unless given.",
+                help=f"{text} (default: {default:,}).",
             )
 
     def handle(self, **options: Any) -> None:
@@ -61,46 +61,51 @@ class Command(DatabaseCommand):
             self._fill(options)
 
     def _fill(self, options: dict[str, Any]) -> None:
-        size = DemoSize(**{name: options[name] for name in TOLD})
-        check(size)
+        size = DemoSize(**{name: options[name] for name in OPTIONS})
+        check_size(size)
         with transaction.atomic():
             if removal.count_users():
-                raise CommandError("a demo is there already: --clear deletes it first")
+                raise CommandError(
+                    "the database has sample data already: delete it with --clear first"
+                )
             if not options["force"] and removal.is_used_by_others():
                 raise CommandError(
-                    "the database has real users: name an empty one by -c, or pass "
-                    "--force to put the demo beside them"
+                    "the database has other users: select an empty one with -c, or add "
+                    "the sample data to it with --force"
                 )
-            begun = time.monotonic()
-            month = DemoGenerator(load_demo_config(), size, datetime.now(UTC))
-            month.fill(self._tell)
+            started_at = time.monotonic()
+            generator = DemoGenerator(load_demo_config(), size, datetime.now(UTC))
+            generator.fill(self._report)
+        seconds = time.monotonic() - started_at
         self.stdout.write(
-            f"{size.users:,} users, {month.turns:,} turns and {month.messages:,} "
-            f"messages of {size.days} days, in {time.monotonic() - begun:.0f} s"
+            f"{size.users:,} users, {generator.turns:,} turns and "
+            f"{generator.messages:,} messages of {size.days} days, in {seconds:.0f} s"
         )
 
-    def _tell(self, done: int) -> None:
-        if done % 1_000 == 0:
-            self.say(f"{done:,} users")
+    def _report(self, count: int) -> None:
+        if count % 1_000 == 0:
+            self.say(f"{count:,} users")
 
 
-TOLD = {
-    "users": "People",
-    "turns": "Turns of theirs that are recorded",
-    "days": "Days they are of",
-    "messages": "Least messages, with what was said before",
-    "seed": "The same one makes the same again",
+OPTIONS = {
+    "users": "Number of users",
+    "turns": "Number of recorded turns",
+    "days": "Number of days",
+    "messages": "Minimum number of messages, including older ones",
+    "seed": "Seed of the random numbers; equal seeds create equal data",
 }
 
 
-def check(size: DemoSize) -> None:
-    """Refuse what cannot be made."""
-    if not 1 <= size.users <= sample_users.MOST:
-        raise CommandError(f"--users must be from 1 to {sample_users.MOST:,}")
+def check_size(size: DemoSize) -> None:
+    """Raise CommandError for an invalid size."""
+    if not 1 <= size.users <= sample_users.MAX_USERS:
+        raise CommandError(f"--users must be from 1 to {sample_users.MAX_USERS:,}")
     if size.turns < 0 or size.messages < 0 or not 1 <= size.days <= 365:
-        raise CommandError("--turns and --messages must be from 0, --days 1 to 365")
+        raise CommandError(
+            "--turns and --messages must be at least 0, --days from 1 to 365"
+        )
 
 
 def load_demo_config() -> Config:
-    """Return the configuration of the demo's agents, whatever file is in force."""
+    """Return the configuration of the demo's agents, not the current YAML."""
     return loader.load_file(Path(starter_file.TEMPLATES) / "demo.yaml")

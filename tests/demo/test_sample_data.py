@@ -1,4 +1,4 @@
-"""The month `manage.py demo` makes, as everything else reads it."""
+"""The sample data of `manage.py demo`, as other apps read it."""
 
 import uuid
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ SIZE = DemoSize(users=8, turns=240, days=12)
 
 @pytest.fixture(scope="module")
 def month(database: None, django_db_blocker) -> Iterator[None]:
-    """One for all that is read of it here; gone afterwards."""
+    """One month for all tests; rolled back afterwards."""
     with django_db_blocker.unblock(), transaction.atomic():
         DemoGenerator(demo.load_demo_config(), SIZE, NOW).fill()
         connection.check_constraints()
@@ -36,19 +36,19 @@ def month(database: None, django_db_blocker) -> Iterator[None]:
 
 
 def ids() -> list[uuid.UUID]:
-    return [person.user_id for person in sample_users.list_users(SIZE.users)]
+    return [user.user_id for user in sample_users.list_users(SIZE.users)]
 
 
 def test_stored_turns_load_as_records():
-    found = [
+    records = [
         turn_store.load_record(TurnId(turn_id))
         for turn_id in Turn.objects.filter(user_id__in=ids()).values_list(
             "id", flat=True
         )
     ]
     deep = ToolCall.objects.filter(turn__user_id__in=ids(), depth=1)
-    assert deep.exists(), "agents that were asked call tools, too"
-    for record in found:
+    assert deep.exists(), "subagents call tools, too"
+    for record in records:
         assert record is not None
         assert record.started_at <= NOW
         assert record.turn_id.version in (5, 7)
@@ -59,12 +59,12 @@ def test_stored_turns_load_as_records():
 
 def test_conversations_are_complete():
     for thread in Thread.objects.filter(user_id__in=ids()):
-        said = list(thread.messages.order_by("position"))
-        assert [each.position for each in said] == [*range(thread.length)]
-        times = [each.created_at for each in said]
+        messages = list(thread.messages.order_by("position"))
+        assert [each.position for each in messages] == [*range(thread.length)]
+        times = [each.created_at for each in messages]
         assert times == sorted(times)
-        assert said[-1].role == "assistant"
-        for before, after in pairwise(said):
+        assert messages[-1].role == "assistant"
+        for before, after in pairwise(messages):
             assert (before.role == "tool") <= (after.role in ("tool", "assistant"))
 
 
@@ -82,15 +82,15 @@ def test_facts_have_a_history():
 
 
 def test_costs_are_priced_like_real_turns():
-    spent = {
+    totals = {
         each.key: each
         for each in cost_totals.totals_by("agent", NOW - timedelta(days=13))
     }
-    known = spent["front-desk-warm"]
-    assert known.micro_usd > 0
-    assert not known.unknown
-    # A model of which nobody has said what it costs.
-    assert spent["school-desk"].unknown
+    priced = totals["front-desk-warm"]
+    assert priced.micro_usd > 0
+    assert not priced.unknown
+    # A model without a price.
+    assert totals["school-desk"].unknown
     calls = ModelCall.objects.filter(turn__user_id__in=ids())
     assert not calls.filter(error=None, input_tokens=None).exists()
     assert Expense.objects.filter(spent_at__gt=NOW - timedelta(days=13)).exists()
