@@ -26,7 +26,10 @@ TransportKind = Literal["stdio", "http", "sse"]
 SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 STATIC_FIELDS = (
-    *("authorization_url", "token_url", "client_id", "client_secret"),
+    "authorization_url",
+    "token_url",
+    "client_id",
+    "client_secret",
     "redirect_uri",
 )
 """The fields that a sign-in without discovery requires, in reading order."""
@@ -181,8 +184,8 @@ class ToolServerConfig(BaseModel):
     @cached_property
     def digest(self) -> str:
         """A digest of the configuration, including secrets."""
-        hidden = [*self.env.items(), *self.headers.items()]
-        secrets = [(name, value.get_secret_value()) for name, value in hidden]
+        secret_items = [*self.env.items(), *self.headers.items()]
+        secrets = [(name, value.get_secret_value()) for name, value in secret_items]
         plain = self.model_dump(exclude={"env", "headers", "oauth"})
         text = repr((plain, len(self.env), secrets, self.sign_in))
         if self.sign_in is not None and self.sign_in.client_secret is not None:

@@ -40,10 +40,12 @@ class McpToken(models.Model):
             models.Index(
                 fields=["expires_at"],
                 condition=models.Q(refresh_token=None),
-                name="mcp_token_ends",
+                name="mcp_token_expiry",
             ),
             # For the list in the studio.
-            models.Index(fields=["server", "-created_at", "-id"], name="mcp_token_of"),
+            models.Index(
+                fields=["server", "-created_at", "-id"], name="mcp_token_server"
+            ),
         ]
 
     def __str__(self) -> str:

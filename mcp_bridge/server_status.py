@@ -39,7 +39,7 @@ def _cached_status(name: str, pool: SessionPool) -> ServerStatus:
     sessions, error = pool.open_sessions(name)
     if sessions:
         return ServerStatus(
-            "open", len(sessions), max((s.offers for s in sessions), key=len)
+            "open", len(sessions), max((s.catalog_tools for s in sessions), key=len)
         )
     if error is not None:
         return _failed_status(error)
@@ -53,12 +53,10 @@ async def query_status(config: Config, name: str, *, pool: SessionPool) -> Serve
     """
     server = config.get(MCP)[name]
     if server.sign_in is None:
-        address = ServerTarget(name, server, config.path.absolute().parent)
-        pool.clear_failure(address)
+        target = ServerTarget(name, server, config.path.absolute().parent)
+        pool.clear_failure(target)
         try:
-            async with pool.session(
-                address, patience_seconds=TIMEOUT_SECONDS
-            ) as session:
+            async with pool.session(target, wait_seconds=TIMEOUT_SECONDS) as session:
                 await session.tools()
         except ServerFailed as exc:
             return _failed_status(exc)
@@ -69,20 +67,20 @@ def _failed_status(error: ServerFailed) -> ServerStatus:
     return ServerStatus("failed", 0, (), str(error), error.last_lines)
 
 
-def as_json(look: ServerStatus) -> dict[str, Any]:
+def as_json(status: ServerStatus) -> dict[str, Any]:
     """Return the status as JSON data."""
     return {
-        "state": look.state,
-        "sessions": look.sessions,
-        "error": look.error,
-        "last_lines": list(look.last_lines),
+        "state": status.state,
+        "sessions": status.sessions,
+        "error": status.error,
+        "last_lines": list(status.last_lines),
         "tools": [
             {
-                "name": offer.name,
-                "description": offer.description,
-                "parameters": offer.parameters,
-                "is_read_only": offer.is_read_only,
+                "name": catalog_tool.name,
+                "description": catalog_tool.description,
+                "parameters": catalog_tool.parameters,
+                "is_read_only": catalog_tool.is_read_only,
             }
-            for offer in look.tools
+            for catalog_tool in status.tools
         ],
     }

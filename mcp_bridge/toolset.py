@@ -48,7 +48,7 @@ async def open_tools(
     *,
     pool: SessionPool,
     credentials: Credentials,
-    is_awaited: bool = True,
+    is_interactive: bool = True,
 ) -> list[Tool]:
     """Return the tools that an agent may call in this user's turn.
 
@@ -58,12 +58,14 @@ async def open_tools(
     slow server it waits only briefly, unless the turn runs in the background.
     """
     pool.apply_config(config)
-    patience = TIMEOUT_SECONDS if is_awaited else math.inf
-    opening = await _open_servers(config, grants, user_id, pool, credentials, patience)
-    if len(opening) == 1:
-        found = [await opening[0].tools()]
+    wait_seconds = TIMEOUT_SECONDS if is_interactive else math.inf
+    granted_servers = await _open_servers(
+        config, grants, user_id, pool, credentials, wait_seconds
+    )
+    if len(granted_servers) == 1:
+        found = [await granted_servers[0].tools()]
     else:
-        found = await asyncio.gather(*(one.tools() for one in opening))
+        found = await asyncio.gather(*(server.tools() for server in granted_servers))
     tools = [tool for group in found for tool in group]
     names = unique_names.assign_names([(tool.target, tool.name) for tool in tools])
     return [
@@ -75,26 +77,32 @@ async def open_tools(
 async def discover_tools(config: Config, *, pool: SessionPool) -> None:
     """Query every server without sign-in: log its tools, or its failure."""
     pool.apply_config(config)
-    addresses = [
+    targets = [
         ServerTarget(name, server, config.path.absolute().parent)
         for name, server in config.get(MCP).items()
         if server.sign_in is None
     ]
-    await asyncio.gather(*(_log_tools(address, pool) for address in addresses))
+    await asyncio.gather(
+        *(_log_tools(server_target, pool) for server_target in targets)
+    )
 
 
-async def _log_tools(address: ServerTarget, pool: SessionPool) -> None:
+async def _log_tools(server_target: ServerTarget, pool: SessionPool) -> None:
     try:
-        async with pool.session(address) as session:
-            offers = await session.tools()
+        async with pool.session(server_target) as session:
+            catalog_tools = await session.tools()
     except ServerFailed as exc:
         logger.warning("%s; agents run without its tools until it answers", exc)
         return
-    names = [catalog.printable_name(offer.name) for offer in offers]
+    names = [
+        catalog.printable_name(catalog_tool.name) for catalog_tool in catalog_tools
+    ]
     more = len(names) - MAX_NAMES_LOGGED
     logger.info(
         "mcp server '%s' offers %d tool%s: %s%s",
-        *(address.name, len(names), "" if len(names) == 1 else "s"),
+        server_target.name,
+        len(names),
+        "" if len(names) == 1 else "s",
         ", ".join(names[:MAX_NAMES_LOGGED]) or "none",
         f" and {more} more" if more > 0 else "",
     )
@@ -106,16 +114,16 @@ async def _open_servers(
     user_id: UserId,
     pool: SessionPool,
     credentials: Credentials,
-    patience_seconds: float,
+    wait_seconds: float,
 ) -> "list[_GrantedServer]":
     servers = config.get(MCP)
-    known = {one.server: one for one in grants if one.server in servers}
-    signed = [name for name in known if servers[name].sign_in is not None]
+    granted = {grant.server: grant for grant in grants if grant.server in servers}
+    with_sign_in = [name for name in granted if servers[name].sign_in is not None]
     tokens: Mapping[str, str | SignInFailed] = {}
-    if signed:
-        tokens = await credentials.tokens(config, signed, user_id)
+    if with_sign_in:
+        tokens = await credentials.tokens(config, with_sign_in, user_id)
 
-    def address(name: str) -> ServerTarget:
+    def server_target(name: str) -> ServerTarget:
         server = servers[name]
         folder = config.path.absolute().parent
         if server.sign_in is None:
@@ -126,7 +134,7 @@ async def _open_servers(
             token = None
         return ServerTarget(name, server, folder, user_id, token, renew)
 
-    def fault(name: str) -> SignInFailed | None:
+    def sign_in_error(name: str) -> SignInFailed | None:
         token = tokens.get(name)
         return token if isinstance(token, SignInFailed) else None
 
@@ -135,10 +143,14 @@ async def _open_servers(
 
     return [
         _GrantedServer(
-            *(grant, address(name), fault(name)),
-            *(pool, partial(link, name), patience_seconds),
+            grant,
+            server_target(name),
+            sign_in_error(name),
+            pool,
+            partial(link, name),
+            wait_seconds,
         )
-        for name, grant in known.items()
+        for name, grant in granted.items()
     ]
 
 
@@ -147,93 +159,99 @@ class _GrantedServer:
     """A granted server, for the user of this turn."""
 
     grant: ServerGrant
-    address: ServerTarget
-    fault: SignInFailed | None
+    server_target: ServerTarget
+    sign_in_error: SignInFailed | None
     """Why a connected user has no token at the moment."""
     pool: SessionPool
     link: CreateLink
-    patience_seconds: float
+    wait_seconds: float
 
     async def tools(self) -> "list[ServerTool | UnavailableTool]":
         """Return the server's tools, or a fallback."""
-        if self.fault is not None:
-            return [self._unreachable(self.fault)]
-        if self.address.user_id is not None and self.address.token is None:
+        if self.sign_in_error is not None:
+            return [self._unreachable(self.sign_in_error)]
+        if self.server_target.user_id is not None and self.server_target.token is None:
             return self._sign_in_tools()
         try:
             async with self.pool.session(
-                self.address, patience_seconds=self.patience_seconds
+                self.server_target, wait_seconds=self.wait_seconds
             ) as session:
                 if session.is_refused:
                     return self._sign_in_tools()
-                offers = await session.tools()
+                catalog_tools = await session.tools()
         except SignInNeeded:
             return self._sign_in_tools()
         except ServerFailed as exc:
             return [self._unreachable(exc)]
-        return [self._tool(offer) for offer in self._allowed(offers)]
+        return [
+            self._tool(catalog_tool) for catalog_tool in self._allowed(catalog_tools)
+        ]
 
-    def _tool(self, offer: CatalogTool) -> "ServerTool":
+    def _tool(self, catalog_tool: CatalogTool) -> "ServerTool":
         return ServerTool(
-            name=offer.name,
-            target=self.address.name,
-            description=offer.description,
-            parameters=offer.parameters,
-            server_name=offer.name,
-            is_read_only=offer.is_read_only,
-            address=self.address,
+            name=catalog_tool.name,
+            target=self.server_target.name,
+            description=catalog_tool.description,
+            parameters=catalog_tool.parameters,
+            server_name=catalog_tool.name,
+            is_read_only=catalog_tool.is_read_only,
+            server_target=self.server_target,
             pool=self.pool,
             link=self.link,
         )
 
-    def _allowed(self, offers: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
+    def _allowed(self, catalog_tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
         only = self.grant.only
         if only is None:
-            return offers
-        names = {offer.name for offer in offers}
+            return catalog_tools
+        names = {catalog_tool.name for catalog_tool in catalog_tools}
         for name in only:
             if name not in names:
                 self.pool.warn_once(
-                    self.address,
+                    self.server_target,
                     f"has no tool '{name}', which an agent lists under only:",
                 )
-        return [offer for offer in offers if offer.name in only]
+        return [
+            catalog_tool for catalog_tool in catalog_tools if catalog_tool.name in only
+        ]
 
     def _sign_in_tools(self) -> "list[ServerTool | UnavailableTool]":
-        server = self.address.name
+        server = self.server_target.name
         if self.grant.only is None:
-            about = (
+            description = (
                 f"Connects the user's account with '{server}'. Call it when the user "
                 f"wants to use {server}: it returns a link for them to open. After "
                 "that, the tools of that server replace this one."
             )
-            return [self._unavailable_tool(f"connect_{server}", about, "connect")]
-        about = (
+            return [self._unavailable_tool(f"connect_{server}", description, "connect")]
+        description = (
             f"A tool of '{server}', which the user has not connected yet. Call it to "
             "get a link for them to open. After that, its arguments are available."
         )
         return [
-            self._unavailable_tool(name, about, "connect") for name in self.grant.only
+            self._unavailable_tool(name, description, "connect")
+            for name in self.grant.only
         ]
 
     def _unreachable(self, exc: ServerFailed) -> "UnavailableTool":
-        about = (
-            f"The tools of the MCP server '{self.address.name}' are not available "
-            f"now: {exc.message}. Do not call this tool; tell the user if they need it."
+        description = (
+            f"The tools of the MCP server '{self.server_target.name}' are not "
+            f"available now: {exc.message}. Do not call this tool; tell the user if "
+            "they need it."
         )
         return self._unavailable_tool(
-            f"{self.address.name}_unreachable", about, "unreachable"
+            f"{self.server_target.name}_unreachable", description, "unreachable"
         )
 
     def _unavailable_tool(
-        self, name: str, about: str, kind: "Literal['connect', 'unreachable']"
+        self, name: str, description: str, kind: "Literal['connect', 'unreachable']"
     ) -> "UnavailableTool":
-        says = None if kind == "connect" else about
+        text = None if kind == "connect" else description
         return UnavailableTool(
             name=name,
-            target=self.address.name,
-            description=about,
-            reason=says,
+            target=self.server_target.name,
+            description=description,
+            reason=text,
             link=self.link,
         )
 
@@ -248,7 +266,7 @@ class ServerTool:
     parameters: Mapping[str, Any]
     server_name: str
     """The server's name of the tool."""
-    address: ServerTarget
+    server_target: ServerTarget
     pool: SessionPool
     link: CreateLink
     is_read_only: bool = False
@@ -273,7 +291,7 @@ class ServerTool:
             return sign_in_message(self.target, self.link())
 
     async def _call(self, arguments: Mapping[str, Any]) -> ToolResult:
-        async with self.pool.session(self.address) as session:
+        async with self.pool.session(self.server_target) as session:
             answer = await session.call(self.server_name, arguments)
         return result_conversion.convert_result(answer, self.target)
 

@@ -35,71 +35,71 @@ also common for server failures that do not end the session."""
 
 
 def server_error(
-    kind: type[ServerFailed], address: ServerTarget, says: str, *, detail: str = ""
+    kind: type[ServerFailed], target: ServerTarget, text: str, *, detail: str = ""
 ) -> ServerFailed:
     """Return an error that names the server."""
-    message = f"the MCP server '{address.name}' {says}"
-    return kind(message, server=address.name, detail=detail)
+    message = f"the MCP server '{target.name}' {text}"
+    return kind(message, server=target.name, detail=detail)
 
 
 def from_exception(
-    exc: Exception, exchange: HttpOutcome, address: ServerTarget
+    exc: Exception, outcome: HttpOutcome, target: ServerTarget
 ) -> ServerFailed:
     """Return the error for a failure that does not end the session."""
-    if exchange.is_too_large:
+    if outcome.is_too_large:
         size = http_client.MAX_ANSWER_BYTES // 1024**2
         return server_error(
-            ServerReplyInvalid, address, f"answered with more than {size} MB"
+            ServerReplyInvalid, target, f"answered with more than {size} MB"
         )
-    status = status_of(exc, exchange)
+    status = status_of(exc, outcome)
     if status is not None:
-        return _from_status(status, exc, address)
+        return _from_status(status, exc, target)
     if isinstance(exc, MCPError) and not exc.message.startswith(UNREADABLE_PREFIX):
-        return _call_refused(exc, address)
+        return _call_refused(exc, target)
     if isinstance(exc, MCPError | ValidationError):
-        return server_error(ServerReplyInvalid, address, "sent a malformed answer")
-    logger.warning("mcp server '%s': %r", address.name, exc)
-    return server_error(ServerReplyInvalid, address, "violated the protocol")
+        return server_error(ServerReplyInvalid, target, "sent a malformed answer")
+    logger.warning("mcp server '%s': %r", target.name, exc)
+    return server_error(ServerReplyInvalid, target, "violated the protocol")
 
 
-def status_of(exc: Exception, exchange: HttpOutcome) -> int | None:
+def status_of(exc: Exception, outcome: HttpOutcome) -> int | None:
     """Return the HTTP status of a refusal, if any."""
-    if exchange.status is None and isinstance(exc, httpx2.HTTPStatusError):
+    if outcome.status is None and isinstance(exc, httpx2.HTTPStatusError):
         return exc.response.status_code
-    return exchange.status
+    return outcome.status
 
 
-def _from_status(status: int, exc: Exception, address: ServerTarget) -> ServerFailed:
-    if status == 401 and address.server.sign_in is not None:
-        return server_error(SignInNeeded, address, "requires the user to sign in again")
+def _from_status(status: int, exc: Exception, target: ServerTarget) -> ServerFailed:
+    if status == 401 and target.server.sign_in is not None:
+        return server_error(SignInNeeded, target, "requires the user to sign in again")
     if status == 401:
         return server_error(
             CallRefused,
-            address,
+            target,
             "requires users to sign in (status 401)",
             detail="set oauth: or the key under headers:",
         )
     if status == 404:
-        says = "answered with status 404"
-        return server_error(CallRefused, address, says, detail="check its url")
+        text = "answered with status 404"
+        return server_error(CallRefused, target, text, detail="check its url")
     if isinstance(exc, MCPError) and exc.code not in SDK_PLACEHOLDER_CODES:
-        return _call_refused(exc, address)
+        return _call_refused(exc, target)
     if 300 <= status < 400:
-        says = f"answered with a redirect (status {status})"
-        return server_error(CallRefused, address, says, detail="check its url")
-    return server_error(CallRefused, address, f"answered with status {status}")
+        text = f"answered with a redirect (status {status})"
+        return server_error(CallRefused, target, text, detail="check its url")
+    return server_error(CallRefused, target, f"answered with status {status}")
 
 
-def _call_refused(exc: MCPError, address: ServerTarget) -> ServerFailed:
+def _call_refused(exc: MCPError, target: ServerTarget) -> ServerFailed:
     text = redaction.redact_quoted_line(exc.message, MAX_REFUSAL_LENGTH)
-    return server_error(CallRefused, address, f"refused the call: {text}")
+    return server_error(CallRefused, target, f"refused the call: {text}")
 
 
 def is_closed(exc: BaseException) -> bool:
     """Return whether an exception means a closed connection."""
     if isinstance(exc, MCPError):
-        is_of_closing = exc.code == mcp_types.CONNECTION_CLOSED
-        return is_of_closing and exc.message.startswith(CLOSED_PREFIXES)
+        is_closed_code = exc.code == mcp_types.CONNECTION_CLOSED
+        return is_closed_code and exc.message.startswith(CLOSED_PREFIXES)
     return isinstance(exc, anyio.BrokenResourceError | anyio.ClosedResourceError)
 
 

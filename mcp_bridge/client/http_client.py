@@ -26,7 +26,7 @@ CLOSE_SECONDS = 2.0
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
-LONG_LIVED = "subscriptions/listen"
+LONG_LIVED_METHOD = "subscriptions/listen"
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class BearerAuth(httpx2.Auth):
     def __init__(self, token: str | None, renew: RenewToken | None) -> None:
         self._token = token
         self._renew = renew
-        self._replaced: str | None = None
+        self._previous_token: str | None = None
         self.is_refused = False
         """Whether the server refuses every available token."""
 
@@ -81,7 +81,7 @@ class BearerAuth(httpx2.Auth):
         A running turn still supplies the token it started with.
         """
         self._renew = renew
-        if token not in (None, self._token, self._replaced):
+        if token not in (None, self._token, self._previous_token):
             self._token = token
             self.is_refused = False
 
@@ -104,7 +104,7 @@ class BearerAuth(httpx2.Auth):
             if renewed is None or renewed == token:
                 self.is_refused = True
                 return
-            self._token, self._replaced = renewed, token
+            self._token, self._previous_token = renewed, token
         _set_token(self._token, request)
         response = yield request
         self.is_refused = response.status_code == 401
@@ -123,23 +123,23 @@ class McpHttpClient(httpx2.AsyncClient):
     """Sends the requests of one session; failures never raise."""
 
     def __init__(
-        self, address: ServerTarget, bearer: BearerAuth, on_lost: Callable[[str], None]
+        self, target: ServerTarget, bearer: BearerAuth, on_lost: Callable[[str], None]
     ) -> None:
         """`on_lost` receives what ends the session of an `sse` server."""
-        self._is_sse = address.server.kind == "sse"
+        self._is_sse = target.server.kind == "sse"
         self._on_lost = on_lost
         super().__init__(
             auth=bearer,
             headers={
                 "User-Agent": "coulisse",
-                **_configured_headers(address.server),
+                **_configured_headers(target.server),
                 # Decompression after the size check could yield any size.
                 "Accept-Encoding": "identity",
             },
             event_hooks={"response": [self._limit_response]},
             timeout=httpx2.Timeout(
                 CONNECT_SECONDS,
-                read=address.server.timeout_seconds + EXTRA_READ_SECONDS,
+                read=target.server.timeout_seconds + EXTRA_READ_SECONDS,
             ),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             verify=_ssl_context(),
@@ -161,26 +161,26 @@ class McpHttpClient(httpx2.AsyncClient):
             ResponseTooLarge,
             ResponseBroken,
         ) as exc:
-            self._note_failure(request, exc)
+            self._record_failure(request, exc)
             return _error_response(request)
-        self._note(response)
+        self._record_status(response)
         return response
 
-    def _note_failure(self, request: httpx2.Request, exc: Exception) -> None:
+    def _record_failure(self, request: httpx2.Request, exc: Exception) -> None:
         reason = _describe_error(exc)
-        if (current := http_outcome.get()) is not None:
-            current.reason = reason
-            current.was_sent = not isinstance(
+        if (outcome := http_outcome.get()) is not None:
+            outcome.reason = reason
+            outcome.was_sent = not isinstance(
                 exc, httpx2.ConnectError | httpx2.ConnectTimeout
             )
         if self._is_sse:
             self._on_lost(reason)
 
-    def _note(self, response: httpx2.Response) -> None:
-        current = http_outcome.get()
-        if current is not None:
+    def _record_status(self, response: httpx2.Response) -> None:
+        outcome = http_outcome.get()
+        if outcome is not None:
             status = response.status_code
-            current.status = status if status >= 300 else None
+            outcome.status = status if status >= 300 else None
         if self._is_sse and response.status_code >= 400:
             self._on_lost(f"answered with status {response.status_code}")
 
@@ -195,7 +195,7 @@ class McpHttpClient(httpx2.AsyncClient):
             response.stream = _LimitedStream(
                 response.stream,
                 limit=None if is_endless else MAX_ANSWER_BYTES,
-                exchange=http_outcome.get(),
+                outcome=http_outcome.get(),
                 on_end=self._on_lost if is_sse_stream else None,
             )
 
@@ -208,12 +208,12 @@ class _LimitedStream(httpx2.AsyncByteStream):
         stream: httpx2.AsyncByteStream,
         *,
         limit: int | None,
-        exchange: HttpOutcome | None,
+        outcome: HttpOutcome | None,
         on_end: Callable[[str], None] | None,
     ) -> None:
         self._stream = stream
         self._limit = limit
-        self._exchange = exchange
+        self._outcome = outcome
         self._on_end = on_end
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -222,18 +222,18 @@ class _LimitedStream(httpx2.AsyncByteStream):
             async for piece in self._stream:
                 size += len(piece)
                 if self._limit is not None and size > self._limit:
-                    if self._exchange is not None:
-                        self._exchange.is_too_large = True
+                    if self._outcome is not None:
+                        self._outcome.is_too_large = True
                     raise ResponseTooLarge
                 yield piece
         except httpx2.TransportError as exc:
-            if self._exchange is not None:
-                self._exchange.reason = _describe_error(exc)
-            self._ended(_describe_error(exc))
+            if self._outcome is not None:
+                self._outcome.reason = _describe_error(exc)
+            self._report_end(_describe_error(exc))
             raise ResponseBroken(_describe_error(exc)) from exc
-        self._ended("closed the connection")
+        self._report_end("closed the connection")
 
-    def _ended(self, reason: str) -> None:
+    def _report_end(self, reason: str) -> None:
         if self._on_end is not None:
             self._on_end(reason)
 
@@ -242,7 +242,10 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
 
 def _is_long_lived(request: httpx2.Request) -> bool:
-    return request.method == "GET" or request.headers.get("mcp-method") == LONG_LIVED
+    return (
+        request.method == "GET"
+        or request.headers.get("mcp-method") == LONG_LIVED_METHOD
+    )
 
 
 def _remove_read_timeout(request: httpx2.Request) -> None:

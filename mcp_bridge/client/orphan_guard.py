@@ -16,14 +16,14 @@ def main() -> None:
     # It ends with its input, not with a terminal or the groups it watches.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    minded = set()
+    watched = set()
     while line := sys.stdin.readline():
         pid = int(line[1:])
         if line[0] == "+":
-            minded.add(pid)
+            watched.add(pid)
         else:
-            minded.discard(pid)
-    for pid in minded:
+            watched.discard(pid)
+    for pid in watched:
         try:
             os.killpg(pid, signal.SIGKILL)
         except OSError:

@@ -34,14 +34,14 @@ from mcp_bridge.tools.catalog import CatalogTool
 
 logger = logging.getLogger(__name__)
 
-LIST_TIMEOUT_SECONDS = 300.0
+LIST_MAX_AGE_SECONDS = 300.0
 """The age after which a list is refreshed in the background."""
-LIST_RETRY_SECONDS = 3.0
+LIST_WAIT_SECONDS = 3.0
 CLOSE_SECONDS = 5.0
 PROBE_TIMEOUT_SECONDS = 5.0
 """The time for a child process to answer a ping after a call timed out."""
-FOLLOW_SECONDS = 1.0
-LISTEN_RETRY_SECONDS = 30.0
+SUBSCRIBE_SECONDS = 1.0
+SUBSCRIBE_RETRY_SECONDS = 30.0
 
 CLIENT = mcp_types.Implementation(name="coulisse", version="1")
 RESULT_ADAPTER: TypeAdapter[
@@ -54,40 +54,40 @@ class McpSession:
 
     def __init__(
         self,
-        address: ServerTarget,
+        target: ServerTarget,
         *,
         connect_seconds: float,
         is_legacy: bool = False,
         warn: Callable[[str], None],
     ) -> None:
         """`is_legacy` skips protocol negotiation for a server of the older protocol."""
-        self.address = address
+        self.target = target
         self.is_legacy = is_legacy
-        self.offers: tuple[CatalogTool, ...] = ()
+        self.catalog_tools: tuple[CatalogTool, ...] = ()
         self._connect_seconds = connect_seconds
         self._warn = warn
-        self._bearer = http_client.BearerAuth(address.token, address.renew)
+        self._bearer = http_client.BearerAuth(target.token, target.renew)
         self._client: ClientSession | None = None
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ending = asyncio.Event()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._end_event = asyncio.Event()
         self._end_reason = ""
         self._last_lines: Sequence[str] = ()
-        self._is_following = asyncio.Event()
-        self._is_listing_old = False
+        self._is_subscribed = asyncio.Event()
+        self._is_list_stale = False
         self._listed_at = 0.0
-        self._listing: asyncio.Task[None] | None = None
-        self._doubting: asyncio.Task[None] | None = None
-        self._owner = asyncio.create_task(self._run(), name=f"mcp {address.name}")
+        self._refresh_task: asyncio.Task[None] | None = None
+        self._probe_task: asyncio.Task[None] | None = None
+        self._owner_task = asyncio.create_task(self._run(), name=f"mcp {target.name}")
 
     @property
     def is_open(self) -> bool:
         """Whether the session accepts calls, as far as known."""
-        return self._client is not None and not self._ending.is_set()
+        return self._client is not None and not self._end_event.is_set()
 
     @property
     def has_ended(self) -> bool:
         """Whether the session ended or is ending."""
-        return self._ending.is_set()
+        return self._end_event.is_set()
 
     @property
     def is_refused(self) -> bool:
@@ -97,34 +97,34 @@ class McpSession:
     @property
     def exit_error(self) -> ServerGone | None:
         """Why a child that had answered exited by itself."""
-        is_child = self.address.server.command is not None
-        had_answered = self._ready.done() and self._ready.exception() is None
+        is_child = self.target.server.command is not None
+        had_answered = self._opened.done() and self._opened.exception() is None
         if not (is_child and had_answered and self._end_reason):
             return None
-        error = self._gone()
+        error = self._ended_error()
         error.last_lines = self._last_lines
         return error
 
     async def wait_open(self) -> None:
         """Wait until the session is open; raise `ServerFailed` if it cannot open."""
-        await asyncio.shield(self._ready)
+        await asyncio.shield(self._opened)
 
-    def update_token(self, address: ServerTarget) -> None:
+    def update_token(self, target: ServerTarget) -> None:
         """Use the user's current token."""
-        self._bearer.replace_token(address.token, address.renew)
+        self._bearer.replace_token(target.token, target.renew)
 
     async def tools(self) -> tuple[CatalogTool, ...]:
         """Return the cached tools, or a new list if the server announced changes.
 
         Does not wait for a server that is slow to list them again.
         """
-        if self._is_listing_old:
+        if self._is_list_stale:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LIST_RETRY_SECONDS):
-                    await asyncio.shield(self._start_listing())
-        elif time.monotonic() - self._listed_at > LIST_TIMEOUT_SECONDS:
-            self._start_listing()
-        return self.offers
+                async with asyncio.timeout(LIST_WAIT_SECONDS):
+                    await asyncio.shield(self._start_refresh())
+        elif time.monotonic() - self._listed_at > LIST_MAX_AGE_SECONDS:
+            self._start_refresh()
+        return self.catalog_tools
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any]
@@ -134,13 +134,13 @@ class McpSession:
         Calls run concurrently. Cancelling a caller cancels only its own call at the
         server. Raises subclasses of `ServerFailed`.
         """
-        if self._client is None or self._ending.is_set():
-            raise self._gone(is_safe_to_retry=True)
+        if self._client is None or self._end_event.is_set():
+            raise self._ended_error(is_safe_to_retry=True)
         params = mcp_types.CallToolRequestParams(name=tool, arguments=dict(arguments))
         request = mcp_types.CallToolRequest(params=params)
-        current = HttpOutcome()
-        token = http_client.http_outcome.set(current)
-        limit = self.address.server.timeout_seconds
+        outcome = HttpOutcome()
+        token = http_client.http_outcome.set(outcome)
+        limit = self.target.server.timeout_seconds
         try:
             async with asyncio.timeout(limit):
                 answer = await self._send(self._client, request)
@@ -149,7 +149,7 @@ class McpSession:
             message = f"did not answer within {limit:g} seconds (timeout_seconds)"
             raise self._error(ServerSlow, message) from exc
         except Exception as exc:
-            raise self._map_exception(exc, current) from exc
+            raise self._map_exception(exc, outcome) from exc
         finally:
             http_client.http_outcome.reset(token)
         if isinstance(answer, mcp_types.InputRequiredResult):
@@ -157,19 +157,19 @@ class McpSession:
             raise self._error(CallRefused, message)
         return answer
 
-    async def close(self, patience_seconds: float = CLOSE_SECONDS) -> None:
+    async def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """End the session, by force after the timeout, and wait until it is gone."""
-        self._ending.set()
-        done, _ = await asyncio.wait([self._owner], timeout=patience_seconds)
+        self._end_event.set()
+        done, _ = await asyncio.wait([self._owner_task], timeout=timeout_seconds)
         if not done:
-            self._owner.cancel()
-            await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
+            self._owner_task.cancel()
+            await asyncio.wait([self._owner_task], timeout=CLOSE_SECONDS)
 
-    def break_off(self, reason: str, last_lines: Sequence[str] = (), /) -> None:
+    def abort(self, reason: str, last_lines: Sequence[str] = (), /) -> None:
         """End a session that is no longer usable."""
-        if not self._ending.is_set():
+        if not self._end_event.is_set():
             self._end_reason, self._last_lines = reason, last_lines
-            self._ending.set()
+            self._end_event.set()
 
     async def _send(
         self, client: ClientSession, request: mcp_types.CallToolRequest
@@ -180,19 +180,19 @@ class McpSession:
             if exc.code != mcp_types.HEADER_MISMATCH:
                 raise
         # The tool changed since it was listed: refresh the list and call again.
-        await self._read_listing(client)
+        await self._list_tools(client)
         return await client.send_request(request, RESULT_ADAPTER)
 
     # The owner task.
 
     async def _run(self) -> None:
-        opening = HttpOutcome()
-        http_client.http_outcome.set(opening)
+        outcome = HttpOutcome()
+        http_client.http_outcome.set(outcome)
         request_ids.current.set("")  # It outlives the request that opened it.
         try:
             async with asyncio.timeout(self._connect_seconds) as limit:
                 async with (
-                    self._make_client() as client,
+                    self._build_client() as client,
                     anyio.create_task_group() as tasks,
                 ):
                     self.is_legacy = (
@@ -200,43 +200,45 @@ class McpSession:
                     )
                     tasks.start_soon(self._follow_changes, client)
                     await self._wait_for_subscription()
-                    await self._read_listing(client.session)
+                    await self._list_tools(client.session)
                     limit.reschedule(None)
-                    self._begin(client.session)
-                    await self._ending.wait()
+                    self._mark_open(client.session)
+                    await self._end_event.wait()
                     tasks.cancel_scope.cancel()
         except asyncio.CancelledError:
-            self._end(self._error(ServerUnreachable, "was closed before it answered"))
+            self._mark_ended(
+                self._error(ServerUnreachable, "was closed before it answered")
+            )
             raise
         except TimeoutError:
             seconds = self._connect_seconds
             message = f"did not answer within {seconds:g} seconds"
-            self._end(self._error(ServerUnreachable, message))
+            self._mark_ended(self._error(ServerUnreachable, message))
         except Exception as exc:  # Any exception ends only this session.
-            logger.debug("mcp server '%s': %r", self.address.name, exc)
-            self._end(self._opening_error(exc, opening))
+            logger.debug("mcp server '%s': %r", self.target.name, exc)
+            self._mark_ended(self._opening_error(exc, outcome))
         finally:
-            self._end(self._gone())
-            for task in (self._listing, self._doubting):
+            self._mark_ended(self._ended_error())
+            for task in (self._refresh_task, self._probe_task):
                 if task is not None:
                     task.cancel()
 
-    def _begin(self, client: ClientSession) -> None:
+    def _mark_open(self, client: ClientSession) -> None:
         self._client = client
-        self._ready.set_result(None)
+        self._opened.set_result(None)
 
-    def _end(self, error: ServerFailed) -> None:
+    def _mark_ended(self, error: ServerFailed) -> None:
         self._client = None
-        self._ending.set()
-        if not self._ready.done():
-            self._ready.set_exception(error)
+        self._end_event.set()
+        if not self._opened.done():
+            self._opened.set_exception(error)
             # The future may have no waiter.
-            self._ready.exception()
+            self._opened.exception()
 
-    def _make_client(self) -> McpClient:
+    def _build_client(self) -> McpClient:
         return McpClient(
             catalog.drop_invalid_tools(
-                transports.open_transport(self.address, self._bearer, self.break_off),
+                transports.open_transport(self.target, self._bearer, self.abort),
                 self._warn,
             ),
             cache=None,
@@ -249,58 +251,58 @@ class McpSession:
         """Follow tool changes of a server with the newer protocol."""
         tools = client.server_capabilities.tools
         if self.is_legacy or tools is None or not tools.list_changed:
-            self._is_following.set()
+            self._is_subscribed.set()
             return
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
-                    self._is_following.set()
+                    self._is_subscribed.set()
                     async for change in changes:
                         if isinstance(change, ToolsListChanged):
-                            self._is_listing_old = True
+                            self._is_list_stale = True
             except (MCPError, SubscriptionLost, TimeoutError):
-                logger.debug("mcp server '%s' announces no changes", self.address.name)
-            self._is_following.set()
+                logger.debug("mcp server '%s' announces no changes", self.target.name)
+            self._is_subscribed.set()
             # The tools may have changed before the subscription.
-            await asyncio.sleep(LISTEN_RETRY_SECONDS)
-            self._is_listing_old = True
+            await asyncio.sleep(SUBSCRIBE_RETRY_SECONDS)
+            self._is_list_stale = True
 
     async def _wait_for_subscription(self) -> None:
         """Wait for the subscription: no change is missed after the first list."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(FOLLOW_SECONDS):
-                await self._is_following.wait()
+            async with asyncio.timeout(SUBSCRIBE_SECONDS):
+                await self._is_subscribed.wait()
 
     async def _handle_message(self, message: IncomingMessage) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
-            self._is_listing_old = True
+            self._is_list_stale = True
 
     # Listing.
 
-    def _start_listing(self) -> asyncio.Task[None]:
-        if self._listing is None or self._listing.done():
-            self._listing = asyncio.create_task(self._list_again())
-        return self._listing
+    def _start_refresh(self) -> asyncio.Task[None]:
+        if self._refresh_task is None or self._refresh_task.done():
+            self._refresh_task = asyncio.create_task(self._refresh_list())
+        return self._refresh_task
 
-    async def _list_again(self) -> None:
+    async def _refresh_list(self) -> None:
         """Refresh the list; after a failure the old one stays for a while."""
         client = self._client
         if client is None:
             return
         try:
             async with asyncio.timeout(self._connect_seconds):
-                await self._read_listing(client)
+                await self._list_tools(client)
         except Exception as exc:  # Any failure of the server.
             self._listed_at = time.monotonic()
             self._warn(f"its tools could not be refreshed: {type(exc).__name__}")
             if error_mapping.is_closed(exc):
-                self.break_off("closed the connection")
+                self.abort("closed the connection")
 
     def _start_probe(self) -> None:
         """Ping a child that did not answer."""
-        is_doubting = self._doubting is not None and not self._doubting.done()
-        if self.address.server.kind == "stdio" and not is_doubting:
-            self._doubting = asyncio.create_task(self._probe())
+        is_probing = self._probe_task is not None and not self._probe_task.done()
+        if self.target.server.kind == "stdio" and not is_probing:
+            self._probe_task = asyncio.create_task(self._probe())
 
     async def _probe(self) -> None:
         client = self._client
@@ -311,59 +313,63 @@ class McpSession:
                 await catalog.list_tools(client, self._warn)
         except TimeoutError:
             # The child hangs, or works for no caller: start another.
-            self.break_off("stopped answering")
+            self.abort("stopped answering")
         except Exception as exc:  # Any answer is enough.
-            logger.debug("mcp server '%s': %r", self.address.name, exc)
+            logger.debug("mcp server '%s': %r", self.target.name, exc)
 
-    async def _read_listing(self, client: ClientSession) -> None:
-        self._is_listing_old = False
-        self.offers = await catalog.list_tools(client, self._warn)
+    async def _list_tools(self, client: ClientSession) -> None:
+        self._is_list_stale = False
+        self.catalog_tools = await catalog.list_tools(client, self._warn)
         self._listed_at = time.monotonic()
 
     # Error mapping.
 
-    def _opening_error(self, exc: Exception, opening: HttpOutcome) -> ServerFailed:
+    def _opening_error(self, exc: Exception, outcome: HttpOutcome) -> ServerFailed:
         """Return the error that prevented the session."""
         cause = error_mapping.root_cause(exc)
         if isinstance(cause, ServerFailed):
             return cause
-        if self._end_reason and opening.status is None and not opening.reason:
+        if self._end_reason and outcome.status is None and not outcome.reason:
             error = self._error(ServerUnreachable, self._end_reason)
             error.last_lines = self._last_lines
             return error
-        meaning = self._map_exception(cause, opening)
-        if isinstance(meaning, SignInNeeded):
-            return meaning
+        error = self._map_exception(cause, outcome)
+        if isinstance(error, SignInNeeded):
+            return error
         return ServerUnreachable(
-            meaning.message, server=self.address.name, detail=meaning.detail
+            error.message, server=self.target.name, detail=error.detail
         )
 
-    def _map_exception(self, exc: Exception, current: HttpOutcome) -> ServerFailed:
+    def _map_exception(self, exc: Exception, outcome: HttpOutcome) -> ServerFailed:
         """Map an exception of the SDK; end the session if it is over."""
         if isinstance(exc, ServerFailed):
             return exc
-        gone = None if current.is_too_large else self._gone_error(exc, current)
-        return gone or error_mapping.from_exception(exc, current, self.address)
+        ended = None if outcome.is_too_large else self._find_end(exc, outcome)
+        return ended or error_mapping.from_exception(exc, outcome, self.target)
 
-    def _gone_error(self, exc: Exception, current: HttpOutcome) -> ServerGone | None:
-        if current.reason:
-            return self._gone(current.reason, is_safe_to_retry=not current.was_sent)
-        status = error_mapping.status_of(exc, current)
+    def _find_end(self, exc: Exception, outcome: HttpOutcome) -> ServerGone | None:
+        if outcome.reason:
+            return self._ended_error(
+                outcome.reason, is_safe_to_retry=not outcome.was_sent
+            )
+        status = error_mapping.status_of(exc, outcome)
         if status == 404 and self._client is not None:
             # The server forgot the session, usually because it restarted.
-            self.break_off("lost the session")
-            return self._gone(is_safe_to_retry=True)
+            self.abort("lost the session")
+            return self._ended_error(is_safe_to_retry=True)
         if status is None and error_mapping.is_closed(exc):
-            self.break_off("closed the connection")
-            return self._gone()
+            self.abort("closed the connection")
+            return self._ended_error()
         return None
 
-    def _gone(self, reason: str = "", *, is_safe_to_retry: bool = False) -> ServerGone:
+    def _ended_error(
+        self, reason: str = "", *, is_safe_to_retry: bool = False
+    ) -> ServerGone:
         reason = reason or self._end_reason or "closed the connection"
-        message = f"the MCP server '{self.address.name}' {reason}"
+        message = f"the MCP server '{self.target.name}' {reason}"
         return ServerGone(
-            message, server=self.address.name, is_safe_to_retry=is_safe_to_retry
+            message, server=self.target.name, is_safe_to_retry=is_safe_to_retry
         )
 
-    def _error(self, kind: type[ServerFailed], says: str) -> ServerFailed:
-        return error_mapping.server_error(kind, self.address, says)
+    def _error(self, kind: type[ServerFailed], text: str) -> ServerFailed:
+        return error_mapping.server_error(kind, self.target, text)

@@ -66,15 +66,15 @@ class OnEnd(Protocol):
 
 @asynccontextmanager
 async def connect(
-    address: ServerTarget, on_end: OnEnd
+    target: ServerTarget, on_end: OnEnd
 ) -> AsyncIterator[TransportStreams]:
     """Start the child and exchange messages with it; end it on exit.
 
     `on_end` receives the reason and the last lines if the child ends first. Raises
     `ServerUnreachable` if the command cannot be started.
     """
-    process = await _start(address)
-    said = _StderrLog(address)
+    process = await _start_process(target)
+    stderr_log = _StderrLog(target)
     send_in, receive_in = anyio.create_memory_object_stream[SessionMessage | Exception](
         0
     )
@@ -87,8 +87,8 @@ async def connect(
             receive_out,
             anyio.create_task_group() as tasks,
         ):
-            tasks.start_soon(said.listen, process)
-            tasks.start_soon(_read, process, send_in, said, on_end)
+            tasks.start_soon(stderr_log.follow, process)
+            tasks.start_soon(_read, process, send_in, stderr_log, on_end)
             tasks.start_soon(_write, process, receive_out)
             tasks.start_soon(_watch, process)
             yield receive_in, send_out
@@ -109,17 +109,17 @@ def _kill_group(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _start(address: ServerTarget) -> Process:
-    folder = address.folder / (address.server.cwd or "")
+async def _start_process(target: ServerTarget) -> Process:
+    folder = target.folder / (target.server.cwd or "")
     environment = get_default_environment() | {
-        name: value.get_secret_value() for name, value in address.server.env.items()
+        name: value.get_secret_value() for name, value in target.server.env.items()
     }
-    if address.token is not None:
-        environment[TOKEN_VARIABLE] = address.token
-    command = _find(address, folder, environment)
+    if target.token is not None:
+        environment[TOKEN_VARIABLE] = target.token
+    command = _find_command(target, folder, environment)
     try:
         process = await asyncio.create_subprocess_exec(
-            *_with_parent_death_signal(command, address.server.args),
+            *_with_parent_death_signal(command, target.server.args),
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -131,30 +131,32 @@ async def _start(address: ServerTarget) -> Process:
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         raise ServerUnreachable(
-            f"the MCP server '{address.name}' cannot start",
-            server=address.name,
+            f"the MCP server '{target.name}' cannot start",
+            server=target.name,
             detail=str(reason),
         ) from exc
     GUARD.watch(process.pid)
     return process
 
 
-def _find(address: ServerTarget, folder: Path, environment: dict[str, str]) -> str:
+def _find_command(
+    target: ServerTarget, folder: Path, environment: dict[str, str]
+) -> str:
     """Return the path of the command; raise `ServerUnreachable` if it is missing."""
-    name = address.server.command or ""
+    name = target.server.command or ""
     if not folder.is_dir():
         raise ServerUnreachable(
-            f"the MCP server '{address.name}' cannot start",
-            server=address.name,
-            detail=f"cwd '{address.server.cwd}' is not a folder",
+            f"the MCP server '{target.name}' cannot start",
+            server=target.name,
+            detail=f"cwd '{target.server.cwd}' is not a folder",
         )
     # A relative path starts at the command's working directory.
-    where = str(folder / name) if os.sep in name else name
-    found = shutil.which(where, path=environment.get("PATH"))
+    program = str(folder / name) if os.sep in name else name
+    found = shutil.which(program, path=environment.get("PATH"))
     if found is None:
         raise ServerUnreachable(
-            f"the MCP server '{address.name}' cannot start",
-            server=address.name,
+            f"the MCP server '{target.name}' cannot start",
+            server=target.name,
             detail=f"the command '{name}' does not exist or is not executable",
         )
     return found
@@ -170,20 +172,20 @@ def _with_parent_death_signal(command: str, arguments: Iterable[str]) -> list[st
 class _StderrLog:
     """Logs a child's standard error."""
 
-    def __init__(self, address: ServerTarget) -> None:
-        self._name = address.name
+    def __init__(self, target: ServerTarget) -> None:
+        self._name = target.name
         # Line by line, as a key of many lines is written.
-        lines = (line for secret in address.secrets for line in secret.splitlines())
+        lines = (line for secret in target.secrets for line in secret.splitlines())
         self._secrets = sorted(
             {*redaction.strong_secrets(lines)}, key=len, reverse=True
         )
-        self._last: deque[str] = deque(maxlen=MAX_LAST_LINES)
+        self._last_lines: deque[str] = deque(maxlen=MAX_LAST_LINES)
         self.is_answering = False
         """Whether the child has sent a message."""
-        self.is_silent = asyncio.Event()
+        self.has_ended = asyncio.Event()
         """Set at the end of standard error."""
 
-    async def listen(self, process: Process) -> None:
+    async def follow(self, process: Process) -> None:
         """Log the child's standard error until it ends."""
         stream = _require_stream(process.stderr)
         rest = b""
@@ -195,7 +197,7 @@ class _StderrLog:
             rest = rest[:MAX_READ_BYTES]
         if rest:
             self.add(rest)
-        self.is_silent.set()
+        self.has_ended.set()
 
     def add(self, line: bytes) -> None:
         """Log one line, without the secrets the child was given."""
@@ -205,35 +207,36 @@ class _StderrLog:
             text = text.replace(secret, "***")
         text = text[:MAX_LOGGED_LENGTH]
         if text:
-            self._last.append(text)
+            self._last_lines.append(text)
             logger.debug("mcp server '%s' stderr: %s", self._name, text)
 
-    def last(self) -> list[str]:
+    def last_lines(self) -> list[str]:
         """Return the last lines, for operators."""
-        return [redaction.redact_all(line) for line in self._last]
+        return [redaction.redact_all(line) for line in self._last_lines]
 
-    def warn(self) -> None:
+    def warn_of_exit(self) -> None:
         """Log the last lines of a child that died before it answered."""
-        if self._last and not self.is_answering:
-            lines = "\n  ".join(self._last)
+        if self._last_lines and not self.is_answering:
+            lines = "\n  ".join(self._last_lines)
             logger.warning(
                 "mcp server '%s' exited without an answer; its last lines:\n  %s",
-                *(self._name, lines),
+                self._name,
+                lines,
                 extra={"has_lines": True},
             )
 
 
 async def _read(
-    process: Process, into: Incoming, said: _StderrLog, on_end: OnEnd
+    process: Process, into: Incoming, stderr_log: _StderrLog, on_end: OnEnd
 ) -> None:
     stream = _require_stream(process.stdout)
     reason = ""
     async with into:
         try:
             while line := await stream.readline():
-                message = _parse_line(line, said)
+                message = _parse_line(line, stderr_log)
                 if message is not None:
-                    said.is_answering = True
+                    stderr_log.is_answering = True
                     await into.send(message)
         except ValueError:
             reason = f"sent more than {MAX_LINE_BYTES // 1024**2} MB in one line"
@@ -243,12 +246,12 @@ async def _read(
             await _wait_for_exit(process, GRACE_SECONDS)
         # Reported before the stream closes, which wakes the waiting callers.
         with anyio.move_on_after(STDERR_DRAIN_SECONDS):
-            await said.is_silent.wait()
-        on_end(reason or _describe_exit(process), said.last())
-        said.warn()
+            await stderr_log.has_ended.wait()
+        on_end(reason or _describe_exit(process), stderr_log.last_lines())
+        stderr_log.warn_of_exit()
 
 
-def _parse_line(line: bytes, said: _StderrLog) -> SessionMessage | None:
+def _parse_line(line: bytes, stderr_log: _StderrLog) -> SessionMessage | None:
     try:
         text = line.decode("utf-8", "replace")
         return SessionMessage(_message(text))
@@ -259,7 +262,7 @@ def _parse_line(line: bytes, said: _StderrLog) -> SessionMessage | None:
         whole = json.dumps(json.loads(text), ensure_ascii=False)
         return SessionMessage(_message(whole.encode("utf-8", "replace")))
     except (ValueError, RecursionError):
-        said.add(line)
+        stderr_log.add(line)
         return None
 
 
@@ -293,8 +296,8 @@ async def _watch(process: Process) -> None:
     """End the output of a child that is gone; its own children may hold it open."""
     while process.returncode is None:
         await anyio.sleep(WATCH_SECONDS)
-        GUARD.look()
-    await anyio.sleep(GRACE_SECONDS)  # What it said last is read meanwhile.
+        GUARD.ensure_running()
+    await anyio.sleep(GRACE_SECONDS)  # Its last output is read meanwhile.
     _close_pipes(process)
 
 

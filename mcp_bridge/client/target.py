@@ -43,12 +43,12 @@ class ServerTarget:
         digest = self.server.digest
         if self.server.kind == "stdio":
             # A child receives its token only at its start.
-            seen = f"{self.folder}\0{self.token or ''}"
-            digest += hashlib.sha256(seen.encode()).hexdigest()
+            context = f"{self.folder}\0{self.token or ''}"
+            digest += hashlib.sha256(context.encode()).hexdigest()
         return SessionKey(self.name, digest, self.user_id)
 
     @property
     def secrets(self) -> list[str]:
         """Return the values that logs must not contain."""
-        given = (*self.server.env.values(), *self.server.headers.values())
-        return [*(value.get_secret_value() for value in given), self.token or ""]
+        values = (*self.server.env.values(), *self.server.headers.values())
+        return [*(value.get_secret_value() for value in values), self.token or ""]

@@ -19,18 +19,18 @@ from mcp_bridge.client.target import ServerTarget
 
 
 def open_transport(
-    address: ServerTarget, bearer: http_client.BearerAuth, on_lost: OnEnd
+    target: ServerTarget, bearer: http_client.BearerAuth, on_lost: OnEnd
 ) -> AbstractAsyncContextManager[TransportStreams]:
     """Return the transport to a server; `on_lost` receives its sudden end."""
-    if address.server.kind == "stdio":
-        return stdio.connect(address, on_lost)
-    client = http_client.McpHttpClient(address, bearer, on_lost)
-    url = address.server.url or ""
-    if address.server.kind == "http":
+    if target.server.kind == "stdio":
+        return stdio.connect(target, on_lost)
+    client = http_client.McpHttpClient(target, bearer, on_lost)
+    url = target.server.url or ""
+    if target.server.kind == "http":
         return _open_http(client, url)
-    if address.server.kind == "sse":
+    if target.server.kind == "sse":
         return sse_client(url, httpx_client_factory=_client_factory(client))
-    assert_never(address.server.kind)
+    assert_never(target.server.kind)
 
 
 @asynccontextmanager

@@ -37,11 +37,11 @@ class CatalogTool:
 
 
 async def list_tools(
-    session: ClientSession, complain: Callable[[str], None]
+    session: ClientSession, warn: Callable[[str], None]
 ) -> tuple[CatalogTool, ...]:
     """Return a server's usable tools, sorted by name.
 
-    Reads all pages, up to a limit. `complain` receives each tool that is left out.
+    Reads all pages, up to a limit. `warn` receives each tool that is ignored.
     """
     found: dict[str, CatalogTool] = {}
     cursor: str | None = None
@@ -50,17 +50,17 @@ async def list_tools(
         page = await session.list_tools(params=params)
         for tool in page.tools:
             if len(found) >= MAX_TOOLS:
-                complain(f"it has more than {MAX_TOOLS} tools; the rest are ignored")
+                warn(f"it has more than {MAX_TOOLS} tools; the rest are ignored")
                 return _sort_tools(found)
-            if (fault := _find_fault(tool, found)) is not None:
-                complain(f"tool '{printable_name(tool.name)}' is ignored: {fault}")
+            if (problem := _find_problem(tool, found)) is not None:
+                warn(f"tool '{printable_name(tool.name)}' is ignored: {problem}")
             else:
                 found[tool.name] = _parse_tool(tool)
-        cursor, before = page.next_cursor, cursor
-        if cursor is None or cursor == before:
+        cursor, previous = page.next_cursor, cursor
+        if cursor is None or cursor == previous:
             break
     else:
-        complain(f"it has more than {MAX_PAGES} pages of tools; the rest are ignored")
+        warn(f"it has more than {MAX_PAGES} pages of tools; the rest are ignored")
     return _sort_tools(found)
 
 
@@ -78,21 +78,23 @@ def _parse_tool(tool: mcp_types.Tool) -> CatalogTool:
     parameters = {"type": "object", "properties": {}} | tool.input_schema
     hints = tool.annotations
     return CatalogTool(
-        *(tool.name, description[:MAX_DESCRIPTION_LENGTH], parameters),
+        tool.name,
+        description[:MAX_DESCRIPTION_LENGTH],
+        parameters,
         is_read_only=hints is not None and hints.read_only_hint is True,
     )
 
 
-def _find_fault(tool: mcp_types.Tool, found: Mapping[str, CatalogTool]) -> str | None:
+def _find_problem(tool: mcp_types.Tool, found: Mapping[str, CatalogTool]) -> str | None:
     """Return why a tool cannot be used, or None."""
     if not tool.name:
         return "it has no name"
     if tool.name in found:
         return "another tool has the same name"
-    return schema_fault(tool.input_schema)
+    return find_schema_problem(tool.input_schema)
 
 
-def schema_fault(schema: dict[str, Any]) -> str | None:
+def find_schema_problem(schema: dict[str, Any]) -> str | None:
     """Return why the schema of a tool's arguments cannot be used, or None."""
     if schema.get("type", "object") != "object":
         return "its arguments are not an object"
@@ -112,21 +114,21 @@ def schema_fault(schema: dict[str, Any]) -> str | None:
 @asynccontextmanager
 async def drop_invalid_tools(
     transport: AbstractAsyncContextManager[TransportStreams],
-    complain: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> AsyncIterator[TransportStreams]:
     """Drop invalid tools from lists; the SDK would refuse the whole list."""
     async with transport as (incoming, outgoing):
-        yield _FilteredStream(incoming, complain), outgoing
+        yield _FilteredStream(incoming, warn), outgoing
 
 
 class _FilteredStream:
     def __init__(
         self,
         stream: ReadStream[SessionMessage | Exception],
-        complain: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._stream = stream
-        self._complain = complain
+        self._warn = warn
 
     @property
     def last_context(self) -> Any:
@@ -173,9 +175,9 @@ class _FilteredStream:
             mcp_types.Tool.model_validate(tool, by_name=False)
             if tool["inputSchema"].setdefault("type", "object") == "object":
                 return True
-            fault = "its arguments are not an object"
+            problem = "its arguments are not an object"
         except ValueError:
-            fault = "its description or schema is malformed"
-        named = printable_name(name) if isinstance(name, str) else "without a name"
-        self._complain(f"tool '{named}' is ignored: {fault}")
+            problem = "its description or schema is malformed"
+        label = printable_name(name) if isinstance(name, str) else "without a name"
+        self._warn(f"tool '{label}' is ignored: {problem}")
         return False

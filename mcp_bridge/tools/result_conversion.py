@@ -51,9 +51,9 @@ def _convert_block(block: mcp_types.ContentBlock) -> Iterator[Part]:
                 f"audio, {_format_type(block.mime_type)}, {_format_size(block.data)}"
             )
         case mcp_types.ResourceLink():
-            about = ", ".join(filter(None, [block.title, block.description]))
+            details = ", ".join(filter(None, [block.title, block.description]))
             yield _text_part(
-                f"{block.name}: {block.uri}" + (f" ({about})" if about else "")
+                f"{block.name}: {block.uri}" + (f" ({details})" if details else "")
             )
         case mcp_types.EmbeddedResource():
             yield _resource_part(block.resource)
@@ -97,14 +97,14 @@ def _text_part(text: str) -> Part:
     return {"type": "text", "text": text[: MAX_TEXT_LENGTH + 1]}
 
 
-def _placeholder_part(what: str) -> Part:
+def _placeholder_part(text: str) -> Part:
     """Return a placeholder for content that models cannot use."""
-    return _text_part(f"[not shown: {what}]")
+    return _text_part(f"[not shown: {text}]")
 
 
 def _format_type(mime_type: str) -> str:
-    plain = re.sub(r"[^\w./+-]", "", mime_type)[:80]
-    return plain or "unknown type"
+    text = re.sub(r"[^\w./+-]", "", mime_type)[:80]
+    return text or "unknown type"
 
 
 def _format_size(data: str) -> str:
@@ -133,19 +133,21 @@ def _truncate(text: str) -> str:
 
 def _merge_texts(parts: Iterable[Part]) -> Iterator[Part]:
     """Join adjacent texts, and apply the limit to all of them together."""
-    left = MAX_TEXT_LENGTH
+    remaining = MAX_TEXT_LENGTH
     pending: list[Part] = []
     for part in [*parts, None]:
         if part is not None and part["type"] == "text":
             pending.append(part)
             continue
-        if pending and left > 0:
+        if pending and remaining > 0:
             text = _join_text(pending)
             yield {
                 "type": "text",
-                "text": text if len(text) <= left else text[:left] + TRUNCATION_MARK,
+                "text": text
+                if len(text) <= remaining
+                else text[:remaining] + TRUNCATION_MARK,
             }
-            left -= len(text)
+            remaining -= len(text)
         pending = []
         if part is not None:
             yield part

@@ -17,19 +17,19 @@ def assign_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     depends only on the offered tools, so it is stable from turn to turn.
     """
     short = [tool_names.to_safe_name(name) for _, name in tools]
-    seen = Counter(short)
-    longer = [
-        name if seen[name] == 1 else tool_names.to_safe_name(f"{server}_{original}")
+    counts = Counter(short)
+    prefixed = [
+        name if counts[name] == 1 else tool_names.to_safe_name(f"{server}_{original}")
         for name, (server, original) in zip(short, tools, strict=True)
     ]
-    seen = Counter(longer)
+    counts = Counter(prefixed)
     return [
-        name if seen[name] == 1 else _with_hash(name, *tool)
-        for name, tool in zip(longer, tools, strict=True)
+        name if counts[name] == 1 else _with_hash(name, *tool)
+        for name, tool in zip(prefixed, tools, strict=True)
     ]
 
 
 def _with_hash(name: str, server: str, original: str) -> str:
     digest = hashlib.sha256(f"{server}\0{original}".encode()).hexdigest()
-    kept = tool_names.MAX_LENGTH - DIGEST_LENGTH - 1
-    return f"{name[:kept]}_{digest[:DIGEST_LENGTH]}"
+    prefix_length = tool_names.MAX_LENGTH - DIGEST_LENGTH - 1
+    return f"{name[:prefix_length]}_{digest[:DIGEST_LENGTH]}"

@@ -154,7 +154,7 @@ class ProcessGroups:
         return group
 
     def _poll(self) -> None:
-        self._guard.look()
+        self._guard.ensure_running()
         for group in self._running:
             group.poll()
 

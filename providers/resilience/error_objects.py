@@ -6,8 +6,12 @@ from typing import Any
 import orjson
 
 FILTERED = {
-    *("content_filter", "content_policy_violation", "invalid_prompt"),
-    *("moderation_blocked", "ResponsibleAIPolicyViolation", "PROHIBITED_CONTENT"),
+    "content_filter",
+    "content_policy_violation",
+    "invalid_prompt",
+    "moderation_blocked",
+    "PROHIBITED_CONTENT",
+    "ResponsibleAIPolicyViolation",
 }
 FILTERED_MESSAGES = "content filtering policy", "content management policy"
 """Anthropic's texts, which have no code, and Azure's."""

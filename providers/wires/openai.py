@@ -65,10 +65,15 @@ https://ai.google.dev/gemini-api/docs/thought-signatures"""
 TOOL_PARAMETERS = {"parallel_tool_calls", "tool_choice"}
 
 EMPTY_SCHEMA_KEYS = {
-    *("$schema", "additionalProperties", "description", "properties", "required"),
-    *("title", "type"),
+    "$schema",
+    "additionalProperties",
+    "description",
+    "properties",
+    "required",
+    "title",
+    "type",
 }
-"""What the schema of no parameters may say; another keyword may mean some."""
+"""The keywords of a schema without parameters; any other may define some."""
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ async def read(*tools):
 
 
 async def test_tools_are_sorted_by_name():
-    offers, _ = await read(tool("b"), tool("c"), tool("a"))
-    assert [offer.name for offer in offers] == ["a", "b", "c"]
+    catalog_tools, _ = await read(tool("b"), tool("c"), tool("a"))
+    assert [offer.name for offer in catalog_tools] == ["a", "b", "c"]
 
 
 async def test_title_replaces_a_missing_description():
@@ -63,11 +63,11 @@ async def test_repeated_cursor_ends_the_pagination():
     ids=["number", "text"],
 )
 async def test_unserialisable_schema_drops_only_its_tool(schema):
-    offers, said = await read(tool("bad", schema), tool("good"))
-    assert [offer.name for offer in offers] == ["good"]
+    catalog_tools, said = await read(tool("bad", schema), tool("good"))
+    assert [offer.name for offer in catalog_tools] == ["good"]
     assert said == ["tool 'bad' is ignored: its schema cannot be written as JSON"]
 
 
 def test_unknown_schema_dialect_is_not_fetched():
     dialect = {"$schema": "https://example.com/mine", "properties": {}}
-    assert catalog.schema_fault(dialect) is None
+    assert catalog.find_schema_problem(dialect) is None

@@ -119,7 +119,7 @@ async def test_undelivered_call_may_be_repeated():
 
 
 async def test_call_after_the_end_was_not_delivered(session):
-    session.break_off("had enough")
+    session.abort("had enough")
     with pytest.raises(ServerGone, match="'it' had enough") as caught:
         await session.call("echo", {})
     assert caught.value.is_safe_to_retry
@@ -172,10 +172,10 @@ async def test_long_refusal_is_truncated(monkeypatch, session):
 
 async def test_outdated_tool_list_is_refreshed_in_background(session):
     before = session._listed_at
-    session._listed_at -= server_session.LIST_TIMEOUT_SECONDS + 1
-    assert await session.tools() is session.offers
-    assert session._listing is not None
-    await session._listing
+    session._listed_at -= server_session.LIST_MAX_AGE_SECONDS + 1
+    assert await session.tools() is session.catalog_tools
+    assert session._refresh_task is not None
+    await session._refresh_task
     assert session._listed_at >= before
 
 
@@ -184,20 +184,20 @@ async def test_slow_tool_list_is_not_waited_for(monkeypatch, session):
         await asyncio.Event().wait()
 
     monkeypatch.setattr(server_session.catalog, "list_tools", read)
-    monkeypatch.setattr(server_session, "LIST_RETRY_SECONDS", 0.01)
-    session._is_listing_old = True
+    monkeypatch.setattr(server_session, "LIST_WAIT_SECONDS", 0.01)
+    session._is_list_stale = True
     async with asyncio.timeout(TEST_SECONDS):
-        assert await session.tools() == session.offers
+        assert await session.tools() == session.catalog_tools
 
 
 async def test_failed_tool_list_keeps_the_old_one_and_warns():
     said: list[str] = []
     session = begin(raw(), warn=said.append)
     await session.wait_open()
-    offers = session.offers
+    catalog_tools = session.catalog_tools
     session._client.list_tools = None
-    session._is_listing_old = True
-    assert await session.tools() is offers
+    session._is_list_stale = True
+    assert await session.tools() is catalog_tools
     assert said == ["its tools could not be refreshed: TypeError"]
     assert session.is_open
     await session.close()

@@ -42,7 +42,7 @@ def tool(*answers) -> tuple[ServerTool, list[str]]:
         return answer
 
     @asynccontextmanager
-    async def session(address):
+    async def session(server_target):
         yield SimpleNamespace(call=call)
 
     return ServerTool(
@@ -51,7 +51,7 @@ def tool(*answers) -> tuple[ServerTool, list[str]]:
         description="",
         parameters={},
         server_name="pay",
-        address=ServerTarget("it", raw(), HERE),
+        server_target=ServerTarget("it", raw(), HERE),
         pool=SimpleNamespace(session=session),
         link=lambda: LINK,
     ), called
@@ -108,7 +108,7 @@ async def test_server_refusing_at_once_can_be_connected(monkeypatch):
 async def test_recovered_server_has_the_full_timeout_again(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("mcp_bridge.client.session_pool.monotonic", lambda: now[0])
-    pool, address = SessionPool(), ServerTarget("it", raw(), HERE)
+    pool, server_target = SessionPool(), ServerTarget("it", raw(), HERE)
     begin, fails = SessionPool._open, [raw("exit"), raw()]
     monkeypatch.setattr(
         SessionPool,
@@ -116,10 +116,10 @@ async def test_recovered_server_has_the_full_timeout_again(monkeypatch):
         lambda self, _: begin(self, ServerTarget("it", fails.pop(0), HERE)),
     )
     with pytest.raises(ServerUnreachable):
-        async with pool.session(address):
+        async with pool.session(server_target):
             raise AssertionError
     now[0] += 6
-    async with pool.session(address) as session:
+    async with pool.session(server_target) as session:
         assert session.is_open
     assert not pool._loop_sessions().failures
     await pool.close()

@@ -193,7 +193,7 @@ def test_each_event_loop_has_separate_sessions():
 async def test_slow_start_is_limited_by_the_callers_timeout(pool, tmp_path):
     address = at(server=raw("sleepy", env={"GO": str(tmp_path / "go")}))
     with pytest.raises(StillConnecting, match="is not open yet"):
-        async with pool.session(address, patience_seconds=0.01):
+        async with pool.session(address, wait_seconds=0.01):
             raise AssertionError
     assert len(pool) == 1
     (tmp_path / "go").touch()
@@ -206,11 +206,11 @@ async def test_result_of_a_slow_start_is_kept(skip_time):
     address = at(server=raw("mute"))
     for _ in range(3):
         with pytest.raises(StillConnecting):
-            async with pool.session(address, patience_seconds=0.01):
+            async with pool.session(address, wait_seconds=0.01):
                 raise AssertionError
     await skip_time(eventually(lambda: len(pool) == 0))
     with pytest.raises(ServerUnreachable, match="did not answer within"):
-        async with pool.session(address, patience_seconds=5):
+        async with pool.session(address, wait_seconds=5):
             raise AssertionError
     await pool.close()
 
@@ -223,7 +223,7 @@ async def test_failed_server_is_waited_for_only_briefly(monkeypatch, skip_time):
     with pytest.raises(ServerUnreachable):
         await skip_time(pid(pool, address))
     with pytest.raises(StillConnecting):
-        async with pool.session(address, patience_seconds=5):
+        async with pool.session(address, wait_seconds=5):
             raise AssertionError
     await pool.close()
 
@@ -231,7 +231,7 @@ async def test_failed_server_is_waited_for_only_briefly(monkeypatch, skip_time):
 async def test_close_ends_sessions_that_are_opening():
     pool = SessionPool()
     with pytest.raises(StillConnecting):
-        async with pool.session(at(server=raw("mute")), patience_seconds=0.01):
+        async with pool.session(at(server=raw("mute")), wait_seconds=0.01):
             raise AssertionError
     await pool.close()
 

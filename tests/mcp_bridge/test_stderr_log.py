@@ -29,7 +29,7 @@ async def listened(of: _StderrLog, *pieces: bytes) -> None:
     for piece in pieces:
         stream.feed_data(piece)
     stream.feed_eof()
-    await of.listen(SimpleNamespace(stderr=stream))
+    await of.follow(SimpleNamespace(stderr=stream))
 
 
 def test_long_line_is_truncated(caplog):

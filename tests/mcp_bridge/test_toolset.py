@@ -317,7 +317,7 @@ async def test_background_turn_waits_for_a_slow_server(pool, tmp_path, monkeypat
             *(config, grants, USER),
             pool=pool,
             credentials=NO_CREDENTIALS,
-            is_awaited=False,
+            is_interactive=False,
         )
     )
     # Somebody else gives up meanwhile.

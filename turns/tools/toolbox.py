@@ -104,7 +104,7 @@ class Toolbox:
             self.user_id,
             pool=mcp_sessions.POOL,
             credentials=mcp_sessions.TOKEN_MANAGER,
-            is_awaited=self.request is None or self.request.origin == "chat",
+            is_interactive=self.request is None or self.request.origin == "chat",
         )
 
 
