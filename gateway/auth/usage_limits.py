@@ -31,10 +31,12 @@ def limit_requests(endpoint: Endpoint) -> Endpoint:
 
 def _wrap_endpoint(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
     @wraps(endpoint)
-    async def answer(request: HttpRequest, **given: Any) -> HttpResponseBase:
-        usage = _usage_request(request, given, needs_budget=needs_budget)
+    async def limited_endpoint(
+        request: HttpRequest, **arguments: Any
+    ) -> HttpResponseBase:
+        usage = _usage_request(request, arguments, needs_budget=needs_budget)
         async with request_limits.admit(usage) as admitted:
-            response = await endpoint(request, **given)
+            response = await endpoint(request, **arguments)
             for name, value in admitted.headers.items():
                 response.headers[name] = value
             if isinstance(response, StreamingHttpResponse):
@@ -42,17 +44,17 @@ def _wrap_endpoint(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
                 response.streaming_content = admitted.stream(content)
             return response
 
-    return answer
+    return limited_endpoint
 
 
 def _usage_request(
-    request: HttpRequest, given: dict[str, Any], *, needs_budget: bool
+    request: HttpRequest, arguments: dict[str, Any], *, needs_budget: bool
 ) -> UsageRequest:
     """Return the usage request of a call, from the endpoint's arguments.
 
-    Each of these endpoints takes its query as `query`, and its body, if any, as `body`.
+    Each of these endpoints has its query in `query`, and its body, if any, in `body`.
     """
-    query, body = given["query"], given.get("body")
+    query, body = arguments["query"], arguments.get("body")
     return UsageRequest(
         live.current(),
         caller_of(request),
