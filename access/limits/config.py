@@ -21,7 +21,7 @@ Count = Annotated[int, Field(ge=0, le=10**15)]
 def _require_whole_micro_usd(value: Decimal) -> Decimal:
     """Refuse an amount that is not a whole number of micro-dollars."""
     if value != value.quantize(Decimal("0.000001")):
-        raise ValueError("must have at most six decimals: it is kept in micro-dollars")
+        raise ValueError("must have at most six decimals")
     return value
 
 
@@ -38,40 +38,47 @@ class Limit(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     per: Per = Field(
-        description="What is counted apart: each API `token`, each `principal` (the "
-        "user a request belongs to) or each `agent`, all of whose users count together."
+        description="What the limit applies to: each API `token`, each `principal` "
+        "(the user of a request), or each `agent`, with all of its users together."
     )
     name: Annotated[
         str | None, StringConstraints(strip_whitespace=True, min_length=1)
     ] = Field(
         default=None,
-        description="Only the one of this name: a token's label, a user, an agent. "
-        "Unset: each of them. Limits add up; all that fit a request hold.",
+        description="Limits only the token with this label, or the user or agent with "
+        "this name. Unset: each of them. All limits that match a request apply.",
     )
     requests_per_minute: Count | None = Field(
         default=None,
-        description="Most requests: turns, and requests to memory and other endpoints.",
+        description="Maximum requests: turns, and requests to memory and other "
+        "endpoints.",
     )
-    requests_per_hour: Count | None = Field(default=None, description="Most requests.")
-    requests_per_day: Count | None = Field(default=None, description="Most requests.")
+    requests_per_hour: Count | None = Field(
+        default=None, description="Maximum requests."
+    )
+    requests_per_day: Count | None = Field(
+        default=None, description="Maximum requests."
+    )
     tokens_per_minute: Count | None = Field(
-        default=None, description="Most tokens, of prompts and replies together."
+        default=None, description="Maximum tokens of prompts and replies together."
     )
-    tokens_per_hour: Count | None = Field(default=None, description="Most tokens.")
-    tokens_per_day: Count | None = Field(default=None, description="Most tokens.")
+    tokens_per_hour: Count | None = Field(default=None, description="Maximum tokens.")
+    tokens_per_day: Count | None = Field(default=None, description="Maximum tokens.")
     tokens_per_month: Count | None = Field(
-        default=None, description="Most tokens within 30 days."
+        default=None, description="Maximum tokens within 30 days."
     )
     usd_per_day: Usd | None = Field(
         default=None,
-        description="Most dollars within a day, in UTC. Models of unknown price are "
-        "refused where it holds.",
+        description="Maximum dollars per day (UTC). Models without a known price are "
+        "refused.",
     )
     usd_per_month: Usd | None = Field(
-        default=None, description="Most dollars within a calendar month, in UTC."
+        default=None,
+        description="Maximum dollars per calendar month (UTC). Models without a known "
+        "price are refused.",
     )
     concurrent: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None, description="Most requests at the same time."
+        default=None, description="Maximum requests at the same time."
     )
 
     @model_validator(mode="after")
@@ -79,7 +86,7 @@ class Limit(BaseModel):
         values = self.model_dump(exclude={"per", "name"}, exclude_none=True)
         if not values:
             raise ValueError(
-                "limits nothing: add requests_per_minute, tokens_per_day, usd_per_day "
+                "has no limit: add requests_per_minute, tokens_per_day, usd_per_day "
                 "or concurrent"
             )
         return self
@@ -90,6 +97,6 @@ LIMITS: Section[tuple[Limit, ...]] = Section(
     shape=tuple[Limit, ...],
     default=tuple,
     noun="limit",
-    description="How much users, API tokens and agents may use. Every entry that fits "
-    "a request holds.",
+    description="How much users, API tokens and agents may use. All limits that match "
+    "a request apply.",
 )

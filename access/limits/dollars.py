@@ -9,7 +9,7 @@ MICRO_PER_USD = 1_000_000
 
 
 class AmountInvalid(Invalid):
-    """This is no amount of dollars."""
+    """The text is not an amount of dollars."""
 
 
 def parse_usd(text: str) -> int:
@@ -23,13 +23,13 @@ def parse_usd(text: str) -> int:
     match = re.fullmatch(r"(-?)(\d{1,18})(?:\.(\d*))?", given, re.A)
     if match is None:
         raise AmountInvalid(
-            f"'{text:.40}' is no amount of dollars: write it as 20 or 0.50"
+            f"'{text:.40}' is not an amount of dollars: write it as 20 or 0.50"
         )
     if match[1] and given.strip("-0."):
-        raise AmountInvalid(f"{given:.40} is less than nothing")
+        raise AmountInvalid(f"{given:.40} is negative; give 0 or more")
     if len((match[3] or "").rstrip("0")) > 6:
         raise AmountInvalid(
-            f"{given:.40} is finer than a micro-dollar: six decimals are kept"
+            f"{given:.40} has more than six decimals; round it to a micro-dollar"
         )
     return abs(int(Decimal(given) * MICRO_PER_USD))
 

@@ -25,7 +25,7 @@ class TimeWindow(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The second at which it ends; `EVER` has none."""
+        """The time when it ends, in seconds since 1970; not defined for `EVER`."""
         if self.length == CALENDAR_MONTH:
             first = datetime.fromtimestamp(self.start, UTC)
             # Day 32 of any month is in the next one.
@@ -34,7 +34,7 @@ class TimeWindow(NamedTuple):
 
 
 def window_at(length: int, now: int) -> TimeWindow:
-    """Return the window that contains an instant, in seconds since 1970."""
+    """Return the window that contains a time, in seconds since 1970."""
     if length == EVER:
         return TimeWindow(EVER, 0)
     if length == CALENDAR_MONTH:

@@ -24,7 +24,7 @@ EPOCH_SECONDS = 600
 """A reservation lasts for one to two of these."""
 
 RETENTION_MONTHS = 25
-"""How many calendar months are kept, for reports."""
+"""How many calendar months are stored, for reports."""
 
 
 class CounterKey(NamedTuple):
@@ -95,17 +95,17 @@ def reserve(
     If the token is invalid or differs from the cached one, nothing is changed or
     returned. Call it in a transaction: the caller rolls back when a limit is exceeded.
     """
-    values: list[Any] = [now, _epoch_at(now), tokens, micro_usd]
+    params: list[Any] = [now, _epoch_at(now), tokens, micro_usd]
     # All turns lock counters in the same order, which prevents deadlocks.
     for key in sorted(keys):
-        values += _key_params(key)
+        params += _key_params(key)
     if token is not None:
-        values += _guard_params(token, now)
+        params += _guard_params(token, now)
     with connection.cursor() as cursor:
-        cursor.execute(_reserve_sql(len(keys), token is not None), values)
+        cursor.execute(_reserve_sql(len(keys), token is not None), params)
         return {
-            CounterKey(subject, TimeWindow(length, start)): CounterValues(*used)
-            for subject, length, start, *used in cursor.fetchall()
+            CounterKey(subject, TimeWindow(length, start)): CounterValues(*values)
+            for subject, length, start, *values in cursor.fetchall()
         }
 
 
@@ -128,40 +128,35 @@ def settle(
     `keys` are counters to charge in addition to the reservation's.
     """
     epochs = {} if reservation is None else reservation.epochs
-    more = [key for key in keys if key not in epochs]
-    _settle(
-        [*((key, epochs[key], 0) for key in epochs), *((key, 0, 1) for key in more)],
-        reservation,
-        charge,
-        now=now,
-    )
+    updates = [(key, epoch, 0) for key, epoch in epochs.items()]
+    updates += [(key, 0, 1) for key in keys if key not in epochs]
+    _settle(updates, reservation, charge, now=now)
 
 
 def release(reservation: Reservation, *, now: int) -> None:
     """Undo a reservation: the request was never started."""
-    epochs = reservation.epochs.items()
-    _settle(
-        [(key, epoch, -1) for key, epoch in epochs], reservation, NO_CHARGE, now=now
-    )
+    updates = [(key, epoch, -1) for key, epoch in reservation.epochs.items()]
+    _settle(updates, reservation, NO_CHARGE, now=now)
 
 
 def _settle(
-    keys: Sequence[tuple[CounterKey, int, int]],
+    updates: Sequence[tuple[CounterKey, int, int]],
     reservation: Reservation | None,
     charge: Charge,
     *,
     now: int,
 ) -> None:
-    values: list[Any] = []
-    for key, epoch, requests in sorted(keys):
-        aside = (0, 0, 0)
+    """Update counters; each update has the reservation's epoch, and requests to add."""
+    params: list[Any] = []
+    for key, epoch, requests in sorted(updates):
+        reserved = (0, 0, 0)
         if reservation is not None and key in reservation.epochs:
-            aside = (1, reservation.tokens, reservation.micro_usd)
-        values += (*_key_params(key), requests, charge.tokens, charge.micro_usd)
-        values += (0 if charge.is_priced else 1, now, epoch, *aside)
-    if keys:
+            reserved = (1, reservation.tokens, reservation.micro_usd)
+        params += (*_key_params(key), requests, charge.tokens, charge.micro_usd)
+        params += (0 if charge.is_priced else 1, now, epoch, *reserved)
+    if updates:
         with connection.cursor() as cursor:
-            cursor.execute(_settle_sql(len(keys)), values)
+            cursor.execute(_settle_sql(len(updates)), params)
 
 
 def prune(now: int) -> int:
@@ -186,7 +181,7 @@ TOKEN_GUARD_SQL = (
     "AND version = %s AND revoked_at IS NULL "
     "AND (expires_at IS NULL OR expires_at > %s))"
 )
-"""The condition that a token is unchanged; its values are `_guard_params`."""
+"""The condition that a token is unchanged; `_guard_params` returns its parameters."""
 
 
 def _guard_params(token: VerifiedToken, now: int) -> tuple[Any, ...]:
@@ -206,8 +201,8 @@ def _placeholders(rows: int, columns: int) -> str:
 def _reserve_sql(rows: int, is_guarded: bool) -> str:
     """Return the statement that reserves on so many counters.
 
-    Its values are now, epoch, tokens and micro-dollars, the keys, then the token's id
-    and version and the current instant.
+    Its parameters are now, epoch, tokens and micro-dollars, the keys, then the token's
+    id and version and the current time.
     """
     # A process whose clock is behind uses the epoch of the row.
     shifted = ", ".join(
@@ -224,8 +219,8 @@ def _reserve_sql(rows: int, is_guarded: bool) -> str:
         'micro_usd_reserved_now, subject, "window", start, turns_reserved_now, '
         "requests, tokens, micro_usd, unpriced, "
         "turns_reserved_before, tokens_reserved_before, micro_usd_reserved_before) "
-        "SELECT %s, %s, %s, %s, wanted.*, 1, 1, 0, 0, 0, 0, 0, 0 "
-        f"FROM (VALUES {_placeholders(rows, 3)}) AS wanted "
+        "SELECT %s, %s, %s, %s, counter_keys.*, 1, 1, 0, 0, 0, 0, 0, 0 "
+        f"FROM (VALUES {_placeholders(rows, 3)}) AS counter_keys "
         f"WHERE {TOKEN_GUARD_SQL if is_guarded else 'true'} "
         'ON CONFLICT (subject, "window", start) DO UPDATE SET '
         f"requests = {TABLE}.requests + 1, last_at = excluded.last_at, {shifted}, "
@@ -242,8 +237,8 @@ def _reserve_sql(rows: int, is_guarded: bool) -> str:
 def _settle_sql(rows: int) -> str:
     """Return the statement that charges so many counters and releases reservations.
 
-    Its values are rows of key, requests, tokens, micro-dollars, turns without a price,
-    now, and the epoch and amounts of the reservation.
+    Its parameters are rows of key, requests, tokens, micro-dollars, turns without a
+    price, now, and the epoch and amounts of the reservation.
     """
     # A reservation of an older epoch has already expired.
     returned = ", ".join(
@@ -262,8 +257,8 @@ def _settle_sql(rows: int) -> str:
         "unpriced, last_at, epoch, turns_reserved_now, tokens_reserved_now, "
         "micro_usd_reserved_now, "
         "turns_reserved_before, tokens_reserved_before, micro_usd_reserved_before) "
-        f"SELECT wanted.*, 0, 0, 0 FROM (VALUES {_placeholders(rows, 12)}) AS wanted "
-        "WHERE true "
+        "SELECT charges.*, 0, 0, 0 "
+        f"FROM (VALUES {_placeholders(rows, 12)}) AS charges WHERE true "
         'ON CONFLICT (subject, "window", start) DO UPDATE SET '
         f"{added}, {returned}, last_at = excluded.last_at"
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from access.limits import time_windows, usage_limits
-from access.limits.usage_limits import ActiveLimit, CountedUnit
+from access.limits.usage_limits import ActiveLimit, Unit
 from access.models import UsageCounter
 from access.users.caller import ANONYMOUS
 from config.sections import Config
@@ -18,7 +18,7 @@ class LimitUsage:
 
     label: str
     """The name in messages: "daily token limit"."""
-    counted: CountedUnit
+    unit: Unit
     used: int
     maximum: int
     resets_at: datetime | None
@@ -38,49 +38,56 @@ def list_user_limits(
     It omits the limits of the user's agents and tokens, which other users share.
     """
     seconds = int(now.timestamp())
-    caps = usage_limits.find_limits(
-        config, ANONYMOUS, user_id, None, asked={}, now=seconds
-    )
     subject = usage_limits.user_subject(user_id)
-    own = [cap for cap in caps if cap.key.subject == subject]
-    meters = {
-        (meter.window, meter.start): meter
-        for meter in (_find_counters(subject, own) if own else ())
+    limits = [
+        limit
+        for limit in usage_limits.find_limits(
+            config, ANONYMOUS, user_id, None, requested={}, now=seconds
+        )
+        if limit.key.subject == subject
+    ]
+    counters = {
+        (counter.window, counter.start): counter
+        for counter in (_find_counters(subject, limits) if limits else ())
     }
     return [
-        _limit_usage(cap, meters.get((cap.key.window.length, cap.key.window.start)))
-        for cap in own
+        _limit_usage(
+            limit, counters.get((limit.key.window.length, limit.key.window.start))
+        )
+        for limit in limits
     ]
 
 
-def _find_counters(subject: str, caps: Iterable[ActiveLimit]) -> Iterable[UsageCounter]:
-    lengths = {cap.key.window.length for cap in caps}
-    starts = {cap.key.window.start for cap in caps}
+def _find_counters(
+    subject: str, limits: Iterable[ActiveLimit]
+) -> Iterable[UsageCounter]:
+    lengths = {limit.key.window.length for limit in limits}
+    starts = {limit.key.window.start for limit in limits}
     return UsageCounter.objects.filter(
         subject=subject, window__in=lengths, start__in=starts
     )
 
 
-def _limit_usage(cap: ActiveLimit, meter: UsageCounter | None) -> LimitUsage:
-    window = cap.key.window
-    ever = window.length == time_windows.EVER
+def _limit_usage(limit: ActiveLimit, counter: UsageCounter | None) -> LimitUsage:
+    window, rule = limit.key.window, limit.rule
+    is_permanent = window.length == time_windows.EVER
     return LimitUsage(
-        label=cap.rule.label,
-        counted=cap.rule.counted,
-        used=0 if meter is None else _used_amount(cap.rule.counted, meter),
-        maximum=cap.rule.maximum,
-        resets_at=None if ever else datetime.fromtimestamp(window.end, UTC),
+        label=rule.label,
+        unit=rule.unit,
+        used=0 if counter is None else _used_amount(rule.unit, counter),
+        maximum=rule.maximum,
+        resets_at=None if is_permanent else datetime.fromtimestamp(window.end, UTC),
     )
 
 
-def _used_amount(counted: CountedUnit, meter: UsageCounter) -> int:
+def _used_amount(unit: Unit, counter: UsageCounter) -> int:
     """Return the actual usage, without the reservations of running turns."""
-    match counted:
+    match unit:
         case "requests":
-            return meter.requests
+            return counter.requests
         case "tokens":
-            return meter.tokens
+            return counter.tokens
         case "micro_usd":
-            return meter.micro_usd
+            return counter.micro_usd
         case "turns":
-            return meter.turns_reserved_now + meter.turns_reserved_before
+            return counter.turns_reserved_now + counter.turns_reserved_before

@@ -113,7 +113,7 @@ def load_user_summary(user_id: UserId) -> dict[str, Any]:
         "limits": [
             {
                 "limit": use.label,
-                "counted": use.counted,
+                "counted": use.unit,
                 "used": use.used,
                 "most": use.maximum,
                 "share": use.share,

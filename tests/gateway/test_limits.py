@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import openai
 import pytest
 
-from access.limits import time_windows, usage_limits
+from access.limits import limit_states, time_windows, usage_limits
 from access.limits.config import Limit
 from access.models import UsageCounter
 from access.users import identity
@@ -248,7 +248,8 @@ def test_reservation_over_the_limit_refuses_temporarily(limited, fake, user):
         refusal = post(url, request)
         assert refusal.status_code == 429
         message = refusal.json()["error"]["message"]
-        assert "of it set aside for turns that are running, retry after 1s" in message
+        assert ", of which running turns reserve " in message
+        assert message.endswith(", retry after 1s")
         assert refusal.headers["Retry-After"] == "1"
         assert "X-Should-Retry" not in refusal.headers
         fake.release()
@@ -344,8 +345,8 @@ def test_disconnected_client_is_charged_for_sent_text(limited, fake, user):
     ("entry", "complaint"),
     [
         ("per: user, requests_per_day: 1", "'token', 'principal' or 'agent'"),
-        ("per: agent", "limits nothing"),
-        ("per: agent, concurrent: null", "limits nothing"),
+        ("per: agent", "has no limit"),
+        ("per: agent, concurrent: null", "has no limit"),
         ("requests_per_day: 1", "per"),
         ("per: agent, requests_per_year: 1", "requests_per_year"),
         ("per: agent, requests_per_day: -1", "requests_per_day"),
@@ -372,13 +373,13 @@ def test_every_limit_key_creates_a_rule():
             Limit.model_validate({"per": "agent", key: 3})
         )
         counted = "micro_usd" if key.startswith("usd") else key.partition("_per_")[0]
-        assert figure.counted == ("turns" if key == "concurrent" else counted)
+        assert figure.unit == ("turns" if key == "concurrent" else counted)
         assert figure.maximum == (3_000_000 if counted == "micro_usd" else 3)
 
 
 def test_durations_use_openais_format():
     written = [
-        usage_limits.format_duration(seconds) for seconds in (0, 1, 59, 60, 360, 3_600)
+        limit_states.format_duration(seconds) for seconds in (0, 1, 59, 60, 360, 3_600)
     ]
     assert written == ["0s", "1s", "59s", "1m0s", "6m0s", "1h0m0s"]
 

@@ -42,14 +42,14 @@ class UsageRequest:
     def limits(self) -> list[ActiveLimit]:
         """Return the limits that apply; for tokens and money only if it may use any."""
         limits = usage_limits.find_limits(
-            self.config, self.caller, self.user_id, None, asked={}, now=self.now
+            self.config, self.caller, self.user_id, None, requested={}, now=self.now
         )
         is_paid = self.paid_embedder() is not None
         return [
             limit
             for limit in limits
             if is_paid
-            or limit.rule.counted in ("requests", "turns")
+            or limit.rule.unit in ("requests", "turns")
             or (limit.is_budget and self.needs_budget)
         ]
 

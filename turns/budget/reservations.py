@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from access.errors import CredentialRefused, PriceUnknown
-from access.limits import usage_counters, usage_limits
+from access.limits import limit_states, usage_counters, usage_limits
 from access.limits.config import LIMITS
 from access.limits.usage_counters import Charge, CounterKey, Reservation
 from access.limits.usage_limits import ActiveLimit
@@ -72,7 +72,7 @@ class TurnUsageRequest:
             self.user_id,
             self.agent.name,
             experiment=self.experiment,
-            asked=self.token_limits,
+            requested=self.token_limits,
             now=self.now,
         )
 
@@ -198,14 +198,14 @@ def reserve(
         )
         if not used:
             return None
-        states = usage_limits.limit_states(
+        states = limit_states.compute_states(
             limits, used, tokens=tokens, micro_usd=micro_usd, now=now
         )
-        usage_limits.check_states(states)
+        limit_states.check_states(states)
     epochs = {key: each.epoch for key, each in used.items()}
     reservation = Reservation(epochs, tokens, micro_usd)
     return UsageGrant(
-        counter_keys, reservation, usage_limits.rate_limit_headers(states)
+        counter_keys, reservation, limit_states.rate_limit_headers(states)
     )
 
 

@@ -1,0 +1,214 @@
+"""The state of a request's limits: whether it exceeds one, and what remains."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from access.errors import BudgetExceeded, LimitReached
+from access.limits import dollars, time_windows
+from access.limits.usage_counters import CounterKey, CounterValues
+from access.limits.usage_limits import ActiveLimit, Unit
+
+CONCURRENCY_RETRY_SECONDS = 1
+"""The retry delay for too many running turns: their end is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitState:
+    """A limit with the values of its counter, after the request was counted."""
+
+    limit: ActiveLimit
+    used: int
+    """Usage without this request."""
+    own_usage: int
+    """The reservation of this request."""
+    now: int
+    reserved: int = 0
+    """The part of `used` that other running turns have reserved."""
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self._exceeds(self.used)
+
+    @property
+    def is_exceeded_by_reservations(self) -> bool:
+        """Whether reservations alone cause the excess."""
+        return self.is_exceeded and not self._exceeds(self.used - self.reserved)
+
+    def _exceeds(self, used: int) -> bool:
+        rule = self.limit.rule
+        # Tokens are refused once the limit is reached, money before it is exceeded.
+        if used >= rule.maximum:
+            return True
+        return rule.unit != "tokens" and used + self.own_usage > rule.maximum
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.limit.rule.maximum - self.used - self.own_usage)
+
+    @property
+    def reset_seconds(self) -> int:
+        """The seconds until the usage is back at zero."""
+        window = self.limit.key.window
+        return (
+            CONCURRENCY_RETRY_SECONDS
+            if window.length == time_windows.EVER
+            else window.end - self.now
+        )
+
+
+def compute_states(
+    limits: Collection[ActiveLimit],
+    counters: Mapping[CounterKey, CounterValues],
+    *,
+    tokens: int,
+    micro_usd: int,
+    now: int,
+) -> list[LimitState]:
+    """Return the limit states of a request after its reservation."""
+    own_reservation: dict[Unit, int] = {
+        "requests": 0,
+        "turns": 1,
+        "tokens": tokens,
+        "micro_usd": micro_usd,
+    }
+    own_usage = {**own_reservation, "requests": 1}
+    states = []
+    for limit in limits:
+        unit, values = limit.rule.unit, counters[limit.key]
+        used = _used_amount(unit, values) - own_usage[unit]
+        reserved = _reserved_amount(unit, values) - own_reservation[unit]
+        states.append(LimitState(limit, used, own_usage[unit], now, reserved))
+    return states
+
+
+def _used_amount(unit: Unit, values: CounterValues) -> int:
+    match unit:
+        case "requests":
+            return values.requests
+        case "turns":
+            return values.turns_reserved
+        case "tokens":
+            return values.tokens + values.tokens_reserved
+        case "micro_usd":
+            return values.micro_usd + values.micro_usd_reserved
+
+
+def _reserved_amount(unit: Unit, values: CounterValues) -> int:
+    match unit:
+        case "requests":
+            return 0
+        case "turns":
+            return values.turns_reserved
+        case "tokens":
+            return values.tokens_reserved
+        case "micro_usd":
+            return values.micro_usd_reserved
+
+
+def check_states(states: Collection[LimitState]) -> None:
+    """Raise `BudgetExceeded` or `LimitReached` for an exceeded limit.
+
+    Of several, the error names the one that lasts longest.
+    """
+    exceeded = [state for state in states if state.is_exceeded]
+    if not exceeded:
+        return
+    longest = max(exceeded, key=_wait_order)
+    error = _budget_error(longest) if longest.limit.is_budget else _limit_error(longest)
+    error.headers = rate_limit_headers(states)
+    raise error
+
+
+def _wait_order(state: LimitState) -> tuple[float, int]:
+    window = state.limit.key.window
+    if state.limit.is_budget and window.length == time_windows.EVER:
+        return float("inf"), 0
+    # If two end together, such as the last hour and its day, report the longer one.
+    return _wait_seconds(state), -window.start
+
+
+def _wait_seconds(state: LimitState) -> int:
+    """Return the retry delay; a constant for running turns, whose end is unknown."""
+    return (
+        CONCURRENCY_RETRY_SECONDS
+        if state.is_exceeded_by_reservations
+        else state.reset_seconds
+    )
+
+
+def _limit_error(state: LimitState) -> LimitReached:
+    """Return the error for a limit. Source: "Rate limiting" of the reference."""
+    limit, seconds = state.limit, _wait_seconds(state)
+    label = " ".join(filter(None, (limit.rule.label, limit.owner_label)))
+    used = _format_amount(state.used, state)
+    maximum = _format_amount(limit.rule.maximum, state)
+    # Only money is refused before the limit is reached.
+    problem = (
+        "exceeded"
+        if state.used >= limit.rule.maximum
+        else "does not cover the request, which may cost "
+        f"{_format_amount(state.own_usage, state)}"
+    )
+    reserved = ""
+    if state.is_exceeded_by_reservations and limit.rule.unit != "turns":
+        amount = _format_amount(state.reserved, state)
+        reserved = f", of which running turns reserve {amount}"
+    return LimitReached(
+        f"{label} {problem}: used {used}/{maximum}{reserved}, retry after {seconds}s",
+        retry_after_seconds=seconds,
+    )
+
+
+def _budget_error(state: LimitState) -> BudgetExceeded:
+    used = _format_amount(state.used, state)
+    maximum = _format_amount(state.limit.rule.maximum, state)
+    cost = _format_amount(state.own_usage, state)
+    window = state.limit.key.window
+    if window.length == time_windows.EVER:
+        return BudgetExceeded(
+            "this API token's budget does not cover the request, which may cost "
+            f"{cost}: {used} of {maximum} are spent or reserved for running turns; "
+            "ask the operator of this server for another token"
+        )
+    renewal = datetime.fromtimestamp(window.end, UTC)
+    return BudgetExceeded(
+        "this API token's monthly budget does not cover the request, which may cost "
+        f"{cost}: {used} of {maximum} are spent or reserved for running turns; "
+        f"it renews on {renewal:%Y-%m-%d} (UTC)",
+        retry_after_seconds=state.reset_seconds,
+    )
+
+
+def _format_amount(value: int, state: LimitState) -> str:
+    is_money = state.limit.rule.unit == "micro_usd"
+    return dollars.format_usd(value) if is_money else str(value)
+
+
+def rate_limit_headers(states: Collection[LimitState]) -> dict[str, str]:
+    """Return OpenAI's rate limit headers for requests and tokens.
+
+    Of several limits, they describe the one with the least remaining.
+    """
+    headers = {}
+    for unit in ("requests", "tokens"):
+        tightest = min(
+            (state for state in states if state.limit.rule.unit == unit),
+            key=lambda state: (state.remaining, -state.reset_seconds),
+            default=None,
+        )
+        if tightest is not None:
+            reset = format_duration(tightest.reset_seconds)
+            headers[f"x-ratelimit-limit-{unit}"] = str(tightest.limit.rule.maximum)
+            headers[f"x-ratelimit-remaining-{unit}"] = str(tightest.remaining)
+            headers[f"x-ratelimit-reset-{unit}"] = reset
+    return headers
+
+
+def format_duration(seconds: int) -> str:
+    """Return a duration in the format of OpenAI's headers: `6m0s`, `59s`, `1h0m0s`."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
