@@ -1,6 +1,6 @@
 """The checks of `manage.py check` for valid but unwise credentials and limits.
 
-| id | what is unwise |
+| id | problem |
 |---|---|
 | coulisse.W301 | all clients share one username, and so one user |
 | coulisse.W302 | an identity provider is reached over plain http |
@@ -9,7 +9,7 @@
 | coulisse.W305 | `mcp_consumer_secret` is easy to guess |
 | coulisse.W306 | users' ids can be computed from names, and clients may send ids |
 | coulisse.E309 | `COULISSE_USER_NAMESPACE` differs from the database's |
-| coulisse.E310 | `COULISSE_USER_NAMESPACE` is no UUID, or its file cannot be read |
+| coulisse.E310 | `COULISSE_USER_NAMESPACE` is not a UUID, or its file is unreadable |
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ from config.loading import checked_file
 from core.network.loopback import is_loopback
 
 PUBLIC_NAMESPACE_WARNING = (
-    "the ids of this installation's users are derived from their names in a public "
-    "namespace, as older versions did: any client that knows a name can compute the "
-    "id, and send it as a UUID where clients name their users. Set 'users: "
-    "{accept_uuids: false}' if no client sends UUIDs, or let credentials stand for "
-    "users; only a new database can have a namespace of its own (docs/users.md)"
+    "this installation derives user ids from names in a public namespace, as older "
+    "versions did: a client that knows a user's name can compute the id and send it "
+    "as a UUID. Set 'users: {accept_uuids: false}' if no client sends UUIDs, or bind "
+    "users to credentials; only a new database can have its own namespace "
+    "(docs/users.md)"
 )
 
 
@@ -42,8 +42,8 @@ def check_auth(**_: Any) -> list[checks.CheckMessage]:
     config = checked_file.load()
     if config is None:
         return []
-    found = find_warnings(config.get(AUTH), config.get(LIMITS))
-    return [checks.Warning(message, id=kind) for kind, message in found]
+    warnings = find_warnings(config.get(AUTH), config.get(LIMITS))
+    return [checks.Warning(message, id=check_id) for check_id, message in warnings]
 
 
 @checks.register
@@ -53,12 +53,12 @@ def check_user_namespace(**_: Any) -> list[checks.CheckMessage]:
     if config is None:
         return []
     try:
-        state = user_namespace.inspect()
+        status = user_namespace.inspect()
     except SecretsInvalid as exc:
         return [checks.Error(exc.message, id="coulisse.E310")]
-    if state.problem:
-        return [checks.Error(state.problem, id="coulisse.E309")]
-    if state.is_public and config.get(USERS).accept_uuids:
+    if status.problem:
+        return [checks.Error(status.problem, id="coulisse.E309")]
+    if status.is_public and config.get(USERS).accept_uuids:
         return [checks.Warning(PUBLIC_NAMESPACE_WARNING, id="coulisse.W306")]
     return []
 
@@ -79,8 +79,8 @@ def find_warnings(
         if scope is not None and _uses_plain_http(scope):
             yield (
                 "coulisse.W302",
-                f"auth.{name}.oidc: 'issuer_url' is plain http to another machine; "
-                "whoever is between can log in as anybody: use https",
+                f"auth.{name}.oidc: 'issuer_url' is plain http to another machine, so "
+                "anyone on the network between can log in as any user; use https",
             )
     yield from _weak_secrets(auth)
     if proxy is None or proxy.tokens is None:
@@ -88,9 +88,9 @@ def find_warnings(
             if limit.per == "token":
                 yield (
                     "coulisse.W303",
-                    f"limits[{index}] is per token and never holds, because no request "
-                    "carries an API token: set auth.proxy to 'tokens: {}', or limit "
-                    "each 'principal'",
+                    f"limits[{index}] is per token, but /v1 requires no API tokens, so "
+                    "it never applies; set auth.proxy to 'tokens: {}', or use 'per: "
+                    "principal'",
                 )
 
 
@@ -102,14 +102,14 @@ def _weak_secrets(auth: AuthConfig) -> Iterator[tuple[str, str]]:
                 yield (
                     "coulisse.W304",
                     f"auth.{name}.basic: the password of '{login.username}' is shorter "
-                    f"than {SAFE_PASSWORD_CHARS} characters; take a longer one",
+                    f"than {SAFE_PASSWORD_CHARS} characters; use a longer one",
                 )
     consumer = auth.mcp_consumer_secret
     if consumer is not None and consumer.is_weak:
         yield (
             "coulisse.W305",
-            "auth.mcp_consumer_secret can be guessed; draw one at random, for example "
-            "with `openssl rand -hex 32`",
+            "auth.mcp_consumer_secret is easy to guess; use a random one, such as the "
+            "output of `openssl rand -hex 32`",
         )
 
 
@@ -117,5 +117,5 @@ def _uses_plain_http(scope: ScopeConfig) -> bool:
     """Return whether a provider is reached over plain http on another machine."""
     if scope.oidc is None:
         return False
-    place = urlsplit(scope.oidc.issuer_url)
-    return place.scheme != "https" and not is_loopback(place.hostname or "")
+    url = urlsplit(scope.oidc.issuer_url)
+    return url.scheme != "https" and not is_loopback(url.hostname or "")

@@ -19,15 +19,14 @@ class UsersConfig(BaseModel):
 
     mode: UserMode | None = Field(
         None,
-        description="`per-request` (the default): a request names its user or is "
-        "refused. `shared`: requests without a user share one user, the same "
-        "as `default_user_id: main`.",
+        description="`per-request` (the default) refuses requests that name no user. "
+        "`shared` assigns them to one shared user, like `default_user_id: main`.",
     )
     accept_uuids: bool = Field(
         True,
-        description="Whether a UUID that a client sends is the id of a user as it "
-        "stands. `false` makes it a name like any other, so no client can name a user "
-        "by their id. Changing it gives clients that send UUIDs other users.",
+        description="Whether a UUID from a client is itself the id of a user. With "
+        "`false` it is a name like any other, so clients cannot name users by id. "
+        "Changing this gives clients that send UUIDs different users.",
     )
 
 
@@ -45,8 +44,8 @@ DefaultUserId = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1),
     Field(
-        description="The user of requests that name nobody. Leave it out where "
-        "several people use the server: they would share one memory."
+        description="The user of requests that name no user. Leave it out if several "
+        "people use the server: they would share one memory."
     ),
 ]
 

@@ -15,8 +15,8 @@ from core.errors import (
 
 
 class UserRequired(Invalid):
-    """safety_identifier is required: it says whose conversation this is. Send it \
-(or the older 'user')."""
+    """safety_identifier is required: it identifies the user. Send it (or the older \
+'user')."""
 
     detail = "or set 'default_user_id' or 'users: shared' in coulisse.yaml"
 
@@ -35,22 +35,21 @@ class UserInvalid(Invalid):
 
 
 class NamespaceMismatch(Unavailable):
-    """The namespace of this server's user ids is not the one its database was first \
-used with."""
+    """This server's namespace for user ids differs from the one its database was \
+first used with."""
 
     code = "user_namespace_mismatch"
 
 
 class NamespaceUnknown(Unavailable):
-    """The database has not confirmed yet in which namespace users' ids are derived. \
-Try again in a moment."""
+    """The namespace for user ids is not confirmed yet. Try again in a moment."""
 
     code = "user_namespace_unknown"
     retry_after_seconds = 1
 
 
 class CredentialRequired(Unauthenticated):
-    """This server asks for a credential: send your API key as \
+    """This server requires a credential: send your API key as \
 `Authorization: Bearer KEY`."""
 
 
@@ -91,7 +90,7 @@ class IdentityProviderDown(Unavailable):
 
 
 class IdentityProviderBroken(IdentityProviderDown):
-    """The identity provider answers with what cannot be used."""
+    """The identity provider sent an invalid response."""
 
 
 class LoginFailed(Unauthenticated):
@@ -101,20 +100,20 @@ class LoginFailed(Unauthenticated):
 
 
 class OriginRefused(Denied):
-    """The page that sends this request is not of this server."""
+    """Pages of another origin may not use this server."""
 
     code = "origin_not_allowed"
 
 
 class IdentityRefused(Denied):
-    """The request names another user than the one its credential stands for: leave \
-safety_identifier out, or name that user."""
+    """The credential belongs to another user than the request names: leave \
+safety_identifier out, or name the credential's user."""
 
     code = "identity_mismatch"
 
 
 class NewTokenInvalid(Invalid):
-    """This token cannot be made."""
+    """This token cannot be created."""
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(message, param=param, code="token_invalid")
@@ -125,18 +124,18 @@ class TokenUnknown(NotFound):
 
 
 class TokenAmbiguous(Invalid):
-    """Several tokens begin with this id."""
+    """The ids of several tokens begin like this."""
 
     def __init__(self, id: str, candidates: Sequence[str]) -> None:
         super().__init__(
-            f"several tokens begin with '{id:.80}', give more of the id: "
+            f"the ids of several tokens begin with '{id:.80}'; add more characters: "
             + ", ".join(candidates),
             param="id",
         )
 
 
 class UsageExceeded(Limited):
-    """The request would use more than it may."""
+    """The request exceeds a limit."""
 
     headers: Mapping[str, str] = MappingProxyType({})
     """The rate limit headers of the response."""
@@ -155,6 +154,6 @@ class BudgetExceeded(UsageExceeded):
 
 
 class PriceUnknown(Denied):
-    """A budget cannot hold a model whose price nobody knows."""
+    """A budget cannot be enforced for a model without a known price."""
 
     code = "price_unknown"

@@ -75,9 +75,8 @@ class UserNamespace(models.Model):
 class UsageCounter(models.Model):
     """The usage of a subject within a window, and its reservations for turns.
 
-    Reservations are stored by time: `epoch` numbers intervals of time, and reservations
-    of epochs before the last one are void. So a killed process blocks no usage for
-    long.
+    `epoch` numbers intervals of time. A reservation expires at the end of the epoch
+    after its own, so a killed process blocks no usage for long.
     """
 
     pk = models.CompositePrimaryKey("subject", "window", "start")

@@ -53,19 +53,19 @@ def _is_id(name: str) -> bool:
 
 
 def match_users(text: str, names: UserNames) -> set[UserId]:
-    """Return the users that a text may name: the exact name, and similar known ones.
+    """Return the users that a text may name: the exact name, and known ones with it.
 
     It does not check whether the exact user exists.
     """
-    wanted = text.strip()
-    found = {user for user, name in names.items() if wanted.lower() in name.lower()}
-    if 0 < len(wanted) <= identity.MAX_LENGTH:
-        found |= identity.possible_user_ids(wanted)
-    return found
+    query = text.strip()
+    users = {user for user, name in names.items() if query.lower() in name.lower()}
+    if 0 < len(query) <= identity.MAX_LENGTH:
+        users |= identity.possible_user_ids(query)
+    return users
 
 
 def id_range(text: str) -> tuple[UUID, UUID] | None:
-    """Return the first and last id with a prefix; None if the text is no prefix.
+    """Return the first and last id with a prefix; None if the text is not a prefix.
 
     Texts shorter than `MIN_ID_PREFIX` are more likely parts of names.
     """

@@ -61,7 +61,7 @@ COULISSE_TASK_KINDS = [
     "smoke.execution.run_handler.KIND",
 ]
 # Records changes by commands in the audit log, for apps below it.
-COULISSE_COMMAND_AUDIT = "access.audit.audit_log.recorded_at_the_terminal"
+COULISSE_COMMAND_AUDIT = "access.audit.audit_log.run_terminal_change"
 # The names of agents and experiments, to which API tokens can be limited.
 COULISSE_AGENT_NAMES = "turns.preparation.routing.list_names"
 # The models whose prices are listed and checked.

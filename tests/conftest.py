@@ -144,7 +144,7 @@ def database(
             # Tables are not restored between tests.
             serialized_aliases=[],
         )
-        user_namespace._record(NAMESPACE)
+        user_namespace._store_fingerprint(NAMESPACE)
         yield
         if connection.vendor == "postgresql":
             end_other_connections()

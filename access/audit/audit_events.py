@@ -38,11 +38,11 @@ class AuditEvent:
 
 def terminal_actor() -> Actor:
     """Return the actor of a command: the system account, not an environment value."""
-    number = os.getuid()
+    account_id = os.getuid()
     try:
-        name = pwd.getpwuid(number).pw_name
+        name = pwd.getpwuid(account_id).pw_name
     except KeyError:  # Containers may run as a user id without an account.
-        name = str(number)
+        name = str(account_id)
     return Actor(f"command line: {name}", f"command line on {socket.gethostname()}")
 
 

@@ -23,26 +23,27 @@ T = TypeVar("T")
 Cursor = tuple[datetime, int]
 """The cursor of a page: an entry's `at` and `id`."""
 
-MAX_ENTRIES_READ = 10_000
+MAX_TEXT_READ = 10_000
+"""Characters of a text that are redacted; further ones are dropped."""
 MAX_DETAIL_LENGTH = 500
 """Characters of one text in the details."""
 
 
-def write(deed: AuditEvent) -> None:
+def write(event: AuditEvent) -> None:
     """Store an event, with one INSERT, in the caller's transaction."""
     AuditEntry.objects.create(
         at=datetime.now(UTC),
-        action=_single_line(deed.action, 64),
-        actor=_single_line(deed.actor.name, 512),
-        target=_single_line(deed.target, 512),
-        origin=_single_line(deed.actor.origin, 255),
-        details=_storable(deed.details),
-        request_id=_single_line(deed.request_id, 128),
+        action=_single_line(event.action, 64),
+        actor=_single_line(event.actor.name, 512),
+        target=_single_line(event.target, 512),
+        origin=_single_line(event.actor.origin, 255),
+        details=_storable(event.details),
+        request_id=_single_line(event.request_id, 128),
     )
 
 
 def run_recorded(
-    deed: AuditEvent | Callable[[T], AuditEvent | None],
+    event: AuditEvent | Callable[[T], AuditEvent | None],
     change: Callable[P, T],
     *args: P.args,
     **kwargs: P.kwargs,
@@ -54,20 +55,20 @@ def run_recorded(
     """
     with transaction.atomic():
         result = change(*args, **kwargs)
-        done = deed if isinstance(deed, AuditEvent) else deed(result)
-        if done is not None:
-            write(done)
+        recorded = event if isinstance(event, AuditEvent) else event(result)
+        if recorded is not None:
+            write(recorded)
     return result
 
 
-def recorded_at_the_terminal(action: str, target: str, change: Callable[[str], T]) -> T:
+def run_terminal_change(action: str, target: str, change: Callable[[str], T]) -> T:
     """Make a command's change and store its event in one transaction.
 
     `change` is called with the actor. Apps below this one use it through
     `settings.COULISSE_COMMAND_AUDIT`.
     """
-    by = audit_events.terminal_actor()
-    return run_recorded(AuditEvent(action, by, target), change, by.name)
+    actor = audit_events.terminal_actor()
+    return run_recorded(AuditEvent(action, actor, target), change, actor.name)
 
 
 def page_entries(
@@ -96,21 +97,20 @@ def page_entries(
     if after is not None:
         at, last_id = after
         entries = entries.filter(Q(at__lt=at) | Q(id__lt=last_id), at__lte=at)
-    found = list(entries[: limit + 1])
-    return found[:limit], len(found) > limit
+    page = list(entries[: limit + 1])
+    return page[:limit], len(page) > limit
 
 
-def _single_line(text: str, most: int) -> str:
+def _single_line(text: str, max_length: int) -> str:
     """Return a text for a column: one line, without terminal control characters."""
     # Callers pass no secrets; this redacts one that is passed by mistake.
-    text = redaction.redact_all(text[:MAX_ENTRIES_READ])
-    seen = "".join(c if c.isprintable() else "\ufffd" for c in text[: most + 1])
-    return seen if len(seen) <= most else f"{seen[: most - 1]}…"
+    text = redaction.redact_all(text[:MAX_TEXT_READ])[: max_length + 1]
+    line = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
 
 
 def _storable(value: Any) -> Any:
-    """Return JSON data that every database accepts: PostgreSQL's has no NUL and no
-    NaN."""
+    """Return JSON data that every database accepts: PostgreSQL rejects NUL and NaN."""
     if isinstance(value, Mapping):
         return {
             _single_line(str(key), 64): _storable(each) for key, each in value.items()

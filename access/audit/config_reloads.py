@@ -26,15 +26,15 @@ def record_reload(config: Config, sections: Sequence[str]) -> None:
     the same instant may both do so. Never raises: the edit applies whether or not the
     database is available.
     """
-    by = Actor("whoever edited the file", f"server on {socket.gethostname()}")
+    actor = Actor("unknown editor", f"server on {socket.gethostname()}")
     details = {"sections": sorted(sections), "digest": config.digest}
-    deed = AuditEvent(ACTION, by, reader.display_path(config.path), details)
+    event = AuditEvent(ACTION, actor, reader.display_path(config.path), details)
     try:
         with transaction.atomic():
             if _last_digest() != config.digest:
-                audit_log.write(deed)
+                audit_log.write(event)
     except Exception as exc:
-        logger.error("the edit is not in the audit: %s", exc)
+        logger.error("could not record the file edit in the audit: %s", exc)
     finally:
         # The thread may be idle for days; nothing else closes its stale connection.
         connection.close()
@@ -42,6 +42,6 @@ def record_reload(config: Config, sections: Sequence[str]) -> None:
 
 def _last_digest() -> str | None:
     """Return the digest of the content that was recorded last."""
-    edits = AuditEntry.objects.filter(action__in=(ACTION, WRITE_ACTION))
-    last = edits.order_by("-at", "-id").first()
+    entries = AuditEntry.objects.filter(action__in=(ACTION, WRITE_ACTION))
+    last = entries.order_by("-at", "-id").first()
     return None if last is None else last.details.get("digest")

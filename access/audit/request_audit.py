@@ -15,10 +15,10 @@ def build_event(
 ) -> AuditEvent:
     """Return the event of a request on a user's object, or on the user without one."""
     caller = caller_of(request)
-    by = audit_events.request_actor(caller, user_id, client_address(request))
+    actor = audit_events.request_actor(caller, user_id, client_address(request))
     if not target:
-        return AuditEvent(action, by, str(user_id), details)
-    return AuditEvent(action, by, target, {"user": str(user_id), **details})
+        return AuditEvent(action, actor, str(user_id), details)
+    return AuditEvent(action, actor, target, {"user": str(user_id), **details})
 
 
 def client_address(request: HttpRequest) -> str:

@@ -39,7 +39,7 @@ A hash takes up to half a second, so the last one waits for some eight.
 DIGEST_BYTES = 32
 
 CREDENTIALS_REQUIRED = (
-    "This server asks for a username and a password: send them as HTTP Basic "
+    "This server requires a username and a password: send them with HTTP Basic "
     "authentication"
 )
 
@@ -55,8 +55,8 @@ class BasicCredentials:
 def _decode_header(header: str) -> list[BasicCredentials]:
     """Return the possible credentials of a header; empty if it is not valid Basic.
 
-    The bytes are UTF-8 or, from older clients, Latin-1: RFC 7617 leaves it open, so a
-    value may have two readings.
+    The bytes are UTF-8 or, from older clients, Latin-1. RFC 7617 allows both, so a
+    header may have two readings.
     """
     scheme, _, text = header.partition(" ")
     if scheme.lower() != "basic":
@@ -65,16 +65,16 @@ def _decode_header(header: str) -> list[BasicCredentials]:
         raw = base64.b64decode(text.strip().encode("ascii"), validate=True)
     except (UnicodeEncodeError, binascii.Error, ValueError):
         return []
-    found = []
+    readings = []
     for encoding in ("utf-8", "latin-1"):
         try:
             username, colon, password = raw.decode(encoding).partition(":")
         except UnicodeDecodeError:
             continue
-        given = BasicCredentials(username.strip(), password)
-        if colon and given not in found:
-            found.append(given)
-    return found
+        reading = BasicCredentials(username.strip(), password)
+        if colon and reading not in readings:
+            readings.append(reading)
+    return readings
 
 
 class HashPool:
@@ -133,13 +133,13 @@ class PasswordChecker:
                 self._plain[login.username] = login.password
             else:
                 self._hashed[login.username] = login.password.get_secret_value()
-        self._decoy = next(iter(self._hashed.values()), None)
-        self._nobody = SecretDigest(os.urandom(DIGEST_BYTES))
+        self._decoy_hash = next(iter(self._hashed.values()), None)
+        self._decoy_digest = SecretDigest(os.urandom(DIGEST_BYTES))
         # Keys are digests of headers, so a hash is computed once. Failed guesses evict
         # each other.
-        self._right: dict[bytes, str] = {}
-        self._wrong: dict[bytes, None] = {}
-        self._checking: dict[bytes, SharedCheck] = {}
+        self._accepted: dict[bytes, str] = {}
+        self._rejected: dict[bytes, None] = {}
+        self._running: dict[bytes, SharedCheck] = {}
         """Running checks: requests with the same header share one."""
 
     async def check(self, header: str | None, address: str) -> str:
@@ -169,7 +169,8 @@ class PasswordChecker:
         if header.partition(" ")[0].lower() != "basic":
             # OpenAI's clients send their API key as a bearer token.
             raise CredentialRefused(
-                f"{CREDENTIALS_REQUIRED}, not as another kind", challenge=self.challenge
+                f"{CREDENTIALS_REQUIRED}, not with another scheme",
+                challenge=self.challenge,
             )
         if len(header) > MAX_HEADER_LENGTH:
             raise self._refusal()
@@ -178,10 +179,10 @@ class PasswordChecker:
     def _cached_username(self, key: bytes, address: str) -> str | None:
         """Return the username of a login that this address has used before.
 
-        A login from another address passes the throttle first: otherwise a guessing
-        client would see at once which guess is right.
+        A login from another address passes the throttle first. Otherwise an attacker
+        would see at once which guess is right.
         """
-        username = self._right.get(key)
+        username = self._accepted.get(key)
         if username is not None and self._throttle.is_known_address(address, username):
             return username
         return None
@@ -192,14 +193,14 @@ class PasswordChecker:
         if not readings:
             raise self._refusal()
         name = readings[0].username
-        checking = self._checking.get(key)
-        if checking is None:
-            checking = self._start_check(key, readings, address, name)
-        elif (network := client_network(address)) in checking.attempts:
+        check = self._running.get(key)
+        if check is None:
+            check = self._start_check(key, readings, address, name)
+        elif (network := client_network(address)) in check.attempts:
             self._throttle.check(address, name)
         else:
-            checking.attempts[network] = self._throttle.begin(address, name)
-        username = await asyncio.shield(checking.result)
+            check.attempts[network] = self._throttle.begin(address, name)
+        username = await asyncio.shield(check.result)
         if username is None:
             raise self._refusal()
         self._throttle.remember_address(address, username)
@@ -213,8 +214,8 @@ class PasswordChecker:
         # The check completes even if the client leaves, so that a failure counts.
         result = asyncio.create_task(self._verify(key, readings, attempts))
         result.add_done_callback(_retrieve_exception)
-        checking = self._checking[key] = SharedCheck(attempts, result)
-        return checking
+        check = self._running[key] = SharedCheck(attempts, result)
+        return check
 
     async def _verify(
         self,
@@ -224,13 +225,13 @@ class PasswordChecker:
     ) -> str | None:
         """Return the owner of the password, and report the result to the throttle."""
         try:
-            username = await self._find(key, readings)
+            username = await self._find_username(key, readings)
         except BaseException:
             for attempt in attempts.values():
                 self._throttle.withdraw(attempt)
             raise
         finally:
-            del self._checking[key]
+            del self._running[key]
         for attempt in attempts.values():
             if username is None:
                 self._throttle.fail(attempt)
@@ -238,33 +239,37 @@ class PasswordChecker:
                 self._throttle.succeed(attempt, username)
         return username
 
-    async def _find(self, key: bytes, readings: list[BasicCredentials]) -> str | None:
-        if key in self._right or key in self._wrong:
-            return self._right.get(key)
-        if self._decoy is None:
-            username = self._find_owner(readings)
+    async def _find_username(
+        self, key: bytes, readings: list[BasicCredentials]
+    ) -> str | None:
+        if key in self._accepted or key in self._rejected:
+            return self._accepted.get(key)
+        if self._decoy_hash is None:
+            username = self._match_readings(readings)
         else:
-            username = await _hash_pool.run(self._find_owner, readings)
+            username = await _hash_pool.run(self._match_readings, readings)
         if username is None:
-            _put_bounded(self._wrong, key, None)
+            _put_bounded(self._rejected, key, None)
         else:
-            _put_bounded(self._right, key, username)
+            _put_bounded(self._accepted, key, username)
         return username
 
-    def _find_owner(self, readings: list[BasicCredentials]) -> str | None:
-        """Return the user whose password matches one of the readings; computes
-        hashes."""
-        right = (given.username for given in readings if self._matches(given))
-        return next(right, None)
+    def _match_readings(self, readings: list[BasicCredentials]) -> str | None:
+        """Return the username of the first valid reading; computes hashes."""
+        valid = (reading.username for reading in readings if self._is_valid(reading))
+        return next(valid, None)
 
-    def _matches(self, given: BasicCredentials) -> bool:
-        expected = self._plain.get(given.username, self._nobody)
-        is_right = expected.matches(given.password)
-        if is_right or self._decoy is None:
-            return is_right
-        stored = self._hashed.get(given.username)
-        is_right = hashers.check_password(given.password, stored or self._decoy)
-        return is_right and stored is not None
+    def _is_valid(self, credentials: BasicCredentials) -> bool:
+        expected = self._plain.get(credentials.username, self._decoy_digest)
+        if expected.matches(credentials.password):
+            return True
+        if self._decoy_hash is None:
+            return False
+        stored = self._hashed.get(credentials.username)
+        matches = hashers.check_password(
+            credentials.password, stored or self._decoy_hash
+        )
+        return matches and stored is not None
 
     def _refusal(self) -> CredentialRefused:
         return CredentialRefused(
@@ -272,14 +277,14 @@ class PasswordChecker:
         )
 
 
-def _retrieve_exception(checking: "asyncio.Task[str | None]") -> None:
+def _retrieve_exception(task: "asyncio.Task[str | None]") -> None:
     """Read the exception, which asyncio would log if no request waits for it."""
-    if not checking.cancelled():
-        checking.exception()
+    if not task.cancelled():
+        task.exception()
 
 
-def _put_bounded(known: dict[bytes, T], key: bytes, value: T) -> None:
+def _put_bounded(cache: dict[bytes, T], key: bytes, value: T) -> None:
     """Add to a cache; evict the oldest entry if it is full."""
-    while len(known) >= MAX_CACHED:
-        known.pop(next(iter(known)), None)
-    known[key] = value
+    while len(cache) >= MAX_CACHED:
+        cache.pop(next(iter(cache)), None)
+    cache[key] = value

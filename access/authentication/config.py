@@ -1,6 +1,6 @@
 """The YAML's `auth:`: the credentials that the API and the studio require.
 
-| id | what is wrong |
+| id | problem |
 |---|---|
 | coulisse.E303 | a scope names no scheme, or more than one |
 | coulisse.E304 | the scheme does not support `identity` |
@@ -49,7 +49,7 @@ class ScopeConfig(AuthModel):
 
     basic: BasicLogins | None = None
     oidc: OidcConfig | None = Field(
-        None, description="An identity provider logs people in."
+        None, description="Log in through an identity provider (OpenID Connect)."
     )
 
     @property
@@ -66,9 +66,9 @@ class ScopeConfig(AuthModel):
 
 
 ADMIN_REMEDIES = {
-    "tokens": "API tokens open /v1 alone; use 'basic' or 'oidc' here, and move "
+    "tokens": "API tokens are only for /v1; use 'basic' or 'oidc' here, and move "
     "'tokens' to auth.proxy",
-    "identity": "the studio has no users to tell apart; move it to auth.proxy",
+    "identity": "the studio does not act for users; move it to auth.proxy",
 }
 
 
@@ -77,8 +77,8 @@ class AdminAuth(ScopeConfig):
 
     newcomers: Literal["operator", "viewer"] = Field(
         "operator",
-        description="What somebody who enters for the first time may do: an "
-        "`operator` changes things, a `viewer` looks.",
+        description="The role of new accounts: an `operator` may change everything, a "
+        "`viewer` has read access.",
     )
 
     @model_validator(mode="before")
@@ -94,12 +94,12 @@ class ProxyAuth(ScopeConfig):
     """Who may call `/v1` and `/mcp`, and as which user."""
 
     tokens: TokensConfig | None = Field(
-        None, description="`{}`: API tokens, which `manage.py token create` makes."
+        None, description="`{}`: API tokens, created with `manage.py token create`."
     )
     identity: Literal["from_request", "from_credential"] | None = Field(
         None,
-        description="`from_request` (the default): a request names its user. "
-        "`from_credential`: its user is the username or the provider's `sub`.",
+        description="`from_request` (the default): each request names its user. "
+        "`from_credential`: the user is the username or the provider's `sub`.",
     )
 
     @property
@@ -113,21 +113,21 @@ class AuthConfig(AuthModel):
 
     mcp_consumer_secret: ComparedToken | None = Field(
         None,
-        description="What a backend of yours sends as a bearer token to make links "
-        "with which users connect MCP servers. Unset: nobody can.",
+        description="The bearer token with which your backend creates the links that "
+        "connect users to MCP servers. Unset: no links can be created.",
     )
     admin: AdminAuth | None = Field(
         None,
-        description="Who may open the studio. Unset: whoever is on this machine.",
+        description="Who may open the studio. Unset: only clients on this machine.",
     )
     proxy: ProxyAuth | None = Field(
-        None, description="Who may call `/v1` and `/mcp`. Unset: everyone."
+        None, description="Who may call `/v1` and `/mcp`. Unset: all clients."
     )
 
     @field_validator("admin", "proxy", mode="before")
     @classmethod
     def _require_scope(cls, value: Any) -> Any:
-        # Not the same as a missing key: an empty one looks as if the scope were closed.
+        # Unlike a missing key, an empty one looks as if the scope were closed.
         if value is None:
             raise ValueError("is empty: give it a scheme, or remove it")
         return value
@@ -173,16 +173,16 @@ def _check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
     if scope.basic is not None and not names:
         yield Problem(
             ("auth", name, "basic"),
-            f"auth.{name}.basic is an empty list, so nobody could come in; give it "
-            "a username and a password",
+            f"auth.{name}.basic is an empty list, so every login would fail; add a "
+            "username and a password",
             "coulisse.E303",
         )
-    for place, username in enumerate(names):
-        if username in names[:place]:
+    for position, username in enumerate(names):
+        if username in names[:position]:
             yield Problem(
-                ("auth", name, "basic", place, "username"),
+                ("auth", name, "basic", position, "username"),
                 f"auth.{name}.basic has the username '{username}' twice; each entry "
-                "needs a 'username' of its own",
+                "needs its own 'username'",
                 "coulisse.E306",
             )
 
@@ -190,13 +190,15 @@ def _check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
 def _check_passwords(name: str, scope: ScopeConfig) -> Iterable[Problem]:
     """Refuse passwords that are too easy to guess."""
     is_list = not isinstance(scope.basic, BasicLogin)
-    for place, login in enumerate(scope.logins):
+    for position, login in enumerate(scope.logins):
         if isinstance(login.password, SecretDigest) and login.password.is_short:
-            entry: Location = ("auth", name, "basic", *((place,) if is_list else ()))
+            location: Location = ("auth", name, "basic")
+            if is_list:
+                location = (*location, position)
             yield Problem(
-                (*entry, "password"),
+                (*location, "password"),
                 f"auth.{name}.basic: the password of '{login.username}' is shorter "
-                f"than {MIN_PASSWORD_CHARS} characters; take a longer one",
+                f"than {MIN_PASSWORD_CHARS} characters; use a longer one",
                 "coulisse.E308",
             )
 
@@ -204,8 +206,8 @@ def _check_passwords(name: str, scope: ScopeConfig) -> Iterable[Problem]:
 def _check_redirect(name: str, oidc: OidcConfig) -> Iterable[Problem]:
     """Refuse a `redirect_url` outside the scope."""
     path = urlsplit(oidc.redirect_url).path
-    is_odd = "//" in path or {".", ".."} & set(path.split("/"))
-    if is_odd or not path.startswith(SCOPE_ROOTS[name]):
+    is_ambiguous = "//" in path or {".", ".."} & set(path.split("/"))
+    if is_ambiguous or not path.startswith(SCOPE_ROOTS[name]):
         yield Problem(
             ("auth", name, "oidc", "redirect_url"),
             f"auth.{name}.oidc: 'redirect_url' must be this server's public address "
@@ -221,15 +223,15 @@ def _check_identity(proxy: ProxyAuth) -> Iterable[Problem]:
     if proxy.tokens is not None and proxy.identity is not None:
         yield Problem(
             location,
-            "auth.proxy: 'identity' does not go with 'tokens', each of which is bound "
-            "to one user; remove 'identity'",
+            "auth.proxy: 'identity' has no effect with 'tokens', since each token "
+            "belongs to one user; remove 'identity'",
             "coulisse.E304",
         )
     elif proxy.identity == "from_credential" and not (proxy.basic or proxy.oidc):
         yield Problem(
             location,
-            "auth.proxy: 'identity: from_credential' needs a credential that is "
-            "checked; add 'basic' or 'oidc'",
+            "auth.proxy: 'identity: from_credential' needs a credential; add 'basic' "
+            "or 'oidc'",
             "coulisse.E304",
         )
 
@@ -238,7 +240,7 @@ def _check_users(proxy: ProxyAuth, config: Config) -> Iterable[Problem]:
     """Refuse one shared user together with credentials that identify users."""
     if not proxy.binds_users:
         return
-    why = (
+    reason = (
         "auth.proxy.tokens binds each request to its token's user"
         if proxy.tokens is not None
         else "auth.proxy has 'identity: from_credential', which binds each request to "
@@ -247,13 +249,13 @@ def _check_users(proxy: ProxyAuth, config: Config) -> Iterable[Problem]:
     if config.get(DEFAULT_USER_ID) is not None:
         yield Problem(
             ("default_user_id",),
-            f"{why}, so there are none for 'default_user_id'; remove 'default_user_id'",
+            f"{reason}, so 'default_user_id' has no effect; remove 'default_user_id'",
             "coulisse.E305",
         )
     if config.get(USERS).mode == "shared":
         yield Problem(
             ("users",),
-            f"{why}, so none is left for 'users: shared'; remove 'users'",
+            f"{reason}, so 'users: shared' has no effect; remove 'users'",
             "coulisse.E305",
         )
 

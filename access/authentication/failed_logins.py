@@ -16,7 +16,7 @@ from core.text.sanitization import escape_and_truncate
 ACTION = "login.fail"
 ACTOR = "unauthenticated"
 MAX_ENTRIES_READ = 500
-"""Audit entries that are summed up at most."""
+"""The maximum number of audit entries that are added up."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,49 +41,49 @@ class FailedLoginBurst:
     def __str__(self) -> str:
         """Return the start of a sentence: failures, scope, source and name."""
         count = f"{self.failures:,} failed sign-in{'' if self.failures == 1 else 's'}"
-        place = "several addresses" if self.is_distributed else self.network
+        source = "several addresses" if self.is_distributed else self.network
         name = (
             "" if self.name is None else f" for name '{escape_and_truncate(self.name)}'"
         )
-        return f"{count} from {place or 'a unix socket'}{name}"
+        return f"{count} from {source or 'a unix socket'}{name}"
 
 
 def report(burst: FailedLoginBurst) -> None:
     """Log a burst, and store it in the audit from a thread."""
-    logger.warning("%s (%s): further ones are delayed", burst, burst.scope)
+    logger.warning("%s (%s): further attempts are delayed", burst, burst.scope)
     details = {
         "failures": burst.failures,
         "name": None if burst.name is None else escape_and_truncate(burst.name),
         "several_addresses": burst.is_distributed,
     }
-    by = Actor(ACTOR, burst.network)
-    _writer.submit(_write_event, AuditEvent(ACTION, by, burst.scope, details))
+    actor = Actor(ACTOR, burst.network)
+    _writer.submit(_write_event, AuditEvent(ACTION, actor, burst.scope, details))
 
 
-def _write_event(deed: AuditEvent) -> None:
+def _write_event(event: AuditEvent) -> None:
     try:
-        audit_log.write(deed)
+        audit_log.write(event)
     except Exception as exc:
-        logger.error("the failed sign-ins are not in the audit: %s", exc)
+        logger.error("could not record the failed sign-ins in the audit: %s", exc)
     finally:
         # The thread may be idle for days, and the database may restart meanwhile.
         connection.close()
 
 
 def bursts_since(at: datetime) -> Sequence[FailedLoginBurst]:
-    """Return the bursts since an instant, largest first; one per address and name.
+    """Return the bursts since a time, largest first; one per address and name.
 
     All web processes write to the audit, so this adds up their counts.
     """
     entries = AuditEntry.objects.filter(action=ACTION, at__gte=at).order_by("-at")
-    found: dict[FailedLoginBurst, int] = {}
+    counts: dict[FailedLoginBurst, int] = {}
     for entry in entries[:MAX_ENTRIES_READ]:
         details = entry.details
-        is_from_many = bool(details.get("several_addresses"))
-        origin = "" if is_from_many else entry.origin
+        is_distributed = bool(details.get("several_addresses"))
+        network = "" if is_distributed else entry.origin
         key = FailedLoginBurst(
-            entry.target, origin, details.get("name"), 0, is_from_many
+            entry.target, network, details.get("name"), 0, is_distributed
         )
-        found[key] = found.get(key, 0) + int(details.get("failures", 0))
-    bursts = [replace(key, failures=count) for key, count in found.items()]
-    return sorted(bursts, key=lambda each: -each.failures)
+        counts[key] = counts.get(key, 0) + int(details.get("failures", 0))
+    bursts = [replace(key, failures=count) for key, count in counts.items()]
+    return sorted(bursts, key=lambda burst: -burst.failures)

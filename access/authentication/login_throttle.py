@@ -8,10 +8,10 @@ attacker with a valid login could then continue to guess another one.
 Honest clients are not locked out: the delay of a name does not apply to addresses that
 have signed in with this name before, and is half as long for addresses without
 failures, so these come before an attacker. Known-good credentials skip the throttle
-from addresses they came from before (`access/authentication/basic_auth.py`). From other
-addresses they do not: there the response would reveal which guess was right.
+from addresses that have used them before (`access/authentication/basic_auth.py`). From
+other addresses they do not: there the response would reveal which guess was right.
 
-Each process counts by itself. N web processes allow N times the free failures.
+Each process counts on its own, so N web processes allow N times the free failures.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ from core.network.client_addresses import client_network
 FREE_FAILURES = 5
 ADDRESS_CAP_SECONDS = 300.0
 NAME_CAP_SECONDS = 120.0
-"""Shorter: this delay also stops the owner of the name at a new address."""
+"""Shorter, because this delay also applies to the name's owner at a new address."""
 CLEAN_ADDRESS_SHARE = 0.5
-"""The part of a name's delay for addresses without failures: they come first."""
+"""The part of a name's delay that applies to addresses without failures."""
 FORGET_SECONDS = 900.0
 """The time without further failures after which a series is forgotten."""
 CHECKING_DELAY_SECONDS = 1.0
@@ -63,12 +63,12 @@ class FailureSeries:
 
     def wait_seconds(self, now: float, *, share: float = 1.0) -> float:
         """Return the remaining part of a share of the delay; 0 for none."""
-        over = self.failures - FREE_FAILURES
-        if over >= 0:
-            delay = min(2.0 ** min(over, 30), self.cap_seconds)
-            if (left := self.last_at + share * delay - now) > 0:
-                return left
-        is_busy = self.checking and over + self.checking >= 0
+        excess = self.failures - FREE_FAILURES
+        if excess >= 0:
+            delay = min(2.0 ** min(excess, 30), self.cap_seconds)
+            if (remaining := self.last_at + share * delay - now) > 0:
+                return remaining
+        is_busy = self.checking and excess + self.checking >= 0
         return CHECKING_DELAY_SECONDS if is_busy else 0.0
 
     def add(self, network: str, now: float) -> None:
@@ -81,11 +81,11 @@ class FailureSeries:
 
     def is_due(self, now: float) -> bool:
         """Return whether a report is due."""
-        is_news = (
+        is_unreported = (
             self.reported_at is None
             or now - self.reported_at >= REPORT_INTERVAL_SECONDS
         )
-        return is_news and self.failures >= FREE_FAILURES
+        return is_unreported and self.failures >= FREE_FAILURES
 
     def report(self, now: float) -> int:
         """Return the number of failures to report, and store the time."""
@@ -111,21 +111,21 @@ class FailureTable(Generic[K]):
 
     def find(self, key: K, now: float) -> FailureSeries | None:
         """Return the active series of a key, if any."""
-        found = self._series.get(key)
-        if found is None or found.checking or now - found.last_at < FORGET_SECONDS:
-            return found
+        series = self._series.get(key)
+        if series is None or series.checking or now - series.last_at < FORGET_SECONDS:
+            return series
         del self._series[key]
         return None
 
     def open(self, key: K, now: float) -> FailureSeries:
         """Return the series of a key; create one if necessary."""
-        found = self.find(key, now) or FailureSeries(self._cap_seconds)
-        found.last_at = found.last_at or now
+        series = self.find(key, now) or FailureSeries(self._cap_seconds)
+        series.last_at = series.last_at or now
         self._series.pop(key, None)
-        self._series[key] = found
+        self._series[key] = series
         while len(self._series) > MAX_SERIES:
             del self._series[next(iter(self._series))]
-        return found
+        return series
 
     def discard(self, key: K, series: FailureSeries) -> None:
         """Remove a series without failures."""
@@ -161,12 +161,12 @@ class LoginThrottle:
         self._report = report
         self._by_address: FailureTable[str] = FailureTable(ADDRESS_CAP_SECONDS)
         self._by_name: FailureTable[bytes] = FailureTable(NAME_CAP_SECONDS)
-        self._known: dict[tuple[str, str | None], None] = {}
+        self._known_addresses: dict[tuple[str, str | None], None] = {}
         self._reports: deque[float] = deque(maxlen=MAX_REPORTS)
 
     def is_known_address(self, address: str, name: str | None) -> bool:
         """Return whether this address has signed in with this name."""
-        return (client_network(address), name) in self._known
+        return (client_network(address), name) in self._known_addresses
 
     def check(self, address: str, name: str | None) -> None:
         """Raise `LoginDelayed` during a delay."""
@@ -214,10 +214,10 @@ class LoginThrottle:
     def remember_address(self, address: str, name: str | None) -> None:
         """Remember that this address has signed in with this name."""
         key = (client_network(address), name)
-        self._known.pop(key, None)
-        self._known[key] = None
-        while len(self._known) > MAX_KNOWN_ADDRESSES:
-            del self._known[next(iter(self._known))]
+        self._known_addresses.pop(key, None)
+        self._known_addresses[key] = None
+        while len(self._known_addresses) > MAX_KNOWN_ADDRESSES:
+            del self._known_addresses[next(iter(self._known_addresses))]
 
     def withdraw(self, attempt: LoginAttempt) -> None:
         """Remove the provisional failure: the sign-in was not checked."""
@@ -231,14 +231,14 @@ class LoginThrottle:
         """Forget all failures and addresses."""
         self._by_address.clear()
         self._by_name.clear()
-        self._known.clear()
+        self._known_addresses.clear()
         self._reports.clear()
 
     def _report_burst(self, attempt: LoginAttempt, now: float) -> None:
         by_address, by_name = attempt.by_address, attempt.by_name
-        is_from_many = by_name is not None and by_name.is_mixed
         is_due = by_address.is_due(now)
-        if not is_due and not (by_name and is_from_many and by_name.is_due(now)):
+        is_name_due = by_name is not None and by_name.is_mixed and by_name.is_due(now)
+        if not is_due and not is_name_due:
             return
         is_full = len(self._reports) == MAX_REPORTS
         if is_full and now - self._reports[0] < REPORT_INTERVAL_SECONDS:

@@ -26,7 +26,7 @@ def get_json(url: str) -> dict[str, Any]:
     """
     status, content = _send("GET", url)
     if status != 200:
-        raise IdentityProviderBroken(f"{_url_for_messages(url)} answers with {status}")
+        raise IdentityProviderBroken(f"{_url_for_messages(url)} returned {status}")
     return content
 
 
@@ -40,7 +40,7 @@ def post_form(
 def _send(
     method: str, url: str, headers: Mapping[str, str] | None = None, **content: Any
 ) -> tuple[int, dict[str, Any]]:
-    end = time.monotonic() + TIMEOUT_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     try:
         with requests.request(
             method,
@@ -51,8 +51,9 @@ def _send(
             allow_redirects=False,
             stream=True,
             **content,
-        ) as answer:
-            return answer.status_code, _parse_object(url, _read_body(url, answer, end))
+        ) as response:
+            body = _read_body(url, response, deadline)
+            return response.status_code, _parse_object(url, body)
     except (requests.RequestException, OSError) as exc:
         raise IdentityProviderDown(
             f"{_url_for_messages(url)} cannot be reached ({type(exc).__name__})"
@@ -64,17 +65,17 @@ def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedReques
     return request
 
 
-def _read_body(url: str, answer: requests.Response, end: float) -> bytes:
+def _read_body(url: str, response: requests.Response, deadline: float) -> bytes:
     body = bytearray()
-    for piece in answer.iter_content(CHUNK_BYTES):
-        body += piece
+    for chunk in response.iter_content(CHUNK_BYTES):
+        body += chunk
         if len(body) > MAX_BYTES:
             raise IdentityProviderBroken(
-                f"{_url_for_messages(url)} answers with more than {MAX_BYTES} bytes"
+                f"{_url_for_messages(url)} returned more than {MAX_BYTES} bytes"
             )
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise IdentityProviderDown(
-                f"{_url_for_messages(url)} did not answer within "
+                f"{_url_for_messages(url)} did not respond within "
                 f"{TIMEOUT_SECONDS:g} seconds"
             )
     return bytes(body)
@@ -87,7 +88,7 @@ def _parse_object(url: str, body: bytes) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict):
         raise IdentityProviderBroken(
-            f"{_url_for_messages(url)} answers with no JSON object"
+            f"{_url_for_messages(url)} did not return a JSON object"
         )
     return content
 

@@ -84,9 +84,9 @@ class LoginRequestView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # 
 
     login: OidcLogin
 
-    def __init__(self, login: OidcLogin, *, wanted: str) -> None:
+    def __init__(self, login: OidcLogin, *, next_url: str) -> None:
         self.login = login
-        self.wanted = wanted
+        self.next_url = next_url
         """The page that the user requested."""
         super().__init__()
 
@@ -98,14 +98,14 @@ class LoginRequestView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # 
         return {"redirect_uri": self.login.redirect_url}
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        answer: HttpResponse = super().get(request)
-        path, login = self.wanted.partition("?")[0], self.login
+        response: HttpResponse = super().get(request)
+        path, login = self.next_url.partition("?")[0], self.login
         is_circle = login.is_callback_path(path) and path != login.default_next_url
         # An address that begins with a path cannot lead to another site.
-        is_fit = self.wanted.startswith(login.root) and not is_circle
-        is_fit = is_fit and len(self.wanted) <= MAX_NEXT_URL_LENGTH
-        request.session["oidc_login_next"] = self.wanted if is_fit else None
-        return answer
+        is_allowed = self.next_url.startswith(login.root) and not is_circle
+        is_allowed = is_allowed and len(self.next_url) <= MAX_NEXT_URL_LENGTH
+        request.session["oidc_login_next"] = self.next_url if is_allowed else None
+        return response
 
 
 class LoginCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untyped
@@ -126,27 +126,28 @@ class LoginCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  
         `IdentityProviderDown`."""
         self._check_state(request)
         request.oidc_login = self.login  # type: ignore[attr-defined]  # for Backend
-        answer: HttpResponseBase = super().get(request)
-        return answer
+        response: HttpResponseBase = super().get(request)
+        return response
 
     def _check_state(self, request: HttpRequest) -> None:
         states = request.session.get(STATES_KEY)
         state = states.get(request.GET.get("state")) if states else None
         if state is None or time.time() - state["added_on"] > STATE_MAX_AGE_SECONDS:
             raise LoginFailed(
-                "This login was not begun in this browser, or too long ago"
+                "This login has expired, or was started in another browser"
             )
-        # Another provider of this server must not answer in this one's name.
+        # Prevents mix-up attacks between two providers of this server (RFC 9207).
         issuer = request.GET.get("iss")
         if issuer not in (None, self.login.verifier.provider.fetch_metadata().issuer):
-            raise LoginFailed("The answer is another identity provider's")
+            raise LoginFailed("The response is from another identity provider")
 
     def login_failure(self) -> HttpResponseBase:
-        said = self.request.GET.get("error_description") or self.request.GET.get(
-            "error"
-        )
+        parameters = self.request.GET
+        reason = parameters.get("error_description") or parameters.get("error")
         raise LoginFailed(
-            f"The identity provider says: {said[:MAX_ERROR_LENGTH]}" if said else None
+            f"The identity provider refused the login: {reason[:MAX_ERROR_LENGTH]}"
+            if reason
+            else None
         )
 
 
@@ -162,42 +163,41 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untype
     def get_settings(self, attr: str, *args: Any) -> Any:
         return self.login.setting(attr, *args)
 
-    def authenticate(self, request: HttpRequest | None, **given: Any) -> Any:
+    def authenticate(self, request: HttpRequest | None, **options: Any) -> Any:
         login = getattr(request, "oidc_login", None)
         if login is None:
             return None
         self.login = login
         self.OIDC_RP_CLIENT_ID = login.verifier.oidc.client_id
         self.OIDC_RP_CLIENT_SECRET = None
-        return super().authenticate(request, **given)
+        return super().authenticate(request, **options)
 
     def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Exchange the code for tokens."""
-        oidc, published = (
-            self.login.verifier.oidc,
-            self.login.verifier.provider.fetch_metadata(),
-        )
+        oidc = self.login.verifier.oidc
+        metadata = self.login.verifier.provider.fetch_metadata()
         form = {name: value for name, value in payload.items() if value is not None}
         form["redirect_uri"] = self.login.redirect_url
         headers = {}
         if oidc.client_secret is not None:
             secret = oidc.client_secret.get_secret_value()
-            if "client_secret_basic" in published.token_auth_methods:
+            if "client_secret_basic" in metadata.token_auth_methods:
                 headers["Authorization"] = basic_auth_header(oidc.client_id, secret)
             else:
                 form["client_secret"] = secret
-        status, answer = oidc_http.post_form(
-            published.token_endpoint, form, headers=headers
+        status, body = oidc_http.post_form(
+            metadata.token_endpoint, form, headers=headers
         )
-        if status != 200 or not isinstance(answer.get("id_token"), str):
-            said = str(answer.get("error_description") or answer.get("error") or status)
+        if status != 200 or not isinstance(body.get("id_token"), str):
+            reason = str(body.get("error_description") or body.get("error") or status)
             raise IdentityProviderBroken(
-                f"The identity provider gives no token: {said[:MAX_ERROR_LENGTH]}"
+                "The identity provider did not issue a token: "
+                f"{reason[:MAX_ERROR_LENGTH]}"
             )
-        return answer
+        return body
 
-    def verify_token(self, token: str, **given: Any) -> dict[str, Any]:
-        return self.login.verifier.verify_id_token(token, nonce=given.get("nonce"))
+    def verify_token(self, token: str, **options: Any) -> dict[str, Any]:
+        return self.login.verifier.verify_id_token(token, nonce=options.get("nonce"))
 
     def get_or_create_user(
         self, access_token: str, id_token: str, payload: dict[str, Any]

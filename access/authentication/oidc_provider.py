@@ -23,8 +23,8 @@ REFRESH_SECONDS = 600.0
 """The age at which keys are read again."""
 
 MIN_REFRESH_SECONDS = 10.0
-"""The shortest interval between two reads: tokens with unknown key names must not cause
-a request to the provider each."""
+"""The shortest interval between two reads, so that tokens with unknown key names do not
+each cause a request to the provider."""
 
 MAX_KEYS = 100
 
@@ -63,8 +63,8 @@ class IdentityProvider:
 
     def __init__(self, issuer_url: str) -> None:
         self.issuer_url = issuer_url
-        self._published: ProviderMetadata | None = None
-        self._asked_at: float | None = None
+        self._metadata: ProviderMetadata | None = None
+        self._refreshed_at: float | None = None
         """The time of the last attempt to read, on the monotonic clock."""
         self._error: IdentityProviderDown | None = None
         """The error of the last attempt."""
@@ -74,12 +74,12 @@ class IdentityProvider:
     @property
     def cached_metadata(self) -> ProviderMetadata | None:
         """The last metadata, if it was ever read."""
-        return self._published
+        return self._metadata
 
     def needs_refresh(self, kid: str | None, algorithm: str) -> bool:
         """Return whether a key is unknown and a new read is allowed."""
-        published = self._published
-        if published is not None and _select_keys(published, kid, algorithm):
+        metadata = self._metadata
+        if metadata is not None and _select_keys(metadata, kid, algorithm):
             return False
         return self._is_due(MIN_REFRESH_SECONDS)
 
@@ -100,15 +100,15 @@ class IdentityProvider:
 
         Raises `IdentityProviderDown`. Call it from a thread, since it blocks.
         """
-        if self._published is None:
+        if self._metadata is None:
             self.refresh().result()
         return self.require_metadata()
 
     def require_metadata(self) -> ProviderMetadata:
         """Return the metadata; raises `IdentityProviderDown` if it was never read."""
-        if self._published is None:
+        if self._metadata is None:
             raise self._error or IdentityProviderDown()
-        return self._published
+        return self._metadata
 
     def keys(self, kid: str | None, algorithm: str) -> list[PyJWK]:
         """Return the keys that may have signed a token with this key name.
@@ -116,66 +116,72 @@ class IdentityProvider:
         Raises `IdentityProviderDown` if there are none and the provider was
         unavailable.
         """
-        found = _select_keys(self.require_metadata(), kid, algorithm)
-        if not found and self._error is not None:
+        keys = _select_keys(self.require_metadata(), kid, algorithm)
+        if not keys and self._error is not None:
             raise self._error
-        return list(_parse_keys(found, algorithm))
+        return list(_parse_keys(keys, algorithm))
 
     def _is_due(self, seconds: float) -> bool:
-        return self._asked_at is None or time.monotonic() - self._asked_at >= seconds
+        if self._refreshed_at is None:
+            return True
+        return time.monotonic() - self._refreshed_at >= seconds
 
     def _refresh(self) -> None:
         try:
-            self._published = _discover(self.issuer_url)
+            self._metadata = _discover(self.issuer_url)
             self._error = None
         except IdentityProviderDown as exc:
             logger.warning("identity provider %s: %s", self.issuer_url, exc)
             self._error = exc
         finally:
-            self._asked_at = time.monotonic()
+            self._refreshed_at = time.monotonic()
 
 
 def _discover(issuer_url: str) -> ProviderMetadata:
-    place = f"{issuer_url.rstrip('/')}/.well-known/openid-configuration"
-    document = oidc_http.get_json(place)
-    issuer = _require_text(document, "issuer", place)
+    url = f"{issuer_url.rstrip('/')}/.well-known/openid-configuration"
+    document = oidc_http.get_json(url)
+    issuer = _require_text(document, "issuer", url)
     # The publisher of one issuer's metadata must not speak for another issuer.
     if issuer.rstrip("/") != issuer_url.rstrip("/"):
         raise IdentityProviderBroken(
-            f"{place} speaks for {issuer!r}: set 'issuer_url' to that, or mend it"
+            f"{url} has the issuer {issuer!r}; set 'issuer_url' to it, or correct the "
+            "provider's metadata"
         )
     names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
     authorization, token, jwks_uri = (
-        _require_endpoint(document, name, place) for name in names
+        _require_endpoint(document, name, url) for name in names
     )
     keys = oidc_http.get_json(jwks_uri).get("keys")
     if not isinstance(keys, list):
         raise IdentityProviderBroken(f"{jwks_uri} has no 'keys'")
     usable = tuple(key for key in keys[:MAX_KEYS] if _is_usable(key))
     methods = document.get("token_endpoint_auth_methods_supported")
-    known = methods if isinstance(methods, list) else ["client_secret_basic"]
+    if not isinstance(methods, list):
+        methods = ["client_secret_basic"]  # OpenID Connect's default.
     return ProviderMetadata(
-        issuer, authorization, token, usable, tuple(map(str, known))
+        issuer, authorization, token, usable, tuple(map(str, methods))
     )
 
 
-def _require_text(document: dict[str, Any], name: str, place: str) -> str:
+def _require_text(document: dict[str, Any], name: str, document_url: str) -> str:
     value = document.get(name)
     if not isinstance(value, str) or not value:
-        raise IdentityProviderBroken(f"{place} has no '{name}'")
+        raise IdentityProviderBroken(f"{document_url} has no '{name}'")
     return value
 
 
-def _require_endpoint(document: dict[str, Any], name: str, place: str) -> str:
-    url = _require_text(document, name, place)
-    allowed = ("https",) if place.startswith("https:") else ("http", "https")
+def _require_endpoint(document: dict[str, Any], name: str, document_url: str) -> str:
+    endpoint = _require_text(document, name, document_url)
+    allowed = ("https",) if document_url.startswith("https:") else ("http", "https")
     try:
-        is_fit = urlsplit(url).scheme in allowed
+        is_allowed = urlsplit(endpoint).scheme in allowed
     except ValueError:
-        is_fit = False
-    if not is_fit:
-        raise IdentityProviderBroken(f"{place}: '{name}' is not an https address")
-    return url
+        is_allowed = False
+    if not is_allowed:
+        raise IdentityProviderBroken(
+            f"{document_url}: '{name}' is not an https address"
+        )
+    return endpoint
 
 
 def _is_usable(key: Any) -> bool:
@@ -188,12 +194,12 @@ def _is_usable(key: Any) -> bool:
 
 
 def _select_keys(
-    published: ProviderMetadata, kid: str | None, algorithm: str
+    metadata: ProviderMetadata, kid: str | None, algorithm: str
 ) -> list[dict[str, Any]]:
-    """Return the keys of that name, or all without a name, that fit the algorithm."""
+    """Return the keys for an algorithm: those with the key name, or all without one."""
     return [
         key
-        for key in published.keys
+        for key in metadata.keys
         if kid in (None, key.get("kid"))
         and algorithm in ALGORITHMS[key["kty"], key.get("crv")]
         and key.get("alg", algorithm) == algorithm
@@ -205,4 +211,4 @@ def _parse_keys(keys: Iterable[dict[str, Any]], algorithm: str) -> Iterable[PyJW
         try:
             yield PyJWK(key, algorithm=algorithm)
         except PyJWTError as exc:
-            logger.warning("a key of the identity provider is no good: %s", exc)
+            logger.warning("ignoring an invalid key of the identity provider: %s", exc)

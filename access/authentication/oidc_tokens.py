@@ -39,7 +39,7 @@ class TokenVerifier:
     def __init__(self, oidc: OidcConfig) -> None:
         self.oidc = oidc
         self.provider = get_provider(oidc.issuer_url)
-        self._known: dict[bytes, tuple[str, float]] = {}
+        self._subjects: dict[bytes, tuple[str, float]] = {}
         """Cached subjects by token digest, with their expiry."""
 
     async def verify_bearer_token(self, token: str) -> str:
@@ -49,21 +49,21 @@ class TokenVerifier:
         `IdentityProviderDown` if the token cannot be checked.
         """
         digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
-        known = self._known.get(digest)
-        if known is not None and known[1] > time.time():
-            return known[0]
+        cached = self._subjects.get(digest)
+        if cached is not None and cached[1] > time.time():
+            return cached[0]
         kid, algorithm = _decode_header(token)
         if self.provider.needs_refresh(kid, algorithm):
             await asyncio.wrap_future(self.provider.refresh())
         self.provider.refresh_if_old()
         claims = self._decode_claims(token, kid, algorithm, self.oidc.audiences)
         subject = _require_subject(claims)
-        while len(self._known) >= MAX_CACHED:
-            self._known.pop(next(iter(self._known)), None)
+        while len(self._subjects) >= MAX_CACHED:
+            self._subjects.pop(next(iter(self._subjects)), None)
         # PyJWT reads a text of digits as a number.
         expires_at = int(claims["exp"]) + LEEWAY_SECONDS
-        end = min(expires_at, time.time() + CACHE_SECONDS)
-        self._known[digest] = subject, end
+        cached_until = min(expires_at, time.time() + CACHE_SECONDS)
+        self._subjects[digest] = subject, cached_until
         return subject
 
     def verify_id_token(self, id_token: str, *, nonce: str | None) -> dict[str, Any]:
@@ -77,11 +77,11 @@ class TokenVerifier:
             self.provider.refresh().result()
         claims = self._decode_claims(id_token, kid, algorithm, (self.oidc.client_id,))
         if nonce is None or claims.get("nonce") != nonce:
-            raise _refusal("it answers another login")
+            raise _refusal("it belongs to another login")
         audience = claims["aud"]
         several = isinstance(audience, list) and len(audience) > 1
         if several and claims.get("azp") != self.oidc.client_id:
-            raise _refusal("it is meant for another client")
+            raise _refusal("it was issued for another client")
         return {**claims, "sub": _require_subject(claims)}
 
     def _decode_claims(
@@ -102,7 +102,7 @@ class TokenVerifier:
                 continue
             except PyJWTError as exc:
                 raise _refusal(str(exc)) from exc
-        raise _refusal("it is signed with no key of the identity provider")
+        raise _refusal("it is not signed with a key of the identity provider")
 
 
 def _decode_header(token: str) -> tuple[str | None, str]:
@@ -110,10 +110,10 @@ def _decode_header(token: str) -> tuple[str | None, str]:
     if len(token) > MAX_TOKEN_LENGTH:
         raise _refusal("it is too long")
     try:
-        head = jwt.get_unverified_header(token)
+        header = jwt.get_unverified_header(token)
     except PyJWTError as exc:
-        raise _refusal("it is no JSON Web Token") from exc
-    kid, algorithm = head.get("kid"), head.get("alg")
+        raise _refusal("it is not a JSON Web Token") from exc
+    kid, algorithm = header.get("kid"), header.get("alg")
     # Never trust the token's own algorithm: `none`, or a shared secret.
     if not isinstance(algorithm, str) or algorithm not in SUPPORTED_ALGORITHMS:
         raise _refusal("its algorithm is not allowed")
@@ -124,12 +124,12 @@ def _require_subject(claims: dict[str, Any]) -> str:
     subject = claims["sub"]
     name = subject.strip() if isinstance(subject, str) else ""
     if not name or len(name) > MAX_LENGTH:
-        raise _refusal("its subject is no name")
+        raise _refusal("its subject is not a valid name")
     return name
 
 
-def _refusal(why: str) -> CredentialRefused:
+def _refusal(reason: str) -> CredentialRefused:
     return CredentialRefused(
-        f"The identity provider's token is not valid: {why}",
+        f"The identity provider's token is not valid: {reason}",
         challenge='Bearer error="invalid_token"',
     )

@@ -32,7 +32,7 @@ class AuthModel(BaseModel):
 
 def _check_username(name: str) -> str:
     if ":" in name or not name.isprintable():
-        raise ValueError("must be printable and without a colon, which HTTP splits at")
+        raise ValueError("must be printable text without a colon (HTTP Basic)")
     return name
 
 
@@ -70,7 +70,7 @@ def _token_digest(secret: SecretStr) -> SecretDigest | None:
     if not text:
         return None
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError("must be visible ASCII characters, to fit into a header")
+        raise ValueError("must consist of visible ASCII characters, without spaces")
     return secret_digests.digest_token(text)
 
 
@@ -85,8 +85,8 @@ class BasicLogin(AuthModel):
 
     username: Username = Field("admin", description="The name to log in with.")
     password: Password = Field(
-        description="The password, of at least 8 characters, or a hash of it as Django "
-        "writes it (`pbkdf2_sha256$…`), which `manage.py hash-password` makes."
+        description="The password, with at least 8 characters, or its hash in Django's "
+        "format (`pbkdf2_sha256$…`), as `manage.py hash-password` prints it."
     )
 
 
@@ -101,18 +101,19 @@ def _check_hash(password: str) -> None:
     except (AssertionError, KeyError, TypeError, ValueError):
         # Not `from exc`: its message might show the hash.
         raise ValueError(
-            "begins like a hash and is none; `manage.py hash-password` makes one"
+            "starts like a hash but is not valid; create one with `manage.py "
+            "hash-password`"
         ) from None
 
 
 def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
-        is_one = bool(parts.scheme in ("http", "https") and parts.hostname)
-        is_one = is_one and parts.port != 0 and "@" not in parts.netloc
+        is_valid = bool(parts.scheme in ("http", "https") and parts.hostname)
+        is_valid = is_valid and parts.port != 0 and "@" not in parts.netloc
     except ValueError:
-        is_one = False
-    if not is_one or parts.query or parts.fragment or not text.isprintable():
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment or not text.isprintable():
         raise ValueError("must be an address such as https://login.example.com/")
     return text
 
@@ -128,23 +129,28 @@ class OidcConfig(AuthModel):
     """An identity provider (OpenID Connect) that authenticates users."""
 
     issuer_url: Url = Field(
-        description="The provider's name for itself; what it publishes is under it."
+        description="The provider's issuer identifier. Its metadata is at "
+        "`/.well-known/openid-configuration` below this address."
     )
-    client_id: NonEmptyText = Field(description="What the provider calls this server.")
+    client_id: NonEmptyText = Field(
+        description="The id of this server's client at the provider."
+    )
     client_secret: SecretStr | None = Field(
-        None, description="Of a confidential client; unset for one with PKCE alone."
+        None,
+        description="The client secret of a confidential client; unset for a public "
+        "client (PKCE).",
     )
     redirect_url: Url = Field(
-        description="Where browsers come back to, as it is registered at the provider: "
-        "an address under /v1/ for the API, under /admin/ for the studio."
+        description="The callback address, as registered at the provider: under /v1/ "
+        "for the API, under /admin/ for the studio."
     )
     scopes: tuple[Scope, ...] = Field(
-        ("email", "profile"), description="Asked for besides `openid`."
+        ("email", "profile"), description="The scopes to request besides `openid`."
     )
     audience: NonEmptyText | tuple[NonEmptyText, ...] = Field(
         (),
-        description="Whom a bearer token may be made for besides the `client_id`: an "
-        "API's name at the provider.",
+        description="Accepted audiences of bearer tokens besides the `client_id`, such "
+        "as the name of an API at the provider.",
     )
 
     @field_validator("client_secret", mode="after")
@@ -155,8 +161,8 @@ class OidcConfig(AuthModel):
     @property
     def audiences(self) -> tuple[str, ...]:
         """The accepted audiences of a bearer token."""
-        more = (self.audience,) if isinstance(self.audience, str) else self.audience
-        return (self.client_id, *more)
+        others = (self.audience,) if isinstance(self.audience, str) else self.audience
+        return (self.client_id, *others)
 
     @property
     def authority(self) -> str:

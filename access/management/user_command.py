@@ -17,7 +17,7 @@ class UserCommand(DatabaseCommand):
         parser.add_argument(
             "user",
             metavar="USER",
-            help="What clients send as safety_identifier, or the user's UUID.",
+            help="The user's safety_identifier or UUID.",
         )
 
     def user_id(self, options: dict[str, Any]) -> UserId:

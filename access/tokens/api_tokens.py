@@ -37,8 +37,16 @@ MIN_ID_PREFIX = 4
 MAX_ID_LENGTH = 32
 
 FIELDS = (
-    *("digest", "revoked_at", "id", "label", "principal"),
-    *("budget", "limit_micro_usd", "agents", "expires_at", "version"),
+    "digest",
+    "revoked_at",
+    "id",
+    "label",
+    "principal",
+    "budget",
+    "limit_micro_usd",
+    "agents",
+    "expires_at",
+    "version",
 )
 
 
@@ -55,8 +63,8 @@ def create_token(
 ) -> tuple[ApiToken, str]:
     """Create a token; return its row and the only copy of its secret.
 
-    The limit is in micro-USD; without `agents` it may call all of them. Raises
-    `NewTokenInvalid`, whose `param` is the invalid argument.
+    Without `agents`, the token may call all agents. Raises `NewTokenInvalid`, whose
+    `param` is the invalid argument.
     """
     now = now or datetime.now(UTC)
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -83,10 +91,10 @@ def digest(secret: str) -> str:
 
 def find_by_digest(digest: str, now: datetime) -> caller.VerifiedToken | None:
     """Return the token with this digest; None if unknown, revoked or expired."""
-    found = ApiToken.objects.filter(digest=digest).values_list(*FIELDS).first()
-    if found is None or not hmac.compare_digest(found[0], digest):
+    row = ApiToken.objects.filter(digest=digest).values_list(*FIELDS).first()
+    if row is None or not hmac.compare_digest(row[0], digest):
         return None
-    return _unless_expired(*found[1:], now=now)
+    return _valid_token(*row[1:], now=now)
 
 
 def reload(token: caller.VerifiedToken, now: datetime) -> caller.VerifiedToken | None:
@@ -94,19 +102,19 @@ def reload(token: caller.VerifiedToken, now: datetime) -> caller.VerifiedToken |
 
     Returns None as `find_by_digest` does.
     """
-    found = ApiToken.objects.filter(pk=token.id).values_list(*FIELDS).first()
-    fresh = None if found is None else _unless_expired(*found[1:], now=now)
-    if found is not None and fresh is not None:
-        TOKEN_CACHE.put(found[0], fresh)
-    return fresh
+    row = ApiToken.objects.filter(pk=token.id).values_list(*FIELDS).first()
+    current = None if row is None else _valid_token(*row[1:], now=now)
+    if row is not None and current is not None:
+        TOKEN_CACHE.put(row[0], current)
+    return current
 
 
-def _unless_expired(
+def _valid_token(
     revoked_at: datetime | None, *values: Any, now: datetime
 ) -> caller.VerifiedToken | None:
     token = _verified_token(*values)
-    lasts = token.expires_at is None or token.expires_at > now
-    return token if lasts and revoked_at is None else None
+    is_expired = token.expires_at is not None and token.expires_at <= now
+    return None if is_expired or revoked_at is not None else token
 
 
 def _verified_token(
@@ -119,37 +127,43 @@ def _verified_token(
     expires_at: datetime | None,
     version: int,
 ) -> caller.VerifiedToken:
-    allowed = None if agents is None else frozenset(agents)
     return caller.VerifiedToken(
-        *(id, label, principal, budget, limit_micro_usd, allowed, expires_at, version)
+        id=id,
+        label=label,
+        principal=principal,
+        budget=budget,
+        limit_micro_usd=limit_micro_usd,
+        agents=None if agents is None else frozenset(agents),
+        expires_at=expires_at,
+        version=version,
     )
 
 
 def get_by_id_prefix(id: str) -> ApiToken:
-    """Return the token with this id, or with the only id that starts so.
+    """Return the token with this id or unique prefix of an id.
 
     Raises `TokenUnknown`, and `TokenAmbiguous` if several ids match.
     """
-    # Lists show it so: `4f3c91d2…`.
+    # Lists show ids as `4f3c91d2…`.
     prefix = id.strip().removesuffix("…").replace("-", "").lower()
     if not re.fullmatch(rf"[0-9a-f]{{{MIN_ID_PREFIX},{MAX_ID_LENGTH}}}", prefix):
         raise TokenUnknown(
-            f"'{id:.80}' is no id of a token: give at least its first "
+            f"'{id:.80}' is not the id of a token: give at least its first "
             f"{MIN_ID_PREFIX} characters, as `token list` shows them"
         )
-    ends = (uuid.UUID(prefix.ljust(MAX_ID_LENGTH, end)) for end in "0f")
-    found = list(ApiToken.objects.filter(id__range=tuple(ends)).order_by("id")[:10])
-    if not found:
+    bounds = tuple(uuid.UUID(prefix.ljust(MAX_ID_LENGTH, digit)) for digit in "0f")
+    rows = list(ApiToken.objects.filter(id__range=bounds).order_by("id")[:10])
+    if not rows:
         raise TokenUnknown(f"there is no token {id:.80}")
-    if len(found) > 1:
-        raise TokenAmbiguous(id, [f"{row.id} ({row.label})" for row in found])
-    return found[0]
+    if len(rows) > 1:
+        raise TokenAmbiguous(id, [f"{row.id} ({row.label})" for row in rows])
+    return rows[0]
 
 
 def labels_by_id(ids: Collection[uuid.UUID]) -> dict[str, str]:
     """Return the labels of tokens, by their ids as text."""
-    found = ApiToken.objects.filter(pk__in=ids).values_list("pk", "label")
-    return {str(token_id): label for token_id, label in found}
+    rows = ApiToken.objects.filter(pk__in=ids).values_list("pk", "label")
+    return {str(token_id): label for token_id, label in rows}
 
 
 def revoke(id: str, *, by: Actor, now: datetime | None = None) -> tuple[ApiToken, bool]:
@@ -158,20 +172,19 @@ def revoke(id: str, *, by: Actor, now: datetime | None = None) -> tuple[ApiToken
     Takes an id or its unique prefix, and raises as `get_by_id_prefix` does.
     """
     row = get_by_id_prefix(id)
-    ended = {"revoked_at": now or datetime.now(UTC), "version": F("version") + 1}
     with transaction.atomic():
-        is_new = bool(
-            ApiToken.objects.filter(pk=row.pk, revoked_at=None).update(**ended)
+        updated = ApiToken.objects.filter(pk=row.pk, revoked_at=None).update(
+            revoked_at=now or datetime.now(UTC), version=F("version") + 1
         )
-        if is_new:
+        if updated:
             _record("token.revoke", row, by)
     row.refresh_from_db()
-    return row, is_new
+    return row, bool(updated)
 
 
 def _record(action: str, row: ApiToken, by: Actor, **details: Any) -> None:
-    known = {"label": row.label, "principal": row.principal, **details}
-    audit_log.write(AuditEvent(action, by, str(row.id), known))
+    details = {"label": row.label, "principal": row.principal, **details}
+    audit_log.write(AuditEvent(action, by, str(row.id), details))
 
 
 def _terms(row: ApiToken) -> dict[str, Any]:
@@ -181,8 +194,8 @@ def _terms(row: ApiToken) -> dict[str, Any]:
         "agents": row.agents,
         "expires_at": row.expires_at and row.expires_at.isoformat(),
     }
-    given = {name: value for name, value in terms.items() if value is not None}
-    return {"budget": row.budget, **given}
+    set_terms = {name: value for name, value in terms.items() if value is not None}
+    return {"budget": row.budget, **set_terms}
 
 
 class TokenCache:
@@ -226,35 +239,32 @@ TOKEN_CACHE = TokenCache()
 # Validation of new tokens.
 
 
-def _check_text(text: str, param: str, most: int) -> str:
-    name = text.strip()
-    if not name:
-        raise NewTokenInvalid(f"the {param} is blank: say whose token it is", param)
-    if len(name) > most:
+def _check_text(text: str, param: str, max_length: int) -> str:
+    text = text.strip()
+    if not text:
+        raise NewTokenInvalid(f"the {param} is blank; it must not be empty", param)
+    if len(text) > max_length:
         raise NewTokenInvalid(
-            f"the {param} is {len(name)} characters long, at most {most} are taken",
+            f"the {param} has {len(text)} characters; the maximum is {max_length}",
             param,
         )
-    if not name.isprintable():
-        # A line break would forge a line of a list; zero-width characters are
-        # invisible.
+    if not text.isprintable():
+        # A line break could forge a line of a list.
         raise NewTokenInvalid(
-            f"the {param} has characters that cannot be seen: {name[:80]!r}", param
+            f"the {param} has invisible characters; remove them: {text[:80]!r}", param
         )
-    return name
+    return text
 
 
 def _check_limit(budget: Budget, limit: int | None) -> int | None:
     param = "limit_micro_usd"
     if budget not in ("unlimited", "total", "monthly"):
         raise NewTokenInvalid(
-            f"'{budget:.40}' is no budget: there are unlimited, total and monthly",
+            f"'{budget:.40}' is not a budget: use unlimited, total or monthly",
             "budget",
         )
     if budget == "unlimited" and limit is not None:
-        raise NewTokenInvalid(
-            "a limit needs a budget it belongs to: total or monthly", param
-        )
+        raise NewTokenInvalid("a limit needs a budget: total or monthly", param)
     if budget != "unlimited" and limit is None:
         raise NewTokenInvalid(f"a {budget} budget needs a limit in USD", param)
     if limit is not None and not 0 <= limit <= MAX_LIMIT:
@@ -267,18 +277,19 @@ def _check_limit(budget: Budget, limit: int | None) -> int | None:
 def _check_agents(names: Collection[str] | None) -> list[str] | None:
     if names is None:
         return None
-    allowed = sorted({_check_text(name, "agents", MAX_LABEL_LENGTH) for name in names})
-    if not allowed:
+    agents = sorted({_check_text(name, "agents", MAX_LABEL_LENGTH) for name in names})
+    if not agents:
         raise NewTokenInvalid(
-            "no agent is named: a token that may call none is of no use", "agents"
+            "the list of agents is empty: name an agent, or leave it out for all",
+            "agents",
         )
-    return allowed
+    return agents
 
 
 def _check_expiry(expires_at: datetime | None, now: datetime) -> datetime | None:
     if expires_at is not None and expires_at <= now:
         raise NewTokenInvalid(
-            f"it would have expired on {expires_at:%Y-%m-%d at %H:%M} already",
+            f"the expiry {expires_at:%Y-%m-%d %H:%M} UTC is in the past",
             "expires_at",
         )
     return expires_at

@@ -25,17 +25,17 @@ def describe_token(row: ApiToken) -> str:
     return f"{row.id.hex[:ID_LENGTH]} for {row.principal} ({'; '.join(terms)})"
 
 
-def token_line(listed: TokenUsage) -> str:
+def token_line(token: TokenUsage) -> str:
     """Return a token as one line."""
-    row = listed.row
+    row = token.row
     columns = [
-        f"{row.id.hex[:ID_LENGTH]}  {listed.state:<7}",
+        f"{row.id.hex[:ID_LENGTH]}  {token.state:<7}",
         f"{row.label:<20}",
         f"{format_budget(row):<18}",
-        f"{format_spent(listed):<14}",
+        f"{format_spent(token):<14}",
         f"[{row.principal}]",
-        format_last_use(listed),
-        format_expiry(listed),
+        format_last_use(token),
+        format_expiry(token),
     ]
     if row.agents is not None:
         columns.append(f"agents: {', '.join(row.agents)}")
@@ -48,56 +48,57 @@ def format_budget(row: ApiToken) -> str:
         return "unlimited"
     limit = dollars.format_usd(row.limit_micro_usd)
     return (
-        f"{limit} / month" if row.budget == BudgetPeriod.MONTHLY else f"{limit} in all"
+        f"{limit} / month" if row.budget == BudgetPeriod.MONTHLY else f"{limit} total"
     )
 
 
-def format_spent(listed: TokenUsage) -> str:
+def format_spent(token: TokenUsage) -> str:
     """Return the spending of a token as text: in its budget's month, and in total."""
-    text = f"spent {dollars.format_usd(listed.spent_micro_usd)}"
-    if listed.row.budget == BudgetPeriod.MONTHLY:
-        month = dollars.format_usd(listed.month_micro_usd)
-        text = f"spent {month} this month, {text.removeprefix('spent ')} in all"
-    if listed.unpriced:
-        turns = "turn" if listed.unpriced == 1 else "turns"
-        text += f" + {listed.unpriced:,} {turns} of unknown price"
+    total = dollars.format_usd(token.spent_micro_usd)
+    text = f"spent {total}"
+    if token.row.budget == BudgetPeriod.MONTHLY:
+        month = dollars.format_usd(token.month_micro_usd)
+        text = f"spent {month} this month, {total} total"
+    if token.unpriced:
+        turns = "turn" if token.unpriced == 1 else "turns"
+        text += f" + {token.unpriced:,} {turns} of unknown price"
     return text
 
 
-def format_last_use(listed: TokenUsage) -> str:
+def format_last_use(token: TokenUsage) -> str:
     """Return the last use of a token as text."""
-    if listed.last_used_at is None:
+    if token.last_used_at is None:
         return "never used"
-    return f"last used {listed.last_used_at:%Y-%m-%d %H:%M}"
+    return f"last used {token.last_used_at:%Y-%m-%d %H:%M}"
 
 
-def format_expiry(listed: TokenUsage) -> str:
+def format_expiry(token: TokenUsage) -> str:
     """Return the expiry of a token as text."""
-    row = listed.row
+    row = token.row
     if row.revoked_at is not None:
         return f"revoked {row.revoked_at:%Y-%m-%d %H:%M}"
     if row.expires_at is None:
         return "never expires"
-    verb = "expired" if listed.state == "expired" else "expires"
+    verb = "expired" if token.state == "expired" else "expires"
     return f"{verb} {row.expires_at:%Y-%m-%d %H:%M}"
 
 
-def as_json(listed: TokenUsage) -> dict[str, Any]:
+def as_json(token: TokenUsage) -> dict[str, Any]:
     """Return all fields of a token except its secret, which is not stored."""
-    row = listed.row
+    row = token.row
     return {
         "id": str(row.id),
-        "state": listed.state,
+        "state": token.state,
         "label": row.label,
         "principal": row.principal,
         "budget": row.budget,
         "limit_micro_usd": row.limit_micro_usd,
-        "spent_micro_usd": listed.spent_micro_usd,
-        "spent_this_month_micro_usd": listed.month_micro_usd,
-        "turns_of_unknown_price": listed.unpriced,
+        "spent_micro_usd": token.spent_micro_usd,
+        "spent_this_month_micro_usd": token.month_micro_usd,
+        "turns_of_unknown_price": token.unpriced,
         "agents": row.agents,
         "created_at": row.created_at,
-        "last_used_at": listed.last_used_at,
+        "last_used_at": token.last_used_at,
         "expires_at": row.expires_at,
         "revoked_at": row.revoked_at,
     }

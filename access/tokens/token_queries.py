@@ -27,7 +27,7 @@ class TokenUsage:
     row: ApiToken
     state: TokenState
     spent_micro_usd: int = 0
-    """Spending in its whole life."""
+    """Total spending."""
     month_micro_usd: int = 0
     """Spending in this calendar month."""
     unpriced: int = 0
@@ -38,24 +38,24 @@ class TokenUsage:
 def page_tokens(
     *,
     now: datetime,
-    is_all: bool = False,
+    include_inactive: bool = False,
     after: Cursor | None = None,
     limit: int = PAGE_SIZE,
 ) -> tuple[list[TokenUsage], bool]:
     """Return tokens, newest first, and whether there are more; in two queries.
 
-    `is_all` includes revoked and expired ones. `after` is the cursor of the last token
+    Inactive tokens are revoked or expired. `after` is the cursor of the last token
     seen.
     """
     rows = ApiToken.objects.order_by("-created_at", "-id")
-    if not is_all:
+    if not include_inactive:
         rows = rows.filter(_is_active(now))
     if after is not None:
         at, last_id = after
         earlier = Q(created_at__lt=at) | Q(id__lt=last_id)
         rows = rows.filter(earlier, created_at__lte=at)
-    found = list(rows[: limit + 1])
-    return _load_usages(found[:limit], now), len(found) > limit
+    page = list(rows[: limit + 1])
+    return _load_usages(page[:limit], now), len(page) > limit
 
 
 def load_usage(row: ApiToken, now: datetime) -> TokenUsage:
@@ -63,17 +63,19 @@ def load_usage(row: ApiToken, now: datetime) -> TokenUsage:
     return _load_usages([row], now)[0]
 
 
-def iterate_tokens(*, now: datetime, is_all: bool = False) -> Iterator[TokenUsage]:
+def iterate_tokens(
+    *, now: datetime, include_inactive: bool = False
+) -> Iterator[TokenUsage]:
     """Yield tokens, newest first, page by page."""
     after: Cursor | None = None
     has_more = True
     while has_more:
-        found, has_more = page_tokens(
-            now=now, is_all=is_all, after=after, limit=PAGE_SIZE
+        page, has_more = page_tokens(
+            now=now, include_inactive=include_inactive, after=after, limit=PAGE_SIZE
         )
-        yield from found
-        if found:
-            after = found[-1].row.created_at, found[-1].row.id
+        yield from page
+        if page:
+            after = page[-1].row.created_at, page[-1].row.id
 
 
 def user_tokens(user_id: UserId) -> QuerySet[ApiToken]:
@@ -95,8 +97,8 @@ def _state_of(row: ApiToken, now: datetime) -> TokenState:
     """Return whether a token is active, expired or revoked."""
     if row.revoked_at is not None:
         return "revoked"
-    is_over = row.expires_at is not None and row.expires_at <= now
-    return "expired" if is_over else "active"
+    is_expired = row.expires_at is not None and row.expires_at <= now
+    return "expired" if is_expired else "active"
 
 
 def _is_active(now: datetime) -> Q:
@@ -105,21 +107,23 @@ def _is_active(now: datetime) -> Q:
 
 def _load_usages(rows: Sequence[ApiToken], now: datetime) -> list[TokenUsage]:
     seconds = int(now.timestamp())
-    ever = time_windows.window_at(time_windows.EVER, seconds)
+    total = time_windows.window_at(time_windows.EVER, seconds)
     month = time_windows.window_at(time_windows.CALENDAR_MONTH, seconds)
     subjects = [usage_limits.token_subject(row) for row in rows]
-    meters = UsageCounter.objects.filter(
-        Q(window=ever.length, start=ever.start)
-        | Q(window=month.length, start=month.start),
-        subject__in=subjects,
-    )
-    used = {(meter.subject, meter.window): meter for meter in meters}
+    counters = {
+        (counter.subject, counter.window): counter
+        for counter in UsageCounter.objects.filter(
+            Q(window=total.length, start=total.start)
+            | Q(window=month.length, start=month.start),
+            subject__in=subjects,
+        )
+    }
     return [
         _token_usage(
             row,
             _state_of(row, now),
-            used.get((subject, ever.length)),
-            used.get((subject, month.length)),
+            counters.get((subject, total.length)),
+            counters.get((subject, month.length)),
         )
         for row, subject in zip(rows, subjects, strict=True)
     ]
@@ -128,17 +132,17 @@ def _load_usages(rows: Sequence[ApiToken], now: datetime) -> list[TokenUsage]:
 def _token_usage(
     row: ApiToken,
     state: TokenState,
-    ever: UsageCounter | None,
+    total: UsageCounter | None,
     month: UsageCounter | None,
 ) -> TokenUsage:
-    this_month = 0 if month is None else month.micro_usd
-    if ever is None:
-        return TokenUsage(row, state, month_micro_usd=this_month)
+    month_micro_usd = 0 if month is None else month.micro_usd
+    if total is None:
+        return TokenUsage(row, state, month_micro_usd=month_micro_usd)
     return TokenUsage(
         row,
         state,
-        spent_micro_usd=ever.micro_usd,
-        month_micro_usd=this_month,
-        unpriced=ever.unpriced,
-        last_used_at=datetime.fromtimestamp(ever.last_at, UTC),
+        spent_micro_usd=total.micro_usd,
+        month_micro_usd=month_micro_usd,
+        unpriced=total.unpriced,
+        last_used_at=datetime.fromtimestamp(total.last_at, UTC),
     )

@@ -16,7 +16,7 @@ def check_agents(names: Iterable[str], config: Config) -> None:
     for name in names:
         if name not in agents:
             raise NewTokenInvalid(
-                f"no agent is called '{name}', there are "
-                f"{', '.join(agents)}{did_you_mean(name, agents)}",
+                f"there is no agent '{name}' (agents: {', '.join(agents)})"
+                f"{did_you_mean(name, agents)}",
                 "agents",
             )

@@ -16,10 +16,12 @@ def enable_tokens(file: ConfigFile) -> dict[str, Any]:
 
     Every token belongs to a user, so the fallback user for unnamed requests is removed.
     """
-    data = {key: it for key, it in file.data.items() if key not in REMOVED_SECTIONS}
+    data = {
+        key: value for key, value in file.data.items() if key not in REMOVED_SECTIONS
+    }
     users = file.data.get(USERS.key)
-    if isinstance(users, dict) and (rest := users.keys() - {"mode"}):
-        data[USERS.key] = {key: users[key] for key in users if key in rest}
+    if isinstance(users, dict) and users.keys() - {"mode"}:
+        data[USERS.key] = {key: users[key] for key in users if key != "mode"}
     auth = data.get("auth") or {}
     proxy = auth.get("proxy") or {}
     tokens = {"tokens": proxy.get("tokens") or {}}

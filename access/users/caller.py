@@ -62,11 +62,9 @@ class Caller:
         return self.agents is None or agent in self.agents
 
 
-def from_token(token: VerifiedToken, *, is_remembered: bool = False) -> Caller:
+def from_token(token: VerifiedToken, *, is_cached: bool = False) -> Caller:
     """Return the caller of an API token."""
-    return Caller(
-        *(token.label, token.principal, "tokens", token), is_cached=is_remembered
-    )
+    return Caller(token.label, token.principal, "tokens", token, is_cached)
 
 
 ANONYMOUS = Caller()

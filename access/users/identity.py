@@ -28,8 +28,8 @@ CANONICAL_UUID = re.compile(
 def resolve_user(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
     """Return the user of a request, by the first identifier that is given.
 
-    If the caller's credential belongs to a user, it is that one, and every given name
-    must be theirs. Otherwise it falls back to `default_user_id` (or `users: shared`).
+    A credential that belongs to a user determines the user, and every given name must
+    be that user's. Without a name, `default_user_id` (or `users: shared`) applies.
     Raises `IdentityRefused` for another user's name, `UserRequired` without a name and
     a fallback, `UserInvalid` for a blank or oversized name. Source: "User
     identification" of the reference.
@@ -74,8 +74,8 @@ def check_identifier(identifier: str) -> str:
         )
     if len(name) > MAX_LENGTH:
         raise UserInvalid(
-            f"safety_identifier is {len(name)} characters long, at most "
-            f"{MAX_LENGTH} are taken",
+            f"safety_identifier has {len(name)} characters; the maximum is "
+            f"{MAX_LENGTH}",
             param="safety_identifier",
         )
     return name

@@ -31,13 +31,13 @@ USER_HEADER_OPENAPI: dict[str, Any] = {
             "name": USER_HEADER,
             "schema": {"type": "string"},
             "required": False,
-            "description": "Names the user, as `safety_identifier` does.",
+            "description": "The user's stable name or id, like `safety_identifier`.",
         }
     ]
 }
 """The OpenAPI parameter of the header, for every route."""
 
-QUERY_DESCRIPTION = "Names the user; any text that stays the same."
+QUERY_DESCRIPTION = "The user's stable name or id."
 
 USER_OPENAPI: dict[str, Any] = {
     "parameters": [
@@ -77,8 +77,10 @@ class CallerBody(BaseModel):
     # Strict in types too: `pinned: "no"` is not false.
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    safety_identifier: str | None = Field(default=None, description="Names the user.")
-    user: str | None = Field(default=None, description="Its older name.")
+    safety_identifier: str | None = Field(default=None, description=QUERY_DESCRIPTION)
+    user: str | None = Field(
+        default=None, description="The older name of `safety_identifier`."
+    )
 
     @property
     def embedding_tokens(self) -> int:
@@ -120,7 +122,7 @@ def find_named_user(
     config, caller = live.current(), caller_of(request)
     names = [*_query_names(request, query), *header_names(request)]
     if body is not None:
-        names += _body_names(body, all=caller.principal is not None)
+        names += _body_names(body, include_all=caller.principal is not None)
     return single_user({identity.resolve_user(config, caller, name) for name in names})
 
 
@@ -128,8 +130,8 @@ def single_user(users: Collection[UserId]) -> UserId | None:
     """Return the only user of a request, if any; raises `Invalid` for several."""
     if len(users) > 1:
         raise Invalid(
-            "the request names two different users: name one, once, in "
-            f"safety_identifier or in the header {USER_HEADER}",
+            "the request names several users: name one user, in safety_identifier or "
+            f"in the header {USER_HEADER}",
             param="safety_identifier",
             code="user_conflict",
         )
@@ -156,22 +158,21 @@ def refuse_unknown(request: HttpRequest, known: Collection[str]) -> None:
         if name not in known:
             quoted = escape_and_truncate(name)
             raise Invalid(
-                f"Unrecognized query parameter: '{quoted}'; there are "
+                f"Unrecognized query parameter: '{quoted}'; known parameters: "
                 + ", ".join(sorted(known)),
                 param=quoted,
                 code="unknown_parameter",
             )
 
 
-def _body_names(body: UserBody, *, all: bool) -> Iterable[str]:
-    """Return the names in a body; without `all` only the one that takes precedence."""
-    given = [body.safety_identifier, body.user]
-    names = [name for name in given if name is not None]
-    return names if all else names[:1]
+def _body_names(body: UserBody, *, include_all: bool) -> Iterable[str]:
+    """Return the names in a body, or only the one that takes precedence."""
+    names = [name for name in (body.safety_identifier, body.user) if name is not None]
+    return names if include_all else names[:1]
 
 
 def header_names(request: HttpRequest) -> list[str]:
-    """Return the names in the header; a header that is sent twice gives two."""
+    """Return the names in the header: two if it is sent twice."""
     if USER_HEADER_META not in request.META:
         return []
     # Django joins the values of a repeated header, which would be the name of a third

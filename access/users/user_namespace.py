@@ -1,10 +1,10 @@
-"""The UUID namespace in which users' ids are derived from their names.
+"""The UUID namespace from which user ids are derived, together with the names.
 
-Every user's memory depends on it: in another namespace the same name is another user.
-So the database stores a fingerprint of the first one used with it, and a process with
-another namespace refuses to work. New installations have a namespace of their own,
-which the environment or `.coulisse/secrets.env` holds; older ones keep
-`PUBLIC_NAMESPACE`, in which anyone can compute the id of a name.
+In another namespace the same name has another id, and so another memory. The database
+therefore stores a fingerprint of the first namespace used with it, and a process with
+another one refuses to work. New installations have their own namespace, in the
+environment or in `.coulisse/secrets.env`; older ones keep `PUBLIC_NAMESPACE`, in which
+anyone can compute the id of a name.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ UUID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I | r
 
 _established: uuid.UUID | None = None
 _problem: NamespaceMismatch | SecretsInvalid | None = None
-"""Why no namespace can be established."""
+"""The error that prevents the process from establishing its namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +95,26 @@ def establish() -> uuid.UUID:
 
 
 def _compare() -> uuid.UUID:
-    recorded = _read_recorded() or _record(_record_first())
-    found = read_settings()
-    if fingerprint(found.effective) != recorded:
-        raise NamespaceMismatch(detail=_remedy(found, recorded))
-    return found.effective
+    recorded = _read_fingerprint() or _store_fingerprint(_choose_namespace())
+    settings = read_settings()
+    if fingerprint(settings.effective) != recorded:
+        raise NamespaceMismatch(detail=_remedy(settings, recorded))
+    return settings.effective
 
 
-def _record_first() -> uuid.UUID:
+def _choose_namespace() -> uuid.UUID:
     """Return the namespace of a database without a fingerprint."""
     if has_user_rows():
         # Only versions without other namespaces can have stored them.
         return PUBLIC_NAMESPACE
-    found = read_settings()
-    if found.namespace is None and not found.has_keys:
+    settings = read_settings()
+    if settings.namespace is None and not settings.has_keys:
         # A version 4 UUID has 122 random bits.
         secrets_file.create_file(
             secrets_file.secrets_path(), user_namespace=uuid.uuid4()
         )
-        found = read_settings()  # Another process may have been first.
-    return found.effective
+        settings = read_settings()  # Another process may have created the file first.
+    return settings.effective
 
 
 def read_settings() -> NamespaceSettings:
@@ -130,11 +130,11 @@ def read_settings() -> NamespaceSettings:
     return NamespaceSettings(_parse(text, str(file)) if text else None, has_keys=True)
 
 
-def _parse(text: str, place: str) -> uuid.UUID:
+def _parse(text: str, source: str) -> uuid.UUID:
     if not UUID_PATTERN.fullmatch(text):
         raise SecretsInvalid(
-            f"{USER_NAMESPACE} in {place} is no UUID: put back the value it had; a new "
-            "installation takes what `uuidgen` prints"
+            f"{USER_NAMESPACE} in {source} is not a UUID: restore its previous value; "
+            "for a new installation, use the output of `uuidgen`"
         )
     return uuid.UUID(text)
 
@@ -145,12 +145,12 @@ def fingerprint(namespace: uuid.UUID) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _read_recorded() -> str | None:
+def _read_fingerprint() -> str | None:
     rows = UserNamespace.objects.values_list("fingerprint", flat=True)
     return rows.first()
 
 
-def _record(namespace: uuid.UUID) -> str:
+def _store_fingerprint(namespace: uuid.UUID) -> str:
     """Store a fingerprint unless another process is first; return the stored one."""
     row = UserNamespace(pk=1, fingerprint=fingerprint(namespace))
     UserNamespace.objects.bulk_create([row], ignore_conflicts=True)
@@ -171,27 +171,27 @@ def _user_models() -> Iterator[type[models.Model]]:
             yield model
 
 
-def _remedy(found: NamespaceSettings, recorded: str) -> str:
+def _remedy(settings: NamespaceSettings, recorded: str) -> str:
     """Return the problem and its remedy."""
     file = secrets_file.secrets_path()
     if recorded == fingerprint(PUBLIC_NAMESPACE):
         return (
-            "the users of this database have ids of the public namespace, which older "
-            f"versions used, but {USER_NAMESPACE} is another: with it no user's memory "
-            f"would be found. Set {USER_NAMESPACE}={PUBLIC_NAMESPACE}, or use a new "
+            "the user ids of this database are derived from the public namespace of "
+            f"older versions, but {USER_NAMESPACE} is different, so users would lose "
+            f"their memory. Set {USER_NAMESPACE}={PUBLIC_NAMESPACE}, or use a new "
             "database"
         )
-    if found.namespace is None:
+    if settings.namespace is None:
         return (
             f"{USER_NAMESPACE} is missing: it is neither in the environment nor in "
-            f"{file}, and without it no user's memory would be found. Restore {file} "
+            f"{file}, and users would lose their memory without it. Restore {file} "
             "from its backup, or set the value that this database was first used with"
         )
     return (
-        f"{USER_NAMESPACE} is not the one this database was first used with: no user's "
-        "memory would be found. Give all processes of the database the same "
-        f"{USER_NAMESPACE}, in the environment or by the same {file}: that of the "
-        "process that was started first, or of your backup"
+        f"{USER_NAMESPACE} differs from the value that this database was first used "
+        "with, so users would lose their memory. Give all processes of the database "
+        f"the same {USER_NAMESPACE}, in the environment or in {file}: the value of the "
+        "process that started first, or of your backup"
     )
 
 
@@ -208,22 +208,22 @@ def inspect() -> NamespaceStatus:
 
     Raises `SecretsInvalid`.
     """
-    found, recorded = read_settings(), _query_or_none(_read_recorded)
+    settings, recorded = read_settings(), _query_or_none(_read_fingerprint)
     if recorded is None:
         is_used = _query_or_none(has_user_rows)
-        if found.namespace is None and not found.has_keys and not is_used:
+        if settings.namespace is None and not settings.has_keys and not is_used:
             return NamespaceStatus()  # The first start creates one.
-        recorded = fingerprint(PUBLIC_NAMESPACE if is_used else found.effective)
-    if fingerprint(found.effective) != recorded:
-        return NamespaceStatus(problem=_remedy(found, recorded))
-    return NamespaceStatus(is_public=found.effective == PUBLIC_NAMESPACE)
+        recorded = fingerprint(PUBLIC_NAMESPACE if is_used else settings.effective)
+    if fingerprint(settings.effective) != recorded:
+        return NamespaceStatus(problem=_remedy(settings, recorded))
+    return NamespaceStatus(is_public=settings.effective == PUBLIC_NAMESPACE)
 
 
-def _query_or_none(question: Callable[[], T]) -> T | None:
+def _query_or_none(query: Callable[[], T]) -> T | None:
     """Return a query's result; None if the database or its tables are missing."""
     if not override_store.database_exists():
         return None
     try:
-        return question()
+        return query()
     except (DatabaseError, InterfaceError):
         return None

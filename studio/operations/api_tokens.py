@@ -152,7 +152,7 @@ class TokenListView(StudioView):
         query = self.request.query_params
         rows, has_more = token_queries.page_tokens(
             now=datetime.now(UTC),
-            is_all=query.get("all") in ("1", "true", "on"),
+            include_inactive=query.get("all") in ("1", "true", "on"),
             after=parse_cursor(query.get("after"), UUID),
             limit=PAGE_SIZE,
         )

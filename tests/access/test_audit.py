@@ -232,9 +232,9 @@ def test_command_output_can_be_filtered(target):
     assert len(run(*of_target, "--since", "2026-05-06")) == 2
     assert len(run(*of_target, "--action", "thing.make")) == 1
     assert len(run(*of_target, "--actor", "bob")) == 1
-    more = "there are more: --limit says how many are listed"
+    more = "there are more entries; raise --limit to list them"
     assert len(run(*of_target, "--limit", "1", remark=more)) == 1
-    nothing = "no such change is recorded"
+    nothing = "no matching entries"
     assert run(*of_target, "--actor", "nobody", remark=nothing) == []
 
 

@@ -72,7 +72,7 @@ def test_empty_auth_sets_nothing(auth):
 
 @pytest.mark.parametrize("secret", ["two words", "sécret", "a\\nb"])
 def test_non_ascii_secret_is_refused_and_not_shown(secret):
-    with pytest.raises(ConfigInvalid, match="must be visible ASCII") as caught:
+    with pytest.raises(ConfigInvalid, match="must consist of visible ASCII") as caught:
         load(f'{{mcp_consumer_secret: "{secret}"}}')
     assert secret not in str(caught.value)
 
@@ -479,7 +479,7 @@ async def test_check_of_a_disconnected_client_counts_as_failure(monkeypatch):
         await asyncio.sleep(0)
         asking.cancel()
         may_end.set()
-        await asyncio.gather(*(check.result for check in known._checking.values()))
+        await asyncio.gather(*(check.result for check in known._running.values()))
     with pytest.raises(LoginDelayed):
         await known.check(header("ada", "wrong"), HERE)
 

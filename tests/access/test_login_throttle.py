@@ -154,7 +154,7 @@ def test_tables_are_bounded(throttle, clock, monkeypatch):
         address = f"2001:db8:0:{number:x}::1"
         fail(throttle, address, f"name-{number}")
         throttle.succeed(throttle.begin(address, "own"), "own")
-    for table in (throttle._by_address, throttle._by_name, throttle._known):
+    for table in (throttle._by_address, throttle._by_name, throttle._known_addresses):
         assert 49 <= len(table) <= 50
     # The newest stay.
     assert throttle.is_known_address("2001:db8:0:12b::ffff", "own")

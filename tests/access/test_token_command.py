@@ -78,17 +78,17 @@ def test_create_prints_only_the_secret_on_stdout(run, principal):
 
 def test_create_before_tokens_are_required_prints_a_note(run, yaml, principal):
     _, err = run("create", "laptop", "--principal", principal)
-    assert "opens nothing yet" in err
+    assert "/v1 does not require tokens yet" in err
     yaml.write_text(YAML + "auth: {proxy: {tokens: {}}}\n")
     _, err = run("create", "ci", "--principal", principal)
-    assert "opens nothing yet" not in err
+    assert "does not require" not in err
 
 
 def test_create_works_with_an_invalid_yaml(run, yaml, principal):
     yaml.write_text("agents: 1")
     out, err = run("create", "laptop", "--principal", principal, "--agent", "any")
     assert SECRET.fullmatch(out)
-    assert "the YAML cannot be read" in err
+    assert "the YAML is invalid" in err
 
 
 def test_create_stores_all_terms(run, principal):
@@ -107,15 +107,15 @@ def test_create_stores_all_terms(run, principal):
     [
         (["--limit", "20"], "needs a budget"),
         (["--budget", "total"], "needs a limit"),
-        (["--budget", "total", "--limit", "NaN"], "no amount of dollars"),
-        (["--budget", "total", "--limit", "-1"], "less than nothing"),
+        (["--budget", "total", "--limit", "NaN"], "not an amount of dollars"),
+        (["--budget", "total", "--limit", "-1"], "is negative"),
         (["--budget", "total", "--limit", "0.0000001"], "six decimals"),
         (["--budget", "total", "--limit", "9223372036855"], "from 0 to"),
         (["--budget", "weekly", "--limit", "1"], "invalid choice: 'weekly'"),
         (["--expires", "yesterday"], "2026-12-31"),
-        (["--expires", "2020-01-01"], "have expired"),
-        (["--expires", "0h"], "have expired"),
-        (["--agent", "writre"], "no agent is called 'writre', there are writer, coder"),
+        (["--expires", "2020-01-01"], "is in the past"),
+        (["--expires", "0h"], "is in the past"),
+        (["--agent", "writre"], "there is no agent 'writre' (agents: writer, coder)"),
         (["--agent", "writre"], "did you mean 'writer'"),
     ],
 )
@@ -153,7 +153,7 @@ def test_list_shows_tokens_with_their_spend(run, principal):
         laptop,
     )
     assert "  ci  " in ci
-    assert "  $5.00 in all  " in ci
+    assert "  $5.00 total  " in ci
 
 
 def test_revoked_tokens_are_listed_on_request(run, principal):
@@ -186,14 +186,14 @@ def test_token_is_revoked_by_id_prefix(run, principal):
     )
     again, _ = run("revoke", short)
     assert re.fullmatch(
-        rf"{short} \(laptop\) was revoked on 20\S+ \S+ already\n", again
+        rf"{short} \(laptop\) was already revoked on 20\S+ \S+\n", again
     )
 
 
 def test_invalid_revocation_is_refused(run):
     with pytest.raises(CommandError, match="there is no token 00000000"):
         run("revoke", "00000000")
-    with pytest.raises(CommandError, match="is no id of a token"):
+    with pytest.raises(CommandError, match="is not the id of a token"):
         run("revoke", "laptop")
 
 

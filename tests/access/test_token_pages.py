@@ -73,7 +73,7 @@ def test_newest_tokens_come_first_without_ended_ones(principal):
     old = mint(principal, at=NOW - HOUR, expires_at=NOW + HOUR)
     new = mint(principal)
     assert [each.row for each in listed(principal)] == [new, old]
-    every = listed(principal, is_all=True)
+    every = listed(principal, include_inactive=True)
     assert [each.row.id for each in every] == [
         each.id for each in (new, old, expired, revoked)
     ]
@@ -123,7 +123,7 @@ def test_token_line_shows_all_terms(principal):
     told = TokenUsage(row, "active", 3_100_000, 40_000, 1, NOW)
     assert re.split(" {2,}", formatting.token_line(told)) == [
         *(row.id.hex[:8], "active", "ci", "$20.00 / month"),
-        "spent $0.04 this month, $3.10 in all + 1 turn of unknown price",
+        "spent $0.04 this month, $3.10 total + 1 turn of unknown price",
         *(f"[{principal}]", "last used 2026-11-21 12:00"),
         *("expires 2026-11-21 13:00", "agents: coder, writer"),
     ]
@@ -132,7 +132,7 @@ def test_token_line_shows_all_terms(principal):
 def test_ended_token_line_shows_when(principal):
     row = mint(principal, budget="total", limit_micro_usd=500, expires_at=NOW + HOUR)
     line = formatting.token_line(TokenUsage(row, "expired", 400, 400, 3))
-    assert "  $0.0005 in all  " in line
+    assert "  $0.0005 total  " in line
     assert "  spent $0.0004 + 3 turns of unknown price  " in line
     assert line.endswith("never used  expired 2026-11-21 13:00")
     row, _ = api_tokens.revoke(str(row.id), now=NOW, by=ADA)

@@ -131,7 +131,7 @@ def test_concurrent_processes_record_one_namespace(process):
     def begin(_) -> str:
         try:
             ready.wait(60)
-            return user_namespace._record(uuid.uuid4())
+            return user_namespace._store_fingerprint(uuid.uuid4())
         finally:
             connection.close()
 
@@ -183,12 +183,12 @@ def test_namespace_given_to_older_users_is_refused(process, monkeypatch):
 )
 def test_invalid_namespace_is_refused_and_not_shown(process, monkeypatch, text):
     monkeypatch.setenv(USER_NAMESPACE, text)
-    with pytest.raises(SecretsInvalid, match="is no UUID") as caught:
+    with pytest.raises(SecretsInvalid, match="is not a UUID") as caught:
         user_namespace.current()
     assert "0" * 32 not in str(caught.value)
     monkeypatch.delenv(USER_NAMESPACE)
     write(process, f"{KEYS}{USER_NAMESPACE}={text}\n")
-    with pytest.raises(SecretsInvalid, match=r"secrets\.env is no UUID"):
+    with pytest.raises(SecretsInvalid, match=r"secrets\.env is not a UUID"):
         user_namespace.current()
 
 
@@ -309,6 +309,6 @@ def test_check_uses_the_keys_without_a_database(process, yaml, monkeypatch):
     def fail():
         raise user_namespace.DatabaseError
 
-    monkeypatch.setattr(user_namespace, "_read_recorded", fail)
+    monkeypatch.setattr(user_namespace, "_read_fingerprint", fail)
     monkeypatch.setattr(user_namespace, "has_user_rows", fail)
     assert found_by_check() == ["coulisse.W306"]

@@ -15,23 +15,27 @@ DEFAULT_LIMIT = 50
 class Command(DatabaseCommand):
     """List entries, one per line."""
 
-    help = "List what operators and users changed, the newest first."
+    help = "List changes by operators and users, newest first."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--since", metavar="WHEN", help="2026-12-31 (UTC), 90d, 12h."
+            "--since",
+            metavar="WHEN",
+            help="Only changes since a date (2026-12-31) or a time ago (90d, 12h).",
         )
         parser.add_argument(
-            "--action", help="Such as token.create; token is all of that family."
+            "--action",
+            help="Only this action, such as token.create; token matches all of its "
+            "actions.",
         )
-        parser.add_argument("--actor", help="A part of who did it.")
-        parser.add_argument("--target", help="A part of what it was done to.")
+        parser.add_argument("--actor", help="Only actors that contain this text.")
+        parser.add_argument("--target", help="Only targets that contain this text.")
         parser.add_argument(
             "--limit",
             type=int,
             default=DEFAULT_LIMIT,
-            help=f"How many; {DEFAULT_LIMIT} by default.",
+            help=f"Maximum number of entries (default: {DEFAULT_LIMIT}).",
         )
         parser.add_argument("--json", action="store_true", help="Print JSON.")
 
@@ -54,6 +58,6 @@ class Command(DatabaseCommand):
         for entry in page:
             self.stdout.write(formatting.entry_line(entry))
         if not page:
-            self.say("no such change is recorded")
+            self.say("no matching entries")
         elif has_more:
-            self.say("there are more: --limit says how many are listed")
+            self.say("there are more entries; raise --limit to list them")

@@ -15,15 +15,15 @@ class Command(ConfigCommand):
     """Read the password from a prompt, or from a line of stdin."""
 
     help = (
-        "Print a hash of a password, for `password:` under auth: in the YAML. Asks "
-        "for the password, or reads a line of standard input."
+        "Print a hash of a password, for `password:` under auth: in the YAML. Prompts "
+        "for the password, or reads it from a line of standard input."
     )
 
     def handle(self, **options: Any) -> None:
         if sys.stdin.isatty():
             password = getpass.getpass("Password: ")
-            if getpass.getpass("The same again: ") != password:
-                raise CommandError("the two are not the same")
+            if getpass.getpass("Repeat password: ") != password:
+                raise CommandError("the passwords do not match")
         else:
             password = sys.stdin.readline().rstrip("\r\n")
         if not password.strip():
@@ -31,7 +31,7 @@ class Command(ConfigCommand):
         if len(password) < SAFE_PASSWORD_CHARS:
             # `check` cannot test this: a hash does not reveal the password's length.
             self.stderr.write(
-                f"the password is shorter than {SAFE_PASSWORD_CHARS} characters, so it "
-                "can be guessed; take a longer one"
+                f"the password is shorter than {SAFE_PASSWORD_CHARS} characters and "
+                "easy to guess; use a longer one"
             )
         self.stdout.write(hashers.make_password(password))

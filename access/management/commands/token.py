@@ -22,14 +22,14 @@ from core.text import time_parsing
 class Command(DatabaseCommand):
     """Prints a new secret once, on stdout; all other text goes to stderr."""
 
-    help = "Create, list and revoke the API tokens that open /v1."
+    help = "Create, list and revoke API tokens for /v1."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         add = config_option.add_subcommands(parser)
-        _declare_create(add("create", "Make a token and print its secret, once."))
-        _declare_list(add("list", "List tokens and what they spent, the newest first."))
-        _declare_revoke(add("revoke", "Have a token be refused from now on."))
+        _declare_create(add("create", "Create a token and print its secret once."))
+        _declare_list(add("list", "List tokens with their spending, newest first."))
+        _declare_revoke(add("revoke", "Revoke a token."))
 
     def handle(self, **options: Any) -> None:
         match options["what"]:
@@ -59,32 +59,32 @@ class Command(DatabaseCommand):
         self.say(f"created token {formatting.describe_token(row)}")
         if config is not None and not are_tokens_required(config):
             self.say(
-                "It opens nothing yet, for /v1 asks for no token: set "
-                "'auth: {proxy: {tokens: {}}}' in the YAML"
+                "/v1 does not require tokens yet: set 'auth: {proxy: {tokens: {}}}' in "
+                "the YAML"
             )
         self.stdout.write(secret)
 
     def _list(self, options: dict[str, Any]) -> None:
         now = datetime.now(UTC)
-        found = token_queries.iterate_tokens(now=now, is_all=options["all"])
+        tokens = token_queries.iterate_tokens(now=now, include_inactive=options["all"])
         if options["json"]:
-            self.write_json([formatting.as_json(each) for each in found])
+            self.write_json([formatting.as_json(token) for token in tokens])
             return
         is_empty = True
-        for each in found:
-            self.stdout.write(formatting.token_line(each))
+        for token in tokens:
+            self.stdout.write(formatting.token_line(token))
             is_empty = False
         if is_empty:
-            self.say("there is no token" if options["all"] else "no token is active")
+            self.say("no tokens" if options["all"] else "no active tokens")
 
     def _revoke(self, options: dict[str, Any]) -> None:
         row, is_new = api_tokens.revoke(options["id"], by=audit_events.terminal_actor())
         if is_new:
             self.stdout.write(f"revoked {formatting.token_name(row)}")
         else:
-            since = f"{row.revoked_at:%Y-%m-%d %H:%M:%S}"
             self.stdout.write(
-                f"{formatting.token_name(row)} was revoked on {since} already"
+                f"{formatting.token_name(row)} was already revoked on "
+                f"{row.revoked_at:%Y-%m-%d %H:%M:%S}"
             )
 
     def _config(self, options: dict[str, Any]) -> Config | None:
@@ -92,53 +92,59 @@ class Command(DatabaseCommand):
         try:
             return live.read_effective(self.config_path(options))
         except ConfigInvalid as exc:
-            self.say(f"the YAML cannot be read, so nothing is compared with it: {exc}")
+            self.say(f"the YAML is invalid, so agent names are not checked: {exc}")
             return None
 
 
 def _declare_create(parser: ArgumentParser) -> None:
     """Declare the arguments of `create`."""
-    parser.add_argument("label", metavar="LABEL", help="What it is for: laptop, ci.")
+    parser.add_argument(
+        "label", metavar="LABEL", help="The purpose of the token: laptop, ci."
+    )
     parser.add_argument(
         "--principal",
-        metavar="P",
+        metavar="USER",
         required=True,
-        help="The user its requests belong to, as clients would send it in "
-        "safety_identifier.",
+        help="The user of its requests, by safety_identifier or UUID.",
     )
     parser.add_argument(
         "--budget",
         choices=BudgetPeriod.values,
         default=BudgetPeriod.UNLIMITED.value,
-        help="What it may spend: all it likes (the default), --limit in all, or "
-        "--limit in each calendar month (UTC).",
+        help="unlimited (the default), or --limit in total or per calendar month "
+        "(UTC).",
     )
-    parser.add_argument("--limit", metavar="USD", help="As 20 or 0.50.")
+    parser.add_argument(
+        "--limit", metavar="USD", help="The budget in dollars, such as 20 or 0.50."
+    )
     parser.add_argument(
         "--expires",
         metavar="WHEN",
         default="never",
-        help="2026-12-31 (at the end of the day, UTC), 90d, 12h or never, the default.",
+        help="A date (2026-12-31, end of the day in UTC), a time from now (90d, 12h), "
+        "or never (the default).",
     )
     parser.add_argument(
         "--agent",
         metavar="NAME",
         action="append",
-        help="An agent it may call; give it again for another. All, by default.",
+        help="An agent that it may call; repeatable. All agents by default.",
     )
 
 
 def _declare_list(parser: ArgumentParser) -> None:
     """Declare the arguments of `list`."""
     parser.add_argument(
-        "--all", action="store_true", help="Also those revoked or expired."
+        "--all", action="store_true", help="Include revoked and expired tokens."
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
 
 
 def _declare_revoke(parser: ArgumentParser) -> None:
     """Declare the arguments of `revoke`."""
-    parser.add_argument("id", metavar="ID", help="Its id, or how that alone begins.")
+    parser.add_argument(
+        "id", metavar="ID", help="The id of the token, or a unique prefix of it."
+    )
 
 
 def are_tokens_required(config: Config) -> bool:
