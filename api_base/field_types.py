@@ -20,18 +20,18 @@ def parse_instant(value: object) -> datetime:
     except (TypeError, ValueError, OverflowError):
         raise PydanticCustomError(
             "instant",
-            "it must be a date and time such as '2026-03-01T09:30:00Z'",
+            "must be a date and time such as '2026-03-01T09:30:00Z'",
         ) from None
     raise PydanticCustomError(
         "instant",
-        "it has no time zone: end it with Z for UTC, or with an offset such as +02:00 "
-        "(in a URL, %2B02:00)",
+        "has no time zone: add Z for UTC, or an offset such as +02:00 (in a URL, "
+        "%2B02:00)",
     )
 
 
 def refuse_nul(text: str) -> str:
     if "\0" in text:
-        raise PydanticCustomError("nul", "it must not contain NUL characters")
+        raise PydanticCustomError("nul", "must not contain NUL characters")
     return text
 
 

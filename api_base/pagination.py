@@ -14,14 +14,16 @@ Cursor = tuple[datetime, uuid.UUID]
 """The creation time and id of the last object of a page."""
 
 
-def serialize_page(told: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
+def serialize_page(
+    objects: Sequence[dict[str, Any]], *, has_more: bool
+) -> dict[str, Any]:
     """Return a page of objects with ids, for clients."""
     return {
         "object": "list",
-        "data": told,
+        "data": objects,
         "has_more": has_more,
-        "first_id": told[0]["id"] if told else None,
-        "last_id": told[-1]["id"] if told else None,
+        "first_id": objects[0]["id"] if objects else None,
+        "last_id": objects[-1]["id"] if objects else None,
     }
 
 
@@ -29,20 +31,20 @@ async def resolve_cursor(
     user_id: UserId,
     after: str | None,
     *,
-    read: Callable[[str], Id | None],
+    parse_id: Callable[[str], Id | None],
     find: Callable[[Id, UserId], Cursor | None],
 ) -> Cursor | None:
-    """Return the end of the previous page, by its id `after`; None without one.
+    """Return the cursor of the object with the id `after`; None without an id.
 
-    `read` parses the id, `find` looks it up among the user's objects. Raises `Invalid`
-    for an id that is malformed or not the user's.
+    `find` looks it up among the user's objects. Raises `Invalid` for an id that is
+    malformed or not the user's.
     """
     if after is None:
         return None
-    wanted = read(after)
-    found = (
-        None if wanted is None else await database_executor.run(find, wanted, user_id)
+    last_id = parse_id(after)
+    cursor = (
+        None if last_id is None else await database_executor.run(find, last_id, user_id)
     )
-    if found is None:
-        raise Invalid("'after' must be the last_id of the page before", param="after")
-    return found
+    if cursor is None:
+        raise Invalid("'after' must be the last_id of the previous page", param="after")
+    return cursor

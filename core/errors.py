@@ -1,14 +1,14 @@
 """The hierarchy of this project's errors.
 
 CoulisseError
-├── Invalid         the caller sent something we cannot accept
-│   └── Conflict    it does not go with what is there, or has changed underneath
-├── Unauthenticated the caller has not said who they are
+├── Invalid         the request is not acceptable
+│   └── Conflict    the request conflicts with the current state
+├── Unauthenticated the request has no valid credential
 ├── Denied          the caller may not do this
-├── NotFound        the caller named something that does not exist
-├── Limited         the caller must wait, or has spent what they had
+├── NotFound        the named object does not exist
+├── Limited         the caller must wait, or has exhausted a budget
 ├── Upstream        a provider failed, or its model could not comply
-└── Unavailable     a part of ours (the database, say) is down
+└── Unavailable     a part of the server, such as the database, is down
 
 Each app subclasses these in its own `errors.py`. The docstring is the default
 message. Domain code knows no HTTP status: `gateway/errors.py` maps families.
@@ -67,7 +67,7 @@ class Invalid(CoulisseError):
 
 
 class Conflict(Invalid):
-    """This does not go with what is there already."""
+    """The request conflicts with the current state."""
 
 
 class Unauthenticated(CoulisseError):
@@ -129,8 +129,8 @@ class Unavailable(CoulisseError):
 
 def recorded_text(error: Exception) -> str:
     """Return an error's text for records: only the type of a programming error."""
-    is_ours = not isinstance(error, CoulisseError)
-    return type(error).__name__ if is_ours else str(error)
+    is_expected = isinstance(error, CoulisseError)
+    return str(error) if is_expected else type(error).__name__
 
 
 def public_text(text: str) -> str:

@@ -11,10 +11,10 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens one or more model calls used.
+    """The tokens of one or more model calls.
 
-    `input_tokens` counts the whole prompt, cached or not, whatever the provider's own
-    arithmetic; `output_tokens` includes `reasoning_tokens`.
+    `input_tokens` is the whole prompt, including its cached part, even if the provider
+    counts that separately. `output_tokens` includes `reasoning_tokens`.
     """
 
     input_tokens: int = 0
@@ -48,7 +48,7 @@ class ServedBy:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn's model begins to answer. Emitted once per turn, before any output."""
+    """A turn's model starts to reply. Emitted once per turn, before any output."""
 
     served_by: ServedBy
     headers: Mapping[str, str]

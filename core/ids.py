@@ -10,7 +10,7 @@ TurnId = NewType("TurnId", uuid.UUID)
 
 
 def new_turn_id() -> TurnId:
-    """Return an id for one turn; its hex form is in the completion id clients see.
+    """Return an id for one turn; its hex form is part of the completion id.
 
     A UUID of version 7 (RFC 9562), which begins with the time: tables with this key
     grow at their end, which costs a database the fewest page writes.

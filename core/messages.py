@@ -30,7 +30,7 @@ class Reasoning:
     redacted: str = ""
     """Anthropic's encrypted reasoning, returned unchanged; `text` is then empty."""
     model: str = ""
-    """The model that wrote it, as `provider/model`: no other model can use it. Empty:
+    """The model that wrote it, as `provider/model`: no other model can use it. Empty if
     unknown."""
 
 
@@ -44,7 +44,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     """Only on assistant messages."""
     tool_call_id: str | None = None
-    """Only on tool messages: the call this answers."""
+    """Only on tool messages: the id of the call."""
     reasoning: tuple[Reasoning, ...] = ()
     """Only on assistant messages."""
 

@@ -22,9 +22,9 @@ def estimate_sent(
 ) -> int:
     """Return an estimate of the tokens that a call with these messages sends.
 
-    `tool_tokens` is the result of `token_estimates.estimate_json` for the tool
-    definitions. It is an argument because large definitions are counted once and sent
-    in many calls. `response_format` is OpenAI's, for the providers that receive it.
+    `tool_tokens` is `token_estimates.estimate_json` of the tool definitions: large ones
+    are counted once for many calls. `response_format` is OpenAI's, for the providers
+    that receive it.
     """
     total = tool_tokens + sum(map(token_estimates.estimate_message, messages))
     if response_format is not None:

@@ -22,7 +22,7 @@ def now() -> datetime:
 
 
 CANCELLED = "cancelled"
-"""The error of an attempt whose caller left after the request was sent."""
+"""The error of an attempt that was cancelled after the request was sent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,10 @@ async def list_turns(request: HttpRequest, query: Query[TurnsQuery]) -> HttpResp
         request_id=query.request_id,
         since=query.since,
         after=await pagination.resolve_cursor(
-            user_id, query.after, read=turn_ids.parse_turn_id, find=turn_store.cursor_of
+            user_id,
+            query.after,
+            parse_id=turn_ids.parse_turn_id,
+            find=turn_store.cursor_of,
         ),
         limit=query.limit,
     )

@@ -121,7 +121,7 @@ async def list_tasks(request: HttpRequest, query: Query[TasksQuery]) -> HttpResp
         after=await pagination.resolve_cursor(
             user_id,
             query.after,
-            read=task_ids.parse_task_id,
+            parse_id=task_ids.parse_task_id,
             find=task_queries.cursor_of,
         ),
         limit=query.limit,

@@ -12,8 +12,17 @@ NUMBER = re.compile(r"\d+|0[xX][0-9a-fA-F]*")
 """A numeric last label makes the host an IPv4 address (WHATWG's URL standard)."""
 
 PRIVATE_SUFFIXES = {
-    *("corp", "home", "home.arpa", "internal", "intranet", "lan", "local"),
-    *("localdomain", "localhost", "private", "svc"),
+    "corp",
+    "home",
+    "home.arpa",
+    "internal",
+    "intranet",
+    "lan",
+    "local",
+    "localdomain",
+    "localhost",
+    "private",
+    "svc",
 }
 """Top-level names reserved for private networks."""
 
@@ -54,9 +63,9 @@ def _is_private_ipv6(text: str) -> bool:
         address = IPv6Address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
         return True
-    inner = _embedded_ipv4(address)
-    if inner is not None:
-        return not _is_public(inner)
+    embedded = _embedded_ipv4(address)
+    if embedded is not None:
+        return not _is_public(embedded)
     return address not in GLOBAL_UNICAST or not _is_public(address)
 
 

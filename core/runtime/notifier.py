@@ -12,45 +12,45 @@ class Notifier:
     """Sends a message from a background thread."""
 
     def __init__(
-        self, send: Callable[[], None], *, pause_seconds: float, waiting: str
+        self, send: Callable[[], None], *, pause_seconds: float, delayed_work: str
     ) -> None:
-        """Call `send`, which may raise; `waiting` names what is delayed if it does."""
+        """Call `send`, which may raise; `delayed_work` names what waits if it does."""
         self._send = send
         self._pause_seconds = pause_seconds
-        self._waiting = waiting
-        self._wanted = threading.Event()
-        self._lock = threading.Lock()
-        self._sending = threading.Lock()
+        self._delayed_work = delayed_work
+        self._is_pending = threading.Event()
+        self._start_lock = threading.Lock()
+        self._send_lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._is_down = False
-        """Whether the broker was down at the last attempt."""
+        self._has_failed = False
+        """Whether the last attempt failed."""
 
     def notify(self) -> None:
         """Schedule the message. Takes microseconds and never raises."""
-        if self._wanted.is_set():
+        if self._is_pending.is_set():
             return
-        self._wanted.set()
+        self._is_pending.set()
         if self._thread is None:
             self._start()
 
     def flush(self) -> None:
         """Send a pending message now."""
-        with self._sending:
-            if self._wanted.is_set():
-                self._wanted.clear()
+        with self._send_lock:
+            if self._is_pending.is_set():
+                self._is_pending.clear()
                 self._try_to_send()
 
     def _start(self) -> None:
-        with self._lock:
+        with self._start_lock:
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._run, name="wake", daemon=True
+                    target=self._run, name="notifier", daemon=True
                 )
                 self._thread.start()
 
     def _run(self) -> None:
         while True:
-            self._wanted.wait()
+            self._is_pending.wait()
             self.flush()
             time.sleep(self._pause_seconds)
 
@@ -59,12 +59,12 @@ class Notifier:
             self._send()
         except Exception as exc:
             # A broker failure loses nothing: the rows are stored.
-            if not self._is_down:
-                self._is_down = True
+            if not self._has_failed:
+                self._has_failed = True
                 logger.warning(
-                    "the queue does not take messages, so %s waits for the next "
-                    "sweep: %s",
-                    *(self._waiting, exc),
+                    "the broker is unavailable, so %s waits for the next sweep: %s",
+                    self._delayed_work,
+                    exc,
                 )
         else:
-            self._is_down = False
+            self._has_failed = False

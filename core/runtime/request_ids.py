@@ -12,11 +12,11 @@ current: ContextVar[str] = ContextVar("request_id", default="")
 """Empty outside a request. Tasks inherit it; threads must receive it explicitly."""
 
 
-def assign_request_id(given: bytes | None) -> str:
+def assign_request_id(client_id: bytes | None) -> str:
     """Set the id of this task's request: the client's if valid, else a new one."""
-    if given is not None and ACCEPTED_ID.fullmatch(given):
-        name = given.decode("ascii")
+    if client_id is not None and ACCEPTED_ID.fullmatch(client_id):
+        request_id = client_id.decode("ascii")
     else:
-        name = f"req_{os.urandom(16).hex()}"
-    current.set(name)
-    return name
+        request_id = f"req_{os.urandom(16).hex()}"
+    current.set(request_id)
+    return request_id

@@ -15,18 +15,18 @@ def defer_sigint() -> Iterator[Callable[[], None]]:
     writes. Runners such as make forward a second ^C, which must not interrupt the
     cleanup. Only for the main thread; other threads are never interrupted.
     """
-    pressed = False
+    is_interrupted = False
 
-    def press(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
+    def on_sigint(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
 
-    def heed() -> None:
-        if pressed:
+    def raise_if_interrupted() -> None:
+        if is_interrupted:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, press)
+    previous_handler = signal.signal(signal.SIGINT, on_sigint)
     try:
-        yield heed
+        yield raise_if_interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)

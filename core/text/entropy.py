@@ -2,9 +2,9 @@
 
 Redacting a value confirms a guess to its sender, so only values that cannot be guessed
 may be redacted. The estimate is conservative: words of languages in Latin script,
-keyboard walks, dates and repetitions count nothing, however long they are. zxcvbn does
-not fit: it knows only English (`MeinHundHeisstRexUndIstLieb` gets 90 bits), and gives
-24 random characters no more than 79.7.
+keyboard walks, dates and repetitions count as 0 bits, at any length. zxcvbn does not
+suit: it knows only English (`MeinHundHeisstRexUndIstLieb` gets 90 bits), and gives 24
+random characters at most 79.7.
 """
 
 import math
@@ -85,13 +85,13 @@ def is_strong(secret: str) -> bool:
 def entropy_bits(secret: str) -> float:
     """Return the estimated entropy of a secret; 0 if a person may have made it up."""
     secret = secret[:MAX_READ]
-    secret = WORD.sub(lambda it: "" if _is_word(it[0]) else it[0], secret)
+    secret = WORD.sub(lambda match: "" if _is_word(match[0]) else match[0], secret)
     text = "".join(WORD.findall(secret))
     if len(text) < MIN_LETTERS or _is_keyboard_walk(text) or _is_human_made(secret):
         return 0
     triples = {text[at : at + 3] for at in range(len(text) - 2)}
-    fresh = len(triples) / (len(text) - 2)
-    return math.log2(_alphabet_size(text)) * len(text) * fresh
+    distinct_share = len(triples) / (len(text) - 2)
+    return math.log2(_alphabet_size(text)) * len(text) * distinct_share
 
 
 def _is_word(text: str) -> bool:
@@ -121,12 +121,11 @@ def _human_evidence(text: str) -> float:
 
 
 def _pair_evidence(text: str) -> float:
-    # With few distinct letters, each one is more frequent.
-    fewer = math.log2(26 / 6) if HEX.fullmatch(text) else 0
-    low = text.lower()
+    # In hexadecimal text each of the six letters is more frequent.
+    correction = math.log2(26 / 6) if HEX.fullmatch(text) else 0
     return sum(
-        int(LETTER_PAIR_SCORES[a][ord(b) - ord("a")]) - NEUTRAL_SCORE - fewer
-        for a, b in pairwise(low)
+        int(LETTER_PAIR_SCORES[a][ord(b) - ord("a")]) - NEUTRAL_SCORE - correction
+        for a, b in pairwise(text.lower())
         if a.isalpha() and b.isalpha()
     )
 
@@ -134,9 +133,10 @@ def _pair_evidence(text: str) -> float:
 def _kind_evidence(text: str) -> Iterator[float]:
     kinds = [_character_kind(character) for character in text]
     shares = {kind: kinds.count(kind) / len(kinds) for kind in {*kinds}}
-    for before, kind in pairwise(kinds):
-        of_all = sum(KIND_TRANSITIONS[before][each] for each in shares)
-        yield math.log2(KIND_TRANSITIONS[before][kind] / of_all / shares[kind])
+    for previous, kind in pairwise(kinds):
+        likelihoods = KIND_TRANSITIONS[previous]
+        total = sum(likelihoods[each] for each in shares)
+        yield math.log2(likelihoods[kind] / total / shares[kind])
 
 
 def _character_kind(character: str) -> str:

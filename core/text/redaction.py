@@ -114,26 +114,26 @@ def redact_all(text: str) -> str:
 def _redact_beginning(text: str) -> str:
     head = redact_patterns(redact_own(text[:MAX_READ]))
     # The last word may be part of a secret.
-    kept = max(len(head) - MAX_WORD, head.rfind(" "), head.rfind("\n"))
-    return f"{head[:kept]}… (cut off: the text has {len(text)} characters)"
+    end = max(len(head) - MAX_WORD, head.rfind(" "), head.rfind("\n"))
+    return f"{head[:end]}… (cut off: the text has {len(text)} characters)"
 
 
 def redact_quote(text: str) -> str:
-    """Return an external text for quoting in an answer to a client.
+    """Return an external text for quoting in a response to a client.
 
-    Everything like a random key is masked, whether or not it is a secret of this
-    server, so the result does not depend on the configuration.
+    It masks anything that looks like a random key, so the result does not depend on the
+    secrets of this server.
     """
     return WORD.sub(_redact_key, redact_patterns(text))
 
 
-def redact_quoted_line(text: str, most: int) -> str:
-    """Return an external text like `redact_quote`, on one line, cut to `most`.
+def redact_quoted_line(text: str, max_length: int) -> str:
+    """Return an external text like `redact_quote`, on one line, cut to a length.
 
     It reads more than it returns, so a key that the cut would split is masked whole.
     """
-    line = redact_quote(" ".join(text[: 8 * most].split()))
-    return escape_and_truncate(line, most)
+    line = redact_quote(" ".join(text[: 8 * max_length].split()))
+    return escape_and_truncate(line, max_length)
 
 
 def _redact_key(match: re.Match[str]) -> str:
@@ -142,7 +142,7 @@ def _redact_key(match: re.Match[str]) -> str:
 
 def redact_patterns(text: str) -> str:
     """Return a text without anything that looks like a secret."""
-    # Searching for a word first takes a tenth of the time of the expression.
+    # Searching for a substring first takes a tenth of the time of the pattern.
     if "sk-" in text:
         text = API_KEY.sub(REDACTED, text)
     if "eyJ" in text:

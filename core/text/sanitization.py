@@ -13,22 +13,23 @@ def escape_invisible(text: str) -> str:
     return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
-def escape_and_truncate(text: str, most: int = MAX_QUOTED) -> str:
-    """Return a client's text as an error message may quote it.
+def escape_and_truncate(text: str, max_length: int = MAX_QUOTED) -> str:
+    """Return a client's text in a form that an error message may quote.
 
-    Control characters are escaped, and the result has at most `most` characters: a
-    longer text is cut and ends in "…". The text is cut before the escape, so the cost
-    does not depend on its length.
+    Control characters are escaped. A longer text is cut and ends in "…". The text is
+    cut before the escape, so the cost does not depend on its length.
     """
-    escaped = escape_invisible(text[: most + 1])
-    return escaped if len(escaped) <= most else f"{escaped[: most - 1]}…"
+    escaped = escape_invisible(text[: max_length + 1])
+    if len(escaped) <= max_length:
+        return escaped
+    return f"{escaped[: max_length - 1]}…"
 
 
-def truncate_middle(text: str, most: int) -> str:
-    """Return a text cut in the middle, as the end of an error names the cause."""
-    if len(text) <= most:
+def truncate_middle(text: str, max_length: int) -> str:
+    """Return a text cut in the middle: the end of an error often names the cause."""
+    if len(text) <= max_length:
         return text
-    half = most // 2
+    half = max_length // 2
     return f"{text[:half]} … {text[-half:]}"
 
 

@@ -7,12 +7,13 @@ from core.errors import Invalid
 
 DURATION_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 ACCEPTED_FORMS = (
-    "a date such as 2026-12-31, a time such as 2026-12-31T18:00, or 12h, 90d"
+    "a date such as 2026-12-31, a time such as 2026-12-31T18:00, or a duration such as "
+    "12h or 90d"
 )
 
 
 class TimeInvalid(Invalid):
-    """This is no date or length of time."""
+    """The text is not a date or a duration."""
 
 
 def parse_future(text: str, now: datetime) -> datetime:
@@ -20,7 +21,7 @@ def parse_future(text: str, now: datetime) -> datetime:
 
     UTC unless the text names another zone. Raises `TimeInvalid`.
     """
-    return _parse(text, now, 1, of_day=time.max)
+    return _parse(text, now, 1, time_of_day=time.max)
 
 
 def parse_past(text: str, now: datetime) -> datetime:
@@ -28,15 +29,15 @@ def parse_past(text: str, now: datetime) -> datetime:
 
     UTC unless the text names another zone. Raises `TimeInvalid`.
     """
-    return _parse(text, now, -1, of_day=time.min)
+    return _parse(text, now, -1, time_of_day=time.min)
 
 
-def _parse(text: str, now: datetime, sign: int, *, of_day: time) -> datetime:
-    length = _parse_duration(text)
-    if length is None:
-        return _parse_date(text, of_day)
+def _parse(text: str, now: datetime, sign: int, *, time_of_day: time) -> datetime:
+    duration = _parse_duration(text)
+    if duration is None:
+        return _parse_date(text, time_of_day)
     try:
-        return now + sign * length
+        return now + sign * duration
     except OverflowError as exc:
         raise _invalid(text) from exc
 
@@ -51,20 +52,20 @@ def _parse_duration(text: str) -> timedelta | None:
         raise _invalid(text) from exc
 
 
-def _parse_date(text: str, of_day: time) -> datetime:
-    given = text.strip()
+def _parse_date(text: str, time_of_day: time) -> datetime:
+    stripped = text.strip()
     try:
-        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", given, re.A):
-            return datetime.combine(date.fromisoformat(given), of_day, UTC)
-        if re.match(r"\d{4}-\d{2}-\d{2}[T ]\d", given, re.A):
-            instant = datetime.fromisoformat(given)
-            if instant.tzinfo is None:
-                return instant.replace(tzinfo=UTC)
-            return instant.astimezone(UTC)
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", stripped, re.A):
+            return datetime.combine(date.fromisoformat(stripped), time_of_day, UTC)
+        if re.match(r"\d{4}-\d{2}-\d{2}[T ]\d", stripped, re.A):
+            at = datetime.fromisoformat(stripped)
+            if at.tzinfo is None:
+                return at.replace(tzinfo=UTC)
+            return at.astimezone(UTC)
     except (ValueError, OverflowError) as exc:
         raise _invalid(text) from exc
     raise _invalid(text)
 
 
 def _invalid(text: str) -> TimeInvalid:
-    return TimeInvalid(f"'{text:.40}' is neither {ACCEPTED_FORMS}")
+    return TimeInvalid(f"'{text:.40}' is not a time: give {ACCEPTED_FORMS}")

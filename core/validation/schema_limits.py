@@ -23,34 +23,34 @@ MAX_PATTERNS_LENGTH = 10_000
 
 
 class SchemaTooLarge(ValueError):
-    """A schema is beyond a limit; the message names the limit and what to do."""
+    """A schema exceeds a limit; the message names the limit and the remedy."""
 
 
 def check_schema(schema: Any) -> bytes:
     """Return a schema as JSON; raises `SchemaTooLarge`."""
     try:
-        written = orjson.dumps(schema)
+        encoded = orjson.dumps(schema)
     except orjson.JSONEncodeError as exc:
         if "ecursion" in str(exc):
             raise _depth_error() from exc
         # A number beyond 64 bits, or a lone surrogate.
         raise SchemaTooLarge("cannot be written as JSON") from exc
-    if len(written) > MAX_BYTES:
+    if len(encoded) > MAX_BYTES:
         raise SchemaTooLarge(
-            f"has {len(written):,} bytes, at most {MAX_BYTES:,} are accepted: shorten "
-            "its descriptions, or split it"
+            f"has {len(encoded):,} bytes, more than {MAX_BYTES:,}: shorten its "
+            "descriptions, or split it"
         )
-    if not _is_surely_small(written):
+    if not _is_surely_small(encoded):
         _check_patterns(list(_iter_patterns(_iter_containers(schema))))
-    return written
+    return encoded
 
 
-def _is_surely_small(written: bytes) -> bool:
+def _is_surely_small(encoded: bytes) -> bool:
     """Return whether a schema is too short to exceed any limit; takes 1 µs."""
     return (
-        len(written) <= MAX_VALUES
-        and written.count(b"{") + written.count(b"[") <= MAX_DEPTH
-        and b"pattern" not in written
+        len(encoded) <= MAX_VALUES
+        and encoded.count(b"{") + encoded.count(b"[") <= MAX_DEPTH
+        and b"pattern" not in encoded
     )
 
 
@@ -62,19 +62,19 @@ def _depth_error() -> SchemaTooLarge:
 
 def _iter_containers(schema: Any) -> Iterator[Any]:
     """Yield all objects and lists within a schema, level by level."""
-    level, depth, values = [schema], 0, 1
-    while level := [each for each in level if isinstance(each, dict | list)]:
+    level, depth, value_count = [schema], 0, 1
+    while level := [value for value in level if isinstance(value, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH:
             raise _depth_error()
         yield from level
         level = [
             child
-            for each in level
-            for child in (each.values() if isinstance(each, dict) else each)
+            for value in level
+            for child in (value.values() if isinstance(value, dict) else value)
         ]
-        values += len(level)
-        if values > MAX_VALUES:
+        value_count += len(level)
+        if value_count > MAX_VALUES:
             raise SchemaTooLarge(
                 f"has more than {MAX_VALUES:,} values: shorten its enums, or split it"
             )
@@ -85,29 +85,29 @@ def _iter_patterns(containers: Iterator[Any]) -> Iterator[str]:
 
     A reference can turn any object into a schema, so the location proves nothing.
     """
-    for each in containers:
-        if not isinstance(each, dict):
+    for container in containers:
+        if not isinstance(container, dict):
             continue
-        if isinstance(pattern := each.get("pattern"), str):
+        if isinstance(pattern := container.get("pattern"), str):
             yield pattern
-        if isinstance(named := each.get("patternProperties"), dict):
-            yield from named
+        if isinstance(properties := container.get("patternProperties"), dict):
+            yield from properties
 
 
 def _check_patterns(patterns: list[str]) -> None:
     if len(patterns) > MAX_PATTERNS:
         raise SchemaTooLarge(
-            f"has {len(patterns):,} patterns, at most {MAX_PATTERNS} are accepted: "
-            "use enum, format or maxLength where they suffice"
+            f"has {len(patterns):,} patterns, more than {MAX_PATTERNS}: use enum, "
+            "format or maxLength where they suffice"
         )
     for pattern in patterns:
         if len(pattern) > MAX_PATTERN_LENGTH:
             raise SchemaTooLarge(
                 f"has the pattern '{escape_and_truncate(pattern)}' of {len(pattern):,} "
-                f"characters, at most {MAX_PATTERN_LENGTH:,} are accepted: shorten it"
+                f"characters, more than {MAX_PATTERN_LENGTH:,}: shorten it"
             )
     if (length := sum(map(len, patterns))) > MAX_PATTERNS_LENGTH:
         raise SchemaTooLarge(
-            f"has patterns of {length:,} characters, at most {MAX_PATTERNS_LENGTH:,} "
-            "are accepted in all: shorten them"
+            f"has patterns of {length:,} characters in total, more than "
+            f"{MAX_PATTERNS_LENGTH:,}: shorten them"
         )

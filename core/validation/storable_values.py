@@ -18,16 +18,16 @@ def describe_problem(value: object) -> str | None:
         case str():
             return _describe_text_problem(value)
         case int() if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
-            return "has a whole number beyond 64 bits"
+            return "has an integer beyond 64 bits"
         case float() if not math.isfinite(value):
             return "has a number that is not finite"
     return None
 
 
 def _describe_text_problem(text: str) -> str | None:
-    found = UNSTORABLE.search(text)
-    if found is None:
+    match = UNSTORABLE.search(text)
+    if match is None:
         return None
-    if found[0] == "\0":
+    if match[0] == "\0":
         return "has a NUL character, which cannot be stored"
-    return "has half of a character, such as \\ud800, which cannot be stored"
+    return "has a lone surrogate, such as \\ud800, which cannot be stored"

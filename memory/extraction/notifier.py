@@ -20,7 +20,7 @@ def send_message() -> None:
 
 
 _notifier = Notifier(
-    send_message, pause_seconds=MIN_INTERVAL_SECONDS, waiting="learning"
+    send_message, pause_seconds=MIN_INTERVAL_SECONDS, delayed_work="fact extraction"
 )
 
 

@@ -24,7 +24,7 @@ def _call_notify() -> None:
 
 
 _notifier = Notifier(
-    _call_notify, pause_seconds=PAUSE_SECONDS, waiting="background work"
+    _call_notify, pause_seconds=PAUSE_SECONDS, delayed_work="background work"
 )
 
 

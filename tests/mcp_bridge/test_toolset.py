@@ -142,7 +142,7 @@ async def test_tool_with_invalid_schema_is_left_out_with_warning(pool, caplog):
         "'not_a_map' is ignored: its description or schema is malformed",
         "'not_json_schema' is ignored: its schema is not valid JSON Schema",
         "'deep' is ignored: its schema is nested more than 64 levels deep",
-        "'large' is ignored: its schema has 100,035 bytes, at most 100,000",
+        "'large' is ignored: its schema has 100,035 bytes, more than 100,000",
         "'good' is ignored: another tool has the same name",
         "'without a name' is ignored",
         "'without' is ignored",

@@ -61,13 +61,13 @@ def test_notification_names_the_task_and_ignores_results(monkeypatch):
 
 
 def test_notification_is_sent_soon(queue):
-    Notifier(queue.send, pause_seconds=0, waiting="learning").notify()
+    Notifier(queue.send, pause_seconds=0, delayed_work="fact extraction").notify()
     queue.wait()
     assert queue.sent == 1
 
 
 def test_many_calls_send_one_notification(queue):
-    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, delayed_work="fact extraction")
     queue.gate.clear()
     for _ in range(100):
         waker.notify()
@@ -77,7 +77,7 @@ def test_many_calls_send_one_notification(queue):
 
 
 def test_call_during_a_notification_sends_another(queue):
-    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, delayed_work="fact extraction")
     waker.notify()
     queue.wait()
     waker.notify()
@@ -86,7 +86,7 @@ def test_call_during_a_notification_sends_another(queue):
 
 
 def test_slow_broker_does_not_block_callers(queue):
-    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, delayed_work="fact extraction")
     queue.gate.clear()
     began = time.perf_counter()
     for _ in range(1000):
@@ -96,25 +96,25 @@ def test_slow_broker_does_not_block_callers(queue):
 
 
 def test_unavailable_broker_is_logged_once(queue, caplog):
-    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
+    waker = Notifier(queue.send, pause_seconds=0, delayed_work="fact extraction")
     queue.error = ConnectionError("refused")
     for _ in range(3):
-        waker._wanted.set()
+        waker._is_pending.set()
         waker.flush()
     (record,) = said(caplog)
     assert "refused" in record.getMessage()
     queue.error = None
-    waker._wanted.set()
+    waker._is_pending.set()
     waker.flush()
     queue.error = ConnectionError("again")
-    waker._wanted.set()
+    waker._is_pending.set()
     waker.flush()
     assert len(said(caplog)) == 2
 
 
 def test_flush_sends_pending_notification_once(queue):
-    waker = Notifier(queue.send, pause_seconds=0, waiting="learning")
-    waker._wanted.set()
+    waker = Notifier(queue.send, pause_seconds=0, delayed_work="fact extraction")
+    waker._is_pending.set()
     waker.flush()
     waker.flush()
     assert queue.sent == 1
@@ -122,7 +122,9 @@ def test_flush_sends_pending_notification_once(queue):
 
 def test_process_has_one_notifier(queue, monkeypatch):
     monkeypatch.setattr(
-        notifier, "_notifier", Notifier(queue.send, pause_seconds=0, waiting="learning")
+        notifier,
+        "_notifier",
+        Notifier(queue.send, pause_seconds=0, delayed_work="fact extraction"),
     )
     notifier.notify()
     queue.wait()

@@ -322,7 +322,7 @@ def test_program_exits_with_the_result_code(
     ]
     assert "CommandError: 1 of 1 conversations failed" in ran.stderr
     assert "Traceback" not in ran.stderr
-    assert "queue does not take messages" not in ran.stderr
+    assert "broker is unavailable" not in ran.stderr
 
 
 def test_program_exits_with_130_when_interrupted(
