@@ -36,12 +36,11 @@ STARTED_AT = int(time.time())
 
 
 class JsonBodyParser(Parser):
-    """Parses bodies with orjson; refuses what a web page can send without
-    permission."""
+    """Parses JSON bodies with orjson; refuses other content types."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         if request.content_type != "application/json":
-            # Any web page may post a form or plain text to a server on this machine.
+            # Any web page can post a form or plain text to this server.
             raise Invalid(
                 "Send the body as JSON, with the header Content-Type: application/json",
                 code="unsupported_content_type",
@@ -60,7 +59,7 @@ def _redirect_to_login(request: HttpRequest, exc: LoginRequired) -> HttpResponse
 
 
 class Api(NinjaAPI):
-    """`/v1`, with operation ids that stay when code moves."""
+    """`/v1`, with operation ids that do not depend on module names."""
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
         """Return the function's name; ninja's own ids start with its module."""

@@ -17,12 +17,12 @@ LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}  # noqa: S104 (named,
 
 
 class McpServerConfig(BaseModel):
-    """The MCP interface at `/mcp`. It needs the same credential as `/v1`, and is on."""
+    """The MCP interface at `/mcp`: on by default, with the credentials of `/v1`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = Field(
-        default=True, description="Whether `/mcp` answers; off, it is not there."
+        default=True, description="Whether `/mcp` is served; if false, it returns 404."
     )
     agents: tuple[str, ...] | None = Field(
         default=None,
@@ -30,8 +30,8 @@ class McpServerConfig(BaseModel):
     )
     memory_tools: bool = Field(
         default=True,
-        description="Whether `search_memory` and `save_memory` are offered; they only "
-        "ever are where some agent remembers users.",
+        description="Whether `search_memory` and `save_memory` are offered, if any "
+        "agent has user memory.",
     )
 
 
@@ -51,8 +51,8 @@ def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem
     """Refuse unknown agents, and agents that are listed twice."""
     known = routing.list_names(config)
     offered = settings.agents or ()
-    for place, name in enumerate(offered):
-        location = ("mcp_server", "agents", place)
+    for position, name in enumerate(offered):
+        location = ("mcp_server", "agents", position)
         if name not in known:
             yield Problem(
                 location,
@@ -60,7 +60,7 @@ def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem
                 f"{did_you_mean(name, known)}",
                 "coulisse.E561",
             )
-        elif name in offered[:place]:
+        elif name in offered[:position]:
             yield Problem(
                 location,
                 f"mcp_server offers the agent '{name}' twice; name it once",
@@ -71,15 +71,15 @@ def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem
 def _check_self_reference(config: Config) -> Iterable[Problem]:
     """Refuse this server among the MCP servers of its own agents.
 
-    They would call each other without end, and as `default_user_id` instead of the
+    The agents would call each other endlessly, as `default_user_id` instead of the
     turn's user.
     """
     for name, server in config.get(MCP).items():
         if server.url is not None and _is_own_mcp_url(server.url, config):
             yield Problem(
                 ("mcp", name, "url"),
-                f"MCP server '{name}' is this server itself; to let agents call "
-                "agents, list them as subagents: of each other",
+                f"MCP server '{name}' is this server itself; to let one agent call "
+                "another, list it under the agent's subagents:",
                 "coulisse.E563",
             )
 
@@ -92,8 +92,8 @@ def _is_own_mcp_url(url: str, config: Config) -> bool:
     own = urlsplit(public_base_url(config))
     if address.netloc == own.netloc:
         return True
-    here = address.hostname in LOCAL_HOSTS
-    return here and (address.port or 80) == config.get(SERVER).port
+    is_local = address.hostname in LOCAL_HOSTS
+    return is_local and (address.port or 80) == config.get(SERVER).port
 
 
 MCP_SERVER: Section[McpServerConfig] = Section(
@@ -104,5 +104,5 @@ MCP_SERVER: Section[McpServerConfig] = Section(
     ],
     default=McpServerConfig,
     check=check,
-    description="what MCP clients find at /mcp: the agents as tools, and memory",
+    description="The MCP server at /mcp, which offers the agents and memory as tools.",
 )

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class BodyTooLarge(Invalid):
-    """The body is larger than this server takes."""
+    """The body is larger than this server accepts."""
 
     code = "body_too_large"
 
@@ -48,7 +48,7 @@ class HostRefused(Invalid):
 
 
 class ServerStopping(Unavailable):
-    """The server stops. Try again in a moment."""
+    """The server is stopping. Try again in a moment."""
 
     code = "server_stopping"
     retry_after_seconds = 2
@@ -86,12 +86,12 @@ MAX_RETRY_AFTER_SECONDS = 60
 
 HOSTS_REMEDY = "add the name to server.allowed_hosts in coulisse.yaml"
 
-INTERNAL_ERROR_MESSAGE = "The server had an error. Its log says more."
+INTERNAL_ERROR_MESSAGE = "The server had an internal error. See its log for details."
 
 
 def error_shape(error: CoulisseError) -> ErrorShape:
     """Return the public form of an error."""
-    return next(kind for family, kind in ERROR_SHAPES if isinstance(error, family))
+    return next(shape for family, shape in ERROR_SHAPES if isinstance(error, family))
 
 
 def error_body(error: CoulisseError, *, for_operators: bool = False) -> dict[str, Any]:
@@ -121,22 +121,22 @@ def internal_error() -> dict[str, Any]:
 
 def error_response(error: CoulisseError) -> HttpResponse:
     """Return the HTTP response for an error."""
-    answer = json_response(error_body(error), status=error_shape(error).status)
+    response = json_response(error_body(error), status=error_shape(error).status)
     for name, value in getattr(error, "headers", {}).items():
-        answer[name] = value
+        response[name] = value
     seconds = retry_after_seconds(error)
     if seconds is not None:
-        answer["Retry-After"] = str(math.ceil(seconds))
+        response["Retry-After"] = str(math.ceil(seconds))
     if _is_final(error):
-        answer["X-Should-Retry"] = "false"
+        response["X-Should-Retry"] = "false"
     if isinstance(error, Unauthenticated):
-        answer["WWW-Authenticate"] = error.challenge
+        response["WWW-Authenticate"] = error.challenge
     if error.attempts is not None:
         for name, value in serializers.serving_headers(
             error.provider, error.attempts
         ).items():
-            answer[name] = value
-    return answer
+            response[name] = value
+    return response
 
 
 def retry_after_seconds(error: CoulisseError) -> float | None:
@@ -163,9 +163,9 @@ def on_domain_error(request: HttpRequest, exc: CoulisseError) -> HttpResponse:
 
 def log_error(method: str, path: str, exc: CoulisseError) -> None:
     """Log a server error, or an error with a detail for operators."""
-    is_ours = error_shape(exc).status >= 500
-    if is_ours or exc.detail:
-        level = logging.WARNING if is_ours else logging.INFO
+    is_server_error = error_shape(exc).status >= 500
+    if is_server_error or exc.detail:
+        level = logging.WARNING if is_server_error else logging.INFO
         logger.log(
             level,
             "%s %s: %s",
@@ -196,8 +196,9 @@ def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
 
 def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Return the response for an internal error, and log it in full."""
-    where = escape_and_truncate(request.method or ""), escape_and_truncate(request.path)
-    logger.exception("%s %s failed", *where, exc_info=exc)
+    method = escape_and_truncate(request.method or "")
+    path = escape_and_truncate(request.path)
+    logger.exception("%s %s failed", method, path, exc_info=exc)
     return json_response(internal_error(), status=500)
 
 
@@ -213,26 +214,28 @@ HTTP_MESSAGES = {
 }
 
 
-def as_openai_error(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
-    """Return `answer`; errors of Django's own get OpenAI's shape."""
-    is_whole = answer.get("Content-Type") == "application/json"
-    if answer.status_code < 400 or is_whole or isinstance(answer, HtmlPage):
-        return answer
+def as_openai_error(
+    request: HttpRequest, response: HttpResponseBase
+) -> HttpResponseBase:
+    """Return `response`; errors of Django's own get OpenAI's shape."""
+    is_json = response.get("Content-Type") == "application/json"
+    if response.status_code < 400 or is_json or isinstance(response, HtmlPage):
+        return response
     message, code = HTTP_MESSAGES.get(
-        answer.status_code, (INTERNAL_ERROR_MESSAGE, "internal_error")
+        response.status_code, (INTERNAL_ERROR_MESSAGE, "internal_error")
     )
-    is_ours = answer.status_code >= 500
+    is_server_error = response.status_code >= 500
     replacement = json_response(
         error_object(
             message.format(
                 method=escape_and_truncate(request.method or ""),
                 path=escape_and_truncate(request.path),
             ),
-            "server_error" if is_ours else "invalid_request_error",
+            "server_error" if is_server_error else "invalid_request_error",
             code=code,
         ),
-        status=answer.status_code,
+        status=response.status_code,
     )
-    if "Allow" in answer:
-        replacement["Allow"] = answer["Allow"]
+    if "Allow" in response:
+        replacement["Allow"] = response["Allow"]
     return replacement

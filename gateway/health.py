@@ -28,10 +28,10 @@ async def is_ready(request: HttpRequest) -> HttpResponse:
         "configuration": _check_configuration(),
         "database": await _check_database(),
     }
-    ready = all(state == "ok" for state in checks.values())
+    are_ok = all(result == "ok" for result in checks.values())
     return json_response(
-        {"status": "ok" if ready else "unavailable", "checks": checks},
-        status=200 if ready else 503,
+        {"status": "ok" if are_ok else "unavailable", "checks": checks},
+        status=200 if are_ok else 503,
     )
 
 

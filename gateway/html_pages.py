@@ -8,7 +8,7 @@ from django.template import loader
 
 
 class HtmlPage(HttpResponse):
-    """A complete HTML page; it stays HTML for errors, too.
+    """A complete HTML page; error pages stay HTML, too.
 
     The page loads nothing external, runs no script, and must not be stored or framed.
     Its address contains secrets, so the referrer is not sent.
@@ -28,7 +28,7 @@ class HtmlPage(HttpResponse):
         set_no_store(self)
 
 
-def set_no_store(answer: HttpResponse) -> None:
+def set_no_store(response: HttpResponse) -> None:
     """Set no-store and no-referrer."""
-    answer.headers["Cache-Control"] = "no-store"
-    answer.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Referrer-Policy"] = "no-referrer"

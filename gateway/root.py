@@ -9,9 +9,9 @@ MEDIA_TYPES = ["application/json", "text/html"]
 
 async def redirect_to_studio(request: HttpRequest) -> HttpResponseRedirect:
     """Redirect a browser to the studio; other clients get 404."""
-    is_looking = request.method in ("GET", "HEAD")
-    if is_looking and request.get_preferred_type(MEDIA_TYPES) == "text/html":
-        answer = HttpResponseRedirect(STUDIO_URL)
-        answer["Vary"] = "Accept"
-        return answer
+    is_read = request.method in ("GET", "HEAD")
+    if is_read and request.get_preferred_type(MEDIA_TYPES) == "text/html":
+        response = HttpResponseRedirect(STUDIO_URL)
+        response["Vary"] = "Accept"
+        return response
     raise Http404

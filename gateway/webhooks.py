@@ -57,7 +57,7 @@ def find_webhook(request: HttpRequest) -> WebhookTrigger:
 
 
 def log_refusal(request: HttpRequest, error: CoulisseError) -> None:
-    """Log that a webhook was called and its body is not read."""
+    """Log a webhook call whose body is not read."""
     with suppress(CoulisseError):
         run_log.log_refusal(find_webhook(request), error)
 
@@ -66,7 +66,7 @@ async def _run_webhook(
     config: Config, trigger: WebhookTrigger, request: HttpRequest
 ) -> dict[str, Any]:
     if trigger.secret is None:
-        # A page in a browser of this network might post without permission.
+        # A web page open in this network could post without permission.
         authentication.check_origin(request)
     post = WebhookRequest(request.headers, request.body)
     delivery = deliveries.read_delivery(trigger, post, datetime.now(UTC))
@@ -83,7 +83,5 @@ async def _run_webhook(
 def _serialize_run(run: TriggerRun) -> dict[str, Any]:
     task_id = None if run.task_id is None else str(run.task_id)
     response: dict[str, Any] = {"ok": True, "task_id": task_id}
-    # The documented response has no more; the other responses give the reason.
-    if run.outcome == "started":
-        return response
-    return {**response, "reason": run.outcome}
+    # The reference documents only these two fields for a run.
+    return response if run.outcome == "started" else {**response, "reason": run.outcome}

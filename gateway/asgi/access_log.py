@@ -1,10 +1,10 @@
-"""The server's access log, without the secrets that some addresses contain."""
+"""The server's access log, without query strings, which may contain secrets."""
 
 import logging
 
 
 class QueryStringFilter(logging.Filter):
-    """Removes query strings: they contain users, links, states and codes."""
+    """Removes query strings: they contain users, sign-in links, states and codes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Shorten uvicorn's record; its arguments are client, method, path, …"""

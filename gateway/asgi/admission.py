@@ -1,6 +1,6 @@
-"""Checks before a request's body is read: its sender and its size limit.
+"""Checks before a request's body is read: the credential and the size limit.
 
-If `/v1` needs credentials, the bodies of unknown clients are not read.
+If `/v1` requires credentials, the bodies of requests without one are not read.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from gateway.errors import BodyTooLarge
 from gateway.mcp_server import views
 
 SMALL_BODY_BYTES = 64 * 1024
-"""The limit of addresses without a body, and of clients without a credential."""
+"""The limit of all other paths."""
 MCP_PATH = "/mcp"
 
 
@@ -55,16 +55,16 @@ async def admit(request: HttpRequest) -> BodyLimit:
 
 def server_limit() -> BodyLimit:
     """Return the limit of `server.max_body_bytes`; raises `ConfigInvalid`."""
-    most = live.current().get(SERVER).max_body_bytes
-    return BodyLimit(most, "raise server.max_body_bytes")
+    max_bytes = live.current().get(SERVER).max_body_bytes
+    return BodyLimit(max_bytes, "raise server.max_body_bytes")
 
 
 def refuse(request: HttpRequest, error: Exception) -> HttpResponseBase:
     """Return the response to a request whose body is not read."""
     if not isinstance(error, CoulisseError):
         return errors.on_internal_error(request, error)
-    is_ours = isinstance(error, BodyTooLarge) or not isinstance(error, Invalid)
-    if request.path == MCP_PATH and is_ours:
+    is_json_rpc = isinstance(error, BodyTooLarge) or not isinstance(error, Invalid)
+    if request.path == MCP_PATH and is_json_rpc:
         errors.log_error(request.method or "", request.path, error)
         return views.credential_error_response(error)
     if request.path.startswith("/hooks/"):

@@ -53,7 +53,7 @@ COMMON_HEADERS = (
 """Headers of every response that does not set them itself."""
 
 DISCARD_SECONDS = 10.0
-"""How long a client may go on sending a body that was refused."""
+"""How long the server discards a refused body that a client continues to send."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +67,10 @@ class GatewayHandler(ASGIHandler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._answers: set[asyncio.Task[None]] = set()
+        self._responses: set[asyncio.Task[None]] = set()
 
     def load_middleware(self, is_async: bool = False) -> None:
-        """Load none: only the studio has sessions and other middleware."""
+        """Load no middleware: only the studio needs sessions and the like."""
         self._view_middleware: list[Any] = []
         self._template_response_middleware: list[Any] = []
         self._exception_middleware: list[Any] = []
@@ -83,19 +83,19 @@ class GatewayHandler(ASGIHandler):
         The server cancels responses that take too long, but does not wait until their
         turns have stored their state.
         """
-        while self._answers:
-            await asyncio.wait(self._answers)
+        while self._responses:
+            await asyncio.wait(self._responses)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         request_id = request_ids.assign_request_id(headers.get(REQUEST_ID_HEADER))
         is_chat = scope["path"].startswith(self.chat_prefix)
-        outgoing = ResponseSender(send, request_id, is_chat=is_chat)
+        sender = ResponseSender(send, request_id, is_chat=is_chat)
         body = BytesIO()
         request, _ = self.create_request(scope, body)
         if request is None:
             await self._refuse(
-                errors.bad_url_response(), UnreadBody(headers, receive, outgoing.send)
+                errors.bad_url_response(), UnreadBody(headers, receive, sender.send)
             )
             return
         try:
@@ -109,61 +109,60 @@ class GatewayHandler(ASGIHandler):
         except Exception as exc:
             # Django, which handles errors, has not received the request yet.
             refusal = admission.refuse(request, exc)
-            await self._refuse(refusal, UnreadBody(headers, receive, outgoing.send))
+            await self._refuse(refusal, UnreadBody(headers, receive, sender.send))
             return
         try:
-            await self._answer_while_connected(request, receive, outgoing.send)
+            await self._respond_while_connected(request, receive, sender.send)
         except asyncio.CancelledError:
-            # The server stops.
-            if not outgoing.has_begun:
-                stopping = errors.error_response(ServerStopping())
-                await self.send_response(stopping, outgoing.send)
-            elif outgoing.is_open_chat:
-                ending = sse.error_frame(ServerStopping()) + sse.DONE
-                await outgoing.send({"type": BODY_MESSAGE, "body": ending})
+            # The server is stopping.
+            if not sender.has_started:
+                response = errors.error_response(ServerStopping())
+                await self.send_response(response, sender.send)
+            elif sender.is_open_chat:
+                last_frames = sse.error_frame(ServerStopping()) + sse.DONE
+                await sender.send({"type": BODY_MESSAGE, "body": last_frames})
 
     async def admit(self, request: ASGIRequest) -> BodyLimit:
-        """Return the body size limit; raises the error that refuses to read the
-        body."""
+        """Return the body size limit; raises an error for a refused request."""
         return await admission.admit(request)
 
-    async def _refuse(self, answer: HttpResponseBase, unread: "UnreadBody") -> None:
-        await self.send_response(unread.with_close(answer), unread.send)
+    async def _refuse(self, response: HttpResponseBase, unread: "UnreadBody") -> None:
+        await self.send_response(unread.with_close(response), unread.send)
 
-    async def _answer_while_connected(
+    async def _respond_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
     ) -> None:
         """Respond to the request; cancel if the client leaves or the server stops.
 
         In both cases, wait until the turn has stored its messages.
         """
-        answering = asyncio.create_task(self._answer(request, send))
-        self._answers.add(answering)
-        answering.add_done_callback(self._answers.discard)
-        leaving = asyncio.ensure_future(receive())
+        response = asyncio.create_task(self._respond(request, send))
+        self._responses.add(response)
+        response.add_done_callback(self._responses.discard)
+        disconnect = asyncio.ensure_future(receive())
         try:
             await asyncio.wait(
-                (answering, leaving), return_when=asyncio.FIRST_COMPLETED
+                (response, disconnect), return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            leaving.cancel()
-            answering.cancel()  # Cancelling a complete response has no effect.
-            await asyncio.wait((answering,))
-        if answering.cancelled():
+            disconnect.cancel()
+            response.cancel()  # Cancelling a complete response has no effect.
+            await asyncio.wait((response,))
+        if response.cancelled():
             return
-        error = answering.exception()
-        if error is not None and leaving.done() and not leaving.cancelled():
-            logger.debug("the client left: %s", error)  # Its connection is closed.
+        error = response.exception()
+        if error is not None and disconnect.done() and not disconnect.cancelled():
+            logger.debug("the client disconnected: %s", error)
         elif error is not None:
             raise error
 
-    async def _answer(self, request: ASGIRequest, send: Send) -> None:
-        answer = await self.run_get_response(request)
-        patience = SlowClientGuard(send, asyncio.current_task())
+    async def _respond(self, request: ASGIRequest, send: Send) -> None:
+        response = await self.run_get_response(request)
+        guard = SlowClientGuard(send, asyncio.current_task())
         try:
-            await self.send_response(answer, patience.send)
+            await self.send_response(response, guard.send)
         finally:
-            patience.close()
+            guard.close()
 
     def handle_uncaught_exception(
         self, request: HttpRequest, resolver: Any, exc_info: Any
@@ -173,8 +172,10 @@ class GatewayHandler(ASGIHandler):
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response; errors have OpenAI's shape."""
-        answer = errors.as_openai_error(request, await self.get_response_async(request))
-        return await authentication.finish_response(request, answer)
+        response = errors.as_openai_error(
+            request, await self.get_response_async(request)
+        )
+        return await authentication.finish_response(request, response)
 
 
 class ResponseSender:
@@ -184,29 +185,29 @@ class ResponseSender:
         self._send = send
         self._request_id = request_id.encode()
         self._is_chat = is_chat
-        self._type = b""
-        self.has_begun = False
+        self._content_type = b""
+        self.has_started = False
         self._has_ended = False
 
     @property
     def is_open_chat(self) -> bool:
         """Whether it is a stream of OpenAI's frames that has not ended."""
-        is_stream = self._type == b"text/event-stream"
+        is_stream = self._content_type == b"text/event-stream"
         return self._is_chat and is_stream and not self._has_ended
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        if not self.has_begun:
-            self.has_begun = True
-            self._add_to(message["headers"])
+        if not self.has_started:
+            self.has_started = True
+            self._add_headers(message["headers"])
         self._has_ended = message["type"] == BODY_MESSAGE and not message.get(
             "more_body"
         )
         await self._send(message)
 
-    def _add_to(self, headers: list[tuple[bytes, bytes]]) -> None:
-        given = {name.lower(): value for name, value in headers}
-        self._type = given.get(b"content-type", b"")
-        headers += [header for header in COMMON_HEADERS if header[0] not in given]
+    def _add_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        values = {name.lower(): value for name, value in headers}
+        self._content_type = values.get(b"content-type", b"")
+        headers += [header for header in COMMON_HEADERS if header[0] not in values]
         headers.append((REQUEST_ID_HEADER, self._request_id))
 
 
@@ -215,7 +216,7 @@ def check_host(headers: Headers) -> None:
     host = headers.get(b"host", b"")
     if not hosts.is_allowed(host, _server_config().allowed_hosts):
         raise HostRefused(
-            f"This server does not answer to the name "
+            "This server does not accept the host name "
             f"'{escape_and_truncate(host.decode('latin1'))}'",
             detail=HOSTS_REMEDY,
         )
@@ -234,8 +235,8 @@ async def _read_body(headers: Headers, receive: Receive, limit: BodyLimit) -> by
         raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise RequestAborted
@@ -243,33 +244,32 @@ async def _read_body(headers: Headers, receive: Receive, limit: BodyLimit) -> by
         size += len(chunks[-1])
         if size > limit.max_bytes:
             raise _too_large(limit)
-        more = message.get("more_body", False)
+        has_more = message.get("more_body", False)
     return b"".join(chunks)
 
 
 def _too_large(limit: BodyLimit) -> BodyTooLarge:
     return BodyTooLarge(
-        f"The body is larger than {limit.max_bytes} bytes, the most that is taken "
-        "here; send less",
+        f"The body is larger than the maximum of {limit.max_bytes} bytes; send less",
         detail=limit.remedy,
     )
 
 
 class UnreadBody:
-    """Sends the response to a request whose body was not read, or not to its end."""
+    """Sends the response to a request whose body was not read completely."""
 
     def __init__(self, headers: Headers, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
         self._has_body = has_body(headers)
-        # A client that sent `Expect: 100-continue` does not send the body any more.
-        self._is_awaited = self._has_body and b"expect" not in headers
+        # A client that sent `Expect: 100-continue` will not send the body.
+        self._is_body_expected = self._has_body and b"expect" not in headers
 
-    def with_close(self, answer: HttpResponseBase) -> HttpResponseBase:
+    def with_close(self, response: HttpResponseBase) -> HttpResponseBase:
         """Return the response; it closes the connection if a body may follow."""
         if self._has_body:
-            answer["Connection"] = "close"
-        return answer
+            response["Connection"] = "close"
+        return response
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send, then discard what still arrives before the connection is closed.
@@ -278,7 +278,7 @@ class UnreadBody:
         lose the response.
         """
         if (
-            not self._is_awaited
+            not self._is_body_expected
             or message["type"] != BODY_MESSAGE
             or message.get("more_body")
         ):
@@ -296,4 +296,4 @@ def _server_config() -> ServerConfig:
     try:
         return live.current().get(SERVER)
     except ConfigInvalid:
-        return ServerConfig()  # The view determines the user.
+        return ServerConfig()  # The view reports the error.

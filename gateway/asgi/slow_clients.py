@@ -15,31 +15,32 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 class SlowClientGuard:
     """Sends for a task, and cancels it when the client stops reading.
 
-    A timer for each frame would cost more than the frame. This timer is set once; when
-    it expires, it checks how long the current frame has really waited.
+    A timer for each frame would cost more than the frame. So there is one timer, which
+    checks at its expiry how long the current frame has waited.
     """
 
     def __init__(self, send: Send, task: asyncio.Task[Any] | None) -> None:
         self._send = send
         self._task = task
         self._loop = asyncio.get_running_loop()
-        self._since: float | None = None
+        self._sending_since: float | None = None
         self._timer = self._loop.call_later(SEND_TIMEOUT_SECONDS, self._check_deadline)
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send a message; wait for up to `SEND_TIMEOUT_SECONDS`."""
-        self._since = self._loop.time()
+        self._sending_since = self._loop.time()
         await self._send(message)
-        self._since = None
+        self._sending_since = None
 
     def close(self) -> None:
         """Stop the timer."""
         self._timer.cancel()
 
     def _check_deadline(self) -> None:
-        waited = 0.0 if self._since is None else self._loop.time() - self._since
+        since = self._sending_since
+        waited = 0.0 if since is None else self._loop.time() - since
         if self._task is not None and waited >= SEND_TIMEOUT_SECONDS:
-            logger.warning("a client has stopped reading; its answer is broken off")
+            logger.warning("cancelling a response: its client has stopped reading")
             self._task.cancel()
         else:
             self._timer = self._loop.call_later(

@@ -44,9 +44,9 @@ async def authenticate(request: HttpRequest) -> Caller:
     `Unauthenticated` for a missing or invalid credential, and `Unavailable` if it
     cannot be checked.
     """
-    known: Caller | None = getattr(request, CALLER_ATTRIBUTE, None)
-    if known is not None:
-        return known
+    authenticated: Caller | None = getattr(request, CALLER_ATTRIBUTE, None)
+    if authenticated is not None:
+        return authenticated
     proxy = live.current().get(AUTH).proxy
     caller = ANONYMOUS if proxy is None else await get_checker(proxy).admit(request)
     setattr(request, CALLER_ATTRIBUTE, caller)
@@ -54,8 +54,7 @@ async def authenticate(request: HttpRequest) -> Caller:
 
 
 async def authenticate_if_given(request: HttpRequest) -> Caller:
-    """Return the caller of a request whose credential is optional; `OPEN` without
-    one."""
+    """Return the caller of a request; `ANONYMOUS` without a valid credential."""
     try:
         return await authenticate(request)
     except CoulisseError:
@@ -63,23 +62,23 @@ async def authenticate_if_given(request: HttpRequest) -> Caller:
 
 
 async def finish_response(
-    request: HttpRequest, answer: HttpResponseBase
+    request: HttpRequest, response: HttpResponseBase
 ) -> HttpResponseBase:
     """Return the response, once the credential is confirmed.
 
-    A turn may have failed before it checked the token in the database; a revoked token
-    must not see that error.
+    A turn may have failed before it checked the token in the database. Clients with a
+    revoked token must not see that error.
     """
-    browser_session.renew_session(request, answer)
+    browser_session.renew_session(request, response)
     caller = getattr(request, CALLER_ATTRIBUTE, ANONYMOUS)
-    if answer.status_code < 400 or not caller.is_cached or caller.token is None:
-        return answer
+    if response.status_code < 400 or not caller.is_cached or caller.token is None:
+        return response
     try:
         await _find_token(api_tokens.digest(bearer_token(request)))
     except CoulisseError as exc:
         api_tokens.TOKEN_CACHE.discard(caller.token.id)
         return errors.on_domain_error(request, exc)
-    return answer
+    return response
 
 
 class CredentialChecker:
@@ -128,10 +127,10 @@ _credential_checker: CredentialChecker | None = None
 def get_checker(proxy: ProxyAuth) -> CredentialChecker:
     """Return the credential checker, which is cached until `auth.proxy` changes."""
     global _credential_checker
-    found = _credential_checker
-    if found is None or (found.proxy is not proxy and found.proxy != proxy):
-        found = _credential_checker = CredentialChecker(proxy)
-    return found
+    checker = _credential_checker
+    if checker is None or (checker.proxy is not proxy and checker.proxy != proxy):
+        checker = _credential_checker = CredentialChecker(proxy)
+    return checker
 
 
 async def _admit_token(request: HttpRequest) -> Caller:
@@ -143,7 +142,7 @@ async def _admit_token(request: HttpRequest) -> Caller:
     if request.path == CHAT_PATH:
         token = api_tokens.TOKEN_CACHE.get(digest)
         if token is not None:
-            return from_token(token, is_remembered=True)
+            return from_token(token, is_cached=True)
     return await _find_token(digest)
 
 
@@ -172,8 +171,8 @@ def bearer_token(request: HttpRequest) -> str:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer":
         raise CredentialRefused(
-            "This server asks for a bearer token: send your API key as "
-            "`Authorization: Bearer KEY`, not as another kind"
+            "This server requires a bearer token: send your API key as "
+            "`Authorization: Bearer KEY`, not with another scheme"
         )
     token = token.strip()
     if not token:
@@ -182,9 +181,9 @@ def bearer_token(request: HttpRequest) -> str:
 
 
 def check_origin(request: HttpRequest) -> None:
-    """Raise `OriginRefused` for a request that a page of another site sends.
+    """Raise `OriginRefused` for a request from a page of another site.
 
-    Browsers add cookies and passwords by themselves, for any page.
+    Browsers add cookies and passwords automatically, for any page.
     """
     origin = request.headers.get("Origin")
     if origin is None:

@@ -16,7 +16,7 @@ from access.errors import CredentialRequired
 COOKIE_NAME = "coulisse_session"
 
 IDLE_SECONDS = 8 * 3600
-"""How long an unused session lasts."""
+"""The time after which an unused session expires."""
 RENEW_AFTER_SECONDS = 600
 """The age after which a cookie is renewed."""
 
@@ -47,41 +47,44 @@ def session_subject(request: HttpRequest, oidc: OidcConfig) -> str | None:
     if cookie is None:
         return None
     session = ApiSession(cookie)
-    found = session.get("login")
-    if not isinstance(found, dict) or found["of"] != oidc.authority:
+    login = session.get("login")
+    if not isinstance(login, dict) or login["authority"] != oidc.authority:
         return None
     now = int(time.time())
-    if now - found["began_at"] > MAX_AGE_SECONDS:
+    if now - login["started_at"] > MAX_AGE_SECONDS:
         return None
-    if now - found["seen_at"] > RENEW_AFTER_SECONDS:
-        session["login"] = {**found, "seen_at": now}
+    if now - login["seen_at"] > RENEW_AFTER_SECONDS:
+        session["login"] = {**login, "seen_at": now}
         setattr(request, SESSION_ATTRIBUTE, (session, oidc))
-    name: str = found["sub"]
-    return name
+    subject: str = login["sub"]
+    return subject
 
 
-def start_session(session: ApiSession, oidc: OidcConfig, name: str) -> None:
+def start_session(session: ApiSession, oidc: OidcConfig, subject: str) -> None:
     """Store a login in the session."""
     now = int(time.time())
     session["login"] = {
-        "sub": name,
-        "of": oidc.authority,
-        "began_at": now,
+        "sub": subject,
+        "authority": oidc.authority,
+        "started_at": now,
         "seen_at": now,
     }
 
 
-def renew_session(request: HttpRequest, answer: HttpResponseBase) -> None:
+def renew_session(request: HttpRequest, response: HttpResponseBase) -> None:
     """Extend a session that is in use."""
-    found = getattr(request, SESSION_ATTRIBUTE, None)
-    if found is not None:
-        set_cookie(answer, *found)
+    renewed = getattr(request, SESSION_ATTRIBUTE, None)
+    if renewed is not None:
+        session, oidc = renewed
+        set_cookie(response, session, oidc)
 
 
-def set_cookie(answer: HttpResponseBase, session: ApiSession, oidc: OidcConfig) -> None:
+def set_cookie(
+    response: HttpResponseBase, session: ApiSession, oidc: OidcConfig
+) -> None:
     """Set the session cookie of a response."""
     session.save()
-    answer.set_cookie(
+    response.set_cookie(
         COOKIE_NAME,
         session.session_key or "",
         max_age=IDLE_SECONDS,
@@ -96,6 +99,6 @@ def credential_error(request: HttpRequest, oidc: OidcConfig) -> CredentialRequir
     """Return the error for a missing credential; it redirects browsers to the login."""
     if request.method != "GET" or "text/html" not in request.headers.get("Accept", ""):
         return CredentialRequired()
-    place = urlsplit(oidc.redirect_url)
-    wanted = urlencode({"next": request.get_full_path()})
-    return LoginRequired(f"{place.scheme}://{place.netloc}{place.path}?{wanted}")
+    url = urlsplit(oidc.redirect_url)
+    query = urlencode({"next": request.get_full_path()})
+    return LoginRequired(f"{url.scheme}://{url.netloc}{url.path}?{query}")

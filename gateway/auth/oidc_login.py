@@ -95,32 +95,30 @@ def run_login_step(request: HttpRequest, login: OidcLogin) -> HttpResponseBase:
     """Run one step of a login: the redirect or the callback."""
     request.session = ApiSession(request.COOKIES.get(browser_session.COOKIE_NAME))
     request.user = UnknownUser()  # type: ignore[assignment]
-    is_back = "state" in request.GET
     try:
-        wanted = request.GET.get("next", "")
         view = (
             ApiLoginCallbackView(login)
-            if is_back
-            else LoginRequestView(login, wanted=wanted)
+            if "state" in request.GET
+            else LoginRequestView(login, next_url=request.GET.get("next", ""))
         )
         view.setup(request)
-        answer: HttpResponseBase = view.get(request)
+        response: HttpResponseBase = view.get(request)
     except CoulisseError as exc:
         errors.log_error(request.method or "", request.path, exc)
-        return login_failed_page(exc, again=DEFAULT_NEXT_URL)
-    browser_session.set_cookie(answer, request.session, login.verifier.oidc)
-    return answer
+        return login_failed_page(exc, login_url=DEFAULT_NEXT_URL)
+    browser_session.set_cookie(response, request.session, login.verifier.oidc)
+    return response
 
 
-def login_failed_page(exc: CoulisseError, *, again: str) -> HtmlPage:
+def login_failed_page(exc: CoulisseError, *, login_url: str) -> HtmlPage:
     """Return the page that explains a failed login and links to a new one."""
     status = errors.error_shape(exc).status
     seconds = errors.retry_after_seconds(exc)
     page = HtmlPage(
         "login/failed.html",
         status=status,
-        says=exc.message,
-        again=again,
+        message=exc.message,
+        login_url=login_url,
         must_wait=seconds is not None,
     )
     if seconds is not None:

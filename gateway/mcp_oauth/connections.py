@@ -42,9 +42,9 @@ async def disconnect(
 ) -> HttpResponse:
     user_id = identify_user(request, query)
     config = live.current()
-    done = build_event(request, "mcp.disconnect", user_id, f"mcp server {server}")
+    event = build_event(request, "mcp.disconnect", user_id, f"mcp server {server}")
     was_connected = await TOKEN_MANAGER.disconnect(
-        config, server, user_id, audit=partial(audit_log.write, done)
+        config, server, user_id, audit=partial(audit_log.write, event)
     )
     if not was_connected and server not in await TOKEN_MANAGER.connection_states(
         config, user_id

@@ -24,7 +24,7 @@ RETRY_LATER = "Wait a moment, then open the link again or ask for a new one."
 REQUEST_NEW_LINK_LATER = (
     "Wait a moment, then go back to the chat and ask for a new link."
 )
-CONTACT_OPERATOR = "Tell whoever runs this server; its log says more."
+CONTACT_OPERATOR = "Contact the operator of this server; its log has details."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,22 @@ class ErrorPage:
 
 ERROR_PAGES: list[tuple[type[CoulisseError], ErrorPage]] = [
     # More specific classes come first.
-    (ServerUnknown, ErrorPage(404, "This server does not know it", REQUEST_NEW_LINK)),
+    (ServerUnknown, ErrorPage(404, "Unknown MCP server", REQUEST_NEW_LINK)),
     (
         SignInUnsupported,
-        ErrorPage(404, "It needs no sign-in", "Go back to the chat and use it."),
+        ErrorPage(
+            404,
+            "No sign-in needed",
+            "Go back to the chat. You can use this server without a sign-in.",
+        ),
     ),
     (LinkExpired, ErrorPage(410, "This link has expired", REQUEST_NEW_LINK)),
     (
         LinkUsed,
         ErrorPage(
             410,
-            "This link was used already",
-            "If you have just connected, all is well: go back to the chat. If not, "
-            "ask there for a new link.",
+            "This link was already used",
+            "Go back to the chat. If you are not connected yet, ask for a new link.",
         ),
     ),
     (LinkInvalid, ErrorPage(400, "This link is not valid", REQUEST_NEW_LINK)),
@@ -60,21 +63,27 @@ ERROR_PAGES: list[tuple[type[CoulisseError], ErrorPage]] = [
         UserMismatch,
         ErrorPage(
             403,
-            "This link is another user's",
-            "Each link is for one person. Ask for your own in the chat.",
+            "This link is for another user",
+            "Each link is for one user. Ask for your own link in the chat.",
         ),
     ),
     (
         BrowserMismatch,
         ErrorPage(
             403,
-            "This sign-in was begun elsewhere",
-            "Open the link and sign in within one browser that takes cookies; if you "
-            "did not open a link yourself, close this window.",
+            "This sign-in started in another browser",
+            "Open the link and sign in with the same browser, and allow cookies. If "
+            "you did not open a link yourself, close this window.",
         ),
     ),
-    (AuthServerRefused, ErrorPage(502, "The provider refused", REQUEST_NEW_LINK)),
-    (AuthServerTimedOut, ErrorPage(504, "The provider takes too long", RETRY_LATER)),
+    (
+        AuthServerRefused,
+        ErrorPage(502, "The provider refused the sign-in", REQUEST_NEW_LINK),
+    ),
+    (
+        AuthServerTimedOut,
+        ErrorPage(504, "The provider did not respond in time", RETRY_LATER),
+    ),
     (
         AuthServerUnreachable,
         ErrorPage(502, "The provider cannot be reached", RETRY_LATER),
@@ -83,13 +92,13 @@ ERROR_PAGES: list[tuple[type[CoulisseError], ErrorPage]] = [
         SignInFailed,
         ErrorPage(
             502,
-            "The provider's answer makes no sense",
+            "The provider sent an invalid response",
             f"{REQUEST_NEW_LINK} {CONTACT_OPERATOR}",
         ),
     ),
     (
         SecretsInvalid,
-        ErrorPage(503, "This server cannot keep secrets now", CONTACT_OPERATOR),
+        ErrorPage(503, "This server cannot store secrets", CONTACT_OPERATOR),
     ),
     (
         Unavailable,
@@ -100,8 +109,8 @@ ERROR_PAGES: list[tuple[type[CoulisseError], ErrorPage]] = [
 
 CONSENT_DECLINED = ErrorPage(
     403,
-    "You did not allow it",
-    "To connect after all, go back to the chat and ask for a new link.",
+    "You declined access",
+    "To connect, go back to the chat and ask for a new link.",
 )
 
 
@@ -109,18 +118,15 @@ def error_page_of(exc: CoulisseError, *, is_link_used: bool) -> ErrorPage:
     """Return the page of an error; it never offers a used link again."""
     if isinstance(exc, AuthServerRefused) and exc.error == "access_denied":
         return CONSENT_DECLINED
-    found = next(
-        (each for family, each in ERROR_PAGES if isinstance(exc, family)), None
-    )
-    if found is None:
+    page = next((page for family, page in ERROR_PAGES if isinstance(exc, family)), None)
+    if page is None:
         status = errors.error_shape(exc).status
         return ErrorPage(
-            status, "Something went wrong", f"{REQUEST_NEW_LINK} {CONTACT_OPERATOR}"
+            status, "The sign-in failed", f"{REQUEST_NEW_LINK} {CONTACT_OPERATOR}"
         )
     if isinstance(exc, AuthServerRefused):
-        return replace(found, detail=exc.description)
+        return replace(page, detail=exc.description)
     if is_link_used:
-        return replace(
-            found, remedy=found.remedy.replace(RETRY_LATER, REQUEST_NEW_LINK_LATER)
-        )
-    return found
+        remedy = page.remedy.replace(RETRY_LATER, REQUEST_NEW_LINK_LATER)
+        return replace(page, remedy=remedy)
+    return page

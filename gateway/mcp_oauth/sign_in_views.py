@@ -65,15 +65,15 @@ async def connect(request: HttpRequest, server: str) -> HttpResponse:
             return HtmlPage("mcp/waiting.html", server=server)
         browser = secrets.token_urlsafe(32)
         named = await _find_named_users(config, request)
-        departure = await SIGN_IN_FLOW.use_link(
+        redirect = await SIGN_IN_FLOW.use_link(
             config, server, token, browser=browser, user_ids=named
         )
     except CoulisseError as exc:
         return error_response(server, exc, at="connect")
-    answer = ProviderRedirect(departure.url)
-    set_no_store(answer)
-    set_browser_cookie(answer, departure, browser)
-    return answer
+    response = ProviderRedirect(redirect.url)
+    set_no_store(response)
+    set_browser_cookie(response, redirect, browser)
+    return response
 
 
 async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
@@ -82,27 +82,27 @@ async def handle_callback(request: HttpRequest, server: str) -> HttpResponse:
         return HtmlPage("mcp/waiting.html", server=server)
     if request.method != "GET":
         return HttpResponseNotAllowed(["GET", "HEAD"])
-    given = request.GET
-    response = AuthorizationResponse(
-        state=given.get("state", ""),
-        code=given.get("code"),
-        error=given.get("error"),
-        description=given.get("error_description"),
-        issuer=given.get("iss"),
+    parameters = request.GET
+    authorization = AuthorizationResponse(
+        state=parameters.get("state", ""),
+        code=parameters.get("code"),
+        error=parameters.get("error"),
+        description=parameters.get("error_description"),
+        issuer=parameters.get("iss"),
     )
 
     def audit_for(user_id: UserId) -> Callable[[], None]:
-        # The result is shown only to the browser that began the sign-in.
-        by = Actor(f"user:{user_id}", request_audit.client_address(request))
-        whose = {"user": str(user_id)}
-        done = AuditEvent("mcp.connect", by, f"mcp server {server}", whose)
-        return partial(audit_log.write, done)
+        # The result is shown only to the browser that started the sign-in.
+        actor = Actor(f"user:{user_id}", request_audit.client_address(request))
+        details = {"user": str(user_id)}
+        event = AuditEvent("mcp.connect", actor, f"mcp server {server}", details)
+        return partial(audit_log.write, event)
 
     try:
         await SIGN_IN_FLOW.finish(
             live.current(),
             server,
-            response,
+            authorization,
             cookies=request.COOKIES,
             audit_for=audit_for,
         )
@@ -126,18 +126,18 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
         )
         if user_id is None:
             return _unprocessable(
-                "user_id is required: it says who is to connect the server",
+                "user_id is required: it names the user who connects the server",
                 param="user_id",
                 code="user_required",
             )
-        departure = await SIGN_IN_FLOW.begin(config, server, user_id, browser=None)
+        link = await SIGN_IN_FLOW.begin(config, server, user_id, browser=None)
     except SignInUnsupported as exc:
         return _unprocessable(exc.message, param="server", code=exc.code)
     except CoulisseError as exc:
         return errors.on_domain_error(request, exc)
-    answer = json_response({"url": departure.url})
-    set_no_store(answer)
-    return answer
+    response = json_response({"url": link.url})
+    set_no_store(response)
+    return response
 
 
 def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
@@ -146,39 +146,39 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     if secret is None:
         return json_response(
             errors.error_object(
-                "Links cannot be made: this server has no consumer secret",
+                "Links cannot be created: this server has no consumer secret",
                 "service_unavailable",
                 code="mcp_consumer_secret_unset",
             ),
             status=503,
         )
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and _matches_secret(secret, given.strip(), request):
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and _matches_secret(secret, token.strip(), request):
         return None
-    answer = json_response(
+    response = json_response(
         errors.error_object(
-            "Send the consumer secret as a bearer token: it is missing or wrong",
+            "The consumer secret is missing or wrong: send it as a bearer token",
             "invalid_request_error",
             code="invalid_api_key",
         ),
         status=401,
     )
-    answer.headers["WWW-Authenticate"] = "Bearer"
-    return answer
+    response.headers["WWW-Authenticate"] = "Bearer"
+    return response
 
 
-def _matches_secret(secret: SecretDigest, given: str, request: HttpRequest) -> bool:
-    """Return whether it is the secret; raises `LoginDelayed` after wrong ones."""
+def _matches_secret(secret: SecretDigest, token: str, request: HttpRequest) -> bool:
+    """Return whether a token is the secret; raises `LoginDelayed` after wrong ones."""
     address = request.META.get("REMOTE_ADDR", "")
-    is_right = secret.matches(given)
-    if is_right and CONSUMER_THROTTLE.is_known_address(address, None):
+    is_valid = secret.matches(token)
+    if is_valid and CONSUMER_THROTTLE.is_known_address(address, None):
         return True
     attempt = CONSUMER_THROTTLE.begin(address, None)
-    if is_right:
+    if is_valid:
         CONSUMER_THROTTLE.succeed(attempt, None)
     else:
         CONSUMER_THROTTLE.fail(attempt)
-    return is_right
+    return is_valid
 
 
 def _unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
@@ -192,13 +192,13 @@ def _unprocessable(message: str, *, param: str, code: str | None) -> HttpRespons
 async def _find_named_users(config: Config, request: HttpRequest) -> set[UserId]:
     """Return the users that the request names, if it names any.
 
-    The link is a sufficient credential, and most browsers send no other. A proxy that
-    knows its users names them, and so does a login on this server: otherwise a link
-    from another user would connect this user's account for that other user.
+    The link is a sufficient credential, and most browsers send no other. A proxy may
+    name its users, and a login on this server names one: without this check, another
+    user's link would connect this user's account for that other user.
     """
     users = _users_in_request(config, request, request_user.USER_PARAMETER)
-    known = (await authentication.authenticate_if_given(request)).principal
-    return users if known is None else {*users, identity.derive_user_id(known)}
+    principal = (await authentication.authenticate_if_given(request)).principal
+    return users if principal is None else {*users, identity.derive_user_id(principal)}
 
 
 def _users_in_request(
@@ -212,16 +212,16 @@ def _users_in_request(
 
 
 def set_browser_cookie(
-    answer: HttpResponse, departure: AuthorizationRedirect, browser: str
+    response: HttpResponse, redirect: AuthorizationRedirect, browser: str
 ) -> None:
     """Set the cookie that the callback requires."""
-    back = urlsplit(departure.redirect_uri)
-    answer.set_cookie(
-        departure.cookie,
+    callback_url = urlsplit(redirect.redirect_uri)
+    response.set_cookie(
+        redirect.cookie,
         browser,
         max_age=int(LIFETIME.total_seconds()),
-        path=back.path,
-        secure=back.scheme == "https",
+        path=callback_url.path,
+        secure=callback_url.scheme == "https",
         httponly=True,
         samesite="Lax",
     )
@@ -229,16 +229,16 @@ def set_browser_cookie(
 
 def error_response(server: str, exc: CoulisseError, *, at: str) -> HtmlPage:
     """Return the error page, with its remedy."""
-    problem = error_page_of(exc, is_link_used=at == "callback")
-    log = logger.warning if problem.status >= 500 else logger.info
+    page = error_page_of(exc, is_link_used=at == "callback")
+    log = logger.warning if page.status >= 500 else logger.info
     log("the sign-in to mcp server %r failed: %s", server, exc)
     # The reference requires 400 for an invalid state, whatever the reason.
-    is_state = at == "callback" and problem.status == 410
+    is_state_invalid = at == "callback" and page.status == 410
     return HtmlPage(
         "mcp/failed.html",
-        status=400 if is_state else problem.status,
+        status=400 if is_state_invalid else page.status,
         server=server,
-        title=problem.title,
-        remedy=problem.remedy,
-        says=problem.detail,
+        title=page.title,
+        remedy=page.remedy,
+        detail=page.detail,
     )

@@ -97,9 +97,9 @@ class McpExchange:
         self.note = "waiting"
         """The current step, sent to clients that request progress."""
         self._streams = "text/event-stream" in request.headers.get("Accept", "")
-        self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._notifications: asyncio.Queue[bytes | None] = asyncio.Queue()
         """The notifications to send before the response, then None."""
-        self._begun = asyncio.get_running_loop().time()
+        self._started = asyncio.get_running_loop().time()
 
     @property
     def wants_progress(self) -> bool:
@@ -114,7 +114,7 @@ class McpExchange:
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,
     ) -> dict[str, Any]:
-        """Refuse requests to the client: its answer might reach another process."""
+        """Refuse requests to the client: its response might reach another process."""
         raise NoBackChannelError(method)
 
     async def notify(
@@ -125,14 +125,14 @@ class McpExchange:
     ) -> None:
         """Send a notification to the client, if it accepts streams."""
         if self._streams:
-            self._said.put_nowait(_notification(method, params))
+            self._notifications.put_nowait(_notification(method, params))
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Send progress to the client, if requested."""
         if self.wants_progress:
-            self._said.put_nowait(self._progress(progress, message))
+            self._notifications.put_nowait(self._progress(progress, message))
 
     async def report_step(self, note: str) -> None:
         """Report the current step as progress."""
@@ -143,21 +143,21 @@ class McpExchange:
 
     async def respond(
         self,
-        handling: Awaitable[JsonRpcAnswer],
-        begun: Callable[["asyncio.Task[JsonRpcAnswer]"], None],
+        handler: Awaitable[JsonRpcAnswer],
+        on_start: Callable[["asyncio.Task[JsonRpcAnswer]"], None],
     ) -> HttpResponseBase:
         """Return the result of the handler, as JSON or as a stream.
 
-        When the client leaves, the handler is cancelled and awaited, since a turn
-        stores its messages. `begun` receives the task, so that others can cancel it.
+        If the client disconnects, the handler is cancelled and awaited, since a turn
+        stores its messages. `on_start` receives the task, so that others can cancel it.
         """
-        task = asyncio.ensure_future(handling)
-        begun(task)
-        task.add_done_callback(lambda _: self._said.put_nowait(None))
-        whole = asyncio.current_task()
-        if whole is not None:
-            # The client may leave before its stream is first read.
-            whole.add_done_callback(lambda _: task.cancel())
+        task = asyncio.ensure_future(handler)
+        on_start(task)
+        task.add_done_callback(lambda _: self._notifications.put_nowait(None))
+        request_task = asyncio.current_task()
+        if request_task is not None:
+            # The client may disconnect before its stream is first read.
+            request_task.add_done_callback(lambda _: task.cancel())
         try:
             first = await self._next_frame()
         except asyncio.CancelledError:
@@ -171,7 +171,7 @@ class McpExchange:
         """Return the next frame; None when the result is ready."""
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS if self._streams else None):
-                return await self._said.get()
+                return await self._notifications.get()
         except TimeoutError:
             return self._heartbeat()
 
@@ -187,7 +187,7 @@ class McpExchange:
         return _notification("notifications/progress", params)
 
     def _elapsed(self) -> float:
-        return round(asyncio.get_running_loop().time() - self._begun, 3)
+        return round(asyncio.get_running_loop().time() - self._started, 3)
 
     async def _frames(
         self, first: bytes, task: "asyncio.Task[JsonRpcAnswer]"

@@ -18,8 +18,7 @@ from pydantic import BaseModel, Field
 from access.users.caller import Caller
 from config.sections import Config
 from core import token_estimates
-from core.events import HandoffStarted
-from core.events import Usage as Counted
+from core.events import HandoffStarted, Usage
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from core.reply import Reply
@@ -47,17 +46,17 @@ MAX_TEXT_LENGTH = 4_000
 """Characters of the longest argument of a memory tool."""
 
 PLACEHOLDER_USER = UserId(uuid.UUID(int=0))
-"""An agent whose memory tools are described and never called."""
+"""The user of memory tools that are only described, never called."""
 
 
 class AskArguments(ToolArguments):
-    message: str = Field(min_length=1, description="What to say to the agent.")
+    message: str = Field(min_length=1, description="The message to the agent.")
     thread_id: str | None = Field(
         default=None,
         min_length=1,
         max_length=options.MAX_THREAD_LENGTH,
-        description="A conversation of its own, by a name you choose. The agent "
-        "remembers what was said in it; without one, in the user's default thread.",
+        description="The name of a conversation, which you choose. The agent remembers "
+        "the messages of each thread. Without it, the user's default thread is used.",
     )
 
 
@@ -68,7 +67,7 @@ class AskUsage(BaseModel):
 
 
 class AskResult(BaseModel):
-    reply: str = Field(description="What the agent says.")
+    reply: str = Field(description="The agent's reply.")
     agent: str
     turn_id: str
     thread_id: str | None
@@ -97,19 +96,19 @@ class OfferedTool(Protocol):
 
 def list_tools(config: Config, caller: Caller) -> dict[str, OfferedTool]:
     """Return the tools that a caller may use now, by tool name."""
-    found: dict[str, OfferedTool] = {}
+    tools: dict[str, OfferedTool] = {}
     settings = config.get(MCP_SERVER)
     agents = routing.list_names(config)
-    chosen = agents if settings.agents is None else settings.agents
+    offered_agents = agents if settings.agents is None else settings.agents
     for name, agent in _agents_by_tool_name(agents).items():
-        if agent in chosen and caller.may_call(agent):
+        if agent in offered_agents and caller.may_call(agent):
             purpose = routing.purpose_of(config, agent)
-            found[name] = AgentTool(name, agent, purpose, caller)
-    users = memory_settings.resolve_for_users(config)
-    if settings.memory_tools and users is not None:
+            tools[name] = AgentTool(name, agent, purpose, caller)
+    user_memory = memory_settings.resolve_for_users(config)
+    if settings.memory_tools and user_memory is not None:
         for name in MEMORY_TOOL_NAMES:
-            found[name] = UserMemoryTool(name, users)
-    return found
+            tools[name] = UserMemoryTool(name, user_memory)
+    return tools
 
 
 def _agents_by_tool_name(agents: Iterable[str]) -> dict[str, str]:
@@ -118,17 +117,18 @@ def _agents_by_tool_name(agents: Iterable[str]) -> dict[str, str]:
     An ambiguous name gets a hash of the agent's own name, so it stays the same whatever
     the order of agents.
     """
-    named: dict[str, str] = {}
+    agents_by_name: dict[str, str] = {}
     # Names that are already valid stay unchanged, whatever the order.
     for agent in sorted(
         agents, key=lambda agent: tool_names.to_safe_name(agent) != agent
     ):
         name = tool_names.to_safe_name(agent)
-        if name in named or name in MEMORY_TOOL_NAMES:
+        if name in agents_by_name or name in MEMORY_TOOL_NAMES:
             digest = hashlib.sha256(agent.encode()).hexdigest()[:DIGEST_LENGTH]
             name = f"{name[: tool_names.MAX_LENGTH - DIGEST_LENGTH - 1]}_{digest}"
-        named[name] = agent
-    return {name: agent for agent in agents for name in named if named[name] == agent}
+        agents_by_name[name] = agent
+    names = {agent: name for name, agent in agents_by_name.items()}
+    return {names[agent]: agent for agent in agents}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,27 +158,27 @@ class AgentTool:
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
         """Run a turn and return the reply."""
-        asked = memory_tools.parse_arguments(AskArguments, arguments)
-        thread = {} if asked.thread_id is None else {"thread_id": asked.thread_id}
+        parsed = memory_tools.parse_arguments(AskArguments, arguments)
+        metadata = {} if parsed.thread_id is None else {"thread_id": parsed.thread_id}
         request = TurnRequest(
             turn_id=new_turn_id(),
             agent=self.agent,
             user_id=user_id,
-            messages=[Message("user", asked.message)],
-            options=options.read_options(thread),
+            messages=[Message("user", parsed.message)],
+            options=options.read_options(metadata),
             parameters={},
             stream=exchange.wants_progress,
             caller=self.caller,
             request_id=request_ids.current.get(),
         )
-        exchange.note = f"{self.agent} is thinking"
+        exchange.note = f"{self.agent} is working"
         reply = Reply()
-        async with aclosing(flow.run(request)) as told:
-            async for event in told:
+        async with aclosing(flow.run(request)) as events:
+            async for event in events:
                 reply.add(event)
                 if isinstance(event, HandoffStarted):
-                    await exchange.report_step(f"{self.agent} asks {event.agent}")
-        return _ask_result(request, asked.thread_id, reply)
+                    await exchange.report_step(f"{self.agent} calls {event.agent}")
+        return _ask_result(request, parsed.thread_id, reply)
 
 
 def _ask_result(
@@ -197,8 +197,8 @@ def _ask_result(
 
 
 def _usage(reply: Reply) -> dict[str, int]:
-    told = serializers.serialize_usage(reply.usage or Counted())
-    return {name: told[name] for name in AskUsage.model_fields}
+    usage = serializers.serialize_usage(reply.usage or Usage())
+    return {name: usage[name] for name in AskUsage.model_fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class UserMemoryTool:
     """One of an agent's memory tools, for the client's own model."""
 
     name: str
-    users: memory_settings.UserMemory
+    user_memory: memory_settings.UserMemory
 
     @property
     def definition(self) -> Tool:
@@ -233,15 +233,15 @@ class UserMemoryTool:
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: McpExchange
     ) -> CallToolResult:
         """Search or save, and return the same JSON that an agent receives."""
-        said = await self._tool(user_id).call(
+        result = await self._tool(user_id).call(
             arguments, TracedToolCall(self.name, "memory", "")
         )
         return CallToolResult(
-            content=[_text_content(said)], structured_content=orjson.loads(said)
+            content=[_text_content(result)], structured_content=orjson.loads(result)
         )
 
     def _tool(self, user_id: UserId) -> MemoryTool:
-        tools = memory_tools.make_tools(user_id, "", self.users, by=ACTOR)
+        tools = memory_tools.make_tools(user_id, "", self.user_memory, by=ACTOR)
         return next(tool for tool in tools if tool.name == self.name)
 
 
@@ -255,5 +255,5 @@ def _text_content(text: str) -> TextContent:
 
 
 @cache
-def _json_schema(shape: type[BaseModel]) -> dict[str, Any]:
-    return shape.model_json_schema()
+def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()

@@ -73,14 +73,16 @@ from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
 
 SESSION_HEADER = "Mcp-Session-Id"
-"""A session id for each client of the older protocols, with no state behind it. It only
-separates its requests from others' when one of them is cancelled."""
+"""The session id of a client with an older protocol, without any state. It only tells
+apart which client's request to cancel."""
 
 INSTRUCTIONS = (
     "Each tool with an agent's name sends that agent a message and returns its reply. "
-    "Agents remember the user and what was said in a thread. search_memory and "
-    "save_memory, where offered, work on what is known of the same user."
+    "Agents remember the user and the messages of a thread. search_memory and "
+    "save_memory, if offered, use the memory of the same user."
 )
+
+NOT_JSON_RPC = "The body must be a single JSON-RPC request or notification"
 
 Context = ServerRequestContext[dict[str, Any], Any]
 
@@ -121,20 +123,20 @@ async def serve_mcp(request: HttpRequest) -> HttpResponseBase:
 
 def credential_error_response(exc: CoulisseError) -> HttpResponse:
     """Return the response to a refused credential, with a message for MCP clients."""
-    told = errors.error_response(exc)
-    answer = http_response(
+    openai_response = errors.error_response(exc)
+    response = http_response(
         error_answer(
             None,
             INVALID_REQUEST,
             exc.message,
             data={"code": exc.code},
-            status=told.status_code,
+            status=openai_response.status_code,
         )
     )
     for name in ("Retry-After", "WWW-Authenticate"):
-        if name in told:
-            answer[name] = told[name]
-    return answer
+        if name in openai_response:
+            response[name] = openai_response[name]
+    return response
 
 
 def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
@@ -151,8 +153,10 @@ def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
 
 
 def _check_content_type(request: HttpRequest) -> None:
-    """Raise `Invalid` for a content type that a web page can send without
-    permission."""
+    """Raise `Invalid` for a content type other than JSON.
+
+    Any web page can post a form or plain text to this server.
+    """
     if request.content_type != "application/json":
         raise Invalid(
             "Send the body as JSON, with the header Content-Type: application/json",
@@ -171,7 +175,7 @@ def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
             error_answer(
                 None,
                 INVALID_REQUEST,
-                "The body must be a single JSON-RPC request or notification",
+                NOT_JSON_RPC,
                 status=400,
             )
         )
@@ -182,10 +186,10 @@ def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
 
 def cancel_request(session: str, params: Any) -> None:
     """Cancel a request of the same client, if this process handles it."""
-    named = cancelled_request_id_from_params(
+    request_id = cancelled_request_id_from_params(
         params if isinstance(params, dict) else None
     )
-    task = None if named is None else _running_requests.get((session, named))
+    task = None if request_id is None else _running_requests.get((session, request_id))
     if task is not None:
         task.cancel()
 
@@ -197,8 +201,9 @@ async def answer_request(
     try:
         message = JSONRPCRequest.model_validate(decoded)
     except ValidationError:
-        fault = "The body must be a single JSON-RPC request or notification"
-        return http_response(error_answer(None, INVALID_REQUEST, fault, status=400))
+        return http_response(
+            error_answer(None, INVALID_REQUEST, NOT_JSON_RPC, status=400)
+        )
     connection = build_connection(request, decoded)
     if isinstance(connection, InboundLadderRejection):
         return http_response(
@@ -233,13 +238,13 @@ def build_connection(
         return Connection.from_envelope(
             version or DEFAULT_NEGOTIATED_VERSION, None, None
         )
-    # A header that is sent twice has both values, which nothing in the body equals.
+    # A repeated header has both values, so it never equals the value in the body.
     headers = {name.lower(): value for name, value in request.headers.items()}
-    verdict = classify_inbound_request(decoded, headers=headers)
-    if isinstance(verdict, InboundLadderRejection):
-        return verdict
+    route = classify_inbound_request(decoded, headers=headers)
+    if isinstance(route, InboundLadderRejection):
+        return route
     return Connection.from_envelope(
-        verdict.protocol_version, verdict.client_info, verdict.client_capabilities
+        route.protocol_version, route.client_info, route.client_capabilities
     )
 
 
@@ -251,13 +256,13 @@ def register_request(
         return
     key = (session, id)
 
-    def forget(done: "asyncio.Task[JsonRpcAnswer]") -> None:
-        # Another request of the same id may have arrived meanwhile.
-        if _running_requests.get(key) is done:
+    def unregister(ended: "asyncio.Task[JsonRpcAnswer]") -> None:
+        # Another request with the same id may have arrived meanwhile.
+        if _running_requests.get(key) is ended:
             del _running_requests[key]
 
     _running_requests[key] = task
-    task.add_done_callback(forget)
+    task.add_done_callback(unregister)
 
 
 async def handle(exchange: McpExchange, connection: Connection) -> JsonRpcAnswer:
@@ -273,11 +278,11 @@ async def handle(exchange: McpExchange, connection: Connection) -> JsonRpcAnswer
             lifespan_state={},
         )
     except Exception as exc:
-        fault = modern_error_data(exc)
+        error = modern_error_data(exc)
         is_modern = connection.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS
-        status = ERROR_CODE_HTTP_STATUS.get(fault.code, 200) if is_modern else 200
+        status = ERROR_CODE_HTTP_STATUS.get(error.code, 200) if is_modern else 200
         return error_answer(
-            message.id, fault.code, fault.message, data=fault.data, status=status
+            message.id, error.code, error.message, data=error.data, status=status
         )
     return JsonRpcAnswer({"jsonrpc": "2.0", "id": message.id, "result": result})
 
@@ -313,15 +318,15 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
     tool = offered.get(params.name)
     if tool is None:
         hint = did_you_mean(params.name, offered)
-        said = f"Unknown tool: '{escape_and_truncate(params.name)}'{hint}"
-        raise MCPError(INVALID_PARAMS, said)
+        name = escape_and_truncate(params.name)
+        raise MCPError(INVALID_PARAMS, f"Unknown tool: '{name}'{hint}")
     arguments = params.arguments or {}
     embedding_tokens = tool.embedding_tokens(arguments)
     try:
         if embedding_tokens is None:
             return await tool.call(user_id, arguments, exchange)
-        asked = UsageRequest(config, caller, user_id, embedding_tokens)
-        async with request_limits.admit(asked):
+        usage = UsageRequest(config, caller, user_id, embedding_tokens)
+        async with request_limits.admit(usage):
             return await tool.call(user_id, arguments, exchange)
     except CoulisseError as exc:
         errors.log_error("tools/call", params.name, exc)
@@ -330,8 +335,8 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
 
 def _protocol_error(exc: CoulisseError) -> MCPError:
     """Return the JSON-RPC error of a request that calls no tool."""
-    is_ours = errors.error_shape(exc).status >= 500
-    return MCPError(INTERNAL_ERROR if is_ours else INVALID_PARAMS, exc.message)
+    is_server_error = errors.error_shape(exc).status >= 500
+    return MCPError(INTERNAL_ERROR if is_server_error else INVALID_PARAMS, exc.message)
 
 
 server: Server[dict[str, Any]] = Server(
@@ -342,4 +347,4 @@ server: Server[dict[str, Any]] = Server(
     on_list_tools=_list_tools,
     on_call_tool=_call_tool,
 )
-server.middleware.clear()  # The SDK's own spans cost more than they show.
+server.middleware.clear()  # The SDK's spans are slow and add no information.

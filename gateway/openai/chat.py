@@ -19,13 +19,13 @@ from turns.turn import TurnRequest
 logger = logging.getLogger(__name__)
 
 
-def served_by_headers(by: ServedBy) -> dict[str, str]:
-    return serializers.serving_headers(by.provider, by.attempts)
+def served_by_headers(served_by: ServedBy) -> dict[str, str]:
+    return serializers.serving_headers(served_by.provider, served_by.attempts)
 
 
-def _set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
+def _set_headers(response: HttpResponseBase, headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
-        answer.headers[name] = value
+        response.headers[name] = value
 
 
 async def complete_turn(request: TurnRequest) -> HttpResponse:
@@ -38,13 +38,13 @@ async def complete_turn(request: TurnRequest) -> HttpResponse:
             if isinstance(event, TurnStarted):
                 headers = event.headers
             reply.add(event)
-    answer = json_response(serializers.serialize_completion(head, reply))
+    response = json_response(serializers.serialize_completion(head, reply))
     if reply.served_by is not None:
         headers = {**headers, **served_by_headers(reply.served_by)}
         if (cost := serializers.format_cost(reply.served_by)) is not None:
             headers[serializers.COST_HEADER] = cost
-    _set_headers(answer, headers)
-    return answer
+    _set_headers(response, headers)
+    return response
 
 
 async def stream_turn(request: TurnRequest, *, include_usage: bool) -> "EventStream":
@@ -53,30 +53,31 @@ async def stream_turn(request: TurnRequest, *, include_usage: bool) -> "EventStr
     Waits for the first event, so that earlier errors have their own HTTP status.
     """
     events = flow.run(request)
-    begun = await anext(events)
+    started = await anext(events)
     first = await anext(events)
     head = serializers.new_head(request.turn_id, request.agent)
-    frames = FrameEncoder(head, include_usage=include_usage)
-    answer = EventStream(_encode_frames(frames, first, events))
-    if isinstance(begun, TurnStarted):
-        _set_headers(answer, {**begun.headers, **served_by_headers(begun.served_by)})
-    return answer
+    encoder = FrameEncoder(head, include_usage=include_usage)
+    response = EventStream(_encode_frames(encoder, first, events))
+    if isinstance(started, TurnStarted):
+        headers = {**started.headers, **served_by_headers(started.served_by)}
+        _set_headers(response, headers)
+    return response
 
 
 async def _encode_frames(
-    frames: FrameEncoder, first: Event, events: AsyncGenerator[Event]
+    encoder: FrameEncoder, first: Event, events: AsyncGenerator[Event]
 ) -> AsyncGenerator[bytes]:
     async with aclosing(events):
-        yield frames.first_frame() + frames.encode(first)
+        yield encoder.first_frame() + encoder.encode(first)
         try:
             async for event in events:
-                if frame := frames.encode(event):
+                if frame := encoder.encode(event):
                     yield frame
         except CoulisseError as exc:
-            logger.warning("%s broke off: %s", frames.id, exc)
+            logger.warning("the stream of %s failed: %s", encoder.id, exc)
             yield sse.error_frame(exc)
         except Exception:
-            logger.exception("%s broke off", frames.id)
+            logger.exception("the stream of %s failed", encoder.id)
             yield sse.error_frame(None)
         yield DONE
 

@@ -43,7 +43,7 @@ REFUSED_PARAMETERS = {
 def to_turn_request(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnRequest:
     """Return the turn that a chat request describes.
 
-    Every parameter is passed on, used here or refused with `Invalid`; none is dropped.
+    Each parameter is passed to the provider, used here or refused with `Invalid`.
     """
     _refuse_unsupported(body)
     return TurnRequest(
@@ -70,7 +70,7 @@ def _refuse_unsupported(body: ChatRequest) -> None:
         if getattr(body, name) not in (None, False):
             raise _unsupported(name, reason)
     if body.n is not None and body.n != 1:
-        raise _unsupported("n", "a turn has one reply; send the request again")
+        raise _unsupported("n", "a turn has one reply; send several requests")
     if body.modalities is not None and body.modalities != ["text"]:
         raise _unsupported("modalities", "replies are text: send ['text']")
     if body.stream_options is not None and not body.stream:
@@ -89,12 +89,11 @@ def _unsupported(name: str, reason: str) -> Invalid:
 
 
 def _passed_parameters(body: ChatRequest) -> dict[str, Any]:
-    """Return the parameters that the request sets for the provider, also 0 and ""."""
-    given = body.model_fields_set
+    """Return the parameters for the provider that the request sets, also 0 and ""."""
     return {
         name: value
         for name in PASSED_PARAMETERS
-        if name in given and (value := getattr(body, name)) is not None
+        if name in body.model_fields_set and (value := getattr(body, name)) is not None
     }
 
 
@@ -107,7 +106,7 @@ def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
         name = tool["function"]["name"]
         if name in names:
             raise Invalid(
-                f"two tools are called '{escape_and_truncate(name)}'; rename one",
+                f"two tools have the name '{escape_and_truncate(name)}'; rename one",
                 param="tools",
             )
         names.add(name)
@@ -149,8 +148,8 @@ def _to_format(
     if isinstance(response_format, JsonObjectFormat):
         return reply_format.json_object()
     if isinstance(response_format, JsonSchemaFormat):
-        asked = response_format.json_schema
-        return reply_format.json_schema(asked.name, asked.schema_, asked.description)
+        schema = response_format.json_schema
+        return reply_format.json_schema(schema.name, schema.schema_, schema.description)
     return None
 
 

@@ -88,29 +88,29 @@ def serialize_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def format_cost(serving: ServedBy | None) -> str | None:
+def format_cost(served_by: ServedBy | None) -> str | None:
     """Return the cost of a turn in dollars, `0.001234`; None if unknown."""
-    if serving is None or serving.cost_micro_usd is None:
+    if served_by is None or served_by.cost_micro_usd is None:
         return None
-    return money.format_usd(serving.cost_micro_usd)
+    return money.format_usd(served_by.cost_micro_usd)
 
 
-def coulisse_fields(serving: ServedBy | None) -> dict[str, Any]:
+def coulisse_fields(served_by: ServedBy | None) -> dict[str, Any]:
     """Return Coulisse's own field next to `usage`, if any.
 
-    It is not within `usage`, since clients add up the numbers there, all integers.
+    It is not within `usage`, since clients add up the integers there.
     """
-    if serving is None or serving.cost_micro_usd is None:
+    if served_by is None or served_by.cost_micro_usd is None:
         return {}
-    return {"coulisse": {"cost_usd": serving.cost_micro_usd / 1_000_000}}
+    return {"coulisse": {"cost_usd": served_by.cost_micro_usd / 1_000_000}}
 
 
 def serving_headers(provider: str, attempts: int) -> dict[str, str]:
-    """Return the agent and model that reply or failed, and the number of requests.
+    """Return the headers for the provider that replied or failed, and the attempts.
 
-    For a stream, as of its beginning.
+    For a stream, as of its start.
     """
-    # A name in the YAML may be in any script; a header may not.
+    # Provider names may contain any characters, headers only ASCII.
     return {PROVIDER_HEADER: quote(provider), ATTEMPTS_HEADER: str(attempts)}
 
 

@@ -44,15 +44,14 @@ class FrameEncoder:
     def __init__(self, head: serializers.ObjectHead, *, include_usage: bool) -> None:
         self.id = head.id
         fields = {**head.fields("chat.completion.chunk"), "choices": []}
-        # With include_usage every chunk but the last says `usage: null`.
+        # With include_usage every chunk but the last has `usage: null`.
         self._include_usage = include_usage
-        before = orjson.dumps(fields)[: -len(b"]}")]
-        self._before = b"data: " + before + b'{"index":0,"delta":'
-        closing = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
-        self._after = b',"logprobs":null,"finish_reason":null}' + closing
-        self._closing = closing
+        prefix = orjson.dumps(fields)[: -len(b"]}")]
+        self._prefix = b"data: " + prefix + b'{"index":0,"delta":'
+        self._end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._suffix = b',"logprobs":null,"finish_reason":null}' + self._end
         self._fields = fields
-        self._opened_calls: set[int] = set()
+        self._started_calls: set[int] = set()
 
     def first_frame(self) -> bytes:
         """Return the chunk that announces the assistant."""
@@ -86,11 +85,10 @@ class FrameEncoder:
                 return self._encode_finish(event)
 
     def _encode_delta(self, delta: bytes) -> bytes:
-        return self._before + delta + self._after
+        return self._prefix + delta + self._suffix
 
     def _encode_handoff(self, handoff: HandoffStarted) -> bytes:
-        """Return an event of Coulisse that is also a chunk, for clients that read all
-        events alike."""
+        """Return Coulisse's event, which is also a chunk: some clients ignore types."""
         choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}
         chunk = {**self._fields, "choices": [choice], "agent": handoff.agent}
         if self._include_usage:
@@ -98,12 +96,12 @@ class FrameEncoder:
         return b"event: handoff_started\ndata: " + orjson.dumps(chunk) + b"\n\n"
 
     def _tool_call_delta(self, delta: ToolCallDelta) -> dict[str, Any]:
-        if delta.index in self._opened_calls:
+        if delta.index in self._started_calls:
             return {
                 "index": delta.index,
                 "function": {"arguments": delta.arguments},
             }
-        self._opened_calls.add(delta.index)
+        self._started_calls.add(delta.index)
         return {
             "index": delta.index,
             "id": delta.id,
@@ -112,14 +110,8 @@ class FrameEncoder:
         }
 
     def _encode_finish(self, finished: TurnFinished) -> bytes:
-        reason = finished.reason.encode()
-        frame = (
-            self._before
-            + b'{},"logprobs":null,"finish_reason":"'
-            + reason
-            + b'"}'
-            + self._closing
-        )
+        reason = b'{},"logprobs":null,"finish_reason":"%b"}' % finished.reason.encode()
+        frame = self._prefix + reason + self._end
         if self._include_usage and finished.usage is not None:
             chunk = {
                 **self._fields,

@@ -1,2 +1,3 @@
-"""Request validation besides pydantic: hosts, encoding, JSON size, image addresses; and
-pydantic's errors in OpenAI's form."""
+"""Validation beyond pydantic's (hosts, encoding, JSON size, image addresses), and
+pydantic's errors in OpenAI's format.
+"""

@@ -1,9 +1,8 @@
 """The host names that the server answers to.
 
-A web page may point its own host name at this machine (DNS rebinding) and then talk to
-the server as if it were of the same origin. Such a name has dots; this machine's
-addresses, `localhost` and plain names within a network have none or are not names at
-all.
+A web page may point its own host name at this machine (DNS rebinding) and then send
+requests as if it were of the same origin. Such a name contains a dot. So `localhost`,
+IP addresses and names without a dot are safe.
 """
 
 import ipaddress
@@ -17,14 +16,14 @@ PORT_PATTERN = re.compile(r":\d*$")
 
 
 MAX_HOST_BYTES = 255
-"""Of a Host header, or of the name in an Origin; longer ones are not allowed."""
+"""The maximum length of a Host header, or of the name in an Origin."""
 
 
 def is_allowed(header: bytes, allowed: tuple[str, ...]) -> bool:
     """Return whether a Host header names this server.
 
-    `allowed` are more names of the server: `example.com`, `.example.com` for all names
-    under it, `*` for any.
+    `allowed` are further names of the server: `example.com`, `.example.com` for it and
+    all its subdomains, `*` for any name.
     """
     return len(header) <= MAX_HOST_BYTES and _is_allowed(_host_name(header), allowed)
 

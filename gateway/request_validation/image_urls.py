@@ -1,6 +1,6 @@
 """The addresses of images and files in a message.
 
-The server fetches none of them. The provider does, and the operator's own provider
+The provider fetches them, never this server. A provider in the operator's network
 (Ollama, vLLM) may have access to hosts that clients must not reach.
 """
 
@@ -18,8 +18,8 @@ from core.text.sanitization import escape_and_truncate
 
 MAX_URL_LENGTH = 8_192
 MAX_DATA_LENGTH = 20 * 1024 * 1024
-"""Characters of an image in the message; the default of `server.max_body_bytes` is
-smaller."""
+"""Characters of an image in the message; `server.max_body_bytes` is smaller by
+default."""
 IMAGE_TYPES = "avif|bmp|gif|heic|heif|jpeg|jpg|png|tiff|webp"
 
 IMAGE_DATA_PATTERN = re.compile(rf"data:image/(?:{IMAGE_TYPES});base64,", re.IGNORECASE)
@@ -39,16 +39,15 @@ def check_image(url: str) -> str:
 
 
 def check_file(data: str) -> str:
-    """Return a file's contents; an address instead of contents is checked as an
-    image's."""
+    """Return a file's contents, or its address, which is checked like an image's."""
     if _scheme(data) not in (None, "data"):
         _check_http_url(data)
     return data
 
 
 def _scheme(url: str) -> str | None:
-    found = SCHEME_PATTERN.match(url)
-    return None if found is None else found[0][:-1].lower()
+    match = SCHEME_PATTERN.match(url)
+    return None if match is None else match[0][:-1].lower()
 
 
 def _refuse(reason: str, **quoted: Any) -> NoReturn:
@@ -57,26 +56,26 @@ def _refuse(reason: str, **quoted: Any) -> NoReturn:
 
 def _check_data(url: str) -> None:
     if len(url) > MAX_DATA_LENGTH:
-        _refuse(f"an image may have {MAX_DATA_LENGTH // 2**20} MiB of base64")
-    head = IMAGE_DATA_PATTERN.match(url)
-    if head is None:
+        _refuse(f"the image is larger than {MAX_DATA_LENGTH // 2**20} MiB of base64")
+    prefix = IMAGE_DATA_PATTERN.match(url)
+    if prefix is None:
         _refuse(
             "a data: URL must start with data:image/TYPE;base64, where TYPE is one of "
             f"{IMAGE_TYPES.replace('|', ', ')}"
         )
     try:
-        is_empty = not binascii.a2b_base64(url[head.end() :], strict_mode=True)
+        content = binascii.a2b_base64(url[prefix.end() :], strict_mode=True)
     except ValueError:
-        is_empty = True
-    if is_empty:
-        _refuse("the data: URL has no valid base64, with its padding, after the comma")
+        content = b""
+    if not content:
+        _refuse("the data: URL needs valid base64, with padding, after the comma")
 
 
 def _check_http_url(url: str) -> None:
     if len(url) > MAX_URL_LENGTH:
-        _refuse(f"an address may have {MAX_URL_LENGTH} characters")
+        _refuse(f"the address is longer than {MAX_URL_LENGTH} characters")
     if "\\" in url or any(character.isspace() for character in url):
-        _refuse("an address has no backslash and no white space: percent-encode them")
+        _refuse("the address contains a backslash or white space: percent-encode them")
     host = _host(url)
     if private_hosts.is_private(host) and not _are_private_allowed():
         _refuse(
@@ -95,11 +94,11 @@ def _host(url: str) -> str:
     if parts is None or parts.scheme not in ("http", "https"):
         _refuse("it must be an http(s) address or a data: URL")
     if "@" in parts.netloc:
-        _refuse("an address must not have a user name or password")
+        _refuse("the address must not contain a user name or password")
     if not HOST_PATTERN.fullmatch(parts.netloc):
         _refuse(
-            "the host must be a name in ASCII (xn--… where it has other letters), an "
-            "IPv4 address or an IPv6 address in brackets"
+            "the host must be an ASCII name (xn--… for other letters), an IPv4 address "
+            "or an IPv6 address in brackets"
         )
     return parts.netloc.rpartition(":")[0] if _has_port(parts.netloc) else parts.netloc
 

@@ -15,7 +15,8 @@ MAX_VALUES = 50_000
 MAX_KEYS = 5_000
 """Keys of one object: OpenAI's limit on the properties of a JSON Schema."""
 UNCHECKED_COMMAS = 2_000
-"""Bodies with fewer commas have few values and are not walked: nearly all are."""
+"""Bodies with fewer commas, which are nearly all, have few values and are not
+counted."""
 
 
 def parse_json(body: bytes) -> Any:
@@ -31,18 +32,18 @@ def parse_json(body: bytes) -> Any:
 
 
 def _check_counts(value: Any) -> None:
-    left, rest = MAX_VALUES, [value]
-    while rest:
-        each = rest.pop()
-        if not isinstance(each, dict | list):
+    count, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, dict | list):
             continue
-        if isinstance(each, dict) and len(each) > MAX_KEYS:
-            raise _refusal(f"an object with more than {MAX_KEYS:,} keys")
-        left -= len(each)
-        if left < 0:
-            raise _refusal(f"more than {MAX_VALUES:,} values")
-        rest.extend(each.values() if isinstance(each, dict) else each)
+        if isinstance(item, dict) and len(item) > MAX_KEYS:
+            raise _too_many(f"an object with more than {MAX_KEYS:,} keys")
+        count += len(item)
+        if count > MAX_VALUES:
+            raise _too_many(f"more than {MAX_VALUES:,} values")
+        pending.extend(item.values() if isinstance(item, dict) else item)
 
 
-def _refusal(what: str) -> Invalid:
-    return Invalid(f"The body has {what}; send less", code="too_many_values")
+def _too_many(values: str) -> Invalid:
+    return Invalid(f"The body has {values}; send less", code="too_many_values")

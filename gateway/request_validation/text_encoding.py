@@ -15,7 +15,7 @@ from django.utils.http import parse_header_parameters
 from core.errors import Invalid
 
 MAX_CONTENT_TYPE_BYTES = 255
-"""Bytes. Django's parser takes seconds for a long header, on the event loop."""
+"""Django's parser would take seconds for a long header, on the event loop."""
 
 
 class Utf8Request(ASGIRequest):
@@ -54,7 +54,7 @@ def _content_type_problem(content_type: str) -> str | None:
         return f"is longer than {MAX_CONTENT_TYPE_BYTES} bytes"
     if "*" in content_type.partition(";")[2]:
         return (
-            "has an encoded parameter (RFC 2231), which is not read: write it as "
+            "has an encoded parameter (RFC 2231), which is not supported: write it as "
             "name=value"
         )
     return None

@@ -1,13 +1,25 @@
-"""Converts pydantic's validation errors to OpenAI's form."""
+"""Converts pydantic's validation errors to OpenAI's format."""
 
 from typing import Any
 
 from core.errors import Invalid
 from core.text.sanitization import escape_and_truncate
 
-UNION_BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
-    *("text", "image_url", "input_audio", "file", "refusal"),
-    *("json_object", "json_schema", "str", "NamedTool"),
+UNION_BRANCHES = {
+    "NamedTool",
+    "assistant",
+    "developer",
+    "file",
+    "image_url",
+    "input_audio",
+    "json_object",
+    "json_schema",
+    "refusal",
+    "str",
+    "system",
+    "text",
+    "tool",
+    "user",
 }
 """Names of the branches of unions in `schemas.py`, which pydantic adds to its paths."""
 
@@ -16,7 +28,7 @@ MAX_MESSAGE_LENGTH = 300
 
 
 def first_error(errors: list[dict[str, Any]]) -> Invalid:
-    """Return pydantic's first error in OpenAI's form."""
+    """Return pydantic's first error in OpenAI's format."""
     error = _closest_error(errors)
     param = _param_name(_path(error))
     if not param:
@@ -40,8 +52,8 @@ def first_error(errors: list[dict[str, Any]]) -> Invalid:
                 f"{context['expected_tags']}",
                 param=f"{param}.{_tag(error)}",
             )
-    said = escape_and_truncate(error["msg"], MAX_MESSAGE_LENGTH)
-    return Invalid(f"Invalid '{param}': {said}", param=param)
+    message = escape_and_truncate(error["msg"], MAX_MESSAGE_LENGTH)
+    return Invalid(f"Invalid '{param}': {message}", param=param)
 
 
 def _missing_parameter(param: str) -> Invalid:
@@ -84,14 +96,13 @@ def _param_name(path: list[str | int]) -> str:
     return escape_and_truncate(param)
 
 
-def _is_branch(step: str | int, before: str | int) -> bool:
-    """Return whether a step is the name of a union's branch, absent from the
-    request."""
+def _is_branch(step: str | int, previous: str | int) -> bool:
+    """Return whether a step names a union's branch, and so is not in the request."""
     return (
         isinstance(step, str)
         and (
-            isinstance(before, int)
-            or before in ("content", "stop", "tool_choice", "response_format")
+            isinstance(previous, int)
+            or previous in ("content", "stop", "tool_choice", "response_format")
         )
         and (step in UNION_BRANCHES or "[" in step)
     )

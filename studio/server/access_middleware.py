@@ -126,7 +126,7 @@ def _run_login(way: OidcLogin, request: HttpRequest) -> HttpResponseBase | None:
         return None
     if request.method != "GET":
         raise CredentialRequired("Log in to the studio first", challenge="Cookie")
-    return _run_view(LoginRequestView(way, wanted=request.get_full_path()), request)
+    return _run_view(LoginRequestView(way, next_url=request.get_full_path()), request)
 
 
 def _is_callback(way: OidcLogin, request: HttpRequest) -> bool:
@@ -166,7 +166,7 @@ def _policy_of(admin: AdminAuth) -> AccessPolicy:
 
 def refusal_page(exc: CoulisseError) -> HttpResponseBase:
     """Return the page that explains a refusal."""
-    page = oidc_login.login_failed_page(exc, again=ROOT_PATH)
+    page = oidc_login.login_failed_page(exc, login_url=ROOT_PATH)
     challenge = getattr(exc, "challenge", "")
     if challenge.startswith("Basic"):
         page.headers["WWW-Authenticate"] = challenge

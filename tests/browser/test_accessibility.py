@@ -67,7 +67,7 @@ def test_error_page_has_no_accessibility_violations(window: Window) -> None:
 
 def test_login_refusal_has_no_accessibility_violations(window: Window) -> None:
     refused = oidc_login.login_failed_page(
-        CredentialRequired("Log in first"), again="/admin/"
+        CredentialRequired("Log in first"), login_url="/admin/"
     )
     window.page.route(
         "**/admin/",
@@ -76,7 +76,7 @@ def test_login_refusal_has_no_accessibility_violations(window: Window) -> None:
         ),
     )
     page = window.open("/admin/")
-    assert page.locator("h1").inner_text() == "You are not logged in"
+    assert page.locator("h1").inner_text() == "Login failed"
     assert stumbles(page) == []
     darken(page)
     assert stumbles(page, BY_COLOUR) == []

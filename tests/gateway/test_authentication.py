@@ -333,7 +333,7 @@ def test_wrong_password_is_refused(configure, http, headers):
         (
             LOOSE,
             bearer("password-of-bob"),
-            "send them as HTTP Basic authentication, not",
+            "send them with HTTP Basic authentication, not",
         ),
         (
             LOOSE,

@@ -200,7 +200,7 @@ def test_monthly_budget_resets_each_month(url, fake, user, mint):
     row.update(micro_usd=9 * COST)
     refusal = ask(url, secret)
     assert refusal.status_code == 429
-    assert "renewed on" in refusal.json()["error"]["message"]
+    assert "it renews on" in refusal.json()["error"]["message"]
     last_month = time_windows.month_start(row.get().start - 1)
     row.update(start=last_month)
     assert ask(url, secret).status_code == 200

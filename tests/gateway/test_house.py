@@ -252,7 +252,7 @@ def test_header_and_query_conflict_is_refused(server, fake, user):
             lambda client: client.call_tool("assistant", {"message": "hi"}),
             query="?safety_identifier=somebody",
         )
-    assert "two different users" in caught.value.error.message
+    assert "several users" in caught.value.error.message
     assert not fake.requests
 
 
@@ -339,7 +339,7 @@ def test_progress_is_reported_during_a_call(server, fake, user, mode, monkeypatc
 
     result = use(server, user, wait, mode=mode)
     assert text(result) == "At last."
-    assert heard[0][1] == "assistant is thinking"
+    assert heard[0][1] == "assistant is working"
     times = [progress for progress, _ in heard]
     assert times == sorted(set(times))
 
@@ -362,7 +362,7 @@ def test_progress_names_the_called_subagent(running, configure, fake, user, mode
         return client.call_tool("assistant", asked, progress_callback=hear)
 
     assert not use(running, user, wait, mode=mode).is_error
-    assert heard == ["assistant asks claude"]
+    assert heard == ["assistant calls claude"]
 
 
 @EITHER

@@ -138,7 +138,7 @@ def test_invalid_field_is_located(hands, change, param):
 def test_date_without_zone_error_suggests_utc(hands):
     body = {"content": "x", "valid_from": "2026-03-01T09:30:00"}
     said = hands.refused("POST", "/v1/memories", body=body)
-    assert "end it with Z for UTC" in said["message"]
+    assert "add Z for UTC" in said["message"]
 
 
 @pytest.mark.parametrize("body", [[], "text", {}])

@@ -359,7 +359,7 @@ def test_login_started_in_another_browser_is_refused(browser, running, idp):
     stranger = Browser(running)
     answer = stranger.get(consent.headers["Location"])
     assert answer.status_code == 401
-    assert "not begun in this browser" in answer.text
+    assert "started in another browser" in answer.text
     stranger.http.close()
 
 

@@ -174,7 +174,7 @@ def test_broken_stream_is_logged_with_the_request_id(server, fake, user, logged)
     fake.cut("mid_stream")
     answer = post(server, body(user, stream=True), headers=NAMED)
     assert sent(answer) == "checkout-7"
-    [line] = [line for line in logged() if "broke off" in line["message"]]
+    [line] = [line for line in logged() if "failed" in line["message"]]
     assert line["request_id"] == "checkout-7"
 
 

@@ -195,7 +195,7 @@ def test_mcp_tool_list_refuses_two_users(server, user):
     answer = httpx2.post(
         url, json=said, headers={HEADER: f"{user}-b"}, timeout=60, verify=False
     )
-    assert "two different users" in answer.json()["error"]["message"]
+    assert "several users" in answer.json()["error"]["message"]
 
 
 # What the API says of itself.
