@@ -135,6 +135,6 @@ def test_client_tool_named_like_a_subagent_is_refused(server, fake, user, stream
     tool = {"type": "function", "function": {"name": "resume_critic", "parameters": {}}}
     request = body(user, "hi", agent="coach", tools=[tool], stream=stream)
     complaint = calls.refused(server, request)
-    assert "rename yours" in complaint["message"]
+    assert "rename it" in complaint["message"]
     assert complaint["param"] == "tools"
     assert fake.requests == []
