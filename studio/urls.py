@@ -83,7 +83,7 @@ urlpatterns = [
     path("live/events", LiveEventsView.as_view()),
     path("tasks", TaskListView.as_view()),
     path("tasks/<str:id>", TaskView.as_view()),
-    path("tasks/<str:id>/again", RetryTaskView.as_view()),
+    path("tasks/<str:id>/retry", RetryTaskView.as_view()),
     path("tasks/<str:id>/cancel", CancelTaskView.as_view()),
     path("sidecars", SidecarListView.as_view()),
     path("sidecars/<path:name>/restart", RestartSidecarView.as_view()),
@@ -92,7 +92,7 @@ urlpatterns = [
     path("triggers/<path:name>", TriggerView.as_view()),
     # Evaluate
     path("experiments/<path:name>/results", ExperimentResultsView.as_view()),
-    path("judges/<path:name>/past", PastRepliesView.as_view()),
+    path("judges/<path:name>/past-replies", PastRepliesView.as_view()),
     path("judges/<path:name>/retry", RetryJudgingView.as_view()),
     path("judges/<path:name>/scores", JudgeScoresView.as_view()),
     path("smoke/runs", SmokeRunListView.as_view()),
@@ -119,8 +119,8 @@ urlpatterns = [
     path("tokens", TokenListView.as_view()),
     path("tokens/enable", EnableTokensView.as_view()),
     path("tokens/<str:id>", TokenView.as_view()),
-    path("people", AccountListView.as_view()),
-    path("people/<path:username>", AccountView.as_view()),
+    path("accounts", AccountListView.as_view()),
+    path("accounts/<path:username>", AccountView.as_view()),
     path("settings", SettingsView.as_view()),
     path("settings/<str:key>", RemovableSectionView.as_view()),
     path("providers", ProviderListView.as_view()),
@@ -140,7 +140,7 @@ urlpatterns = [
     path("config/schema", ConfigSchemaView.as_view()),
     path("openapi.json", OpenApiView.as_view()),
 ]
-"""One line per address, in the order of the menu; each module has its views."""
+"""One line per address, in the order of the menu."""
 
 for kind in KINDS:
     urlpatterns += entry_views.build_urls(kind)

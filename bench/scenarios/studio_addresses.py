@@ -141,7 +141,7 @@ def _sample(kind: str, name: str, route: str) -> Any:
         "agents": lambda: "front-desk",
         "experiments": lambda: next(iter(config.get(EXPERIMENTS)), None),
         "judges": lambda: next(iter(config.get(JUDGES)), None),
-        "people": lambda: "vera",
+        "accounts": lambda: "vera",
         "smoke": lambda: next(iter(config.get(SMOKE_TESTS)), None),
         "tasks": lambda: _newest(Task.objects.filter(kind="agent"), "created_at"),
         "tokens": lambda: _newest(ApiToken.objects.all(), "created_at"),

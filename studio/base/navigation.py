@@ -55,7 +55,7 @@ GROUPS: dict[str, tuple[MenuItem, ...]] = {
         MenuItem("Settings", "/admin/settings", "tune", SECTION_PAGES),
         MenuItem("MCP", "/admin/mcp", "extension"),
         MenuItem("Tokens", "/admin/tokens", "key"),
-        MenuItem("People", "/admin/people", "badge"),
+        MenuItem("Accounts", "/admin/accounts", "badge"),
         MenuItem("coulisse.yaml", "/admin/config/edit", "code", ("/admin/config",)),
         MenuItem("Tables", "/admin/tables/", "table_rows"),
     ),

@@ -16,19 +16,17 @@ DAY = timedelta(days=1)
 
 def load_overview() -> Mapping[str, Any]:
     """Return each agent's last day, by name; in one query."""
-    found = agent_totals.totals_by_agent(datetime.now(UTC) - DAY)
-    return {name: {"last_day": asdict(day)} for name, day in found.items()}
+    totals = agent_totals.totals_by_agent(datetime.now(UTC) - DAY)
+    return {name: {"last_day": asdict(day)} for name, day in totals.items()}
 
 
 def load_details(name: str, agent: AgentConfig | None) -> Mapping[str, Any]:
-    """Return an agent's last day, its references and the things it may use."""
-    day = agent_totals.totals_by_agent(datetime.now(UTC) - DAY, name).get(
-        name, AgentTotals()
-    )
-    named = agent_references.find_references(live.current(), name)
+    """Return an agent's last day, its references, tools and effective settings."""
+    totals = agent_totals.totals_by_agent(datetime.now(UTC) - DAY, name)
+    references = agent_references.find_references(live.current(), name)
     return {
-        "last_day": asdict(day),
-        "referred_by": [each._asdict() for each in named],
+        "last_day": asdict(totals.get(name, AgentTotals())),
+        "references": [each._asdict() for each in references],
         "uses": [] if agent is None else list_uses(agent),
         "settings": {} if agent is None else effective_settings(agent),
     }
@@ -36,27 +34,26 @@ def load_details(name: str, agent: AgentConfig | None) -> Mapping[str, Any]:
 
 def list_uses(agent: AgentConfig) -> list[dict[str, str]]:
     """Return what an agent may use: tools, other agents, skills, memory."""
-    found = [
+    uses = [
         {
             "kind": "MCP",
             "name": grant.server,
-            "what": "all tools" if grant.only is None else ", ".join(grant.only),
+            "detail": "all tools" if grant.only is None else ", ".join(grant.only),
         }
         for grant in agent.mcp_tools
     ]
-    found += [{"kind": "agent", "name": name, "what": ""} for name in agent.subagents]
-    found += [{"kind": "skill", "name": name, "what": ""} for name in agent.skills]
+    uses += [{"kind": "agent", "name": name, "detail": ""} for name in agent.subagents]
+    uses += [{"kind": "skill", "name": name, "detail": ""} for name in agent.skills]
     if agent.memory_tools:
-        found.append({"kind": "memory", "name": "memory tools", "what": ""})
+        uses.append({"kind": "memory", "name": "memory tools", "detail": ""})
     if agent.task_tools:
-        which = agent.task_tools
-        what = "" if isinstance(which, bool) else ", ".join(which)
-        found.append({"kind": "tasks", "name": "task tools", "what": what})
-    return found
+        tools = agent.task_tools
+        detail = "" if isinstance(tools, bool) else ", ".join(tools)
+        uses.append({"kind": "tasks", "name": "task tools", "detail": detail})
+    return uses
 
 
 def effective_settings(agent: AgentConfig) -> dict[str, Any]:
     """Return an agent's effective settings, including the defaults."""
-    shown = {"provider", "model", "max_turns", "context_tokens", "memory", "judges"}
-    told = agent.model_dump(mode="json", include=shown)
-    return {**told, **agent.parameters}
+    fields = {"provider", "model", "max_turns", "context_tokens", "memory", "judges"}
+    return {**agent.model_dump(mode="json", include=fields), **agent.parameters}

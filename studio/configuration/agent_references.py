@@ -38,14 +38,14 @@ def _other_references(config: Config, name: str) -> Iterator[AgentReference]:
     for experiment in config.get(EXPERIMENTS).values():
         if name in experiment.agents:
             is_primary = name == experiment.primary
-            how = "its primary variant" if is_primary else "a variant"
-            yield AgentReference("experiment", experiment.name, how)
+            relation = "its primary variant" if is_primary else "a variant"
+            yield AgentReference("experiment", experiment.name, relation)
     for trigger in config.get(TRIGGERS):
         if trigger.agent == name:
             yield AgentReference("trigger", trigger.name, "starts it")
     for test in config.get(SMOKE_TESTS).values():
         if test.target == name:
-            yield AgentReference("smoke test", test.name, "talks to it")
+            yield AgentReference("smoke test", test.name, "tests it")
     for limit in config.get(LIMITS):
         if limit.per == "agent" and limit.name == name:
             yield AgentReference("limit", name, "limits it")

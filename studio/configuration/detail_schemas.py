@@ -1,4 +1,4 @@
-"""Response schemas of the data besides entries, for each kind of entry."""
+"""Response schemas of the overview and the details of each kind of entry."""
 
 from datetime import datetime
 from typing import Literal
@@ -16,8 +16,8 @@ class LastDay(BaseModel):
 
     turns: int
     failed: int
-    micro_usd: int = Field(description="As far as it is known.")
-    unpriced: int = Field(description="Turns that cost more than is known.")
+    micro_usd: int = Field(description="Without the unpriced turns.")
+    unpriced: int = Field(description="Turns with a call that has no price.")
     mean_seconds: float | None
 
 
@@ -40,17 +40,17 @@ class AgentUse(BaseModel):
 
     kind: Literal["MCP", "agent", "memory", "skill", "tasks"]
     name: str
-    what: str
+    detail: str
 
 
 class AgentDetails(BaseModel):
-    """The activity of an agent, its references and uses."""
+    """The activity of an agent, its references, tools and effective settings."""
 
     last_day: LastDay
-    referred_by: list[AgentReferenceDetail]
+    references: list[AgentReferenceDetail]
     uses: list[AgentUse]
     settings: dict[str, JsonValue] = Field(
-        description="What is in effect for it: its own fields, and the model's."
+        description="The agent's own fields and its model parameters."
     )
 
 
@@ -63,11 +63,11 @@ class VariantWeek(BaseModel):
 
 
 class ExperimentOverview(BaseModel):
-    """The last week; empty if no experiment is in force."""
+    """The last week; empty if the experiment is disabled."""
 
     turns: int = 0
     variants: list[VariantWeek] = []
-    winner: str | None = Field(None, description="By its `stop_when`.")
+    winner: str | None = Field(None, description="The winner by `stop_when`, if any.")
 
 
 class ExperimentDetails(BaseModel):
@@ -95,7 +95,7 @@ class CriterionScores(BaseModel):
     """Mean scores by one criterion."""
 
     criterion: str
-    windows: dict[str, WindowMean] = Field(description="Of `24h`, `7d` and `30d`.")
+    windows: dict[str, WindowMean] = Field(description="For `24h`, `7d` and `30d`.")
 
 
 class AgentCriterionScores(CriterionScores):
@@ -119,8 +119,8 @@ class JudgeTaskCounts(BaseModel):
     done: int
     failed: int
     cancelled: int
-    skipped: dict[str, int] = Field(description="By why.")
-    due: int
+    skipped: dict[str, int] = Field(description="By reason.")
+    selected: int = Field(description="The sum of all states.")
 
 
 class JudgeCostTotal(BaseModel):
@@ -170,11 +170,11 @@ class JudgeDetails(BaseModel):
     by_agent: list[AgentCriterionScores]
     days: list[DayScore]
     counts: JudgeTaskCounts
-    spent: dict[str, JudgeCostTotal] = Field(description="In `24h`, `7d` and `30d`.")
+    costs: dict[str, JudgeCostTotal] = Field(description="For `24h`, `7d` and `30d`.")
     failures: list[FailedJudging]
     recent: list[JudgeScore]
     judged_agents: list[str]
-    people: list[AgentFeedback]
+    feedback: list[AgentFeedback]
     comments: list[FeedbackComment]
 
 
@@ -200,4 +200,4 @@ DETAIL_SCHEMAS: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
     "judges": (JudgeOverview, JudgeDetails),
     "smoke": (SmokeTestOverview, SmokeTestDetails),
 }
-"""By the path of the kind: the schemas of its list and of one entry."""
+"""The schemas of the overview and of the details, by the path of the kind."""

@@ -16,45 +16,50 @@ from config.overrides.overridable_entries import OverridableEntry
 from config.sections import Section
 from core.errors import Invalid
 from studio.base import error_responses, formats
-from studio.base.views import StudioView
+from studio.base.views import MAX_DIGITS, StudioView
 from studio.configuration import entry_schemas, entry_types
 from studio.configuration.entry_types import EntryKind
 
 FORM_TEMPLATE = "studio/entries/form.html"
+VERSION_DESCRIPTION = (
+    "The version that you loaded (its ETag). The request fails with 409 if the current "
+    "version differs. `If-Match` is equivalent."
+)
 
 
 class EntryAutoSchema(AutoSchema):
     """Describes a view by the kind of its entries."""
 
-    VERBS = {
-        ("EntryListView", "GET"): ("list", "List {title}"),
-        ("EntryListView", "POST"): ("create", "Add one of {title}"),
-        ("EntryDetailView", "GET"): ("retrieve", "Show one of {title}"),
-        ("EntryDetailView", "PUT"): ("update", "Have this run in place of the file's"),
-        ("EntryDetailView", "DELETE"): (
-            "destroy",
-            "Disable one, or drop the studio's own",
-        ),
-        ("CheckEntryView", "POST"): ("check", "Judge one that is being typed"),
-        ("ResetEntryView", "POST"): ("reset", "Have what the file says run again"),
+    OPERATIONS = {
+        ("EntryListView", "GET"): ("list", "List {noun}s"),
+        ("EntryListView", "POST"): ("create", "Create {one}"),
+        ("EntryDetailView", "GET"): ("retrieve", "Show {one}"),
+        ("EntryDetailView", "PUT"): ("update", "Override {one} of the file"),
+        ("EntryDetailView", "DELETE"): ("destroy", "Disable or delete {one}"),
+        ("CheckEntryView", "POST"): ("check", "Validate a draft of {one}"),
+        ("ResetEntryView", "POST"): ("reset", "Reset {one} to the file's value"),
     }
+    """The verb and the summary, by view and method."""
 
     @property
     def _kind(self) -> EntryKind:
         return cast(EntryView, self.view).kind
 
-    def _verb(self) -> tuple[str, str]:
-        return self.VERBS[type(self.view).__name__, self.method]
+    @property
+    def _verb(self) -> str:
+        return self.OPERATIONS[type(self.view).__name__, self.method][0]
 
     def get_operation_id(self) -> str:
         """Return an operation id such as `agents_list`."""
-        verb = self._verb()[0]
-        is_of_one = verb == "check" and "{" in self.path
-        return f"{self._kind.path}_{verb}{'_one' if is_of_one else ''}"
+        is_named = self._verb == "check" and "{" in self.path
+        return f"{self._kind.path}_{self._verb}{'_one' if is_named else ''}"
 
     def get_summary(self) -> str:
         """Return the summary of the operation."""
-        return self._verb()[1].format(title=self._kind.title.lower())
+        noun = self._kind.section.noun
+        one = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+        summary = self.OPERATIONS[type(self.view).__name__, self.method][1]
+        return summary.format(noun=noun, one=one)
 
     def get_tags(self) -> list[str]:
         """Return the kind as the tag."""
@@ -62,24 +67,20 @@ class EntryAutoSchema(AutoSchema):
 
     def get_override_parameters(self) -> list[Any]:
         """Return the parameters of a change."""
-        if self._verb()[0] in ("update", "destroy", "reset"):
-            what = (
-                "The version that was shown (its ETag); refused with 409 if it is "
-                "another now. `If-Match` says the same."
-            )
-            return [OpenApiParameter("version", int, description=what)]
+        if self._verb in ("update", "destroy", "reset"):
+            return [OpenApiParameter("version", int, description=VERSION_DESCRIPTION)]
         return []
 
     def get_request_serializer(self) -> Any:
         """Return the request schema, also for YAML."""
-        verb = self._verb()[0]
-        if verb == "check":
+        if self._verb == "check":
             return EntryDraft
-        return self._kind.shape if verb in ("create", "update") else None
+        is_saved = self._verb in ("create", "update")
+        return self._kind.config_class if is_saved else None
 
     def get_response_serializers(self) -> Any:
         """Return the schemas of the responses."""
-        match self._verb()[0]:
+        match self._verb:
             case "list":
                 return entry_schemas.list_schema(self._kind)
             case "check":
@@ -100,7 +101,7 @@ class EntryDraft(BaseModel):
 
 
 class EntryView(StudioView):
-    """A view of one of the kinds."""
+    """A view of one kind of entries."""
 
     kind: EntryKind = entry_types.AGENTS
     schema = EntryAutoSchema()
@@ -108,32 +109,31 @@ class EntryView(StudioView):
     def run_recorded(
         self, verb: str, name: str, change: Any, *args: Any, **kw: Any
     ) -> Any:
-        """Make a change with its audit entry, unless it changes nothing."""
-        by = self.actor()
-        deed = AuditEvent(
-            overridable_entries.audit_action(self.kind.section, verb), by, name
-        )
+        """Make a change with its audit entry; a change that returns False has none."""
+        actor = self.actor()
+        action = overridable_entries.audit_action(self.kind.section, verb)
+        event = AuditEvent(action, actor, name)
 
-        def done(result: Any) -> AuditEvent | None:
-            return None if result is False else deed
+        def event_of(result: Any) -> AuditEvent | None:
+            return None if result is False else event
 
         return audit_log.run_recorded(
-            done, change, self.kind.section, *args, by=by.name, **kw
+            event_of, change, self.kind.section, *args, by=actor.name, **kw
         )
 
     def submitted_yaml(self) -> str:
-        """Return the submitted entry; refuses invalid YAML from a script."""
+        """Return the submitted entry; raises `Invalid` for a script's invalid YAML."""
         text, noun = self.yaml_text(), self.kind.section.noun
         if self.is_form:
             return text
         if not text.strip():
-            raise Invalid(f"The body is empty; it must be a map: one {noun}")
+            raise Invalid(f"The body is empty; send one {noun} as a map")
         if not isinstance(formats.load_yaml(text.encode()), dict):
             raise Invalid(f"The body must be a map: one {noun}")
         return text
 
     def expected_version_number(self) -> int | None:
-        """Return the version that the client has seen, if it sends one."""
+        """Return the version that the client loaded, if it sends one."""
         return _parse_int("version", self.expected_version())
 
     def optional_query_int(self, name: str) -> int | None:
@@ -144,10 +144,10 @@ class EntryView(StudioView):
         """Return one entry in full."""
         entry = overridable_entries.get_entry(self.kind.section, name)
         self.title = entry.name
-        answer = self._entry_response(entry, status=status)
-        # A weak ETag, since the figures in the response change by themselves.
-        answer["ETag"] = f'W/"{entry.version}"'
-        return answer
+        response = self._entry_response(entry, status=status)
+        # A weak ETag, because the figures in the response change by themselves.
+        response["ETag"] = f'W/"{entry.version}"'
+        return response
 
     def _entry_response(self, entry: OverridableEntry, *, status: int) -> Response:
         if self.request.accepted_renderer.format == "yaml":
@@ -183,12 +183,12 @@ class EntryView(StudioView):
         return {**self.page_context(), **form, **editor, **more}
 
 
-def _parse_int(name: str, said: str) -> int | None:
-    if said == "":
+def _parse_int(name: str, text: str) -> int | None:
+    if text == "":
         return None
-    if not said.isdecimal() or len(said) > 18:
+    if not text.isdecimal() or len(text) > MAX_DIGITS:
         raise Invalid(f"'{name}' must be a whole number", param=name)
-    return int(said)
+    return int(text)
 
 
 def _find_name(section: Section[Any], text: str) -> str | None:

@@ -21,17 +21,18 @@ class ListedEntry(BaseModel):
 
     name: str
     label: Literal["yaml", "dynamic", "override", "tombstoned"] = Field(
-        description="Whether the file alone has it, the studio alone, both (the "
-        "studio's runs), or the studio disables it."
+        description="The source: the file (`yaml`), the studio (`dynamic`), the studio "
+        "in place of the file (`override`), or disabled in the studio (`tombstoned`)."
     )
-    is_in_force: bool = Field(description="Whether anything runs under this name.")
+    is_active: bool = Field(description="Whether an entry of this name is in effect.")
     is_rejected: bool = Field(
-        description="Whether the override conflicts with the file and is rejected."
+        description="Whether the studio's value is ignored, because it is invalid with "
+        "the current file."
     )
-    reason: str = Field(description="What does not fit.")
+    reason: str = Field(description="Why the studio's value is invalid.")
     version: int = Field(
-        description="Of what the studio says; 0 where it says nothing. Send it as "
-        "`?version=` with a change to be refused if somebody was faster."
+        description="The version of the studio's value; 0 without one. If you send it "
+        "as `?version=` with a change, a concurrent edit fails with 409."
     )
     changed_at: datetime | None
     changed_by: str
@@ -51,31 +52,36 @@ class DetailedEntry(ListedEntry):
     """An entry in full."""
 
     yaml: str = Field(
-        description="As it is written: by the studio if it says anything."
+        description="The studio's YAML, or the file's if the studio has none."
     )
-    written: str | None = Field(description="As the file has it.")
-    diff: str = Field(description="What the studio changes, as a unified diff.")
+    file_yaml: str | None = Field(description="The file's YAML, if it has the entry.")
+    diff: str = Field(
+        description="A unified diff from the file's YAML to the studio's."
+    )
     history: list[EntryVersion] = Field(
-        description="The newest first, at most 20; those before one by `?before=`."
+        description="Newest first, at most 20; `?before=` returns older versions."
     )
-    has_more: bool = Field(description="Whether there are older ones.")
+    has_more: bool = Field(description="Whether there are older versions.")
 
 
 def serialize_list_item(
-    entry: OverridableEntry, beside: Mapping[str, Any]
+    entry: OverridableEntry, overview: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an entry for a list."""
+    return {**_serialize_state(entry), "overview": overview}
+
+
+def _serialize_state(entry: OverridableEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "label": entry.label,
-        "is_in_force": entry.is_active,
+        "is_active": entry.is_active,
         "is_rejected": entry.is_rejected,
         "reason": entry.reason,
         "version": entry.version,
         "changed_at": entry.changed_at,
         "changed_by": entry.changed_by,
         "config": entry.data,
-        "beside": beside,
     }
 
 
@@ -83,16 +89,17 @@ def serialize_entry(
     entry: OverridableEntry, details: Mapping[str, Any], *, before: int | None = None
 ) -> dict[str, Any]:
     """Return an entry in full, with its history before a version."""
-    told = overridable_entries.list_versions(
+    versions = overridable_entries.list_versions(
         entry.section, entry.name, before=before, limit=VERSIONS_SHOWN + 1
     )
     return {
-        **serialize_list_item(entry, details),
+        **_serialize_state(entry),
+        "details": details,
         "yaml": entry.text,
-        "written": entry.file_text,
+        "file_yaml": entry.file_text,
         "diff": overridable_entries.diff_entry(entry),
-        "history": [serialize_version(each) for each in told[:VERSIONS_SHOWN]],
-        "has_more": len(told) > VERSIONS_SHOWN,
+        "history": [serialize_version(each) for each in versions[:VERSIONS_SHOWN]],
+        "has_more": len(versions) > VERSIONS_SHOWN,
     }
 
 
@@ -118,33 +125,37 @@ def remaining_schema(kind: EntryKind) -> type[BaseModel]:
     """Return the schema of an entry after it was disabled, deleted or reset."""
     root: Any = RootModel
     either = root[detail_schema(kind) | DeletedEntry]
-    return create_model(f"Left{kind.shape.__name__}", __base__=either)
+    return create_model(f"Remaining{kind.config_class.__name__}", __base__=either)
 
 
 def list_schema(kind: EntryKind) -> type[BaseModel]:
     """Return the schema of a kind's list."""
     fields: dict[str, Any] = {
         "object": (Literal["list"], "list"),
-        "data": (list[_entry_schema(kind, ListedEntry, "Listed")], ...),  # type: ignore[misc]
+        "data": (list[_listed_schema(kind)], ...),  # type: ignore[misc]
     }
-    return create_model(f"{kind.shape.__name__}List", **fields)
+    return create_model(f"{kind.config_class.__name__}List", **fields)
+
+
+def _listed_schema(kind: EntryKind) -> type[BaseModel]:
+    overview, _ = DETAIL_SCHEMAS[kind.path]
+    field = (overview, Field(description="The figures in the list."))
+    return _entry_schema(kind, ListedEntry, "Listed", {"overview": field})
 
 
 def detail_schema(kind: EntryKind) -> type[BaseModel]:
     """Return the schema of a kind's entry in full."""
-    return _entry_schema(kind, DetailedEntry, "Detailed")
+    _, details = DETAIL_SCHEMAS[kind.path]
+    field = (details, Field(description="The activity of the entry."))
+    return _entry_schema(kind, DetailedEntry, "Detailed", {"details": field})
 
 
 def _entry_schema(
-    kind: EntryKind, base: type[BaseModel], prefix: str
+    kind: EntryKind, base: type[BaseModel], prefix: str, fields: dict[str, Any]
 ) -> type[BaseModel]:
-    what = Field(
-        description="What runs, as it could be sent back; null where nothing does."
+    config = Field(
+        description="The value in effect, in the format of requests; null without one."
     )
-    in_list, of_one = DETAIL_SCHEMAS[kind.path]
-    beside = of_one if base is DetailedEntry else in_list
-    fields: dict[str, Any] = {
-        "config": (kind.shape | None, what),
-        "beside": (beside, Field(description="What else there is to tell of it.")),
-    }
-    return create_model(f"{prefix}{kind.shape.__name__}", __base__=base, **fields)
+    all_fields = {"config": (kind.config_class | None, config), **fields}
+    name = f"{prefix}{kind.config_class.__name__}"
+    return create_model(name, __base__=base, **all_fields)

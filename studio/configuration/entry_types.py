@@ -2,8 +2,7 @@
 
 Every kind has the same views (`studio/configuration/entry_views.py`). This module
 defines the differences: the columns of its list, and the data below the configuration
-on its detail page. To add to a page, give its kind another function; responses to
-scripts also include `details`.
+on its detail page, which responses to scripts also include.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,25 +30,23 @@ class EntryKind:
     """The properties of one kind of entries."""
 
     section: Section[Any]
-    shape: type[Any]
-    """The singular name, for the API's description."""
+    config_class: type[Any]
+    """The model of an entry, for the API's description."""
     path: str
     """The path below `/admin/`, and the prefix of its templates below `studio/`."""
     title: str
     description: str
-    """The purpose of the entries, in a line under the title."""
+    """The purpose of the entries, shown under the title."""
     icon: str
     starter_yaml: str
     """The form's initial text for a new entry; names in braces come from the file."""
     columns: tuple[tuple[str, str], ...]
-    """Columns of the list between the name and the label: each title with its CSS
-    classes: `number`, and `is-wide` to hide the column on phones."""
+    """Columns of the list between the name and the label: titles and CSS classes."""
     load_overview: Callable[[], Mapping[str, Any]]
-    """Returns the data beside the configuration for all entries, by name, in a fixed
-    number of queries."""
+    """Returns the overview of all entries, by name, in a fixed number of queries."""
     load_details: DetailsLoader
-    """Returns the details of one entry, by its name and value; the value is None if it
-    is not in force."""
+    """Returns the details of one entry, by its name and value; the value is None if the
+    entry is not in effect."""
     has_actions: bool = False
     """Whether its page has its own buttons."""
 
@@ -64,7 +61,7 @@ class EntryKind:
 
     @property
     def row_template(self) -> str:
-        """The list cells of an `entry`, with `beside`, its part of `overview()`."""
+        """The list cells of an `entry`, with its `overview`."""
         return f"studio/{self.path}/_row.html"
 
     @property
@@ -74,20 +71,22 @@ class EntryKind:
 
     @property
     def actions_template(self) -> str:
-        """Included in the head of its page; "" without buttons."""
+        """Included in the header of an entry; "" without buttons."""
         return f"studio/{self.path}/_actions.html" if self.has_actions else ""
 
 
 AGENTS = EntryKind(
     section=AGENTS_SECTION,
-    shape=AgentConfig,
+    config_class=AgentConfig,
     path="agents",
     title="Agents",
-    description="Who answers: a model, its instructions, and what it may use.",
+    description="Models with instructions and tools that answer requests.",
     icon="smart_toy",
     columns=(
-        *(("Model", "is-wide"), ("Uses", "is-wide")),
-        *(("Turns, 24 h", "number"), ("Cost, 24 h", "number is-wide")),
+        ("Model", "is-wide"),
+        ("Uses", "is-wide"),
+        ("Turns, 24 h", "number"),
+        ("Cost, 24 h", "number is-wide"),
     ),
     load_overview=agent_details.load_overview,
     load_details=agent_details.load_details,
@@ -102,14 +101,16 @@ preamble: |
 )
 JUDGES = EntryKind(
     section=JUDGES_SECTION,
-    shape=JudgeConfig,
+    config_class=JudgeConfig,
     path="judges",
     title="Judges",
     description="Models that score replies by your criteria.",
     icon="gavel",
     columns=(
-        *(("Model", "is-wide"), ("Criteria", "is-wide")),
-        *(("Drawn", "number is-wide"), ("Scores, 7 d", "number is-wide")),
+        ("Model", "is-wide"),
+        ("Criteria", "is-wide"),
+        ("Sampling rate", "number is-wide"),
+        ("Scores, 7 d", "number is-wide"),
         ("Mean", "number"),
     ),
     load_overview=judge_details.load_overview,
@@ -126,13 +127,14 @@ rubrics:
 )
 EXPERIMENTS = EntryKind(
     section=EXPERIMENTS_SECTION,
-    shape=ExperimentConfig,
+    config_class=ExperimentConfig,
     path="experiments",
     title="Experiments",
-    description="Several agents under one name. One of them answers each request.",
+    description="Several agents under one name; each request goes to one of them.",
     icon="science",
     columns=(
-        *(("Strategy", "is-wide"), ("Variants, 7 d", "is-wide")),
+        ("Strategy", "is-wide"),
+        ("Variants, 7 d", "is-wide"),
         ("Turns, 7 d", "number"),
     ),
     load_overview=experiment_results.load_overview,
@@ -150,14 +152,16 @@ variants:
 )
 SMOKE_TESTS = EntryKind(
     section=SMOKE_TESTS_SECTION,
-    shape=SmokeTestConfig,
+    config_class=SmokeTestConfig,
     path="smoke",
     title="Smoke tests",
-    description="Synthetic users who talk to your agents, so that you see how it goes.",
+    description="Synthetic users that test your agents in conversations.",
     icon="theater_comedy",
     columns=(
-        *(("Talks to", "is-wide"), ("Last runs", "")),
-        *(("Scores", "is-wide"), ("Last, next", "is-wide")),
+        ("Target", "is-wide"),
+        ("Last runs", ""),
+        ("Scores", "is-wide"),
+        ("Last and next start", "is-wide"),
     ),
     load_overview=smoke_details.load_overview,
     load_details=smoke_details.load_details,

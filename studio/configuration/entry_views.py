@@ -32,9 +32,9 @@ class EntryListView(EntryView):
 
     def get(self, request: Request) -> Response:
         self.title = self.kind.title
-        beside = self.kind.load_overview()
+        overview = self.kind.load_overview()
         rows = [
-            (entry, beside.get(entry.name, {}))
+            (entry, overview.get(entry.name, {}))
             for entry in overridable_entries.list_entries(self.kind.section)
         ]
         data = [entry_schemas.serialize_list_item(*row) for row in rows]
@@ -47,13 +47,12 @@ class EntryListView(EntryView):
         self.run_recorded("create", name, override_editor.create_entry, text)
         noun = self.kind.section.noun
         to = self.kind.entry_url(name)
-        told = self.respond_with_entry(name, status=201)
+        response = self.respond_with_entry(name, status=201)
         if self.wants_html:
-            return self.confirm_change(
-                told.data, message=f"Made {noun} '{name}'", redirect_to=to
-            )
-        told["Location"] = to
-        return told
+            message = f"{noun.capitalize()} '{name}' created"
+            return self.confirm_change(response.data, message=message, redirect_to=to)
+        response["Location"] = to
+        return response
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form with the submitted values."""
@@ -79,27 +78,27 @@ def starter_yaml(kind: EntryKind) -> str:
     config = live.current()
     agents = list(config.get(AGENTS).values())
     first, last = agents[0], agents[-1]
-    # Local models are small, and bad at judging and at role play.
+    # Local models are too small for judging and role play.
     providers = config.get(PROVIDERS)
-    able = (one for one in agents if providers[one.provider].kind != "local")
-    model = next(able, first)
+    capable = (each for each in agents if providers[each.provider].kind != "local")
+    example = next(capable, first)
     return kind.starter_yaml.format(
-        provider=model.provider,
-        model=model.model,
+        provider=example.provider,
+        model=example.model,
         agent=first.name,
         another=last.name if last is not first else "another",
     )
 
 
-def _new_form_context(face: EntryView, text: str) -> dict[str, Any]:
-    kind = face.kind
-    face.title = f"New {kind.section.noun}"
-    face.breadcrumbs = [(kind.title, kind.list_url)]
-    return face.form_context(yaml=text, to=kind.list_url, method="POST")
+def _new_form_context(view: EntryView, text: str) -> dict[str, Any]:
+    kind = view.kind
+    view.title = f"New {kind.section.noun}"
+    view.breadcrumbs = [(kind.title, kind.list_url)]
+    return view.form_context(yaml=text, to=kind.list_url, method="POST")
 
 
 class EntryDetailView(EntryView):
-    """One entry: its value in force, its source and its history."""
+    """One entry: its effective value, its source and its history."""
 
     template = "studio/entries/detail.html"
 
@@ -114,14 +113,12 @@ class EntryDetailView(EntryView):
 
     def put(self, request: Request, name: str) -> HttpResponseBase:
         text, version = self.submitted_yaml(), self.expected_version_number()
-        noun = self.kind.section.noun
-        if self.run_recorded(
+        is_changed = self.run_recorded(
             "save", name, override_editor.save_entry, name, text, version=version
-        ):
-            return self._confirm_change(name, f"Saved {noun} '{name}'")
-        return self._confirm_change(
-            name, f"Nothing changed: this is {noun} '{name}' already"
         )
+        label = self._entry_label(name)
+        message = f"{label} saved" if is_changed else f"{label} is unchanged"
+        return self._confirm_change(name, message)
 
     def delete(self, request: Request, name: str) -> HttpResponseBase:
         before = overridable_entries.get_entry(self.kind.section, name)
@@ -133,23 +130,25 @@ class EntryDetailView(EntryView):
             name,
             version=self.expected_version_number(),
         )
-        noun = self.kind.section.noun
+        label = self._entry_label(name)
         if verb == "disable":
-            return self._confirm_change(name, f"Disabled {noun} '{name}'")
-        said = f"Deleted {noun} '{name}'"
+            return self._confirm_change(name, f"{label} disabled")
         return self.confirm_change(
             {"name": name, "deleted": True},
-            message=said,
+            message=f"{label} deleted",
             redirect_to=self.kind.list_url,
         )
 
-    def _confirm_change(self, name: str, said: str) -> HttpResponseBase:
-        told = self.respond_with_entry(name)
+    def _entry_label(self, name: str) -> str:
+        return f"{self.kind.section.noun.capitalize()} '{name}'"
+
+    def _confirm_change(self, name: str, message: str) -> HttpResponseBase:
+        response = self.respond_with_entry(name)
         if self.wants_html:
             return self.confirm_change(
-                told.data, message=said, redirect_to=self.kind.entry_url(name)
+                response.data, message=message, redirect_to=self.kind.entry_url(name)
             )
-        return told
+        return response
 
     def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the form with the submitted values; only PUT has a form."""
@@ -159,17 +158,18 @@ class EntryDetailView(EntryView):
         try:
             entry = overridable_entries.get_entry(self.kind.section, name)
         except EntryUnknown:
-            return _new_form_context(
-                self, text
-            )  # Saving creates the deleted entry again.
-        shown = str(self._form_fields().get("version", ""))
-        form = _edit_form_context(self, name, text, shown)
+            # Saving creates the deleted entry again.
+            return _new_form_context(self, text)
+        loaded = str(self._form_fields().get("version", ""))
+        form = _edit_form_context(self, name, text, loaded)
         version = str(entry.version)
-        if shown in ("", version):
+        if loaded in ("", version):
             return form
-        change = edit_conflicts.describe_conflict(entry.text, text, form["form_action"])
+        conflict = edit_conflicts.describe_conflict(
+            entry.text, text, form["form_action"]
+        )
         is_off = entry.label == "tombstoned"
-        return {**form, "version": version, "edit_conflict": change, "is_off": is_off}
+        return {**form, "version": version, "edit_conflict": conflict, "is_off": is_off}
 
 
 class EditEntryView(EntryView):
@@ -197,13 +197,13 @@ class EditEntryView(EntryView):
 
 
 def _edit_form_context(
-    face: EntryView, name: str, text: str, version: str
+    view: EntryView, name: str, text: str, version: str
 ) -> dict[str, Any]:
     """Return the context of the form of an existing entry."""
-    kind = face.kind
-    face.title = f"Edit {name}"
-    face.breadcrumbs = [(kind.title, kind.list_url), (name, kind.entry_url(name))]
-    return face.form_context(
+    kind = view.kind
+    view.title = f"Edit {name}"
+    view.breadcrumbs = [(kind.title, kind.list_url), (name, kind.entry_url(name))]
+    return view.form_context(
         yaml=text, to=kind.entry_url(name), method="PUT", version=version, name=name
     )
 
@@ -216,18 +216,15 @@ class CheckEntryView(EntryView):
     def post(self, request: Request, name: str | None = None) -> Response:
         text = self.parse_body(EntryDraft).yaml
         found = override_editor.validate_entry(self.kind.section, text, name=name)
-        told = error_responses.invalid_config_body(ConfigInvalid(found))["error"][
-            "problems"
-        ]
-        own = self.own_files(text, name)
-        return self.respond(
-            {"problems": [_relocate_problem(each, own) for each in told]}
-        )
+        body = error_responses.invalid_config_body(ConfigInvalid(found))
+        files = self.own_files(text, name)
+        problems = [_relocate_problem(it, files) for it in body["error"]["problems"]]
+        return self.respond({"problems": problems})
 
 
-def _relocate_problem(problem: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
-    """Return a problem with its line in the draft; one elsewhere in its message."""
-    if problem["file"] is None or problem["file"] in own:
+def _relocate_problem(problem: dict[str, Any], files: Sequence[str]) -> dict[str, Any]:
+    """Return a problem with its line in the draft, or its other place as text."""
+    if problem["file"] is None or problem["file"] in files:
         return problem
     message = "{file}:{line}: {message}".format_map(problem)
     return {**problem, "message": message, "line": None, "column": None}
@@ -239,7 +236,7 @@ class ResetEntryView(EntryDetailView):
     http_method_names = ["post", "options"]
 
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        had = overridable_entries.get_entry(self.kind.section, name)
+        before = overridable_entries.get_entry(self.kind.section, name)
         self.run_recorded(
             "reset",
             name,
@@ -247,13 +244,13 @@ class ResetEntryView(EntryDetailView):
             name,
             version=self.expected_version_number(),
         )
-        said = f"{self.kind.section.noun.capitalize()} '{name}' is as the file says"
-        if had.file_text is None:
+        message = f"{self._entry_label(name)} reset to the file's value"
+        if before.file_text is None:
             data = {"name": name, "deleted": True}
             return self.confirm_change(
-                data, message=said, redirect_to=self.kind.list_url
+                data, message=message, redirect_to=self.kind.list_url
             )
-        return self._confirm_change(name, said)
+        return self._confirm_change(name, message)
 
 
 def build_urls(kind: EntryKind) -> list[URLPattern]:

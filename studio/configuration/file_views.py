@@ -34,7 +34,7 @@ class ConfigFileView(YamlView):
     renderer_classes = [formats.YamlRenderer, formats.JsonRenderer, HtmlRenderer]
 
     @extend_schema(
-        summary="Show the file, without its secrets", responses=OpenApiTypes.ANY
+        summary="Show the file with masked secrets", responses=OpenApiTypes.ANY
     )
     def get(self, request: Request) -> Response:
         return self.respond_with_file(config_file.read_file())
@@ -42,13 +42,13 @@ class ConfigFileView(YamlView):
     def respond_with_file(self, file: ConfigFile) -> Response:
         """Return the file in the requested format."""
         if self.wants_html:
-            answer = self.respond({}, page=lambda: self.form_context(file))
-            return self.with_etag(file, answer)
+            response = self.respond({}, page=lambda: self.form_context(file))
+            return self.with_etag(file, response)
         is_json = self.request.accepted_renderer.format == "json"
         return self.with_etag(file, self.respond(file.data if is_json else file.text))
 
     @extend_schema(
-        summary="Write the file",
+        summary="Replace the file",
         parameters=[VERSION_PARAMETER],
         request=OpenApiTypes.ANY,
         responses=OpenApiTypes.ANY,
@@ -63,14 +63,14 @@ class ConfigFileView(YamlView):
         if self.wants_html:
             return self.confirm_change(
                 {},
-                message=self.change_message("Saved coulisse.yaml"),
+                message=self.change_message("coulisse.yaml saved"),
                 redirect_to=EDITOR_URL,
             )
         return self.respond_with_file(file)
 
     def form_context(self, file: ConfigFile) -> dict[str, Any]:
-        """Return the form with the file's text, or its last readable text."""
-        stands = False
+        """Return the form with the file's text, or its last valid text."""
+        is_text_invalid = False
         try:
             text, problem = file.text, None
         except ConfigInvalid as exc:
@@ -79,11 +79,15 @@ class ConfigFileView(YamlView):
             problem = config_file.parse_error(file)
         elif problem is None:
             problem = live.file_error()
-            stands = problem is not None
-        shown = invalid_config_body(problem)["error"] if problem else None
-        said = {"yaml": text, "version": file.version}
-        how = {"broken": shown, "stands": stands, "is_gone": file.is_missing}
-        return {**_page_context(), **said, **how}
+            is_text_invalid = problem is not None
+        return {
+            **_page_context(),
+            "yaml": text,
+            "version": file.version,
+            "file_error": invalid_config_body(problem)["error"] if problem else None,
+            "is_text_invalid": is_text_invalid,
+            "is_missing": file.is_missing,
+        }
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form with the submitted text."""
@@ -109,7 +113,7 @@ class ConfigEditorView(ConfigFileView):
 
 def _page_context() -> dict[str, Any]:
     return {
-        "lead": "The whole file, but for its secrets. It is judged before it is saved.",
+        "lead": "The whole file, secrets hidden. Checked before saving.",
         "form_action": EDITOR_URL,
         "method": "PUT",
         "at": "",
@@ -122,11 +126,11 @@ class ConfigJsonSchema(BaseModel):
     dialect: str = Field(alias="$schema")
     title: str
     type: Literal["object"]
-    properties: dict[str, dict[str, Any]] = Field(description="A schema by section.")
+    properties: dict[str, dict[str, Any]] = Field(description="Schemas by section.")
     required: list[str]
     additional_properties: Literal[False] = Field(alias="additionalProperties")
     definitions: dict[str, dict[str, Any]] = Field(
-        alias="$defs", description="What the sections refer to."
+        alias="$defs", description="Schemas that the sections refer to."
     )
 
 
@@ -150,8 +154,8 @@ class ConfigDraft(BaseModel):
     yaml: str = Field(max_length=2 * 1024 * 1024)
     at: str = Field(
         "",
-        description="Where: `telemetry`, `providers/openai`, with ~1 for the slash of "
-        "a name; the file.",
+        description="The place of the text in the file, such as `telemetry` or "
+        "`providers/openai`; `~1` stands for a slash in a name. Empty for the file.",
     )
 
 
@@ -162,7 +166,7 @@ class CheckConfigView(StudioView):
 
     @extend_schema(
         operation_id="config_check",
-        summary="Judge a text, and write nothing",
+        summary="Validate a text without saving it",
         request=ConfigDraft,
         responses=ConfigProblemList,
     )
@@ -174,5 +178,5 @@ class CheckConfigView(StudioView):
             )
         else:
             problems = file_editor.check_text(draft.yaml)
-        told = invalid_config_body(ConfigInvalid(problems))["error"]["problems"]
-        return self.respond({"problems": told})
+        body = invalid_config_body(ConfigInvalid(problems))
+        return self.respond({"problems": body["error"]["problems"]})

@@ -34,14 +34,14 @@ from studio.configuration.yaml_base_views import (
 )
 
 RESERVED_NAMES = ("", ".", "..", "new")
-"""Reserved names: their addresses have other views."""
+"""Names whose addresses belong to other views."""
 
 
 class MapSectionView(SectionView):
     """A whole map: read it, add an entry, or replace it."""
 
     name_fields: ClassVar[tuple[str, ...]] = ("name",)
-    """The form field with the name of a new entry."""
+    """The form fields with the name of a new entry, in order of precedence."""
 
     @extend_schema(
         summary="Add an entry to the file",
@@ -53,19 +53,20 @@ class MapSectionView(SectionView):
         name, text = file_editor.split_name(self._create_entry(), self.name_fields)
         if name in RESERVED_NAMES or not name.isprintable():
             raise Invalid(
-                "an entry needs a name of one line, and not 'new', '.' or '..'",
+                "The name must be one line, and not 'new', '.' or '..'",
                 param="name",
             )
         details = {"section": self.key, "entry": name}
         file = self.run_recorded(details, file_editor.add_entry, (self.key, name), text)
-        noun = sections.registered_sections()[self.key].noun
         to = f"{self.edit_url}/{quote(name, safe='')}"
-        said = f"Added {noun} '{name}'{self.apply_time()}"
+        message = f"'{name}' added{self.apply_time()}"
         data = file.data_at((self.key, name))
-        answer = self.confirm_change(data, message=said, redirect_to=to, status=201)
+        response = self.confirm_change(
+            data, message=message, redirect_to=to, status=201
+        )
         if not self.wants_html:
-            answer["Location"] = to
-        return answer
+            response["Location"] = to
+        return response
 
     def _create_entry(self) -> str:
         if self.is_yaml_text():
@@ -81,10 +82,15 @@ class MapSectionView(SectionView):
             return super().refused_form_context()
         try:
             file = config_file.read_file()
-            said = {"yaml": file.text_at(self.part_path), "version": file.version}
+            text = file.text_at(self.part_path)
         except ConfigInvalid:
             return None
-        return {**self.page_context(), **said, "form_data": self.submitted_fields()}
+        return {
+            **self.page_context(),
+            "yaml": text,
+            "version": file.version,
+            "form_data": self.submitted_fields(),
+        }
 
     def table_rows(self, file: ConfigFile) -> list[dict[str, Any]]:
         """Return the table's row of each entry."""
@@ -114,11 +120,13 @@ class ProviderListView(MapSectionView):
 
     def table_row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Return the table's row of one provider."""
-        users = [
-            a.name for a in live.current().get(AGENTS).values() if a.provider == name
-        ]
-        row = super().table_row(name, entry)
-        return {"kind": name, **row, "agents": users, "key": describe_key_source(entry)}
+        agents = live.current().get(AGENTS).values()
+        return {
+            "kind": name,
+            **super().table_row(name, entry),
+            "agents": [agent.name for agent in agents if agent.provider == name],
+            "key": describe_key_source(entry),
+        }
 
     def page_context(self) -> dict[str, Any]:
         """Return the additional context of the page."""
@@ -162,7 +170,7 @@ class MapEntryView(YamlPartView):
         super().initial(request, *args, **kwargs)
         if not config_file.read_file().has_entry(self.part_path):
             noun = sections.registered_sections()[self.key].noun
-            raise EntryUnknown(f"there is no {noun} '{self.name}' in the file")
+            raise EntryUnknown(f"There is no {noun} '{self.name}' in coulisse.yaml")
 
     @property
     def part_path(self) -> KeyPath:
@@ -175,15 +183,15 @@ class MapEntryView(YamlPartView):
         return f"{section_url(self.key)}/{quote(self.name, safe='')}"
 
     @extend_schema(
-        summary="Show an entry of the file, without its secrets",
+        summary="Show an entry of the file with masked secrets",
         responses=OpenApiTypes.OBJECT,
     )
     def get(self, request: Request, name: str) -> Response:
         return self.respond_with_part(config_file.read_file())
 
     @extend_schema(
-        summary="Write an entry of the file, and leave all else as it is",
-        description=f"{REMOVAL_DESCRIPTION} What is answered then is empty.",
+        summary="Replace an entry of the file",
+        description=f"{REMOVAL_DESCRIPTION} The response is then empty.",
         parameters=[VERSION_PARAMETER],
         request=OpenApiTypes.OBJECT,
         responses=OpenApiTypes.OBJECT,
@@ -192,12 +200,12 @@ class MapEntryView(YamlPartView):
         file = self.replace_part()
         if self.wants_html and not file.has_entry(self.part_path):
             return self.confirm_change(
-                {}, message=f"Removed '{name}'", redirect_to=section_url(self.key)
+                {}, message=f"'{name}' removed", redirect_to=section_url(self.key)
             )
-        return self.respond_with_change(file, f"Saved '{name}'")
+        return self.respond_with_change(file, f"'{name}' saved")
 
     @extend_schema(
-        summary="Take an entry out of the file",
+        summary="Remove an entry from the file",
         parameters=[VERSION_PARAMETER],
         responses={200: DeletedEntry},
     )
@@ -206,15 +214,17 @@ class MapEntryView(YamlPartView):
         self.run_recorded(details, file_editor.remove_entry, self.part_path)
         data = {"name": name, "deleted": True}
         return self.confirm_change(
-            data, message=f"Removed '{name}'", redirect_to=section_url(self.key)
+            data, message=f"'{name}' removed", redirect_to=section_url(self.key)
         )
 
     def page_context(self) -> dict[str, Any]:
         """Return the additional context of the page."""
-        back = section_url(self.key)
-        section = sections.registered_sections()[self.key]
-        more = {"name": self.name, "back": back, "section": section}
-        return {**super().page_context(), **more}
+        return {
+            **super().page_context(),
+            "name": self.name,
+            "section_url": section_url(self.key),
+            "section": sections.registered_sections()[self.key],
+        }
 
 
 class ProviderView(MapEntryView):

@@ -47,16 +47,16 @@ class McpTool(BaseModel):
 
 
 class McpToolList(BaseModel):
-    """The tools of a server as this process knows them."""
+    """The tools of a server, as known to this process."""
 
     object: Literal["mcp.tools"] = "mcp.tools"
     server: str
-    signs_in: bool
+    requires_sign_in: bool
     state: Literal["open", "idle", "failed"]
     sessions: int
     error: str | None
     last_lines: list[str] = Field(
-        description="What it printed before it failed to start, or ended, without "
+        description="Its last output before it ended or failed to start, without "
         "secrets."
     )
     tools: list[McpTool]
@@ -85,7 +85,7 @@ class McpConnectionList(BaseModel):
 
 
 class McpDisconnected(BaseModel):
-    """A connection that was removed."""
+    """A removed connection."""
 
     object: Literal["mcp.connection.deleted"]
     server: str
@@ -101,23 +101,23 @@ class McpToolsView(StudioView):
         return self.respond(_load_tools(name))
 
     @extend_schema(
-        operation_id="mcp_look",
-        summary="Look at an MCP server",
+        operation_id="mcp_check",
+        summary="Query the tools of an MCP server",
         request=None,
         responses=McpToolList,
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Request a server's tools now; those of a user are requested on use."""
+        """Query a server's tools; servers with sign-in return what is known."""
         server = _find_server(name)
-        looking = server_status.query_status(live.current(), name, pool=POOL)
-        told = _serialize_tools(name, server, event_loop_bridge.run_external(looking))
-        count = len(told["tools"])
-        said = f"'{name}' offers {count} {'tool' if count == 1 else 'tools'}"
-        failed = told["error"] is not None
-        if failed:
-            said = f"'{name}' was not reached"
+        query = server_status.query_status(live.current(), name, pool=POOL)
+        data = _serialize_tools(name, server, event_loop_bridge.run_external(query))
+        count = len(data["tools"])
+        message = f"MCP server '{name}' has {count} {'tool' if count == 1 else 'tools'}"
+        has_failed = data["error"] is not None
+        if has_failed:
+            message = f"MCP server '{name}' is unreachable"
         return self.confirm_change(
-            told, message=said, redirect_to=f"{MCP_URL}/{name}", is_bad=failed
+            data, message=message, redirect_to=f"{MCP_URL}/{name}", is_bad=has_failed
         )
 
 
@@ -127,14 +127,14 @@ class McpConnectionListView(StudioView):
     template = "studio/configuration/mcp_connections.html"
 
     @extend_schema(
-        summary="List who is connected to an MCP server",
+        summary="List the users connected to an MCP server",
         parameters=[OpenApiParameter("after", str, description="The page's last_id.")],
         responses=McpConnectionList,
     )
     def get(self, request: Request, name: str) -> Response:
         """List the users who have signed in to a server, newest first."""
         _find_server(name)
-        self.title = "Who is connected"
+        self.title = "Connected users"
         self.breadcrumbs = [("MCP", MCP_URL), (name, f"{MCP_URL}/{name}")]
         after = parse_cursor(request.query_params.get("after"), int)
         return self.respond(
@@ -150,39 +150,38 @@ class McpConnectionView(StudioView):
     )
     def delete(self, request: Request, name: str, user: UUID) -> HttpResponseBase:
         """End a user's connection, also at the provider if it supports revocation."""
-        deed = AuditEvent(
+        event = AuditEvent(
             "mcp.disconnect", self.actor(), f"mcp server {name}", {"user": str(user)}
         )
-        ending = TOKEN_MANAGER.disconnect(
-            live.current(), name, UserId(user), audit=lambda: audit_log.write(deed)
+        disconnection = TOKEN_MANAGER.disconnect(
+            live.current(), name, UserId(user), audit=lambda: audit_log.write(event)
         )
-        if not event_loop_bridge.run_external(ending):
+        if not event_loop_bridge.run_external(disconnection):
             raise NotConnected
-        told = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
+        data = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
         return self.confirm_change(
-            told,
-            message="Disconnected the user",
+            data,
+            message="User disconnected",
             redirect_to=f"{MCP_URL}/{name}/connections",
         )
 
 
 def page_context(name: str) -> dict[str, Any]:
-    """Return the state of a server for its own page.
+    """Return the context of `configuration/_mcp_status.html`.
 
-    For `configuration/_mcp_status.html`. Empty if the server is not in force yet.
+    Empty if the server is not in effect yet.
     """
     if name not in live.current().get(MCP):
         return {"mcp": None}
-    told = _load_tools(name)
-    users = (
-        list_connections(name, limit=CONNECTIONS_SHOWN) if told["signs_in"] else None
-    )
-    return {"mcp": told, "connections": users}
+    tools, connected = _load_tools(name), None
+    if tools["requires_sign_in"]:
+        connected = list_connections(name, limit=CONNECTIONS_SHOWN)
+    return {"mcp": tools, "connections": connected}
 
 
 def server_states() -> dict[str, str]:
     """Return the state of each server: `open`, `idle` or `failed`."""
-    return {name: look.state for name, look in _load_statuses().items()}
+    return {name: status.state for name, status in _load_statuses().items()}
 
 
 def _load_tools(name: str) -> dict[str, Any]:
@@ -198,14 +197,14 @@ def list_connections(
         name, now=datetime.now(UTC), after=after, limit=limit
     )
     last = (rows[-1]["created_at"], rows[-1]["id"]) if rows else None
-    told = [{key: row[key] for key in row if key != "id"} for row in rows]
-    return serialize_page(told, has_more=has_more, last=last)
+    data = [{key: row[key] for key in row if key != "id"} for row in rows]
+    return serialize_page(data, has_more=has_more, last=last)
 
 
 def _find_server(name: str) -> ToolServerConfig:
-    """Return a server that is in force; raises `ServerUnknown`."""
-    known = live.current().get(MCP)
-    return get_by_name(name, known, noun="MCP server", unknown=ServerUnknown)
+    """Return a configured server; raises `ServerUnknown`."""
+    servers = live.current().get(MCP)
+    return get_by_name(name, servers, noun="MCP server", unknown=ServerUnknown)
 
 
 def _load_statuses() -> dict[str, ServerStatus]:
@@ -215,11 +214,11 @@ def _load_statuses() -> dict[str, ServerStatus]:
 
 
 def _serialize_tools(
-    name: str, server: ToolServerConfig, look: ServerStatus
+    name: str, server: ToolServerConfig, status: ServerStatus
 ) -> dict[str, Any]:
-    about = {"object": "mcp.tools", "server": name}
     return {
-        **about,
-        "signs_in": server.sign_in is not None,
-        **server_status.as_json(look),
+        "object": "mcp.tools",
+        "server": name,
+        "requires_sign_in": server.sign_in is not None,
+        **server_status.as_json(status),
     }

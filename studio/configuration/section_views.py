@@ -31,7 +31,7 @@ from studio.user_pages.memory_picker import respond_with_picker
 
 SETTINGS_URL = "/admin/settings"
 MAX_NAMES = 6
-"""Names on a card at most."""
+"""The largest number of names on a card."""
 SECTION_URLS = {
     "auth": "/admin/auth",
     "mcp": "/admin/mcp",
@@ -41,17 +41,15 @@ SECTION_URLS = {
     "telemetry": "/admin/telemetry",
 }
 """Addresses of sections with their own page; the others are under the settings."""
-
 ENTRY_LIST_URLS = {kind.section.key: kind.list_url for kind in KINDS}
-"""Pages of the studio's own entries of a section."""
-
+"""Lists of entries that the studio can override, by section."""
 GROUPS = {
     "Models and tools": ("providers", "prices", "mcp", "skills", "vars"),
-    "Memory and records": ("memory", "telemetry", "storage"),
-    "Who, and how much": ("auth", "users", "default_user_id", "limits"),
-    "Work": ("tasks", "triggers", "sidecars"),
-    "The server": ("server", "public_base_url", "mcp_server", "studio"),
-    "Built in the studio": tuple(ENTRY_LIST_URLS),
+    "Memory and telemetry": ("memory", "telemetry", "storage"),
+    "Access and limits": ("auth", "users", "default_user_id", "limits"),
+    "Background work": ("tasks", "triggers", "sidecars"),
+    "Server": ("server", "public_base_url", "mcp_server", "studio"),
+    "Overridable in the studio": tuple(ENTRY_LIST_URLS),
 }
 TITLES = {"mcp": "MCP servers", "mcp_server": "MCP at /mcp", "auth": "Access"}
 
@@ -114,14 +112,14 @@ class SectionView(YamlPartView):
         return ""
 
     @extend_schema(
-        summary="Show a section of the file, without its secrets",
+        summary="Show a section of the file with masked secrets",
         responses=OpenApiTypes.ANY,
     )
     def get(self, request: Request, key: str = "") -> Response:
         return self.respond_with_part(config_file.read_file())
 
     @extend_schema(
-        summary="Write a section of the file, and leave all else as it is",
+        summary="Replace a section of the file",
         description=REMOVAL_DESCRIPTION,
         parameters=[VERSION_PARAMETER],
         request=OpenApiTypes.ANY,
@@ -129,30 +127,30 @@ class SectionView(YamlPartView):
     )
     def put(self, request: Request, key: str = "") -> HttpResponseBase:
         return self.respond_with_change(
-            self.replace_part(), f"Saved {self.title.lower()}{self.apply_time()}"
+            self.replace_part(), f"{self.title} saved{self.apply_time()}"
         )
 
     def apply_time(self) -> str:
-        """Return when an edit applies, as the end of a sentence."""
+        """Return the end of a message that says when an edit applies."""
         applies = sections.registered_sections()[self.key].applies
         return "; restart the server to apply it" if applies == "restart" else ""
 
     def page_context(self) -> dict[str, Any]:
         """Return the additional context of the page."""
-        section = sections.registered_sections()[self.key]
-        more = {
-            "section": section,
-            "page": ENTRY_LIST_URLS.get(self.key),
+        return {
+            **super().page_context(),
+            "lead": describe_section(self.key),
+            "section": sections.registered_sections()[self.key],
+            "entries_url": ENTRY_LIST_URLS.get(self.key),
             "example": starter_file.example_of(self.key),
         }
-        return {**super().page_context(), "lead": describe_section(self.key), **more}
 
 
 class RemovableSectionView(SectionView):
-    """`/admin/settings/{key}`: any section, which can also be removed."""
+    """`/admin/settings/{key}`: a section that can also be removed."""
 
     @extend_schema(
-        summary="Take a section out of the file, as one that is written empty",
+        summary="Remove a section from the file",
         parameters=[VERSION_PARAMETER],
         responses={200: DeletedEntry},
     )
@@ -161,16 +159,16 @@ class RemovableSectionView(SectionView):
             self.run_recorded(
                 {"section": self.key}, file_editor.remove_entry, self.part_path
             )
-        said = self.change_message(
-            f"Took {self.title.lower()} out of the file{self.apply_time()}"
-        )
+        message = self.change_message(f"{self.title} removed{self.apply_time()}")
         return self.confirm_change(
-            {"name": self.key, "deleted": True}, message=said, redirect_to=SETTINGS_URL
+            {"name": self.key, "deleted": True},
+            message=message,
+            redirect_to=SETTINGS_URL,
         )
 
 
 class MemoryView(SectionView):
-    """`/admin/memory`: the picker of a user for browsers, the section for scripts."""
+    """`/admin/memory`: a user picker for browsers, the section for scripts."""
 
     key = "memory"
 
@@ -189,14 +187,16 @@ class SectionCard(BaseModel):
     key: str
     title: str
     is_set: bool
-    says: str
-    about: str = Field(description="What it is for.")
+    summary: str
+    description: str
     applies: Literal["live", "restart"] | None = Field(
-        description="When an edit of it applies."
+        description="Whether an edit applies at once or after a restart."
     )
     is_available: bool
-    address: str = Field(description="Where it is edited.")
-    page: str | None = Field(description="Where the studio's own of it are.")
+    url: str = Field(description="The address of the section.")
+    entries_url: str | None = Field(
+        description="The list of its entries, if the studio can override them."
+    )
 
 
 class SectionCardList(BaseModel):
@@ -212,9 +212,7 @@ class SettingsView(StudioView):
     title = "Settings"
     template = "studio/configuration/settings.html"
 
-    @extend_schema(
-        summary="Tell what each section of the file says", responses=SectionCardList
-    )
+    @extend_schema(summary="List the sections of the file", responses=SectionCardList)
     def get(self, request: Request) -> Response:
         file = config_file.read_file()
         cards = {
@@ -222,12 +220,12 @@ class SettingsView(StudioView):
         }
         others = sections.registered_sections().keys() - cards.keys()
         cards.update({key: serialize_card(file, key) for key in sorted(others)})
-        lead = "What coulisse.yaml says. An edit here is written into the file."
+        lead = "The sections of coulisse.yaml. Edits are written to the file."
 
         def page() -> dict[str, Any]:
-            named = {**GROUPS, "Others": tuple(sorted(others))}
+            grouped = {**GROUPS, "Other": tuple(sorted(others))}
             groups = {
-                group: [cards[key] for key in keys] for group, keys in named.items()
+                group: [cards[key] for key in keys] for group, keys in grouped.items()
             }
             return {"groups": groups, "lead": lead, "file": file}
 
@@ -243,12 +241,12 @@ def serialize_card(file: ConfigFile, key: str) -> dict[str, Any]:
         "key": key,
         "title": section_title(key),
         "is_set": data is not None,
-        "says": summarize_section(section.noun, data) if section else "",
-        "about": describe_section(key),
+        "summary": summarize_section(section.noun, data) if section else "",
+        "description": describe_section(key),
         "applies": section.applies if section else None,
         "is_available": section is not None,
-        "address": section_url(key),
-        "page": ENTRY_LIST_URLS.get(key),
+        "url": section_url(key),
+        "entries_url": ENTRY_LIST_URLS.get(key),
     }
 
 
@@ -280,12 +278,12 @@ def _format_setting(name: str, value: Any) -> str:
 
 
 def _format_count(noun: str, names: list[str], data: Any) -> str:
-    many = "entries" if noun == "entry" else f"{noun}s"
-    count = f"{len(data)} {noun if len(data) == 1 else many}"
+    plural = "entries" if noun == "entry" else f"{noun}s"
+    count = f"{len(data)} {noun if len(data) == 1 else plural}"
     return f"{count}: {_join_names(names)}" if names else count
 
 
-def _join_names(words: list[str]) -> str:
-    more = len(words) - MAX_NAMES
-    shown = ", ".join(words[:MAX_NAMES])
-    return f"{shown} and {more} more" if more > 0 else shown
+def _join_names(names: list[str]) -> str:
+    omitted = len(names) - MAX_NAMES
+    text = ", ".join(names[:MAX_NAMES])
+    return f"{text} and {omitted} more" if omitted > 0 else text

@@ -1,7 +1,7 @@
 """The base of the views that write `coulisse.yaml`, in whole or in part.
 
 They write through `config/editing/file_editor.py`. Scripts may send the version of the
-file that they have seen; forms always do.
+file that they loaded; forms always do.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,15 +26,15 @@ from core.errors import Invalid
 from studio.base import edit_conflicts
 from studio.base.views import YAML_FIELD, StudioView
 
-UNCHANGED_MESSAGE = "Nothing changed: the file says this already"
+UNCHANGED_MESSAGE = "No changes: the file already has this content"
 REMOVAL_DESCRIPTION = (
-    "`null` takes it out of the file; a request without a body is refused."
+    "`null` removes it from the file. A request without a body is refused."
 )
 VERSION_PARAMETER = OpenApiParameter(
     "version",
     str,
-    description="The version that was shown (its ETag); refused with 409 if the file "
-    "is another now. `If-Match` says the same.",
+    description="The version that you loaded (its ETag). The request fails with 409 if "
+    "the file has changed. `If-Match` is equivalent.",
 )
 
 
@@ -45,9 +45,9 @@ class YamlView(StudioView):
     is_changed: bool = False
     """Whether the change altered the file."""
 
-    def change_message(self, words: str) -> str:
-        """Return the confirmation message of a change, or of no change."""
-        return words if self.is_changed else UNCHANGED_MESSAGE
+    def change_message(self, message: str) -> str:
+        """Return the message of a change, or of an unchanged file."""
+        return message if self.is_changed else UNCHANGED_MESSAGE
 
     def with_etag(self, file: ConfigFile, response: Response) -> Response:
         """Add the file's version to a response, as its ETag."""
@@ -55,49 +55,49 @@ class YamlView(StudioView):
         return response
 
     def expected_file_version(self) -> str | None:
-        """Return the version that the client has seen, if it sends one."""
+        """Return the version that the client loaded, if it sends one."""
         return self.expected_version() or None
 
     def submitted_form_context(
-        self, said: Callable[[ConfigFile], str]
+        self, text_of: Callable[[ConfigFile], str]
     ) -> dict[str, Any]:
         """Return a form's submitted text, and the conflict if the file has changed."""
-        text, shown = self.yaml_text(), self._form_fields().get("version", "")
-        form = {"yaml": text, "version": shown}
+        text, loaded = self.yaml_text(), self._form_fields().get("version", "")
+        form = {"yaml": text, "version": loaded}
         try:
             file = config_file.read_file()
-            if shown in ("", file.version):
+            if loaded in ("", file.version):
                 return form
-            now = None if file.is_broken else said(file)
+            current = None if file.is_broken else text_of(file)
         except ConfigInvalid:
-            return form  # There is no such file, and no earlier valid version.
-        change = edit_conflicts.describe_conflict(now, text, self.request.path)
-        return {**form, "version": file.version, "edit_conflict": change}
+            # The file is missing, and there is no earlier valid version.
+            return form
+        conflict = edit_conflicts.describe_conflict(current, text, self.request.path)
+        return {**form, "version": file.version, "edit_conflict": conflict}
 
     def run_recorded(
         self, details: Mapping[str, Any], change: Callable[..., ConfigFile], *args: Any
     ) -> ConfigFile:
         """Change the file, with an audit entry."""
-        by, version = self.actor(), self.expected_file_version()
+        actor, version = self.actor(), self.expected_file_version()
 
-        def deed(file: ConfigFile) -> AuditEvent:
-            target = reader.display_path(file.path)
+        def event_of(file: ConfigFile) -> AuditEvent:
             return AuditEvent(
                 config_reloads.WRITE_ACTION,
-                by,
-                target,
+                actor,
+                reader.display_path(file.path),
                 {**details, "digest": file.version},
             )
 
         def record(write: FileWrite) -> ConfigFile:
             self.is_changed = True
-            return audit_log.run_recorded(deed, write)
+            return audit_log.run_recorded(event_of, write)
 
         try:
             return change(*args, version=version, record=record)
         except ConfigInvalid as exc:
             if not self.is_form and all(p.code == errors.SYNTAX for p in exc.problems):
-                # From a script: its body is unreadable.
+                # The body of a script is not YAML.
                 raise ParseError(str(exc)) from exc
             raise
 
@@ -141,7 +141,7 @@ class YamlPartView(YamlView):
         details = dict(zip(("section", "entry"), self.part_path, strict=False))
         if not self._body.strip():
             # Otherwise a body lost in transit would empty a section.
-            raise Invalid("The body is empty; send null to take this out of the file")
+            raise Invalid("The body is empty; send null to remove this from the file")
         if self.is_form and not self.is_yaml_text() and not self.submitted_fields():
             raise Invalid(f"The form needs the field '{YAML_FIELD}'", param=YAML_FIELD)
         if self.is_yaml_text():
@@ -151,11 +151,11 @@ class YamlPartView(YamlView):
         data = self.submitted_fields() if self.is_form else self.body_data()
         return self.run_recorded(details, file_editor.put_data, self.part_path, data)
 
-    def respond_with_change(self, file: ConfigFile, said: str) -> HttpResponseBase:
+    def respond_with_change(self, file: ConfigFile, message: str) -> HttpResponseBase:
         """Return the part after a change."""
         if self.wants_html:
             return self.confirm_change(
-                {}, message=self.change_message(said), redirect_to=self.edit_url
+                {}, message=self.change_message(message), redirect_to=self.edit_url
             )
         return self.respond_with_part(file)
 
@@ -184,5 +184,5 @@ class YamlPartView(YamlView):
                     exc.problems, self.part_path, self.yaml_text()
                 )
             )
-        answer: Response = super().handle_exception(exc)
-        return answer
+        response: Response = super().handle_exception(exc)
+        return response

@@ -34,14 +34,14 @@ class VariantResult(BaseModel):
 
     agent: str
     weight: float
-    share: float = Field(description="Of the users, that it is to have now.")
+    share: float = Field(description="The target share of users.")
     turns: int
     share_of_turns: float | None
-    shadow_runs: int = Field(description="Shadow runs of the variant.")
+    shadow_runs: int = Field(description="Runs beside the variant that answers.")
     is_primary: bool
     is_leader: bool
     is_undersampled: bool = Field(
-        description="Whether a bandit's variant has too few scores."
+        description="Whether a bandit explores it, because it has too few scores."
     )
 
 
@@ -51,9 +51,9 @@ class VariantEstimate(BaseModel):
     agent: str
     count: int
     mean: float | None
-    low: float | None = Field(description="Where the 95 % interval begins.")
-    high: float | None
-    best: float | None = Field(description="How likely no other has a higher mean.")
+    low: float | None = Field(description="The lower bound of the 95 % interval.")
+    high: float | None = Field(description="The upper bound of the 95 % interval.")
+    best: float | None = Field(description="The probability of being best.")
 
 
 class MetricResult(BaseModel):
@@ -80,7 +80,7 @@ class BanditState(BaseModel):
     window_seconds: int
     leader: str | None
     undersampled: list[str] = Field(
-        description="Variants that get all turns until they have scores."
+        description="Variants with too few scores; they receive all turns."
     )
     variants: list[BanditVariant]
 
@@ -105,24 +105,24 @@ class ExperimentResults(BaseModel):
 
 
 def load_overview() -> Mapping[str, Any]:
-    """Return each variant's traffic in the last week, and the winner.
-
-    In two queries.
-    """
-    config = live.current()
-    known = config.get(EXPERIMENTS)
-    got = variant_counts.counts_by_experiment(known.keys(), datetime.now(UTC) - WEEK)
-    won = comparison_report.find_winners(config, known.values())
+    """Return the last week's traffic by variant, and the winner; in two queries."""
+    config, since = live.current(), datetime.now(UTC) - WEEK
+    experiments = config.get(EXPERIMENTS)
+    counts = variant_counts.counts_by_experiment(experiments.keys(), since)
+    winners = comparison_report.find_winners(config, experiments.values())
     return {
-        name: {**_week_summary(one, got.get(name, {})), "winner": won.get(name)}
-        for name, one in known.items()
+        name: {
+            **_week_summary(experiment, counts.get(name, {})),
+            "winner": winners.get(name),
+        }
+        for name, experiment in experiments.items()
     }
 
 
 def _week_summary(
-    experiment: ExperimentConfig, got: Mapping[str, int]
+    experiment: ExperimentConfig, counts: Mapping[str, int]
 ) -> dict[str, Any]:
-    turns = {agent: got.get(agent, 0) for agent in experiment.agents}
+    turns = {agent: counts.get(agent, 0) for agent in experiment.agents}
     total = sum(turns.values())
     return {
         "turns": total,
@@ -141,8 +141,10 @@ def load_details(name: str, experiment: ExperimentConfig | None) -> Mapping[str,
 def load_results(
     experiment: ExperimentConfig, since: datetime | None = None
 ) -> dict[str, Any]:
-    """Return an experiment's results: a bandit's for its window, unless `since` is
-    given."""
+    """Return an experiment's results since an instant.
+
+    By default, those of a bandit cover its window, and others all turns.
+    """
     report = comparison_report.build_report(live.current(), experiment, since)
     return comparison_formats.as_json(report)
 
@@ -153,10 +155,10 @@ class ExperimentResultsView(StudioView):
     template = "studio/experiments/results.html"
 
     @extend_schema(
-        summary="Show how an experiment goes",
+        summary="Show the results of an experiment",
         parameters=[
             OpenApiParameter(
-                "since", str, description="`24h`, `7d`, `2026-11-01`; all, if left out."
+                "since", str, description="`24h`, `7d` or `2026-11-01`; by default all."
             )
         ],
         responses=ExperimentResults,
@@ -170,11 +172,11 @@ class ExperimentResultsView(StudioView):
         ]
         since = request.query_params.get("since")
         begin = time_parsing.parse_past(since, datetime.now(UTC)) if since else None
-        told = load_results(_find_experiment(name), begin)
-        return self.respond(told, page=lambda: {"results": told})
+        results = load_results(_find_experiment(name), begin)
+        return self.respond(results, page=lambda: {"results": results})
 
 
 def _find_experiment(name: str) -> ExperimentConfig:
     """Return an experiment by its name; raises `ExperimentUnknown`."""
-    known = live.current().get(EXPERIMENTS)
-    return get_by_name(name, known, noun="experiment", unknown=ExperimentUnknown)
+    experiments = live.current().get(EXPERIMENTS)
+    return get_by_name(name, experiments, noun="experiment", unknown=ExperimentUnknown)

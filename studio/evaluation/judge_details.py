@@ -13,7 +13,7 @@ from judges.models import Feedback, Score
 from judges.ratings import feedback, score_windows
 from judges.ratings.score_windows import LONGEST_WINDOW, WINDOWS, ScoreWindow
 from judges.runs import backfill, task_status
-from smoke.reports import run_queries as smoke_pages
+from smoke.reports import run_queries
 from tasks.models import Task
 from telemetry.storage import costs
 
@@ -42,14 +42,14 @@ def load_overview() -> Mapping[str, Any]:
 def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
     """Return a judge's scores, by agent, with its failures and costs."""
     now = datetime.now(UTC)
-    given = score_windows.load_month(name, now)
+    scores = score_windows.load_month(name, now)
     agents = backfill.agents_naming(live.current(), name)
     counts = task_status.count_tasks(name, now - WEEK)
-    spent = costs.judge_costs(name, {w: now - span for w, span in WINDOWS.items()})
+    since_by_window = {window: now - span for window, span in WINDOWS.items()}
     return {
         "means": [
             {"criterion": criterion, **_serialize_windows(windows)}
-            for criterion, windows in given.by_criterion.items()
+            for criterion, windows in scores.by_criterion.items()
         ],
         "by_agent": [
             {
@@ -57,7 +57,7 @@ def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
                 "criterion": each.criterion,
                 **_serialize_windows(each.windows),
             }
-            for each in given.by_agent
+            for each in scores.by_agent
         ],
         "days": [
             {
@@ -66,10 +66,13 @@ def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
                 "mean": each.scores.mean,
                 "count": each.scores.count,
             }
-            for each in given.by_day
+            for each in scores.by_day
         ],
-        "counts": {**asdict(counts), "due": counts.total},
-        "spent": {window: asdict(bill) for window, bill in spent.items()},
+        "counts": {**asdict(counts), "selected": counts.total},
+        "costs": {
+            window: asdict(cost)
+            for window, cost in costs.judge_costs(name, since_by_window).items()
+        },
         "failures": [
             serialize_failure(task)
             for task in task_status.failed_tasks(name, FAILURES_SHOWN)
@@ -78,9 +81,9 @@ def load_details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
             score_windows.page_scores(name, limit=SCORES_SHOWN)[0]
         ),
         "judged_agents": agents,
-        "people": [
-            asdict(opinion)
-            for opinion in feedback.summarize_feedback(agents=agents, since=now - MONTH)
+        "feedback": [
+            asdict(each)
+            for each in feedback.summarize_feedback(agents=agents, since=now - MONTH)
         ],
         "comments": [
             serialize_comment(row)
@@ -102,11 +105,11 @@ def _serialize_windows(windows: Mapping[str, ScoreWindow]) -> dict[str, Any]:
 
 def serialize_scores(rows: Sequence[Score]) -> list[dict[str, Any]]:
     """Return scores, each with its smoke run, if any."""
-    held = _runs_by_user(rows)
+    runs = _runs_by_user(rows)
     return [
         {
             "turn_id": str(row.turn_id),
-            "run_id": held.get(UserId(row.user_id)),
+            "run_id": runs.get(UserId(row.user_id)),
             "user_id": str(row.user_id),
             "criterion": row.criterion,
             "value": row.value,
@@ -122,8 +125,8 @@ def serialize_scores(rows: Sequence[Score]) -> list[dict[str, Any]]:
 
 def _runs_by_user(rows: Collection[Score]) -> Mapping[UserId, str]:
     users = {UserId(r.user_id) for r in rows if r.origin == Score.Origin.SMOKE}
-    found = smoke_pages.runs_of_users(users)
-    return {user_id: str(run_id) for user_id, run_id in found.items()}
+    runs = run_queries.runs_of_users(users)
+    return {user_id: str(run_id) for user_id, run_id in runs.items()}
 
 
 def serialize_failure(task: Task) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Judges' work: their scores, retries of failures, and scoring of past replies."""
+"""The scores of judges, retries of failures, and the scoring of past replies."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -44,7 +44,7 @@ class JudgeScore(BaseModel):
     """A judge's score of a reply by one criterion."""
 
     turn_id: UUID
-    run_id: UUID | None = Field(description="The run of a smoke test it was given in.")
+    run_id: UUID | None = Field(description="The smoke run that was scored, if any.")
     user_id: UUID
     criterion: str
     value: int
@@ -76,11 +76,13 @@ class PastRepliesRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    since: str = Field("7d", description="How far back: `24h`, `7d`, `2026-11-01`.")
-    sample: float = Field(1.0, gt=0, le=1, description="Which share of the replies.")
-    limit: int = Field(100, ge=1, le=1_000, description="The newest so many at most.")
+    since: str = Field("7d", description="`24h`, `7d` or `2026-11-01`.")
+    sample: float = Field(1.0, gt=0, le=1, description="The share of the replies.")
+    limit: int = Field(
+        100, ge=1, le=1_000, description="The largest number of replies, newest first."
+    )
     agent: str | None = Field(
-        None, description="Only this agent's; all that name the judge, if left out."
+        None, description="The agent; by default, all agents that name the judge."
     )
 
 
@@ -88,50 +90,50 @@ class BackfillEstimate(BaseModel):
     """The number of replies to score, and the approximate cost."""
 
     judge: str
-    found: int
-    judged: int = Field(description="They have scores already.")
-    under_way: int = Field(description="Queued or running.")
-    skipped: int
+    found: int = Field(description="The sum of the next five.")
+    judged: int = Field(description="Replies that have scores.")
+    in_progress: int = Field(description="Queued or running.")
+    skipped: int = Field(description="Skipped or cancelled.")
     failed: int
-    to_judge: int
+    pending: int = Field(description="Replies to score.")
     tokens: int
-    cost_usd: float | None = Field(description="null where nobody knows the price.")
-    added: int = Field(0, description="Put into the queue by this request.")
+    cost_usd: float | None = Field(description="null if the model has no price.")
+    queued: int = Field(0, description="Replies that this request queued.")
 
 
 class JudgeView(StudioView):
-    """An address about one judge."""
+    """A page of one judge."""
 
-    about = ""
-    """The page's subtitle."""
+    subject = ""
+    """The title of the page, before the judge's name."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Set the breadcrumbs to the judge."""
         name = kwargs["name"]
-        self.place = f"{JUDGES_URL}/{quote(name, safe='')}"
-        self.breadcrumbs = [("Judges", JUDGES_URL), (name, self.place)]
-        self.title = f"{self.about} {name}"
+        self.judge_url = f"{JUDGES_URL}/{quote(name, safe='')}"
+        self.breadcrumbs = [("Judges", JUDGES_URL), (name, self.judge_url)]
+        self.title = f"{self.subject} {name}"
         super().initial(request, *args, **kwargs)
 
-    def audit_event(self, action: str, what: str, count: int) -> AuditEvent | None:
-        """Return the event of a change of so many tasks; None for zero."""
+    def audit_event(self, action: str, noun: str, count: int) -> AuditEvent | None:
+        """Return the event of a change of several tasks; None for zero."""
         if not count:
             return None
-        return AuditEvent(action, self.actor(), self.kwargs["name"], {what: count})
+        return AuditEvent(action, self.actor(), self.kwargs["name"], {noun: count})
 
 
 class JudgeScoresView(JudgeView):
     """`/admin/judges/{name}/scores`."""
 
-    about = "Scores of"
+    subject = "Scores of"
     template = "studio/judges/scores.html"
 
     @extend_schema(
-        summary="List what a judge gave",
+        summary="List the scores of a judge",
         parameters=[
             OpenApiParameter("criterion", str),
             OpenApiParameter("agent", str),
-            OpenApiParameter("most", int, description="None that are higher."),
+            OpenApiParameter("max", int, description="The highest score, 0 to 10."),
             OpenApiParameter("after", str, description="The last_id of a page."),
         ],
         responses=JudgeScoreList,
@@ -139,13 +141,13 @@ class JudgeScoresView(JudgeView):
     def get(self, request: Request, name: str) -> Response:
         """List scores with their reasoning, newest first."""
         query = request.query_params
-        has_most = bool(query.get("most"))
+        has_max = bool(query.get("max"))
         rows, has_more = score_windows.page_scores(
             name,
             criterion=query.get("criterion") or None,
             agent=query.get("agent") or None,
-            max_score=self.query_int("most", default=10, least=0, most=10)
-            if has_most
+            max_score=self.query_int("max", default=10, least=0, most=10)
+            if has_max
             else None,
             after=parse_cursor(query.get("after"), int),
             limit=PAGE_SIZE,
@@ -175,12 +177,12 @@ class RetryJudgingView(JudgeView):
     """`/admin/judges/{name}/retry`."""
 
     @extend_schema(
-        summary="Try again what a judge failed to score",
+        summary="Retry the failed tasks of a judge",
         request=None,
         responses={202: RetriedJudging},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Retry all replies that the judge failed to score; 1,000 at once at most."""
+        """Retry up to 1,000 replies that the judge failed to score."""
         _find_judge(name)
         count = audit_log.run_recorded(
             lambda count: self.audit_event("judge.retry", "tasks", count),
@@ -188,25 +190,27 @@ class RetryJudgingView(JudgeView):
             name,
         )
         worker_notifier.notify()
-        told = {"judge": name, "retried": count}
-        said = f"{count} tried again" if count else "Nothing has failed"
+        tasks = "task" if count == 1 else "tasks"
         return self.confirm_change(
-            told, message=said, redirect_to=self.place, status=202
+            {"judge": name, "retried": count},
+            message=f"{count} {tasks} queued again" if count else "No task has failed",
+            redirect_to=self.judge_url,
+            status=202,
         )
 
 
 class PastRepliesView(JudgeView):
-    """`/admin/judges/{name}/past`."""
+    """`/admin/judges/{name}/past-replies`."""
 
-    about = "Past replies for"
+    subject = "Past replies for"
     template = "studio/judges/past_replies.html"
 
     @extend_schema(
-        summary="Reckon what it takes to score past replies",
+        summary="Estimate the scoring of past replies",
         parameters=[
-            OpenApiParameter("since", str, description="`7d` unless given."),
-            OpenApiParameter("sample", float, description="1 unless given."),
-            OpenApiParameter("limit", int, description="100 unless given."),
+            OpenApiParameter("since", str, description="By default `7d`."),
+            OpenApiParameter("sample", float, description="By default 1."),
+            OpenApiParameter("limit", int, description="By default 100."),
             OpenApiParameter("agent", str),
         ],
         responses=BackfillEstimate,
@@ -215,16 +219,14 @@ class PastRepliesView(JudgeView):
         """Count past replies without a score, and estimate the cost of scoring them."""
         judge = _find_judge(name)
         if self.wants_html and not request.query_params:
-            empty = PastRepliesRequest.model_validate({}).model_dump()
-            return self.respond(None, page=lambda: self._form_context(empty))
-        wanted = self.parse_query(PastRepliesRequest)
-        told = serialize_estimate(
-            judge,
-            backfill.find_replies(live.current(), judge, _backfill_request(wanted)),
-        )
-        typed = wanted.model_dump()
+            defaults = PastRepliesRequest.model_validate({}).model_dump()
+            return self.respond(None, page=lambda: self._form_context(defaults))
+        query = self.parse_query(PastRepliesRequest)
+        backlog = _find_backlog(judge, query)
+        estimate = serialize_estimate(judge, backlog)
+        form = query.model_dump()
         return self.respond(
-            told, page=lambda: {"reckoned": told, **self._form_context(typed)}
+            estimate, page=lambda: {"estimate": estimate, **self._form_context(form)}
         )
 
     @extend_schema(
@@ -236,60 +238,61 @@ class PastRepliesView(JudgeView):
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Queue past replies for scoring, at low priority."""
         judge = _find_judge(name)
-        found = backfill.find_replies(
-            live.current(),
-            judge,
-            _backfill_request(self.parse_body(PastRepliesRequest)),
-        )
-        told = serialize_estimate(judge, found)
-        added = audit_log.run_recorded(
-            lambda rows: self.audit_event("judge.past", "replies", len(rows)),
+        backlog = _find_backlog(judge, self.parse_body(PastRepliesRequest))
+        estimate = serialize_estimate(judge, backlog)
+        tasks = audit_log.run_recorded(
+            lambda rows: self.audit_event("judge.backfill", "replies", len(rows)),
             backfill.enqueue_judging,
             judge,
-            found,
+            backlog,
         )
         worker_notifier.notify()
-        told["added"] = len(added)
-        said = f"{len(added)} repl{'y' if len(added) == 1 else 'ies'} to be scored"
+        replies = "reply" if len(tasks) == 1 else "replies"
         return self.confirm_change(
-            told, message=said, redirect_to=self.place, status=202
+            {**estimate, "queued": len(tasks)},
+            message=f"{len(tasks)} {replies} queued for scoring",
+            redirect_to=self.judge_url,
+            status=202,
         )
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form with the submitted values."""
         return self._form_context(self.body_data())
 
-    def _form_context(self, typed: Mapping[str, Any]) -> dict[str, Any]:
+    def _form_context(self, form: Mapping[str, Any]) -> dict[str, Any]:
         name = self.kwargs["name"]
         return {
-            "form_data": typed,
+            "form_data": form,
             "agents": backfill.agents_naming(live.current(), name),
         }
 
 
 def _find_judge(name: str) -> JudgeConfig:
     """Return a judge by its name; raises `JudgeUnknown`."""
-    known = live.current().get(JUDGES)
-    return get_by_name(name, known, noun="judge", unknown=JudgeUnknown)
+    judges = live.current().get(JUDGES)
+    return get_by_name(name, judges, noun="judge", unknown=JudgeUnknown)
 
 
-def _backfill_request(asked: PastRepliesRequest) -> BackfillRequest:
-    since = time_parsing.parse_past(asked.since, datetime.now(UTC))
-    return BackfillRequest(since, asked.sample, asked.limit, asked.agent or None)
+def _find_backlog(judge: JudgeConfig, request: PastRepliesRequest) -> JudgingBacklog:
+    since = time_parsing.parse_past(request.since, datetime.now(UTC))
+    selection = BackfillRequest(
+        since, request.sample, request.limit, request.agent or None
+    )
+    return backfill.find_replies(live.current(), judge, selection)
 
 
-def serialize_estimate(judge: JudgeConfig, found: JudgingBacklog) -> dict[str, Any]:
-    """Return the estimate as JSON."""
-    takes = backfill.estimate_cost(live.current(), judge, found)
+def serialize_estimate(judge: JudgeConfig, backlog: JudgingBacklog) -> dict[str, Any]:
+    """Return a backlog and the cost of scoring it as JSON."""
+    estimate = backfill.estimate_cost(live.current(), judge, backlog)
     return {
         "judge": judge.name,
-        "found": found.found,
-        "judged": found.judged,
-        "under_way": len(found.in_progress),
-        "skipped": found.skipped,
-        "failed": len(found.failed),
-        "to_judge": len(found.pending),
-        "tokens": takes.tokens,
-        "cost_usd": turn_serializers.to_usd(takes.micro_usd),
-        "added": 0,
+        "found": backlog.found,
+        "judged": backlog.judged,
+        "in_progress": len(backlog.in_progress),
+        "skipped": backlog.skipped,
+        "failed": len(backlog.failed),
+        "pending": len(backlog.pending),
+        "tokens": estimate.tokens,
+        "cost_usd": turn_serializers.to_usd(estimate.micro_usd),
+        "queued": 0,
     }

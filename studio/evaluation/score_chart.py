@@ -7,10 +7,10 @@ from datetime import date, timedelta
 from typing import Any
 
 ChartDay = Mapping[str, Any]
-"""A day's `mean` and `count` by one `criterion`, as in the responses to scripts."""
+"""A day's `mean` and `count` by one `criterion`, as in responses to scripts."""
 
 WIDTH, HEIGHT = 600, 100
-"""In the picture's own units; browsers stretch it."""
+"""In units of the image; browsers stretch it."""
 DAYS = 30
 MAX_SCORE = 10
 MIN_SCALE_POINTS = 4
@@ -52,27 +52,29 @@ class ScoreChart:
     high: int
 
 
-def build_chart(found: Sequence[ChartDay], today: date, days: int) -> ScoreChart | None:
-    """Return the lines of these days; None if no day has a score."""
-    if not found:
+def build_chart(
+    scores: Sequence[ChartDay], today: date, days: int
+) -> ScoreChart | None:
+    """Return a chart of the last days; None if no day has a score."""
+    if not scores:
         return None
-    shown = [today - timedelta(days=back) for back in range(days, -1, -1)]
+    dates = [today - timedelta(days=back) for back in range(days, -1, -1)]
     means: dict[str, dict[str, ChartDay]] = {}
-    for each in found:
+    for each in scores:
         means.setdefault(each["criterion"], {})[each["day"]] = each
-    step = WIDTH / (len(shown) - 1)
-    low, high = _scale([each["mean"] for each in found])
+    step = WIDTH / (len(dates) - 1)
+    low, high = _scale([each["mean"] for each in scores])
     lines = [
         CriterionLine(
-            criterion, number % LINE_COLOURS + 1, _paths(by_day, shown, step, low, high)
+            criterion, number % LINE_COLOURS + 1, _paths(by_day, dates, step, low, high)
         )
         for number, (criterion, by_day) in enumerate(sorted(means.items()))
     ]
     columns = [
         DayColumn(round((n - 0.5) * step, 1), round(step, 1), _day_label(day, means))
-        for n, day in enumerate(shown)
+        for n, day in enumerate(dates)
     ]
-    first, last = f"{shown[0]:%d %b}", f"{shown[-1]:%d %b}"
+    first, last = f"{dates[0]:%d %b}", f"{dates[-1]:%d %b}"
     return ScoreChart(lines, columns, first, last, low, high)
 
 
@@ -86,14 +88,14 @@ def _scale(means: Sequence[float]) -> tuple[int, int]:
 
 def _paths(
     by_day: Mapping[str, ChartDay],
-    shown: Sequence[date],
+    dates: Sequence[date],
     step: float,
     low: int,
     high: int,
 ) -> list[str]:
     """Return a path for each run of days with scores."""
     runs: list[list[str]] = [[]]
-    for number, day in enumerate(shown):
+    for number, day in enumerate(dates):
         each = by_day.get(f"{day}")
         mean = None if each is None else each["mean"]
         if mean is None:
@@ -106,9 +108,9 @@ def _paths(
 
 
 def _day_label(day: date, means: Mapping[str, Mapping[str, ChartDay]]) -> str:
-    told = [
+    means_of_day = [
         f"{criterion} {each['mean']:.2f} of {each['count']}"
         for criterion, by_day in sorted(means.items())
         if (each := by_day.get(f"{day}")) is not None
     ]
-    return f"{day:%d %b}: {', '.join(told) or 'no scores'}"
+    return f"{day:%d %b}: {', '.join(means_of_day) or 'no scores'}"

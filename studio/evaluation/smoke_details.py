@@ -14,7 +14,7 @@ BATCHES_SHOWN = 10
 
 
 def load_overview() -> Mapping[str, Any]:
-    """Return the newest batch of each test, and its next launch."""
+    """Return the newest batch of each test, and its next scheduled launch."""
     tests = live.current().get(SMOKE_TESTS)
     last = run_queries.last_batches(tests)
     return {
@@ -46,12 +46,13 @@ def next_launch_at(test: SmokeTestConfig) -> datetime | None:
 
 def serialize_batch(runs: Sequence[SmokeRun]) -> dict[str, Any]:
     """Return a batch in short, with the state of each run."""
-    told = serializers.serialize_batch(runs)
-    told["created_at"] = runs[0].created_at
-    told["origin"] = runs[0].origin
-    told["means"] = batch_diff.mean_scores(runs)
-    told["runs"] = [serialize_run_summary(run) for run in runs]
-    return told
+    return {
+        **serializers.serialize_batch(runs),
+        "created_at": runs[0].created_at,
+        "origin": runs[0].origin,
+        "means": batch_diff.mean_scores(runs),
+        "runs": [serialize_run_summary(run) for run in runs],
+    }
 
 
 def serialize_run_summary(run: SmokeRun) -> dict[str, Any]:
@@ -69,9 +70,9 @@ def serialize_run_summary(run: SmokeRun) -> dict[str, Any]:
 def compare_batches(
     now: Sequence[SmokeRun], before: Sequence[SmokeRun]
 ) -> list[dict[str, Any]]:
-    """Return measures of two batches; empty if there is no earlier batch."""
-    is_begun = any(serializers.run_outcome(run) != "open" for run in now)
-    if not before or not is_begun:
+    """Return the measures of two batches; empty unless both have results."""
+    has_results = any(serializers.run_outcome(run) != "open" for run in now)
+    if not before or not has_results:
         return []
     return [
         batch_diff.as_json(each) for each in batch_diff.compare_batches(now, before)

@@ -63,12 +63,11 @@ class SmokeTestRunListView(StudioView):
     def get(self, request: Request, name: str) -> Response:
         """List batches of one test, newest first."""
         self._set_breadcrumbs(name)
-        found = page_batches(self, name)
-        if not found["data"] and not request.query_params:
-            overridable_entries.get_entry(
-                SMOKE_TESTS, name
-            )  # A deleted test still has runs.
-        return self.respond(found, page=lambda: {"test": name})
+        batches = page_batches(self, name)
+        if not batches["data"] and not request.query_params:
+            # Raises for an unknown test; a deleted test still has runs.
+            overridable_entries.get_entry(SMOKE_TESTS, name)
+        return self.respond(batches, page=lambda: {"test": name})
 
     @extend_schema(
         operation_id="smoke_run",
@@ -79,26 +78,26 @@ class SmokeTestRunListView(StudioView):
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Launch a test; a worker runs each conversation as its own task."""
         self._set_breadcrumbs(name)
-        test, wanted = _find_test(name), self.parse_body(smoke_schemas.SmokeLaunch)
-        launched = audit_log.run_recorded(
-            lambda made: AuditEvent(
-                "smoke_test.run", self.actor(), name, {"repetitions": len(made)}
+        test, body = _find_test(name), self.parse_body(smoke_schemas.SmokeLaunch)
+        runs = audit_log.run_recorded(
+            lambda runs: AuditEvent(
+                "smoke_test.run", self.actor(), name, {"repetitions": len(runs)}
             ),
             run_lifecycle.launch_test,
             test,
             origin="studio",
-            repetitions=wanted.repetitions,
+            repetitions=body.repetitions,
         )
         worker_notifier.notify()
-        answer = self.confirm_change(
-            smoke_details.serialize_batch(launched),
-            message=f"Launched '{name}'",
-            redirect_to=f"{RUNS_URL}/{launched[0].pk}",
+        response = self.confirm_change(
+            smoke_details.serialize_batch(runs),
+            message=f"Smoke test '{name}' started",
+            redirect_to=f"{RUNS_URL}/{runs[0].pk}",
             status=202,
         )
         if not self.wants_html:
-            answer["Location"] = f"{RUNS_URL}/{launched[0].pk}"
-        return answer
+            response["Location"] = f"{RUNS_URL}/{runs[0].pk}"
+        return response
 
     def refused_form_context(self) -> Mapping[str, Any]:
         """Return the list of runs."""
@@ -121,13 +120,13 @@ class SmokeRunView(StudioView):
             OpenApiParameter(
                 "from", int, description="Only the messages from this position on."
             ),
-            OpenApiParameter("fragment", bool, description="Of the page, the run."),
+            OpenApiParameter("fragment", bool, description="Only a part of the page."),
         ],
         responses=smoke_schemas.SmokeRunDetail,
     )
     def get(self, request: Request, id: str) -> Response:
-        """Return a conversation so far, with its calls and its scores."""
-        # The next sweep would close a scored run; watchers need not wait for it.
+        """Return a conversation so far, with its calls and scores."""
+        # The next sweep would close a scored run; viewers do not wait for it.
         run = run_queries.find_run(id)
         if run_queries.is_judging(run.batch) and verdicts.close_judged_runs():
             run = run_queries.find_run(id)
@@ -153,28 +152,24 @@ class CancelSmokeRunView(StudioView):
     )
     def post(self, request: Request, id: str) -> HttpResponseBase:
         """Cancel a conversation, or its whole batch, and the scoring."""
-        run, wanted = (
-            run_queries.find_run(id),
-            self.parse_body(smoke_schemas.SmokeCancel),
-        )
+        run = run_queries.find_run(id)
         ids = [run.pk]
-        if wanted.batch:
-            ids = [
-                each.pk
-                for batch in run_queries.load_batches([run.batch])
-                for each in batch
-            ]
+        if self.parse_body(smoke_schemas.SmokeCancel).batch:
+            batches = run_queries.load_batches([run.batch])
+            ids = [each.pk for batch in batches for each in batch]
 
-        def deed(count: int) -> AuditEvent | None:
+        def event_of(count: int) -> AuditEvent | None:
             details = {"runs": count}
-            told = AuditEvent("smoke_test.cancel", self.actor(), run.test, details)
-            return told if count else None
+            event = AuditEvent("smoke_test.cancel", self.actor(), run.test, details)
+            return event if count else None
 
-        count = audit_log.run_recorded(deed, run_lifecycle.cancel_runs, ids)
-        said = f"Cancelled {count}" if count else "It was over already"
+        count = audit_log.run_recorded(event_of, run_lifecycle.cancel_runs, ids)
+        runs = "run" if count == 1 else "runs"
         return self.confirm_change(
             serialize_run(run_queries.find_run(id)),
-            message=said,
+            message=f"{count} {runs} cancelled"
+            if count
+            else "The run has already ended",
             redirect_to=f"{RUNS_URL}/{run.pk}",
         )
 
@@ -185,9 +180,9 @@ def _find_test(name: str) -> SmokeTestConfig:
     return get_by_name(name, tests, noun="smoke test", unknown=SmokeTestUnknown)
 
 
-def page_batches(face: StudioView, test: str | None = None) -> dict[str, Any]:
-    """Return batches for a query."""
-    after = parse_cursor(face.request.query_params.get("after"), uuid.UUID)
+def page_batches(view: StudioView, test: str | None = None) -> dict[str, Any]:
+    """Return the page of batches that a request selects."""
+    after = parse_cursor(view.request.query_params.get("after"), uuid.UUID)
     batches, has_more = run_queries.page_batches(
         test=test, after=after, limit=PAGE_SIZE
     )
@@ -203,8 +198,8 @@ def serialize_run(run: SmokeRun, start: int = 0) -> dict[str, Any]:
         **serializers.serialize_transcript(run, start),
         "outcome": serializers.run_outcome(run),
         "expected": [
-            {"what": what, "is_met": is_met}
-            for what, is_met in verdicts.expectation_results(run)
+            {"condition": condition, "is_met": is_met}
+            for condition, is_met in verdicts.expectation_results(run)
         ],
         "batch_runs": [smoke_details.serialize_run_summary(each) for each in batch],
         "compared": smoke_details.compare_batches(batch, run_queries.batch_before(run)),

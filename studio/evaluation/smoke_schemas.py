@@ -20,7 +20,7 @@ class SmokeLaunch(BaseModel):
         None,
         ge=1,
         le=1_000,
-        description="Conversations, in place of the test's own number.",
+        description="The number of runs; by default the test's own.",
     )
 
 
@@ -29,7 +29,7 @@ class SmokeCancel(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    batch: bool = Field(False, description="All that was launched with it, too.")
+    batch: bool = Field(False, description="Whether to cancel the whole batch.")
 
 
 class SmokeRunSummary(BaseModel):
@@ -58,17 +58,17 @@ class SmokeBatch(BaseModel):
     test: str
     target: str
     origin: str = Field(
-        description="What launched it: `command`, `schedule`, `studio`."
+        description="The source of the launch: `command`, `schedule` or `studio`."
     )
     created_at: datetime
     passed: int
     failed: int
-    aborted: int = Field(description="Failed and cancelled runs.")
+    aborted: int = Field(description="Runs that failed to finish, or were cancelled.")
     open: int
     scores: dict[str, dict[str, SmokeScoreMean]] = Field(
-        description="By agent, and by `judge.criterion`."
+        description="By agent and `judge.criterion`."
     )
-    means: dict[str, float] = Field(description="Whoever replied.")
+    means: dict[str, float] = Field(description="By `judge.criterion`, of all agents.")
     cost_usd: float | None
     runs: list[SmokeRunSummary]
 
@@ -100,7 +100,7 @@ class SmokeRunMessage(BaseModel):
     agent: str | None
     turn_id: UUID | None
     calls: list[ModelCallObject | ToolCallObject] = Field(
-        description="Of models and tools, those within others in them."
+        description="Calls of models and tools, with their nested calls."
     )
     cost_usd: float | None
     seconds: float
@@ -109,7 +109,7 @@ class SmokeRunMessage(BaseModel):
 
 
 class ComparedMeasure(BaseModel):
-    """One measure of a batch and of the one before."""
+    """One measure of a batch and of the previous one."""
 
     what: str
     unit: Literal["share", "score", "turns", "seconds", "usd"]
@@ -122,8 +122,8 @@ class ComparedMeasure(BaseModel):
 class SmokeExpectation(BaseModel):
     """A condition that a run must meet to pass."""
 
-    what: str
-    is_met: bool | None = Field(description="null while it is open.")
+    condition: str
+    is_met: bool | None = Field(description="null while the run is open.")
 
 
 class SmokeRunDetail(BaseModel):
@@ -142,12 +142,14 @@ class SmokeRunDetail(BaseModel):
     outcome: SmokeOutcome
     stopped_because: str | None
     verdict: Literal["passed", "failed"] | None
-    failures: list[str] = Field(description="What was expected and is not so.")
+    failures: list[str] = Field(description="Expectations that are not met.")
     expected: list[SmokeExpectation]
     error: str | None
     turns: int
     scores: dict[str, SmokeScoreMean]
-    unscored: dict[str, str] = Field(description="Why judges have not scored all.")
+    unscored: dict[str, str] = Field(
+        description="Reasons for missing scores, by judge."
+    )
     cost_usd: float | None
     persona_cost_usd: float | None
     created_at: datetime
@@ -155,8 +157,8 @@ class SmokeRunDetail(BaseModel):
     finished_at: datetime | None
     transcript: list[SmokeRunMessage]
     batch_runs: list[SmokeRunSummary] = Field(
-        description="All that was launched with it."
+        description="All runs of its batch, including this one."
     )
     compared: list[ComparedMeasure] = Field(
-        description="Its batch and the one before, once both have anything."
+        description="Its batch and the previous one, once both have results."
     )

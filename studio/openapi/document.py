@@ -1,8 +1,8 @@
 """The OpenAPI document of the studio, for authors of clients.
 
 Views are described where they are, by `@extend_schema` or their own schema class. This
-module adds the common parts: the menu's groups, security, error responses, and that
-scripts use JSON and YAML, whatever browsers use.
+module adds the menu's groups, security and error responses, and removes the media types
+that only browsers use.
 """
 
 import re
@@ -28,14 +28,16 @@ from studio.openapi import file_schemas
 
 HOME_TAG = "Home"
 BROWSER_MEDIA_TYPES = (
-    *("text/html", "application/x-www-form-urlencoded", "multipart/form-data"),
+    "text/html",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
     "application/x-yaml",
 )
-ERROR_REF = {"$ref": "#/components/schemas/Refusal"}
+ERROR_REF = {"$ref": "#/components/schemas/ErrorResponse"}
 COMMON_SCHEMAS = {
-    "Refusal": {
+    "ErrorResponse": {
         "type": "object",
-        "description": "Why something was not done.",
+        "description": "An error.",
         "required": ["error"],
         "properties": {
             "error": {
@@ -59,24 +61,23 @@ CONFIGURATION_PATHS = {*(kind.path for kind in KINDS), "mcp", "providers"}
 """Paths under which created objects become part of the configuration."""
 CONFLICTING_OPERATIONS = {
     ("post", "/admin/sidecars/{name}/restart"),
-    ("post", "/admin/tasks/{id}/again"),
+    ("post", "/admin/tasks/{id}/retry"),
     ("post", "/admin/triggers/{name}/run"),
 }
-"""Operations that may conflict with the current state, besides changes of the
-configuration."""
+"""Operations, besides configuration changes, that may return 409."""
 ERROR_DESCRIPTIONS = {
-    400: "The body or a parameter says nothing that can be understood.",
-    401: "Nobody has logged in.",
-    403: "The person's role, or the file, does not allow it.",
-    404: "There is no such thing.",
-    406: "It is told neither as the type that `Accept` names.",
-    409: "It is another now than was shown, is there already, or cannot be done now.",
-    415: "The body is of a type that is not read.",
-    422: "The configuration would not be valid; `problems` says where and why.",
-    503: "The database, or somebody who was asked, does not answer.",
+    400: "The body or a parameter is invalid.",
+    401: "The request has no valid login.",
+    403: "The user's role, or the file, does not allow the operation.",
+    404: "The object does not exist.",
+    406: "The response is not available in a format that `Accept` names.",
+    409: "The object has changed, exists already, or does not allow this in its state.",
+    415: "The media type of the body is not supported.",
+    422: "The configuration would be invalid; `problems` has the places and reasons.",
+    503: "The database or another service is unavailable.",
 }
 SECURITY_SCHEMES = ["password", "session"]
-"""The two schemes; without `auth.admin` this machine needs none."""
+"""Without `auth.admin`, requests from this machine need neither."""
 
 
 class StudioSecurityScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
@@ -87,8 +88,8 @@ class StudioSecurityScheme(OpenApiAuthenticationExtension):  # type: ignore[no-u
 
     def get_security_definition(self, auto_schema: AutoSchema) -> Any:
         """Return both security schemes."""
-        basic = "Those of `auth.admin.basic`."
-        session = "After a login at the identity provider of `auth.admin.oidc`."
+        basic = "The login of `auth.admin.basic`."
+        session = "The session after a login with `auth.admin.oidc`."
         return [
             {"type": "http", "scheme": "basic", "description": basic},
             {
@@ -113,7 +114,7 @@ class PlainYamlRenderer(OpenApiYamlRenderer):
 
 
 class OpenApiView(APIView):
-    """`/admin/openapi.json`: OpenAPI 3.1 of every address here."""
+    """`/admin/openapi.json`: the OpenAPI 3.1 document of all addresses."""
 
     authentication_classes = [MiddlewareAuthentication]
     permission_classes = [RolePermission]
@@ -132,13 +133,13 @@ class OpenApiView(APIView):
 
 @cache
 def build_document() -> dict[str, Any]:
-    """Return the document; building it takes a second, and all users share it."""
+    """Return the document, which is built once: it takes a second."""
     # The library has no types.
     generator: Any = cast(Any, SchemaGenerator)(
         urlconf=settings.COULISSE_STUDIO_URLCONF
     )
-    described: dict[str, Any] = generator.get_schema(request=None, public=True)
-    return described
+    document: dict[str, Any] = generator.get_schema(request=None, public=True)
+    return document
 
 
 def postprocess_document(
@@ -148,11 +149,11 @@ def postprocess_document(
 
     `SPECTACULAR_SETTINGS` names this as a hook.
     """
-    paths, shapes = file_schemas.describe_paths(
+    paths, schemas = file_schemas.describe_paths(
         result["paths"], section_views.SECTION_URLS
     )
     result["paths"] = paths
-    result["components"]["schemas"].update(COMMON_SCHEMAS | shapes)
+    result["components"]["schemas"].update(COMMON_SCHEMAS | schemas)
     result["tags"] = [{"name": name or HOME_TAG} for name in GROUPS]
     for path, method, operation in iterate_operations(result):
         operation["tags"] = [_group_of(path)]
@@ -162,17 +163,17 @@ def postprocess_document(
     return result
 
 
-def iterate_operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def iterate_operations(document: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield every operation with its path and method."""
-    for path, methods in described["paths"].items():
+    for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
 def _group_of(path: str) -> str:
     """Return the menu group of an address."""
-    place = find_menu_item(path)
-    return "Configure" if place is None else place[0] or HOME_TAG
+    item = find_menu_item(path)
+    return "Configure" if item is None else item[0] or HOME_TAG
 
 
 def _remove_browser_types(operation: dict[str, Any]) -> None:
@@ -187,13 +188,13 @@ def _add_errors(path: str, method: str, operation: dict[str, Any]) -> None:
         content = {
             kind: {"schema": ERROR_REF} for kind in file_schemas.DATA_MEDIA_TYPES
         }
-        told = {"description": ERROR_DESCRIPTIONS[status], "content": content}
-        operation["responses"].setdefault(str(status), told)
+        response = {"description": ERROR_DESCRIPTIONS[status], "content": content}
+        operation["responses"].setdefault(str(status), response)
 
 
 def _error_statuses(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
     """Yield the error statuses that an operation may return."""
-    configures = method != "get" and _changes_configuration(path, operation)
+    is_config_change = method != "get" and _changes_configuration(path, operation)
     has_body = "requestBody" in operation
     if has_body or operation.get("parameters"):
         yield 400
@@ -201,11 +202,11 @@ def _error_statuses(path: str, method: str, operation: dict[str, Any]) -> Iterat
     if re.search(r"\{\w+\}", path):
         yield 404
     yield 406
-    if configures or (method, path) in CONFLICTING_OPERATIONS:
+    if is_config_change or (method, path) in CONFLICTING_OPERATIONS:
         yield 409
     if has_body:
         yield 415
-    if configures:
+    if is_config_change:
         yield 422
     yield 503
 

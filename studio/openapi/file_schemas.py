@@ -1,8 +1,8 @@
-"""Request and response schemas of the file's addresses, from the config schema.
+"""Request and response schemas of the file's addresses, from the configuration schema.
 
 Each section has its own path in the document, so clients know its fields. Values are as
 written in the file, so a placeholder may replace any of them. The schemas have no
-defaults, since clients would write all of them.
+defaults, because clients would write all of them.
 """
 
 import copy
@@ -19,7 +19,7 @@ ANY_SECTION = "/admin/settings/{key}"
 ENTRY_SECTIONS = ("mcp", "providers")
 """Sections whose entries have addresses."""
 SINGLE_VERBS = {"delete": "delete", "retrieve": "show", "update": "write"}
-"""Operations on every section, by their names for one that always exists."""
+"""The verbs of operations on a section, by those that the generator derives."""
 DATA_MEDIA_TYPES = ("application/json", "application/yaml")
 
 
@@ -30,30 +30,30 @@ def describe_paths(
 
     `addresses` maps the sections with their own address to that address.
     """
-    shapes = _file_schemas()
-    known = sections.registered_sections()
-    own = {key: path for key, path in addresses.items() if key in known}
-    settings = {f"/admin/settings/{key}": key for key in known if key not in own}
-    found = {
+    schemas = _file_schemas()
+    keys = sections.registered_sections()
+    own = {key: path for key, path in addresses.items() if key in keys}
+    settings = {f"/admin/settings/{key}": key for key in keys if key not in own}
+    result = {
         path: item for path, item in paths.items() if path not in addresses.values()
     }
-    any_section = found.pop(ANY_SECTION)
+    any_section = result.pop(ANY_SECTION)
     for path, key in settings.items():
-        found[path] = _single_operations(any_section, key)
-    found |= {path: paths[path] for path in own.values()}
-    places = {**settings, **{path: key for key, path in own.items()}}
-    places["/admin/memory"] = "memory"
-    for path, key in places.items():
-        _fill_operations(found[path], _section_name(key), get=True)
+        result[path] = _single_operations(any_section, key)
+    result |= {path: paths[path] for path in own.values()}
+    section_keys = {**settings, **{path: key for key, path in own.items()}}
+    section_keys["/admin/memory"] = "memory"
+    for path, key in section_keys.items():
+        _fill_operations(result[path], _section_name(key), get=True)
     for key in ENTRY_SECTIONS:
-        _fill_operations(found[f"/admin/{key}/{{name}}"], _entry_name(key), get=True)
-        post = found[f"/admin/{key}"]["post"]
+        _fill_operations(result[f"/admin/{key}/{{name}}"], _entry_name(key), get=True)
+        post = result[f"/admin/{key}"]["post"]
         _fill_operations(
             {"post": post}, _entry_name(key), request=f"New{_entry_name(key)}"
         )
-        shapes[f"New{_entry_name(key)}"] = _named(shapes[_entry_name(key)])
-    _fill_operations(found["/admin/config"], FILE_SCHEMA, get=True)
-    return dict(sorted(found.items())), shapes
+        schemas[f"New{_entry_name(key)}"] = _with_name(schemas[_entry_name(key)])
+    _fill_operations(result["/admin/config"], FILE_SCHEMA, get=True)
+    return dict(sorted(result.items())), schemas
 
 
 def _section_name(key: str) -> str:
@@ -72,16 +72,16 @@ def _pascal(name: str) -> str:
 
 def _file_schemas() -> Schema:
     whole = json_schema.build_schema(sections.registered_sections().values())
-    properties, shapes = whole["properties"], {}
-    for name, shape in whole["$defs"].items():
-        shapes[_schema_name(name)] = _plain_schema(shape)
+    properties, schemas = whole["properties"], {}
+    for name, schema in whole["$defs"].items():
+        schemas[_schema_name(name)] = _plain_schema(schema)
     for key in sections.registered_sections():
-        shape = _plain_schema(_not_null(properties[key]))
-        is_whole = shape.get("type") in ("array", "object")
-        shapes[_section_name(key)] = shape if is_whole else _or_empty(shape)
-    shapes[FILE_SCHEMA] = {
+        schema = _plain_schema(_not_null(properties[key]))
+        is_container = schema.get("type") in ("array", "object")
+        schemas[_section_name(key)] = schema if is_container else _or_empty(schema)
+    schemas[FILE_SCHEMA] = {
         "type": "object",
-        "description": "All of coulisse.yaml, as it is written.",
+        "description": "The content of coulisse.yaml.",
         "properties": {
             key: _ref(_section_name(key)) for key in sections.registered_sections()
         },
@@ -89,39 +89,39 @@ def _file_schemas() -> Schema:
         "additionalProperties": False,
     }
     for key in ENTRY_SECTIONS:
-        shape = shapes[_section_name(key)]
-        model = shape["additionalProperties"]["anyOf"][0]["$ref"].rpartition("/")[2]
-        shapes[_entry_name(key)] = shapes.pop(model)
-        _rename_schema(shapes, model, _entry_name(key))
-    return shapes
+        section = schemas[_section_name(key)]
+        model = section["additionalProperties"]["anyOf"][0]["$ref"].rpartition("/")[2]
+        schemas[_entry_name(key)] = schemas.pop(model)
+        _rename_schema(schemas, model, _entry_name(key))
+    return schemas
 
 
 def _schema_name(name: str) -> str:
     key, _, model = name.rpartition(".")
-    return f"{_pascal(key)}{model}Written" if key else model
+    return f"{_pascal(key)}{model}Yaml" if key else model
 
 
 def _ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _not_null(shape: Schema) -> Schema:
+def _not_null(schema: Schema) -> Schema:
     """Return the schema of a section without `null`."""
-    match shape.get("anyOf"):
-        case [one, {"type": "null"}]:
-            more = {name: it for name, it in shape.items() if name != "anyOf"}
-            return {**one, **more}
-    return shape
+    match schema.get("anyOf"):
+        case [value, {"type": "null"}]:
+            rest = {name: it for name, it in schema.items() if name != "anyOf"}
+            return {**value, **rest}
+    return schema
 
 
-def _or_empty(shape: Schema) -> Schema:
+def _or_empty(schema: Schema) -> Schema:
     """Return the schema of a text that is empty if the file has none."""
     unset = {"type": "string", "maxLength": 0, "description": "Not set."}
-    return {"description": shape.pop("description", ""), "anyOf": [shape, unset]}
+    return {"description": schema.pop("description", ""), "anyOf": [schema, unset]}
 
 
 def _plain_schema(node: Any) -> Any:
-    """Return a schema without defaults and titles, with references to ours."""
+    """Return a schema without defaults and titles, with this document's references."""
     if isinstance(node, list):
         return [_plain_schema(item) for item in node]
     if not isinstance(node, dict):
@@ -139,8 +139,8 @@ def _plain_schema(node: Any) -> Any:
     return plain
 
 
-def _rename_schema(shapes: Schema, old: str, new: str) -> None:
-    for node in _iterate_nodes(shapes):
+def _rename_schema(schemas: Schema, old: str, new: str) -> None:
+    for node in _iterate_nodes(schemas):
         if node.get("$ref") == _ref(old)["$ref"]:
             node["$ref"] = _ref(new)["$ref"]
 
@@ -155,22 +155,25 @@ def _iterate_nodes(value: Any) -> Iterator[Schema]:
             yield from _iterate_nodes(each)
 
 
-def _named(shape: Schema) -> Schema:
-    name = {"type": "string", "description": "Of a provider its `kind` will do."}
-    more = {"properties": {"name": name, **shape["properties"]}}
-    return {**shape, **more, "description": "An entry, and what it is called."}
+def _with_name(schema: Schema) -> Schema:
+    name = {"type": "string", "description": "By default the `kind` of a provider."}
+    return {
+        **schema,
+        "properties": {"name": name, **schema["properties"]},
+        "description": "An entry with its name.",
+    }
 
 
 def _single_operations(item: Schema, key: str) -> Schema:
     """Return the operations of any section as those of one section."""
-    made = copy.deepcopy(item)
-    for operation in made.values():
+    operations = copy.deepcopy(item)
+    for operation in operations.values():
         verb = SINGLE_VERBS[operation["operationId"].rpartition("_")[2]]
         operation["operationId"] = f"settings_{key}_{verb}"
         operation["parameters"] = [
             each for each in operation.get("parameters", []) if each["in"] != "path"
         ]
-    return made
+    return operations
 
 
 def _fill_operations(
@@ -179,9 +182,9 @@ def _fill_operations(
     for operation in item.values():
         if get and operation["operationId"].endswith(("_create", "_delete")):
             continue
-        for status, answer in operation["responses"].items():
+        for status, response in operation["responses"].items():
             if status < "300":
-                answer["content"] = {
+                response["content"] = {
                     kind: {"schema": _ref(name)} for kind in DATA_MEDIA_TYPES
                 }
         if "requestBody" in operation:

@@ -13,13 +13,13 @@ class StudioAutoSchema(AutoSchema):
     VERBS = {"DELETE": "delete", "PATCH": "change", "POST": "create"}
 
     def get_operation_id(self) -> str:
-        """Return `tasks_list`, `tasks_retrieve`, `tasks_cancel`, `tokens_create`."""
+        """Return an id such as `tasks_list`, `tasks_cancel` or `tokens_create`."""
         steps = (self.path.removeprefix(ROOT_PATH) or "home").split("/")
-        named = [step for step in steps if not step.startswith("{")]
+        words = [step.replace("-", "_") for step in steps if not step.startswith("{")]
         if self.method == "POST" and len(steps) > 1 and steps[-2].startswith("{"):
-            # An action on one object: `cancel`.
-            return "_".join(named)
-        return "_".join([*named, self._verb(is_one=steps[-1].startswith("{"))])
+            # An action on one object, such as `cancel`.
+            return "_".join(words)
+        return "_".join([*words, self._verb(is_one=steps[-1].startswith("{"))])
 
     def _verb(self, *, is_one: bool) -> str:
         if self.method in self.VERBS:
@@ -31,7 +31,7 @@ class StudioAutoSchema(AutoSchema):
         return "list" if _is_list_schema(self.get_response_serializers()) else "show"
 
 
-def _is_list_schema(shape: Any) -> bool:
+def _is_list_schema(schema: Any) -> bool:
     """Return whether a schema is that of a list, paged or complete."""
-    field = getattr(shape, "model_fields", {}).get("object")
+    field = getattr(schema, "model_fields", {}).get("object")
     return field is not None and field.default == "list"

@@ -1,2 +1,2 @@
-"""Pages for operators' actions: playground, triggers, sidecars, API tokens, studio
+"""Pages for operators: playground, tasks, triggers, sidecars, API tokens, studio
 accounts and database tables."""

@@ -42,7 +42,7 @@ FORM_FIELDS = {"expires_at": "expires", "limit_micro_usd": "limit_usd"}
 
 
 def _parse_names(value: Any) -> Any:
-    """Return the names of a form's text, or the list unchanged."""
+    """Split the comma-separated names of a form; return a list unchanged."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(",") if name.strip()]
     return value
@@ -53,18 +53,17 @@ class NewToken(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    label: str = Field(description="What it is for: laptop, ci.")
+    label: str = Field(description="Its purpose, such as laptop or ci.")
     principal: str = Field(
-        description="The user its requests belong to, as clients would send it in "
-        "safety_identifier."
+        description="The user of its requests, as clients send it in safety_identifier."
     )
     budget: Literal["unlimited", "total", "monthly"] = "unlimited"
     limit_usd: Decimal | None = Field(
-        None, description="Dollars it may spend: in all, or in each month (UTC)."
+        None, description="US dollars that it may spend, in total or per month (UTC)."
     )
     expires: str = Field("never", description="`2026-12-31` (UTC), `90d` or `never`.")
     agents: Annotated[list[str], BeforeValidator(_parse_names)] | None = Field(
-        None, description="The agents it may call; all, if left out."
+        None, description="The agents that it may call; by default all."
     )
 
 
@@ -91,13 +90,13 @@ class StudioToken(BaseModel):
 class CreatedToken(StudioToken):
     """A token that was just created."""
 
-    secret: str = Field(description="Told here, once.")
+    secret: str = Field(description="Returned only here.")
 
 
 class StudioListedToken(StudioToken):
     """A token in the list."""
 
-    share: float | None = Field(description="How much of its budget it has spent.")
+    share: float | None = Field(description="The used share of its budget.")
 
 
 class StudioTokenList(BaseModel):
@@ -118,7 +117,9 @@ class TokenListView(StudioView):
     @extend_schema(
         summary="List API tokens",
         parameters=[
-            OpenApiParameter("all", bool, description="Those revoked or expired, too."),
+            OpenApiParameter(
+                "all", bool, description="Include revoked and expired tokens."
+            ),
             OpenApiParameter("after", str, description="The last_id of a page."),
         ],
         responses=StudioTokenList,
@@ -128,14 +129,14 @@ class TokenListView(StudioView):
         return self.respond(self._page_context(), page=page_context)
 
     @extend_schema(
-        summary="Mint an API token", request=NewToken, responses={201: CreatedToken}
+        summary="Create an API token", request=NewToken, responses={201: CreatedToken}
     )
     def post(self, request: Request) -> Response:
         """Create a token; only this response contains its secret."""
         row, secret = create_token(self.parse_body(NewToken), self)
-        made = formatting.as_json(TokenUsage(row, "active"))
+        token = formatting.as_json(TokenUsage(row, "active"))
         return self.respond(
-            {**made, "secret": secret},
+            {**token, "secret": secret},
             status=201,
             template="studio/operations/token_created.html",
             page=lambda: {
@@ -186,7 +187,7 @@ class TokenView(StudioView):
         row, _ = api_tokens.revoke(id, by=self.actor())
         return self.confirm_change(
             self._respond_with_token(row).data,
-            message=f"Revoked '{row.label}'",
+            message=f"Token '{row.label}' revoked",
             redirect_to=TOKENS_URL,
         )
 
@@ -204,16 +205,16 @@ class TokensEnabledState(BaseModel):
 
 
 class EnableTokensView(YamlView):
-    """`/admin/tokens/enable`: requires tokens, which changes two sections at once."""
+    """`/admin/tokens/enable`: require tokens, which changes several sections."""
 
     title = "Tokens"
     breadcrumbs = [("Tokens", TOKENS_URL)]
 
     @extend_schema(
         operation_id="tokens_enable",
-        summary="Have `/v1` ask for tokens",
-        description="Writes `auth.proxy.tokens` into the file, and takes `users` and "
-        "`default_user_id` out of it, for each token has its user.",
+        summary="Require tokens for `/v1`",
+        description="Writes `auth.proxy.tokens` to the file, and removes `users` and "
+        "`default_user_id`, because each token has its user.",
         request=None,
         responses=TokensEnabledState,
     )
@@ -224,38 +225,38 @@ class EnableTokensView(YamlView):
             file_editor.write_data, comments_gone=token_setup.removed_comments()
         )
         self.run_recorded({"section": "auth"}, write, token_setup.enable_tokens(file))
-        said = self.change_message("Saved; from now on clients need a token")
+        message = self.change_message("Saved; clients now need a token")
         return self.confirm_change(
-            {"is_on": True}, message=said, redirect_to=TOKENS_URL
+            {"is_on": True}, message=message, redirect_to=TOKENS_URL
         )
 
 
-def create_token(wanted: NewToken, face: StudioView) -> tuple[Row, str]:
+def create_token(body: NewToken, view: StudioView) -> tuple[Row, str]:
     """Create the requested token; raises `Invalid`, naming the invalid field."""
     now = datetime.now(UTC)
-    token_scope.check_agents(wanted.agents or (), live.current())
-    limit = wanted.limit_usd
-    never = wanted.expires.strip().lower() in ("", "never")
+    token_scope.check_agents(body.agents or (), live.current())
+    limit = body.limit_usd
+    never = body.expires.strip().lower() in ("", "never")
     with _name_form_field("limit_usd"):
         micro_usd = None if limit is None else dollars.parse_usd(f"{limit:f}")
     with _name_form_field("expires"):
-        expires_at = None if never else time_parsing.parse_future(wanted.expires, now)
+        expires_at = None if never else time_parsing.parse_future(body.expires, now)
     with _name_form_field(None):
         return api_tokens.create_token(
-            wanted.label,
-            wanted.principal,
-            by=face.actor(),
-            budget=wanted.budget,
+            body.label,
+            body.principal,
+            by=view.actor(),
+            budget=body.budget,
             limit_micro_usd=micro_usd,
             expires_at=expires_at,
-            agents=wanted.agents or None,
+            agents=body.agents or None,
             now=now,
         )
 
 
 @contextmanager
 def _name_form_field(field: str | None) -> Iterator[None]:
-    """Raise the error with the name of its form field."""
+    """Name the form field in the errors that the block raises."""
     try:
         yield
     except Invalid as exc:
@@ -269,8 +270,8 @@ def page_context() -> dict[str, Any]:
     return {
         "agents": routing.list_names(config),
         "is_on": are_tokens_required() or _is_enabled_in_file(),
-        "may_switch": config.get(AUTH).proxy is None,
-        "nobody": token_setup.shared_user_name(config),
+        "can_enable": config.get(AUTH).proxy is None,
+        "shared_user": token_setup.shared_user_name(config),
     }
 
 
@@ -281,7 +282,7 @@ def are_tokens_required() -> bool:
 
 
 def _is_enabled_in_file() -> bool:
-    """Return whether the file requires tokens; it applies within a second."""
+    """Return whether the file requires tokens; the change applies within a second."""
     try:
         return config_file.read_file().has_entry(token_setup.TOKENS_PATH)
     except ConfigInvalid:

@@ -59,7 +59,7 @@ class StudioTask(BaseModel):
 
 
 class StudioTaskList(BaseModel):
-    """A page of tasks, newest first; long texts are cut."""
+    """A page of tasks, newest first; long texts are truncated."""
 
     object: Literal["list"] = "list"
     data: list[StudioTask]
@@ -78,9 +78,9 @@ class TaskListView(StudioView):
         parameters=[
             OpenApiParameter("state", str, enum=Row.State.values),
             OpenApiParameter("kind", str, description="`agent`, `judge`, …"),
-            OpenApiParameter("agent", str, description="Only this agent's."),
+            OpenApiParameter("agent", str, description="The name of an agent."),
             OpenApiParameter(
-                "user", str, description="As clients name them, or a UUID."
+                "user", str, description="The name, as clients send it, or the UUID."
             ),
             OpenApiParameter("after", str, description="The last_id of a page."),
             OpenApiParameter("limit", int, description="50 by default, at most 500."),
@@ -102,9 +102,9 @@ class TaskListView(StudioView):
             limit=self.query_int("limit", default=50, most=500),
         )
         last = (rows[-1].created_at, rows[-1].pk) if rows else None
-        told = operator_view.serialize_list(rows)
+        data = operator_view.serialize_list(rows)
         return self.respond(
-            serialize_page(told, has_more=has_more, last=last), page=page_context
+            serialize_page(data, has_more=has_more, last=last), page=page_context
         )
 
 
@@ -117,25 +117,25 @@ class TaskView(StudioView):
     @extend_schema(summary="Show a task", responses=StudioTask)
     def get(self, request: Request, id: str) -> Response:
         """Return a task with its full prompt and result."""
-        told = operator_view.get_task(require_task_id(id))
-        self.title = f"Task of {told['agent']}"
-        return self.respond(told, page=lambda: _page_context(told))
+        task = operator_view.get_task(require_task_id(id))
+        self.title = f"Task of {task['agent']}"
+        return self.respond(task, page=lambda: _page_context(task))
 
 
-def _page_context(told: Mapping[str, Any]) -> dict[str, Any]:
+def _page_context(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return the additional context of a task's page."""
-    due_at = told["due_at"]
+    due_at = task["due_at"]
     return {
-        "is_over": told["state"] in CLOSED_STATES,
+        "is_closed": task["state"] in CLOSED_STATES,
         "is_due": not due_at or datetime.fromisoformat(due_at) <= datetime.now(UTC),
-        "revision": _revision(told),
+        "revision": _revision(task),
     }
 
 
-def _revision(told: Mapping[str, Any]) -> str:
+def _revision(task: Mapping[str, Any]) -> str:
     """Return a value that changes whenever the task's page changes."""
-    named = ("state", "attempts", "cancel_requested", "turn_id", "cost_usd")
-    return " ".join(str(told[name]) for name in named)
+    fields = ("state", "attempts", "cancel_requested", "turn_id", "cost_usd")
+    return " ".join(str(task[name]) for name in fields)
 
 
 class CancelTaskView(StudioView):
@@ -143,71 +143,73 @@ class CancelTaskView(StudioView):
 
     @extend_schema(summary="Cancel a task", request=None, responses=StudioTask)
     def post(self, request: Request, id: str) -> HttpResponseBase:
-        """Cancel a task: at once while it waits, within a second while it runs."""
-        wanted = require_task_id(id)
-        deed = AuditEvent("task.cancel", self.actor(), str(wanted))
+        """Cancel a queued task at once, a running one within a second."""
+        task_id = require_task_id(id)
+        event = AuditEvent("task.cancel", self.actor(), str(task_id))
         audit_log.run_recorded(
-            lambda is_new: deed if is_new else None, operator_view.cancel_task, wanted
+            lambda is_new: event if is_new else None, operator_view.cancel_task, task_id
         )
-        told = operator_view.get_task(wanted)
-        said = {
-            "running": "It ends in a moment",
-            "cancelled": "Cancelled the task",
-        }.get(told["state"], f"It is {told['state']} already")
+        task = operator_view.get_task(task_id)
+        message = {
+            "running": "Cancellation requested",
+            "cancelled": "Task cancelled",
+        }.get(task["state"], f"The task is already {task['state']}")
         return self.confirm_change(
-            told, message=said, redirect_to=f"{TASKS_URL}/{wanted}"
+            task, message=message, redirect_to=f"{TASKS_URL}/{task_id}"
         )
 
 
 class RetryTaskView(StudioView):
-    """`/admin/tasks/{id}/again`."""
+    """`/admin/tasks/{id}/retry`."""
 
-    @extend_schema(summary="Do a task again", request=None, responses={202: StudioTask})
+    @extend_schema(
+        summary="Run a task again", request=None, responses={202: StudioTask}
+    )
     def post(self, request: Request, id: str) -> HttpResponseBase:
         """Queue a failed or cancelled task again; repeat a completed one as a new
         task."""
-        wanted = require_task_id(id)
+        task_id = require_task_id(id)
 
-        def deed(which: uuid.UUID) -> AuditEvent:
+        def event_of(queued_id: uuid.UUID) -> AuditEvent:
             return AuditEvent(
-                "task.retry", self.actor(), str(wanted), {"as": str(which)}
+                "task.retry", self.actor(), str(task_id), {"as": str(queued_id)}
             )
 
-        which = audit_log.run_recorded(deed, manual_retry.retry_task, wanted)
+        queued_id = audit_log.run_recorded(event_of, manual_retry.retry_task, task_id)
         worker_notifier.notify()
         return self.confirm_change(
-            operator_view.get_task(which),
-            message="It is done again as soon as a worker is free",
-            redirect_to=f"{TASKS_URL}/{which}",
+            operator_view.get_task(queued_id),
+            message="Queued again",
+            redirect_to=f"{TASKS_URL}/{queued_id}",
             status=202,
         )
 
 
 def require_task_id(text: str) -> uuid.UUID:
     """Return the id in an address; raises `TaskUnknown` for a malformed one."""
-    found = task_ids.parse_task_id(text)
-    if found is None:
+    task_id = task_ids.parse_task_id(text)
+    if task_id is None:
         raise TaskUnknown
-    return found
+    return task_id
 
 
 def _parse_user(text: str) -> UserId | None:
-    """Return the user of that name; None without a name."""
+    """Return the id of the named user; None without a name."""
     name = text.strip()
     return identity.derive_user_id(identity.check_identifier(name)) if name else None
 
 
-def query_choices(name: str, value: str | None, known: list[str]) -> list[str]:
+def query_choices(name: str, value: str | None, choices: list[str]) -> list[str]:
     """Return the chosen values, if any; raises `Invalid` for unknown ones."""
     if not value:
         return []
-    if value not in known:
-        raise Invalid(f"'{name}' must be one of {', '.join(known)}", param=name)
+    if value not in choices:
+        raise Invalid(f"'{name}' must be one of {', '.join(choices)}", param=name)
     return [value]
 
 
 def page_context() -> dict[str, Any]:
-    """Return the choices that the page offers."""
+    """Return the choices of the filters."""
     return {
         "states": Row.State.values,
         "kinds": task_kinds.names(),

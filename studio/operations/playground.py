@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, cast
+from typing import cast
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 INCOGNITO_METADATA = {"memory": "incognito"}
 TURN_HEADER = "X-Coulisse-Turn"
-"""The turn's id: a turn that fails before its first event has no other place for it."""
+"""Carries the turn's id, also of a turn that fails before its first event."""
 
 
 class PlaygroundMessage(BaseModel):
@@ -39,19 +39,19 @@ class PlaygroundMessage(BaseModel):
 
     agent: str = Field(description="An agent or an experiment.")
     user: str = Field(
-        min_length=1, max_length=512, description="As clients would name the user."
+        min_length=1, max_length=512, description="The user, as clients send it."
     )
     message: str = Field(min_length=1)
-    thread_id: str | None = Field(None, description="The user's default one, if none.")
-    incognito: bool = Field(False, description="Whether no row is to remember it.")
+    thread_id: str | None = Field(None, description="By default the default thread.")
+    incognito: bool = Field(False, description="Whether the turn is not stored.")
 
 
 class PlaygroundOptions(BaseModel):
     """The available agents, and the default user of the page."""
 
     agents: list[str] = Field(description="Agents and experiments.")
-    agent: str = Field(description="Whom the page begins with.")
-    user: str
+    agent: str = Field(description="The selected agent.")
+    user: str = Field(description="The default user.")
 
 
 class PlaygroundView(StudioView):
@@ -60,15 +60,16 @@ class PlaygroundView(StudioView):
     title = "Playground"
     template = "studio/operations/playground.html"
 
-    @extend_schema(summary="List who can be talked to", responses=PlaygroundOptions)
+    @extend_schema(
+        summary="List the agents of the playground", responses=PlaygroundOptions
+    )
     def get(self, request: Request) -> Response:
         """List the agents and experiments, and the default user."""
         query = request.query_params
         agents = routing.list_names(live.current())
-        chosen = query.get("agent") or (agents[0] if agents else "")
+        agent = query.get("agent") or (agents[0] if agents else "")
         user = query.get("user") or f"playground-{request.user.username}"
-        told: dict[str, Any] = {"agents": agents, "agent": chosen, "user": user}
-        return self.respond(told)
+        return self.respond({"agents": agents, "agent": agent, "user": user})
 
 
 class PlaygroundTurnView(StudioView):
@@ -78,30 +79,30 @@ class PlaygroundTurnView(StudioView):
     breadcrumbs = [("Playground", "/admin/playground")]
 
     @extend_schema(
-        operation_id="playground_say",
-        summary="Say something to an agent",
+        operation_id="playground_send",
+        summary="Send a message to an agent",
         request=PlaygroundMessage,
         responses={(200, "text/event-stream"): OpenApiTypes.STR},
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Run a turn; its events have the format of `/v1/chat/completions`."""
-        asked = build_turn_request(self.parse_body(PlaygroundMessage))
-        answer = EventStream(stream_frames(asked))
-        answer.headers[TURN_HEADER] = str(asked.turn_id)
-        return answer
+        turn = build_turn_request(self.parse_body(PlaygroundMessage))
+        response = EventStream(stream_frames(turn))
+        response.headers[TURN_HEADER] = str(turn.turn_id)
+        return response
 
 
-def build_turn_request(said: PlaygroundMessage) -> TurnRequest:
-    """Return the requested turn: like any client's, without a credential."""
-    routing.check_name(live.current(), said.agent)
-    metadata = {} if said.thread_id is None else {"thread_id": said.thread_id}
+def build_turn_request(body: PlaygroundMessage) -> TurnRequest:
+    """Return the requested turn: like a client's, without a credential."""
+    routing.check_name(live.current(), body.agent)
+    metadata = {} if body.thread_id is None else {"thread_id": body.thread_id}
     return TurnRequest(
         turn_id=new_turn_id(),
-        agent=said.agent,
-        user_id=identity.derive_user_id(identity.check_identifier(said.user)),
-        messages=[Message(role="user", content=said.message)],
+        agent=body.agent,
+        user_id=identity.derive_user_id(identity.check_identifier(body.user)),
+        messages=[Message(role="user", content=body.message)],
         options=options.read_options(
-            {**metadata, **(INCOGNITO_METADATA if said.incognito else {})}
+            {**metadata, **(INCOGNITO_METADATA if body.incognito else {})}
         ),
         parameters={},
         stream=True,
@@ -111,16 +112,16 @@ def build_turn_request(said: PlaygroundMessage) -> TurnRequest:
 
 
 async def stream_frames(turn: TurnRequest) -> AsyncGenerator[bytes]:
-    """Yield the turn as server-sent events; an error before the first is one, too."""
+    """Yield the turn as server-sent events, an error before the first one as well."""
     try:
-        answer = await chat.stream_turn(turn, include_usage=True)
+        stream = await chat.stream_turn(turn, include_usage=True)
     except CoulisseError as exc:
         yield sse.error_frame(exc, for_operators=True) + sse.DONE
         return
     except Exception:
-        logger.exception("a turn of the playground failed")
+        logger.exception("playground turn failed")
         yield sse.error_frame(None) + sse.DONE
         return
-    async with aclosing(cast(AsyncGenerator[bytes], aiter(answer))) as told:
-        async for frame in told:
+    async with aclosing(cast(AsyncGenerator[bytes], aiter(stream))) as frames:
+        async for frame in frames:
             yield frame

@@ -45,7 +45,7 @@ class SidecarDetail(BaseModel):
 
 
 class SidecarList(BaseModel):
-    """The sidecars of the YAML, in its order."""
+    """The sidecars, in the order of the YAML."""
 
     object: Literal["list"] = "list"
     data: list[SidecarDetail]
@@ -66,32 +66,34 @@ class SidecarListView(StudioView):
 
     @extend_schema(summary="List sidecars", responses=SidecarList)
     def get(self, request: Request) -> Response:
-        """List the sidecars of the YAML, with their last output."""
-        told = sidecar_status.list_sidecars(
+        """List sidecars with their last output."""
+        data = sidecar_status.list_sidecars(
             live.current(), state_directory.current_state()
         )
-        return self.respond({"object": "list", "data": told})
+        return self.respond({"object": "list", "data": data})
 
 
 class RestartSidecarView(StudioView):
     """`/admin/sidecars/{name}/restart`."""
 
     @extend_schema(
-        summary="Start a sidecar again",
+        summary="Restart a sidecar",
         request=None,
         responses={202: SidecarRestarting},
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """Stop the sidecar, if it runs, and start it again within a second."""
-        deed = AuditEvent("sidecar.restart", self.actor(), name)
+        """Restart a sidecar within a second."""
+        event = AuditEvent("sidecar.restart", self.actor(), name)
         audit_log.run_recorded(
-            deed,
+            event,
             sidecar_status.request_restart,
             live.current(),
             state_directory.current_state(),
             name,
         )
-        told = SidecarRestarting(name=name).model_dump()
         return self.confirm_change(
-            told, message=f"'{name}' starts again", redirect_to=SIDECARS_URL, status=202
+            SidecarRestarting(name=name).model_dump(),
+            message=f"Sidecar '{name}' is restarting",
+            redirect_to=SIDECARS_URL,
+            status=202,
         )

@@ -1,4 +1,4 @@
-"""Accounts of the studio: their roles, and whether they may log in."""
+"""Accounts of the studio: their roles and their access."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -18,9 +18,9 @@ from studio.base.views import StudioView
 from studio.security import accounts, roles
 from studio.security.roles import Role
 
-ACCOUNTS_URL = "/admin/people"
+ACCOUNTS_URL = "/admin/accounts"
 MAX_ACCOUNTS = 500
-"""Accounts shown; a studio has dozens."""
+"""The largest number of accounts shown; a studio has dozens."""
 
 
 class StudioAccount(BaseModel):
@@ -31,7 +31,7 @@ class StudioAccount(BaseModel):
     email: str
     role: Literal["operator", "viewer"] | None
     is_active: bool
-    entered_at: datetime
+    first_login_at: datetime
 
 
 class StudioAccountList(BaseModel):
@@ -43,7 +43,7 @@ class StudioAccountList(BaseModel):
 
 
 class AccountChanges(BaseModel):
-    """The changes of an account; omitted fields stay as they are."""
+    """The changes of an account; omitted fields stay unchanged."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -52,77 +52,85 @@ class AccountChanges(BaseModel):
 
 
 class AccountListView(StudioView):
-    """`/admin/people`."""
+    """`/admin/accounts`."""
 
-    title = "People"
+    title = "Accounts"
     template = "studio/operations/accounts.html"
 
-    @extend_schema(summary="List the people of the studio", responses=StudioAccountList)
+    @extend_schema(
+        summary="List the accounts of the studio", responses=StudioAccountList
+    )
     def get(self, request: Request) -> Response:
         """List the users who have logged in to the studio, and their roles."""
         rows = User.objects.prefetch_related("groups").order_by("username")
-        found = list(rows[: MAX_ACCOUNTS + 1])
-        told = [_serialize_account(row) for row in found[:MAX_ACCOUNTS]]
-        shown = {"object": "list", "data": told, "has_more": len(found) > MAX_ACCOUNTS}
-        return self.respond(shown, page=lambda: {"me": request.user.username})
+        users = list(rows[: MAX_ACCOUNTS + 1])
+        data = [_serialize_account(user) for user in users[:MAX_ACCOUNTS]]
+        return self.respond(
+            {"object": "list", "data": data, "has_more": len(users) > MAX_ACCOUNTS},
+            page=lambda: {"current_username": request.user.username},
+        )
 
 
 class AccountView(StudioView):
-    """`/admin/people/{username}`."""
+    """`/admin/accounts/{username}`."""
 
-    title = "Person"
-    breadcrumbs = [("People", ACCOUNTS_URL)]
+    title = "Account"
+    breadcrumbs = [("Accounts", ACCOUNTS_URL)]
 
     @extend_schema(
-        summary="Change a role", request=AccountChanges, responses=StudioAccount
+        summary="Change the role or the access of an account",
+        request=AccountChanges,
+        responses=StudioAccount,
     )
     def put(self, request: Request, username: str) -> HttpResponseBase:
-        """Change a user's role or access; users cannot change their own."""
-        terms = self.parse_body(AccountChanges)
+        """Change the role or the access of another account."""
+        changes = self.parse_body(AccountChanges)
         if username == request.user.username:
-            raise Invalid("Have somebody else change your role, lest nobody is left")
-        deed = AuditEvent(
-            "person.change",
-            self.actor(),
+            raise Invalid("You cannot change your own account; ask another operator")
+        details = changes.model_dump(exclude_none=True)
+        event = AuditEvent("account.change", self.actor(), username, details)
+        is_changed = audit_log.run_recorded(
+            lambda is_changed: event if is_changed else None,
+            update_account,
             username,
-            terms.model_dump(exclude_none=True),
+            changes,
         )
-        is_new = audit_log.run_recorded(
-            lambda is_new: deed if is_new else None, update_account, username, terms
+        outcome = "changed" if is_changed else "is unchanged"
+        return self.confirm_change(
+            _serialize_account(User.objects.get(username=username)),
+            message=f"Account '{username}' {outcome}",
+            redirect_to=ACCOUNTS_URL,
         )
-        said = f"Changed '{username}'" if is_new else "Nothing changed"
-        told = _serialize_account(User.objects.get(username=username))
-        return self.confirm_change(told, message=said, redirect_to=ACCOUNTS_URL)
 
 
-def update_account(username: str, terms: AccountChanges) -> bool:
+def update_account(username: str, changes: AccountChanges) -> bool:
     """Update an account; return whether it changed. Raises `NotFound`."""
     with transaction.atomic():
         row = User.objects.select_for_update().filter(username=username).first()
         if row is None:
-            raise NotFound(f"nobody called '{username:.80}' has entered the studio")
+            raise NotFound(f"There is no account '{username:.80}'")
         before = _serialize_account(row)
-        if terms.role is not None:
-            roles.set_role(row, Role(terms.role))
+        if changes.role is not None:
+            roles.set_role(row, Role(changes.role))
             row.is_superuser = False
-        if terms.is_active is not None:
-            row.is_active = terms.is_active
+        if changes.is_active is not None:
+            row.is_active = changes.is_active
         row.save(update_fields=["is_active", "is_superuser"])
         if not row.is_active:
             # Old sessions stay ended when the account is enabled again.
             accounts.end_sessions(row)
-    # Reload the user with its current groups.
+    # Reload the user with the current groups.
     return before != _serialize_account(User.objects.get(pk=row.pk))
 
 
 def _serialize_account(row: User) -> dict[str, Any]:
-    names = {group.name for group in row.groups.all()}
-    given = next((role for role in Role if role in names), None)
+    groups = {group.name for group in row.groups.all()}
+    assigned = next((role for role in Role if role in groups), None)
     return {
         "username": row.username,
         "name": row.get_full_name(),
         "email": row.email,
-        "role": Role.OPERATOR if row.is_superuser else given,
+        "role": Role.OPERATOR if row.is_superuser else assigned,
         "is_active": row.is_active,
-        "entered_at": row.date_joined,
+        "first_login_at": row.date_joined,
     }

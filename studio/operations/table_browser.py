@@ -1,7 +1,7 @@
 """A read-only view of the database tables, for debugging, in Django's admin.
 
-Rows have rules that the apps enforce, so this view changes none. It hides secrets and
-their representations (digests, encrypted texts).
+It is read-only because the apps enforce rules on rows. It hides secrets and their
+representations (digests, encrypted texts).
 """
 
 from collections.abc import Sequence
@@ -104,14 +104,14 @@ class ReadOnlyTableAdmin(ModelAdmin):  # type: ignore[misc]  # it has no types
         if row is None:
             return None
         for field in row._meta.concrete_fields:
-            # The page is titled with the row's text.
+            # The title of the page contains the related row's text.
             other = getattr(row, field.name) if field.is_relation else None
             if other is not None:
                 redact_row(other)
         return redact_row(row)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user is an operator: the rows show all stored data."""
+        """Return whether the user is an operator, because rows show all stored data."""
         return site.is_operator(request)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -134,12 +134,12 @@ class ReadOnlyTableAdmin(ModelAdmin):  # type: ignore[misc]  # it has no types
 def redact_row(row: Model) -> Model:
     """Return a row with our own secrets redacted, whatever their source."""
     for field in row._meta.concrete_fields:
-        value = row.__dict__.get(field.attname)  # None if it was not read.
+        value = row.__dict__.get(field.attname)  # None for a deferred field.
         if isinstance(value, str):
             setattr(row, field.attname, redaction.redact_own(value))
         elif isinstance(value, dict | list):
-            said = redaction.redact_own(orjson.dumps(value).decode())
-            setattr(row, field.attname, orjson.loads(said))
+            text = redaction.redact_own(orjson.dumps(value).decode())
+            setattr(row, field.attname, orjson.loads(text))
     return row
 
 

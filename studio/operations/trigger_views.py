@@ -41,7 +41,7 @@ class TriggerTask(BaseModel):
 
 
 class ListedTrigger(BaseModel):
-    """A trigger of the YAML with its last runs, without its secret."""
+    """A trigger with its last runs, without its secret."""
 
     name: str
     type: Literal["boot", "cron", "webhook"]
@@ -60,13 +60,15 @@ class ListedTrigger(BaseModel):
     skip_if_running: bool
     has_secret: bool
     last_runs: list[TriggerTask]
-    schedule: str | None = Field(None, description="A cron's, as the next two.")
-    time_zone: str | None = None
-    catch_up: bool | Literal["last"] | None = None
-    path: str | None = Field(None, description="A webhook's, as those below.")
-    signature: Literal["github", "header", "slack"] | None = None
-    header: str | None = None
-    max_body_bytes: int | None = None
+    schedule: str | None = Field(None, description="For `cron`.")
+    time_zone: str | None = Field(None, description="For `cron`.")
+    catch_up: bool | Literal["last"] | None = Field(None, description="For `cron`.")
+    path: str | None = Field(None, description="For `webhook`.")
+    signature: Literal["github", "header", "slack"] | None = Field(
+        None, description="For `webhook`."
+    )
+    header: str | None = Field(None, description="For `webhook`.")
+    max_body_bytes: int | None = Field(None, description="For `webhook`.")
 
 
 class DetailedTrigger(ListedTrigger):
@@ -77,7 +79,7 @@ class DetailedTrigger(ListedTrigger):
 
 
 class TriggerList(BaseModel):
-    """The triggers of the YAML, in its order."""
+    """The triggers, in the order of the YAML."""
 
     object: Literal["list"] = "list"
     data: list[ListedTrigger]
@@ -103,9 +105,9 @@ class TriggerListView(StudioView):
 
     @extend_schema(summary="List triggers", responses=TriggerList)
     def get(self, request: Request) -> Response:
-        """List the triggers of the YAML with their newest runs."""
-        told = serialize_triggers(live.current().get(TRIGGERS), LIST_RUNS_SHOWN)
-        return self.respond({"object": "list", "data": told}, page=page_context)
+        """List triggers with their newest runs."""
+        data = serialize_triggers(live.current().get(TRIGGERS), LIST_RUNS_SHOWN)
+        return self.respond({"object": "list", "data": data}, page=page_context)
 
 
 class TriggerView(StudioView):
@@ -119,9 +121,9 @@ class TriggerView(StudioView):
         """Return a trigger, its prompt and its newest runs."""
         trigger = manual_runs.find_trigger(live.current(), name)
         self.title = trigger.name
-        (told,) = serialize_triggers([trigger], DETAIL_RUNS_SHOWN)
-        more = {"prompt": trigger.prompt, "next_times": next_run_times(trigger)}
-        return self.respond({**told, **more}, page=page_context)
+        (data,) = serialize_triggers([trigger], DETAIL_RUNS_SHOWN)
+        data |= {"prompt": trigger.prompt, "next_times": next_run_times(trigger)}
+        return self.respond(data, page=page_context)
 
 
 class RunTriggerView(StudioView):
@@ -140,27 +142,27 @@ class RunTriggerView(StudioView):
         worker_notifier.notify()
         return self.confirm_change(
             ManualRun(trigger=name, task_id=str(run.task_id)).model_dump(),
-            message=f"Started '{name}'",
+            message=f"Trigger '{name}' started",
             redirect_to=f"/admin/tasks/{run.task_id}",
         )
 
 
 def serialize_triggers(listed: list[AnyTrigger], runs: int) -> list[dict[str, Any]]:
-    """Return triggers with so many of their newest runs, in three statements."""
+    """Return triggers with their newest runs, at most `runs` each; in three queries."""
     newest = recent_runs.newest_runs([trigger.name for trigger in listed], runs)
     return [
         {
-            **terminal.as_json_without_runs(page),
-            "last_runs": newest.get(page.trigger.name, []),
-            "has_secret": isinstance(page.trigger, WebhookTrigger)
-            and page.trigger.secret is not None,
+            **terminal.as_json_without_runs(status),
+            "last_runs": newest.get(status.trigger.name, []),
+            "has_secret": isinstance(status.trigger, WebhookTrigger)
+            and status.trigger.secret is not None,
         }
-        for page in trigger_status.list_without_runs(listed, datetime.now(UTC))
+        for status in trigger_status.list_without_runs(listed, datetime.now(UTC))
     ]
 
 
 def next_run_times(trigger: AnyTrigger) -> list[datetime]:
-    """Return the next few run times of a cron trigger, if it is enabled."""
+    """Return the next run times of an enabled cron trigger."""
     if not isinstance(trigger, CronTrigger) or not trigger.enabled:
         return []
     return list(islice(trigger.times.after(datetime.now(UTC)), NEXT_TIMES_SHOWN))

@@ -37,7 +37,7 @@ BELOW = [
     Place("fact", "/admin/users/{user}/facts/{fact}"),
     Place("facts", "/admin/users/{user}/facts"),
     Place("judge", "/admin/judges/quality", "quality"),
-    Place("judge-past", "/admin/judges/quality/past"),
+    Place("judge-past-replies", "/admin/judges/quality/past-replies"),
     Place("judge-scores", "/admin/judges/quality/scores"),
     Place("memory-settings", "/admin/memory/settings", "Memory"),
     Place("provider", "/admin/providers/anthropic", "anthropic"),

@@ -17,7 +17,15 @@ ALL_RULES = {"resultTypes": ["violations"]}
 BY_COLOUR = {**ALL_RULES, "runOnly": ["color-contrast"]}
 LOOKED_AT = {
     *("agent", "agent-edit", "audit", "conversation", "experiment", "judge", "live"),
-    *("overview", "people", "playground", "section", "settings", "smoke-run", "spend"),
+    *(
+        "accounts",
+        "overview",
+        "playground",
+        "section",
+        "settings",
+        "smoke-run",
+        "spend",
+    ),
     *("task", "tasks", "tokens", "turn", "users"),
     "coulisse-yaml",
 }

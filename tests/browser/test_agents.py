@@ -52,7 +52,7 @@ def test_agent_can_be_created_and_used(
     page = window.open("/admin/agents")
     window.link("New agent").click()
     write(window, USHER)
-    window.said("Made agent 'usher'")
+    window.said("Agent 'usher' created")
     assert window.path == "/admin/agents/usher"
 
     window.link("Chat").click()
@@ -74,20 +74,20 @@ def test_agent_can_be_changed_disabled_and_reset(
     window.link("Edit").click()
     text = page.locator("textarea[name=yaml]").input_value()
     write(window, text.replace("Be brief", "Be briefer"))
-    window.said("Saved agent 'stagehand'")
+    window.said("Agent 'stagehand' saved")
     assert label.inner_text() == "override"
     assert page.locator(".stack", has_text="Be briefer").count()
     ask(client, "stagehand")
     assert "Be briefer" in preamble_of_last(stage)
 
     window.button("Disable").click()
-    window.said("Disabled agent 'stagehand'")
+    window.said("Agent 'stagehand' disabled")
     assert label.inner_text() == "tombstoned"
     with pytest.raises(openai.NotFoundError):
         ask(client, "stagehand")
 
     window.button("Reset to YAML").click()
-    window.said("Agent 'stagehand' is as the file says")
+    window.said("Agent 'stagehand' reset to the file's value")
     assert label.inner_text() == "yaml"
     assert window.questions == ["Disable 'stagehand'?"]
     until(lambda: "stagehand" in [model.id for model in client.models.list()])

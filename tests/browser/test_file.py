@@ -27,7 +27,7 @@ def test_section_edit_keeps_comments(window: Window, stage: Theatre) -> None:
     page.keyboard.press("Control+End")
     page.keyboard.insert_text("\nfmt:\n  enabled: true # on stderr, too\n")
     window.button("Save").click()
-    window.said("Saved")
+    window.said("Telemetry saved")
     after = stage.project.config.read_text()
     assert COMMENT in before
     assert COMMENT in after

@@ -75,7 +75,7 @@ def test_agent_can_be_created_and_used_by_keyboard(
     page.keyboard.insert_text(USHER.replace("usher", "cloakroom"))
     page.keyboard.press("Escape")
     press(page, "Save")
-    window.said("Made agent 'cloakroom'")
+    window.said("Agent 'cloakroom' created")
 
     # After a deed keys go on with the page, not with the menu.
     page.wait_for_function("document.activeElement?.id === 'page-main'")
@@ -108,9 +108,9 @@ def test_token_can_be_created_and_copied_by_keyboard(window: Window) -> None:
     page = opened(window, "/admin/tokens")
     reach(page, "Label")
     page.keyboard.type("cloakroom till")
-    reach(page, "Principal")
+    reach(page, "User")
     page.keyboard.type("cloakroom")
-    press(page, "Mint")
+    press(page, "Create token")
     secret = page.locator("#secret").inner_text()
     # As over plain HTTP: there is no clipboard but what is marked.
     page.evaluate("Object.defineProperty(navigator, 'clipboard', {})")

@@ -1,4 +1,4 @@
-"""A token is minted, used and revoked while a client uses it."""
+"""A token is created, used and revoked while a client uses it."""
 
 import threading
 
@@ -12,8 +12,8 @@ from tests.browser.window import Window
 def test_token_can_be_created_used_and_revoked(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/tokens")
     page.get_by_label("Label").fill("box office till")
-    page.get_by_label("Principal").fill("till")
-    window.button("Mint").click()
+    page.locator("[name=principal]").fill("till")
+    window.button("Create token").click()
     secret = page.locator("#secret").inner_text()
 
     with official(stage, secret) as client:
@@ -44,7 +44,7 @@ def test_token_can_be_created_used_and_revoked(window: Window, stage: Theatre) -
         window.link("Done").click()
         row = page.locator("tr", has_text="box office till")
         row.get_by_role("button", name="Revoke").click()
-        window.said("Revoked")
+        window.said("Token 'box office till' revoked")
         page.wait_for_function("document.activeElement?.id === 'page-main'")
         assert not row.count()
         assert window.questions[0].startswith("Revoke 'box office till'?")
@@ -58,8 +58,8 @@ def test_token_can_be_created_used_and_revoked(window: Window, stage: Theatre) -
 def test_secret_is_shown_once(window: Window) -> None:
     page = window.open("/admin/tokens")
     page.get_by_label("Label").fill("once")
-    page.get_by_label("Principal").fill("till")
-    window.button("Mint").click()
+    page.locator("[name=principal]").fill("till")
+    window.button("Create token").click()
     secret = page.locator("#secret").inner_text()
     window.link("Done").click()
     window.link("once").click()
@@ -70,9 +70,9 @@ def test_secret_is_shown_once(window: Window) -> None:
 def test_invalid_field_has_the_focus_and_an_error(window: Window) -> None:
     page = window.open("/admin/tokens")
     page.get_by_label("Label").fill("till")
-    page.get_by_label("Principal").fill("till")
+    page.locator("[name=principal]").fill("till")
     page.locator("[name=budget]").select_option("total")
-    window.button("Mint").press("Enter")
+    window.button("Create token").press("Enter")
     field = page.locator("[name=limit_usd][aria-invalid]")
     field.wait_for()
     window.expects(400)

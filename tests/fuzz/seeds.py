@@ -63,7 +63,7 @@ def _found(studio: httpx2.Client, fact: str) -> dict[str, str]:
         "experiments/{name}": "comparison",
         "judges/{name}": "quality",
         "mcp/{name}": "notes",
-        "people/{username}": first("people", "username"),
+        "accounts/{username}": first("accounts", "username"),
         "providers/{name}": "openai",
         "settings/{key}": "telemetry",
         "smoke/runs/{id}": first("smoke/runs"),

@@ -222,26 +222,26 @@ def _of_users(cast: Cast) -> Iterator[Write]:
     yield mint.but_not("/admin/tokens", {**wanted, "budget": "unlimited"})
     token = f"/admin/tokens/{cast.token}"
     yield Write("DELETE", "/admin/tokens/somewhat", token, "token.revoke", cast.token)
-    route, paula = "/admin/people/somewhat", "/admin/people/paula"
+    route, paula = "/admin/accounts/somewhat", "/admin/accounts/paula"
     given = {"role": "viewer"}
-    yield Write("PUT", route, paula, "person.change", "paula", given).but_not(
-        "/admin/people/olga", given
+    yield Write("PUT", route, paula, "account.change", "paula", given).but_not(
+        "/admin/accounts/olga", given
     )
 
 
 def _of_work(cast: Cast) -> Iterator[Write]:
     judge, route = "/admin/judges/quality", "/admin/judges/somewhat"
     one = {"limit": 1}
-    past = f"{judge}/past"
-    yield Write("POST", f"{route}/past", past, "judge.past", "quality", one).but_not(
-        past, {"since": "1h", "agent": "assistant", "sample": 1e-9}
-    )
+    past = f"{judge}/past-replies"
+    yield Write(
+        "POST", f"{route}/past-replies", past, "judge.backfill", "quality", one
+    ).but_not(past, {"since": "1h", "agent": "assistant", "sample": 1e-9})
     yield Write("POST", f"{route}/retry", f"{judge}/retry", "judge.retry", "quality")
     route = "/admin/tasks/somewhat"
     end = f"/admin/tasks/{cast.waiting}/cancel"
     yield Write("POST", f"{route}/cancel", end, "task.cancel", cast.waiting)
-    again = f"/admin/tasks/{cast.failed}/again"
-    yield Write("POST", f"{route}/again", again, "task.retry", cast.failed)
+    retry = f"/admin/tasks/{cast.failed}/retry"
+    yield Write("POST", f"{route}/retry", retry, "task.retry", cast.failed)
     runs = "/admin/smoke/greeting/runs"
     launch = Write(
         *("POST", "/admin/smoke/somewhat/runs", runs, "smoke_test.run", "greeting"),

@@ -24,7 +24,7 @@ NOT_YET = "/admin/storage"
 """Documented; there is nothing to say of it in the YAML so far."""
 FREE = {
     "AgentConfig.extra_body",
-    "AgentsAgentConfigWritten.extra_body",
+    "AgentsAgentConfigYaml.extra_body",
     "AuditLogEntry.details",
     "ConfigJsonSchema.$defs.*",
     "ConfigJsonSchema.properties.*",
@@ -36,12 +36,12 @@ FREE = {
     "FoundMessageObject.explain",
     "JsonValue",
     "JudgeConfig.rubrics",
-    "JudgesJudgeConfigWritten.rubrics",
+    "JudgesJudgeConfigYaml.rubrics",
     "McpTool.parameters",
     "MemoryChange.after",
     "MemoryChange.before",
     "PersonaConfig.extra_body",
-    "SmokeTestsPersonaConfigWritten.extra_body",
+    "SmokeTestsPersonaConfigYaml.extra_body",
     "TelemetrySection.otlp",
 }
 """What is of others: parameters of models and tools, parts of messages, what the audit
@@ -118,10 +118,10 @@ def test_operation_ids_name_their_action(described: dict) -> None:
     }
     assert {
         *("agents_list", "agents_create", "agents_retrieve", "agents_reset"),
-        *("tasks_cancel", "tasks_again", "tokens_revoke", "triggers_run"),
+        *("tasks_cancel", "tasks_retry", "tokens_revoke", "triggers_run"),
         *("smoke_run", "smoke_runs_list", "smoke_runs_cancel", "judges_score_past"),
         *("settings_limits_show", "settings_limits_write", "telemetry_write"),
-        *("mcp_create", "mcp_update", "mcp_look", "config_check", "users_facts_list"),
+        *("mcp_create", "mcp_update", "mcp_check", "config_check", "users_facts_list"),
     } <= names
     assert [name for name in names if "_one" in name.replace("_check_one", "")] == []
 
@@ -170,7 +170,7 @@ def test_every_error_response_is_described(described: dict) -> None:
         assert not operation.get("parameters") or "400" in told, place
         for status in (code for code in told if code >= "400"):
             content = operation["responses"][status]["content"]["application/json"]
-            assert content["schema"]["$ref"].endswith("/Refusal"), place
+            assert content["schema"]["$ref"].endswith("/ErrorResponse"), place
 
 
 def test_conflict_responses_are_described(described: dict) -> None:
@@ -184,7 +184,7 @@ def test_conflict_responses_are_described(described: dict) -> None:
     }
     assert refused["409"] - refused["422"] == {
         ("post", "/admin/sidecars/{name}/restart"),
-        ("post", "/admin/tasks/{id}/again"),
+        ("post", "/admin/tasks/{id}/retry"),
         ("post", "/admin/triggers/{name}/run"),
     }
     assert refused["422"] <= refused["409"]
@@ -197,9 +197,9 @@ def test_conflict_responses_are_described(described: dict) -> None:
     assert {each for each in refused["422"] if each[0] == "post"} == changes
     for method, path in refused["422"] - changes:
         assert method in ("put", "delete"), path
-        assert path.split("/")[2] not in ("people", "tokens", "users"), path
+        assert path.split("/")[2] not in ("accounts", "tokens", "users"), path
     for path, method, operation in iterate_operations(described):
-        if method == "put" and "/people/" not in path:
+        if method == "put" and "/accounts/" not in path:
             assert "422" in operation["responses"], path
 
 
@@ -282,7 +282,7 @@ def test_generated_client_works(
             client=http, name="assistant", body=body, version=0
         )
         assert late.status_code == 409
-        assert isinstance(late.parsed, models.Refusal)
+        assert isinstance(late.parsed, models.ErrorResponse)
 
         body.provider = "nobody"
         wrong = agents_update.sync_detailed(client=http, name="assistant", body=body)

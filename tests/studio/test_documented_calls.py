@@ -102,7 +102,7 @@ def names(cast: Cast) -> dict[str, str]:
         "$RUN": cast.run,
         "$USER_ID": str(derive_user_id("alice")),
         "$ID/cancel": f"{cast.waiting}/cancel",
-        "$ID/again": f"{cast.failed}/again",
+        "$ID/retry": f"{cast.failed}/retry",
     }
 
 

@@ -381,7 +381,7 @@ def test_new_oidc_account_gets_the_configured_role(
     idp.subject = user
     page = browser.follow(browser.get("/admin/tokens"), 3)
     assert page.status_code == 200
-    assert "Mint a token" not in page.text
+    assert "Create a token" not in page.text
     made = {"label": "x", "principal": "p"}
     refused = browser.http.post("/admin/tokens", json=made)
     assert refused.status_code == 403

@@ -238,7 +238,7 @@ def test_form_fields_make_an_entry(script):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"), [(b"name: b\xff", "not UTF-8"), (b"\n", "empty; it must be")]
+    ("body", "said"), [(b"name: b\xff", "not UTF-8"), (b"\n", "empty; send one agent")]
 )
 def test_non_text_body_is_refused(script, body, said):
     answer = put(script, "agents/tuned", body)
@@ -296,16 +296,16 @@ def test_draft_is_checked_without_saving(script):
 def test_browser_creates_edits_disables_and_resets(browser, script):
     page = browser.submit("/admin/agents", {"yaml": BOB}, of="/admin/agents/new")
     assert page.url.path == "/admin/agents/bob"
-    assert "Made agent &#x27;bob&#x27;" in page.text
+    assert "Agent &#x27;bob&#x27; created" in page.text
     changed = {"_method": "PUT", "yaml": BOB.replace("gpt-x", "gpt-y"), "version": ""}
     page = browser.submit("/admin/agents/bob", changed, of="/admin/agents/bob/edit")
-    assert "Saved agent &#x27;bob&#x27;" in page.text
+    assert "Agent &#x27;bob&#x27; saved" in page.text
     assert "model: gpt-y # the new one" in page.text
     page = browser.submit("/admin/agents/bob", {"_method": "DELETE"})
     assert page.url.path == "/admin/agents"
-    assert "Deleted agent" in page.text
+    assert "Agent &#x27;bob&#x27; deleted" in page.text
     page = browser.submit("/admin/agents/assistant", {"_method": "DELETE"})
-    assert "It is disabled" in page.text
+    assert "Disabled, so clients cannot use it" in page.text
     page = browser.submit(
         "/admin/agents/assistant/reset", {}, of="/admin/agents/assistant"
     )
@@ -366,7 +366,7 @@ def test_conflict_page_shows_current_version_and_can_overwrite(browser, script):
     page = browser.submit("/admin/agents/tuned", {**typed, "version": "0"}, of=edit)
     assert page.status_code == 409
     assert f"{yours}</textarea>" in page.text
-    assert '<a href="/admin/agents/tuned" target="_blank">See what is there now' in (
+    assert '<a href="/admin/agents/tuned" target="_blank">View the current version' in (
         page.text
     )
     assert '<span class="del">-model: gpt-x # the new one</span>' in page.text
@@ -417,7 +417,7 @@ def test_unchanged_save_writes_nothing(browser, script, name):
     typed = text.removesuffix("\n").replace("\n", "\r\n")
     fields = {"_method": "PUT", "yaml": typed, "version": str(before["version"])}
     page = browser.submit(f"/admin/agents/{name}", fields, of="/admin/agents/bob/edit")
-    assert f"Nothing changed: this is agent &#x27;{name}&#x27; already" in page.text
+    assert f"Agent &#x27;{name}&#x27; is unchanged" in page.text
     assert put(script, f"agents/{name}", text).json() == before
     assert labels(script)[name] == before["label"]
 
@@ -452,16 +452,16 @@ def test_rejected_override_shows_its_reason(browser, script, configure):
     configure(smaller.replace("provider: anthropic", "provider: other"))
     live.apply_overrides()
     entry = script.get("/admin/agents/bob").json()
-    assert (entry["is_rejected"], entry["is_in_force"]) == (True, False)
+    assert (entry["is_rejected"], entry["is_active"]) == (True, False)
     assert "uses provider 'anthropic', which is not" in entry["reason"]
     page = browser.get("/admin/agents/bob").text
-    assert "does not fit the file any more, so nothing runs" in page
-    assert "rejected" in browser.get("/admin/agents").text
+    assert "so this entry is not in effect" in page
+    assert ">rejected<" in browser.get("/admin/agents").text
 
 
 def test_empty_list_links_to_the_first_entry(browser, configure):
     configure(CONFIG)
-    assert "Write the first judge" in browser.get("/admin/judges").text
+    assert "Create the first judge" in browser.get("/admin/judges").text
     assert 'href="/admin/judges/new"' in browser.get("/admin/judges").text
 
 
@@ -478,7 +478,7 @@ def test_viewers_are_read_only(viewer, operator, configure):
     page = viewer.get("/admin/agents/tuned", headers={"Accept": "text/html"}).text
     assert "tuned/edit" not in page
     empty = viewer.get("/admin/judges", headers={"Accept": "text/html"}).text
-    assert "Operators write them." in empty
+    assert "Operators can create them." in empty
     assert "/admin/judges/new" not in empty
     assert not OverrideVersion.objects.exists()
 
@@ -512,7 +512,7 @@ def test_agent_references_are_listed(server):
     assert [tuple(each) for each in found] == [
         ("agent", "team", "calls it"),
         ("experiment", "trial", "a variant"),
-        ("smoke test", "greeting", "talks to it"),
+        ("smoke test", "greeting", "tests it"),
     ]
     assert (
         agent_references.find_references(live.current(), "forgetful")[0].relation
@@ -525,10 +525,10 @@ def test_agent_page_shows_last_24_hours(script, client, fake):
     client.chat.completions.create(
         model="team", user="u", messages=[{"role": "user", "content": "hi"}]
     )
-    day = script.get("/admin/agents/team").json()["beside"]["last_day"]
+    day = script.get("/admin/agents/team").json()["details"]["last_day"]
     assert (day["turns"] >= 1, day["failed"]) == (True, 0)
     listed = {e["name"]: e for e in script.get("/admin/agents").json()["data"]}
-    assert listed["team"]["beside"]["last_day"] == day
+    assert listed["team"]["overview"]["last_day"] == day
 
 
 def queries(function):

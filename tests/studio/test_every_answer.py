@@ -50,7 +50,7 @@ EACH = {
     "tokens": ["all=1"],
     "tasks": ["state=errored", "kind=judge"],
     "turns": ["outcome=error"],
-    "judges/{name}/past": ["since=30d&limit=1000"],
+    "judges/{name}/past-replies": ["since=30d&limit=1000"],
     "experiments/{name}/results": ["since=7d"],
 }
 """What else they are asked."""

@@ -142,7 +142,7 @@ def test_split_shows_shares_traffic_and_winner(script, trials):
     assert "Winner: warm, best" in page
     assert (
         told
-        == script.get(f"/admin/experiments/{trials.name('split')}").json()["beside"][
+        == script.get(f"/admin/experiments/{trials.name('split')}").json()["details"][
             "results"
         ]
     )
@@ -156,7 +156,7 @@ def test_results_since_limits_the_turns(script, trials):
     assert results(script, trials, "split")["variants"][0]["turns"] == 3
     address = f"/admin/experiments/{trials.name('split')}/results"
     assert script.get(address, params={"since": "yore"}).status_code == 400
-    assert "Has had" in script.get(f"{address}?since=7d", headers=PAGE).text
+    assert "Actual share" in script.get(f"{address}?since=7d", headers=PAGE).text
     assert script.get("/admin/experiments/nobody/results").status_code == 404
 
 
@@ -170,7 +170,7 @@ def test_shadow_run_lists_primary_and_traffic(script, trials):
     assert (cool["share"], cool["turns"], cool["shadow_runs"]) == (0.0, 0, 1)
     page = script.get(f"/admin/experiments/{trials.name('shadow')}", headers=PAGE).text
     assert ">primary<" in page
-    assert "unseen, on 20 % of turns" in page
+    assert "also run on 20 % of the turns" in page
 
 
 def test_bandit_shows_its_next_choice(script, trials):
@@ -181,7 +181,7 @@ def test_bandit_shows_its_next_choice(script, trials):
     told = results(script, trials, "bandit")
     assert told["bandit"]["undersampled"] == ["cool"]
     assert [each["share"] for each in told["variants"]] == [0.0, 1.0]
-    assert "It explores: cool gets everybody" in script.get(address, headers=PAGE).text
+    assert "Exploring: cool receives all" in script.get(address, headers=PAGE).text
     trials.score("bandit", "cool", 9)
     told = results(script, trials, "bandit")
     assert (told["bandit"]["leader"], told["bandit"]["undersampled"]) == ("cool", [])
@@ -191,8 +191,8 @@ def test_bandit_shows_its_next_choice(script, trials):
     ]
     assert told["bandit"]["variants"][1] == {"agent": "cool", "count": 2, "mean": 9.0}
     page = script.get(address, headers=PAGE).text
-    assert "It would choose <strong>cool</strong> now" in page
-    assert "of the last 7 days" in page
+    assert "<strong>cool</strong> leads" in page
+    assert "in the last 7 days" in page
 
 
 def test_experiment_without_scores_says_so(script, trials):
@@ -217,7 +217,7 @@ def test_list_shows_the_winner(script, trials):
 
     def told():
         data = script.get("/admin/experiments").json()["data"]
-        return {each["name"]: each["beside"]["winner"] for each in data}
+        return {each["name"]: each["overview"]["winner"] for each in data}
 
     assert told()[name] is None
     trials.score("split", "cool", 4)

@@ -37,7 +37,7 @@ def test_form_may_override_the_method(script, browser):
     path = f"/admin/tokens/{made['id']}"
     page = browser.submit(path, {"_method": "DELETE"})
     assert page.status_code == 200
-    assert "Revoked &#x27;x&#x27;" in page.text
+    assert "Token &#x27;x&#x27; revoked" in page.text
     assert script.get(path).json()["state"] == "revoked"
 
 
@@ -83,31 +83,31 @@ def test_viewer_is_read_only(viewer, operator):
     assert refused.status_code == 403
     assert refused.json()["error"]["code"] == "role_needed"
     page = viewer.get("/admin/tokens", headers={"Accept": "text/html"})
-    assert "Mint a token" not in page.text
+    assert "Create a token" not in page.text
     assert operator.post("/admin/tokens", json=made).status_code == 201
 
 
 def test_deactivated_account_cannot_read(viewer, operator):
-    before = operator.get("/admin/audit?action=person&actor=olga").json()["data"]
-    kept_out = operator.put("/admin/people/vera", json={"is_active": False})
+    before = operator.get("/admin/audit?action=account&actor=olga").json()["data"]
+    kept_out = operator.put("/admin/accounts/vera", json={"is_active": False})
     assert kept_out.status_code == 200
     refused = viewer.get("/admin/tokens")
     assert refused.status_code == 403
     page = viewer.get("/admin/", headers={"Accept": "text/html"})
     assert page.status_code == 403
     assert "Tokens" not in page.text
-    operator.put("/admin/people/vera", json={"is_active": True, "role": "operator"})
+    operator.put("/admin/accounts/vera", json={"is_active": True, "role": "operator"})
     assert viewer.post("/admin/tokens", json={}).status_code == 400
     assert (
-        operator.put("/admin/people/olga", json={"role": "viewer"}).status_code == 400
+        operator.put("/admin/accounts/olga", json={"role": "viewer"}).status_code == 400
     )
-    assert operator.put("/admin/people/nobody", json={}).status_code == 404
+    assert operator.put("/admin/accounts/nobody", json={}).status_code == 404
     again = {"role": "operator", "is_active": True}
-    assert operator.put("/admin/people/vera", json=again).json()["role"] == "operator"
-    by_whom = operator.get("/admin/audit?action=person&actor=olga").json()["data"]
+    assert operator.put("/admin/accounts/vera", json=again).json()["role"] == "operator"
+    by_whom = operator.get("/admin/audit?action=account&actor=olga").json()["data"]
     fresh = [entry["actor"] for entry in by_whom if entry not in before]
     assert fresh == ["studio: olga"] * 2
-    of_whom = operator.get("/admin/audit?action=person&target=era").json()["data"]
+    of_whom = operator.get("/admin/audit?action=account&target=era").json()["data"]
     assert [entry["target"] for entry in of_whom[:2]] == ["vera"] * 2
     assert operator.get("/admin/audit?target=nobody-of-all").json()["data"] == []
 

@@ -360,17 +360,17 @@ def test_studio_write_is_not_audited_again_on_reload(script, yaml):
 
 def test_settings_cards_summarize_sections(script, browser, yaml):
     cards = {card["key"]: card for card in script.get("/admin/settings").json()["data"]}
-    assert cards["providers"]["says"] == "2 providers: openai, anthropic"
-    assert cards["telemetry"]["says"] == "fmt (enabled)"
+    assert cards["providers"]["summary"] == "2 providers: openai, anthropic"
+    assert cards["telemetry"]["summary"] == "fmt (enabled)"
     assert cards["server"]["applies"] == "restart"
     assert cards["storage"]["is_available"] is False
-    assert cards["memory"]["address"] == "/admin/memory/settings"
+    assert cards["memory"]["url"] == "/admin/memory/settings"
     page = browser.get("/admin/settings").text
     for card in cards.values():
         if card["is_available"]:
-            assert f'href="{card["address"]}"' in page
+            assert f'href="{card["url"]}"' in page
     for key in ("limits", "server", "telemetry"):
-        assert browser.get(cards[key]["address"]).status_code == 200
+        assert browser.get(cards[key]["url"]).status_code == 200
 
 
 def test_unset_section_shows_an_example(browser, yaml):
@@ -389,7 +389,7 @@ def test_form_saves_a_section(browser, yaml, text):
             "yaml": "fmt:\r\n  enabled: false # quiet\r\n",
         },
     )
-    assert "Saved telemetry" in page.text
+    assert "Telemetry saved" in page.text
     assert "telemetry: # all of it\n  fmt:\n    enabled: false # quiet\nmcp" in (
         yaml.read_text()
     )
@@ -398,13 +398,17 @@ def test_form_saves_a_section(browser, yaml, text):
 @pytest.mark.parametrize(
     ("section", "typed", "said"),
     [
-        ("telemetry", "fmt: {enabled: false}", "telemetry"),
-        ("settings/server", "port: 8422", "server; restart the server to apply it"),
+        ("telemetry", "fmt: {enabled: false}", "Telemetry saved"),
+        (
+            "settings/server",
+            "port: 8422",
+            "Server saved; restart the server to apply it",
+        ),
     ],
 )
 def test_form_says_when_the_change_applies(browser, yaml, section, typed, said):
     page = browser.submit(f"/admin/{section}", {"_method": "PUT", "yaml": typed})
-    assert re.search(r"Saved ([^<]+?)\s*<", page.text)[1] == said
+    assert re.search(rf"{said}\s*<", page.text)
 
 
 def test_refused_form_keeps_its_input_and_line_numbers(browser, yaml):
@@ -435,7 +439,7 @@ def test_empty_entry_is_removed(script, yaml, text, body, headers):
 def test_emptied_entry_redirects_to_the_list(browser, yaml, text):
     page = browser.submit("/admin/mcp/web", {"_method": "PUT", "yaml": ""})
     assert (page.status_code, page.url.path) == (200, "/admin/mcp")
-    assert "Removed &#x27;web&#x27;" in page.text
+    assert "&#x27;web&#x27; removed" in page.text
     assert "web:" not in yaml.read_text()
 
 
@@ -449,7 +453,7 @@ def test_conflict_page_shows_the_current_version(browser, script, yaml, text, wh
     yaml.write_text(f"{text}# theirs\n")
     page = browser.submit(address, {**typed, "version": old})
     assert page.status_code == 409
-    assert f'<a href="{address}" target="_blank">See what is there now' in page.text
+    assert f'<a href="{address}" target="_blank">View the current version' in page.text
     assert '<span class="add">+# mine</span>' in page.text
     assert ("# theirs" in page.text) == (where == "config/edit")
     assert "env-secret" not in page.text
@@ -466,7 +470,7 @@ def test_broken_file_keeps_the_form_input(browser, yaml, text):
     typed = {"_method": "PUT", "yaml": "fmt: {}\n", "version": "older"}
     page = browser.submit("/admin/telemetry", typed)
     assert page.status_code == 409
-    assert "It cannot be read any more; what you wrote is below." in page.text
+    assert "It is unreadable. Your text is below." in page.text
     assert "fmt: {}\n</textarea>" in page.text
 
 
@@ -474,7 +478,7 @@ def test_forms_add_and_remove_entries(browser, yaml, text):
     version = loader.content_digest(text.encode())
     new = {"name": "more", "url": "http://127.0.0.1:8/mcp", "version": version}
     page = browser.submit("/admin/mcp", new)
-    assert "Added mcp server &#x27;more&#x27;" in page.text
+    assert "&#x27;more&#x27; added" in page.text
     assert page.url.path == "/admin/mcp/more"
     other = {**new, "name": "another"}
     assert browser.submit("/admin/mcp", other).status_code == 409
@@ -504,7 +508,7 @@ def test_whole_file_can_be_edited(browser, script, yaml, text):
     shown = script.get("/admin/config").text
     fields = {"_method": "PUT", "yaml": shown.replace("# the end", "# the very end")}
     page = browser.submit("/admin/config/edit", fields)
-    assert "Saved coulisse.yaml" in page.text
+    assert "coulisse.yaml saved" in page.text
     assert yaml.read_text() == text.replace("# the end", "# the very end")
     fields["yaml"] = shown.replace("fmt:", "fnt:")
     page = browser.submit("/admin/config/edit", fields)
@@ -517,7 +521,7 @@ def test_unreadable_file_is_reported(browser, yaml, text):
     last_valid_copy.write_copy(text.encode())
     yaml.write_text("agents: {\n")
     page = browser.get("/admin/config/edit").text
-    assert "cannot be read" in page
+    assert "The file is unreadable" in page
     assert "telemetry: # all of it" in page
     assert "sk-openai" not in page
 
@@ -529,12 +533,12 @@ def test_invalid_file_is_reported(browser, yaml, text):
         watcher.poll()
     for _ in range(2):  # However often it is looked at.
         page = browser.get("/admin/config/edit").text
-        assert "not valid as it stands below" in page
+        assert "The file below is invalid" in page
         assert 'data-line="1"' in page
         assert "prompt: x" in page
     yaml.write_text(text)
     watcher.poll()
-    assert "not valid" not in browser.get("/admin/config/edit").text
+    assert "is invalid" not in browser.get("/admin/config/edit").text
 
 
 def test_memory_is_a_page_for_browsers(browser, script, yaml):

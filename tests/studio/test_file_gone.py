@@ -34,7 +34,7 @@ def text(yaml):
 
 def test_browser_is_offered_the_last_valid_file(browser, yaml, text):
     page = browser.get("/admin/config/edit").text
-    assert "There is no such file any more" in page
+    assert "The file is missing" in page
     assert "# the end" in page
     assert "sk-openai" not in page
     version = page.partition('name="version" value="')[2].partition('"')[0]
@@ -43,10 +43,10 @@ def test_browser_is_offered_the_last_valid_file(browser, yaml, text):
     )
     fields = {"_method": "PUT", "yaml": shown, "version": version}
     page = browser.submit("/admin/config/edit", fields)
-    assert "Saved coulisse.yaml" in page.text
+    assert "coulisse.yaml saved" in page.text
     assert yaml.read_text() == text
     assert stat.S_IMODE(yaml.stat().st_mode) == 0o600
-    assert "no such file" not in browser.get("/admin/config/edit").text
+    assert "The file is missing" not in browser.get("/admin/config/edit").text
 
 
 def test_script_restores_the_file_from_yaml(script, yaml, text):

@@ -75,7 +75,7 @@ def fall(past, state="done", result=None, error=""):
 def beside(script, past):
     told = script.get(f"/admin/judges/{past.judge}")
     assert told.status_code == 200, told.text
-    return told.json()["beside"]
+    return told.json()["details"]
 
 
 def test_means_cover_a_day_a_week_and_a_month(script, past):
@@ -100,7 +100,7 @@ def test_means_cover_a_day_a_week_and_a_month(script, past):
     ]
     listed = script.get("/admin/judges").json()["data"]
     (mine,) = [each for each in listed if each["name"] == past.judge]
-    assert mine["beside"] == {"count": 3, "mean": pytest.approx(20 / 3), "failed": 0}
+    assert mine["overview"] == {"count": 3, "mean": pytest.approx(20 / 3), "failed": 0}
 
 
 def test_failed_and_skipped_judgements_are_shown(script, past):
@@ -119,7 +119,7 @@ def test_failed_and_skipped_judgements_are_shown(script, past):
         "failed": 1,
         "cancelled": 1,
         "skipped": {"the turn is not stored": 3},
-        "due": 8,
+        "selected": 8,
     }
     assert [each["error"] for each in told["failures"]] == ["it answered in prose"]
     page = script.get(f"/admin/judges/{past.judge}", headers=PAGE).text
@@ -130,7 +130,7 @@ def test_failed_and_skipped_judgements_are_shown(script, past):
 def test_failed_judgement_is_retried(script, browser, past):
     task, other = fall(past, "errored"), fall(past, "errored")
     page = browser.submit(
-        f"/admin/tasks/{task.pk}/again", {}, of=f"/admin/judges/{past.judge}"
+        f"/admin/tasks/{task.pk}/retry", {}, of=f"/admin/judges/{past.judge}"
     )
     assert page.status_code == 200
     assert Task.objects.get(pk=task.pk).state == "queued"
@@ -150,7 +150,7 @@ def test_judge_cost_is_shown(script, past):
             past.judge, past.agent, "openai", "j", 1, Usage(10, 5), cost
         )
         costs.record_expense(paid, settings)
-    spent = beside(script, past)["spent"]
+    spent = beside(script, past)["costs"]
     assert spent["24h"] == {"judgements": 2, "micro_usd": 1_500, "unpriced": 1}
     assert spent["30d"] == spent["24h"]
 
@@ -167,7 +167,7 @@ def test_user_feedback_is_shown(script, past):
             updated_at=NOW,
         )
     told = beside(script, past)
-    assert [(each["agent"], each["down"]) for each in told["people"]] == [
+    assert [(each["agent"], each["down"]) for each in told["feedback"]] == [
         (past.agent, 1)
     ]
     assert [each["comment"] for each in told["comments"]] == ["Kind of dry."]
@@ -199,38 +199,38 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
     assert [each["value"] for each in found] == [2, 1, 0, 4, 3, 9]
     assert found[0]["turn_id"] == str(given[2].turn_id)
     assert (found[0]["run_id"], found[-1]["run_id"]) == (None, str(run.pk))
-    low = script.get(address, params={"most": 1, "criterion": "accuracy"}).json()
+    low = script.get(address, params={"max": 1, "criterion": "accuracy"}).json()
     assert [each["value"] for each in low["data"]] == [1, 0]
     assert "Because it is 1." in browser.get(address).text
-    assert script.get(address, params={"most": 11}).status_code == 400
+    assert script.get(address, params={"max": 11}).status_code == 400
 
 
 def test_past_replies_are_estimated_and_scored(script, browser, past):
     past.replied(3)
-    address = f"/admin/judges/{past.judge}/past"
+    address = f"/admin/judges/{past.judge}/past-replies"
     told = script.get(address, params={"limit": 2, "since": "300d"}).json()
-    assert (told["to_judge"], told["judged"], told["added"]) == (2, 0, 0)
+    assert (told["pending"], told["judged"], told["queued"]) == (2, 0, 0)
     assert_fits(judge_views.BackfillEstimate, told)
     assert told["tokens"] > 0
     assert told["cost_usd"] > 0
     assert not Task.objects.filter(user_id=past.user_id, kind="judge").exists()
-    assert "How far back" in browser.get(address).text
+    assert "Estimate" in browser.get(address).text
     shown = f"{address}?since=300d&limit=2"
     page = browser.submit(address, {"since": "300d", "limit": "2"}, of=shown)
-    assert "2 replies to be scored" in page.text
+    assert "2 replies queued for scoring" in page.text
     assert Task.objects.filter(user_id=past.user_id, kind="judge").count() == 2
     told = script.post(address, json={"since": "300d"})
-    assert (told.status_code, told.json()["added"]) == (202, 1)
-    assert script.get(address, params={"since": "300d"}).json()["to_judge"] == 0
+    assert (told.status_code, told.json()["queued"]) == (202, 1)
+    assert script.get(address, params={"since": "300d"}).json()["pending"] == 0
 
 
 def test_invalid_estimate_is_refused(script, past):
-    address = f"/admin/judges/{past.judge}/past"
+    address = f"/admin/judges/{past.judge}/past-replies"
     for wrong in ({"since": "yore"}, {"sample": 2}, {"limit": 0}, {"sort": "x"}):
         assert script.get(address, params=wrong).status_code == 400
-    answer = script.post("/admin/judges/never/past", json={"agent": "x"})
-    assert answer.json()["to_judge"] == 0
-    page = script.get("/admin/judges/nobody/past", headers=PAGE)
+    answer = script.post("/admin/judges/never/past-replies", json={"agent": "x"})
+    assert answer.json()["pending"] == 0
+    page = script.get("/admin/judges/nobody/past-replies", headers=PAGE)
     assert (page.status_code, "there is no judge" in page.text) == (404, True)
 
 

@@ -92,7 +92,7 @@ def test_output_of_a_failed_server_is_shown(configure, script, browser):
         assert told["error"].endswith("exited with code 4")
         assert told["last_lines"] == ["the key *** is wrong"]
     page = browser.get("/admin/mcp/dies").text
-    assert "What it printed last" in page
+    assert "Last output" in page
     assert "the key *** is wrong" in page
 
 
@@ -117,7 +117,7 @@ def test_output_of_a_server_that_exited_later_is_shown(script, browser):
 
 @pytest.mark.parametrize(
     ("name", "said", "colour"),
-    [("gone", "was not reached", "bg-red"), ("child", "offers ", "bg-green")],
+    [("gone", "is unreachable", "bg-red"), ("child", "has ", "bg-green")],
 )
 def test_browser_sees_the_result(script, browser, name, said, colour):
     page = browser.submit(f"/admin/mcp/{name}/tools", {}, of=f"/admin/mcp/{name}")
@@ -161,7 +161,11 @@ def test_repaired_server_is_reached_at_once(configure, script, tmp_path):
 
 def test_server_with_sign_in_is_not_opened(script):
     told = script.post("/admin/mcp/notes/tools").json()
-    assert (told["signs_in"], told["state"], told["tools"]) == (True, "idle", [])
+    assert (told["requires_sign_in"], told["state"], told["tools"]) == (
+        True,
+        "idle",
+        [],
+    )
 
 
 def test_unknown_server_is_404(script):
@@ -202,7 +206,7 @@ def test_disconnecting_a_user_is_audited(script, browser):
     user, other = connect(), connect()
     place = "/admin/mcp/notes/connections"
     page = browser.submit(f"{place}/{user}", {"_method": "DELETE"}, of=place)
-    assert "Disconnected the user" in page.text
+    assert "User disconnected" in page.text
     assert script.delete(f"{place}/{other}").json()["deleted"]
     assert not McpToken.objects.filter(server="notes").exists()
     entry = AuditEntry.objects.filter(action="mcp.disconnect").latest("at")

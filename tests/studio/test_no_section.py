@@ -62,7 +62,7 @@ def test_section_is_not_removed_from_a_changed_file(script, yaml):
 def test_form_reports_that_nothing_changed(browser, yaml):
     before = yaml.read_text()
     page = browser.submit(PLACE, {"_method": "PUT", "yaml": "shared\r\n"})
-    assert "Nothing changed: the file says this already" in page.text
+    assert "No changes: the file already has this content" in page.text
     page = browser.submit(PLACE, {"_method": "PUT", "yaml": ""})
-    assert "Saved users" in page.text
+    assert "Users saved" in page.text
     assert yaml.read_text() == before.replace("users: shared # all\n", "")

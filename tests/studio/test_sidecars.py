@@ -85,7 +85,7 @@ def test_restart_is_requested_and_audited(known, files, script, browser):
     entry = AuditEntry.objects.filter(action="sidecar.restart").latest("at")
     assert (entry.target, entry.actor) == ("a/b ü", "studio: local")
     page = browser.submit("/admin/sidecars/bridge/restart", {}, of="/admin/sidecars")
-    assert "starts again" in page.text
+    assert "is restarting" in page.text
     assert restart_requests.take_requests(files) == ["bridge"]
     assert restart_requests.take_requests(files) == []
 

@@ -77,13 +77,13 @@ def test_run_page_stops_reloading_once_judged(script, cast, holding):  # noqa: F
     told = script.get(address).json()
     assert told["outcome"] == "failed"
     assert told["expected"] == [
-        {"what": "the mean of quality.accuracy is at least 7", "is_met": False}
+        {"condition": "the mean of quality.accuracy is at least 7", "is_met": False}
     ]
     replies = [line for line in told["transcript"] if line["speaker"] == "assistant"]
     assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
     assert_fits(smoke_schemas.SmokeRunDetail, told)
     page = script.get(address, headers=PAGE).text
-    assert "not as expected" in page
+    assert '<span class="badge is-bad">failed</span>' in page
     assert "Because of accuracy." in page
 
 
@@ -102,12 +102,12 @@ def test_browser_starts_a_test_and_sees_its_state(browser, cast):  # noqa: F811
     assert page.status_code == 200
     run = SmokeRun.objects.get()
     assert str(page.url).endswith(f"/admin/smoke/runs/{run.pk}")
-    assert "waits for a worker" in page.text
+    assert '<span class="badge">queued</span>' in page.text
     assert "smoke-run.js" in page.text
-    assert f'{run.target} <span class="muted">has not answered</span>' in page.text
+    assert f'{run.target} <span class="muted">no reply yet</span>' in page.text
     fragment = browser.get(f"/admin/smoke/runs/{run.pk}?fragment=1").text
     assert "<html" not in fragment
-    assert "waits for a worker" in fragment
+    assert '<span class="badge">queued</span>' in fragment
     cancelled = browser.submit(
         f"/admin/smoke/runs/{run.pk}/cancel", {}, of=f"/admin/smoke/runs/{run.pk}"
     )
@@ -120,7 +120,7 @@ def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
         run = of(launch(script, "judged"))
         holding.take(run)
         holding.closed(run)
-    told = script.get("/admin/smoke/judged").json()["beside"]
+    told = script.get("/admin/smoke/judged").json()["details"]
     by = {each["what"]: each for each in told["compared"]}
     assert by["quality.accuracy"] == {
         "what": "quality.accuracy",

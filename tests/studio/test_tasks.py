@@ -84,8 +84,8 @@ def test_unfinished_task_page_reloads(browser, of):
 
     ahead, due, done = of(), of(due_at=AT), of("done", result="Here")
     assert "data-is-open" in page(ahead)
-    assert "until its time comes" in page(ahead)
-    assert "It waits for a worker." in page(due)
+    assert "Starts " in page(ahead)
+    assert "Waiting for a worker." in page(due)
     assert "data-is-open" not in page(done)
     assert ">Reload<" not in page(done)
 
@@ -119,19 +119,19 @@ def test_task_is_cancelled_and_audited(script, browser, of):
     page = browser.submit(
         f"/admin/tasks/{other.pk}/cancel", {}, of=f"/admin/tasks/{other.pk}"
     )
-    assert "Cancelled the task" in page.text
+    assert "Task cancelled" in page.text
 
 
 def test_unknown_task_is_not_audited(script):
     wanted = uuid.uuid4()
     script.post(f"/admin/tasks/{wanted}/cancel")
-    script.post(f"/admin/tasks/{wanted}/again")
+    script.post(f"/admin/tasks/{wanted}/retry")
     assert not AuditEntry.objects.filter(target=str(wanted)).exists()
 
 
 def test_failed_task_is_requeued(script, of):
     task = of("errored", error="no luck", failures=3)
-    answer = script.post(f"/admin/tasks/{task.pk}/again")
+    answer = script.post(f"/admin/tasks/{task.pk}/retry")
     assert answer.status_code == 202
     assert answer.json()["id"] == str(task.pk)
     assert answer.json()["state"] == "queued"
@@ -140,7 +140,7 @@ def test_failed_task_is_requeued(script, of):
 
 def test_finished_task_is_run_again_as_a_copy(script, of):
     task = of("done", result="The report.", payload={"metadata": {"thread_id": "t"}})
-    made = script.post(f"/admin/tasks/{task.pk}/again").json()
+    made = script.post(f"/admin/tasks/{task.pk}/retry").json()
     assert made["id"] != str(task.pk)
     assert (made["prompt"], made["state"]) == (task.prompt, "queued")
     assert made["metadata"] == {"thread_id": "t"}
@@ -153,7 +153,7 @@ def test_finished_task_is_run_again_as_a_copy(script, of):
     [("queued", "agent", "task_not_ended"), ("done", "judge", "task_done")],
 )
 def test_some_tasks_cannot_be_retried(script, of, state, kind, code):
-    answer = script.post(f"/admin/tasks/{of(state, kind=kind).pk}/again")
+    answer = script.post(f"/admin/tasks/{of(state, kind=kind).pk}/retry")
     assert answer.status_code == 409
     assert answer.json()["error"]["code"] == code
 

@@ -35,16 +35,16 @@ def yaml(configure, tmp_path, settings):
 def test_button_enables_tokens(browser, yaml, who):
     path = yaml(f"{who} # all of us\n# the end\n")
     page = browser.get("/admin/tokens").text
-    assert "Tokens open nothing yet" in page
-    assert "that of the principal <code>main</code>" in page
+    assert "Tokens are not required yet" in page
+    assert "belong to the user <code>main</code>" in page
     page = browser.submit("/admin/tokens/enable", {}, of="/admin/tokens")
     assert page.url.path == "/admin/tokens"
-    assert "from now on clients need a token" in page.text
-    assert "Tokens open nothing yet" not in page.text
+    assert "clients now need a token" in page.text
+    assert "Tokens are not required yet" not in page.text
     assert who not in path.read_text()
     assert "# the end\n" in path.read_text()
     live.set_current(loader.load_file(path))
-    assert "open nothing" not in browser.get("/admin/tokens").text
+    assert "not required yet" not in browser.get("/admin/tokens").text
 
 
 def test_enabling_tokens_keeps_other_settings(operator, yaml):
@@ -83,7 +83,7 @@ def test_other_authentication_scheme_is_not_replaced(browser, script, yaml):
     path = yaml("auth: {proxy: {basic: [{username: cy, password: calls-it-all}]}}\n")
     before = path.read_text()
     page = browser.get("/admin/tokens").text
-    assert "Tokens open nothing yet" in page
+    assert "Tokens are not required yet" in page
     assert "tokens/enable" not in page
     answer = script.post("/admin/tokens/enable")
     assert answer.status_code == 422
@@ -95,7 +95,7 @@ def test_enabling_tokens_twice_writes_nothing(browser, yaml):
     path = yaml("auth: {proxy: {tokens: {}}}\n")
     before = path.read_text()
     page = browser.submit("/admin/tokens/enable", {}, of="/admin/tokens")
-    assert "Nothing changed" in page.text
+    assert "No changes" in page.text
     assert path.read_text() == before
 
 
@@ -110,6 +110,6 @@ def test_section_alone_is_refused_with_link_to_the_whole_file(browser, yaml):
 
 def test_viewers_cannot_enable_tokens(viewer):
     page = viewer.get("/admin/tokens", headers={"Accept": "text/html"}).text
-    assert "Tokens open nothing yet" in page
+    assert "Tokens are not required yet" in page
     assert "tokens/enable" not in page
     assert viewer.post("/admin/tokens/enable").status_code == 403

@@ -126,7 +126,7 @@ def test_disabled_trigger_runs_manually_and_redirects_to_its_task(names, browser
     page = browser.submit(f"{path}/run", {}, of=path)
     (run,) = runs(names[2])
     assert page.url.path == f"/admin/tasks/{run.pk}"
-    assert "Started" in page.text
+    assert f"Trigger &#x27;{names[2]}&#x27; started" in page.text
 
 
 def test_skipped_run_is_reported(script, configure):
@@ -143,5 +143,5 @@ def test_viewers_cannot_run_triggers(viewer):
     assert viewer.get("/admin/triggers").status_code == 200
     assert viewer.post("/admin/triggers/any/run").status_code == 403
     page = viewer.get("/admin/triggers", headers={"Accept": "text/html"}).text
-    assert "Operators add crons" in page
+    assert "Operators can add cron" in page
     assert 'is-primary" href' not in page

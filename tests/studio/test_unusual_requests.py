@@ -56,7 +56,7 @@ def test_nul_in_a_query_is_refused(script, query: str) -> None:
 @pytest.mark.parametrize("charset", ["unicode_escape", "utf-7", "idna", "zlib"])
 def test_query_is_utf8_despite_another_charset(script, charset: str) -> None:
     kind = {"Content-Type": f"text/plain; charset={charset}"}
-    for path in ("/admin/users", "/admin/people", "/admin/tables/memory/fact/"):
+    for path in ("/admin/users", "/admin/accounts", "/admin/tables/memory/fact/"):
         answer = script.get(f"{path}?q=%5Cud800", headers=kind)
         assert answer.status_code == 200, path
 
@@ -159,7 +159,13 @@ def test_yaml_that_cannot_be_stored_is_refused(script, value: str) -> None:
 
 
 LISTS = (
-    *("audit", "judges/quality/past", "mcp/notes/connections", "smoke/runs", "tasks"),
+    *(
+        "audit",
+        "judges/quality/past-replies",
+        "mcp/notes/connections",
+        "smoke/runs",
+        "tasks",
+    ),
     *("tokens", "turns", "users", "users/ana/facts", "users/ana/messages"),
     *("users/ana/scores", "users/ana/threads", "users/ana/turns"),
 )
