@@ -15,7 +15,7 @@ SLOW = (
     "tests/processes/test_deployment.py",
     "tests/smoke/test_command.py::test_program_exits_with_130",
     "tests/studio/test_description.py::test_generated_client_works",
-    "tests/turns/test_schema_worker_pool.py",
+    "tests/turns/structured_output/test_schema_worker_pool.py",
     "tests/access/test_token_command.py::test_pipe_captures_only_the_key",
     "tests/access/test_token_command.py::test_missing_tables_error_names_migrate",
     # They compute much or send many requests.
@@ -39,7 +39,7 @@ LONGEST = (
     "tests/processes/commands/test_start.py",
     "tests/processes/supervision/test_supervisor.py",
     "tests/gateway/test_secret_oracle.py",
-    "tests/turns/test_schema_worker_pool.py",
+    "tests/turns/structured_output/test_schema_worker_pool.py",
 )
 """Started first, so that no worker runs them alone at the end."""
 ONE_WORKER = "tests/browser/"
@@ -75,10 +75,10 @@ SQLITE_ONLY = (
     "tests/gateway/test_stream.py",
     "tests/gateway/test_tool_servers.py",
     "tests/gateway/test_unreported_usage.py",
-    "tests/turns/test_language.py",
+    "tests/turns/test_reply_language.py",
     "tests/turns/test_options.py",
-    "tests/turns/test_reply_schema.py",
-    "tests/turns/test_structured.py",
+    "tests/turns/structured_output/test_reply_schema.py",
+    "tests/turns/structured_output/test_reply_format.py",
     # Formats, roles and addresses of pages; other tests read their rows on both.
     "tests/studio/test_description.py",
     "tests/studio/test_every_address.py",

@@ -16,7 +16,7 @@ from judges.models import Score
 from judges.ratings import scores
 from judges.ratings.scores import JudgedReply
 from judges.scoring.verdict_parser import JudgeResult
-from tests.telemetry.turns import put
+from tests.telemetry.sample_turns import store_turn
 
 pytestmark = pytest.mark.database
 
@@ -82,7 +82,7 @@ def judged(experiment: str, agent: str, *values: int, criterion="tone") -> None:
 
 def served(experiment: str, agent: str, count: int, origin="chat") -> None:
     for _ in range(count):
-        put(agent=agent, experiment=experiment, origin=origin, started_at=now())
+        store_turn(agent=agent, experiment=experiment, origin=origin, started_at=now())
 
 
 def now() -> datetime:

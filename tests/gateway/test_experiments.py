@@ -23,7 +23,7 @@ from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, error
 from tests.gateway.mcp_calls import use
-from tests.judges.stage import JUDGES
+from tests.judges.sample_judges import JUDGES
 
 pytestmark = pytest.mark.database
 

@@ -10,7 +10,7 @@ from telemetry.presentation import turn_serializers
 from telemetry.storage import turn_store
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
-from tests.telemetry.turns import deep, put
+from tests.telemetry.sample_turns import nested_calls, store_turn
 
 pytestmark = pytest.mark.database
 
@@ -29,7 +29,9 @@ OUTLINE = {
 
 
 def put_of(hands, **fields):
-    return put(*deep(), user_id=identity.derive_user_id(hands.user), **fields)
+    return store_turn(
+        *nested_calls(), user_id=identity.derive_user_id(hands.user), **fields
+    )
 
 
 def is_hidden(hands, path: str, **query) -> bool:

@@ -13,7 +13,13 @@ from tests.conftest import CONFIG
 from tests.gateway.calls import ask
 from tests.gateway.hands import Hands
 from tests.gateway.test_memory_docs import default_of, names
-from tests.telemetry.turns import NOON, SECOND, deep, put, tool_call
+from tests.telemetry.sample_turns import (
+    NOON,
+    SECOND,
+    nested_calls,
+    store_turn,
+    tool_call,
+)
 from tests.test_docs import CODE, named, rows
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("shown")]
@@ -29,14 +35,14 @@ def shown(server, configure) -> None:
 
 def put_of(hands: Hands, *calls, **fields):
     """Keep a turn of theirs."""
-    return put(*calls, user_id=identity.derive_user_id(hands.user), **fields)
+    return store_turn(*calls, user_id=identity.derive_user_id(hands.user), **fields)
 
 
 # One turn.
 
 
 def test_turn_includes_all_its_calls(hands):
-    turn = put_of(hands, *deep(), thread="trip")
+    turn = put_of(hands, *nested_calls(), thread="trip")
     told = hands.get(f"{TURNS}/{turn.turn_id}")
     assert told == turn_serializers.serialize_turn(turn)
     assert list(told)[:3] == ["id", "object", "completion_id"]
@@ -91,7 +97,7 @@ def test_turns_are_found_by_request_id(client, hands, neighbour):
 
 
 def test_list_is_ordered_newest_first(hands, neighbour):
-    first = put_of(hands, *deep())
+    first = put_of(hands, *nested_calls())
     second = put_of(hands, tool_call(), started_at=NOON + SECOND)
     put_of(neighbour)
     told = hands.get(TURNS)

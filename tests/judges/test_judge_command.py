@@ -24,7 +24,7 @@ from tasks.models import Task
 from tasks.queue import lifecycle
 from tasks.worker import service
 from testing.wires import ScriptedAnswer
-from tests.judges.stage import STAGE, answer
+from tests.judges.sample_judges import JUDGE_CONFIG, answer
 from tests.memory.lives import AT
 
 pytestmark = pytest.mark.database
@@ -40,7 +40,7 @@ class Past:
         self.judge = f"judge-{uuid.uuid4().hex[:8]}"
         self.user = f"user-{uuid.uuid4()}"
         self.text = (
-            STAGE.replace("name: judged", f"name: {self.agent}")
+            JUDGE_CONFIG.replace("name: judged", f"name: {self.agent}")
             .replace("judges: [quality]", f"judges: [{self.judge}]")
             .replace("judges: [quality, safety]", "judges: [safety]")
             .replace("name: quality", f"name: {self.judge}")
@@ -266,7 +266,7 @@ def test_agent_without_the_judge_may_be_named(past, obliging):
 )
 def test_invalid_arguments_are_refused(server, configure, args, message):
     lone = "  - {name: lone, provider: openai, model: m, rubrics: {tone: Tone.}}\n"
-    configure(STAGE + lone)
+    configure(JUDGE_CONFIG + lone)
     with pytest.raises(CommandError, match=message):
         call_command("judge", *args, stdout=StringIO())
 

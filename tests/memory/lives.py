@@ -33,7 +33,7 @@ from memory.transcript.message_rows import NewMessage
 from smoke.models import SmokeMessage, SmokeRun
 from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
-from tests.telemetry.turns import model_call, put, tool_call
+from tests.telemetry.sample_turns import model_call, store_turn, tool_call
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 HASH = "hash:2"
@@ -75,7 +75,9 @@ def live(user_id: UserId, secret: str = "plums") -> None:
         user_id=user_id, confirmation_digest="", expires_at=AT
     )
     search = tool_call("search", model_call(), arguments=secret, result=secret)
-    put(model_call(), search, user_id=user_id, user_message=secret, started_at=AT)
+    store_turn(
+        model_call(), search, user_id=user_id, user_message=secret, started_at=AT
+    )
     sign_in(user_id, secret)
     lifecycle.enqueue([TaskSpec("agent", user_id, "assistant", secret)])
     converse(user_id, secret)

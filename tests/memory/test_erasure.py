@@ -24,7 +24,7 @@ from telemetry.models import Turn
 from tests.memory import learning_stage
 from tests.memory.lives import live, remember, rows_of, talk
 from tests.memory.transcripts import recent
-from tests.telemetry.turns import model_call, put, tool_call
+from tests.telemetry.sample_turns import model_call, store_turn, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -175,7 +175,7 @@ def test_erasure_repeats_when_a_turn_ends_meanwhile(owner, monkeypatch):
     def intrude(rows):
         if rows.model is Turn and intruders:
             intruders.pop()
-            put(model_call(), tool_call(), user_id=owner)
+            store_turn(model_call(), tool_call(), user_id=owner)
         return delete(rows)
 
     monkeypatch.setattr(erasure, "_delete_rows", intrude)

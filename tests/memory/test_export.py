@@ -17,7 +17,7 @@ from memory.transcript.message_rows import NewMessage
 from memory.user_data import erasure, export
 from telemetry.presentation import turn_serializers
 from tests.memory.lives import AT, live, put_passage, remember, sign_in, talk
-from tests.telemetry.turns import deep, put, tool_call
+from tests.telemetry.sample_turns import nested_calls, store_turn, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -107,7 +107,7 @@ def test_export_shows_passage_embedder_without_vector(owner):
 
 
 def test_export_contains_turns_with_all_calls(owner):
-    turn = put(*deep(), user_id=owner)
+    turn = store_turn(*nested_calls(), user_id=owner)
     [told] = exported(owner)["turns"]
     assert told == turn_serializers.serialize_turn(turn)
     assert [call["object"] for call in told["calls"][2]["calls"]] == [
@@ -129,7 +129,12 @@ def test_export_can_leave_out_the_calls_of_turns(owner, count):
     live(owner)
     seconds = range(count)
     turns = [
-        put(*deep(), user_id=owner, started_at=AT + timedelta(seconds=n), error="429")
+        store_turn(
+            *nested_calls(),
+            user_id=owner,
+            started_at=AT + timedelta(seconds=n),
+            error="429",
+        )
         for n in seconds
     ]
     told, whole = outlined(owner), exported(owner)
@@ -146,7 +151,7 @@ def test_export_can_leave_out_the_calls_of_turns(owner, count):
 def test_long_turns_end_a_chunk(owner, monkeypatch):
     monkeypatch.setattr(export, "MAX_CHUNK_BYTES", 1000)
     for _ in range(6):
-        put(tool_call(result="x" * 600), user_id=owner)
+        store_turn(tool_call(result="x" * 600), user_id=owner)
     sizes = [len(written) for written in export.iter_chunks(owner)]
     assert max(sizes) < 3000
     assert len(exported(owner)["turns"]) == 6
@@ -188,7 +193,7 @@ def test_export_chunks_join_without_gap(owner, count):
         fact = remember(owner, f"fact {number}")
         put_passage(owner, fact=fact)
         # Two in one instant: their ids tell them apart.
-        put(user_id=owner, started_at=AT + number // 2 * timedelta(seconds=1))
+        store_turn(user_id=owner, started_at=AT + number // 2 * timedelta(seconds=1))
     told = exported(owner)
     assert [t["thread_id"] for t in told["threads"]] == [f"t{n}" for n in range(count)]
     for number, thread in enumerate(told["threads"]):
@@ -254,6 +259,6 @@ def test_export_needs_no_query_per_row(owner):
     for number in range(50):
         put_passage(owner, fact=remember(owner, f"fact {number}"))
     for _ in range(20):
-        put(*deep(), user_id=owner)
+        store_turn(*nested_calls(), user_id=owner)
     assert queries() == before
     assert Passage.objects.filter(user_id=owner).count() == 52

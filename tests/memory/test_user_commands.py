@@ -18,7 +18,7 @@ from memory.user_data import erasure, export
 from telemetry.presentation import turn_serializers
 from tests.access.authors import ADA
 from tests.memory.lives import live, rows_of
-from tests.telemetry.turns import deep, put
+from tests.telemetry.sample_turns import nested_calls, store_turn
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -58,7 +58,7 @@ def test_export_prints_the_document(name, owner):
 
 
 def test_export_contains_all_calls_of_turns(name, owner):
-    turn = put(*deep(), user_id=owner)
+    turn = store_turn(*nested_calls(), user_id=owner)
     told = json.loads(run("export-user", name))["turns"]
     assert turn_serializers.serialize_turn(turn) in told
 

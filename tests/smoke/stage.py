@@ -9,8 +9,8 @@ from smoke.models import SmokeRun
 from testing.scripted_provider import FakeProvider, RecordedRequest
 from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG
-from tests.judges.stage import AGENTS as JUDGED_AGENTS
-from tests.judges.stage import JUDGES, answer
+from tests.judges.sample_judges import AGENTS as JUDGED_AGENTS
+from tests.judges.sample_judges import JUDGES, answer
 
 AGENTS = """
   - name: boss

@@ -26,7 +26,7 @@ from tasks.queue import lifecycle, worker_notifier
 from tasks.worker import service
 from testing.scripted_provider import FakeProvider
 from testing.wires import ScriptedAnswer
-from tests.judges.stage import answer
+from tests.judges.sample_judges import answer
 from tests.smoke.conftest import Holding
 from tests.smoke.stage import STAGE, Cast, with_test
 from tests.tasks.conftest import PATIENCE_SECONDS

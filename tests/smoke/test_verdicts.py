@@ -14,7 +14,7 @@ from smoke.reports import terminal
 from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
 from testing.wires import ScriptedAnswer
-from tests.judges.stage import answer
+from tests.judges.sample_judges import answer
 from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import Cast, with_test
 from tests.tasks.conftest import wait_until

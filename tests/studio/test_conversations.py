@@ -20,7 +20,7 @@ from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.memory import lives
 from tests.memory.saving import save
-from tests.telemetry.turns import deep, put, tool_call
+from tests.telemetry.sample_turns import nested_calls, store_turn, tool_call
 
 pytestmark = pytest.mark.database
 
@@ -104,7 +104,7 @@ def test_threads_are_separate_and_latest_is_shown_first(script, browser, alice):
 def test_texts_are_escaped(browser, alice):
     call = tool_call("look", arguments=MARKUP, result=MARKUP, error=MARKUP)
     turn_id = say(alice, Message("user", MARKUP), Message("assistant", MARKUP))
-    put(call, turn_id=turn_id, user_id=alice, user_message=MARKUP, error=MARKUP)
+    store_turn(call, turn_id=turn_id, user_id=alice, user_message=MARKUP, error=MARKUP)
     for path in (
         *(f"/admin/users/{alice}", f"/admin/turns/{turn_id}?fragment=1"),
         *(f"/admin/turns/{turn_id}", f"/admin/users/{alice}/turns"),
@@ -176,8 +176,8 @@ def test_recorded_calls_precede_the_reply(script, browser, alice):
         Message("tool", "2", tool_call_id=ADD.id),
         Message("assistant", "Two."),
     )
-    put(
-        *deep(),
+    store_turn(
+        *nested_calls(),
         turn_id=turn_id,
         user_id=alice,
         experiment="sums",
@@ -234,7 +234,7 @@ def test_unanswered_client_call_is_shown(script, alice):
 def test_long_results_are_truncated_except_on_the_turn_page(script, alice):
     turn_id = say(alice, Message("user", "?"), Message("assistant", "!"))
     long = "y" * 10_000
-    put(tool_call("add", result=long), turn_id=turn_id, user_id=alice)
+    store_turn(tool_call("add", result=long), turn_id=turn_id, user_id=alice)
     (call,) = read(script, alice)["data"][-1]["calls"]
     assert call["result"] == "y" * 4000 + "…"
     assert ok(script.get(f"/admin/turns/{turn_id}"))["calls"][0]["result"] == long
@@ -244,7 +244,7 @@ def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
     script, browser, alice
 ):
     turn_id = say(alice, Message("user", "I like plums"), Message("assistant", "Ok"))
-    put(turn_id=turn_id, user_id=alice)
+    store_turn(turn_id=turn_id, user_id=alice)
     judged = JudgedReply(turn_id, alice, "quality", "assistant")
     scores.store_scores(judged, {"tone": JudgeResult(8, "It is kind.")})
     now = datetime.now(UTC)
@@ -274,14 +274,16 @@ def test_scores_feedback_and_extracted_facts_are_shown_with_reply(
 
 def test_failed_turns_are_shown_in_order(script, browser, alice):
     say(alice, Message("user", "First"), Message("assistant", "One"))
-    put(
+    store_turn(
         user_id=alice,
         outcome="error",
         error="provider 'openai' failed (HTTP 529)",
         user_message="Second",
         started_at=datetime.now(UTC),
     )
-    put(user_id=alice, outcome="error", thread="other", started_at=datetime.now(UTC))
+    store_turn(
+        user_id=alice, outcome="error", thread="other", started_at=datetime.now(UTC)
+    )
     say(alice, Message("user", "Third"), Message("assistant", "Three"))
     told = read(script, alice)["data"]
     said = [each.get("content", each.get("user_message")) for each in told]
@@ -290,7 +292,7 @@ def test_failed_turns_are_shown_in_order(script, browser, alice):
 
 
 def test_failures_are_shown_for_a_user_without_replies(script, browser, alice):
-    put(user_id=alice, outcome="error", error="no luck", user_message="Hello?")
+    store_turn(user_id=alice, outcome="error", error="no luck", user_message="Hello?")
     told = read(script, alice)
     assert told["thread"] is None
     assert [each["error"] for each in told["data"]] == ["no luck"]
@@ -301,7 +303,9 @@ def test_earlier_pages_show_only_their_own_failures(script, alice):
     for number in range(3):
         say(alice, Message("user", f"q{number}"), Message("assistant", f"a{number}"))
         moment = datetime.now(UTC)
-        put(user_id=alice, outcome="error", error=f"e{number}", started_at=moment)
+        store_turn(
+            user_id=alice, outcome="error", error=f"e{number}", started_at=moment
+        )
     newest = read(script, alice, limit=2)
     assert [each.get("error") for each in newest["data"]] == [None, None, "e2"]
     older = read(script, alice, limit=2, before=newest["first_position"])
@@ -313,7 +317,7 @@ def test_query_count_is_independent_of_length(alice):
     for number in (1, 12):
         for _ in range(number):
             turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
-            put(*deep(), turn_id=turn_id, user_id=alice)
+            store_turn(*nested_calls(), turn_id=turn_id, user_id=alice)
             lives.appraise(alice, turn_id, "plums")
         thread = conversation_queries.get_thread(alice, "")
         with CaptureQueriesContext(connection) as queries:

@@ -22,7 +22,7 @@ from telemetry.models import Turn
 from telemetry.statistics import recent_activity
 from tests.conftest import CONFIG
 from tests.gateway.hands import ok
-from tests.telemetry.turns import put
+from tests.telemetry.sample_turns import store_turn
 
 pytestmark = pytest.mark.database
 
@@ -41,7 +41,7 @@ def alone(database: None) -> Iterator[None]:
 
 def turn(**fields):
     given = {"started_at": NOW - timedelta(minutes=5), "usage": Usage(100, 10)}
-    return put(**{**given, **fields})
+    return store_turn(**{**given, **fields})
 
 
 def day():
@@ -63,7 +63,9 @@ def concerns():
 def test_home_is_json_for_scripts_and_html_for_browsers(script, browser):
     name = f"home-{uuid.uuid4().hex[:8]}"
     now = datetime.now(UTC)
-    failed = put(agent=name, started_at=now, outcome="error", error=f"{name} fell")
+    failed = store_turn(
+        agent=name, started_at=now, outcome="error", error=f"{name} fell"
+    )
     told = ok(script.get("/admin/"))
     [agent] = [each for each in told["agents"] if each["agent"] == name]
     assert (agent["turns"], agent["errors"], agent["label"]) == (1, 1, None)
@@ -101,7 +103,9 @@ def test_large_numbers_are_shortened(number, told):
 
 
 def test_texts_are_escaped(browser):
-    put(agent="<b>x</b>", started_at=datetime.now(UTC), outcome="error", error="<i>no")
+    store_turn(
+        agent="<b>x</b>", started_at=datetime.now(UTC), outcome="error", error="<i>no"
+    )
     page = browser.get("/admin/").text
     assert "<b>x</b>" not in page
     assert "<i>no" not in page

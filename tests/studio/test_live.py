@@ -21,8 +21,8 @@ from telemetry.live_turns import running_turn_serializer as told_of
 from telemetry.live_turns.active_turns import ACTIVE_TURNS, ActiveTurns
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import basic
-from tests.telemetry.test_board import a_turn
-from tests.telemetry.test_showing import ask
+from tests.telemetry.test_active_turns import a_turn
+from tests.turns.test_live_turns import ask
 
 pytestmark = pytest.mark.database
 

@@ -15,7 +15,7 @@ from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory import lives
 from tests.memory.saving import save
 from tests.studio.fitting import assert_fits
-from tests.telemetry.turns import deep, put
+from tests.telemetry.sample_turns import nested_calls, store_turn
 
 pytestmark = pytest.mark.database
 
@@ -25,8 +25,8 @@ def alice(configure, running, user):
     configure(CONFIG_WITH_MEMORY)
     user_id = identity.derive_user_id(user)
     lives.live(user_id)
-    put(user_id=user_id, outcome="error", error="It broke", origin="shadow")
-    turn = put(*deep(), user_id=user_id)
+    store_turn(user_id=user_id, outcome="error", error="It broke", origin="shadow")
+    turn = store_turn(*nested_calls(), user_id=user_id)
     lives.talk(user_id, "plums", thread="another")
     lives.appraise(user_id, turn.turn_id, "plums")
     return user_id

@@ -10,7 +10,7 @@ from smoke.config import SMOKE_TESTS
 from smoke.execution import run_lifecycle
 from smoke.models import SmokeRun
 from studio.evaluation import smoke_details, smoke_schemas
-from tests.judges.stage import answer
+from tests.judges.sample_judges import answer
 from tests.smoke.conftest import Holding, cast, holding  # noqa: F401  fixtures
 from tests.smoke.stage import with_test
 from tests.studio.fitting import assert_fits

@@ -18,7 +18,7 @@ from telemetry.statistics import cost_totals
 from tests.access.authors import ADA
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
-from tests.telemetry.turns import model_call, put
+from tests.telemetry.sample_turns import model_call, store_turn
 
 pytestmark = pytest.mark.database
 
@@ -39,7 +39,7 @@ def paid(micro_usd: int | None = 1_250_000, **fields):
     at = fields.pop("started_at", datetime.now(UTC))
     call = model_call(started_at=at, cost_micro_usd=micro_usd, usage=Usage(1_000, 10))
     given = {"started_at": at, "cost_micro_usd": micro_usd, "usage": Usage(1_000, 10)}
-    return put(call, **{**given, **fields})
+    return store_turn(call, **{**given, **fields})
 
 
 @pytest.fixture

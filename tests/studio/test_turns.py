@@ -13,7 +13,14 @@ from memory.facts import fact_store, public_ids
 from memory.facts.types import FactDraft
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
-from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
+from tests.telemetry.sample_turns import (
+    NOON,
+    SECOND,
+    model_call,
+    nested_calls,
+    store_turn,
+    tool_call,
+)
 
 pytestmark = pytest.mark.database
 
@@ -21,7 +28,7 @@ UNKNOWN_TURN = "5f8b1c3e-7a52-4d0e-9b64-2c1f3e8a9d07"
 
 
 def test_script_gets_the_tree_and_scores(script):
-    turn = put(*deep(), cost_micro_usd=1500)
+    turn = store_turn(*nested_calls(), cost_micro_usd=1500)
     judged = JudgedReply(turn.turn_id, turn.user_id, "quality", "assistant")
     scores.store_scores(judged, {"tone": JudgeResult(3, "It is curt.")})
     told = ok(script.get(f"/admin/turns/{turn.turn_id}"))
@@ -35,7 +42,7 @@ def test_script_gets_the_tree_and_scores(script):
 
 @pytest.mark.parametrize("written", ["{}", "chatcmpl-{}"])
 def test_turn_is_found_by_completion_id(script, written):
-    turn = put()
+    turn = store_turn()
     path = f"/admin/turns/{written.format(turn.turn_id.hex)}"
     assert ok(script.get(path))["id"] == str(turn.turn_id)
 
@@ -47,8 +54,11 @@ def test_unrecorded_turn_is_404(script, text):
 
 def test_page_shows_every_level(browser):
     attempts = [Attempt("eu", 0.1, "HTTP 529"), Attempt("us", 0.2)]
-    turn = put(
-        *deep(), model_call(attempts=attempts), error="It broke", outcome="error"
+    turn = store_turn(
+        *nested_calls(),
+        model_call(attempts=attempts),
+        error="It broke",
+        outcome="error",
     )
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
     for text in (
@@ -64,7 +74,7 @@ def test_page_shows_recalled_facts(script, browser):
     tea, cake = known(user_id, "likes tea", "bakes cakes")
     (secret,) = known(stranger, "owes money")
     told = [public_ids.format_fact_id(each) for each in (cake, secret, tea)]
-    turn = put(user_id=user_id, recalled_fact_ids=told)
+    turn = store_turn(user_id=user_id, recalled_fact_ids=told)
     fact_store.soft_delete_fact(user_id, cake, by="operator")
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert shown["recalled"] == told
@@ -85,7 +95,7 @@ def test_page_shows_recalled_facts(script, browser):
 def test_recalled_facts_keep_their_order(script, is_reversed):
     user_id = UserId(uuid.uuid4())
     ids = sorted(known(user_id, *"abcdef"), reverse=is_reversed)
-    turn = put(
+    turn = store_turn(
         user_id=user_id,
         recalled_fact_ids=[public_ids.format_fact_id(each) for each in ids],
     )
@@ -100,7 +110,7 @@ def known(user_id: UserId, *contents: str) -> list[uuid.UUID]:
 
 
 def test_fragment_contains_only_the_tree(browser):
-    turn = put(*deep())
+    turn = store_turn(*nested_calls())
     part = browser.get(f"/admin/turns/{turn.turn_id}?fragment=1").text
     assert part.lstrip().startswith('<div class="tree">')
     assert "ask_librarian" in part
@@ -108,7 +118,7 @@ def test_fragment_contains_only_the_tree(browser):
 
 
 def test_json_arguments_and_results_are_indented(browser):
-    turn = put(tool_call(arguments='{"a": {"b": [1]}}', result="not {json"))
+    turn = store_turn(tool_call(arguments='{"a": {"b": [1]}}', result="not {json"))
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
     assert "{\n  &quot;a&quot;: {\n" in page
     assert "not {json" in page
@@ -117,7 +127,7 @@ def test_json_arguments_and_results_are_indented(browser):
 def test_turns_are_listed_and_filtered(script, browser):
     user_id = uuid.uuid4()
     for number in range(60):
-        put(
+        store_turn(
             user_id=user_id,
             started_at=NOON + number * SECOND,
             outcome="error" if number % 20 == 0 else "ok",

@@ -21,7 +21,7 @@ from studio.user_pages.score_list import UserScoresView
 from studio.user_pages.user_views import UserDetailView, UserListView
 from tests.memory import lives
 from tests.memory.saving import save
-from tests.telemetry.turns import deep, put
+from tests.telemetry.sample_turns import nested_calls, store_turn
 
 pytestmark = pytest.mark.database
 
@@ -53,8 +53,14 @@ def queries(face, **kwargs):
 def more(user_id):
     """Have there be more of everything."""
     for number in range(4):
-        turn = put(*deep(), user_id=user_id, started_at=NOW)
-        put(*deep(), user_id=user_id, started_at=NOW, outcome="error", error="no")
+        turn = store_turn(*nested_calls(), user_id=user_id, started_at=NOW)
+        store_turn(
+            *nested_calls(),
+            user_id=user_id,
+            started_at=NOW,
+            outcome="error",
+            error="no",
+        )
         lives.talk(user_id, f"more {number}", thread=f"thread {number}", turns=1)
         lives.appraise(user_id, turn.turn_id, "plums")
         save(user_id, f"Likes {chr(97 + number) * 5}")
@@ -77,12 +83,15 @@ def test_list_page_query_count_is_constant(alice, face):
     for _ in range(4):
         user_id = UserId(uuid.uuid4())
         lives.talk(user_id, "plums")
-        put(*deep(), user_id=user_id, started_at=NOW)
+        store_turn(*nested_calls(), user_id=user_id, started_at=NOW)
     assert queries(face) == few <= 9
 
 
 def test_turn_and_fact_page_query_count_is_constant(alice):
-    shallow, tree = put(user_id=alice), put(*deep(), user_id=alice)
+    shallow, tree = (
+        store_turn(user_id=alice),
+        store_turn(*nested_calls(), user_id=alice),
+    )
     assert queries(TurnView, id=str(shallow.turn_id)) == queries(
         TurnView, id=str(tree.turn_id)
     )

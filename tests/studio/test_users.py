@@ -14,7 +14,7 @@ from tests.conftest import CONFIG
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.memory import lives
-from tests.telemetry.turns import model_call, put
+from tests.telemetry.sample_turns import model_call, store_turn
 
 pytestmark = pytest.mark.database
 
@@ -57,8 +57,8 @@ def test_users_are_found_by_name_id_and_id_prefix(script, alice, user):
 
 def test_user_is_listed_with_counts_and_cost(script, alice, user):
     now = datetime.now(UTC)
-    put(model_call(cost_micro_usd=700), user_id=alice, started_at=now)
-    put(user_id=alice, started_at=now, cost_micro_usd=None)
+    store_turn(model_call(cost_micro_usd=700), user_id=alice, started_at=now)
+    store_turn(user_id=alice, started_at=now, cost_micro_usd=None)
     (found,) = find(script, user)
     assert found.pop("active_at") > "2026"
     assert found == {
@@ -116,7 +116,7 @@ def _active(*times):
 
 def test_users_with_only_failures_or_facts_are_listed(script, server):
     failed, remembered = UserId(uuid.uuid4()), UserId(uuid.uuid4())
-    put(user_id=failed, outcome="error", error="provider 'x' failed")
+    store_turn(user_id=failed, outcome="error", error="provider 'x' failed")
     lives.remember(remembered, "Likes plums")
     Owner.objects.create(user_id=remembered, created_at=datetime.now(UTC))
     for user_id, counts in ((failed, (0, 0)), (remembered, (0, 1))):
@@ -139,7 +139,7 @@ def test_search_without_results_says_so(browser):
 
 def test_user_page_shows_a_summary(script, alice, user):
     now = datetime.now(UTC)
-    put(user_id=alice, started_at=now + timedelta(hours=1), cost_micro_usd=700)
+    store_turn(user_id=alice, started_at=now + timedelta(hours=1), cost_micro_usd=700)
     told = ok(script.get(at(alice)))
     assert told["id"] == str(alice)
     assert (told["threads"], told["messages"]) == (2, 8)

@@ -19,7 +19,7 @@ from tasks.worker import runner
 from telemetry.models import Turn
 from testing.scripted_provider import FakeProvider
 from testing.wires import ScriptedAnswer
-from tests.judges.stage import STAGE, answer
+from tests.judges.sample_judges import JUDGE_CONFIG, answer
 from tests.tasks.conftest import Working, wait_for, wait_until
 
 pytestmark = pytest.mark.database
@@ -76,7 +76,7 @@ def test_hanging_judges_do_not_block_tasks(
     configure: Callable[[str], None],
     request: pytest.FixtureRequest,
 ):
-    configure(STAGE)
+    configure(JUDGE_CONFIG)
     fake.default = lambda received: (
         ScriptedAnswer(hang="headers")
         if is_judge_request(received)

@@ -22,7 +22,13 @@ from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
 from telemetry.storage import costs, retention, turn_store
 from telemetry.storage.costs import JudgeExpense
-from tests.telemetry.turns import NOON, deep, model_call, put, tool_call
+from tests.telemetry.sample_turns import (
+    NOON,
+    model_call,
+    nested_calls,
+    store_turn,
+    tool_call,
+)
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -49,14 +55,14 @@ def keep() -> Iterator[Callable[..., None]]:
 def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
     """Keep turns that are older than they are kept, each with calls."""
     return [
-        put(model_call(), tool_call(), started_at=LONG_AGO - by).turn_id
+        store_turn(model_call(), tool_call(), started_at=LONG_AGO - by).turn_id
         for _ in range(count)
     ]
 
 
 @pytest.mark.usefixtures("keep")
 def test_expired_turn_is_deleted_with_its_calls():
-    turn = put(*deep(), started_at=LONG_AGO - DAY)
+    turn = store_turn(*nested_calls(), started_at=LONG_AGO - DAY)
     assert retention.delete_expired(NOW) == 1
     assert turn_store.load_record(turn.turn_id) is None
     for table in (ModelCall, ToolCall):
@@ -65,7 +71,7 @@ def test_expired_turn_is_deleted_with_its_calls():
 
 @pytest.mark.usefixtures("keep")
 def test_turn_is_kept_until_the_last_moment():
-    turn = put(started_at=LONG_AGO)
+    turn = store_turn(started_at=LONG_AGO)
     assert retention.delete_expired(NOW) == 0
     assert turn_store.load_record(turn.turn_id) is not None
     assert retention.delete_expired(NOW + timedelta(microseconds=1)) == 1
@@ -153,7 +159,7 @@ def test_turns_can_be_stored_during_deletion(monkeypatch):
 
     def speak() -> None:
         while not done.is_set():
-            kept.append(put(*deep(), user_id=owner).turn_id)
+            kept.append(store_turn(*nested_calls(), user_id=owner).turn_id)
         connection.close()
 
     speaker = threading.Thread(target=speak)
@@ -187,8 +193,8 @@ def test_job_is_scheduled_hourly():
 
 @pytest.mark.usefixtures("keep")
 def test_job_uses_the_current_time():
-    old = put(started_at=LONG_AGO).turn_id
-    new = put(started_at=datetime.now(NOON.tzinfo)).turn_id
+    old = store_turn(started_at=LONG_AGO).turn_id
+    new = store_turn(started_at=datetime.now(NOON.tzinfo)).turn_id
     tasks.prune()
     left = set(Turn.objects.filter(pk__in=[old, new]).values_list("pk", flat=True))
     assert left == {new}

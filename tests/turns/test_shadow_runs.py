@@ -21,7 +21,7 @@ from telemetry.storage import turn_store
 from testing.wires import ScriptedAnswer
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import ask
-from tests.judges.stage import JUDGES, answer, is_judging
+from tests.judges.sample_judges import JUDGES, answer, is_judging
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
 from turns import flow
 from turns.preparation import options

@@ -2,8 +2,7 @@
 
 A schema of this subset has no pattern, no reference and nothing else with more than
 linear cost: checking a reply takes at most the schema's values times the reply's bytes
-in steps (`tests/turns/test_schema_subset.py` counts them). A child process checks all
-other schemas.
+in steps (`test_schema_cost.py` counts them). A child process checks all other schemas.
 
 Explaining why a reply fails costs more: for `anyOf` and `oneOf` the library makes an
 error object for each place where an alternative fails, which takes up to 400 times as

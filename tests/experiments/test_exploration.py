@@ -8,7 +8,7 @@ import pytest
 from core.ids import UserId
 from experiments import assignment, exploration
 from experiments.exploration import MIN_TURNS, ExplorationTracker, max_turns
-from tests.experiments.test_choosing import SCORED, USERS, Did, bandit
+from tests.experiments.test_assignment import SCORED, USERS, Did, bandit
 
 SHORT = {**SCORED, "a": Did(4, 9.0)}
 """One arm lacks scores."""

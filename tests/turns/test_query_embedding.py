@@ -1,4 +1,4 @@
-"""How long a turn waits for an embedder, and when it does not ask at all."""
+"""How long a turn waits for an embedder, and when it skips the embedder."""
 
 import asyncio
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memory import memory_settings
 from memory.config import MemoryConfig, UserState
 from memory.memory_settings import UserMemory
-from memory.recall import query_embedding
+from memory.recall import query_embedding, query_preparation
 from providers.embeddings import embedders, openai
 from providers.embeddings.api_client import OPENAI_LIMITS
 from providers.embeddings.base import Embedder, EmbeddingApi
-from providers.errors import ProviderFailed, RequestRefused
+from providers.errors import EmbedderMisconfigured, ProviderFailed, RequestRefused
 from providers.resilience.error_mapping import ProviderSource
 
 
@@ -75,3 +76,13 @@ async def test_refused_text_does_not_pause_the_embedder(remote, remembering):
     assert not await has_vector(remembering)
     remote.error = None
     assert await has_vector(remembering)
+
+
+@pytest.mark.usefixtures("server")
+def test_failed_warmup_is_logged_and_stops_nothing(monkeypatch, caplog):
+    def fail(config):
+        raise EmbedderMisconfigured("embed_with.model: there is none")
+
+    monkeypatch.setattr(memory_settings, "resolve_for_users", fail)
+    query_preparation.warm()
+    assert "embed_with.model: there is none" in caplog.text

@@ -1,4 +1,4 @@
-"""`turns` lists what happened, `turn` draws one."""
+"""`manage.py turns` and `manage.py turn`."""
 
 import json
 import uuid
@@ -12,9 +12,16 @@ from access.users import identity
 from core.events import Usage
 from core.ids import UserId
 from core.trace import Attempt
-from telemetry.presentation import turn_serializers
+from telemetry.presentation import turn_ids, turn_serializers
 from telemetry.storage import turn_store
-from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
+from tests.telemetry.sample_turns import (
+    NOON,
+    SECOND,
+    model_call,
+    nested_calls,
+    store_turn,
+    tool_call,
+)
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -41,9 +48,11 @@ def run(*arguments: str, remark: str = "", **options: object) -> list[str]:
 
 
 def test_turns_are_listed_newest_first(name, owner):
-    first = put(user_id=owner)
-    second = put(*deep(), user_id=owner, started_at=NOON + SECOND, agent="writer")
-    put()
+    first = store_turn(user_id=owner)
+    second = store_turn(
+        *nested_calls(), user_id=owner, started_at=NOON + SECOND, agent="writer"
+    )
+    store_turn()
     assert run("turns", user=name) == [
         f"{second.turn_id}  2026-05-06 12:00:01  writer  ok (stop)  1.25 s  "
         "200 in / 40 out  $0.001500  5 model, 5 tools  What is 1 + 1?",
@@ -53,15 +62,15 @@ def test_turns_are_listed_newest_first(name, owner):
 
 
 def test_list_can_be_filtered(name, owner):
-    ok = put(user_id=owner, agent=name)
-    failed = put(user_id=owner, agent=name, outcome="error", error="no answer")
+    ok = store_turn(user_id=owner, agent=name)
+    failed = store_turn(user_id=owner, agent=name, outcome="error", error="no answer")
     [line] = run("turns", "--failed", "--agent", name)
     assert line.startswith(str(failed.turn_id))
     assert line.endswith("no answer")
     more = "there are more turns; raise --limit to list them"
     [listed] = run("turns", "--user", str(owner), "--limit", "1", remark=more)
     assert listed.split()[0] == str(max(ok.turn_id, failed.turn_id))
-    named = put(user_id=owner, request_id=f"of-{name}")
+    named = store_turn(user_id=owner, request_id=f"of-{name}")
     [line] = run("turns", "--request", f"of-{name}")
     assert line.startswith(str(named.turn_id))
 
@@ -93,7 +102,7 @@ def test_missing_tables_error_names_the_migration_command(monkeypatch):
 
 
 def test_turn_is_printed_as_a_tree(owner):
-    turn = put(*deep(), user_id=owner, thread="trip", error="oh")
+    turn = store_turn(*nested_calls(), user_id=owner, thread="trip", error="oh")
     assert run("turn", str(turn.turn_id)) == [
         f"{turn.turn_id}  2026-05-06 12:00:00  assistant  ok (stop)  1.25 s  "
         "200 in / 40 out  $0.001500",
@@ -126,7 +135,7 @@ def test_turn_is_printed_as_a_tree(owner):
 
 def test_unknown_cost_is_printed_as_unknown(name, owner):
     call = model_call(cost_micro_usd=None)
-    turn = put(call, user_id=owner, cost_micro_usd=None)
+    turn = store_turn(call, user_id=owner, cost_micro_usd=None)
     [line] = run("turns", user=name)
     assert "200 in / 40 out  cost unknown  1 model, 0 tools" in line
     head, *_, last = run("turn", str(turn.turn_id))
@@ -135,7 +144,7 @@ def test_unknown_cost_is_printed_as_unknown(name, owner):
 
 
 def test_zero_cost_is_printed_as_zero(name, owner):
-    put(user_id=owner, cost_micro_usd=0)
+    store_turn(user_id=owner, cost_micro_usd=0)
     [line] = run("turns", user=name)
     assert "  $0.000000  " in line
 
@@ -146,7 +155,7 @@ def test_every_attempt_is_printed():
         Attempt("", 0.2, "no answer"),
         Attempt("west", 0.3),
     ]
-    turn = put(model_call(attempts=attempts))
+    turn = store_turn(model_call(attempts=attempts))
     assert run("turn", str(turn.turn_id))[-4:] == [
         "    openai/gpt-test  0.50 s  100 in / 20 out  $0.000125  stop",
         "        attempt 1 at east  0.10 s  429: slow down [2J",
@@ -156,14 +165,14 @@ def test_every_attempt_is_printed():
 
 
 def test_completion_id_is_accepted():
-    turn = put()
+    turn = store_turn()
     for written in (turn.turn_id.hex, f"chatcmpl-{turn.turn_id.hex}"):
         assert run("turn", written)[0].startswith(str(turn.turn_id))
 
 
 def test_texts_are_truncated_and_control_characters_escaped():
     evil = "one\n\x1b[2Jtwo\x9b31m" + "x" * 1000
-    turn = put(tool_call(evil, arguments=evil, result=evil), user_message=evil)
+    turn = store_turn(tool_call(evil, arguments=evil, result=evil), user_message=evil)
     lines = run("turn", str(turn.turn_id))
     assert len(lines) == 6
     assert not any(c in "".join(lines) for c in "\x1b\x9b\n")
@@ -172,7 +181,7 @@ def test_texts_are_truncated_and_control_characters_escaped():
 
 
 def test_turn_is_available_as_json():
-    turn = put(tool_call(result="x" * 1000), model_call(usage=Usage(1, 2)))
+    turn = store_turn(tool_call(result="x" * 1000), model_call(usage=Usage(1, 2)))
     printed = "\n".join(run("turn", str(turn.turn_id), "--json"))
     assert json.loads(printed) == turn_serializers.serialize_turn(turn)
 
@@ -185,3 +194,32 @@ def test_invalid_turn_id_is_refused():
 def test_unknown_turn_is_an_error():
     with pytest.raises(CommandError, match="is not recorded, or was deleted"):
         run("turn", str(uuid.uuid4()))
+
+
+ID = uuid.UUID("5f0cb7a4-27b6-4e0a-9a55-0ab6c9d0b3e1")
+
+
+@pytest.mark.parametrize(
+    "text", [str(ID), ID.hex, f"chatcmpl-{ID.hex}", f"chatcmpl-{ID}", ID.hex.upper()]
+)
+def test_turn_id_is_parsed(text):
+    assert turn_ids.parse_turn_id(text) == ID
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        f"{ID.hex}0",
+        ID.hex[1:],
+        f"mem_{ID.hex}",
+        f" {ID.hex}",
+        f"{ID.hex}\n",
+        f"{{{ID}}}",
+        "\u0661" * 32,
+        str(ID).replace("-", "_"),
+    ],
+)
+def test_invalid_turn_id_is_none(text):
+    assert turn_ids.parse_turn_id(text) is None

@@ -15,7 +15,7 @@ from telemetry.models import Expense, Turn
 from telemetry.statistics import recent_activity
 from telemetry.storage import costs
 from telemetry.storage.costs import JudgeExpense
-from tests.telemetry.turns import put
+from tests.telemetry.sample_turns import store_turn
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
@@ -36,7 +36,7 @@ def alone(database: None) -> Iterator[None]:
 
 def asked(minutes_ago: float = 1, **fields) -> None:
     given = {"user_id": ADA, "usage": Usage(100, 10), "cost_micro_usd": 0, **fields}
-    put(started_at=NOW - timedelta(minutes=minutes_ago), **given)
+    store_turn(started_at=NOW - timedelta(minutes=minutes_ago), **given)
 
 
 def seen() -> recent_activity.ActivitySummary:

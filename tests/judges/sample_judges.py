@@ -1,4 +1,4 @@
-"""A YAML with judges, and what they answer."""
+"""A configuration with judges, and their answers."""
 
 from typing import Any
 
@@ -38,11 +38,11 @@ judges:
     sampling_rate: 0
     rubrics: {tone: Tone.}
 """
-STAGE = CONFIG + AGENTS + JUDGES
+JUDGE_CONFIG = CONFIG + AGENTS + JUDGES
 
 
 def answer(**scores: Any) -> str:
-    """Return what a judge that does as it is told answers."""
+    """Return a valid answer of a judge."""
     return orjson.dumps(
         {
             name: {"reasoning": f"Because of {name}.", "score": score}
@@ -52,5 +52,5 @@ def answer(**scores: Any) -> str:
 
 
 def is_judging(request: Any) -> bool:
-    """Whether a request asks a judge."""
+    """Return whether a request goes to a judge's model."""
     return "judge" in request.body["model"]

@@ -1,4 +1,4 @@
-"""Turns are on the board while they run, over real HTTP."""
+"""Running turns are registered for the live view."""
 
 import uuid
 
@@ -19,13 +19,13 @@ def ask(client, user, model="assistant", **more):
     )
 
 
-def shown(fake):
-    """Have the provider look at the board when it is asked; return what it saw."""
-    seen = []
+def record_snapshots(fake):
+    """Return a list that receives the running turns at each provider request."""
+    snapshots = []
     answer = fake.default
 
-    def look(request):
-        seen.append(
+    def take_snapshot(request):
+        snapshots.append(
             [
                 running_turn_serializer.serialize_turn(turn)
                 for turn in ACTIVE_TURNS.list_turns()
@@ -33,35 +33,35 @@ def shown(fake):
         )
         return answer
 
-    fake.default = look
-    return seen
+    fake.default = take_snapshot
+    return snapshots
 
 
 def test_running_turn_is_listed(client, fake, user):
-    seen = shown(fake)
+    snapshots = record_snapshots(fake)
     ACTIVE_TURNS.take_changes()
-    said = ask(client, user)
-    ((turn,),) = seen
+    completion = ask(client, user)
+    ((turn,),) = snapshots
     assert (turn["agent"], turn["user_message"]) == ("assistant", "What is new?")
     assert turn["doing"]["what"] == "model"
     assert turn["doing"]["names"] == ["gpt-test"]
-    assert said.id == f"chatcmpl-{uuid.UUID(turn['id']).hex}"
+    assert completion.id == f"chatcmpl-{uuid.UUID(turn['id']).hex}"
     assert ACTIVE_TURNS.count() == 0
     assert ACTIVE_TURNS.take_changes().has_ended_turns
 
 
 def test_incognito_turn_is_not_listed(client, fake, user):
-    seen = shown(fake)
+    snapshots = record_snapshots(fake)
     ACTIVE_TURNS.take_changes()
     ask(client, user, metadata={"memory": "incognito"})
-    assert seen == [[]]
+    assert snapshots == [[]]
     assert not ACTIVE_TURNS.take_changes().has_ended_turns
 
 
 def test_failed_turn_is_unregistered(client, fake, user):
-    seen = shown(fake)
+    snapshots = record_snapshots(fake)
     fake.fail(400)
     with pytest.raises(Exception, match="400"):
         ask(client, user)
-    assert seen == []
+    assert snapshots == []
     assert ACTIVE_TURNS.count() == 0

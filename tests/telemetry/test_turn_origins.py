@@ -7,7 +7,7 @@ import pytest
 from core.ids import UserId
 from telemetry.presentation import terminal, turn_serializers
 from telemetry.storage import turn_store
-from tests.telemetry.turns import model_call, put, record
+from tests.telemetry.sample_turns import make_record, model_call, store_turn
 
 pytestmark = pytest.mark.database
 
@@ -18,8 +18,8 @@ def owner(database) -> UserId:
 
 
 def test_origin_and_experiment_are_stored(owner):
-    kept = put(model_call(), user_id=owner, experiment="helper", origin="task")
-    plain = put(model_call(), user_id=owner)
+    kept = store_turn(model_call(), user_id=owner, experiment="helper", origin="task")
+    plain = store_turn(model_call(), user_id=owner)
     for each in (kept, plain):
         found = turn_store.load_record(each.turn_id)
         assert (found.experiment, found.origin) == (each.experiment, each.origin)
@@ -29,7 +29,7 @@ def test_origin_and_experiment_are_stored(owner):
 
 def test_users_see_their_turns_and_no_shadow_runs(owner):
     made = {
-        origin: put(user_id=owner, origin=origin).turn_id
+        origin: store_turn(user_id=owner, origin=origin).turn_id
         for origin in ("chat", "task", "smoke", "shadow")
     }
     seen = {origin for origin in made if turn_store.load_record(made[origin], owner)}
@@ -40,11 +40,11 @@ def test_users_see_their_turns_and_no_shadow_runs(owner):
 
 
 def test_variant_is_shown_with_its_experiment():
-    told = turn_serializers.serialize_summary(record(experiment="helper"))
+    told = turn_serializers.serialize_summary(make_record(experiment="helper"))
     assert (told["agent"], told["experiment"], told["variant"]) == (
         *("assistant", "helper", "assistant"),
     )
-    assert turn_serializers.serialize_summary(record())["variant"] is None
-    line = next(terminal.turn_tree(record(experiment="helper", origin="shadow")))
+    assert turn_serializers.serialize_summary(make_record())["variant"] is None
+    line = next(terminal.turn_tree(make_record(experiment="helper", origin="shadow")))
     assert "assistant of helper [shadow]" in line
-    assert "  assistant  ok" in next(terminal.turn_tree(record()))
+    assert "  assistant  ok" in next(terminal.turn_tree(make_record()))

@@ -44,7 +44,7 @@ def tool_call(name: str = "add", *calls: Call, **fields: Any) -> TracedToolCall:
     return TracedToolCall(name, calls=list(calls), **given)
 
 
-def record(*calls: Call, **fields: Any) -> TurnRecord:
+def make_record(*calls: Call, **fields: Any) -> TurnRecord:
     """A turn that called these."""
     given = {
         "turn_id": new_turn_id(),
@@ -70,9 +70,9 @@ def record(*calls: Call, **fields: Any) -> TurnRecord:
     return TurnRecord(**given, calls=calls)
 
 
-def put(*calls: Call, **fields: Any) -> TurnRecord:
+def store_turn(*calls: Call, **fields: Any) -> TurnRecord:
     """Keep a turn."""
-    made = record(*calls, **fields)
+    made = make_record(*calls, **fields)
     turn_store.insert(made, SETTINGS)
     return made
 
@@ -81,7 +81,7 @@ def settings(**fields: Any) -> TelemetryConfig:
     return TelemetryConfig(sqlite=SqliteConfig(**fields))
 
 
-def deep() -> list[Call]:
+def nested_calls() -> list[Call]:
     """Calls of all kinds: side by side, within each other, broken off, failed."""
     return [
         model_call(finish_reason="tool_calls"),

@@ -17,15 +17,15 @@ from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
 from telemetry.storage import turn_store
 from telemetry.types import TurnRecord, TurnSummary
-from tests.telemetry.turns import (
+from tests.telemetry.sample_turns import (
     NOON,
     SECOND,
     SETTINGS,
-    deep,
+    make_record,
     model_call,
-    put,
-    record,
+    nested_calls,
     settings,
+    store_turn,
     tool_call,
 )
 
@@ -55,17 +55,19 @@ def read(turn: TurnRecord) -> TurnRecord:
 
 
 def test_turn_round_trips():
-    turn = put(*deep(), thread="trip", is_streamed=True)
+    turn = store_turn(*nested_calls(), thread="trip", is_streamed=True)
     assert whole(read(turn)) == whole(turn)
 
 
 def test_failed_turn_round_trips():
-    turn = put(outcome="error", error="no answer", finish_reason="", usage=Usage())
+    turn = store_turn(
+        outcome="error", error="no answer", finish_reason="", usage=Usage()
+    )
     assert whole(read(turn)) == whole(turn)
 
 
 def test_calls_are_numbered_by_start_time():
-    turn = put(*deep())
+    turn = store_turn(*nested_calls())
     tools = ToolCallRow.objects.filter(turn=turn.turn_id).order_by("position")
     assert [(t.position, t.parent_position, t.depth, t.name) for t in tools] == [
         *((1, None, 0, "add"), (2, None, 0, "ask_researcher")),
@@ -85,7 +87,7 @@ def test_unknown_values_are_null():
         model_call(usage=None, seconds=None, cost_micro_usd=None),
         tool_call(result=None),
     )
-    turn = put(*calls, cost_micro_usd=None)
+    turn = store_turn(*calls, cost_micro_usd=None)
     row = ModelCallRow.objects.get(turn=turn.turn_id)
     assert (row.input_tokens, row.seconds, row.cost_micro_usd) == (None, None, None)
     assert ToolCallRow.objects.get(turn=turn.turn_id).result is None
@@ -93,7 +95,7 @@ def test_unknown_values_are_null():
 
 
 def test_zero_is_not_null():
-    turn = put(model_call(usage=Usage()), tool_call(result=""))
+    turn = store_turn(model_call(usage=Usage()), tool_call(result=""))
     model, tool = read(turn).calls
     assert isinstance(model, ModelCall)
     assert isinstance(tool, TracedToolCall)
@@ -102,7 +104,7 @@ def test_zero_is_not_null():
 
 def test_turn_with_many_calls_is_stored_in_batches(monkeypatch):
     monkeypatch.setattr(turn_store, "BATCH_SIZE", 7)
-    turn = put(*(tool_call(str(number)) for number in range(50)))
+    turn = store_turn(*(tool_call(str(number)) for number in range(50)))
     assert [call.name for call in read(turn).calls] == [str(n) for n in range(50)]
 
 
@@ -115,8 +117,8 @@ def test_batch_fits_in_one_statement():
 
 def test_turn_takes_one_insert_per_table():
     with CaptureQueriesContext(connection) as queries:
-        put()
-        put(*deep())
+        store_turn()
+        store_turn(*nested_calls())
     assert [q["sql"].split()[2] for q in queries] == [
         *("telemetry_turn", "telemetry_turn"),
         *("telemetry_modelcall", "telemetry_toolcall"),
@@ -124,7 +126,7 @@ def test_turn_takes_one_insert_per_table():
 
 
 def test_insert_joins_the_callers_transaction():
-    turn = record(*deep())
+    turn = make_record(*nested_calls())
     with transaction.atomic():
         turn_store.insert(turn, SETTINGS)
         transaction.set_rollback(True)
@@ -132,7 +134,7 @@ def test_insert_joins_the_callers_transaction():
 
 
 def test_disabled_telemetry_records_nothing():
-    turn = record(*deep())
+    turn = make_record(*nested_calls())
     turn_store.insert(turn, settings(enabled=False))
     assert turn_store.load_record(turn.turn_id) is None
 
@@ -142,7 +144,7 @@ def test_disabled_telemetry_records_nothing():
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "\ud83d\ude00", "\udc80", "🙂é"])
 def test_any_text_can_be_stored(text):
-    turn = put(
+    turn = store_turn(
         tool_call(text, arguments=text, result=text, error=text, target=text, id=text),
         model_call(text, error=text, finish_reason=text),
         user_message=text,
@@ -163,7 +165,7 @@ def test_any_text_can_be_stored(text):
 
 @pytest.mark.parametrize("unit", ["x", "é", "€", "🙂", "\ud800", "\0"])
 def test_long_texts_are_truncated_at_a_character_boundary(unit):
-    turn = record(tool_call(result=unit * 1000, arguments="short"))
+    turn = make_record(tool_call(result=unit * 1000, arguments="short"))
     turn_store.insert(turn, settings(max_payload_bytes=300))
     call = read(turn).calls[0]
     assert isinstance(call, TracedToolCall)
@@ -180,7 +182,7 @@ def test_long_texts_are_truncated_at_a_character_boundary(unit):
 def test_text_at_the_limit_is_whole(unit):
     text = unit * (1200 // len(unit.encode()))
     for most, is_whole in ((1200, True), (1199, False)):
-        turn = record(tool_call(result=text))
+        turn = make_record(tool_call(result=text))
         turn_store.insert(turn, settings(max_payload_bytes=most))
         call = read(turn).calls[0]
         assert isinstance(call, TracedToolCall)
@@ -189,7 +191,7 @@ def test_text_at_the_limit_is_whole(unit):
 
 def test_all_user_texts_are_truncated():
     long = "y" * 1000
-    turn = record(
+    turn = make_record(
         tool_call(arguments=long, result=long, error=long),
         model_call(error=long),
         user_message=long,
@@ -205,7 +207,9 @@ def test_all_user_texts_are_truncated():
 
 
 def test_long_names_are_truncated():
-    turn = put(tool_call("n" * 3000, id="i" * 3000), model_call(finish_reason="f" * 99))
+    turn = store_turn(
+        tool_call("n" * 3000, id="i" * 3000), model_call(finish_reason="f" * 99)
+    )
     tool, model = read(turn).calls
     assert isinstance(tool, TracedToolCall)
     assert isinstance(model, ModelCall)
@@ -213,7 +217,7 @@ def test_long_names_are_truncated():
 
 
 def test_out_of_range_counts_are_clamped():
-    turn = put(model_call(usage=Usage(-5, 2**80)), usage=Usage(-5, 2**80))
+    turn = store_turn(model_call(usage=Usage(-5, 2**80)), usage=Usage(-5, 2**80))
     try:
         assert read(turn).usage == Usage(0, 2**63 - 1)
     finally:
@@ -225,7 +229,7 @@ def test_out_of_range_counts_are_clamped():
 
 
 def test_turn_is_recorded_once():
-    turn = put()
+    turn = store_turn()
     with pytest.raises(IntegrityError), transaction.atomic():
         turn_store.insert(turn, SETTINGS)
 
@@ -241,7 +245,7 @@ def test_turn_is_recorded_once():
     ],
 )
 def test_database_constraints_refuse_an_invalid_tree(table, wrong):
-    turn = put(tool_call(), model_call())
+    turn = store_turn(tool_call(), model_call())
     of_turn = {"pk" if table is Turn else "turn": turn.turn_id}
     with pytest.raises(IntegrityError), transaction.atomic():
         table.objects.filter(**of_turn).update(**wrong)
@@ -251,7 +255,7 @@ def test_database_constraints_refuse_an_invalid_tree(table, wrong):
 
 
 def test_turn_of_another_user_is_not_found():
-    turn = put(*deep())
+    turn = store_turn(*nested_calls())
     assert turn_store.load_record(turn.turn_id, turn.user_id) is not None
     stranger = UserId(uuid.UUID(int=turn.user_id.int ^ 1))
     assert turn_store.load_record(turn.turn_id, stranger) is None
@@ -262,7 +266,7 @@ def test_unknown_turn_is_not_found():
 
 
 def test_owned_rows_are_those_of_one_user():
-    one, other = put(*deep()), put(*deep())
+    one, other = store_turn(*nested_calls()), store_turn(*nested_calls())
     owned = {table.name: table.rows([one.user_id]) for table in user_data.TABLES}
     counts = {name: rows.count() for name, rows in owned.items()}
     assert counts == {"model_calls": 5, "tool_calls": 5, "turns": 1}
@@ -285,14 +289,14 @@ def ids(page: tuple) -> list[uuid.UUID]:
 
 
 def test_turns_are_listed_newest_first(owner):
-    turns = [put(user_id=owner, started_at=NOON + n * SECOND) for n in range(3)]
+    turns = [store_turn(user_id=owner, started_at=NOON + n * SECOND) for n in range(3)]
     page, has_more = turn_store.page_turns(user_id=owner)
     assert [t.turn_id for t in page] == [t.turn_id for t in reversed(turns)]
     assert not has_more
 
 
 def test_listed_turn_has_no_calls(owner):
-    turn = put(*deep(), user_id=owner)
+    turn = store_turn(*nested_calls(), user_id=owner)
     [listed], _ = turn_store.page_turns(user_id=owner)
     for field in fields(TurnSummary):
         assert getattr(listed, field.name) == getattr(turn, field.name)
@@ -300,8 +304,10 @@ def test_listed_turn_has_no_calls(owner):
 
 
 def test_pages_have_no_gaps_or_duplicates(owner):
-    at_once = [put(user_id=owner).turn_id for _ in range(8)]
-    later = [put(user_id=owner, started_at=NOON + SECOND).turn_id for _ in range(4)]
+    at_once = [store_turn(user_id=owner).turn_id for _ in range(8)]
+    later = [
+        store_turn(user_id=owner, started_at=NOON + SECOND).turn_id for _ in range(4)
+    ]
     seen: list[uuid.UUID] = []
     after, has_more = None, True
     while has_more:
@@ -315,10 +321,10 @@ def test_pages_have_no_gaps_or_duplicates(owner):
 
 
 def test_pages_can_be_filtered(owner):
-    ok = put(user_id=owner)
-    failed = put(user_id=owner, outcome="error")
-    writer = put(user_id=owner, agent="writer", started_at=NOON + SECOND)
-    put()
+    ok = store_turn(user_id=owner)
+    failed = store_turn(user_id=owner, outcome="error")
+    writer = store_turn(user_id=owner, agent="writer", started_at=NOON + SECOND)
+    store_turn()
     assert ids(turn_store.page_turns(user_id=owner, outcome="error")) == [
         failed.turn_id
     ]

@@ -8,7 +8,7 @@ import pytest
 from core.ids import UserId
 from telemetry.models import ToolCall
 from telemetry.storage import client_tool_results, stored_text, turn_store
-from tests.telemetry.turns import SECOND, put, settings, tool_call
+from tests.telemetry.sample_turns import SECOND, settings, store_turn, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -30,7 +30,7 @@ def asked(call_id: str = "call_1", **fields):
 def ask(owner, *calls, before: timedelta = timedelta(), **fields):
     """Keep a turn that began so long ago; without calls, with one that waits."""
     calls = calls or (asked(),)
-    return put(*calls, user_id=owner, started_at=NOW - before, **fields)
+    return store_turn(*calls, user_id=owner, started_at=NOW - before, **fields)
 
 
 def answer(owner, results, **fields) -> None:

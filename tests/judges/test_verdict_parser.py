@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.text import redaction
 from judges.scoring import verdict_parser
 from judges.scoring.verdict_parser import JudgeResult, ResultUnreadable
-from tests.judges.stage import answer
+from tests.judges.sample_judges import answer
 
 TWO = {"accuracy": "Is it true?", "tone": "Is it kind?"}
 BOTH = answer(accuracy=9, tone=7)

@@ -1,4 +1,4 @@
-"""What turns cost, added up; `manage.py spend` says it."""
+"""Costs of turns and judges, and `manage.py spend`."""
 
 import json
 import uuid
@@ -27,8 +27,8 @@ from telemetry.statistics.cost_totals import CostTotal
 from telemetry.storage import costs
 from telemetry.storage.costs import JudgeExpense
 from tests.access import authors
-from tests.telemetry import turns
-from tests.telemetry.turns import model_call, tool_call
+from tests.telemetry import sample_turns
+from tests.telemetry.sample_turns import model_call, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
@@ -58,23 +58,27 @@ def asked(model: str, cost: int | None, prompt: int = 10, reply: int = 1):
     return call
 
 
-def put(*calls: Call, **fields: Any) -> None:
-    """Keep a turn that used and cost what its calls did."""
+def store_turn(*calls: Call, **fields: Any) -> None:
+    """Store a turn with the usage and the cost of its calls."""
     made = [*calls]
     sums = {"usage": trace.total_usage(made), "cost_micro_usd": trace.total_cost(made)}
     for call in trace.iter_model_calls(made):
         call.started_at = fields["started_at"]
-    turns.put(*calls, **sums, **fields)
+    sample_turns.store_turn(*calls, **sums, **fields)
 
 
 def three_turns() -> None:
     """One that cost 1,300, one of unknown cost beyond 7, one that failed."""
     inner = tool_call("ask_writer", asked("large", 1_000, 50, 5), kind="subagent")
-    put(asked("small", 300), inner, started_at=THEN, user_id=ADA, agent="assistant")
+    store_turn(
+        asked("small", 300), inner, started_at=THEN, user_id=ADA, agent="assistant"
+    )
     doubtful = asked("small", 7), asked("secret", None)
-    put(*doubtful, started_at=THEN + DAY, user_id=BOB, agent="writer")
+    store_turn(*doubtful, started_at=THEN + DAY, user_id=BOB, agent="writer")
     failed = model_call(usage=None, cost_micro_usd=None, error="503")
-    put(failed, started_at=THEN + DAY, user_id=BOB, agent="writer", outcome="error")
+    store_turn(
+        failed, started_at=THEN + DAY, user_id=BOB, agent="writer", outcome="error"
+    )
 
 
 def test_turn_counts_for_the_called_agent():
@@ -111,8 +115,8 @@ def test_call_counts_for_its_model():
 
 def test_turns_with_and_without_a_token_are_separate():
     token = uuid.uuid4()
-    put(asked("small", 5), started_at=THEN, token_id=token)
-    put(asked("small", 9), started_at=THEN)
+    store_turn(asked("small", 5), started_at=THEN, token_id=token)
+    store_turn(asked("small", 9), started_at=THEN)
     found = [(s.key, s.micro_usd) for s in cost_totals.totals_by("token", THEN)]
     assert found == [(None, 9), (str(token), 5)]
 
@@ -127,13 +131,13 @@ def test_grand_total_is_the_sum():
 
 def test_days_are_in_utc():
     late = datetime(2100, 1, 1, 23, 59, 59, 999_999, tzinfo=UTC)
-    put(asked("small", 5), started_at=late)
+    store_turn(asked("small", 5), started_at=late)
     assert [s.key for s in cost_totals.totals_by("day", THEN)] == ["2100-01-01"]
 
 
 def test_sums_beyond_float_precision_are_exact():
     for _ in range(3):
-        put(asked("small", 2**53 + 1), started_at=THEN)
+        store_turn(asked("small", 2**53 + 1), started_at=THEN)
     assert cost_totals.grand_total(THEN).micro_usd == 3 * (2**53 + 1)
 
 
@@ -199,15 +203,15 @@ def test_query_count_is_independent_of_turns():
     with CaptureQueriesContext(connection) as few:
         cost_totals.totals_by("day", THEN)
     for number in range(20):
-        put(asked("small", 1), started_at=THEN + number * DAY)
+        store_turn(asked("small", 1), started_at=THEN + number * DAY)
     with CaptureQueriesContext(connection) as many:
         cost_totals.totals_by("day", THEN)
     assert len(many) == len(few)
 
 
 def test_every_day_of_years_is_listed():
-    put(asked("small", 5), started_at=THEN)
-    put(asked("small", 6), started_at=THEN + 700 * DAY)
+    store_turn(asked("small", 5), started_at=THEN)
+    store_turn(asked("small", 6), started_at=THEN + 700 * DAY)
     told = [(s.key, s.micro_usd) for s in cost_totals.totals_by("day", THEN)]
     assert told == [("2100-01-01", 5), ("2101-12-02", 6)]
 
@@ -237,7 +241,7 @@ def run(file: Path, *arguments: str) -> tuple[list[str], list[str]]:
 
 def test_unknown_costs_are_shown_separately(file):
     three_turns()
-    put(asked("secret", None), started_at=THEN, agent="spy")
+    store_turn(asked("secret", None), started_at=THEN, agent="spy")
     assert run(file) == (
         [
             "agent      turns  input  output       cost",
@@ -278,8 +282,8 @@ def test_judges_have_their_own_rows(file):
 
 def test_tokens_are_listed_by_label(file):
     row, _ = api_tokens.create_token("laptop", "ada", by=authors.ADA)
-    put(asked("small", 5), started_at=THEN, token_id=row.id)
-    put(asked("small", 1), started_at=THEN)
+    store_turn(asked("small", 5), started_at=THEN, token_id=row.id)
+    store_turn(asked("small", 1), started_at=THEN)
     (_, first, second, _), _ = run(file, "--by", "token")
     assert first.startswith(f"{row.id} laptop ")
     assert second.startswith("- ")
@@ -335,7 +339,7 @@ def test_invalid_time_is_refused(file):
 
 
 def test_note_names_the_oldest_record(file):
-    put(asked("small", 5), started_at=datetime(1970, 1, 2, tzinfo=UTC))
+    store_turn(asked("small", 5), started_at=datetime(1970, 1, 2, tzinfo=UTC))
     file.write_text(YAML % 30)
     _, notes = run(file, "--since", "1970-01-01")
     assert notes == [
@@ -354,7 +358,7 @@ def test_note_says_that_nothing_is_recorded():
 
 
 def test_first_day_counts_only_turns_since_the_start():
-    put(asked("small", 5), started_at=THEN)
-    put(asked("small", 6), started_at=THEN + DAY / 8)
+    store_turn(asked("small", 5), started_at=THEN)
+    store_turn(asked("small", 6), started_at=THEN + DAY / 8)
     [day] = cost_totals.totals_by("day", THEN + DAY / 8)
     assert (day.key, day.turns, day.micro_usd) == ("2100-01-01", 1, 6)

@@ -4,7 +4,12 @@ import logging
 import uuid
 
 from telemetry.log_output import logs
-from tests.telemetry.turns import deep, model_call, record, tool_call
+from tests.telemetry.sample_turns import (
+    make_record,
+    model_call,
+    nested_calls,
+    tool_call,
+)
 
 
 def lines(caplog):
@@ -14,7 +19,7 @@ def lines(caplog):
 
 def test_turn_is_one_log_line(caplog):
     caplog.set_level(logging.INFO)
-    turn = record(*deep(), user_message="secret")
+    turn = make_record(*nested_calls(), user_message="secret")
     logs.log_turn(turn)
     [line] = lines(caplog)
     assert line.getMessage() == (
@@ -25,7 +30,7 @@ def test_turn_is_one_log_line(caplog):
 
 def test_log_line_has_the_token_and_omits_unknown_cost(caplog):
     caplog.set_level(logging.INFO)
-    logs.log_turn(record(token_id=uuid.uuid4(), cost_micro_usd=None))
+    logs.log_turn(make_record(token_id=uuid.uuid4(), cost_micro_usd=None))
     [told] = lines(caplog)
     assert told.getMessage().endswith(
         f"0 tool calls, token {told.fields['token_id'][:8]}"
@@ -35,7 +40,7 @@ def test_log_line_has_the_token_and_omits_unknown_cost(caplog):
 
 def test_json_log_fields_of_a_turn(caplog):
     caplog.set_level(logging.INFO)
-    turn = record(*deep())
+    turn = make_record(*nested_calls())
     logs.log_turn(turn)
     [told] = lines(caplog)
     assert told.fields == {
@@ -57,6 +62,6 @@ def test_conversation_content_is_not_logged(caplog):
         model_call(error="secret"),
     ]
     logs.log_turn(
-        record(*calls, user_message="secret", error="secret", thread="secret")
+        make_record(*calls, user_message="secret", error="secret", thread="secret")
     )
     assert "secret" not in caplog.text

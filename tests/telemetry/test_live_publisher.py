@@ -11,7 +11,7 @@ from core.ids import TurnId
 from telemetry.live_turns import live_publisher as reporters
 from telemetry.live_turns.active_turns import ActiveTurns
 from telemetry.live_turns.live_publisher import LivePublisher
-from tests.telemetry.test_board import a_turn
+from tests.telemetry.test_active_turns import a_turn
 
 
 @pytest.fixture(autouse=True)
