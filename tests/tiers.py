@@ -13,7 +13,7 @@ SLOW = (
     "tests/processes/sidecars/test_sidecar_manager.py",
     "tests/processes/supervision/test_supervisor.py",
     "tests/processes/test_deployment.py",
-    "tests/smoke/test_command.py::test_program_exits_with_130",
+    "tests/smoke/test_smoke_command.py::test_program_exits_with_130",
     "tests/studio/test_description.py::test_generated_client_works",
     "tests/turns/structured_output/test_schema_worker_pool.py",
     "tests/access/test_token_command.py::test_pipe_captures_only_the_key",

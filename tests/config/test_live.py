@@ -8,8 +8,7 @@ import pytest
 from config import live
 from config.errors import ConfigInvalid
 from config.loading import loader
-
-from .conftest import COOK, COOKS, KITCHEN, MENU
+from tests.config.conftest import COOK, COOKS, KITCHEN, MENU
 
 
 def eventually(condition, seconds=60.0):

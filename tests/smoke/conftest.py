@@ -1,4 +1,4 @@
-"""A runner at work for synthetic users, and a provider that plays them."""
+"""A task runner for smoke runs, and scripted models for both sides."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,12 +14,12 @@ from smoke.execution import run_lifecycle
 from smoke.models import SmokeRun
 from tasks.worker.runner import TaskRunner
 from testing.scripted_provider import FakeProvider
-from tests.smoke.stage import STAGE, Cast
+from tests.smoke.scripted_models import SMOKE_CONFIG, ScriptedModels
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
 
 
-class Holding:
-    """A runner that holds the conversations of a test, and no others'."""
+class RunWorker:
+    """A task runner that executes only the runs passed to it."""
 
     def __init__(self) -> None:
         self._users: list[UserId] = []
@@ -27,12 +27,12 @@ class Holding:
         self._running = sync_bridge.start(self._runner.run())
 
     def launch(self, name: str = "plums", **options: Any) -> list[SmokeRun]:
-        launched = queued(name, **options)
-        self.take(*launched)
+        launched = launch_queued(name, **options)
+        self.accept(*launched)
         return launched
 
-    def take(self, *launched: SmokeRun) -> None:
-        """Have runs be held that are only queued until now."""
+    def accept(self, *launched: SmokeRun) -> None:
+        """Let the runner execute queued runs."""
         self._users += [UserId(run.user_id) for run in launched]
         self.kick()
 
@@ -46,7 +46,7 @@ class Holding:
     def is_idle(self) -> bool:
         return not self._runner._running
 
-    def closed(self, run: SmokeRun) -> SmokeRun:
+    def wait_until_closed(self, run: SmokeRun) -> SmokeRun:
         """Return a run once it is closed."""
 
         def is_closed() -> bool:
@@ -58,32 +58,34 @@ class Holding:
         wait_until(is_closed)
         return run
 
-    def hold(self, name: str = "plums", **options: Any) -> SmokeRun:
-        """Hold one conversation to its verdict."""
+    def run_test(self, name: str = "plums", **options: Any) -> SmokeRun:
+        """Launch a test with one repetition, and return its closed run."""
         (run,) = self.launch(name, **options)
-        return self.closed(run)
+        return self.wait_until_closed(run)
 
     def stop(self) -> None:
         sync_bridge.run_sync(self._runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
         self._running.result(PATIENCE_SECONDS)
 
 
-def queued(name: str = "plums", **options: Any) -> list[SmokeRun]:
-    """Launch a test without anybody to hold it."""
+def launch_queued(name: str = "plums", **options: Any) -> list[SmokeRun]:
+    """Launch a test without executing it."""
     test = live.current().get(SMOKE_TESTS)[name]
     return run_lifecycle.launch_test(test, origin="command", **options)
 
 
 @pytest.fixture
-def cast(server: str, configure: Callable[[str], None], fake: FakeProvider) -> Cast:
-    """Who plays, and where."""
-    configure(STAGE)
-    return Cast(fake)
+def models(
+    server: str, configure: Callable[[str], None], fake: FakeProvider
+) -> ScriptedModels:
+    """The scripted models, with the configuration for them."""
+    configure(SMOKE_CONFIG)
+    return ScriptedModels(fake)
 
 
 @pytest.fixture
-def holding(cast: Cast) -> Iterator[Holding]:
-    """A runner at work."""
-    holding = Holding()
-    yield holding
-    holding.stop()
+def worker(models: ScriptedModels) -> Iterator[RunWorker]:
+    """A running worker."""
+    worker = RunWorker()
+    yield worker
+    worker.stop()

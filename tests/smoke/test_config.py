@@ -1,4 +1,4 @@
-"""`smoke_tests:` is refused where it can never work."""
+"""Validation of `smoke_tests:`."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from config.errors import ConfigInvalid
 from config.loading import loader
 from config.sections import Config
 from smoke.config import SMOKE_TESTS
-from tests.smoke.stage import STAGE, with_test
+from tests.smoke.scripted_models import SMOKE_CONFIG, with_test
 
 
 def parse(text: str) -> Config:
@@ -23,7 +23,7 @@ def problems(text: str) -> list[tuple[str, str]]:
 
 
 def test_required_fields_are_few():
-    test = parse(STAGE).get(SMOKE_TESTS)["judged"]
+    test = parse(SMOKE_CONFIG).get(SMOKE_TESTS)["judged"]
     assert (test.initial_message, test.stop_marker, test.schedule) == (None, None, None)
     assert (test.repetitions, test.keep_days) == (1, 30)
     mine = parse(with_test("")).get(SMOKE_TESTS)["mine"]
@@ -89,9 +89,9 @@ def test_target_can_be_an_experiment():
     ],
 )
 def test_invalid_fields_are_refused(fields, code, message):
-    [(found, told)] = problems(with_test(fields))
+    [(found, found_message)] = problems(with_test(fields))
     assert found == code
-    assert message is None or told == message
+    assert message is None or found_message == message
 
 
 def test_unknown_target_is_refused():
@@ -112,7 +112,7 @@ def test_persona_provider_must_support_its_parameters():
     spoken_by = "provider: openai\n      model: persona-test"
 
     def played(by: str) -> list[tuple[str, str]]:
-        return problems(STAGE.replace(spoken_by, f"{by}\n      model: x"))
+        return problems(SMOKE_CONFIG.replace(spoken_by, f"{by}\n      model: x"))
 
     code, message = played("provider: opena")[0]
     assert code == "coulisse.E801"

@@ -1,4 +1,4 @@
-"""What a run came to is held against what was expected."""
+"""Verdicts on runs: results compared with the expectations."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -15,8 +15,8 @@ from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
 from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import answer
-from tests.smoke.conftest import Holding, queued
-from tests.smoke.stage import Cast, with_test
+from tests.smoke.conftest import RunWorker, launch_queued
+from tests.smoke.scripted_models import ScriptedModels, with_test
 from tests.tasks.conftest import wait_until
 
 database = pytest.mark.database
@@ -93,8 +93,10 @@ def test_every_unmet_expectation_is_listed():
 
 
 @database
-def test_judges_of_the_agent_score_each_reply(cast: Cast, holding: Holding):
-    run = holding.hold("judged")
+def test_judges_of_the_agent_score_each_reply(
+    models: ScriptedModels, worker: RunWorker
+):
+    run = worker.run_test("judged")
 
     assert run.verdict == "passed"
     assert run.scores == {
@@ -108,21 +110,21 @@ def test_judges_of_the_agent_score_each_reply(cast: Cast, holding: Holding):
 
 
 @database
-def test_judges_receive_the_conversation(cast: Cast, holding: Holding):
-    cast.persona = ["Any plums?", "How much?"]
-    cast.agent = ["Yes.", "A euro."]
+def test_judges_receive_the_conversation(models: ScriptedModels, worker: RunWorker):
+    models.persona = ["Any plums?", "How much?"]
+    models.agent = ["Yes.", "A euro."]
 
-    holding.hold("judged")
+    worker.run_test("judged")
 
-    read = [str(body["messages"]) for body in cast.asked("judge-test")]
+    read = [str(body["messages"]) for body in models.requests_to("judge-test")]
     assert any("Any plums?" in text and "A euro." in text for text in read)
 
 
 @database
-def test_a_low_score_fails_the_run(cast: Cast, holding: Holding):
-    cast.judge = answer(accuracy=4, tone=9)
+def test_a_low_score_fails_the_run(models: ScriptedModels, worker: RunWorker):
+    models.judge = answer(accuracy=4, tone=9)
 
-    run = holding.hold("judged")
+    run = worker.run_test("judged")
 
     assert (run.state, run.verdict) == ("done", "failed")
     assert run.failures == [
@@ -131,10 +133,10 @@ def test_a_low_score_fails_the_run(cast: Cast, holding: Holding):
 
 
 @database
-def test_unreadable_judge_reply_is_reported(cast: Cast, holding: Holding):
-    cast.judge = "I liked it very much."
+def test_unreadable_judge_reply_is_reported(models: ScriptedModels, worker: RunWorker):
+    models.judge = "I liked it very much."
 
-    run = holding.hold("judged")
+    run = worker.run_test("judged")
 
     assert run.verdict == "failed"
     [failure] = run.failures
@@ -144,12 +146,12 @@ def test_unreadable_judge_reply_is_reported(cast: Cast, holding: Holding):
 
 @database
 def test_failing_judge_is_reported_without_expectations(
-    cast: Cast, holding: Holding, configure
+    models: ScriptedModels, worker: RunWorker, configure
 ):
     configure(with_test("max_turns: 1", target="judged"))
-    cast.judge = "I liked it very much."
+    models.judge = "I liked it very much."
 
-    run = holding.hold("mine")
+    run = worker.run_test("mine")
 
     assert (run.verdict, run.failures, run.scores) == ("passed", [], {})
     *_, line = terminal.ending_lines(run)
@@ -157,10 +159,10 @@ def test_failing_judge_is_reported_without_expectations(
 
 
 @database
-def test_score_wait_is_limited(cast: Cast, holding: Holding):
-    cast.judge = ScriptedAnswer(hang="headers")
-    (run,) = holding.launch("judged")
-    holding.kick()
+def test_score_wait_is_limited(models: ScriptedModels, worker: RunWorker):
+    models.judge = ScriptedAnswer(hang="headers")
+    (run,) = worker.launch("judged")
+    worker.kick()
 
     def is_judging() -> bool:
         run.refresh_from_db()
@@ -175,13 +177,13 @@ def test_score_wait_is_limited(cast: Cast, holding: Holding):
     assert run.failures == [
         "quality.accuracy has no score: not scored within 600 seconds"
     ]
-    cast.fake.release()
+    models.fake.release()
 
 
 @database
-def test_sweep_closes_judged_runs(cast: Cast, holding: Holding):
-    (run,) = holding.launch()
-    holding.kick()
+def test_sweep_closes_judged_runs(models: ScriptedModels, worker: RunWorker):
+    (run,) = worker.launch()
+    worker.kick()
 
     def is_closed() -> bool:
         run_lifecycle.close_finished_runs()
@@ -193,7 +195,7 @@ def test_sweep_closes_judged_runs(cast: Cast, holding: Holding):
 
 
 @database
-def test_expected_tool_calls_are_matched_by_name(cast, holding, configure):
+def test_expected_tool_calls_are_matched_by_name(models, worker, configure):
     configure(
         with_test(
             """
@@ -207,16 +209,16 @@ expect:
         )
     )
     ask = ScriptedAnswer((), tool_calls=[("tuned", {"message": "Plums?"})])
-    cast.agent = [ask, "None left.", "We have none."]
+    models.agent = [ask, "None left.", "We have none."]
 
-    run = holding.hold("mine")
+    run = worker.run_test("mine")
 
     assert run.failures == ["tool 'skill_file' was not called (called: tuned)"]
 
 
 @database
-def test_score_is_awaited_only_while_its_task_is_open(cast: Cast):
-    (run,) = queued()
+def test_score_is_awaited_only_while_its_task_is_open(models: ScriptedModels):
+    (run,) = launch_queued()
     draft = TaskSpec(judge_queue.KIND, run.user_id, "assistant", delay_seconds=3600)
     (task,) = lifecycle.enqueue([draft])
     begun = run_lifecycle.begin_run(run.pk, 1)

@@ -11,8 +11,8 @@ from smoke.execution import run_lifecycle
 from smoke.models import SmokeRun
 from studio.evaluation import smoke_details, smoke_schemas
 from tests.judges.sample_judges import answer
-from tests.smoke.conftest import Holding, cast, holding  # noqa: F401  fixtures
-from tests.smoke.stage import with_test
+from tests.smoke.conftest import RunWorker, models, worker  # noqa: F401  fixtures
+from tests.smoke.scripted_models import with_test
 from tests.studio.fitting import assert_fits
 from tests.tasks.conftest import wait_until
 
@@ -38,8 +38,8 @@ def of(told):
     return SmokeRun.objects.get(pk=told.json()["runs"][0]["id"])
 
 
-def test_script_starts_a_test_and_reads_its_transcript(script, cast, holding):  # noqa: F811
-    cast.persona = ["Plums?", "Thanks [FIN]"]
+def test_script_starts_a_test_and_reads_its_transcript(script, models, worker):  # noqa: F811
+    models.persona = ["Plums?", "Thanks [FIN]"]
     told = launch(script, repetitions=2)
     batch = told.json()
     assert told.headers["Location"] == f"/admin/smoke/runs/{batch['runs'][0]['id']}"
@@ -48,8 +48,8 @@ def test_script_starts_a_test_and_reads_its_transcript(script, cast, holding):  
     assert (deed.target, deed.details) == ("plums", {"repetitions": 2})
     first = of(told)
     # The other one is not held: they would take each other's words.
-    holding.take(first)
-    holding.closed(first)
+    worker.accept(first)
+    worker.wait_until_closed(first)
     run = script.get(told.headers["Location"]).json()
     assert [line["speaker"] for line in run["transcript"]] == [
         *("persona", "assistant", "persona"),
@@ -62,15 +62,15 @@ def test_script_starts_a_test_and_reads_its_transcript(script, cast, holding):  
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
 
 
-def test_run_page_stops_reloading_once_judged(script, cast, holding):  # noqa: F811
-    cast.judge = answer(accuracy=4, tone=9)
+def test_run_page_stops_reloading_once_judged(script, models, worker):  # noqa: F811
+    models.judge = answer(accuracy=4, tone=9)
     run = of(launch(script, "judged"))
     address = f"/admin/smoke/runs/{run.pk}"
     assert [each["is_met"] for each in script.get(address).json()["expected"]] == [None]
-    holding.take(run)
+    worker.accept(run)
 
     def is_over():
-        holding.kick()
+        worker.kick()
         return script.get(address).json()["outcome"] != "open"
 
     wait_until(is_over)
@@ -87,7 +87,7 @@ def test_run_page_stops_reloading_once_judged(script, cast, holding):  # noqa: F
     assert "Because of accuracy." in page
 
 
-def test_run_and_batch_are_cancelled(script, cast):  # noqa: F811
+def test_run_and_batch_are_cancelled(script, models):  # noqa: F811
     told = launch(script, repetitions=3)
     first = told.json()["runs"][0]["id"]
     cancelled = script.post(f"/admin/smoke/runs/{first}/cancel").json()
@@ -97,7 +97,7 @@ def test_run_and_batch_are_cancelled(script, cast):  # noqa: F811
     assert SmokeRun.objects.filter(state="cancelled").count() == 3
 
 
-def test_browser_starts_a_test_and_sees_its_state(browser, cast):  # noqa: F811
+def test_browser_starts_a_test_and_sees_its_state(browser, models):  # noqa: F811
     page = browser.submit("/admin/smoke/plums/runs", {}, of="/admin/smoke/plums")
     assert page.status_code == 200
     run = SmokeRun.objects.get()
@@ -114,12 +114,12 @@ def test_browser_starts_a_test_and_sees_its_state(browser, cast):  # noqa: F811
     assert ">cancelled<" in cancelled.text
 
 
-def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
+def test_two_batches_are_compared(script, models, worker):  # noqa: F811
     for accuracy in (4, 8):
-        cast.judge = answer(accuracy=accuracy, tone=5)
+        models.judge = answer(accuracy=accuracy, tone=5)
         run = of(launch(script, "judged"))
-        holding.take(run)
-        holding.closed(run)
+        worker.accept(run)
+        worker.wait_until_closed(run)
     told = script.get("/admin/smoke/judged").json()["details"]
     by = {each["what"]: each for each in told["compared"]}
     assert by["quality.accuracy"] == {
@@ -138,7 +138,7 @@ def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
     assert run["compared"] == told["compared"]
 
 
-def test_runs_are_paginated(script, cast, monkeypatch):  # noqa: F811
+def test_runs_are_paginated(script, models, monkeypatch):  # noqa: F811
     monkeypatch.setattr("studio.evaluation.smoke_runs.PAGE_SIZE", 2)
     ids = [launch(script).json()["id"] for _ in range(5)]
     # Of one instant, as if several had launched at once.
@@ -158,7 +158,7 @@ def test_runs_are_paginated(script, cast, monkeypatch):  # noqa: F811
         assert script.get(address, headers=PAGE).status_code == 200
 
 
-def test_list_query_count_is_independent_of_runs(script, configure, cast):  # noqa: F811
+def test_list_query_count_is_independent_of_runs(script, configure, models):  # noqa: F811
     configure(with_test("schedule: '0 6 * * *'"))
     counts = []
     for repetitions in (1, 9):

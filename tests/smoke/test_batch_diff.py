@@ -1,4 +1,4 @@
-"""Batches side by side: what is measured, and what is for the better."""
+"""The differences of two batches, and which are improvements."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -39,11 +39,11 @@ def test_batches_are_compared_by_the_same_measures():
     now = [run(tone=(8.0, 1), cost=None), run("failed", turns=4, seconds=6)]
     open_ = SmokeRun(state="running", scores={})
     before = [run(wit=(3.0, 1)), open_]
-    told = {
+    differences = {
         each.what: (each.now, each.before)
         for each in batch_diff.compare_batches(now, before)
     }
-    assert told == {
+    assert differences == {
         "passed": (0.5, 1.0),
         "quality.tone": (8.0, None),
         "quality.wit": (None, 3.0),

@@ -13,8 +13,7 @@ from config.editing.round_trip import (
     text_edits,
 )
 from config.errors import ConfigInvalid
-
-from .writing import DATA, SECTIONS, written
+from tests.config.editing.yaml_samples import DATA, SECTIONS, written
 
 MANY = settings(max_examples=15, derandomize=True)
 

@@ -1,4 +1,4 @@
-"""A persona and an agent talk."""
+"""Conversations between a persona and an agent."""
 
 from collections.abc import Callable
 
@@ -22,8 +22,14 @@ from tasks.queue import lifecycle
 from tasks.queue.lifecycle import TaskSpec
 from telemetry.models import Turn
 from testing.wires import ScriptedAnswer
-from tests.smoke.conftest import Holding, queued
-from tests.smoke.stage import STAGE, Cast, said, subject, with_test
+from tests.smoke.conftest import RunWorker, launch_queued
+from tests.smoke.scripted_models import (
+    SMOKE_CONFIG,
+    ScriptedModels,
+    counter_subject,
+    transcript,
+    with_test,
+)
 from tests.tasks.conftest import wait_until
 
 pytestmark = pytest.mark.database
@@ -31,15 +37,17 @@ pytestmark = pytest.mark.database
 Configure = Callable[[str], None]
 
 
-# How they talk
+# Conversations.
 
 
-def test_conversation_ends_when_the_persona_stops(cast: Cast, holding: Holding):
-    cast.persona = ["Any plums?", "Thanks! [FIN]"]
+def test_conversation_ends_when_the_persona_stops(
+    models: ScriptedModels, worker: RunWorker
+):
+    models.persona = ["Any plums?", "Thanks! [FIN]"]
 
-    run = holding.hold()
+    run = worker.run_test()
 
-    assert said(run) == [
+    assert transcript(run) == [
         ("persona", "Any plums?"),
         ("assistant", "We have plums."),
         ("persona", "Thanks! [FIN]"),
@@ -48,29 +56,31 @@ def test_conversation_ends_when_the_persona_stops(cast: Cast, holding: Holding):
     assert (run.verdict, run.failures, run.turns) == ("passed", [], 1)
 
 
-def test_agent_can_end_the_conversation(cast: Cast, holding: Holding):
-    cast.agent = ["Sorry, we are closed. [FIN]"]
+def test_agent_can_end_the_conversation(models: ScriptedModels, worker: RunWorker):
+    models.agent = ["Sorry, we are closed. [FIN]"]
 
-    run = holding.hold()
+    run = worker.run_test()
 
     assert run.stopped_because == "assistant_marker"
-    assert [speaker for speaker, _ in said(run)] == ["persona", "assistant"]
+    assert [speaker for speaker, _ in transcript(run)] == ["persona", "assistant"]
 
 
-def test_endless_persona_is_stopped_at_max_turns(cast: Cast, holding: Holding):
-    run = holding.hold()
+def test_endless_persona_is_stopped_at_max_turns(
+    models: ScriptedModels, worker: RunWorker
+):
+    run = worker.run_test()
 
     assert (run.state, run.stopped_because, run.turns) == ("done", "max_turns", 3)
     assert run.messages.count() == 6
 
 
-def test_each_side_sees_the_other_as_user(cast: Cast, holding: Holding):
-    cast.persona = ["Any plums?", "How much?", "[FIN]"]
-    cast.agent = ["Yes.", "A euro."]
+def test_each_side_sees_the_other_as_user(models: ScriptedModels, worker: RunWorker):
+    models.persona = ["Any plums?", "How much?", "[FIN]"]
+    models.agent = ["Yes.", "A euro."]
 
-    holding.hold()
+    worker.run_test()
 
-    last = cast.asked("persona-test")[-1]
+    last = models.requests_to("persona-test")[-1]
     assert [(m["role"], m["content"]) for m in last["messages"]] == [
         ("system", "You want to buy plums."),
         ("user", OPENING_PROMPT),
@@ -80,7 +90,7 @@ def test_each_side_sees_the_other_as_user(cast: Cast, holding: Holding):
         ("user", "A euro."),
     ]
     assert last["temperature"] == 0
-    answered = cast.asked("gpt-test")[-1]
+    answered = models.requests_to("gpt-test")[-1]
     assert [(m["role"], m["content"]) for m in answered["messages"]] == [
         ("system", "You are a test assistant."),
         ("user", "Any plums?"),
@@ -90,23 +100,25 @@ def test_each_side_sees_the_other_as_user(cast: Cast, holding: Holding):
 
 
 def test_initial_message_can_be_configured(
-    cast: Cast, holding: Holding, configure: Configure
+    models: ScriptedModels, worker: RunWorker, configure: Configure
 ):
     configure(with_test('initial_message: "Hi!"\nmax_turns: 1'))
 
-    run = holding.hold("mine")
+    run = worker.run_test("mine")
 
-    assert said(run)[0] == ("persona", "Hi!")
-    assert cast.asked("persona-test") == []
+    assert transcript(run)[0] == ("persona", "Hi!")
+    assert models.requests_to("persona-test") == []
     assert run.persona_micro_usd == 0
 
 
-def test_agent_has_its_subagents(cast: Cast, holding: Holding, configure: Configure):
+def test_agent_has_its_subagents(
+    models: ScriptedModels, worker: RunWorker, configure: Configure
+):
     configure(with_test("max_turns: 1", target="boss"))
     ask = ScriptedAnswer((), tool_calls=[("tuned", {"message": "Plums?"})])
-    cast.agent = [ask, "None left.", "We have none."]
+    models.agent = [ask, "None left.", "We have none."]
 
-    run = holding.hold("mine")
+    run = worker.run_test("mine")
 
     line = run.messages.get(speaker="assistant")
     assert line.text == "We have none."
@@ -119,81 +131,89 @@ def test_agent_has_its_subagents(cast: Cast, holding: Holding, configure: Config
 
 
 def test_run_stores_nothing_but_itself(
-    cast: Cast, holding: Holding, configure: Configure
+    models: ScriptedModels, worker: RunWorker, configure: Configure
 ):
     configure(with_test("max_turns: 3", target="boss"))
 
-    run = holding.hold("mine")
+    run = worker.run_test("mine")
 
     assert run.turns == 3
     for table in (ExtractionJob, Owner, Turn):
         assert not table.objects.filter(user_id=run.user_id).exists()
     assert not StoredMessage.objects.filter(thread__user_id=run.user_id).exists()
-    assert not UsageCounter.objects.filter(subject=subject(run)).exists()
-    [body, *_] = cast.asked("gpt-test")
+    assert not UsageCounter.objects.filter(subject=counter_subject(run)).exists()
+    [body, *_] = models.requests_to("gpt-test")
     # Neither memory nor tasks: both would be of a user that is none.
     assert [tool["function"]["name"] for tool in body["tools"]] == ["tuned"]
 
 
-def test_usage_limits_do_not_apply(cast: Cast, holding: Holding, configure: Configure):
-    configure(f"{STAGE}\nlimits: [{{per: principal, requests_per_hour: 1}}]")
+def test_usage_limits_do_not_apply(
+    models: ScriptedModels, worker: RunWorker, configure: Configure
+):
+    configure(f"{SMOKE_CONFIG}\nlimits: [{{per: principal, requests_per_hour: 1}}]")
 
-    assert holding.hold().turns == 3
+    assert worker.run_test().turns == 3
 
 
-def test_run_stores_its_costs(cast: Cast, holding: Holding):
-    cast.persona = [ScriptedAnswer(["More?"], usage=Usage(100, 10))]
-    cast.agent = [ScriptedAnswer(["Yes."], usage=Usage(20, 5))]
+def test_run_stores_its_costs(models: ScriptedModels, worker: RunWorker):
+    models.persona = [ScriptedAnswer(["More?"], usage=Usage(100, 10))]
+    models.agent = [ScriptedAnswer(["Yes."], usage=Usage(20, 5))]
 
-    run = holding.hold()
+    run = worker.run_test()
 
     assert (run.cost_micro_usd, run.persona_micro_usd) == (3 * 25, 3 * 110)
     assert list(run.messages.values_list("cost_micro_usd", flat=True)) == [110, 25] * 3
 
 
-def test_unknown_cost_is_null(cast: Cast, holding: Holding, configure: Configure):
+def test_unknown_cost_is_null(
+    models: ScriptedModels, worker: RunWorker, configure: Configure
+):
     priced = "prices:\n  openai:"
-    configure(STAGE.replace(priced, "prices:\n  anthropic:"))
+    configure(SMOKE_CONFIG.replace(priced, "prices:\n  anthropic:"))
 
-    run = holding.hold()
+    run = worker.run_test()
 
     assert (run.cost_micro_usd, run.persona_micro_usd) == (None, None)
 
 
 def test_each_conversation_has_a_separate_user(
-    cast: Cast, holding: Holding, configure: Configure
+    models: ScriptedModels, worker: RunWorker, configure: Configure
 ):
     configure(with_test("max_turns: 1\nrepetitions: 12", target="greeter"))
 
-    held = [holding.closed(run) for run in holding.launch("mine")]
+    closed = [worker.wait_until_closed(run) for run in worker.launch("mine")]
 
-    assert len({run.user_id for run in held}) == 12
+    assert len({run.user_id for run in closed}) == 12
     trial = live.current().get(EXPERIMENTS)["greeter"]
-    chosen = [assignment.choose_variant(trial, UserId(run.user_id)) for run in held]
-    assert [run.agent for run in held] == chosen
-    assert [run.repetition for run in held] == list(range(1, 13))
-    assert len({run.batch for run in held}) == 1
+    chosen = [assignment.choose_variant(trial, UserId(run.user_id)) for run in closed]
+    assert [run.agent for run in closed] == chosen
+    assert [run.repetition for run in closed] == list(range(1, 13))
+    assert len({run.batch for run in closed}) == 1
 
 
 # What breaks it off
 
 
-def test_error_keeps_the_earlier_lines(cast: Cast, holding: Holding):
-    cast.agent = ["Yes.", ScriptedAnswer(status=500)]
+def test_error_keeps_the_earlier_lines(models: ScriptedModels, worker: RunWorker):
+    models.agent = ["Yes.", ScriptedAnswer(status=500)]
 
-    run = holding.hold()
+    run = worker.run_test()
 
     assert (run.state, run.stopped_because, run.verdict) == ("failed", "error", "")
     assert "500" in run.error
-    assert [speaker for speaker, _ in said(run)] == ["persona", "assistant", "persona"]
-    wait_until(lambda: holding.is_idle)
+    assert [speaker for speaker, _ in transcript(run)] == [
+        "persona",
+        "assistant",
+        "persona",
+    ]
+    wait_until(lambda: worker.is_idle)
     assert Task.objects.get(key=f"smoke:{run.pk}").state == "errored"
 
 
-def test_failing_persona_is_an_error(cast: Cast, holding: Holding):
-    cast.persona = [ScriptedAnswer(status=401)]
+def test_failing_persona_is_an_error(models: ScriptedModels, worker: RunWorker):
+    models.persona = [ScriptedAnswer(status=401)]
 
-    run = holding.hold()
+    run = worker.run_test()
 
     assert (run.state, run.stopped_because) == ("failed", "error")
     assert "'openai'" in run.error
@@ -204,97 +224,99 @@ def test_failing_persona_is_an_error(cast: Cast, holding: Holding):
     [("persona", "the persona sent an empty"), ("agent", "agent 'assistant' sent")],
 )
 def test_empty_message_ends_the_run_as_error(
-    cast: Cast, holding: Holding, who: str, error: str
+    models: ScriptedModels, worker: RunWorker, who: str, error: str
 ):
-    setattr(cast, who, [ScriptedAnswer([" "])])
+    setattr(models, who, [ScriptedAnswer([" "])])
 
-    run = holding.hold()
+    run = worker.run_test()
 
     assert (run.state, run.stopped_because) == ("failed", "silence")
     assert run.error.startswith(error)
 
 
-def test_run_timeout_is_enforced(cast: Cast, holding: Holding, configure: Configure):
+def test_run_timeout_is_enforced(
+    models: ScriptedModels, worker: RunWorker, configure: Configure
+):
     configure(with_test("timeout_seconds: 0.2"))
-    cast.agent = [ScriptedAnswer(hang="headers")]
-    # It goes on after a line that no clock could have kept from being said.
-    (run,) = queued("mine")
+    models.agent = [ScriptedAnswer(hang="headers")]
+    # The run continues after a message that needs no model, so no timeout prevents it.
+    (run,) = launch_queued("mine")
     run_lifecycle.store_persona_message(
         run_lifecycle.begin_run(run.pk, 1), "More plums?", None
     )
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
-    holding.take(run)
+    worker.accept(run)
 
-    holding.closed(run)
+    worker.wait_until_closed(run)
 
     assert (run.state, run.stopped_because) == ("failed", "timeout")
     assert run.error == "the conversation took longer than 0.2 seconds"
-    assert said(run) == [("persona", "More plums?")]
+    assert transcript(run) == [("persona", "More plums?")]
 
 
-def test_cancelled_run_ends_at_once(cast: Cast, holding: Holding):
-    cast.agent = [ScriptedAnswer(hang="headers")]
-    (run,) = holding.launch()
-    holding.kick()
-    cast.fake.wait(lambda: len(cast.fake.requests) == 2)
+def test_cancelled_run_ends_at_once(models: ScriptedModels, worker: RunWorker):
+    models.agent = [ScriptedAnswer(hang="headers")]
+    (run,) = worker.launch()
+    worker.kick()
+    models.fake.wait(lambda: len(models.fake.requests) == 2)
 
     assert run_lifecycle.cancel_runs([run.pk]) == 1
-    cast.fake.wait(lambda: cast.fake.requests[-1].aborted)
+    models.fake.wait(lambda: models.fake.requests[-1].aborted)
 
     run.refresh_from_db()
     assert (run.state, run.verdict) == ("cancelled", "")
-    wait_until(lambda: holding.is_idle)
+    wait_until(lambda: worker.is_idle)
     assert Task.objects.get(key=f"smoke:{run.pk}").state == "cancelled"
-    assert said(run) == [("persona", "More plums?")]
+    assert transcript(run) == [("persona", "More plums?")]
 
 
-def test_queued_run_can_be_cancelled(cast: Cast, holding: Holding):
-    (run,) = queued()
+def test_queued_run_can_be_cancelled(models: ScriptedModels, worker: RunWorker):
+    (run,) = launch_queued()
     run_lifecycle.cancel_runs([run.pk])
-    holding.take(run)
+    worker.accept(run)
 
     run.refresh_from_db()
     assert run.state == "cancelled"
     assert Task.objects.get(key=f"smoke:{run.pk}").state == "cancelled"
-    assert not cast.fake.requests
+    assert not models.fake.requests
 
 
 # Workers that die
 
 
-def test_run_of_a_dead_worker_is_resumed(cast: Cast, holding: Holding):
-    (run,) = queued()
+def test_run_of_a_dead_worker_is_resumed(models: ScriptedModels, worker: RunWorker):
+    (run,) = launch_queued()
     begun = run_lifecycle.begin_run(run.pk, 1)
     run_lifecycle.store_persona_message(begun, "Any plums?", None)
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
-    cast.persona = ["[FIN]"]
-    holding.take(run)
+    models.persona = ["[FIN]"]
+    worker.accept(run)
 
-    holding.closed(run)
+    worker.wait_until_closed(run)
 
-    assert said(run) == [
+    assert transcript(run) == [
         ("persona", "Any plums?"),
         ("assistant", "We have plums."),
         ("persona", "[FIN]"),
     ]
 
 
-def test_worker_that_lost_a_run_writes_nothing(cast: Cast):
-    (run,) = queued()
+def test_worker_that_lost_a_run_writes_nothing(models: ScriptedModels):
+    (run,) = launch_queued()
     lost = run_lifecycle.begin_run(run.pk, 1)
     begun = run_lifecycle.begin_run(run.pk, 2)
 
     with pytest.raises(lifecycle.LeaseLost):
         run_lifecycle.store_persona_message(lost, "Any plums?", None)
     run_lifecycle.store_persona_message(begun, "Some plums?", None)
-    assert said(run) == [("persona", "Some plums?")]
+    assert transcript(run) == [("persona", "Some plums?")]
     run_lifecycle.fail_run(lost, "error", "too late")
     run.refresh_from_db()
     assert run.state == "running"
 
 
-def test_abandoned_run_is_closed(cast: Cast):
-    (run,), (other,) = queued(), queued()
+def test_abandoned_run_is_closed(models: ScriptedModels):
+    (run,), (other,) = launch_queued(), launch_queued()
     Task.objects.filter(key=f"smoke:{run.pk}").update(state="errored", error="gone")
 
     assert run_lifecycle.close_finished_runs() >= 1
@@ -307,8 +329,8 @@ def test_abandoned_run_is_closed(cast: Cast):
 
 
 @pytest.mark.parametrize("state", ["queued", "judging"])
-def test_sweep_query_count_does_not_grow_with_runs(cast: Cast, state: str):
-    launched = queued(repetitions=4)
+def test_sweep_query_count_does_not_grow_with_runs(models: ScriptedModels, state: str):
+    launched = launch_queued(repetitions=4)
     for run in launched[1:]:
         SmokeRun.objects.filter(pk=run.pk).update(state="cancelled")
     for run in launched:
@@ -341,7 +363,7 @@ def test_persona_messages_swap_the_roles():
     assert [message.role for message in flipped] == ["system", "user", "assistant"]
 
 
-def test_lines_are_deleted_with_their_run(cast: Cast, holding: Holding):
-    run = holding.hold()
+def test_lines_are_deleted_with_their_run(models: ScriptedModels, worker: RunWorker):
+    run = worker.run_test()
     run.delete()
     assert not SmokeMessage.objects.filter(run_id=run.pk).exists()

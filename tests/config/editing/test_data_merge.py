@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from config.editing import content_patch
 from config.editing.round_trip import data_merge, document, text_edits
 from config.errors import ConfigInvalid
-
-from .writing import DATA, SECTIONS, written
+from tests.config.editing.yaml_samples import DATA, SECTIONS, written
 
 MANY = settings(max_examples=15, derandomize=True)
 

@@ -1,4 +1,4 @@
-"""Tests are launched by the clock, and their runs are deleted when they are old."""
+"""Schedules of tests, and deletion of expired runs."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,8 +8,8 @@ from smoke import tasks
 from smoke.execution import run_lifecycle
 from smoke.models import SmokeMessage, SmokeRun
 from tasks.models import Task
-from tests.smoke.conftest import Holding, queued
-from tests.smoke.stage import Cast, with_test
+from tests.smoke.conftest import RunWorker, launch_queued
+from tests.smoke.scripted_models import ScriptedModels, with_test
 
 pytestmark = pytest.mark.database
 
@@ -20,7 +20,7 @@ FIELDS = 'schedule: "0 4 * * *"\nrepetitions: 2'
 
 
 @pytest.fixture
-def scheduled(cast: Cast, configure) -> None:
+def scheduled(models: ScriptedModels, configure) -> None:
     configure(with_test(FIELDS))
 
 
@@ -52,8 +52,8 @@ def test_parallel_sweeps_launch_a_test_once(
     assert len(launched) == 2
     assert run_lifecycle.launch_due(now=at) == []
     assert run_lifecycle.launch_due(now=at + 30 * SECOND) == []
-    said = [message for message in caplog.messages if "by its schedule" in message]
-    assert said == ["smoke test 'mine' launched by its schedule: 2 conversations"]
+    logged = [message for message in caplog.messages if "by its schedule" in message]
+    assert logged == ["smoke test 'mine' launched by its schedule: 2 conversations"]
     close(launched)
     again = run_lifecycle.launch_due(now=at + timedelta(days=1))
     assert len(again) == 2
@@ -66,7 +66,7 @@ def test_missed_schedule_time_is_skipped(scheduled: None):
     assert run_lifecycle.launch_due(now=late) == []
 
 
-def test_disabled_tasks_launch_nothing(cast: Cast, configure):
+def test_disabled_tasks_launch_nothing(models: ScriptedModels, configure):
     configure(with_test(FIELDS).replace("tasks: {}", "tasks: {enabled: false}"))
     at = FOUR + timedelta(days=4)
     assert run_lifecycle.launch_due(now=at) == []
@@ -76,7 +76,7 @@ def test_disabled_tasks_launch_nothing(cast: Cast, configure):
     close(launched)
 
 
-def test_schedule_uses_the_configured_time_zone(cast: Cast, configure):
+def test_schedule_uses_the_configured_time_zone(models: ScriptedModels, configure):
     configure(with_test(f"{FIELDS}\ntime_zone: Asia/Tokyo"))
     assert run_lifecycle.launch_due(now=FOUR + timedelta(days=5)) == []
     tokyo = FOUR + timedelta(days=5) - timedelta(hours=9)
@@ -85,7 +85,7 @@ def test_schedule_uses_the_configured_time_zone(cast: Cast, configure):
     close(launched)
 
 
-def test_sweep_task_launches_due_tests(cast: Cast, configure):
+def test_sweep_task_launches_due_tests(models: ScriptedModels, configure):
     configure(with_test('schedule: "* * * * *"'))
     tasks.close_and_launch()
     launched = SmokeRun.objects.filter(test="mine", origin="schedule", state="queued")
@@ -96,9 +96,9 @@ def test_sweep_task_launches_due_tests(cast: Cast, configure):
 # Runs that are old
 
 
-def test_old_runs_are_deleted(cast: Cast, holding: Holding):
-    old, new = holding.hold(), holding.hold()
-    waiting, *_ = queued("judged")
+def test_old_runs_are_deleted(models: ScriptedModels, worker: RunWorker):
+    old, new = worker.run_test(), worker.run_test()
+    waiting, *_ = launch_queued("judged")
     past = datetime.now(UTC) - timedelta(days=31)
     SmokeRun.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=past)
     run_lifecycle.cancel_runs([waiting.pk])
@@ -113,9 +113,11 @@ def test_old_runs_are_deleted(cast: Cast, holding: Holding):
     SmokeRun.objects.filter(pk=waiting.pk).update(state="cancelled")
 
 
-def test_keep_days_of_a_test_is_respected(cast: Cast, holding: Holding, configure):
+def test_keep_days_of_a_test_is_respected(
+    models: ScriptedModels, worker: RunWorker, configure
+):
     configure(with_test("max_turns: 1\nkeep_days: null"))
-    old = holding.hold("mine")
+    old = worker.run_test("mine")
     SmokeRun.objects.filter(pk=old.pk).update(
         created_at=datetime(2020, 1, 1, tzinfo=UTC)
     )

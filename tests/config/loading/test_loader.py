@@ -4,8 +4,7 @@ from config.errors import ConfigInvalid
 from config.loading import loader
 from config.sections import Config, Section
 from config.validation import suggestions
-
-from .conftest import COOK, COOKS, KITCHEN, MENU
+from tests.config.conftest import COOK, COOKS, KITCHEN, MENU
 
 JUDGES: Section[list[str]] = Section(key="judges", shape=list[str], default=list)
 

@@ -1,78 +1,20 @@
-"""No secret is shown, none is lost, and no mask is written."""
+"""Masked secrets: all are hidden, none is lost, and no mask is written."""
 
-import copy
 from functools import partial
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, SecretStr
+from hypothesis import settings
 from ruamel.yaml import YAML
 
 from config.editing import content_patch, secret_masks, secret_restoration
 from config.editing.round_trip import document
 from config.errors import ConfigInvalid
-from config.sections import Section
 from tests import growth
+from tests.config.editing.vault_sections import kept, said, shown
 
-from .writing import written
-
+pytestmark = pytest.mark.usefixtures("vault_sections")
 MANY = settings(max_examples=15, derandomize=True)
 MASK = secret_masks.MASK
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Door(Strict):
-    name: str | None = None
-    key: SecretStr | None = None
-    colour: str = ""
-    codes: list[SecretStr] = []
-
-
-class Vault(Strict):
-    password: SecretStr | int | None = None
-    note: str = ""
-    key_words: list[str] = []
-    doors: list[Door] = []
-    env: dict[str, SecretStr] = {}
-    extra: dict[str, Any] = {}
-    inner: "Vault | None" = None
-
-
-VAULTS: Section[dict[str, Vault]] = Section(
-    key="vaults", shape=dict[str, Vault], default=dict, noun="vault"
-)
-LOOSE: Section[dict[str, str]] = Section(
-    key="loose", shape=dict[str, str], default=dict
-)
-
-
-@pytest.fixture(autouse=True)
-def _sections(_stand_ins, settings):
-    here = "tests.config.test_masks"
-    settings.COULISSE_SECTIONS = [
-        f"{here}.VAULTS",
-        f"{here}.LOOSE",
-        "config.config.VARS",
-    ]
-
-
-def shown(text):
-    return secret_masks.masked_content(document.parse_document(text.encode())).decode()
-
-
-def kept(typed, text):
-    return secret_restoration.restore_content(
-        typed.encode(), document.parse_document(text.encode()), "file"
-    ).decode()
-
-
-def said(text):
-    return document.parse_document(text.encode()).data
 
 
 FILE = """\
@@ -316,114 +258,3 @@ def test_masked_data_keeps_secrets_of_other_entries():
     ]
     with pytest.raises(ConfigInvalid, match=r"vaults\.new\.password"):
         content_patch.put_data(doc, ("vaults", "new"), {"password": MASK})
-
-
-# Any vaults, any edit.
-
-SECRETS = st.integers(0, 10**6).map(lambda n: f"s3cr3t-{n:07}")
-NAMES = st.sampled_from(["ann", "bob", "cy", "dee"])
-DOORS = st.lists(
-    st.fixed_dictionaries(
-        {"name": NAMES}, optional={"key": SECRETS, "colour": st.just("red")}
-    ),
-    max_size=3,
-    unique_by=lambda door: door["name"],
-)
-PLAIN = st.fixed_dictionaries(
-    {},
-    optional={
-        "password": SECRETS,
-        "note": st.sampled_from(["a", "b\nc\n", "${NOTE}"]),
-        "doors": DOORS,
-        "env": st.dictionaries(NAMES, SECRETS, max_size=2),
-    },
-)
-VAULT = st.one_of(PLAIN, st.builds(lambda v, i: {**v, "inner": i}, PLAIN, PLAIN))
-FILES = st.fixed_dictionaries({"vaults": st.dictionaries(NAMES, VAULT, max_size=3)})
-
-
-def secrets_of(value, path=()):
-    """Return each secret by the names that lead to it."""
-    if isinstance(value, dict):
-        return {
-            place: secret
-            for key, it in value.items()
-            if key != "name"
-            for place, secret in secrets_of(it, (*path, key)).items()
-        }
-    if isinstance(value, list):
-        return {
-            place: secret
-            for it in value
-            for place, secret in secrets_of(it, (*path, it["name"])).items()
-        }
-    return {path: value} if str(value).startswith("s3cr3t") else {}
-
-
-@MANY
-@given(written(FILES))
-def test_masking_round_trip_keeps_every_secret(sample):
-    _, text = sample
-    assert "s3cr3t" not in shown(text)
-    assert kept(shown(text), text) == text
-
-
-@MANY
-@given(written(FILES), st.data())
-def test_any_edit_keeps_each_secret_or_is_refused(sample, draw):
-    data, text = sample
-    doc = document.parse_document(text.encode())
-    wanted = secret_masks.masked_data(doc)["vaults"]
-    for _ in range(draw.draw(st.integers(1, 3))):
-        wanted = edited(wanted, draw.draw)
-    before = secrets_of(data["vaults"])
-    masked = {path for path, it in walked(wanted) if it == MASK}
-    try:
-        content = content_patch.put_data(doc, ("vaults",), wanted)
-    except ConfigInvalid:
-        assert masked - before.keys()
-        return
-    after = said(content.decode())["vaults"]
-    assert MASK not in content.decode()
-    for path in masked:
-        assert secrets_of(after)[path] == before[path]
-    assert (
-        "s3cr3t"
-        not in secret_masks.masked_content(document.parse_document(content)).decode()
-    )
-
-
-def walked(value, path=()):
-    if isinstance(value, dict):
-        for key, it in value.items():
-            yield from walked(it, (*path, key))
-    elif isinstance(value, list):
-        for it in value:
-            yield from walked(it, (*path, it["name"]))
-    else:
-        yield (path[:-1] if path[-1:] == ("name",) else path), value
-
-
-def edited(vaults, draw):
-    """Return vaults with one change somebody might make."""
-    vaults = copy.deepcopy(vaults)
-    if not vaults:
-        return {"new": {"password": "s3cr3t-new"}}
-    name = draw(st.sampled_from(sorted(vaults)))
-    vault = vaults[name]
-    match draw(st.sampled_from(["rename", "drop", "reorder", "note", "door", "new"])):
-        case "rename":
-            vaults["other"] = vaults.pop(name)
-        case "drop":
-            del vaults[name]
-        case "reorder":
-            vault["doors"] = list(reversed(vault.get("doors", [])))
-        case "note":
-            vault["note"] = "changed"
-        case "door":
-            doors = vault.get("doors", [])
-            if doors:
-                doors[0]["name"] = "other"
-        case "new":
-            vault["password"] = "s3cr3t-new"
-    return vaults

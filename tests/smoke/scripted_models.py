@@ -1,4 +1,4 @@
-"""A YAML with smoke tests, and a provider that plays persona, agent and judge."""
+"""A configuration with smoke tests, and scripted models for all its roles."""
 
 import threading
 from collections.abc import Sequence
@@ -47,57 +47,55 @@ smoke_tests:
     expect:
       min_score: {quality.accuracy: 7}
 """
-STAGE = CONFIG + JUDGED_AGENTS + AGENTS + JUDGES + TESTS
+SMOKE_CONFIG = CONFIG + JUDGED_AGENTS + AGENTS + JUDGES + TESTS
 
-Said = str | ScriptedAnswer
+ScriptedReply = str | ScriptedAnswer
 
 
-class Cast:
-    """Who says what, by the model that is asked; the last word is said again."""
+class ScriptedModels:
+    """Scripted replies by role; the last one is repeated."""
 
     def __init__(self, fake: FakeProvider) -> None:
         self.fake = fake
-        self.persona: Sequence[Said] = ["More plums?"]
-        self.agent: Sequence[Said] = ["We have plums."]
-        self.judge: Said = answer(accuracy=8, tone=6)
+        self.persona: Sequence[ScriptedReply] = ["More plums?"]
+        self.agent: Sequence[ScriptedReply] = ["We have plums."]
+        self.judge: ScriptedReply = answer(accuracy=8, tone=6)
         self._counts = {"persona": 0, "agent": 0}
         self._turns = threading.Lock()
         fake.default = self._answer
 
     def _answer(self, request: RecordedRequest) -> ScriptedAnswer:
         model = request.body["model"]
-        chosen = self.judge if "judge" in model else self._next(model)
-        return (
-            chosen if isinstance(chosen, ScriptedAnswer) else ScriptedAnswer([chosen])
-        )
+        reply = self.judge if "judge" in model else self._next(model)
+        return reply if isinstance(reply, ScriptedAnswer) else ScriptedAnswer([reply])
 
-    def _next(self, model: str) -> Said:
+    def _next(self, model: str) -> ScriptedReply:
         name = "persona" if "persona" in model else "agent"
-        said = self.persona if name == "persona" else self.agent
+        replies = self.persona if name == "persona" else self.agent
         with self._turns:
-            number = min(self._counts[name], len(said) - 1)
+            number = min(self._counts[name], len(replies) - 1)
             self._counts[name] += 1
-        return said[number]
+        return replies[number]
 
-    def asked(self, model: str) -> list[dict[str, Any]]:
+    def requests_to(self, model: str) -> list[dict[str, Any]]:
         """Return the bodies of the requests to a model."""
         bodies = [request.body for request in self.fake.requests]
         return [body for body in bodies if body["model"] == model]
 
 
 def with_test(fields: str, *, target: str = "assistant") -> str:
-    """Return the YAML with one more test, `mine`."""
+    """Return the configuration with an additional test, `mine`."""
     return (
-        f"{STAGE}  - name: mine\n    target: {target}\n    persona: *persona\n"
+        f"{SMOKE_CONFIG}  - name: mine\n    target: {target}\n    persona: *persona\n"
         + "".join(f"    {line}\n" for line in fields.strip().splitlines())
     )
 
 
-def said(run: SmokeRun) -> list[tuple[str, str]]:
-    """Return who said what."""
+def transcript(run: SmokeRun) -> list[tuple[str, str]]:
+    """Return the speakers and texts of a run."""
     return list(run.messages.order_by("position").values_list("speaker", "text"))
 
 
-def subject(run: SmokeRun) -> str:
-    """Return under which name the meters would know a run's user."""
+def counter_subject(run: SmokeRun) -> str:
+    """Return the subject under which usage of a run's user would be counted."""
     return usage_limits.user_subject(run.user_id)

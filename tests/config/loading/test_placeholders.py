@@ -7,8 +7,7 @@ from ruamel.yaml import YAML
 
 from config.loading.placeholders import Expander, hide, reveal
 from tests import growth
-
-from .conftest import COOK, COOKS, MENU
+from tests.config.conftest import COOK, COOKS, MENU
 
 NASTY = [
     "a: b",

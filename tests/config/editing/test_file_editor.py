@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -14,31 +13,10 @@ from config.errors import (
     EntryTaken,
     EntryUnknown,
     FileChanged,
-    FileOnlySetting,
 )
-from config.loading import last_valid_copy, loader
-from config.sections import Section
-
-from .conftest import KITCHEN, MENU
-
-FILE = """\
-# The house.
-cooks:
-  - name: ann # the first
-    api_key: ann-secret
-    dishes: [soup]
-  - name: bob
-menu: # of the day
-  soup: 3
-"""
-
-
-@pytest.fixture
-def house(file: Path, settings) -> Path:
-    settings.COULISSE_STATE_DIR = file.parent / ".coulisse"
-    settings.COULISSE_STATE_DIR.mkdir()
-    file.write_text(FILE)
-    return file
+from config.loading import loader
+from tests.config.conftest import MENU
+from tests.config.editing.conftest import FILE
 
 
 def test_file_is_shown_with_masked_secrets(house):
@@ -337,83 +315,3 @@ def test_writes_wait_for_the_lock_of_other_processes(house):
         other.stdin.close()
         thread.join()
     assert house.read_text().endswith("soup: 4\n# by another\n")
-
-
-# What only the file may say.
-
-BAND = Section(
-    key="menu",
-    shape=dict[str, int],
-    default=dict,
-    noun="dish",
-    file_only=lambda dishes: {name: n for name, n in dishes.items() if n > 99},
-)
-
-
-def may_all(config):
-    return config.get(KITCHEN).open is False
-
-
-@pytest.fixture
-def guarded(house, settings):
-    here = "tests.config.test_editing"
-    settings.COULISSE_SECTIONS = [
-        f"{here}.BAND" if path.endswith(".MENU") else path
-        for path in settings.COULISSE_SECTIONS
-    ]
-    settings.COULISSE_MAY_CHANGE_COMMANDS = f"{here}.may_all"
-    house.write_text(FILE + "  gun: 100\nvars: {n: '7'}\n")
-    return house
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda: file_editor.put_text(("menu",), "soup: 3\ngun: 101"),
-        lambda: file_editor.put_text(("menu",), "soup: 3"),
-        lambda: file_editor.put_data(("menu",), {"soup": 300, "gun": 100}),
-        lambda: file_editor.add_entry(("menu", "bomb"), "100"),
-        lambda: file_editor.add_entry(("menu", "bomb"), "10${vars.n}"),
-        lambda: file_editor.remove_entry(("menu", "gun")),
-        lambda: file_editor.write_text(FILE),
-    ],
-)
-def test_file_only_setting_cannot_be_changed(guarded, change):
-    before = guarded.read_text()
-    with pytest.raises(
-        FileOnlySetting, match=r"dish '\w+'.*studio: \{allow_commands: true\}"
-    ):
-        change()
-    assert guarded.read_text() == before
-
-
-def test_file_only_setting_cannot_be_changed_by_snippet(guarded):
-    guarded.write_text(FILE + "  bomb: 9${vars.n}\nvars: {n: '7'}\n")
-    with pytest.raises(FileOnlySetting, match="'bomb'"):
-        file_editor.put_text(("vars",), "n: '97'")
-
-
-def test_other_settings_can_be_changed(guarded):
-    file_editor.put_text(("menu",), "soup: 4\ngun: 100\n")
-    assert "soup: 4" in guarded.read_text()
-
-
-def test_file_only_setting_can_be_unlocked_in_the_file(guarded):
-    guarded.write_text(guarded.read_text() + "kitchen: {open: false}\n")
-    file_editor.put_text(("menu", "gun"), "200")
-    assert loader.load_file(guarded).get(MENU)["gun"] == 200
-
-
-def test_edit_cannot_unlock_its_own_setting(guarded):
-    with pytest.raises(FileOnlySetting):
-        file_editor.write_text(
-            FILE + "  gun: 101\nvars: {n: '7'}\nkitchen: {open: false}\n"
-        )
-
-
-def test_file_only_check_of_invalid_file_uses_last_valid(guarded):
-    live.load_at_start()
-    guarded.write_text(guarded.read_text() + "oven: 1\n")
-    with pytest.raises(FileOnlySetting):
-        file_editor.write_text(FILE + "  gun: 101\nvars: {n: '7'}\n")
-    assert last_valid_copy.read_copy() is not None

@@ -27,8 +27,8 @@ from tasks.worker import service
 from testing.scripted_provider import FakeProvider
 from testing.wires import ScriptedAnswer
 from tests.judges.sample_judges import answer
-from tests.smoke.conftest import Holding
-from tests.smoke.stage import STAGE, Cast, with_test
+from tests.smoke.conftest import RunWorker
+from tests.smoke.scripted_models import SMOKE_CONFIG, ScriptedModels, with_test
 from tests.tasks.conftest import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.database
@@ -59,8 +59,8 @@ def smoke(*words: str) -> tuple[str, str, int]:
 # run
 
 
-def test_run_without_a_worker_prints_progress(cast: Cast):
-    cast.persona = ["Any plums?", "Thanks! [FIN]"]
+def test_run_without_a_worker_prints_progress(models: ScriptedModels):
+    models.persona = ["Any plums?", "Thanks! [FIN]"]
 
     out, _, code = smoke("run", "plums")
 
@@ -77,8 +77,8 @@ def test_run_without_a_worker_prints_progress(cast: Cast):
     ]
 
 
-def test_unmet_expectation_exits_with_1(cast: Cast):
-    cast.judge = answer(accuracy=2, tone=9)
+def test_unmet_expectation_exits_with_1(models: ScriptedModels):
+    models.judge = answer(accuracy=2, tone=9)
 
     out, err, code = smoke("run", "judged", "--repetitions", "2", "--quiet")
 
@@ -90,8 +90,8 @@ def test_unmet_expectation_exits_with_1(cast: Cast):
     ]
 
 
-def test_errored_run_exits_with_2(cast: Cast):
-    cast.agent = [ScriptedAnswer(status=500)]
+def test_errored_run_exits_with_2(models: ScriptedModels):
+    models.agent = [ScriptedAnswer(status=500)]
 
     out, err, code = smoke("run", "plums")
 
@@ -111,18 +111,20 @@ def test_errored_run_exits_with_2(cast: Cast):
         (["plums", "--junit", "nowhere/x.xml"], "cannot write nowhere/x.xml"),
     ],
 )
-def test_invalid_arguments_exit_with_2(cast: Cast, words: list[str], error: str):
+def test_invalid_arguments_exit_with_2(
+    models: ScriptedModels, words: list[str], error: str
+):
     _, err, code = smoke("run", *words)
     assert code == 2 or "argument" in error
     assert error in err
 
 
-def test_unwritable_report_file_starts_no_run(cast: Cast):
+def test_unwritable_report_file_starts_no_run(models: ScriptedModels):
     smoke("run", "plums", "--junit", "nowhere/x.xml")
-    assert not cast.fake.requests
+    assert not models.fake.requests
 
 
-def test_json_goes_to_stdout_and_progress_to_stderr(cast: Cast):
+def test_json_goes_to_stdout_and_progress_to_stderr(models: ScriptedModels):
     out, err, code = smoke("run", "--all", "--json")
 
     plums, judged = json.loads(out)["batches"]
@@ -135,9 +137,9 @@ def test_json_goes_to_stdout_and_progress_to_stderr(cast: Cast):
     assert "persona    More plums?" in err
 
 
-def test_junit_report_is_written(cast: Cast, tmp_path: Path):
-    cast.judge = answer(accuracy=2, tone=9)
-    cast.agent = ["Plums\x07 & <pears>."]
+def test_junit_report_is_written(models: ScriptedModels, tmp_path: Path):
+    models.judge = answer(accuracy=2, tone=9)
+    models.agent = ["Plums\x07 & <pears>."]
     path = tmp_path / "junit.xml"
 
     _, _, code = smoke("run", "--all", "--quiet", "--junit", str(path))
@@ -155,7 +157,7 @@ def test_junit_report_is_written(cast: Cast, tmp_path: Path):
     assert "assistant: Plums & <pears>." in case.find("system-out").text
 
 
-def test_run_can_be_left_to_a_worker(cast: Cast):
+def test_run_can_be_left_to_a_worker(models: ScriptedModels):
     out, _, code = smoke("run", "plums", "--no-wait")
 
     run = SmokeRun.objects.order_by("created_at").last()
@@ -175,13 +177,13 @@ def test_run_can_be_left_to_a_worker(cast: Cast):
     ],
 )
 def test_interrupt_cancels_every_run(
-    cast: Cast, monkeypatch, words: list[str], at: str, left: str
+    models: ScriptedModels, monkeypatch, words: list[str], at: str, left: str
 ):
     """Between launches, too."""
     tasks = set(Task.objects.values_list("pk", flat=True))
-    cast.judge = ScriptedAnswer(hang="first_token")
+    models.judge = ScriptedAnswer(hang="first_token")
     if "persona" in at:
-        cast.agent = [ScriptedAnswer(hang="first_token")]
+        models.agent = [ScriptedAnswer(hang="first_token")]
     err = StringIO()
 
     # What hangs is not waited for.
@@ -200,7 +202,7 @@ def test_interrupt_cancels_every_run(
     assert time.monotonic() - began < PATIENCE_SECONDS
 
 
-def test_interrupt_before_the_first_launch_says_so(cast: Cast, monkeypatch):
+def test_interrupt_before_the_first_launch_says_so(models: ScriptedModels, monkeypatch):
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
@@ -225,19 +227,21 @@ class Interrupted(StringIO):
 # list and show
 
 
-def test_list_shows_tests_with_their_last_result(cast: Cast, holding: Holding):
-    run = holding.hold("judged")
+def test_list_shows_tests_with_their_last_result(
+    models: ScriptedModels, worker: RunWorker
+):
+    run = worker.run_test("judged")
     out, _, _ = smoke("list")
     assert "judged  with judged, once" in out
     assert "    judged: 1 passed, 0 failed, $0.000040" in out
 
-    told = json.loads(smoke("list", "--json")[0])["tests"]
-    assert [test["name"] for test in told] == ["plums", "judged"]
-    assert told[1]["last"]["runs"][0]["id"] == str(run.pk)
+    output = json.loads(smoke("list", "--json")[0])["tests"]
+    assert [test["name"] for test in output] == ["plums", "judged"]
+    assert output[1]["last"]["runs"][0]["id"] == str(run.pk)
 
 
-def test_list_shows_runs_newest_first(cast: Cast, holding: Holding):
-    first, second = holding.hold("judged"), holding.hold("judged")
+def test_list_shows_runs_newest_first(models: ScriptedModels, worker: RunWorker):
+    first, second = worker.run_test("judged"), worker.run_test("judged")
 
     out, _, _ = smoke("list", "judged", "--limit", "2")
 
@@ -250,11 +254,13 @@ def test_list_shows_runs_newest_first(cast: Cast, holding: Holding):
     assert "at least 1" in smoke("list", "--limit", "0")[1]
 
 
-def test_show_prints_the_whole_run(cast: Cast, holding: Holding, configure: Configure):
+def test_show_prints_the_whole_run(
+    models: ScriptedModels, worker: RunWorker, configure: Configure
+):
     configure(with_test("max_turns: 1\nexpect: {contains: [pears]}", target="boss"))
     ask = ScriptedAnswer((), tool_calls=[("tuned", {"message": "Plums?"})])
-    cast.agent = [ask, "None left.", "We have none.\n\x1b[2JSorry."]
-    run = holding.hold("mine")
+    models.agent = [ask, "None left.", "We have none.\n\x1b[2JSorry."]
+    run = worker.run_test("mine")
 
     out, _, _ = smoke("show", run.id.hex[:8])
 
@@ -263,13 +269,16 @@ def test_show_prints_the_whole_run(cast: Cast, holding: Holding, configure: Conf
     assert '    > tuned {"message":"Plums?"}\n    < None left.' in out
     assert "    We have none.\n    \\x1b[2JSorry." in out
     assert "    - no reply contains 'pears'" in out
-    told = json.loads(smoke("show", str(run.pk), "--json")[0])
-    assert [line["speaker"] for line in told["transcript"]] == ["persona", "assistant"]
-    assert told["failures"] == ["no reply contains 'pears'"]
+    output = json.loads(smoke("show", str(run.pk), "--json")[0])
+    assert [line["speaker"] for line in output["transcript"]] == [
+        "persona",
+        "assistant",
+    ]
+    assert output["failures"] == ["no reply contains 'pears'"]
 
 
 @pytest.mark.parametrize("text", [UNKNOWN_RUN, "plums", "abc", ""])
-def test_show_refuses_an_unknown_run(cast: Cast, text: str):
+def test_show_refuses_an_unknown_run(models: ScriptedModels, text: str):
     _, err, code = smoke("show", text)
     assert code == 1
     assert "run" in err
@@ -291,17 +300,17 @@ def share_database(root: Path) -> dict[str, str]:
 
 
 def test_program_exits_with_the_result_code(
-    cast: Cast, fake: FakeProvider, tmp_path: Path
+    models: ScriptedModels, fake: FakeProvider, tmp_path: Path
 ):
     """In a checkout of its own, as continuous integration has it."""
     path = tmp_path / "coulisse.yaml"
     path.write_text(
-        STAGE.replace("{fake}", fake.root_url)
+        SMOKE_CONFIG.replace("{fake}", fake.root_url)
         + "    stop_marker: '[FIN]'\n"
         + "    initial_message: 'Any plums?'\n"
     )
-    cast.agent = ["[FIN]"]
-    cast.judge = answer(accuracy=1, tone=1)
+    models.agent = ["[FIN]"]
+    models.judge = answer(accuracy=1, tone=1)
     ran = subprocess.run(
         [
             *(sys.executable, "manage.py", "smoke", "run", "judged", "--json"),
@@ -326,11 +335,11 @@ def test_program_exits_with_the_result_code(
 
 
 def test_program_exits_with_130_when_interrupted(
-    cast: Cast, fake: FakeProvider, tmp_path: Path
+    models: ScriptedModels, fake: FakeProvider, tmp_path: Path
 ):
     path = tmp_path / "coulisse.yaml"
-    path.write_text(STAGE.replace("{fake}", fake.root_url))
-    cast.agent = [ScriptedAnswer(hang="first_token")]
+    path.write_text(SMOKE_CONFIG.replace("{fake}", fake.root_url))
+    models.agent = [ScriptedAnswer(hang="first_token")]
     of_others = set(SmokeRun.objects.values_list("pk", flat=True))
     with subprocess.Popen(
         [sys.executable, "manage.py", "smoke", "run", "--all", "-c", str(path)],
@@ -348,8 +357,8 @@ def test_program_exits_with_130_when_interrupted(
     assert first.startswith("plums: 1 conversation with assistant: ")
     assert process.returncode == 130, err
     # After what tasks say that had begun by then.
-    told = err.splitlines()[-1]
-    assert re.fullmatch(r"CommandError: interrupted: . of . .* shows them", told), err
+    output = err.splitlines()[-1]
+    assert re.fullmatch(r"CommandError: interrupted: . of . .* shows them", output), err
     left = SmokeRun.objects.filter(state__in=run_lifecycle.OPEN).values_list(
         "pk", flat=True
     )

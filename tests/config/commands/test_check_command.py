@@ -4,8 +4,7 @@ from django.core.management.base import SystemCheckError
 
 from access.users import user_namespace
 from config import checks
-
-from .conftest import COOK
+from tests.config.conftest import COOK
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,7 @@ from ruamel.yaml import YAML
 from config.errors import ConfigInvalid
 from config.loading import loader, reader, scanner
 from config.starters import starter_file
-
-from .conftest import COOK, COOKS, MENU
+from tests.config.conftest import COOK, COOKS, MENU
 
 TOUR = starter_file.TEMPLATES / "tour.yaml"
 """The longest of our examples."""

@@ -1,0 +1,52 @@
+"""Sections with secrets of every kind, and what the tests ask about them."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from config.editing import secret_masks, secret_restoration
+from config.editing.round_trip import document
+from config.sections import Section
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Door(Strict):
+    name: str | None = None
+    key: SecretStr | None = None
+    colour: str = ""
+    codes: list[SecretStr] = []
+
+
+class Vault(Strict):
+    password: SecretStr | int | None = None
+    note: str = ""
+    key_words: list[str] = []
+    doors: list[Door] = []
+    env: dict[str, SecretStr] = {}
+    extra: dict[str, Any] = {}
+    inner: "Vault | None" = None
+
+
+VAULTS: Section[dict[str, Vault]] = Section(
+    key="vaults", shape=dict[str, Vault], default=dict, noun="vault"
+)
+LOOSE: Section[dict[str, str]] = Section(
+    key="loose", shape=dict[str, str], default=dict
+)
+
+
+def shown(text):
+    return secret_masks.masked_content(document.parse_document(text.encode())).decode()
+
+
+def kept(typed, text):
+    return secret_restoration.restore_content(
+        typed.encode(), document.parse_document(text.encode()), "file"
+    ).decode()
+
+
+def said(text):
+    return document.parse_document(text.encode()).data
