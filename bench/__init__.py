@@ -1,1 +1,1 @@
-"""What a turn costs, measured on the real server: `python -m bench`."""
+"""Measures the cost of turns on the real server: `python -m bench`."""

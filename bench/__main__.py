@@ -1,4 +1,4 @@
-"""Measure the server: `python -m bench [FIGURE …] [--turns N] [--json]`.
+"""Measures the server: `python -m bench [FIGURE …] [--turns N] [--json]`.
 
 Other commands: `python -m bench instructions --help`, `memory-quality --help`,
 `slow-clients --help`, `soak --help`, `studio --help`.
@@ -34,7 +34,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 
 
 def machine() -> str:
-    """Return what the figures were measured on."""
+    """Return the processor, cores and Python version."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -45,7 +45,7 @@ def machine() -> str:
 
 
 def measure(names: list[str], sizes: BenchSizes) -> tuple[list[Row], str]:
-    """Return the figures, and what went wrong first, if anything did."""
+    """Return the figures, and the first error of a client, if any."""
     rows: list[Row] = []
     with BenchSetup(sizes) as bench:
         for name in names:
@@ -55,31 +55,37 @@ def measure(names: list[str], sizes: BenchSizes) -> tuple[list[Row], str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] in COMMANDS:
-        COMMANDS[given[0]](given[1:])
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in COMMANDS:
+        COMMANDS[words[0]](words[1:])
         return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
-    parser.add_argument("--turns", type=int, help="turns of the memory figure")
-    parser.add_argument("--small", action="store_true", help="try the harness only")
+    parser.add_argument(
+        "--turns", type=int, help="number of turns of the memory figure"
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="use minimal sizes, to test the harness"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args(given)
+    options = parser.parse_args(words)
     unknown = set(options.figures) - FIGURES.keys()
     if unknown:
-        parser.error(f"no such figure: {', '.join(unknown)}; {', '.join(FIGURES)}")
+        parser.error(
+            f"unknown figure: {', '.join(unknown)}; choose from {', '.join(FIGURES)}"
+        )
     sizes = SMALL if options.small else BenchSizes()
     if options.turns is not None:
         sizes = replace(sizes, memory_turns=options.turns)
-    weather = MachineLoad()
+    machine_load = MachineLoad()
     rows, error = measure(options.figures or list(FIGURES), sizes)
-    report = weather.report()
+    report = machine_load.report()
     if options.json:
         print(
             json.dumps(
                 {
                     "machine": machine(),
-                    "weather": report,
+                    "machine_load": report,
                     "error": error,
                     "figures": [row.as_json() for row in rows],
                 },
@@ -90,9 +96,9 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{machine()}\n{report}\n")
     print(render(rows))
     missed = sum(row.verdict == "MISSED" for row in rows)
-    print(f"\n{missed} missed" if missed else "\nevery target met")
+    print(f"\n{missed} targets missed" if missed else "\nall targets met")
     if error:
-        print(f"the first error: {error}")
+        print(f"first error: {error}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The load: bare sockets, so that it costs little beside what it measures.
+"""The load generator: raw sockets, so that it uses little CPU itself.
 
 `python -m bench.load FILE` reads one JSON command a line from its standard input, the
-fields of `LoadRequest`, opens the connections, prints "ready" and sends nothing before
-the next line, so that a measurement of CPU covers the turns alone. At the end it prints
-"done", and FILE has the fields of `Outcome` (a pipe was seen to lose the middle of long
-lines).
+fields of `LoadRequest`, opens the connections, prints "ready" and waits for the next
+line, so that a measurement of CPU covers only the turns. At the end it prints "done",
+and FILE has the fields of `LoadResult`. It is a file because a pipe lost the middle of
+long lines.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from pathlib import Path
 
 import uvloop
 
-PATIENCE_SECONDS = 60
-"""For one block."""
+TIMEOUT_SECONDS = 60
+"""Time limit of one load."""
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 TOKEN = b'"content":"word'
 END = b"0\r\n\r\n"
@@ -29,30 +29,30 @@ END = b"0\r\n\r\n"
 
 @dataclass
 class LoadRequest:
-    """What to send."""
+    """A load to send."""
 
     port: int
     bodies: list[str]
-    """One request each, in this order."""
+    """The bodies of the requests, in order."""
     connections: int = 1
     tokens: int = 0
-    """How many a stream must have; 0 for replies in one piece."""
+    """Expected tokens of a stream; 0 for whole replies."""
     spread_seconds: float = 0.0
-    """Over how long the connections' first requests are spread."""
+    """Time over which the connections' first requests are spread."""
     path: str = "/v1/chat/completions"
     head: str = ""
-    """More header lines, each with its line end."""
+    """Further header lines, each with its line end."""
     mark: str = '"content":"word'
-    """What a whole reply that is right has in it."""
+    """Text that every correct whole reply contains."""
 
 
 @dataclass
 class LoadResult:
-    """What came back."""
+    """The result of a load."""
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
-    """Milliseconds, of whole replies."""
+    """Latencies of whole replies, in milliseconds."""
     firsts: list[float] = field(default_factory=list)
     """Milliseconds from a request to its first token."""
     gaps: list[float] = field(default_factory=list)
@@ -60,13 +60,13 @@ class LoadResult:
     errors: int = 0
     first_error: str = ""
 
-    def fail(self, what: str) -> None:
+    def add_error(self, text: str) -> None:
         self.errors += 1
-        self.first_error = self.first_error or what
+        self.first_error = self.first_error or text
 
 
 class LoadClient(asyncio.Protocol):
-    """One kept connection, sending one request after the other."""
+    """One kept-alive connection, which sends one request after the other."""
 
     def __init__(
         self, load: LoadRequest, queue: deque[bytes], outcome: LoadResult
@@ -84,7 +84,7 @@ class LoadClient(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._busy:
-            self._outcome.fail(f"the connection was closed: {exc}")
+            self._outcome.add_error(f"the connection was closed: {exc}")
         self._finish()
 
     def send(self) -> None:
@@ -111,11 +111,11 @@ class LoadClient(asyncio.Protocol):
             if TOKEN in data:
                 self._arrivals.append(now)
             if self._received.endswith(END):
-                self._take_stream()
-        elif self._is_whole():
-            self._take_whole(now)
+                self._finish_stream()
+        elif self._is_complete():
+            self._finish_reply(now)
 
-    def _is_whole(self) -> bool:
+    def _is_complete(self) -> bool:
         if not self._size:
             end = self._received.find(b"\r\n\r\n") + 4
             if end < 4:
@@ -126,18 +126,18 @@ class LoadClient(asyncio.Protocol):
             self._size = end + int(declared[1])
         return len(self._received) >= self._size
 
-    def _take_whole(self, now: float) -> None:
+    def _finish_reply(self, now: float) -> None:
         if self._received.startswith(b"HTTP/1.1 200") and self._mark in self._received:
             self._outcome.latencies.append((now - self._sent_at) * 1000)
         else:
-            self._outcome.fail(self._received.decode("latin-1"))
+            self._outcome.add_error(self._received.decode("latin-1"))
         self.send()
 
-    def _take_stream(self) -> None:
+    def _finish_stream(self) -> None:
         arrivals = self._arrivals
         if self._received.count(TOKEN) != self._tokens:
-            self._outcome.fail(
-                f"{self._received.count(TOKEN)} tokens in place of {self._tokens}: "
+            self._outcome.add_error(
+                f"{self._received.count(TOKEN)} tokens instead of {self._tokens}: "
                 + self._received[-400:].decode("latin-1")
             )
         else:
@@ -158,7 +158,7 @@ def _request(load: LoadRequest, body: str) -> bytes:
 
 
 async def run(load: LoadRequest) -> LoadResult:
-    """Open the connections, wait for a line, send everything."""
+    """Open the connections, wait for a line, then send all requests."""
     loop = asyncio.get_running_loop()
     outcome = LoadResult()
     queue = deque(_request(load, body) for body in load.bodies)
@@ -170,18 +170,18 @@ async def run(load: LoadRequest) -> LoadResult:
             )
             clients.append(client)
     except OSError as exc:
-        outcome.fail(f"no connection: {exc}")
+        outcome.add_error(f"no connection: {exc}")
     print("ready", flush=True)
     sys.stdin.readline()
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     for number, client in enumerate(clients):
         loop.call_later(number * load.spread_seconds / len(clients), client.send)
     rest = asyncio.gather(*(client.done for client in clients))
     try:
-        await asyncio.wait_for(rest, PATIENCE_SECONDS)
+        await asyncio.wait_for(rest, TIMEOUT_SECONDS)
     except TimeoutError:
-        outcome.fail(f"no end after {PATIENCE_SECONDS} s")
-    outcome.seconds = time.perf_counter() - started
+        outcome.add_error(f"not finished after {TIMEOUT_SECONDS} s")
+    outcome.seconds = time.perf_counter() - started_at
     for client in clients:
         client._busy = False
         client._transport.close()

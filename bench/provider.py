@@ -1,11 +1,10 @@
-"""A model that answers from canned bytes, as cheaply and steadily as Python can.
+"""A provider with canned replies, as cheap and steady as Python allows.
 
-`python -m bench.provider` prints its port and serves OpenAI's wire until its standard
-input ends. The request's `model` says what to do: `reply` answers whole and at once;
-`tool` first calls the first tool it is given, and replies when it has the result;
-`judge` gives eight out of ten;
-`stream-150-20` streams 150 tokens, one every 20 ms. `GET /last` returns the body of
-the last call.
+`python -m bench.provider` prints its port and serves OpenAI's API until its standard
+input ends. The request's `model` selects the reply: `reply` is a whole reply at once;
+`tool` calls the first tool, and replies after its result; `judge` scores eight of ten;
+`stream-150-20` streams 150 tokens, one every 20 ms. `GET /last` returns the body of the
+last call.
 """
 
 import asyncio
@@ -63,11 +62,11 @@ LAST = _delta({}, "stop") + _chunk([], usage=USAGE) + END
 
 
 def _call(body: bytes) -> bytes:
-    """Return a call of the first tool, or the reply where its result is there."""
-    asked = json.loads(body)
-    if asked["messages"][-1]["role"] == "tool":
+    """Return a call of the first tool, or the reply if the request has its result."""
+    request = json.loads(body)
+    if request["messages"][-1]["role"] == "tool":
         return WHOLE
-    name = asked["tools"][0]["function"]["name"]
+    name = request["tools"][0]["function"]["name"]
     call = {
         "id": "call_1",
         "type": "function",
@@ -86,7 +85,7 @@ def _reply(body: bytes) -> bytes:
 
 
 class CannedProvider(asyncio.Protocol):
-    """One connection."""
+    """One connection of a client."""
 
     last = b"{}"
 
@@ -112,9 +111,9 @@ class CannedProvider(asyncio.Protocol):
         if len(received) < end + size:
             return
         self._received = received[end + size :]
-        self._answer(received[end : end + size])
+        self._respond(received[end : end + size])
 
-    def _answer(self, body: bytes) -> None:
+    def _respond(self, body: bytes) -> None:
         if not body:
             self._transport.write(_response(CannedProvider.last))
             return
@@ -124,18 +123,18 @@ class CannedProvider(asyncio.Protocol):
             self._transport.write(_reply(body))
             return
         self._transport.write(FIRST)
-        self._left = int(stream[1]) - 1
-        self._pace = int(stream[2]) / 1000
+        self._remaining = int(stream[1]) - 1
+        self._interval = int(stream[2]) / 1000
         self._due = self._loop.time()
         self._schedule()
 
     def _schedule(self) -> None:
-        self._due += self._pace
+        self._due += self._interval
         self._timer = self._loop.call_at(self._due, self._tick)
 
     def _tick(self) -> None:
-        if self._left:
-            self._left -= 1
+        if self._remaining:
+            self._remaining -= 1
             self._transport.write(NEXT)
             self._schedule()
         else:
@@ -147,13 +146,13 @@ async def serve() -> None:
     server = await loop.create_server(
         lambda: CannedProvider(loop), "127.0.0.1", 0, backlog=1024
     )
-    over = asyncio.Event()
+    is_stopping = asyncio.Event()
     threading.Thread(
-        target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(over.set)),
+        target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(is_stopping.set)),
         daemon=True,
     ).start()
     print(server.sockets[0].getsockname()[1], flush=True)
-    await over.wait()
+    await is_stopping.wait()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fill a new database with what `python -m bench.seed` reads from standard input."""
+"""Fills a new database: `python -m bench.seed` reads the users as JSON from stdin."""
 
 import json
 import os
@@ -29,18 +29,21 @@ from providers import sync_bridge  # noqa: E402
 from providers.embeddings import embedders  # noqa: E402
 
 PLACES = ("Lisbon", "Oslo", "Lima", "Cairo", "Hanoi", "Quito")
-DOINGS = ("has been to", "has a friend in", "would like to see", "was ill in")
-FACTS = [f"The user {doing} {place}" for doing in DOINGS for place in PLACES]
-AT_ONCE = 1000
-"""Messages a statement: SQLite counts the values of one."""
+RELATIONS = ("has been to", "has a friend in", "would like to see", "was ill in")
+FACTS = [f"The user {relation} {place}" for relation in RELATIONS for place in PLACES]
+BATCH_SIZE = 1000
+"""Messages per statement, because SQLite limits its values."""
 
 
 def pair(question: str) -> list[NewMessage]:
-    asked = Message("user", question)
-    # The reply costs what the bench's provider says it does.
-    said = Message("assistant", TOKEN * TOKENS)
-    size = estimate_message(asked)
-    return [NewMessage(asked, size), NewMessage(said, size, "assistant", "stop")]
+    user_message = Message("user", question)
+    reply = Message("assistant", TOKEN * TOKENS)
+    # The same size as the provider reports for the reply.
+    size = estimate_message(user_message)
+    return [
+        NewMessage(user_message, size),
+        NewMessage(reply, size, "assistant", "stop"),
+    ]
 
 
 def main() -> None:
@@ -49,19 +52,19 @@ def main() -> None:
     entries = pair(question)
     for user, count in users:
         user_id = identity.derive_user_id(user)
-        for start in range(0, count, AT_ONCE):
-            pairs = min(AT_ONCE, count - start) // 2
+        for start in range(0, count, BATCH_SIZE):
+            pairs = min(BATCH_SIZE, count - start) // 2
             message_store.append_turn(user_id, "", new_turn_id(), entries * pairs)
     if known:
         store_facts(known)
 
 
 def store_facts(users: list[str]) -> None:
-    """Know the same facts about each user, and have their messages searchable."""
-    remembering = memory_settings.resolve(live.current()).user_memory
-    if remembering is None:
-        raise RuntimeError("the bench's configuration remembers nothing")
-    embedder = remembering.embedder
+    """Store the same facts for each user, and index their messages."""
+    user_memory = memory_settings.resolve(live.current()).user_memory
+    if user_memory is None:
+        raise RuntimeError("the configuration of the bench has no user memory")
+    embedder = user_memory.embedder
     rows = sync_bridge.run_sync(
         embedders.embed_texts(embedder, [*FACTS, "word by the sea"]), timeout_seconds=60
     )
@@ -69,14 +72,14 @@ def store_facts(users: list[str]) -> None:
     drafts = [FactDraft(fact, source="user") for fact in FACTS]
     for user in users:
         user_id = identity.derive_user_id(user)
-        # A threshold nothing reaches: these facts are many and alike.
+        # No pair reaches this threshold, because these facts are similar.
         fact_store.save_drafts(user_id, drafts, embedded[:-1], by="user", threshold=1.0)
-        said = MessageRow.objects.filter(thread__user_id=user_id)
+        stored = MessageRow.objects.filter(thread__user_id=user_id)
         messages = [
             (*row, embedded[-1], "")
-            for row in said.values_list("id", "position", "text")
+            for row in stored.values_list("id", "position", "text")
         ]
-        passages.index_messages(user_id, said[0].thread_id, messages)
+        passages.index_messages(user_id, stored[0].thread_id, messages)
     sync_bridge.close()
 
 

@@ -1,7 +1,7 @@
-"""A tool server that takes a known time: `python -m bench.tool_server`.
+"""An MCP server with a known latency: `python -m bench.tool_server`.
 
-It prints its port and serves MCP over streamable HTTP, made with the SDK, until its
-standard input ends. Its one tool waits 20 ms.
+It prints its port and serves MCP over streamable HTTP with the SDK until its standard
+input ends. Its only tool waits 20 ms.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ tools = MCPServer("waiter", log_level="WARNING")
 
 @tools.tool()
 async def wait() -> str:
-    """Wait a little, and say so."""
+    """Wait for 20 ms."""
     await asyncio.sleep(WAIT_MS / 1000)
     return f"waited {WAIT_MS} ms"
 
@@ -30,11 +30,11 @@ def main() -> None:
     application = tools.streamable_http_app(json_response=True, stateless_http=True)
     server = uvicorn.Server(uvicorn.Config(application, log_level="error"))
 
-    def end() -> None:
+    def wait_for_end() -> None:
         sys.stdin.read()
         server.should_exit = True
 
-    threading.Thread(target=end, daemon=True).start()
+    threading.Thread(target=wait_for_end, daemon=True).start()
     print(listener.getsockname()[1], flush=True)
     server.run(sockets=[listener])
 

@@ -1,3 +1,3 @@
-"""What every measurement stands on: server processes, users and sizes, CPU and memory
-readings, the table of results.
+"""The common parts of all measurements: server processes, users and sizes, CPU and
+memory readings, the table of results.
 """

@@ -1,4 +1,4 @@
-"""Who sends what: users with short and long histories, before servers on a stage."""
+"""The setup of a measurement: servers, and users with short and long histories."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Self
 
 from bench.harness.server_processes import (
     CONTEXT_MESSAGES,
-    REMEMBERING,
-    USING_TOOLS,
+    MEMORY_AGENT,
+    TOOL_AGENT,
     LoadSample,
     MeasuredProcess,
     ServerProcesses,
@@ -17,20 +17,20 @@ from bench.harness.server_processes import (
 from bench.load import LoadRequest, LoadResult
 
 SHORT = CONTEXT_MESSAGES
-QUICK = "stream-4-1"
-"""A stream whose first token is all that matters."""
+SHORT_STREAM = "stream-4-1"
+"""The agent of streams of which only the first token is measured."""
 
 
 @dataclass(frozen=True)
 class BenchSizes:
-    """How much of everything."""
+    """The sizes of a measurement."""
 
     rounds: int = 9
     turns: int = 250
-    """Of each kind in a round."""
+    """Turns of each kind in a round."""
     short_users: int = 2_000
     known_users: int = 50
-    """About whom there are facts."""
+    """Users with facts."""
     long_users: int = 4
     stored: int = 20_000
     """Messages of a user with a long history."""
@@ -61,7 +61,7 @@ SMALL = BenchSizes(
 
 
 class BenchSetup:
-    """A stage with the server on it, and users to send requests as."""
+    """Running servers, and users to send requests as."""
 
     def __init__(self, sizes: BenchSizes) -> None:
         self.sizes = sizes
@@ -73,19 +73,21 @@ class BenchSetup:
         self._errors: list[LoadResult] = []
 
     def __enter__(self) -> Self:
-        agents = ["reply", QUICK, self.sizes.paced, REMEMBERING, USING_TOOLS]
+        agents = ["reply", SHORT_STREAM, self.sizes.paced, MEMORY_AGENT, TOOL_AGENT]
         known = [(f"known-{n}", SHORT) for n in range(self.sizes.known_users)]
         self.known = [name for name, _ in known]
         with ExitStack() as stack:
-            self.stage = stack.enter_context(ServerProcesses(agents))
+            self.processes = stack.enter_context(ServerProcesses(agents))
             users = [*self._short, *self._long, *known]
-            # They start while the database is filled.
-            self.floor = stack.enter_context(self.stage.floor())
-            self.stock = stack.enter_context(self.stage.floor("--stock"))
-            self.web = stack.enter_context(self.stage.web("project", users, self.known))
-            self.servers = (self.web, self.floor, self.stock)
+            # The baselines start while the database is filled.
+            self.baseline = stack.enter_context(self.processes.baseline())
+            self.stock = stack.enter_context(self.processes.baseline("--stock"))
+            self.web = stack.enter_context(
+                self.processes.web("project", users, self.known)
+            )
+            self.servers = (self.web, self.baseline, self.stock)
             for server in self.servers:
-                self.stage.wait_for(server, body("reply", "warm"))
+                self.processes.wait_for(server, body("reply", "warm"))
             self._check_context()
             self._stack = stack.pop_all()
         return self
@@ -94,20 +96,19 @@ class BenchSetup:
         self._stack.close()
 
     def _check_context(self) -> None:
-        """See at the provider that the prompt is what the figures say it is."""
+        """Check at the provider that the prompt has the expected size."""
         for user in ("short-0", "long-0"):
             self.sample(self.web, [body("reply", user)])
-            self.prompt = self.stage.last_body()
-            seen = self.prompt.count('"role":')
-            # The preamble before them, the question after them.
-            if seen != SHORT + 2:
+            self.prompt = self.processes.last_body()
+            count = self.prompt.count('"role":')
+            # Besides the history it contains the preamble and the question.
+            if count != SHORT + 2:
                 raise RuntimeError(
-                    f"the provider got {seen - 2} messages of history in place of "
-                    f"{SHORT}: correct the sizes in bench/harness/server_processes.py"
+                    f"the provider received {count - 2} messages of history instead "
+                    f"of {SHORT}: correct bench/harness/server_processes.py"
                 )
         for server in self.servers:
-            warm = self.short(self.sizes.turns)
-            self.sample(server, warm, connections=4)
+            self.sample(server, self.short(self.sizes.turns), connections=4)
 
     def short(self, count: int, agent: str = "reply") -> list[str]:
         """Return requests of users with a short history."""
@@ -118,7 +119,7 @@ class BenchSetup:
         return [body("reply", user) for user in islice(self._long_names, count)]
 
     def direct(self, count: int, agent: str = "reply") -> list[str]:
-        """Return calls as the provider itself gets them."""
+        """Return requests for the provider itself."""
         return [self.prompt.replace('"model":"reply"', f'"model":"{agent}"')] * count
 
     def sample(
@@ -131,13 +132,13 @@ class BenchSetup:
         spread_seconds: float = 0.0,
     ) -> LoadSample:
         """Send requests to a server, or to the provider itself."""
-        port = self.stage.provider_port if process is None else process.port
+        port = self.processes.provider_port if process is None else process.port
         load = LoadRequest(port, bodies, connections, tokens, spread_seconds)
         return self.send(process, load)
 
     def send(self, process: MeasuredProcess | None, load: LoadRequest) -> LoadSample:
-        """Send a load to where it says, and count what it costs a server."""
-        sample = self.stage.sample(process, load)
+        """Send a load, and measure its cost for a server."""
+        sample = self.processes.sample(process, load)
         self._errors.append(sample.outcome)
         return sample
 

@@ -1,4 +1,4 @@
-"""What the operating system says a process costs."""
+"""CPU time and memory of processes, from the operating system."""
 
 import os
 import time
@@ -10,7 +10,7 @@ import psutil
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time a process has used, its threads included.
 
-    Linux counts nanoseconds in schedstat; elsewhere the clock ticks are taken.
+    Linux counts nanoseconds in schedstat; other systems count clock ticks.
     """
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
@@ -22,24 +22,24 @@ def cpu_seconds(pid: int) -> float:
 
 
 def rss_mb(pid: int) -> float:
-    """Return the memory a process holds, in MB (2^20 bytes)."""
+    """Return the resident memory of a process, in MB (2^20 bytes)."""
     return psutil.Process(pid).memory_info().rss / 2**20
 
 
 class MachineLoad:
-    """How busy the machine is with what is not ours."""
+    """The load of other processes on this machine."""
 
     def __init__(self) -> None:
         self._at = time.monotonic()
         self._busy, self._stolen = _busy_and_stolen()
-        self._ours = sum(os.times()[:4])
+        self._own = sum(os.times()[:4])
 
     def report(self) -> str:
-        """Say what else ran since; to be asked when our own processes have ended."""
+        """Describe the load since the start; call it after our processes have ended."""
         seconds = time.monotonic() - self._at
         busy, stolen = _busy_and_stolen()
-        ours = sum(os.times()[:4]) - self._ours
-        others = max(0.0, busy - self._busy - ours) / seconds
+        own = sum(os.times()[:4]) - self._own
+        others = max(0.0, busy - self._busy - own) / seconds
         stolen = (stolen - self._stolen) / seconds
         noise = others + stolen
         verdict = "noisy" if noise > 0.15 else "calm"

@@ -1,4 +1,4 @@
-"""The figures as one table."""
+"""The table of results."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ class Row:
     value: float
     unit: str = ""
     target: float | None = None
-    """The most it may be; None where nothing was promised."""
+    """Maximum value; None without a target."""
     digits: int = 0
     note: str = ""
 

@@ -1,4 +1,4 @@
-"""The processes of a measurement: the server, the provider, the load, the floor."""
+"""The processes of a measurement: server, provider, load generator, baseline."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from core.token_estimates import MESSAGE_OVERHEAD, estimate_message
 ROOT = Path(__file__).resolve().parents[2]
 CONTEXT_MESSAGES = 20
 START_SECONDS = 30
-# With what the provider says a reply costs (30 tokens), all messages are one size.
+# With the tokens that the provider reports (30), all messages have the same size.
 QUESTION = "And then? Tell me what happened next, in the town by the sea, in about "
 QUESTION += "thirty words, as you would tell it to a child of six."[
     : 120 - len(QUESTION)
@@ -55,16 +55,16 @@ AGENT = """
     memory: {memory}
     mcp_tools: {mcp_tools}
 """
-USING_TOOLS = "tool"
+TOOL_AGENT = "tool"
 """The agent whose model calls a tool of an MCP server in every turn."""
-REMEMBERING = "remember"
-"""The agent that recalls and learns; the others do not."""
-BLOCK_TOKENS = 1000
+MEMORY_AGENT = "remember"
+"""The agent with user memory; the others have none."""
+MEMORY_TOKENS = 1000
 RECORDED = "recorded.yaml"
-"""Beside coulisse.yaml: the same, with its turns recorded and logged."""
-GUARDED = "guarded.yaml"
-"""The same as coulisse.yaml behind API tokens, with limits on all that can have one."""
-GUARD = """
+"""A second YAML: the same, but with turn records and log lines."""
+LIMITED = "limited.yaml"
+"""A third YAML: the same, but with API tokens, prices and all kinds of limits."""
+LIMITS_YAML = """
 auth: {proxy: {tokens: {}}}
 prices:
   openai: {reply: {input: 0.15, output: 0.60}}
@@ -76,14 +76,14 @@ limits:
 
 
 def context_tokens() -> int:
-    """Return the budget that holds exactly the messages wanted."""
-    one = estimate_message(Message("user", QUESTION))
+    """Return the context size that holds exactly `CONTEXT_MESSAGES`."""
+    message = estimate_message(Message("user", QUESTION))
     preamble = estimate_message(Message("system", PREAMBLE))
-    return preamble + one * (1 + CONTEXT_MESSAGES) + MESSAGE_OVERHEAD
+    return preamble + message * (1 + CONTEXT_MESSAGES) + MESSAGE_OVERHEAD
 
 
 def body(agent: str, user: str) -> str:
-    """Return a request of a user to an agent."""
+    """Return the body of a user's request to an agent."""
     message = {"role": "user", "content": QUESTION}
     fields = {"model": agent, "messages": [message], "safety_identifier": user}
     if agent.startswith("stream"):
@@ -105,14 +105,14 @@ class MeasuredProcess:
 
 @dataclass
 class LoadSample:
-    """One block of load and what it cost the server."""
+    """The result of one load, and its CPU cost for the server."""
 
     outcome: LoadResult
     cpu_seconds: float = 0.0
 
 
 class ServerProcesses:
-    """Starts everything, and leaves nothing behind."""
+    """Starts the processes of a measurement, and ends them."""
 
     def __init__(self, agents: list[str]) -> None:
         self._agents = agents
@@ -135,15 +135,17 @@ class ServerProcesses:
         provider = self._module("provider", stdout=subprocess.PIPE)
         self._tool_server = self._module("tool_server", stdout=subprocess.PIPE)
         self.provider_port = int(provider.stdout.readline())
-        self._outcome = self._directory / "outcome.json"
-        self._load = self._module("load", str(self._outcome), stdout=subprocess.PIPE)
+        self._result_file = self._directory / "result.json"
+        self._load = self._module(
+            "load", str(self._result_file), stdout=subprocess.PIPE
+        )
 
     def project(
         self, name: str, users: list[tuple[str, int]], known: list[str]
     ) -> dict[str, str]:
-        """Make a project with a filled database; return its environment.
+        """Create a project with a filled database; return its environment.
 
-        Facts are known about the users in `known`.
+        `known` are the users with facts.
         """
         directory = self._directory / name
         (directory / ".coulisse").mkdir(parents=True)
@@ -151,20 +153,20 @@ class ServerProcesses:
             AGENT.format(
                 name=agent,
                 context_tokens=context_tokens()
-                + (BLOCK_TOKENS if agent == REMEMBERING else 0),
+                + (MEMORY_TOKENS if agent == MEMORY_AGENT else 0),
                 preamble=repr(PREAMBLE),
-                memory="true" if agent == REMEMBERING else "false",
-                mcp_tools="[{server: waiter}]" if agent == USING_TOOLS else "[]",
+                memory="true" if agent == MEMORY_AGENT else "false",
+                mcp_tools="[{server: waiter}]" if agent == TOOL_AGENT else "[]",
             )
             for agent in self._agents
         ]
         config = directory / "coulisse.yaml"
-        for path, recorded, more in (
+        for path, recorded, extra in (
             (config, "false", ""),
             (directory / RECORDED, "true", ""),
-            (directory / GUARDED, "false", GUARD),
+            (directory / LIMITED, "false", LIMITS_YAML),
         ):
-            path.write_text(self._config(recorded) + "".join(agents) + more)
+            path.write_text(self._config(recorded) + "".join(agents) + extra)
         environment = self._environment(directory)
         subprocess.run(
             [sys.executable, "-P", "-m", "bench.seed"],
@@ -176,14 +178,14 @@ class ServerProcesses:
 
     @staticmethod
     def _environment(project: Path) -> dict[str, str]:
-        kept = {
+        inherited = {
             key: value
             for key, value in os.environ.items()
             if not key.startswith(("COULISSE_", "DJANGO_"))
             and key not in {"DATABASE_URL", "REDIS_URL", "DEBUG"}
         }
         return {
-            **kept,
+            **inherited,
             "COULISSE_CONFIG": str(project / "coulisse.yaml"),
             "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
             "PYTHONPATH": str(ROOT),
@@ -191,7 +193,7 @@ class ServerProcesses:
 
     @cached_property
     def tool_server_port(self) -> int:
-        # Asked for late, for it takes a second to start.
+        # Read late, because it takes a second to start.
         return int(self._tool_server.stdout.readline())
 
     def _config(self, recorded: str) -> str:
@@ -209,48 +211,48 @@ class ServerProcesses:
     def web(
         self, name: str, users: list[tuple[str, int]], known: list[str] | None = None
     ) -> Iterator[MeasuredProcess]:
-        """Run a web process as the supervisor does, on a project of its own."""
+        """Run a web process like the supervisor does, for a project of its own."""
         environment = self.project(name, users, known or [])
         with self.serving("processes.web", environment) as process:
             yield process
 
     @contextmanager
-    def other_web(self, name: str, config: str) -> Iterator[MeasuredProcess]:
-        """Run another on the same project, with `RECORDED` or `GUARDED`."""
+    def web_with(self, name: str, config: str) -> Iterator[MeasuredProcess]:
+        """Run another web process of the same project, with `RECORDED` or `LIMITED`."""
         path = self._directory / name
-        environment = self._other(name, config)
+        environment = self._environment_with(name, config)
         with (
             open(path / "log", "wb") as log,
             self.serving("processes.web", environment, stderr=log) as process,
         ):
             yield process
 
-    def mint(self, name: str, user: str) -> str:
+    def create_token(self, name: str, user: str) -> str:
         """Return the secret of a new API token of a user, with a budget."""
         command = ["manage.py", "token", "create", "bench", "--principal", user]
-        minted = subprocess.run(
+        created = subprocess.run(
             [sys.executable, *command, "--budget", "monthly", "--limit", "1000000"],
-            env=self._other(name, GUARDED),
+            env=self._environment_with(name, LIMITED),
             cwd=ROOT,
             check=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        return minted.stdout.decode().strip()
+        return created.stdout.decode().strip()
 
-    def _other(self, name: str, config: str) -> dict[str, str]:
+    def _environment_with(self, name: str, config: str) -> dict[str, str]:
         path = self._directory / name
         return {**self._environment(path), "COULISSE_CONFIG": str(path / config)}
 
     @contextmanager
-    def floor(self, *arguments: str) -> Iterator[MeasuredProcess]:
-        """Run the floor."""
+    def baseline(self, *arguments: str) -> Iterator[MeasuredProcess]:
+        """Run the baseline server."""
         environment = {
             **os.environ,
             "BENCH_PROVIDER": self.provider_url,
             "PYTHONPATH": str(ROOT),
         }
-        with self.serving("bench.floor", environment, *arguments) as process:
+        with self.serving("bench.baseline", environment, *arguments) as process:
             yield process
 
     @contextmanager
@@ -264,24 +266,24 @@ class ServerProcesses:
         cwd: Path | None = None,
     ) -> Iterator[MeasuredProcess]:
         """Run a module as a server; `prefix` is a program that runs it."""
-        # It ends when the other end of this pipe does.
-        lifeline, other_end = os.pipe()
+        # The server ends when the write end of this pipe is closed.
+        parent_pipe, write_end = os.pipe()
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen(1024)
             fd = listener.fileno()
             port = listener.getsockname()[1]
-            fds = ["--fd", str(fd), "--parent-pipe", str(lifeline)]
+            fds = ["--fd", str(fd), "--parent-pipe", str(parent_pipe)]
             popen = subprocess.Popen(
                 [*prefix, sys.executable, "-P", "-m", module, *fds, *arguments],
                 env=environment,
                 cwd=cwd,
-                pass_fds=(fd, lifeline),
+                pass_fds=(fd, parent_pipe),
                 stdin=subprocess.DEVNULL,
                 stderr=stderr,
                 process_group=0,
             )
-        os.close(lifeline)
+        os.close(parent_pipe)
         try:
             yield MeasuredProcess(port, popen)
         finally:
@@ -291,7 +293,7 @@ class ServerProcesses:
             except subprocess.TimeoutExpired:
                 popen.kill()
                 popen.wait()
-            os.close(other_end)
+            os.close(write_end)
 
     def _module(
         self, name: str, *arguments: str, **fields: Any
@@ -308,46 +310,46 @@ class ServerProcesses:
     # Measure.
 
     def sample(self, process: MeasuredProcess | None, load: LoadRequest) -> LoadSample:
-        """Send a load and count what it costs a server; None is the provider."""
+        """Send a load, and measure its CPU cost for a server, unless that is None."""
         pipe = self._load
         pipe.stdin.write(json.dumps(asdict(load)).encode() + b"\n")
         pipe.stdin.flush()
         if pipe.stdout.readline().strip() != b"ready":
-            raise RuntimeError("the load generator did not start: see above")
+            raise RuntimeError("the load generator did not start: see its output above")
         before = 0.0 if process is None else process_metrics.cpu_seconds(process.pid)
         pipe.stdin.write(b"go\n")
         pipe.stdin.flush()
-        over = pipe.stdout.readline()
+        reply = pipe.stdout.readline()
         after = 0.0 if process is None else process_metrics.cpu_seconds(process.pid)
-        if over.strip() != b"done":
-            raise RuntimeError("the load generator broke off: see above")
-        outcome = json.loads(self._outcome.read_text())
-        return LoadSample(LoadResult(**outcome), after - before)
+        if reply.strip() != b"done":
+            raise RuntimeError("the load generator failed: see its output above")
+        result = json.loads(self._result_file.read_text())
+        return LoadSample(LoadResult(**result), after - before)
 
     def last_body(self) -> str:
-        """Return the body of the last call the provider got."""
+        """Return the body of the last call that the provider received."""
         url = f"http://127.0.0.1:{self.provider_port}/last"
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return answer.read().decode()
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.read().decode()
 
     def wait_for(
         self,
         process: MeasuredProcess,
-        one: str,
+        request: str,
         head: str = "",
         *,
         seconds: float = START_SECONDS,
     ) -> None:
-        """Wait until a server answers this request."""
-        until = time.monotonic() + seconds
+        """Wait until a server answers this request without an error."""
+        deadline = time.monotonic() + seconds
         while True:
             outcome = self.sample(
-                None, LoadRequest(process.port, [one], head=head)
+                None, LoadRequest(process.port, [request], head=head)
             ).outcome
             if not outcome.errors:
                 return
-            if process.popen.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"the server does not serve: {outcome.first_error}")
+            if process.popen.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server does not answer: {outcome.first_error}")
             time.sleep(0.1)
 
 

@@ -1,3 +1,3 @@
-"""How well and how fast memory finds what it holds: data sets, retrieval quality,
-deduplication, recall latency.
+"""Quality and latency of memory: data sets, retrieval quality, deduplication, recall
+latency.
 """

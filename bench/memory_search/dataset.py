@@ -1,4 +1,4 @@
-"""What the quality of recall is measured on; bench/data/README.md tells the formats."""
+"""The data set of the recall measurement; bench/data/README.md has its formats."""
 
 import json
 import zlib
@@ -16,7 +16,7 @@ Label = Literal["paraphrase", "contradiction", "different"]
 
 @dataclass(frozen=True)
 class DatasetFact:
-    """A fact of an invented person."""
+    """A fact about a fictional user."""
 
     id: str
     user: str
@@ -24,15 +24,15 @@ class DatasetFact:
     category: str
     content: str
     supersedes: str = ""
-    """The fact that was true before it."""
+    """The earlier fact that it replaces."""
 
 
 @dataclass(frozen=True)
 class DatasetQuestion:
-    """Something asked, and what answers it."""
+    """A question and its answers."""
 
     user: str
-    """Whose facts, or which conversation, it is asked of."""
+    """The user or the conversation that the question is about."""
     text: str
     answers: tuple[str, ...]
     kind: str
@@ -40,13 +40,13 @@ class DatasetQuestion:
 
     @property
     def half(self) -> Literal["tuning", "report"]:
-        """Which half it is in: constants are tuned on one and judged on the other."""
+        """The half of the data set: one for tuning constants, one for reports."""
         return "tuning" if zlib.crc32(self.text.encode()) % 2 else "report"
 
 
 @dataclass(frozen=True)
 class FactPair:
-    """Something known and something said later."""
+    """A known fact and a later statement."""
 
     id: str
     language: str
@@ -66,7 +66,7 @@ class DatasetMessage:
 
 @dataclass(frozen=True)
 class DatasetConversation:
-    """A conversation of two, and what is asked about it."""
+    """A conversation of two speakers, and questions about it."""
 
     name: str
     lines: tuple[DatasetMessage, ...]
@@ -74,13 +74,13 @@ class DatasetConversation:
 
     @property
     def speakers(self) -> list[str]:
-        """Return who speaks, in order of appearance."""
+        """The speakers, in order of appearance."""
         return list(dict.fromkeys(line.speaker for line in self.lines))
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Everything one run measures."""
+    """The data of one measurement."""
 
     facts: tuple[DatasetFact, ...] = ()
     queries: tuple[DatasetQuestion, ...] = ()
@@ -88,34 +88,36 @@ class Dataset:
     conversations: tuple[DatasetConversation, ...] = field(default=())
 
     def sample(self, count: int) -> "Dataset":
-        """Return so many queries, pairs and questions, spread, of everything known."""
+        """Return an evenly spread sample of the queries, pairs and questions."""
         return replace(
             self,
             queries=_spread(self.queries, count),
             pairs=_spread(self.pairs, count),
             conversations=tuple(
-                replace(one, questions=_spread(one.questions, count))
-                for one in self.conversations[:1]
+                replace(conversation, questions=_spread(conversation.questions, count))
+                for conversation in self.conversations[:1]
             ),
         )
 
 
 def choose(files: Sequence[Path], sample: int | None) -> Dataset:
-    """Return the conversations of these files, or else the set of the repository.
+    """Return the conversations of these files, or the repository's data set.
 
-    `sample` takes only so many questions of each sort. Raises ValueError, or OSError
-    where a file cannot be read.
+    `sample` limits the number of questions of each kind. Raises ValueError for an
+    invalid file, and OSError for an unreadable one.
     """
     if not files:
-        chosen = load()
+        data = load()
     else:
-        found = [one for file in files for one in transcripts(file)]
-        chosen = Dataset(conversations=tuple(found))
-    return chosen if sample is None else chosen.sample(sample)
+        conversations = [
+            conversation for file in files for conversation in transcripts(file)
+        ]
+        data = Dataset(conversations=tuple(conversations))
+    return data if sample is None else data.sample(sample)
 
 
 def load() -> Dataset:
-    """Return the set of the repository."""
+    """Return the repository's data set."""
     facts = tuple(DatasetFact(**row) for row in _rows(DATA / "facts.jsonl"))
     return Dataset(
         facts,
@@ -132,19 +134,22 @@ def load() -> Dataset:
 def transcripts(path: Path) -> list[DatasetConversation]:
     """Return the conversations of a file, in our format or the common public one.
 
-    Raises ValueError when it is neither.
+    Raises ValueError for other formats.
     """
     text = path.read_text(encoding="utf-8")
     try:
         if text.lstrip().startswith("["):
-            return [_sample(one, n) for n, one in enumerate(json.loads(text), start=1)]
+            return [
+                _public_sample(sample, number)
+                for number, sample in enumerate(json.loads(text), start=1)
+            ]
         return list(_conversations(_rows(path)))
     except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as exc:
         raise ValueError(f"{path} is in neither format: {exc!r}") from exc
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    # Not splitlines(), to which other characters than the newline end a line.
+    # Not splitlines(), which also splits at other characters than the newline.
     lines = path.read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in lines if line.strip()]
 
@@ -184,41 +189,41 @@ def _conversations(rows: Sequence[dict[str, Any]]) -> Iterator[DatasetConversati
         )
 
 
-def _sample(one: dict[str, Any], number: int) -> DatasetConversation:
+def _public_sample(sample: dict[str, Any], number: int) -> DatasetConversation:
     """Read `session_1`, `session_2` … in order, and the questions with evidence."""
-    name = str(one.get("sample_id", number))
-    spoken = one["conversation"]
+    name = str(sample.get("sample_id", number))
+    sessions = sample["conversation"]
     lines = tuple(
         DatasetMessage(turn["dia_id"], turn["speaker"], turn.get("text", ""))
-        for session in _sessions(spoken)
-        for turn in spoken[session]
+        for session in _session_names(sessions)
+        for turn in sessions[session]
     )
-    known = {line.id for line in lines}
+    line_ids = {line.id for line in lines}
     questions = tuple(
         DatasetQuestion(
-            name, asked["question"], evidence, str(asked.get("category", "")), ""
+            name, item["question"], evidence, str(item.get("category", "")), ""
         )
-        for asked in one["qa"]
-        if (evidence := tuple(_evidence(asked, known)))
+        for item in sample["qa"]
+        if (evidence := tuple(_evidence(item, line_ids)))
     )
     return DatasetConversation(name, lines, questions)
 
 
-def _sessions(spoken: dict[str, Any]) -> list[str]:
+def _session_names(sessions: dict[str, Any]) -> list[str]:
     numbers = [
         int(key.removeprefix("session_"))
-        for key, value in spoken.items()
+        for key, value in sessions.items()
         if key.removeprefix("session_").isdigit() and isinstance(value, list)
     ]
     return [f"session_{number}" for number in sorted(numbers)]
 
 
-def _evidence(asked: dict[str, Any], known: set[str]) -> list[str]:
-    """Return the ids that exist: public files put several into one text, and typos."""
-    if asked.get("answer") is None:
-        return []  # It asks for what was never said.
-    given = " ".join(asked.get("evidence") or ()).replace(";", " ").replace(",", " ")
-    return [one for one in dict.fromkeys(given.split()) if one in known]
+def _evidence(item: dict[str, Any], line_ids: set[str]) -> list[str]:
+    """Return the existing ids: public files combine several in one text, with typos."""
+    if item.get("answer") is None:
+        return []  # The conversation does not contain the answer.
+    text = " ".join(item.get("evidence") or ()).replace(";", " ").replace(",", " ")
+    return [word for word in dict.fromkeys(text.split()) if word in line_ids]
 
 
 def _spread(items: Sequence[T], count: int) -> tuple[T, ...]:

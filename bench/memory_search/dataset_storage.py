@@ -1,4 +1,4 @@
-"""Put a dataset's people and conversations into the database, as the product would."""
+"""Stores a data set in the database, like the product does."""
 
 import uuid
 from collections.abc import Hashable, Iterator, Mapping
@@ -26,38 +26,38 @@ from memory.transcript.message_rows import NewMessage
 
 @dataclass(frozen=True)
 class StoredUser:
-    """Someone whose memory is filled, and what shall be found in it."""
+    """A user with stored data, and questions about it."""
 
-    holds: Literal["facts", "messages"]
+    corpus: Literal["facts", "messages"]
     user_id: UserId
     names: Mapping[Hashable, str]
-    """The dataset's id of each stored thing that may be found."""
+    """The data set's id of each stored fact or message."""
     questions: tuple[DatasetQuestion, ...]
 
 
-def store_dataset(wanted: Dataset, vectors: DatasetVectors) -> Iterator[StoredUser]:
-    """Store everything, for users of its own, and yield each place to search.
+def store_dataset(data: Dataset, vectors: DatasetVectors) -> Iterator[StoredUser]:
+    """Store the data set for new users, and yield each of them.
 
-    All facts are stored before the first place is yielded: others' must not matter.
+    All facts are stored before the first user is yielded, so that the facts of other
+    users are present in every search.
     """
-    people = dict.fromkeys(fact.user for fact in wanted.facts)
-    places = [_person(name, wanted, vectors) for name in people]
-    yield from places
-    for conversation in wanted.conversations:
+    names = dict.fromkeys(fact.user for fact in data.facts)
+    yield from [_store_facts(name, data, vectors) for name in names]
+    for conversation in data.conversations:
         if conversation.questions:
-            yield _conversation(conversation, vectors)
+            yield _store_conversation(conversation, vectors)
 
 
-def _person(name: str, wanted: Dataset, vectors: DatasetVectors) -> StoredUser:
+def _store_facts(name: str, data: Dataset, vectors: DatasetVectors) -> StoredUser:
     user_id = UserId(uuid.uuid4())
-    facts = [fact for fact in wanted.facts if fact.user == name]
-    past = {fact.supersedes for fact in facts}
+    facts = [fact for fact in data.facts if fact.user == name]
+    superseded = {fact.supersedes for fact in facts}
     ids = {fact.id: uuid.uuid4() for fact in facts}
     with transaction.atomic():
         Fact.objects.bulk_create(
-            [_row(fact, user_id, ids[fact.id], fact.id in past) for fact in facts]
+            [_row(fact, user_id, ids[fact.id], fact.id in superseded) for fact in facts]
         )
-        active = [fact for fact in facts if fact.id not in past]
+        active = [fact for fact in facts if fact.id not in superseded]
         passages.index_facts(
             user_id,
             [
@@ -70,18 +70,20 @@ def _person(name: str, wanted: Dataset, vectors: DatasetVectors) -> StoredUser:
                 for fact in active
             ],
         )
-    questions = tuple(query for query in wanted.queries if query.user == name)
+    questions = tuple(query for query in data.queries if query.user == name)
     return StoredUser("facts", user_id, {ids[f.id]: f.id for f in active}, questions)
 
 
-def _row(fact: DatasetFact, user_id: UserId, fact_id: uuid.UUID, is_past: bool) -> Fact:
+def _row(
+    fact: DatasetFact, user_id: UserId, fact_id: uuid.UUID, is_superseded: bool
+) -> Fact:
     now = datetime.now(UTC)
     return Fact(
         id=fact_id,
         user_id=user_id,
         content=fact.content,
         category=fact.category,
-        status="superseded" if is_past else "active",
+        status="superseded" if is_superseded else "active",
         source="extraction",
         said_at=now,
         created_at=now,
@@ -89,10 +91,10 @@ def _row(fact: DatasetFact, user_id: UserId, fact_id: uuid.UUID, is_past: bool) 
     )
 
 
-def _conversation(
+def _store_conversation(
     conversation: DatasetConversation, vectors: DatasetVectors
 ) -> StoredUser:
-    """Store it as one thread: who speaks first is the user, the other the assistant."""
+    """Store a conversation as a thread; the first speaker is the user."""
     user_id = UserId(uuid.uuid4())
     message_store.append_turn(user_id, "", new_turn_id(), _entries(conversation))
     rows = MessageRow.objects.filter(thread__user_id=user_id).order_by("position")

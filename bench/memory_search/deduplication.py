@@ -1,4 +1,4 @@
-"""Say two things about somebody, one after the other, and see what is known then."""
+"""Measures deduplication: saves two facts about a user, and checks which remain."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -12,17 +12,17 @@ from memory.facts.types import FactDraft
 from memory.recall import passages
 
 
-def try_pairs(
+def save_pairs(
     pairs: Sequence[FactPair], vectors: DatasetVectors
 ) -> Iterator[PairResult]:
-    """Save each pair for a user of its own, and yield what became of it."""
+    """Save each pair for a new user, and yield the result."""
     for pair in pairs:
         user_id = UserId(uuid.uuid4())
         first = _save(user_id, pair.old, vectors)
         second = _save(user_id, pair.new, vectors)
-        known, _ = fact_store.page_facts(user_id)
+        facts, _ = fact_store.page_facts(user_id)
         verdict: Verdict = "kept both"
-        if len(known) == 1:
+        if len(facts) == 1:
             verdict = "merged" if first == second else "superseded"
         yield PairResult(pair.id, pair.language, pair.label, vectors.embedder, verdict)
 

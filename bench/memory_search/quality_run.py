@@ -1,6 +1,6 @@
-"""Measure on the database that the environment names: `JOB OUTCOME`, both JSON files.
+"""Measures quality on the database of the environment: `JOB OUTCOME`, both JSON files.
 
-A process of its own, for one process has one database.
+It is a process of its own, because a process has one database.
 """
 
 import json
@@ -18,27 +18,27 @@ from django.core.management import call_command  # noqa: E402  apps must be read
 from django.db import connection  # noqa: E402
 
 from bench.memory_search import dataset, deduplication, embeddings, question_ranks  # noqa: E402
-from bench.memory_search.metrics import LEGS  # noqa: E402
+from bench.memory_search.metrics import RETRIEVERS  # noqa: E402
 
 
 def main() -> None:
     job, outcome = map(Path, sys.argv[1:])
-    told = json.loads(job.read_text())
+    options = json.loads(job.read_text())
     call_command("migrate", verbosity=0)
-    wanted = dataset.choose([Path(p) for p in told["transcripts"]], told["sample"])
-    asked, tried, embedding = [], [], {}
-    for name in told["embedders"] or embeddings.available():
+    data = dataset.choose([Path(p) for p in options["transcripts"]], options["sample"])
+    questions, pairs, embedding = [], [], {}
+    for name in options["embedders"] or embeddings.available():
         print(f"  {name} …", file=sys.stderr, flush=True)
-        made = embeddings.load_or_embed(name, wanted, job.parent)
-        # Words are the same whatever the embedder.
-        legs = LEGS[1:] if asked else LEGS
-        asked += question_ranks.ask(wanted, made, legs)
-        tried += deduplication.try_pairs(wanted.pairs, made)
-        embedding[made.embedder] = made.milliseconds
+        vectors = embeddings.load_or_embed(name, data, job.parent)
+        # Lexical search does not depend on the embedder.
+        retrievers = RETRIEVERS[1:] if questions else RETRIEVERS
+        questions += question_ranks.rank_answers(data, vectors, retrievers)
+        pairs += deduplication.save_pairs(data.pairs, vectors)
+        embedding[vectors.embedder] = vectors.milliseconds
     report = {
         "backend": connection.vendor,
-        "asked": [asdict(one) for one in asked],
-        "tried": [asdict(one) for one in tried],
+        "questions": [asdict(one) for one in questions],
+        "pairs": [asdict(one) for one in pairs],
         "embedding": embedding,
     }
     outcome.write_text(json.dumps(report))

@@ -1,4 +1,4 @@
-"""Ask a filled memory everything, and note at which place each answer came."""
+"""Searches a filled memory for all questions, and ranks the answers."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -6,39 +6,42 @@ from collections.abc import Iterator, Sequence
 from bench.memory_search.dataset import Dataset, DatasetQuestion
 from bench.memory_search.dataset_storage import StoredUser, store_dataset
 from bench.memory_search.embeddings import DatasetVectors
-from bench.memory_search.metrics import LEGS, QuestionResult
+from bench.memory_search.metrics import RETRIEVERS, QuestionResult
 from memory.recall import search
 from memory.recall.types import Query
 
 DEPTH = 20
-"""Found of each question; what comes later counts as not found."""
+"""Number of results per question; answers after them count as not found."""
 
 
-def ask(
-    wanted: Dataset, vectors: DatasetVectors, legs: Sequence[str] = LEGS
+def rank_answers(
+    data: Dataset, vectors: DatasetVectors, retrievers: Sequence[str] = RETRIEVERS
 ) -> Iterator[QuestionResult]:
-    """Fill the memory with a dataset and ask each question of each leg."""
-    for place in store_dataset(wanted, vectors):
-        # The first search of a user loads what the others find loaded.
-        for question in place.questions[:1]:
-            _find(place, _query(question, vectors, "weighted"))
-        for leg in legs:
-            for question in place.questions:
-                yield _ask(place, question, vectors, leg)
+    """Store a data set, and search for each question with each retriever."""
+    for stored in store_dataset(data, vectors):
+        # The first search of a user loads the cache.
+        for question in stored.questions[:1]:
+            _find(stored, _query(question, vectors, "weighted"))
+        for retriever in retrievers:
+            for question in stored.questions:
+                yield _rank(stored, question, vectors, retriever)
 
 
-def _ask(
-    place: StoredUser, question: DatasetQuestion, vectors: DatasetVectors, leg: str
+def _rank(
+    stored: StoredUser,
+    question: DatasetQuestion,
+    vectors: DatasetVectors,
+    retriever: str,
 ) -> QuestionResult:
-    query = _query(question, vectors, leg)
-    began = time.perf_counter()
-    found = _find(place, query)
-    milliseconds = (time.perf_counter() - began) * 1e3
-    names = [place.names.get(one) for one in found]
+    query = _query(question, vectors, retriever)
+    started_at = time.perf_counter()
+    results = _find(stored, query)
+    milliseconds = (time.perf_counter() - started_at) * 1e3
+    names = [stored.names.get(result) for result in results]
     return QuestionResult(
-        place.holds,
+        stored.corpus,
         vectors.embedder,
-        leg,
+        retriever,
         question.kind,
         question.language,
         question.half,
@@ -48,19 +51,24 @@ def _ask(
     )
 
 
-def _find(place: StoredUser, query: Query) -> list[object]:
-    if place.holds == "facts":
-        found = search.search_facts(place.user_id, query, limit=DEPTH)
+def _find(stored: StoredUser, query: Query) -> list[object]:
+    if stored.corpus == "facts":
+        found = search.search_facts(stored.user_id, query, limit=DEPTH)
         return [one.fact.id for one in found]
-    return [one.id for one in search.search_messages(place.user_id, query, limit=DEPTH)]
+    return [
+        one.id for one in search.search_messages(stored.user_id, query, limit=DEPTH)
+    ]
 
 
-def _query(question: DatasetQuestion, vectors: DatasetVectors, leg: str) -> Query:
-    if leg == "lexical":
+def _query(question: DatasetQuestion, vectors: DatasetVectors, retriever: str) -> Query:
+    if retriever == "lexical":
         return Query(question.text)
-    embedded = vectors.asking(question.text)
-    if leg == "vector":
+    embedded = vectors.of_question(question.text)
+    if retriever == "vector":
         return Query("", embedded, vectors.floor)
     return Query(
-        question.text, embedded, vectors.floor, "rrf" if leg == "rrf" else "weighted"
+        question.text,
+        embedded,
+        vectors.floor,
+        "rrf" if retriever == "rrf" else "weighted",
     )

@@ -1,3 +1,3 @@
-"""Runs of a whole server under one kind of load: a soak, slow clients, background
-tasks, the studio's pages.
+"""Measurements of a whole server under one kind of load: a soak test, slow clients,
+background tasks, the studio's pages.
 """

@@ -1,9 +1,9 @@
-"""Slow clients beside honest ones: `python -m bench slow-clients`.
+"""Slow clients together with regular ones: `python -m bench slow-clients`.
 
-300 clients send half a request and 40 half a body, all at once. Some say nothing more,
-some drip a little each second, and some bodies come just fast enough. Meanwhile 64
-streams are read. When is each slow client gone, and do the streams notice? It takes
-about a minute and a half.
+300 clients send half of the headers and 40 half of a body, all at once. Some send
+nothing more, some a little each second, and some bodies arrive just fast enough.
+Meanwhile 64 streams are read. The figures are the time until each slow client is
+disconnected, and the effect on the streams. It takes about a minute and a half.
 """
 
 import argparse
@@ -23,14 +23,14 @@ STREAMS = 64
 TOKENS = 150
 AGENT = f"stream-{TOKENS}-20"
 TURNS = 5
-"""Streams of each connection in a block."""
-GIVE_UP_SECONDS = 140.0
+"""Streams per connection in one load."""
+TIMEOUT_SECONDS = 140.0
 STALL_MS = 100.0
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 HALF_BODY = HEAD + b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"
-HEAD_DRIPS = (b"", b"X: a\r\n")
-BODY_DRIPS = (b"", b" ", b" " * 2048)
-"""What is sent each second; the last is above the least rate."""
+HEAD_PIECES = (b"", b"X: a\r\n")
+BODY_PIECES = (b"", b" ", b" " * 2048)
+"""Data that is sent each second; the last is above the minimum rate."""
 
 
 @dataclass
@@ -38,59 +38,59 @@ class SlowClients:
     """The slow clients, in a thread with an event loop of its own."""
 
     port: int
-    heads_gone: list[float] = field(default_factory=list)
-    """Seconds after which each was gone."""
-    bodies_gone: list[float] = field(default_factory=list)
+    head_seconds: list[float] = field(default_factory=list)
+    """Seconds until each client was disconnected."""
+    body_seconds: list[float] = field(default_factory=list)
 
     def run(self) -> None:
         asyncio.run(self._run())
 
     async def _run(self) -> None:
         attackers = [
-            self._attack(HEAD, HEAD_DRIPS[number % 2], self.heads_gone)
+            self._attack(HEAD, HEAD_PIECES[number % 2], self.head_seconds)
             for number in range(HALF_HEADS)
         ]
         attackers += [
-            self._attack(HALF_BODY, BODY_DRIPS[number % 3], self.bodies_gone)
+            self._attack(HALF_BODY, BODY_PIECES[number % 3], self.body_seconds)
             for number in range(HALF_BODIES)
         ]
         await asyncio.gather(*attackers)
 
-    async def _attack(self, sent: bytes, drip: bytes, gone: list[float]) -> None:
+    async def _attack(self, sent: bytes, piece: bytes, seconds: list[float]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        began_at = time.monotonic()
+        started_at = time.monotonic()
         writer.write(sent)
-        dripping = asyncio.create_task(_send_slowly(writer, drip))
+        sending = asyncio.create_task(_send_slowly(writer, piece))
         try:
-            async with asyncio.timeout(GIVE_UP_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await reader.read()
         except TimeoutError:
             pass
         except ConnectionError:
-            gone.append(time.monotonic() - began_at)
+            seconds.append(time.monotonic() - started_at)
         else:
-            gone.append(time.monotonic() - began_at)
-        dripping.cancel()
+            seconds.append(time.monotonic() - started_at)
+        sending.cancel()
         writer.close()
 
 
-async def _send_slowly(writer: asyncio.StreamWriter, drip: bytes) -> None:
-    while drip:
+async def _send_slowly(writer: asyncio.StreamWriter, piece: bytes) -> None:
+    while piece:
         await asyncio.sleep(1)
-        writer.write(drip)
+        writer.write(piece)
 
 
 @dataclass
 class RegularStreams:
-    """What honest clients saw."""
+    """The streams of regular clients."""
 
     count: int = 0
     errors: int = 0
     first_error: str = ""
     gaps: list[float] = field(default_factory=list)
 
-    def read(self, stage: ServerProcesses, web: MeasuredProcess) -> None:
-        """Read a block of streams, on `STREAMS` connections at a time."""
+    def read(self, processes: ServerProcesses, web: MeasuredProcess) -> None:
+        """Read streams, `STREAMS` at a time."""
         users = [f"user-{number % STREAMS}" for number in range(STREAMS * TURNS)]
         load = LoadRequest(
             web.port,
@@ -99,7 +99,7 @@ class RegularStreams:
             tokens=TOKENS,
             spread_seconds=0.2,
         )
-        outcome = stage.sample(web, load).outcome
+        outcome = processes.sample(web, load).outcome
         self.count += len(outcome.firsts)
         self.errors += outcome.errors
         self.first_error = self.first_error or outcome.first_error
@@ -114,7 +114,8 @@ class RegularStreams:
             Row(f"streams broken {when}", self.errors, "", 0, note=self.first_error),
             Row(
                 f"gap between tokens {when}, p99",
-                *(p99, "ms"),
+                p99,
+                "ms",
                 digits=1,
                 note=f"longest {longest:.0f}; {stalls} of {len(self.gaps)} over "
                 f"{STALL_MS:.0f} ms",
@@ -126,22 +127,25 @@ def main(arguments: list[str]) -> None:
     argparse.ArgumentParser(
         prog="python -m bench slow-clients", description=__doc__
     ).parse_args(arguments)
-    weather = MachineLoad()
-    with ServerProcesses(["reply", AGENT]) as stage, stage.web("project", []) as web:
-        stage.wait_for(web, body("reply", "warm"))
+    machine_load = MachineLoad()
+    with (
+        ServerProcesses(["reply", AGENT]) as processes,
+        processes.web("project", []) as web,
+    ):
+        processes.wait_for(web, body("reply", "warm"))
         before, during = RegularStreams(), RegularStreams()
-        before.read(stage, web)
+        before.read(processes, web)
         attack = SlowClients(web.port)
-        attacking = threading.Thread(target=attack.run)
-        attacking.start()
-        while attacking.is_alive():
-            during.read(stage, web)
-    print(f"{weather.report()}\n")
+        thread = threading.Thread(target=attack.run)
+        thread.start()
+        while thread.is_alive():
+            during.read(processes, web)
+    print(f"{machine_load.report()}\n")
     print(
         render(
             [
-                _gone("half requests", attack.heads_gone, HALF_HEADS, 15),
-                _gone("half bodies", attack.bodies_gone, HALF_BODIES, 75),
+                _disconnect_row("half requests", attack.head_seconds, HALF_HEADS, 15),
+                _disconnect_row("half bodies", attack.body_seconds, HALF_BODIES, 75),
                 *before.rows("before"),
                 *during.rows("meanwhile"),
             ]
@@ -149,9 +153,9 @@ def main(arguments: list[str]) -> None:
     )
 
 
-def _gone(what: str, gone: list[float], count: int, target: float) -> Row:
-    if len(gone) < count:
-        still_open = f"{count - len(gone)} still open after {GIVE_UP_SECONDS:.0f} s"
-        return Row(f"{what} gone", float("inf"), "s", target, note=still_open)
-    note = f"{count} of them, the first after {min(gone):.1f} s"
-    return Row(f"{what} gone", max(gone), "s", target, digits=1, note=note)
+def _disconnect_row(name: str, seconds: list[float], count: int, target: float) -> Row:
+    if len(seconds) < count:
+        still_open = f"{count - len(seconds)} still open after {TIMEOUT_SECONDS:.0f} s"
+        return Row(f"{name} disconnected", float("inf"), "s", target, note=still_open)
+    note = f"{count} of them, the first after {min(seconds):.1f} s"
+    return Row(f"{name} disconnected", max(seconds), "s", target, digits=1, note=note)

@@ -1,10 +1,10 @@
-"""Everything at once for a while, with processes killed in turn: is anything lost?
+"""Soak test: all kinds of load at once while processes are killed; is anything lost?
 
 `python -m bench soak [--minutes 10]` starts a server and gives it chat, tasks, a cron
 every second, judges and a sidecar that crashes every five seconds. Every quarter of a
 minute the worker, the broker or a web process is killed with SIGKILL. When the load
-has ended and the queue is empty, `bench.scenarios.soak_audit` counts in the database
-what came of it all.
+has ended and the queue is empty, `bench.scenarios.soak_audit` counts the results in the
+database.
 """
 
 import argparse
@@ -32,14 +32,14 @@ from bench.harness.result_table import Row, render
 from bench.harness.server_processes import ROOT
 
 CHATS = 4
-"""Connections that chat, each at `CHATS_A_SECOND / CHATS`."""
-CHATS_A_SECOND = 4.0
-TASKS_A_SECOND = 2.0
+"""Connections that chat, each at `CHATS_PER_SECOND / CHATS`."""
+CHATS_PER_SECOND = 4.0
+TASKS_PER_SECOND = 2.0
 KILL_SECONDS = 15.0
-LOOK_SECONDS = 5.0
+SAMPLE_SECONDS = 5.0
 DRAIN_SECONDS = 180.0
-PATIENCE_SECONDS = 60.0
-VICTIMS = ("worker", "broker", "web-1")
+TIMEOUT_SECONDS = 60.0
+KILLED_PROCESSES = ("worker", "broker", "web-1")
 CONFIG = """
 server: {{port: {port}}}
 providers:
@@ -67,7 +67,7 @@ sidecars:
 
 @dataclass
 class SoakLog:
-    """What was sent and what came back."""
+    """The sent requests and their results."""
 
     chats: dict[str, bool] = field(default_factory=dict)
     """Each message that was sent, and whether it was answered with 200."""
@@ -75,102 +75,104 @@ class SoakLog:
     """The id of each task that was accepted, by its prompt."""
     killed: list[str] = field(default_factory=list)
     memory_mb: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By name of the process."""
+    """Memory by name of the process."""
     first_error: str = ""
 
 
 class SoakTest:
-    """A server under load, and its ledger."""
+    """A server under load, and the log of the test."""
 
     def __init__(self, directory: Path, port: int, seconds: float) -> None:
-        self.ledger = SoakLog()
+        self.log = SoakLog()
         self._directory = directory
         self._url = f"http://127.0.0.1:{port}"
         self._seconds = seconds
-        self._over = threading.Event()
+        self._is_stopping = threading.Event()
 
     def run(self) -> None:
-        """Have it all happen, then wait until nothing is left to do."""
-        self._wait_until(self._serves)
+        """Run the load, then wait until the server responses again."""
+        self._wait_until(self._is_serving)
         jobs: list[Callable[[], None]] = [self._chat] * CHATS
-        jobs += [self._send_tasks, self._kill, self._look]
+        jobs += [self._send_tasks, self._kill, self._sample_memory]
         threads = [threading.Thread(target=job) for job in jobs]
         for thread in threads:
             thread.start()
         time.sleep(self._seconds)
-        self._over.set()
+        self._is_stopping.set()
         for thread in threads:
             thread.join()
-        self._wait_until(self._serves)
+        self._wait_until(self._is_serving)
 
-    def _wait_until(self, is_so: Callable[[], bool]) -> None:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not is_so():
-            if time.monotonic() > until:
-                raise RuntimeError("the server does not serve")
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                raise RuntimeError("the server does not response")
             time.sleep(0.2)
 
-    def _serves(self) -> bool:
+    def _is_serving(self) -> bool:
         with suppress(httpx2.HTTPError):
             return httpx2.get(f"{self._url}/health/ready").status_code == 200
         return False
 
     def _chat(self) -> None:
-        # A user for each, so that nobody waits for another's thread.
+        # One user per connection, so that none waits for the thread of another.
         user = f"chat-{threading.get_ident()}"
         with httpx2.Client(base_url=self._url, timeout=20) as client:
             number = 0
-            while not self._over.wait(random.expovariate(CHATS_A_SECOND / CHATS)):
+            while not self._is_stopping.wait(
+                random.expovariate(CHATS_PER_SECOND / CHATS)
+            ):
                 number += 1
-                self._say(client, user, f"{user} says {number}")
+                self._send_chat(client, user, f"{user} message {number}")
 
-    def _say(self, client: httpx2.Client, user: str, text: str) -> None:
-        self.ledger.chats[text] = False
+    def _send_chat(self, client: httpx2.Client, user: str, text: str) -> None:
+        self.log.chats[text] = False
         message = {"role": "user", "content": text}
         body = {"model": "chat", "messages": [message], "safety_identifier": user}
         with suppress(httpx2.HTTPError):
-            answer = client.post("/v1/chat/completions", json=body)
-            self.ledger.chats[text] = answer.status_code == 200
-            if answer.status_code != 200:
-                self.ledger.first_error = self.ledger.first_error or answer.text
+            response = client.post("/v1/chat/completions", json=body)
+            self.log.chats[text] = response.status_code == 200
+            if response.status_code != 200:
+                self.log.first_error = self.log.first_error or response.text
 
     def _send_tasks(self) -> None:
         with httpx2.Client(base_url=self._url, timeout=5) as client:
             number = 0
-            while not self._over.wait(random.expovariate(TASKS_A_SECOND)):
+            while not self._is_stopping.wait(random.expovariate(TASKS_PER_SECOND)):
                 number += 1
                 self._send_task(client, f"task {number}")
 
     def _send_task(self, client: httpx2.Client, prompt: str) -> None:
-        """Send until it is accepted: with a key, asking again adds no second one."""
+        """Send until it is accepted; the key prevents a second task."""
         headers = {"Idempotency-Key": prompt, "X-Coulisse-User": "tasks"}
         body = {"agent": "work", "prompt": prompt}
-        until = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < until:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
             with suppress(httpx2.HTTPError):
-                answer = client.post("/v1/tasks", json=body, headers=headers)
-                if answer.is_success:
-                    self.ledger.tasks[prompt] = answer.json()["id"]
+                response = client.post("/v1/tasks", json=body, headers=headers)
+                if response.is_success:
+                    self.log.tasks[prompt] = response.json()["id"]
                     return
-                self.ledger.first_error = self.ledger.first_error or answer.text
+                self.log.first_error = self.log.first_error or response.text
             time.sleep(0.2)
-        self.ledger.tasks[prompt] = ""
+        self.log.tasks[prompt] = ""
 
     def _kill(self) -> None:
         number = 0
-        while not self._over.wait(KILL_SECONDS):
-            name = VICTIMS[number % len(VICTIMS)]
+        while not self._is_stopping.wait(KILL_SECONDS):
+            name = KILLED_PROCESSES[number % len(KILLED_PROCESSES)]
             number += 1
             if (pid := self._pids().get(name)) is not None:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                    self.ledger.killed.append(name)
+                    self.log.killed.append(name)
 
-    def _look(self) -> None:
-        while not self._over.wait(LOOK_SECONDS):
+    def _sample_memory(self) -> None:
+        while not self._is_stopping.wait(SAMPLE_SECONDS):
             for name, pid in self._pids().items():
                 with suppress(psutil.Error):
-                    self.ledger.memory_mb[name].append(rss_mb(pid))
+                    self.log.memory_mb[name].append(rss_mb(pid))
 
     def _pids(self) -> dict[str, int]:
         try:
@@ -194,16 +196,16 @@ def main(arguments: list[str]) -> None:
     with ExitStack() as stack:
         start(stack, directory, options.port)
         soak.run()
-        found = _audit(directory, soak.ledger)
-    print(render(list(_rows(soak.ledger, found, options.minutes))))
-    if soak.ledger.first_error:
-        print(f"the first error a client saw: {soak.ledger.first_error[:300]}")
+        results = _audit(directory, soak.log)
+    print(render(list(_rows(soak.log, results, options.minutes))))
+    if soak.log.first_error:
+        print(f"first error of a client: {soak.log.first_error[:300]}")
     if not options.keep:
         subprocess.run(["rm", "-rf", str(directory)], check=False)
 
 
 def start(stack: ExitStack, directory: Path, port: int, config: str = CONFIG) -> None:
-    """Start a server with a model beside it; both end with the stack."""
+    """Start a server and a provider; both end with the stack."""
     provider = subprocess.Popen(
         [sys.executable, "-m", "bench.provider"],
         cwd=ROOT,
@@ -212,15 +214,15 @@ def start(stack: ExitStack, directory: Path, port: int, config: str = CONFIG) ->
         text=True,
     )
     stack.callback(provider.kill)
-    at = f"http://127.0.0.1:{provider.stdout.readline().strip()}/v1"
-    (directory / "coulisse.yaml").write_text(config.format(port=port, provider=at))
-    log = stack.enter_context((directory / "log").open("wb"))
+    url = f"http://127.0.0.1:{provider.stdout.readline().strip()}/v1"
+    (directory / "coulisse.yaml").write_text(config.format(port=port, provider=url))
+    log_file = stack.enter_context((directory / "log").open("wb"))
     server = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "start", "-F"],
         cwd=directory,
         env=_environment(directory),
-        stdout=log,
-        stderr=log,
+        stdout=log_file,
+        stderr=log_file,
     )
     stack.callback(server.wait)
     stack.callback(server.terminate)
@@ -235,55 +237,55 @@ def _environment(directory: Path) -> dict[str, str]:
     }
 
 
-def _audit(directory: Path, ledger: SoakLog) -> dict[str, float]:
-    told = {
-        "chats": ledger.chats,
-        "tasks": ledger.tasks,
+def _audit(directory: Path, log: SoakLog) -> dict[str, float]:
+    soak_log = {
+        "chats": log.chats,
+        "tasks": log.tasks,
         "drain_seconds": DRAIN_SECONDS,
     }
     audit = subprocess.run(
         [sys.executable, "-P", "-m", "bench.scenarios.soak_audit"],
-        input=json.dumps(told),
+        input=json.dumps(soak_log),
         env=_environment(directory),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    found: dict[str, float] = json.loads(audit.stdout)
-    return found
+    results: dict[str, float] = json.loads(audit.stdout)
+    return results
 
 
-def _rows(ledger: SoakLog, found: dict[str, float], minutes: float) -> list[Row]:
-    answered = sum(ledger.chats.values())
-    killed = ", ".join(f"{name} {ledger.killed.count(name)}" for name in VICTIMS)
+def _rows(log: SoakLog, results: dict[str, float], minutes: float) -> list[Row]:
+    answered = sum(log.chats.values())
+    killed = ", ".join(f"{name} {log.killed.count(name)}" for name in KILLED_PROCESSES)
     rows = [
         Row("minutes", minutes, digits=1, note=f"killed: {killed}"),
-        Row("chats sent", len(ledger.chats), note=f"{answered} answered"),
-        Row("answered chats that are not stored", found["chats_lost"], "", 0),
-        Row("chats stored twice", found["chats_twice"], "", 0),
-        Row("tasks accepted", sum(map(bool, ledger.tasks.values()))),
+        Row("chats sent", len(log.chats), note=f"{answered} answered"),
+        Row("answered chats that are not stored", results["chats_lost"], "", 0),
+        Row("chats stored twice", results["chats_twice"], "", 0),
+        Row("tasks accepted", sum(map(bool, log.tasks.values()))),
         Row(
             "tasks not accepted",
-            sum(not given for given in ledger.tasks.values()),
+            sum(not task_id for task_id in log.tasks.values()),
             "",
             0,
         ),
-        Row("tasks not done", found["tasks_not_done"], "", 0),
-        Row("tasks whose turn is not stored once", found["tasks_not_once"], "", 0),
-        Row("ticks of the cron", found["ticks"]),
-        Row("ticks that were missed", found["ticks_missed"], "", 0),
-        Row("ticks not done", found["ticks_not_done"], "", 0),
-        Row("replies judged", found["judged"]),
-        Row("replies without their score", found["unjudged"], "", 0),
-        Row("tasks errored, of all kinds", found["errored"], "", 0),
-        Row("starts of the sidecar", found["sidecar_starts"]),
-        Row("work left in the queue", found["open"], "", 0),
+        Row("tasks not done", results["tasks_not_done"], "", 0),
+        Row("tasks whose turn is not stored once", results["tasks_not_once"], "", 0),
+        Row("ticks of the cron", results["ticks"]),
+        Row("ticks that were missed", results["ticks_missed"], "", 0),
+        Row("ticks not done", results["ticks_not_done"], "", 0),
+        Row("replies judged", results["judged"]),
+        Row("replies without their score", results["unjudged"], "", 0),
+        Row("tasks errored, of all kinds", results["errored"], "", 0),
+        Row("starts of the sidecar", results["sidecar_starts"]),
+        Row("open tasks in the queue", results["open"], "", 0),
     ]
-    for name, sizes in sorted(ledger.memory_mb.items()):
+    for name, sizes in sorted(log.memory_mb.items()):
         third = max(1, len(sizes) // 3)
         first, last = (
             statistics.median(part) for part in (sizes[:third], sizes[-third:])
         )
-        note = f"{first:.0f} MB in the first third, most {max(sizes):.0f}"
+        note = f"{first:.0f} MB in the first third, at most {max(sizes):.0f}"
         rows.append(Row(f"memory of {name}, last third", last, "MB", note=note))
     return rows

@@ -1,5 +1,5 @@
-"""Count what came of a soak: `python -m bench.scenarios.soak_audit` reads its ledger as
-JSON.
+"""Counts the results of a soak test; `python -m bench.scenarios.soak_audit` reads the
+test's log as JSON.
 """
 
 import json
@@ -27,37 +27,39 @@ TICK = re.compile(r"cron:tick:(.+)")
 
 
 def main() -> None:
-    told = json.loads(sys.stdin.read())
-    _drain(told["drain_seconds"])
-    said = Counter(
+    soak_log = json.loads(sys.stdin.read())
+    _drain(soak_log["drain_seconds"])
+    stored = Counter(
         StoredMessage.objects.filter(role="user").values_list("text", flat=True)
     )
-    chats: dict[str, bool] = told["chats"]
-    tasks: dict[str, str] = told["tasks"]
+    chats: dict[str, bool] = soak_log["chats"]
+    tasks: dict[str, str] = soak_log["tasks"]
     done = {
         str(task)
         for task in Task.objects.filter(state="done").values_list("id", flat=True)
     }
     accepted = {prompt: task for prompt, task in tasks.items() if task}
-    found = {
-        "chats_lost": sum(was and not said[text] for text, was in chats.items()),
-        "chats_twice": sum(said[text] > 1 for text in chats),
+    results = {
+        "chats_lost": sum(
+            answered and not stored[text] for text, answered in chats.items()
+        ),
+        "chats_twice": sum(stored[text] > 1 for text in chats),
         "tasks_not_done": sum(task not in done for task in accepted.values()),
-        "tasks_not_once": sum(said[prompt] != 1 for prompt in accepted),
-        **_ticks(said["tick"]),
-        **_judged(),
+        "tasks_not_once": sum(stored[prompt] != 1 for prompt in accepted),
+        **_ticks(stored["tick"]),
+        **_judge_counts(),
         "errored": Task.objects.filter(state="errored").count(),
-        "open": _open(),
+        "open": _count_open(),
         "sidecar_starts": _sidecar_starts(),
     }
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
-def _open() -> int:
+def _count_open() -> int:
     return (
         Task.objects.filter(state__in=["queued", "running"])
         .exclude(
-            # The clock goes on while the last others are done.
+            # The cron continues while the other tasks end.
             origin="trigger:tick"
         )
         .count()
@@ -65,28 +67,28 @@ def _open() -> int:
 
 
 def _drain(seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while _open() and time.monotonic() < until:
+    deadline = time.monotonic() + seconds
+    while _count_open() and time.monotonic() < deadline:
         time.sleep(0.5)
 
 
-def _ticks(said: int) -> dict[str, float]:
-    """Return how many ticks fired, and how many of the seconds between did not."""
+def _ticks(stored: int) -> dict[str, float]:
+    """Return the number of ticks that ran, of missed ticks, and of unfinished runs."""
     ticks = Task.objects.filter(origin="trigger:tick", state="done")
-    moments = sorted(
+    times = sorted(
         datetime.fromisoformat(match[1])
         for key in ticks.values_list("key", flat=True)
         if (match := TICK.fullmatch(key or ""))
     )
-    seconds = (moments[-1] - moments[0]).total_seconds() + 1 if moments else 0
+    seconds = (times[-1] - times[0]).total_seconds() + 1 if times else 0
     return {
-        "ticks": len(moments),
-        "ticks_missed": seconds - len(moments),
-        "ticks_not_done": abs(said - len(moments)),
+        "ticks": len(times),
+        "ticks_missed": seconds - len(times),
+        "ticks_not_done": abs(stored - len(times)),
     }
 
 
-def _judged() -> dict[str, int]:
+def _judge_counts() -> dict[str, int]:
     turns = Turn.objects.filter(agent="chat", outcome="ok").values_list("id", flat=True)
     scored = set(Score.objects.values_list("turn_id", flat=True))
     return {

@@ -1,4 +1,4 @@
-"""The studio's addresses, with something there is in the database for each part."""
+"""The studio's addresses, with objects of the database for their parameters."""
 
 import re
 import time
@@ -27,21 +27,30 @@ from studio.server.asgi_handler import StudioHandler
 from tasks.models import Task
 from telemetry.models import Turn
 
-PART = re.compile(r"<(?:\w+:)?(\w+)>")
-NO_PAGE = ("export", "openapi.json", "<path:rest>", "tables/", "events", "storage")
-"""Downloads, what is not there in this version, and Django's own lists."""
-BESIDES = (
-    *("/admin/spend?by=day", "/admin/spend?by=model", "/admin/spend?by=token"),
-    *("/admin/spend?by=user", "/admin/spend?by=user&since=90d"),
-    *("/admin/spend?since=24h", "/admin/spend?since=7d"),
-    *("/admin/turns?outcome=error", "/admin/turns?agent=rota"),
-    *("/admin/tasks?state=errored", "/admin/tasks?state=queued"),
-    *("/admin/tasks?agent=rota", "/admin/tasks?kind=judge"),
-    *("/admin/users?q=ada.almeida@demo.example", "/admin/tokens?all=1"),
-    *("/admin/audit?action=token", "/admin/audit?actor=vera"),
+PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
+EXCLUDED = ("export", "openapi.json", "<path:rest>", "tables/", "events", "storage")
+"""Downloads, missing pages, and Django's own lists."""
+FILTERED = (
+    "/admin/spend?by=day",
+    "/admin/spend?by=model",
+    "/admin/spend?by=token",
+    "/admin/spend?by=user",
+    "/admin/spend?by=user&since=90d",
+    "/admin/spend?since=24h",
+    "/admin/spend?since=7d",
+    "/admin/turns?outcome=error",
+    "/admin/turns?agent=rota",
+    "/admin/tasks?state=errored",
+    "/admin/tasks?state=queued",
+    "/admin/tasks?agent=rota",
+    "/admin/tasks?kind=judge",
+    "/admin/users?q=ada.almeida@demo.example",
+    "/admin/tokens?all=1",
+    "/admin/audit?action=token",
+    "/admin/audit?actor=vera",
     "/admin/memory?user=ada.almeida@demo.example&q=seats",
 )
-"""What forms and links of pages lead to."""
+"""Addresses with the filters of forms and links."""
 
 handler = StudioHandler()
 handler.load_middleware()
@@ -49,31 +58,31 @@ factory = AsyncRequestFactory()
 
 
 def get(address: str) -> tuple[int, list[tuple[str, float]]]:
-    """Return the status of a page, and the queries it took, with their seconds."""
+    """Return the status of a page, and its queries with their seconds."""
     queries: list[tuple[str, float]] = []
 
-    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        begun = time.perf_counter()
+    def record(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        started_at = time.perf_counter()
         try:
             return execute(sql, params, many, context)
         finally:
-            queries.append((sql, time.perf_counter() - begun))
+            queries.append((sql, time.perf_counter() - started_at))
 
     request = factory.get(address, headers={"accept": "text/html"})
     request.META["HTTP_HOST"] = "localhost"
     request.urlconf = settings.COULISSE_STUDIO_URLCONF
-    with connection.execute_wrapper(note):
+    with connection.execute_wrapper(record):
         response = handler.get_response(request)
     return response.status_code, queries
 
 
 @cache
 def _backend() -> Path | None:
-    """Return where the kernel counts what PostgreSQL does for us; None elsewhere."""
+    """Return the CPU counter of our PostgreSQL backend; None if there is none."""
     if connection.vendor != "postgresql":
         return None
     with connection.cursor() as cursor:
-        # Its helpers' work would be in no count.
+        # The counter does not include parallel workers.
         cursor.execute("SET max_parallel_workers_per_gather = 0")
         cursor.execute("SELECT pg_backend_pid()")
         path = Path(f"/proc/{cursor.fetchone()[0]}/schedstat")
@@ -81,23 +90,23 @@ def _backend() -> Path | None:
 
 
 def database_seconds() -> float:
-    """Return the CPU time of the database's own process, where it can be told."""
+    """Return the CPU time of the PostgreSQL backend; 0 if it is unknown."""
     path = _backend()
     return int(path.read_text().split()[0]) / 1e9 if path else 0.0
 
 
 def addresses() -> list[str]:
-    """Return all pages there are, with and without questions."""
+    """Return the addresses of all pages, with and without filters."""
     accounts.get_or_create_user("vera")
     resolver = get_resolver(settings.COULISSE_STUDIO_URLCONF)
-    found = dict.fromkeys(_filled(route) for route in _routes(resolver))
-    return [*sorted(each for each in found if each is not None), *BESIDES]
+    pages = dict.fromkeys(_fill(route) for route in _routes(resolver))
+    return [*sorted(page for page in pages if page is not None), *FILTERED]
 
 
 def _routes(resolver: URLResolver, before: str = "/") -> Iterator[str]:
     for pattern in resolver.url_patterns:
         route = before + str(pattern.pattern)
-        if any(part in route for part in NO_PAGE):
+        if any(part in route for part in EXCLUDED):
             continue
         if isinstance(pattern, URLResolver):
             yield from _routes(pattern, route)
@@ -106,28 +115,30 @@ def _routes(resolver: URLResolver, before: str = "/") -> Iterator[str]:
 
 
 def _has_page(pattern: URLPattern) -> bool:
-    face = getattr(pattern.callback, "view_class", None) or getattr(
+    view = getattr(pattern.callback, "view_class", None) or getattr(
         pattern.callback, "cls", None
     )
-    is_read = "get" in getattr(face, "http_method_names", ()) and hasattr(face, "get")
-    return is_read and bool(getattr(face, "template", ""))
+    is_readable = "get" in getattr(view, "http_method_names", ()) and hasattr(
+        view, "get"
+    )
+    return is_readable and bool(getattr(view, "template", ""))
 
 
-def _filled(route: str) -> str | None:
-    """Return an address with something there is for its parts; None of nothing."""
+def _fill(route: str) -> str | None:
+    """Return the address of an existing object, or None."""
     kind = route.split("/")[2]
-    filled = route
-    for name in PART.findall(route):
+    address = route
+    for name in PARAMETER.findall(route):
         value = _sample(kind, name, route)
         if value is None:
-            print(f"nothing there for {route}")
+            print(f"no object for {route}")
             return None
-        filled = PART.sub(str(value), filled, count=1)
-    return filled
+        address = PARAMETER.sub(str(value), address, count=1)
+    return address
 
 
 def _sample(kind: str, name: str, route: str) -> Any:
-    """Return one that has much to show."""
+    """Return an object with much data."""
     config, busiest = live.current(), SampleUser(0).user_id
     if name == "user":
         return busiest

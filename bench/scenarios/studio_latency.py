@@ -1,9 +1,9 @@
-"""How long the studio's pages take: `python -m bench studio [-c PATH] [ADDRESS …]`.
+"""The latency of the studio's pages: `python -m bench studio [-c PATH] [ADDRESS …]`.
 
-Each page is asked for in this process, through the middleware a server has, against the
+Each page is requested in this process, through the middleware of a server, with the
 database of a configuration: `manage.py demo --users 10000 --turns 100000 --messages
-1000000` fills one. With `DATABASE_URL` that is PostgreSQL. What counts is CPU, the
-database's with ours, which a busy machine stretches least.
+1000000` fills one. With `DATABASE_URL` it is PostgreSQL. The limit applies to the CPU
+time of this process and the database, which depends least on the load of the machine.
 """
 
 import argparse
@@ -14,23 +14,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LIMIT_MS = 150
-TIMES = 5
-"""After one that warms it up."""
+REPETITIONS = 5
+"""Measured requests, after one to warm up."""
 
 
 @dataclass(frozen=True)
 class PageTiming:
-    """One address, and what it took."""
+    """The measurement of one address."""
 
     address: str
     status: int
     wall_ms: float
-    """The shortest."""
+    """Minimum."""
     cpu_ms: float
-    """The median: of this process, and of the database's own where it is beside it."""
+    """Median, of this process and of a database on this machine."""
     queries: int
     slowest: str
-    """The query that took longest."""
+    """The slowest query."""
     slowest_ms: float
 
     @property
@@ -48,8 +48,8 @@ class PageTiming:
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench studio", description=__doc__)
-    parser.add_argument("addresses", nargs="*", help="unless given, all there are")
-    parser.add_argument("-c", "--config", help="the YAML whose database is read")
+    parser.add_argument("addresses", nargs="*", help="default: all pages")
+    parser.add_argument("-c", "--config", help="the YAML whose database is used")
     parser.add_argument("--slow", action="store_true", help="show the slowest queries")
     options = parser.parse_args(arguments)
     if options.config:
@@ -60,17 +60,19 @@ def main(arguments: list[str]) -> None:
     django.setup()
     from bench.scenarios import studio_addresses
 
-    asked = options.addresses or studio_addresses.addresses()
+    requested = options.addresses or studio_addresses.addresses()
     print(f"{'page':70}  {'wall ms':>7}  {'CPU ms':>7}  {'queries':>7}")
     measured = []
-    for address in asked:
+    for address in requested:
         page = measure(address, studio_addresses.get, studio_addresses.database_seconds)
         measured.append(page)
         print(page.line(), flush=True)
         if options.slow and page.slowest_ms > LIMIT_MS / 5:
             print(f"    {page.slowest_ms:.1f} ms: {page.slowest[:600]}")
     over = sum(page.is_over for page in measured)
-    print(f"\n{over} over {LIMIT_MS} ms or not there" if over else "\nnone is over")
+    print(
+        f"\n{over} over {LIMIT_MS} ms or failed" if over else "\nall within the limit"
+    )
 
 
 Get = Callable[[str], tuple[int, list[tuple[str, float]]]]
@@ -79,23 +81,27 @@ Get = Callable[[str], tuple[int, list[tuple[str, float]]]]
 def measure(
     address: str, get: Get, database_seconds: Callable[[], float]
 ) -> PageTiming:
-    """Ask for a page a few times; what the database took besides is told in seconds."""
+    """Request a page a few times; `database_seconds` returns the database's CPU."""
 
-    def spent() -> float:
+    def cpu_seconds() -> float:
         return time.thread_time() + database_seconds()
 
     get(address)
     walls, cpus = [], []
     status, queries = 0, []
-    for _ in range(TIMES):
-        wall, cpu = time.perf_counter(), spent()
+    for _ in range(REPETITIONS):
+        wall, cpu = time.perf_counter(), cpu_seconds()
         status, queries = get(address)
         walls.append(time.perf_counter() - wall)
-        cpus.append(spent() - cpu)
-    slowest = max(queries, key=lambda each: each[1], default=("", 0.0))
+        cpus.append(cpu_seconds() - cpu)
+    slowest = max(queries, key=lambda query: query[1], default=("", 0.0))
     return PageTiming(
-        *(address, status),
-        # Others on the machine make it longer, and nothing makes it shorter.
-        *(min(walls) * 1000, statistics.median(cpus) * 1000),
-        *(len(queries), slowest[0], slowest[1] * 1000),
+        address,
+        status,
+        # The minimum, because other processes can only make it longer.
+        min(walls) * 1000,
+        statistics.median(cpus) * 1000,
+        len(queries),
+        slowest[0],
+        slowest[1] * 1000,
     )

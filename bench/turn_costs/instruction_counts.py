@@ -1,9 +1,9 @@
-"""How many instructions a plain turn takes in a web process.
+"""The number of instructions of a plain turn in a web process.
 
 `python -m bench instructions [TREE …]` runs a web process of each tree (this one, or
 other checkouts with the same environment) under Valgrind's callgrind. Instructions do
-not depend on what else the machine does, so two versions compare to within half a
-percent, where CPU time varies by a fifth. They say nothing of caches and system calls.
+not depend on the load of the machine: they vary by half a percent, and CPU time by a
+fifth. They do not include caches and system calls.
 """
 
 import argparse
@@ -31,34 +31,41 @@ def main(arguments: list[str]) -> None:
     if shutil.which("valgrind") is None:
         parser.error("install valgrind")
     counts = [count(tree.resolve(), options.turns) for tree in options.trees]
-    for tree, each in zip(options.trees, counts, strict=True):
-        print(f"{each / 1000:8,.0f} k instructions  {each / counts[0]:.3f} x  {tree}")
+    for tree, number in zip(options.trees, counts, strict=True):
+        print(
+            f"{number / 1000:8,.0f} k instructions  {number / counts[0]:.3f} x  {tree}"
+        )
 
 
 def count(tree: Path, turns: int) -> float:
     """Return the instructions of one turn in a web process of this tree."""
-    with tempfile.TemporaryDirectory() as directory, ServerProcesses([AGENT]) as stage:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ServerProcesses([AGENT]) as processes,
+    ):
         output = Path(directory) / "callgrind"
-        # What is started is counted with `--zero` and `--dump` alone.
+        # Only the instructions between `--zero` and `--dump` count.
         prefix = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}"]
-        environment = stage.project("counted", [("user", 10)], [])
+        environment = processes.project("counted", [("user", 10)], [])
         environment["PYTHONPATH"] = str(tree)
-        serving = stage.serving("processes.web", environment, prefix=prefix, cwd=tree)
-        with serving as process:
-            stage.wait_for(process, body(AGENT, "warm"), seconds=START_SECONDS)
-            _send(stage, process.port, WARM_UP_TURNS, "warm")
+        server = processes.serving(
+            "processes.web", environment, prefix=prefix, cwd=tree
+        )
+        with server as process:
+            processes.wait_for(process, body(AGENT, "warm"), seconds=START_SECONDS)
+            _send(processes, process.port, WARM_UP_TURNS, "warm")
             _control("--zero", process.pid)
-            _send(stage, process.port, turns, "counted")
+            _send(processes, process.port, turns, "counted")
             _control("--dump", process.pid)
-            dumped = output.with_name("callgrind.1").read_text()
-    total = re.search(r"^(?:totals|summary): (\d+)", dumped, re.MULTILINE)
+            dump = output.with_name("callgrind.1").read_text()
+    total = re.search(r"^(?:totals|summary): (\d+)", dump, re.MULTILINE)
     assert total is not None
     return int(total[1]) / turns
 
 
-def _send(stage: ServerProcesses, port: int, turns: int, name: str) -> None:
+def _send(processes: ServerProcesses, port: int, turns: int, name: str) -> None:
     bodies = [body(AGENT, f"{name}-{number}") for number in range(turns)]
-    outcome = stage.sample(None, LoadRequest(port, bodies)).outcome
+    outcome = processes.sample(None, LoadRequest(port, bodies)).outcome
     if outcome.errors:
         raise RuntimeError(f"turns failed: {outcome.first_error}")
 

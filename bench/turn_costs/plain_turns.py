@@ -1,21 +1,21 @@
-"""The figures: what is counted, what was promised."""
+"""The figures of plain turns, and their targets."""
 
 import statistics
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 
 from bench.harness import process_metrics
-from bench.harness.fixtures import QUICK, SHORT, BenchSetup
+from bench.harness.fixtures import SHORT, SHORT_STREAM, BenchSetup
 from bench.harness.result_table import Row
-from bench.harness.server_processes import RECORDED, REMEMBERING, MeasuredProcess, body
+from bench.harness.server_processes import MEMORY_AGENT, RECORDED, MeasuredProcess, body
 
 STALL_MS = 100.0
 GROWTH_MB = 2.0
-"""What the allocator's noise may add where no growth is promised."""
+"""Tolerance for the allocator's noise in the growth figure."""
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Return the value that this share of them does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     if not values:
         return float("nan")
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
@@ -29,14 +29,14 @@ def cpu(bench: BenchSetup) -> Iterator[Row]:
     """CPU time of the server for a turn, by length of history and load."""
     turns = bench.sizes.turns
     kinds: list[tuple[str, MeasuredProcess, Callable[[int], list[str]]]] = [
-        ("floor", bench.floor, bench.short),
+        ("baseline", bench.baseline, bench.short),
         ("stock", bench.stock, bench.short),
         ("short", bench.web, bench.short),
         ("long", bench.web, bench.long),
     ]
     used: dict[tuple[str, int], list[float]] = {}
     for number in range(bench.sizes.rounds):
-        # What comes first differs, for noise comes in spells.
+        # The order varies, because noise comes in phases.
         first = number % len(kinds)
         for connections in (1, 16):
             for name, process, bodies in kinds[first:] + kinds[:first]:
@@ -50,28 +50,30 @@ def cpu(bench: BenchSetup) -> Iterator[Row]:
 
 
 def _cpu_rows(where: str, blocks: dict[str, list[float]]) -> Iterator[Row]:
-    floor = _median(blocks["floor"])
+    baseline = _median(blocks["baseline"])
     short = _median(blocks["short"])
     long = _median(blocks["long"])
     for name, title, target in (
         ("short", f"{SHORT} stored messages", 1100),
         ("long", "20,000 stored messages", 1100),
-        ("floor", "floor: no database, light handler", None),
-        ("stock", "floor with Django's own handler", None),
+        ("baseline", "baseline: no database, light handler", None),
+        ("stock", "baseline with Django's own handler", None),
     ):
-        mine = blocks[name]
+        values = blocks[name]
         yield Row(
             f"CPU, {where}, {title}",
-            *(_median(mine), "µs", target),
-            note=f"{_median(mine) / floor:.2f} x floor; "
-            f"blocks {min(mine):,.0f}-{max(mine):,.0f}",
+            _median(values),
+            "µs",
+            target,
+            note=f"{_median(values) / baseline:.2f} x baseline; "
+            f"blocks {min(values):,.0f}-{max(values):,.0f}",
         )
     yield Row(f"CPU, {where}, 20,000 over 20", long / short, "x", 1.1, digits=2)
 
 
 def memory_turns(bench: BenchSetup) -> Iterator[Row]:
-    """CPU time of a turn of users about whom something is known, by agent."""
-    used: dict[str, list[float]] = {"reply": [], REMEMBERING: []}
+    """CPU time of a turn of users with facts, by agent."""
+    used: dict[str, list[float]] = {"reply": [], MEMORY_AGENT: []}
     turns = bench.sizes.turns
     users = cycle(bench.known)
     for agent in used:
@@ -86,20 +88,22 @@ def memory_turns(bench: BenchSetup) -> Iterator[Row]:
     yield Row("CPU, known user, memory on", with_memory, "µs", 1500)
     yield Row(
         "CPU memory adds to a turn",
-        *(with_memory - without, "µs", 500),
-        note="the question's vector was known: embedding it is apart",
+        with_memory - without,
+        "µs",
+        500,
+        note="with a cached embedding of the question",
     )
 
 
 def turn_records(bench: BenchSetup) -> Iterator[Row]:
-    """CPU time that the record of each turn and its line in the log add."""
+    """CPU time that the record and the log line of each turn add."""
     turns = bench.sizes.turns
     users = cycle(bench.known)
-    with bench.stage.other_web("project", RECORDED) as recorded:
-        bench.stage.wait_for(recorded, body("reply", "warm"))
+    with bench.processes.web_with("project", RECORDED) as recorded:
+        bench.processes.wait_for(recorded, body("reply", "warm"))
         kinds = [
             (process, agent)
-            for agent in ("reply", REMEMBERING)
+            for agent in ("reply", MEMORY_AGENT)
             for process in (bench.web, recorded)
         ]
         used: dict[tuple[MeasuredProcess, str], list[float]] = {
@@ -114,55 +118,61 @@ def turn_records(bench: BenchSetup) -> Iterator[Row]:
                 sample = bench.sample(process, bodies)
                 used[process, agent].append(sample.cpu_seconds / turns * 1e6)
         plain = _median(used[bench.web, "reply"])
-        kept = _median(used[recorded, "reply"])
-        yield Row("CPU, a turn with its record and a line in the log", kept, "µs")
-        yield Row("CPU the record and the line add to a turn", kept - plain, "µs")
-        both = _median(used[recorded, REMEMBERING])
+        with_record = _median(used[recorded, "reply"])
+        yield Row(
+            "CPU, a turn with its record and a line in the log", with_record, "µs"
+        )
+        yield Row(
+            "CPU the record and the line add to a turn", with_record - plain, "µs"
+        )
+        both = _median(used[recorded, MEMORY_AGENT])
         yield Row("CPU, a turn with memory, record and log", both, "µs", 1500)
 
 
 def latency(bench: BenchSetup) -> Iterator[Row]:
-    """What a turn takes beyond its provider's reply, one after the other."""
-    turns, direct, floor = [], [], []
+    """The latency that a turn adds to its provider's reply, one after the other."""
+    turns, direct, baseline = [], [], []
     for _ in range(bench.sizes.rounds):
         size = bench.sizes.turns
         direct.append(bench.sample(None, bench.direct(size)).outcome.latencies)
         turns.append(bench.sample(bench.web, bench.short(size)).outcome.latencies)
-        floor.append(bench.sample(bench.floor, bench.short(size)).outcome.latencies)
+        baseline.append(
+            bench.sample(bench.baseline, bench.short(size)).outcome.latencies
+        )
     yield from _added("turn", turns, direct, p50_ms=1.2, p99_ms=4.0)
-    yield _compared("floor: added", floor, direct)
+    yield _compared("baseline: added", baseline, direct)
     yield _uncompared("provider direct", direct)
 
 
 def first_token(bench: BenchSetup) -> Iterator[Row]:
-    """What a stream's first token takes beyond the provider's."""
+    """The latency that a stream adds to the provider's first token."""
     turns, direct = [], []
     size = max(1, bench.sizes.turns * 2 // 5)
     for _ in range(bench.sizes.rounds):
-        control = bench.sample(None, bench.direct(size, QUICK), tokens=4)
+        control = bench.sample(None, bench.direct(size, SHORT_STREAM), tokens=4)
         direct.append(control.outcome.firsts)
-        sample = bench.sample(bench.web, bench.short(size, QUICK), tokens=4)
+        sample = bench.sample(bench.web, bench.short(size, SHORT_STREAM), tokens=4)
         turns.append(sample.outcome.firsts)
     yield from _added("first token", turns, direct, p50_ms=None, p99_ms=4.0)
     yield _uncompared("provider direct: first token", direct)
 
 
 def _added(
-    what: str,
+    name: str,
     turns: list[list[float]],
     direct: list[list[float]],
     *,
     p50_ms: float | None,
     p99_ms: float,
 ) -> Iterator[Row]:
-    """Compare each block with the median of the direct block beside it."""
+    """Compare each load with the median of the direct load before it."""
     for share, target in ((0.5, p50_ms), (0.99, p99_ms)):
         added = [
-            quantile(mine, share) - quantile(theirs, 0.5)
-            for mine, theirs in zip(turns, direct, strict=True)
+            quantile(turn, share) - quantile(provider, 0.5)
+            for turn, provider in zip(turns, direct, strict=True)
         ]
-        name = f"added to a {what}, p{share * 100:.0f}"
-        yield Row(name, _median(added), "ms", target, digits=2)
+        title = f"added to a {name}, p{share * 100:.0f}"
+        yield Row(title, _median(added), "ms", target, digits=2)
 
 
 def _compared(name: str, turns: list[list[float]], direct: list[list[float]]) -> Row:
@@ -177,26 +187,27 @@ def _uncompared(name: str, blocks: list[list[float]]) -> Row:
 
 
 def throughput(bench: BenchSetup) -> Iterator[Row]:
-    """Turns a second of one web process on one core."""
-    rates: dict[str, list[float]] = {"web": [], "floor": []}
+    """Turns per second of one web process on one core."""
+    rates: dict[str, list[float]] = {"web": [], "baseline": []}
     errors = 0
     size = bench.sizes.turns * 4
     for _ in range(max(1, bench.sizes.rounds // 2)):
-        for name, process in (("web", bench.web), ("floor", bench.floor)):
+        for name, process in (("web", bench.web), ("baseline", bench.baseline)):
             outcome = bench.sample(process, bench.short(size), connections=16).outcome
             rates[name].append(len(outcome.latencies) / outcome.seconds)
             errors += outcome.errors
-    web, floor = _median(rates["web"]), _median(rates["floor"])
+    web, baseline = _median(rates["web"]), _median(rates["baseline"])
     yield Row(
         "turns a second, 16 connections",
-        *(web, "/s"),
-        note=f"one process; {web / floor:.2f} x floor ({floor:,.0f}/s)",
+        web,
+        "/s",
+        note=f"one process; {web / baseline:.2f} x baseline ({baseline:,.0f}/s)",
     )
     yield Row("errors meanwhile", errors, "", 0)
 
 
 def streams(bench: BenchSetup) -> Iterator[Row]:
-    """Streams side by side, a token every 20 ms."""
+    """Concurrent streams, with a token every 20 ms."""
     for count in bench.sizes.streams:
         yield from _streams(bench, count)
 
@@ -211,19 +222,22 @@ def _streams(bench: BenchSetup, count: int) -> Iterator[Row]:
         options = {"connections": count, "tokens": tokens, "spread_seconds": 0.2}
         direct = bench.sample(None, bench.direct(count, agent), **options)
         control += direct.outcome.gaps
-        mine = bench.sample(bench.web, bench.short(count, agent), **options)
-        gaps += mine.outcome.gaps
-        errors += mine.outcome.errors
-        used.append(mine.cpu_seconds / (count * tokens) * 1e6)
-    promised = count <= 64
+        sample = bench.sample(bench.web, bench.short(count, agent), **options)
+        gaps += sample.outcome.gaps
+        errors += sample.outcome.errors
+        used.append(sample.cpu_seconds / (count * tokens) * 1e6)
+    has_target = count <= 64
     yield Row(
         f"{count} streams: stalls over {STALL_MS:.0f} ms",
-        *(_stalls(gaps), "", 0 if promised else None),
+        _stalls(gaps),
+        "",
+        0 if has_target else None,
         note=f"provider direct {_stalls(control)}; {errors} errors",
     )
     yield Row(
         f"{count} streams: gap between tokens, p99",
-        *(quantile(gaps, 0.99), "ms"),
+        quantile(gaps, 0.99),
+        "ms",
         digits=1,
         note=f"longest {max(gaps, default=0):.1f}; provider direct p99 "
         f"{quantile(control, 0.99):.1f}, longest {max(control, default=0):.1f}",
@@ -236,24 +250,26 @@ def _stalls(gaps: list[float]) -> int:
 
 
 def memory(bench: BenchSetup) -> Iterator[Row]:
-    """What a new server holds after many turns of many users."""
+    """The memory of a new server after many turns of many users."""
     sizes = bench.sizes
     stored = [(f"memory-{n}", SHORT) for n in range(sizes.memory_users)]
     users = cycle(user for user, _ in stored)
-    # With rows enough that SQLite's page cache (8 MB) fills in the first half.
-    with bench.stage.web("memory", stored) as web:
-        bench.stage.wait_for(web, body("reply", "warm"))
-        held = [process_metrics.rss_mb(web.pid)]
+    # With enough rows to fill SQLite's page cache (8 MB) in the first half.
+    with bench.processes.web("memory", stored) as web:
+        bench.processes.wait_for(web, body("reply", "warm"))
+        sizes_mb = [process_metrics.rss_mb(web.pid)]
         for _ in range(2):
             bodies = [body("reply", user) for user in islice(users, sizes.memory_turns)]
             for start in range(0, len(bodies), 5000):
                 bench.sample(web, bodies[start : start + 5000], connections=16)
-            held.append(process_metrics.rss_mb(web.pid))
-    started, first, second = held
+            sizes_mb.append(process_metrics.rss_mb(web.pid))
+    started, first, second = sizes_mb
     turns = f"{sizes.memory_turns:,}"
     yield Row(
         f"memory after {turns} turns",
-        *(first, "MB", 150),
+        first,
+        "MB",
+        150,
         note=f"{started:.0f} MB when started; {sizes.memory_users:,} users",
     )
     yield Row(f"growth in the next {turns}", second - first, "MB", GROWTH_MB, digits=1)
@@ -261,8 +277,8 @@ def memory(bench: BenchSetup) -> Iterator[Row]:
 
 FIGURES: dict[str, Callable[[BenchSetup], Iterator[Row]]] = {
     "cpu": cpu,
-    "remembering": memory_turns,
-    "recording": turn_records,
+    "memory-turns": memory_turns,
+    "turn-records": turn_records,
     "latency": latency,
     "throughput": throughput,
     "first-token": first_token,

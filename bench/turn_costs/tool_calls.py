@@ -1,4 +1,4 @@
-"""Figures of tools: what a call adds to a turn, and what many at once leave behind."""
+"""Figures of tool calls: their cost in a turn, and leaks of many concurrent calls."""
 
 import json
 import os
@@ -11,31 +11,29 @@ import psutil
 
 from bench.harness.fixtures import BenchSetup
 from bench.harness.result_table import Row
-from bench.harness.server_processes import QUESTION, USING_TOOLS, MeasuredProcess, body
+from bench.harness.server_processes import QUESTION, TOOL_AGENT, MeasuredProcess, body
 from bench.load import LoadRequest
 from bench.tool_server import WAIT_MS
 from bench.turn_costs.plain_turns import quantile
 
-AT_ONCE = 50
-KEPT_ALIVE = 20
-"""Connections a session with a server keeps, as `mcp_bridge/client/http_client.py` has
-it.
-"""
+CONCURRENT = 50
+MAX_IDLE_CONNECTIONS = 20
+"""Idle connections that a session keeps (`mcp_bridge/client/http_client.py`)."""
 ACCEPT = "Accept: application/json, text/event-stream\r\n"
-ASK = {"name": "reply", "arguments": {"message": QUESTION}}
+REPLY_CALL = {"name": "reply", "arguments": {"message": QUESTION}}
 
 _users = count()
 
 
 def tools(bench: BenchSetup) -> Iterator[Row]:
-    """What one MCP call over HTTP adds to a turn, and 50 such turns at once."""
-    bench.sample(bench.web, _turns(4))  # Its session is open from here on.
+    """The cost of one MCP call over HTTP in a turn, and 50 such turns at once."""
+    bench.sample(bench.web, _turns(4))  # Opens the session.
     yield from _added(bench)
-    yield from _at_once(bench)
+    yield from _concurrent(bench)
 
 
-def _turns(number: int, agent: str = USING_TOOLS) -> list[str]:
-    """Return requests of users who have said nothing yet."""
+def _turns(number: int, agent: str = TOOL_AGENT) -> list[str]:
+    """Return requests of new users."""
     return [body(agent, f"tools-{next(_users)}") for _ in range(number)]
 
 
@@ -55,23 +53,26 @@ def _added(bench: BenchSetup) -> Iterator[Row]:
         ]
         yield Row(
             f"one MCP call in a turn: added, p{share * 100:.0f}",
-            *(statistics.median(added), "ms", 15 if share == 0.5 else None),
+            statistics.median(added),
+            "ms",
+            15 if share == 0.5 else None,
             digits=2,
-            note="over a turn without and the call itself; a second call of the model "
-            "is in it",
+            note="over a turn without it and the call itself; includes a second model "
+            "call",
         )
     own = statistics.median(quantile(call, 0.5) for call in calls)
     yield Row(
         "the tool itself, called directly, p50",
-        *(own, "ms"),
+        own,
+        "ms",
         digits=2,
-        note=f"of which it waits {WAIT_MS}",
+        note=f"including its wait of {WAIT_MS} ms",
     )
     yield Row("CPU, a turn with one MCP call", statistics.median(used), "µs")
 
 
 def _direct(bench: BenchSetup, number: int) -> LoadRequest:
-    """Return calls as the tool server itself gets them."""
+    """Return calls for the tool server itself."""
     call = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -79,7 +80,7 @@ def _direct(bench: BenchSetup, number: int) -> LoadRequest:
         "params": {"name": "wait", "arguments": {}},
     }
     return LoadRequest(
-        bench.stage.tool_server_port,
+        bench.processes.tool_server_port,
         [json.dumps(call)] * number,
         path="/mcp",
         head=ACCEPT,
@@ -89,7 +90,7 @@ def _direct(bench: BenchSetup, number: int) -> LoadRequest:
 
 @dataclass(frozen=True)
 class OpenResources:
-    """What a process has open."""
+    """The children, sockets and threads of a process."""
 
     children: int
     sockets: int
@@ -97,47 +98,56 @@ class OpenResources:
 
     @classmethod
     def of(cls, process: MeasuredProcess) -> "OpenResources":
-        look = psutil.Process(process.pid)
-        held = f"/proc/{process.pid}/fd"
-        links = [os.readlink(f"{held}/{name}") for name in os.listdir(held)]
+        details = psutil.Process(process.pid)
+        folder = f"/proc/{process.pid}/fd"
+        links = [os.readlink(f"{folder}/{name}") for name in os.listdir(folder)]
         sockets = sum(link.startswith("socket:") for link in links)
-        return cls(len(look.children(recursive=True)), sockets, look.num_threads())
+        return cls(
+            len(details.children(recursive=True)), sockets, details.num_threads()
+        )
 
 
-def _at_once(bench: BenchSetup) -> Iterator[Row]:
-    """Send 50 turns at a time; what is open afterwards is what was after the first."""
+def _concurrent(bench: BenchSetup) -> Iterator[Row]:
+    """Send 50 turns at a time, and compare the open resources before and after."""
     errors = 0
-    bench.sample(bench.web, _turns(AT_ONCE), connections=AT_ONCE)
+    bench.sample(bench.web, _turns(CONCURRENT), connections=CONCURRENT)
     before = OpenResources.of(bench.web)
     seconds = []
     for _ in range(max(2, bench.sizes.rounds)):
-        outcome = bench.sample(bench.web, _turns(AT_ONCE), connections=AT_ONCE).outcome
+        outcome = bench.sample(
+            bench.web, _turns(CONCURRENT), connections=CONCURRENT
+        ).outcome
         errors += outcome.errors
         seconds.append(outcome.seconds)
     after = OpenResources.of(bench.web)
     yield Row(
-        f"{AT_ONCE} tool turns at once, all done",
-        *(statistics.median(seconds) * 1000, "ms"),
+        f"{CONCURRENT} tool turns at once, total",
+        statistics.median(seconds) * 1000,
+        "ms",
         note=f"one process; each waits {WAIT_MS} ms for its tool",
     )
     yield Row("errors of tool turns meanwhile", errors, "", 0)
-    yield Row("children left by them", after.children - before.children, "", 0)
-    kept = max(0, after.sockets - before.sockets - KEPT_ALIVE)
-    note = f"beside at most {KEPT_ALIVE} kept for the next calls"
-    yield Row("sockets left by them", kept, "", 0, note=note)
-    yield Row("threads left by them", after.threads - before.threads, "", 0)
+    yield Row("child processes left over", after.children - before.children, "", 0)
+    left_over = max(0, after.sockets - before.sockets - MAX_IDLE_CONNECTIONS)
+    note = f"besides at most {MAX_IDLE_CONNECTIONS} idle connections"
+    yield Row("sockets left over", left_over, "", 0, note=note)
+    yield Row("threads left over", after.threads - before.threads, "", 0)
 
 
 def mcp_server(bench: BenchSetup) -> Iterator[Row]:
-    """CPU time of an agent called through `/mcp`, beside the same turn at `/v1`."""
+    """CPU time of an agent called through `/mcp`, compared with a turn at `/v1`."""
     used: dict[str, list[float]] = {"turn": [], "call": [], "list": []}
     size = bench.sizes.turns
     for _ in range(bench.sizes.rounds):
         user = f"tools-{next(_users)}"
         loads = {
             "turn": LoadRequest(bench.web.port, [body("reply", user)] * size),
-            "call": _own(bench, "tools/call", ASK, '"reply":"word', size, user),
-            "list": _own(bench, "tools/list", {}, '"inputSchema"', size, user),
+            "call": _own_server_load(
+                bench, "tools/call", REPLY_CALL, '"reply":"word', size, user
+            ),
+            "list": _own_server_load(
+                bench, "tools/list", {}, '"inputSchema"', size, user
+            ),
         }
         for name, load in loads.items():
             sample = bench.send(bench.web, load)
@@ -148,14 +158,14 @@ def mcp_server(bench: BenchSetup) -> Iterator[Row]:
     yield Row("CPU, tools/list at /mcp", listing, "µs")
 
 
-def _own(
+def _own_server_load(
     bench: BenchSetup, method: str, params: object, mark: str, size: int, user: str
 ) -> LoadRequest:
     """Return requests to our own MCP server."""
-    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     return LoadRequest(
         bench.web.port,
-        [json.dumps(asked)] * size,
+        [json.dumps(call)] * size,
         path=f"/mcp?safety_identifier={user}",
         head=ACCEPT,
         mark=mark,

@@ -1,4 +1,4 @@
-"""The harness works: with counts too small to mean anything."""
+"""The harness, with minimal sizes."""
 
 import math
 from types import SimpleNamespace
@@ -27,9 +27,9 @@ def test_measure_refuses_an_unexpected_context_size(monkeypatch):
     bench = BenchSetup(SMALL)
     bench.web = None
     # The preamble, ten messages and the question.
-    bench.stage = SimpleNamespace(last_body=lambda: '"role":' * 12)
+    bench.processes = SimpleNamespace(last_body=lambda: '"role":' * 12)
     monkeypatch.setattr(bench, "sample", lambda process, bodies: None)
-    with pytest.raises(RuntimeError, match="got 10 messages of history"):
+    with pytest.raises(RuntimeError, match="received 10 messages of history"):
         bench._check_context()
 
 

@@ -1,4 +1,4 @@
-"""The retrieval set holds together, and both formats of conversations are read."""
+"""The retrieval data set is consistent, and both conversation formats are read."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from bench.memory_search import dataset
 from bench.memory_search.dataset import DATA, Label
 from memory.facts.types import Category
 
-SET = dataset.load()
+DATA_SET = dataset.load()
 KINDS = {"crosslingual", "direct", "indirect", "multi", "paraphrased"}
 
 
@@ -22,102 +22,104 @@ def test_ids_are_unique():
     lines = (DATA / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     assert repeated(row["id"] for row in rows) == []
-    assert repeated(fact.id for fact in SET.facts) == []
-    assert repeated(pair.id for pair in SET.pairs) == []
-    for conversation in SET.conversations:
+    assert repeated(fact.id for fact in DATA_SET.facts) == []
+    assert repeated(pair.id for pair in DATA_SET.pairs) == []
+    for conversation in DATA_SET.conversations:
         assert repeated(line.id for line in conversation.lines) == []
 
 
 def test_facts_and_queries_are_unique():
-    assert repeated((fact.user, fact.content) for fact in SET.facts) == []
-    assert repeated((query.user, query.text) for query in SET.queries) == []
-    assert repeated((pair.old, pair.new) for pair in SET.pairs) == []
-    for conversation in SET.conversations:
-        assert repeated(asked.text for asked in conversation.questions) == []
+    assert repeated((fact.user, fact.content) for fact in DATA_SET.facts) == []
+    assert repeated((query.user, query.text) for query in DATA_SET.queries) == []
+    assert repeated((pair.old, pair.new) for pair in DATA_SET.pairs) == []
+    for conversation in DATA_SET.conversations:
+        assert repeated(question.text for question in conversation.questions) == []
 
 
 def test_dataset_has_the_promised_size():
     facts, queries = (
-        Counter(one.user for one in sort) for sort in (SET.facts, SET.queries)
+        Counter(one.user for one in rows) for rows in (DATA_SET.facts, DATA_SET.queries)
     )
     assert facts["ines"] + facts["mei"] >= 160
     assert queries["ines"] + queries["mei"] >= 200
-    assert len(SET.pairs) >= 120
-    assert len(SET.conversations) >= 3
-    assert all(len(one.lines) >= 120 for one in SET.conversations)
-    assert sum(len(one.questions) for one in SET.conversations) >= 120
+    assert len(DATA_SET.pairs) >= 120
+    assert len(DATA_SET.conversations) >= 3
+    assert all(len(one.lines) >= 120 for one in DATA_SET.conversations)
+    assert sum(len(one.questions) for one in DATA_SET.conversations) >= 120
 
 
 def test_answers_are_current_facts_of_the_same_user():
-    past = {fact.supersedes for fact in SET.facts}
-    owners = {fact.id: fact.user for fact in SET.facts if fact.id not in past}
-    for query in SET.queries:
+    superseded = {fact.supersedes for fact in DATA_SET.facts}
+    owners = {
+        fact.id: fact.user for fact in DATA_SET.facts if fact.id not in superseded
+    }
+    for query in DATA_SET.queries:
         assert query.answers
         assert {owners.get(one) for one in query.answers} == {query.user}, query
 
 
 def test_superseded_fact_belongs_to_the_same_user():
     owners: dict[str, str] = {"": ""}
-    for fact in SET.facts:
+    for fact in DATA_SET.facts:
         assert owners[fact.supersedes] in ("", fact.user)
         owners[fact.id] = fact.user
 
 
 def test_every_fact_of_the_main_users_has_a_query():
-    past = {fact.supersedes for fact in SET.facts}
-    main = {fact.id for fact in SET.facts if fact.user != "vera"}
-    asked = {one for query in SET.queries for one in query.answers}
-    assert main - past - asked == set()
+    superseded = {fact.supersedes for fact in DATA_SET.facts}
+    main = {fact.id for fact in DATA_SET.facts if fact.user != "vera"}
+    answers = {one for query in DATA_SET.queries for one in query.answers}
+    assert main - superseded - answers == set()
 
 
 def test_answers_refer_to_existing_lines():
-    for conversation in SET.conversations:
-        said = {line.id for line in conversation.lines}
+    for conversation in DATA_SET.conversations:
+        line_ids = {line.id for line in conversation.lines}
         for question in conversation.questions:
             assert question.answers
-            assert set(question.answers) <= said, question
+            assert set(question.answers) <= line_ids, question
 
 
 def test_labels_kinds_and_categories_are_valid():
-    assert {pair.label for pair in SET.pairs} == set(get_args(Label))
-    assert {query.kind for query in SET.queries} == KINDS
-    assert {fact.category for fact in SET.facts} == set(get_args(Category))
-    asked = {one.kind for each in SET.conversations for one in each.questions}
-    assert asked <= KINDS
+    assert {pair.label for pair in DATA_SET.pairs} == set(get_args(Label))
+    assert {query.kind for query in DATA_SET.queries} == KINDS
+    assert {fact.category for fact in DATA_SET.facts} == set(get_args(Category))
+    kinds = {one.kind for each in DATA_SET.conversations for one in each.questions}
+    assert kinds <= KINDS
 
 
 def test_multi_answer_queries_have_their_kind():
-    for query in SET.queries:
+    for query in DATA_SET.queries:
         assert (query.kind == "multi") == (len(query.answers) > 1) or (
             query.kind == "indirect"
         ), query
 
 
-@pytest.mark.parametrize("sort", [SET.facts, SET.queries, SET.pairs])
-def test_queries_cover_many_languages(sort):
-    count = Counter(one.language for one in sort)
+@pytest.mark.parametrize("rows", [DATA_SET.facts, DATA_SET.queries, DATA_SET.pairs])
+def test_queries_cover_many_languages(rows):
+    count = Counter(one.language for one in rows)
     assert count.keys() == {"ar", "de", "en", "es", "fr", "ja", "pt", "zh"}
     assert all(count[language] >= 10 for language in ("de", "en", "es", "fr", "zh"))
 
 
 def test_halves_are_balanced():
-    halves = Counter(query.half for query in SET.queries)
-    assert 0.4 < halves["tuning"] / len(SET.queries) < 0.6
+    halves = Counter(query.half for query in DATA_SET.queries)
+    assert 0.4 < halves["tuning"] / len(DATA_SET.queries) < 0.6
 
 
 def test_conversations_have_two_speakers():
-    assert all(len(one.speakers) == 2 for one in SET.conversations)
+    assert all(len(one.speakers) == 2 for one in DATA_SET.conversations)
 
 
 def test_sample_keeps_facts_and_reduces_queries():
-    sample = SET.sample(5)
-    assert sample.facts == SET.facts
+    sample = DATA_SET.sample(5)
+    assert sample.facts == DATA_SET.facts
     assert len(sample.queries) == len(sample.pairs) == 5
     [conversation] = sample.conversations
     assert len(conversation.questions) == 5
 
 
-# Files from elsewhere.
+# Other files.
 
 TURNS = [
     {"speaker": "Ann", "dia_id": "D1:1", "text": "I got a parrot."},

@@ -1,4 +1,4 @@
-"""The harness of recall's latency works: with counts too small to mean anything."""
+"""The harness of the recall latency, with minimal sizes."""
 
 import math
 
@@ -7,8 +7,8 @@ from bench.memory_search import latency
 
 def test_every_retriever_combination_is_measured():
     rows = latency.measure("sqlite", [30], 60)
-    ways = ["words and meaning", "words", "meaning", "cold"]
-    assert [row.name for row in rows] == [f"30 facts, {way}, p95" for way in ways]
+    kinds = ["words and meaning", "words", "meaning", "cold"]
+    assert [row.name for row in rows] == [f"30 facts, {kind}, p95" for kind in kinds]
     assert all(math.isfinite(row.value) and row.value > 0 for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""The quality of memory is measured through the product, and counted right."""
+"""The quality measurement of memory, and its metrics."""
 
 import json
 
@@ -22,7 +22,7 @@ from bench.memory_search.dataset import (
     FactPair,
 )
 from bench.memory_search.embeddings import DatasetVectors
-from bench.memory_search.metrics import LEGS, PairResult, QuestionResult
+from bench.memory_search.metrics import RETRIEVERS, PairResult, QuestionResult
 from bench.memory_search.quality_report import QualityReport, render
 
 FACTS = (
@@ -54,17 +54,17 @@ SMALL = Dataset(
 )
 
 
-def asked(ranks, **fields) -> QuestionResult:
-    about = {"embedder": "hash:32", "leg": "vector", "kind": "direct"}
-    about |= {"holds": "facts", "language": "en", "half": "report"}
-    return QuestionResult(**about | fields, ranks=ranks, strangers=0, milliseconds=1.0)
+def result(ranks, **fields) -> QuestionResult:
+    defaults = {"embedder": "hash:32", "retriever": "vector", "kind": "direct"}
+    defaults |= {"corpus": "facts", "language": "en", "half": "report"}
+    return QuestionResult(**defaults | fields, ranks=ranks, foreign=0, milliseconds=1.0)
 
 
-# Counting.
+# Metrics.
 
 
 def test_recall_is_the_share_of_answers_found():
-    one, two = asked([5]), asked([1, 10, None, 12])
+    one, two = result([5]), result([1, 10, None, 12])
     assert metrics.recall([one], 4) == 0
     assert metrics.recall([one], 5) == 1
     assert metrics.recall([two], 5) == 0.25
@@ -73,12 +73,12 @@ def test_recall_is_the_share_of_answers_found():
 
 
 def test_reciprocal_rank_uses_the_first_answer():
-    assert metrics.reciprocal_rank([asked([4, 2])]) == 0.5
-    assert metrics.reciprocal_rank([asked([None]), asked([1])]) == 0.5
+    assert metrics.reciprocal_rank([result([4, 2])]) == 0.5
+    assert metrics.reciprocal_rank([result([None]), result([1])]) == 0.5
 
 
 @pytest.mark.parametrize(
-    ("label", "verdict", "wrong"),
+    ("label", "verdict", "error"),
     [
         ("paraphrase", "kept both", "stored twice"),
         ("paraphrase", "merged", None),
@@ -91,97 +91,99 @@ def test_reciprocal_rank_uses_the_first_answer():
         ("different", "superseded", "lost by superseding"),
     ],
 )
-def test_verdicts_are_compared_with_their_label(label, verdict, wrong):
-    assert metrics.WRONG.get((label, verdict)) == wrong
-    tried = [PairResult("p", "en", label, "local", verdict)]
-    if wrong:
-        assert metrics.errors(tried, label, wrong) == "1 of 1 (100 %)"
+def test_verdicts_are_compared_with_their_label(label, verdict, error):
+    assert metrics.ERRORS.get((label, verdict)) == error
+    pairs = [PairResult("p", "en", label, "local", verdict)]
+    if error:
+        assert metrics.errors(pairs, label, error) == "1 of 1 (100 %)"
 
 
-# Measuring.
+# Measurement.
 
 
 @pytest.fixture(scope="module")
-def made() -> DatasetVectors:
+def vectors() -> DatasetVectors:
     return embeddings.embed_dataset("hash:32", SMALL)
 
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_each_retriever_finds_answers_of_its_user_only(made):
-    told = list(question_ranks.ask(SMALL, made))
+def test_each_retriever_finds_answers_of_its_user_only(vectors):
+    results = list(question_ranks.rank_answers(SMALL, vectors))
 
-    assert [(one.holds, one.leg) for one in told] == [
-        *(("facts", leg) for leg in LEGS),
-        *(("messages", leg) for leg in LEGS),
+    assert [(one.corpus, one.retriever) for one in results] == [
+        *(("facts", retriever) for retriever in RETRIEVERS),
+        *(("messages", retriever) for retriever in RETRIEVERS),
     ]
-    assert {one.strangers for one in told} == {0}
-    assert [one.ranks for one in told if one.leg != "vector"] == [[1]] * 6
+    assert {one.foreign for one in results} == {0}
+    assert [one.ranks for one in results if one.retriever != "vector"] == [[1]] * 6
 
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_superseded_fact_is_not_found(made):
-    ann, cy, pets = question_ranks.store_dataset(SMALL, made)
+def test_superseded_fact_is_not_found(vectors):
+    ann, cy, pets = question_ranks.store_dataset(SMALL, vectors)
     assert [set(one.names.values()) for one in (ann, cy)] == [{"a", "b"}, {"c"}]
     assert list(pets.names.values()) == ["1", "2", "3"]
 
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_superseded_fact_in_results_counts_as_wrong(made, monkeypatch):
-    """Shown by hiding from the harness which of the facts is the old one."""
-    place = next(iter(question_ranks.store_dataset(SMALL, made)))
-    unknown = type(place)(place.holds, place.user_id, {}, place.questions)
+def test_superseded_fact_in_results_counts_as_wrong(vectors, monkeypatch):
+    """The harness does not know the names of the stored facts here."""
+    stored = next(iter(question_ranks.store_dataset(SMALL, vectors)))
+    unknown = type(stored)(stored.corpus, stored.user_id, {}, stored.questions)
 
     monkeypatch.setattr(
-        question_ranks, "store_dataset", lambda wanted, vectors: [unknown]
+        question_ranks, "store_dataset", lambda data, vectors: [unknown]
     )
-    [told] = question_ranks.ask(SMALL, made, ["lexical"])
+    [measured] = question_ranks.rank_answers(SMALL, vectors, ["lexical"])
 
-    assert told.strangers == 1
-    assert told.ranks == [None]
+    assert measured.foreign == 1
+    assert measured.ranks == [None]
 
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
-def test_pairs_use_the_fact_store(made):
+def test_pairs_use_the_fact_store(vectors):
     same = FactPair(
         "s", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES."
     )
     other = FactPair(
         "o", "en", "different", "The user keeps bees.", "The user lives here."
     )
-    wanted = Dataset(pairs=(same, other))
-    tried = deduplication.try_pairs(
-        wanted.pairs, embeddings.embed_dataset("hash:32", wanted)
+    data = Dataset(pairs=(same, other))
+    results = deduplication.save_pairs(
+        data.pairs, embeddings.embed_dataset("hash:32", data)
     )
-    assert [(one.pair, one.verdict) for one in tried] == [
+    assert [(one.pair, one.verdict) for one in results] == [
         ("s", "merged"),
         ("o", "kept both"),
     ]
 
 
 def test_vectors_are_cached_for_the_next_database(tmp_path, monkeypatch):
-    made = embeddings.load_or_embed("hash:32", SMALL, tmp_path)
+    vectors = embeddings.load_or_embed("hash:32", SMALL, tmp_path)
     monkeypatch.delattr(embeddings, "embed_dataset")
     again = embeddings.load_or_embed("hash:32", SMALL, tmp_path)
 
-    assert (again.embedder, again.floor) == (made.embedder, made.floor)
-    assert made.texts.keys() == again.texts.keys()
+    assert (again.embedder, again.floor) == (vectors.embedder, vectors.floor)
+    assert vectors.texts.keys() == again.texts.keys()
     assert "lives in Ghent." in again.texts
     np.testing.assert_array_equal(
-        again.asking("the parrot").vector, made.asking("the parrot").vector
+        again.of_question("the parrot").vector, vectors.of_question("the parrot").vector
     )
 
 
-# Telling.
+# Reports.
 
 
 def test_report_has_each_retriever_and_kind():
-    told = [asked([1]), asked([None], leg="lexical", kind="multi")]
+    results = [result([1]), result([None], retriever="lexical", kind="multi")]
     report = QualityReport(
-        *("sqlite", told, [PairResult("p", "en", "paraphrase", "hash:32", "merged")]),
+        "sqlite",
+        results,
+        [PairResult("p", "en", "paraphrase", "hash:32", "merged")],
         {"hash:32": [0.5]},
     )
     lines = [line.split() for line in render([report], by="kind").splitlines()]
@@ -194,8 +196,8 @@ def test_report_has_each_retriever_and_kind():
 
 
 def test_report_can_cover_one_half():
-    report = QualityReport("sqlite", [asked([1]), asked([2], half="tuning")], [])
-    assert [one.ranks for one in report.of_half("tuning").asked] == [[2]]
+    report = QualityReport("sqlite", [result([1]), result([2], half="tuning")], [])
+    assert [one.ranks for one in report.of_half("tuning").questions] == [[2]]
 
 
 def test_command_measures_a_file_on_its_own_database(tmp_path, capsys):
@@ -209,8 +211,14 @@ def test_command_measures_a_file_on_its_own_database(tmp_path, capsys):
 
     __main__.main(
         [
-            *("memory-quality", "--transcripts", str(file)),
-            *("--backend", "sqlite", "--embedder", "hash:32", "--quick"),
+            "memory-quality",
+            "--transcripts",
+            str(file),
+            "--backend",
+            "sqlite",
+            "--embedder",
+            "hash:32",
+            "--quick",
         ]
     )
 
@@ -230,5 +238,5 @@ def test_unreadable_file_is_named_before_measuring(tmp_path, capsys, text):
 
 
 def test_aborted_measurement_is_not_reported(tmp_path):
-    with pytest.raises(RuntimeError, match="on sqlite broke off"):
+    with pytest.raises(RuntimeError, match="on sqlite failed"):
         quality.measure([tmp_path / "none"], backends=["sqlite"])

@@ -1,9 +1,8 @@
-"""The floor: Django, ninja and uvicorn around one provider call, and nothing else.
+"""The baseline: only Django, ninja and uvicorn around one provider call.
 
-`python -m bench.floor --fd N --parent-pipe N` serves it as `processes/web.py` serves
-Coulisse, with the same client and provider, but no database, users, history or
-configuration; and without the signals and threads of Django's own handler, which
-`--stock` brings back.
+`python -m bench.baseline --fd N --parent-pipe N` serves it as `processes/web.py` serves
+Coulisse, with the same client and provider, but without database, users, history and
+configuration. Its handler has no signals and threads; `--stock` uses Django's own one.
 """
 
 import argparse
@@ -30,7 +29,7 @@ settings.configure(
 )
 stock = get_asgi_application()
 
-from ninja import Body, NinjaAPI, Schema  # noqa: E402  Django must be ready first
+from ninja import Body, NinjaAPI, Schema  # noqa: E402  Django must be set up first
 
 from core.events import TextDelta, TurnFinished  # noqa: E402
 from core.messages import Message  # noqa: E402
@@ -61,8 +60,8 @@ api = NinjaAPI(docs_url=None, openapi_url=None)
 
 @api.post("/chat/completions")
 async def complete(request: HttpRequest, body: Body[BaselineRequest]) -> HttpResponse:
-    said = [Message(message.role, message.content) for message in body.messages]
-    call = ModelRequest(model="reply", messages=[SYSTEM, *said], stream=False)
+    messages = [Message(message.role, message.content) for message in body.messages]
+    call = ModelRequest(model="reply", messages=[SYSTEM, *messages], stream=False)
     text, reason = "", ""
     async for event in client.run("openai", PROVIDER, call):
         if isinstance(event, TextDelta):
@@ -70,12 +69,12 @@ async def complete(request: HttpRequest, body: Body[BaselineRequest]) -> HttpRes
         elif isinstance(event, TurnFinished):
             reason = event.reason
     message = {"role": "assistant", "content": text}
-    answer: dict[str, Any] = {
+    response: dict[str, Any] = {
         "object": "chat.completion",
         "model": body.model,
         "choices": [{"index": 0, "message": message, "finish_reason": reason}],
     }
-    content = orjson.dumps(answer)
+    content = orjson.dumps(response)
     return HttpResponse(
         content,
         content_type="application/json",
@@ -87,7 +86,7 @@ urlpatterns = [path("v1/", api.urls)]
 
 
 class MinimalHandler(ASGIHandler):
-    """Django's handler without what happens around a request."""
+    """Django's handler without signals, threads and disconnect checks."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
