@@ -33,12 +33,12 @@ def embed_texts(
     """
     if not texts:
         return [], []
-    cut = [text[:MAX_CHARS] for text in texts]
+    truncated = [text[:MAX_CHARS] for text in texts]
     try:
-        found = _call_embedder(embedder, cut)
+        vectors = _call_embedder(embedder, truncated)
     except RequestRefused:
-        found = list(_embed_one_by_one(embedder, cut))
-    return [vector for vector, _ in found], [error for _, error in found]
+        vectors = list(_embed_one_by_one(embedder, truncated))
+    return [vector for vector, _ in vectors], [error for _, error in vectors]
 
 
 def _embed_one_by_one(embedder: Embedder, texts: Sequence[str]) -> Iterator[Vector]:

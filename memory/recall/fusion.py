@@ -76,8 +76,8 @@ class _SmallRanking:
 
     def score_at(self, rank: int) -> SearchScore:
         number, total = self.totals[rank]
-        legs = (self.found.similarity, self.found.terms, self.found.window)
-        return SearchScore(total, *(leg.get(number) for leg in legs))
+        by_retriever = (self.found.similarity, self.found.terms, self.found.window)
+        return SearchScore(total, *(values.get(number) for values in by_retriever))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +101,18 @@ class _LargeRanking:
 def _sorted_totals(
     found: SparseRetrieverScores, weights: RetrieverWeights, fusion: Fusion
 ) -> list[tuple[int, float]]:
-    ways = (
+    retrievers = (
         (found.similarity, weights.similarity),
         (found.terms, weights.terms),
         (found.window, weights.window),
     )
     totals: dict[int, float] = {}
-    for leg, weight in ways:
-        best = max(leg.values(), default=0.0)
+    for values, weight in retrievers:
+        best = max(values.values(), default=0.0)
         if fusion == "rrf":
-            shares = _reciprocal_ranks(leg)
+            shares = _reciprocal_ranks(values)
         else:
-            shares = {number: s * weight / best for number, s in leg.items()}
+            shares = {number: s * weight / best for number, s in values.items()}
         for number, share in shares.items():
             totals[number] = totals.get(number, 0.0) + share
     if fusion == "weighted":
@@ -122,62 +122,62 @@ def _sorted_totals(
 
 
 def _order_by_total(
-    legs: RetrieverScores, weights: RetrieverWeights, fusion: Fusion
+    scores: RetrieverScores, weights: RetrieverWeights, fusion: Fusion
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the places of the results, best first, and the totals of all places.
 
     Ties are broken by recency.
     """
     totals = (
-        _weighted_totals(legs, weights)
+        _weighted_totals(scores, weights)
         if fusion == "weighted"
-        else _reciprocal_rank_totals(legs)
+        else _reciprocal_rank_totals(scores)
     )
-    found = (legs.similarity > 0) | (legs.terms > 0) | (legs.window > 0)
+    found = (scores.similarity > 0) | (scores.terms > 0) | (scores.window > 0)
     totals[~found] = -np.inf
     order = _best_first(totals)[: np.count_nonzero(found)]
     return order, totals
 
 
-def _reciprocal_ranks(leg: dict[int, float]) -> dict[int, float]:
-    order = sorted(leg, key=lambda number: (-leg[number], -number))
+def _reciprocal_ranks(scores: dict[int, float]) -> dict[int, float]:
+    order = sorted(scores, key=lambda number: (-scores[number], -number))
     return {number: 1 / (RRF_K + rank) for rank, number in enumerate(order, start=1)}
 
 
-def build_score(legs: RetrieverScores, place: int, totals: Scores) -> SearchScore:
+def build_score(scores: RetrieverScores, place: int, totals: Scores) -> SearchScore:
     """Return the scores that explain a passage's rank."""
     return SearchScore(
         float(totals[place]),
-        float(legs.similarity[place]) or None,
-        float(legs.terms[place]) or None,
-        float(legs.window[place]) or None,
+        float(scores.similarity[place]) or None,
+        float(scores.terms[place]) or None,
+        float(scores.window[place]) or None,
     )
 
 
 def _weighted_totals(
-    legs: RetrieverScores, weights: RetrieverWeights
+    scores: RetrieverScores, weights: RetrieverWeights
 ) -> NDArray[np.float64]:
-    totals = np.where(legs.questions, -weights.question, 0.0)
-    for leg, weight in (
-        (legs.similarity, weights.similarity),
-        (legs.terms, weights.terms),
-        (legs.window, weights.window),
+    totals = np.where(scores.questions, -weights.question, 0.0)
+    for values, weight in (
+        (scores.similarity, weights.similarity),
+        (scores.terms, weights.terms),
+        (scores.window, weights.window),
     ):
-        if weight and (best := leg.max(initial=0)):
-            totals += leg * (weight / best)
+        if weight and (best := values.max(initial=0)):
+            totals += values * (weight / best)
     return totals
 
 
-def _reciprocal_rank_totals(legs: RetrieverScores) -> NDArray[np.float64]:
-    totals = np.zeros(len(legs.ids), np.float64)
-    for leg in (legs.similarity, legs.terms, legs.window):
-        totals += (leg > 0) / (RRF_K + _ranks(leg))
+def _reciprocal_rank_totals(scores: RetrieverScores) -> NDArray[np.float64]:
+    totals = np.zeros(len(scores.ids), np.float64)
+    for values in (scores.similarity, scores.terms, scores.window):
+        totals += (values > 0) / (RRF_K + _ranks(values))
     return totals
 
 
-def _ranks(leg: Scores) -> NDArray[np.int64]:
-    ranks = np.empty(len(leg), np.int64)
-    ranks[_best_first(leg)] = np.arange(1, len(leg) + 1)
+def _ranks(scores: Scores) -> NDArray[np.int64]:
+    ranks = np.empty(len(scores), np.int64)
+    ranks[_best_first(scores)] = np.arange(1, len(scores) + 1)
     return ranks
 
 

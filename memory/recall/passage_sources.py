@@ -97,8 +97,8 @@ def _fetch_rows(
     if not found:
         return []
     key = to_sql_id(user_id)
-    marks = ", ".join(["%s"] * len(found))
+    placeholders = ", ".join(["%s"] * len(found))
     with connection.cursor() as cursor:
-        cursor.execute(f"{query} ({marks})", [key, key, *found])
+        cursor.execute(f"{query} ({placeholders})", [key, key, *found])
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows

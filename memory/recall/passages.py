@@ -152,12 +152,12 @@ def _vector_columns(embedded: Embedded | None, error: str) -> tuple[Any, ...]:
 
 def _insert(rows: Sequence[tuple[Any, ...]]) -> None:
     casts = CASTS if connection.vendor == "postgresql" else {}
-    one = "(" + ", ".join(casts.get(name, "%s") for name in COLUMNS) + ")"
-    into = f"INSERT INTO memory_passage ({', '.join(COLUMNS)}) VALUES "  # noqa: S608
+    row_sql = "(" + ", ".join(casts.get(name, "%s") for name in COLUMNS) + ")"
+    insert_sql = f"INSERT INTO memory_passage ({', '.join(COLUMNS)}) VALUES "  # noqa: S608
     with connection.cursor() as cursor:
         for batch in _batches(rows):
             values = [value for row in batch for value in row]
-            cursor.execute(into + ", ".join([one] * len(batch)), values)
+            cursor.execute(insert_sql + ", ".join([row_sql] * len(batch)), values)
 
 
 def _remove(user_id: UserId, column: str, ids: Sequence[Any]) -> None:
@@ -201,9 +201,9 @@ def _lock_thread(thread_id: int) -> None:
 
 
 def _refresh_windows(user_id: UserId, thread_id: int, positions: list[int]) -> None:
-    around = sorted({p + step for p in positions for step in (-1, 0, 1)})
+    window_positions = sorted({p + step for p in positions for step in (-1, 0, 1)})
     with connection.cursor() as cursor:
-        cursor.execute(REFRESH_WINDOWS_SQL, [thread_id, around, user_id])
+        cursor.execute(REFRESH_WINDOWS_SQL, [thread_id, window_positions, user_id])
 
 
 def _batches(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
@@ -237,9 +237,11 @@ def list_pending(
         rows = cursor.fetchall()
     return [
         PendingPassage(
-            number, UserId(to_uuid(user_id)), said or strip_subject(content or "")
+            number,
+            UserId(to_uuid(user_id)),
+            message_text or strip_subject(content or ""),
         )
-        for number, user_id, content, said in rows
+        for number, user_id, content, message_text in rows
     ]
 
 
@@ -248,7 +250,7 @@ def count_pending(embedder_id: str) -> int:
     return Passage.objects.exclude(embedder=embedder_id).count()
 
 
-def set_vectors(found: Sequence[tuple[PendingPassage, Embedded | None, str]]) -> None:
+def set_vectors(results: Sequence[tuple[PendingPassage, Embedded | None, str]]) -> None:
     """Store vectors of passages, or the reasons for missing ones; all or none.
 
     Passages deleted meanwhile are skipped.
@@ -256,9 +258,9 @@ def set_vectors(found: Sequence[tuple[PendingPassage, Embedded | None, str]]) ->
     with transaction.atomic():
         # Always in this order, the owner's row first, so that two transactions cannot
         # deadlock.
-        for user_id in sorted({passage.user_id for passage, _, _ in found}):
+        for user_id in sorted({passage.user_id for passage, _, _ in results}):
             _bump_existing_version(user_id)
-        for passage, embedded, error in found:
+        for passage, embedded, error in results:
             _set_vector(passage, _vector_columns(embedded, error))
 
 

@@ -61,17 +61,17 @@ async def embed_changed_fact(content: str, changes: Mapping[str, Any]) -> FactVe
     return await embed_fact(changes.get("content", content))
 
 
-def with_saved_fact(saving: AuditEvent) -> Callable[[list[SaveResult]], AuditEvent]:
+def with_saved_fact(event: AuditEvent) -> Callable[[list[SaveResult]], AuditEvent]:
     """Return a function that adds the saved fact to an audit event."""
 
-    def told(saved: list[SaveResult]) -> AuditEvent:
-        (one,) = saved
-        details = {**saving.details, "outcome": one.outcome}
+    def add_fact(saved: list[SaveResult]) -> AuditEvent:
+        (result,) = saved
+        details = {**event.details, "outcome": result.outcome}
         return replace(
-            saving, target=public_ids.format_fact_id(one.fact_id), details=details
+            event, target=public_ids.format_fact_id(result.fact_id), details=details
         )
 
-    return told
+    return add_fact
 
 
 def dedup_threshold() -> float:

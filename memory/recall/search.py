@@ -52,27 +52,27 @@ def search_facts(
     By default, only facts that are active and currently valid; `status=None` means any
     searchable fact.
     """
-    question = parse_query(query)
-    if question.is_empty or limit < 1:
+    parsed = parse_query(query)
+    if parsed.is_empty or limit < 1:
         return []
-    among = FactFilter(category, status)
-    return _search_facts(user_id, open_index(user_id), question, query, among, limit)
+    fact_filter = FactFilter(category, status)
+    return _search_facts(
+        user_id, open_index(user_id), parsed, query, fact_filter, limit
+    )
 
 
 def search_messages(
-    user_id: UserId, query: Query, *, limit: int, beyond: MessageCutoff = None
+    user_id: UserId, query: Query, *, limit: int, cutoff: MessageCutoff = None
 ) -> list[FoundMessage]:
     """Return the past messages that fit a query best, best first.
 
-    `beyond`, a thread's id and a position, excludes that thread's messages from that
+    `cutoff`, a thread's id and a position, excludes that thread's messages from that
     position on: the prompt already contains them.
     """
-    question = parse_query(query)
-    if question.is_empty or limit < 1:
+    parsed = parse_query(query)
+    if parsed.is_empty or limit < 1:
         return []
-    return _search_messages(
-        user_id, open_index(user_id), question, query, beyond, limit
-    )
+    return _search_messages(user_id, open_index(user_id), parsed, query, cutoff, limit)
 
 
 def search_facts_and_messages(
@@ -81,16 +81,16 @@ def search_facts_and_messages(
     *,
     facts: int,
     messages: int,
-    beyond: MessageCutoff = None,
+    cutoff: MessageCutoff = None,
 ) -> tuple[list[FoundFact], list[FoundMessage]]:
     """Return the results of `search_facts` and `search_messages` in one pass."""
-    question = parse_query(query)
-    if question.is_empty or max(facts, messages) < 1:
+    parsed = parse_query(query)
+    if parsed.is_empty or max(facts, messages) < 1:
         return [], []
     index = open_index(user_id)
     return (
-        _search_facts(user_id, index, question, query, FactFilter(), facts),
-        _search_messages(user_id, index, question, query, beyond, messages),
+        _search_facts(user_id, index, parsed, query, FactFilter(), facts),
+        _search_messages(user_id, index, parsed, query, cutoff, messages),
     )
 
 
@@ -98,23 +98,23 @@ def nearest_facts(
     user_id: UserId, embedded: Embedded, *, limit: int
 ) -> list[tuple[uuid.UUID, float]]:
     """Return active facts with their cosine similarity to a vector, nearest first."""
-    question = ParsedQuery([], embedded, 0.0)
-    wanted = _SearchPlan(
-        lambda index: index.facts(question, FactFilter()),
+    parsed = ParsedQuery([], embedded, 0.0)
+    plan = _SearchPlan(
+        lambda index: index.facts(parsed, FactFilter()),
         fusion.FACT_WEIGHTS,
         lambda found: passage_sources.load_facts(user_id, found),
         lambda fact: fact.status == "active",
         limit,
     )
-    found = _run_search(user_id, open_index(user_id), wanted)
+    found = _run_search(user_id, open_index(user_id), plan)
     return [(fact.id, score.similarity or 0.0) for fact, score in found]
 
 
-def open_index(user_id: UserId, *, anew: bool = False) -> Index:
-    """Return the user's index; `anew` ignores cached passages."""
+def open_index(user_id: UserId, *, reload: bool = False) -> Index:
+    """Return the user's index; `reload` ignores cached passages."""
     if connection.vendor == "postgresql":
         return postgres_index.PostgresIndex(user_id)
-    return numpy_index.NumpyIndex(user_id, anew=anew)
+    return numpy_index.NumpyIndex(user_id, reload=reload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,80 +133,80 @@ class _SearchPlan(Generic[T]):
 def _search_facts(
     user_id: UserId,
     index: Index,
-    question: ParsedQuery,
+    parsed: ParsedQuery,
     query: Query,
-    among: FactFilter,
+    fact_filter: FactFilter,
     limit: int,
 ) -> list[FoundFact]:
-    wanted = _SearchPlan(
-        lambda index: index.facts(question, among),
+    plan = _SearchPlan(
+        lambda index: index.facts(parsed, fact_filter),
         fusion.FACT_WEIGHTS,
         lambda found: passage_sources.load_facts(user_id, found),
-        partial(_fact_matches, among, datetime.now(UTC)),
+        partial(_fact_matches, fact_filter, datetime.now(UTC)),
         limit,
         query.fusion,
     )
-    return [FoundFact(*found) for found in _run_search(user_id, index, wanted)]
+    return [FoundFact(*found) for found in _run_search(user_id, index, plan)]
 
 
 def _search_messages(
     user_id: UserId,
     index: Index,
-    question: ParsedQuery,
+    parsed: ParsedQuery,
     query: Query,
-    beyond: MessageCutoff,
+    cutoff: MessageCutoff,
     limit: int,
 ) -> list[FoundMessage]:
-    wanted = _SearchPlan(
-        lambda index: index.messages(question, beyond),
+    plan = _SearchPlan(
+        lambda index: index.messages(parsed, cutoff),
         fusion.MESSAGE_WEIGHTS,
         lambda found: passage_sources.load_messages(user_id, found),
         lambda _: True,
         limit,
         query.fusion,
     )
-    found = _run_search(user_id, index, wanted)
+    found = _run_search(user_id, index, plan)
     return [FoundMessage(*fields, score) for fields, score in found]
 
 
 def _run_search(
-    user_id: UserId, index: Index, wanted: _SearchPlan[T]
+    user_id: UserId, index: Index, plan: _SearchPlan[T]
 ) -> list[tuple[T, SearchScore]]:
-    if wanted.limit < 1:
+    if plan.limit < 1:
         return []
-    found, gone = _collect_top(index, wanted)
-    if gone and len(found) < wanted.limit:
-        found, _ = _collect_top(open_index(user_id, anew=True), wanted)
+    found, is_stale = _collect_top(index, plan)
+    if is_stale and len(found) < plan.limit:
+        found, _ = _collect_top(open_index(user_id, reload=True), plan)
     return found
 
 
 def _collect_top(
-    index: Index, wanted: _SearchPlan[T]
+    index: Index, plan: _SearchPlan[T]
 ) -> tuple[list[tuple[T, SearchScore]], bool]:
     """Return the best valid results, and whether some were deleted meanwhile."""
-    ranking = fusion.fuse(wanted.retrieve(index), wanted.weights, wanted.fusion)
-    kept: list[tuple[T, SearchScore]] = []
-    gone = False
-    for start in range(0, len(ranking), wanted.limit):
-        ranks = range(start, min(start + wanted.limit, len(ranking)))
+    ranking = fusion.fuse(plan.retrieve(index), plan.weights, plan.fusion)
+    results: list[tuple[T, SearchScore]] = []
+    is_stale = False
+    for start in range(0, len(ranking), plan.limit):
+        ranks = range(start, min(start + plan.limit, len(ranking)))
         ids = [ranking.id_at(rank) for rank in ranks]
-        there = wanted.fetch(ids)
-        gone = gone or len(there) < len(ids)
-        kept += [
-            (there[number], ranking.score_at(rank))
+        loaded = plan.fetch(ids)
+        is_stale = is_stale or len(loaded) < len(ids)
+        results += [
+            (loaded[number], ranking.score_at(rank))
             for number, rank in zip(ids, ranks, strict=True)
-            if number in there and wanted.is_match(there[number])
+            if number in loaded and plan.is_match(loaded[number])
         ]
-        if len(kept) >= wanted.limit:
+        if len(results) >= plan.limit:
             break
-    return kept[: wanted.limit], gone
+    return results[: plan.limit], is_stale
 
 
-def _fact_matches(among: FactFilter, now: datetime, fact: StoredFact) -> bool:
-    if among.category is not None and fact.category != among.category:
+def _fact_matches(fact_filter: FactFilter, now: datetime, fact: StoredFact) -> bool:
+    if fact_filter.category is not None and fact.category != fact_filter.category:
         return False
-    if among.status is None:
+    if fact_filter.status is None:
         return True
-    if fact.status != among.status:
+    if fact.status != fact_filter.status:
         return False
-    return among.status != "active" or fact.is_valid_at(now)
+    return fact_filter.status != "active" or fact.is_valid_at(now)

@@ -39,7 +39,7 @@ def search_memory(
     user_id: UserId,
     text: str,
     *,
-    among: SearchScope = "facts",
+    scope: SearchScope = "facts",
     category: Category | None = None,
     fusion: Fusion | None = None,
     limit: int = 10,
@@ -50,23 +50,23 @@ def search_memory(
         timeout_seconds=TIMEOUT_SECONDS,
     )
     query = prepared.query
-    found, said = [], []
-    if among != "messages":
-        found = search.search_facts(user_id, query, limit=limit, category=category)
-    if among != "facts":
-        said = search.search_messages(user_id, query, limit=limit)
-    return SearchResult(prepared, found, said)
+    facts, messages = [], []
+    if scope != "messages":
+        facts = search.search_facts(user_id, query, limit=limit, category=category)
+    if scope != "facts":
+        messages = search.search_messages(user_id, query, limit=limit)
+    return SearchResult(prepared, facts, messages)
 
 
-def memory_prompt(user_id: UserId, recalled: SearchResult, thread: str = "") -> str:
+def memory_prompt(user_id: UserId, result: SearchResult, thread: str = "") -> str:
     """Return the memory prompt of the user; "" if no agent remembers users."""
     memory = memory_settings.resolve_for_users(live.current())
     if memory is None:
         return ""
-    wanted = ContextQuery(
-        thread, MAX_CONTEXT_TOKENS, memory.memory, recall_query=recalled.prepared.query
+    context_query = ContextQuery(
+        thread, MAX_CONTEXT_TOKENS, memory.memory, recall_query=result.prepared.query
     )
-    return turn_context.load_context(user_id, wanted).memory_prompt
+    return turn_context.load_context(user_id, context_query).memory_prompt
 
 
 def embed_fact(content: str) -> FactVector:

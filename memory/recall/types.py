@@ -47,7 +47,7 @@ class SearchScore:
 
 @dataclass(frozen=True, slots=True)
 class FoundFact:
-    """A fact a search found."""
+    """A fact as a search result."""
 
     fact: StoredFact
     score: SearchScore
@@ -55,7 +55,7 @@ class FoundFact:
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A past message a search found."""
+    """A past message as a search result."""
 
     id: int
     thread: str

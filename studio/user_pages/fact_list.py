@@ -147,7 +147,7 @@ def list_or_search(face: UserView) -> Response:
         face.user_id,
         text,
         # A page shows both, as recall searches both.
-        among=query_choice(face, "in", SEARCH_SCOPES)
+        scope=query_choice(face, "in", SEARCH_SCOPES)
         or ("all" if face.wants_html else "facts"),
         category=query_choice(face, "category", CATEGORIES),
         limit=limit,

@@ -311,7 +311,7 @@ def test_statement_ranks_above_a_question(owner):
 def test_messages_in_the_prompt_are_excluded(owner):
     thread = say(owner, "tea one", "hm", "tea two", "hm", "tea three")
     say(owner, "tea elsewhere", thread="other")
-    assert set(said(owner, "tea", limit=9, beyond=(thread, 2))) == {
+    assert set(said(owner, "tea", limit=9, cutoff=(thread, 2))) == {
         *("tea one", "hm", "tea elsewhere")
     }
 
@@ -337,10 +337,10 @@ def test_combined_search_equals_separate_searches(owner):
     thread = say(owner, "tea one", "hm", "tea two", vectors=[toward(1)])
     query = Query("tea", toward(1))
     assert search.search_facts_and_messages(
-        owner, query, facts=2, messages=2, beyond=(thread, 2)
+        owner, query, facts=2, messages=2, cutoff=(thread, 2)
     ) == (
         search.search_facts(owner, query, limit=2),
-        search.search_messages(owner, query, limit=2, beyond=(thread, 2)),
+        search.search_messages(owner, query, limit=2, cutoff=(thread, 2)),
     )
     assert search.search_facts_and_messages(owner, query, facts=0, messages=1)[0] == []
 

@@ -61,30 +61,32 @@ def render(
     Source: "What gets injected into the prompt" of the reference.
     """
     budget = _TokenBudget(max_tokens - token_estimates.estimate_text(DATA_NOTICE))
-    about = _fitting_fact_lines(_unique(memories), budget, zone)
+    fact_lines = _fitting_fact_lines(_unique(memories), budget, zone)
     sections = [
-        _section(FACTS_HEADING, about.values()),
+        _section(FACTS_HEADING, fact_lines.values()),
         _section(
             MESSAGES_HEADING, _fitting_message_lines(memories.messages, budget, zone)
         ),
         _section(SUMMARY_HEADING, map(quote_line, memories.summaries)),
     ]
-    told = [section for section in sections if section]
-    return MemoryPrompt("\n\n".join([*told, DATA_NOTICE]) if told else "", tuple(about))
+    nonempty = [section for section in sections if section]
+    return MemoryPrompt(
+        "\n\n".join([*nonempty, DATA_NOTICE]) if nonempty else "", tuple(fact_lines)
+    )
 
 
 class _TokenBudget:
     """A token budget, spent line by line."""
 
     def __init__(self, tokens_left: int) -> None:
-        self._left = tokens_left
+        self._remaining = tokens_left
 
     def spend(self, line: str) -> bool:
         """Subtract a line's tokens if enough are left; return whether they were."""
-        price = token_estimates.estimate_text(line) + 1
-        if price > self._left:
+        cost = token_estimates.estimate_text(line) + 1
+        if cost > self._remaining:
             return False
-        self._left -= price
+        self._remaining -= cost
         return True
 
 

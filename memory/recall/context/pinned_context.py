@@ -33,7 +33,7 @@ INDEX_HINT = "INDEXED BY memory_fact_in_prompts"
 MESSAGES_SQL = """
     SELECT id, position, role, text, agent, importance, created_at
     FROM memory_message
-    WHERE thread_id = %s AND position < %s AND importance >= %s {outstanding}
+    WHERE thread_id = %s AND position < %s AND importance >= %s {high_importance}
         AND role IN ('user', 'assistant') AND text <> ''
     ORDER BY position DESC LIMIT %s
 """
@@ -50,10 +50,10 @@ def pinned_facts(user_id: UserId, *, limit: int) -> list[StoredFact]:
         return []
     now = connection.ops.adapt_datetimefield_value(datetime.now(UTC))
     query = FACTS_SQL.format(index=INDEX_HINT if connection.vendor == "sqlite" else "")
-    found = _fetch_rows(
+    rows = _fetch_rows(
         query, [passage_sources.to_sql_id(user_id), now, now, now, limit]
     )
-    return list(map(passage_sources.fact_from_row, found))
+    return list(map(passage_sources.fact_from_row, rows))
 
 
 def important_messages(
@@ -62,25 +62,25 @@ def important_messages(
     """Return a thread's important messages that precede the recent ones."""
     if recent.thread_id is None or not recent.first_position:
         return []
-    least = settings.salience_threshold
+    min_importance = settings.salience_threshold
     query = MESSAGES_SQL.format(
-        outstanding=f"AND importance > {HIGH_IMPORTANCE}"
-        if least > HIGH_IMPORTANCE
+        high_importance=f"AND importance > {HIGH_IMPORTANCE}"
+        if min_importance > HIGH_IMPORTANCE
         else ""
     )
     place = [recent.thread_id, recent.first_position]
-    found = _fetch_rows(query, [*place, least, settings.salience_limit])
+    rows = _fetch_rows(query, [*place, min_importance, settings.salience_limit])
     return [
         FoundMessage(
             *(number, thread, position, role, text, agent, importance),
             passage_sources.to_utc(created_at),
         )
-        for number, position, role, text, agent, importance, created_at in found
+        for number, position, role, text, agent, importance, created_at in rows
     ]
 
 
 def _fetch_rows(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query, values)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-    return found
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows

@@ -65,66 +65,68 @@ class Context:
     """The user's facts in `memory_prompt`."""
 
 
-def load_context(user_id: UserId, wanted: ContextQuery) -> Context:
+def load_context(user_id: UserId, query: ContextQuery) -> Context:
     """Load the context of a turn: the conversation and, if requested, memories."""
-    state = wanted.settings.user_state
-    reserved = state.block_tokens if wanted.recall_query and state else 0
-    conversation = _read_thread(user_id, wanted)
+    state = query.settings.user_state
+    reserved = state.block_tokens if query.recall_query and state else 0
+    conversation = _read_thread(user_id, query)
     summaries: list[str] = []
     if conversation is not None and conversation.summarized_until:
         summaries = _newest_summaries(
-            conversation.thread_id, wanted.max_tokens // SUMMARY_FRACTION
+            conversation.thread_id, query.max_tokens // SUMMARY_FRACTION
         )
         reserved += sum(map(token_estimates.estimate_text, summaries))
-    recent = _recent_messages(conversation, wanted, wanted.max_tokens - reserved)
-    if wanted.recall_query is None or state is None:
-        told = memory_prompt.render(PromptMemories(summaries=summaries), 0)
-        return Context(recent.messages, *told)
-    memories = _recall(user_id, wanted, wanted.recall_query, state, recent)
+    recent = _recent_messages(conversation, query, query.max_tokens - reserved)
+    if query.recall_query is None or state is None:
+        prompt = memory_prompt.render(PromptMemories(summaries=summaries), 0)
+        return Context(recent.messages, *prompt)
+    memories = _recall(user_id, query, query.recall_query, state, recent)
     memories = replace(memories, summaries=summaries)
-    zone = date_parsing.get_zone(wanted.time_zone) if wanted.time_zone else UTC
+    zone = date_parsing.get_zone(query.time_zone) if query.time_zone else UTC
     return Context(
         recent.messages, *memory_prompt.render(memories, state.block_tokens, zone)
     )
 
 
-def _read_thread(user_id: UserId, wanted: ContextQuery) -> ThreadHistory | None:
-    if wanted.client_sends_history:
+def _read_thread(user_id: UserId, query: ContextQuery) -> ThreadHistory | None:
+    if query.client_sends_history:
         return None
-    cap = wanted.settings.working_memory_cap
-    return message_store.read_thread(user_id, wanted.thread, cap=cap)
+    cap = query.settings.working_memory_cap
+    return message_store.read_thread(user_id, query.thread, cap=cap)
 
 
 def _recent_messages(
-    conversation: ThreadHistory | None, wanted: ContextQuery, max_tokens: int
+    conversation: ThreadHistory | None, query: ContextQuery, max_tokens: int
 ) -> RecentMessages:
     if conversation is None:
         return RecentMessages([])
     return conversation.recent(
         max_tokens=max_tokens,
-        mid_exchange=wanted.mid_exchange,
-        limit=wanted.settings.recency_limit,
+        mid_exchange=query.mid_exchange,
+        limit=query.settings.recency_limit,
     )
 
 
 def _recall(
     user_id: UserId,
-    wanted: ContextQuery,
+    context_query: ContextQuery,
     query: Query,
     state: UserState,
     recent: RecentMessages,
 ) -> PromptMemories:
-    settings = wanted.settings
+    settings = context_query.settings
     found_facts, similar = search.search_facts_and_messages(
         user_id,
         query,
         facts=state.recall_k,
-        messages=0 if wanted.client_sends_history else settings.relevance_limit,
-        beyond=None
+        messages=0 if context_query.client_sends_history else settings.relevance_limit,
+        cutoff=None
         if recent.thread_id is None
         else (recent.thread_id, recent.first_position),
     )
-    important = pinned_context.important_messages(recent, wanted.thread, settings)
+    important = pinned_context.important_messages(
+        recent, context_query.thread, settings
+    )
     return PromptMemories(
         pinned=pinned_context.pinned_facts(user_id, limit=state.pinned_facts),
         facts=[found.fact for found in found_facts],

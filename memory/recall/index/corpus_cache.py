@@ -63,20 +63,20 @@ _cached_bytes = 0
 _lock = threading.Lock()
 
 
-def get_corpora(user_id: UserId, *, anew: bool = False) -> CachedCorpora:
-    """Return a user's current passages; `anew` reloads all of them."""
-    state = _current_version(user_id)
-    held = None if anew else _cache.get(user_id)
-    if held is not None and held.version == state:
+def get_corpora(user_id: UserId, *, reload: bool = False) -> CachedCorpora:
+    """Return a user's current passages; `reload` reloads all of them."""
+    version = _current_version(user_id)
+    cached = None if reload else _cache.get(user_id)
+    if cached is not None and cached.version == version:
         with _lock:
             if user_id in _cache:
                 _cache.move_to_end(user_id)
-        return held
-    shelf = _update(user_id, EMPTY if held is None else held, state)
+        return cached
+    corpora = _update(user_id, EMPTY if cached is None else cached, version)
     # Writes of an open transaction may be rolled back, so they are not cached.
     if not connection.in_atomic_block:
-        _store(user_id, shelf)
-    return shelf
+        _store(user_id, corpora)
+    return corpora
 
 
 def drop_user(user_id: UserId) -> None:
@@ -102,39 +102,42 @@ def _current_version(user_id: UserId) -> CorpusVersion:
 
 
 def _update(
-    user_id: UserId, held: CachedCorpora, state: CorpusVersion
+    user_id: UserId, cached: CachedCorpora, version: CorpusVersion
 ) -> CachedCorpora:
     """Update the cached passages."""
-    facts, messages = held.facts, held.messages
-    if held.version.newest_id and held.version.owner_version != state.owner_version:
-        left = _fetch_ids(user_id, held.version.newest_id)
-        facts, messages = _keep_only(facts, left), _keep_only(messages, left)
-    rows = _fetch_rows(user_id, held.version.newest_id, state.newest_id)
+    facts, messages = cached.facts, cached.messages
+    if (
+        cached.version.newest_id
+        and cached.version.owner_version != version.owner_version
+    ):
+        ids = _fetch_ids(user_id, cached.version.newest_id)
+        facts, messages = _keep_only(facts, ids), _keep_only(messages, ids)
+    rows = _fetch_rows(user_id, cached.version.newest_id, version.newest_id)
     new_facts = [row for row in rows if row[THREAD_COLUMN] is None]
     new_messages = [row for row in rows if row[THREAD_COLUMN] is not None]
     return CachedCorpora(
-        state, _append(facts, new_facts), _append(messages, new_messages)
+        version, _append(facts, new_facts), _append(messages, new_messages)
     )
 
 
 def _append(
-    held: SmallCorpus | LargeCorpus, rows: list[PassageRow]
+    corpus: SmallCorpus | LargeCorpus, rows: list[PassageRow]
 ) -> SmallCorpus | LargeCorpus:
     if not rows:
-        return held
-    if isinstance(held, LargeCorpus):
-        return large_corpus.append_rows(held, rows)
-    if len(held.rows) + len(rows) <= small_corpus.MAX_PASSAGES:
-        return small_corpus.append_rows(held, rows)
-    return large_corpus.build_corpus([*held.rows, *rows])
+        return corpus
+    if isinstance(corpus, LargeCorpus):
+        return large_corpus.append_rows(corpus, rows)
+    if len(corpus.rows) + len(rows) <= small_corpus.MAX_PASSAGES:
+        return small_corpus.append_rows(corpus, rows)
+    return large_corpus.build_corpus([*corpus.rows, *rows])
 
 
 def _keep_only(
-    held: SmallCorpus | LargeCorpus, left: np.ndarray
+    corpus: SmallCorpus | LargeCorpus, ids: np.ndarray
 ) -> SmallCorpus | LargeCorpus:
-    if isinstance(held, LargeCorpus):
-        return large_corpus.keep_only(held, left)
-    return small_corpus.keep_only(held, left.tolist())
+    if isinstance(corpus, LargeCorpus):
+        return large_corpus.keep_only(corpus, ids)
+    return small_corpus.keep_only(corpus, ids.tolist())
 
 
 def _fetch_rows(user_id: UserId, after: int, until: int) -> list[PassageRow]:
@@ -153,12 +156,12 @@ def _fetch_ids(user_id: UserId, until: int) -> np.ndarray:
     return np.fromstring(found or "", np.int64, sep=",")
 
 
-def _store(user_id: UserId, shelf: CachedCorpora) -> None:
+def _store(user_id: UserId, corpora: CachedCorpora) -> None:
     global _cached_bytes
     with _lock:
         replaced = _cache.pop(user_id, EMPTY)
-        _cache[user_id] = shelf
-        _cached_bytes += shelf.nbytes - replaced.nbytes
+        _cache[user_id] = corpora
+        _cached_bytes += corpora.nbytes - replaced.nbytes
         while _cached_bytes > MAX_BYTES and len(_cache) > 1:
             _, dropped = _cache.popitem(last=False)
             _cached_bytes -= dropped.nbytes

@@ -164,15 +164,15 @@ def _with_derived_fields(corpus: LargeCorpus) -> LargeCorpus:
 
 
 def _norms(lengths: Floats, alive: Bools) -> Floats:
-    living = lengths[alive]
-    usual = max(float(living.mean()), 1.0) if len(living) else 1.0
-    norms: Floats = (K1 * (1 - B + B / usual * lengths)).astype(np.float32)
+    live_lengths = lengths[alive]
+    mean_length = max(float(live_lengths.mean()), 1.0) if len(live_lengths) else 1.0
+    norms: Floats = (K1 * (1 - B + B / mean_length * lengths)).astype(np.float32)
     return norms
 
 
 def _neighbours(corpus: LargeCorpus) -> tuple[Ints, Ints]:
-    nobody = len(corpus.ids)
-    before = np.full(nobody, nobody, np.int64)
+    count = len(corpus.ids)
+    before = np.full(count, count, np.int64)
     after = before.copy()
     present = np.flatnonzero(corpus.alive & (corpus.places != NO_PLACE))
     # A stable sort is fast on almost sorted data.
@@ -249,9 +249,9 @@ def _with_blocks(
 ) -> dict[VectorSpace, tuple[VectorBlock, ...]]:
     grown = dict(corpus.spaces)
     for space, ((numbers, matrix),) in added.spaces.items():
-        held = grown.get(space, ())
-        old = [block for block in held if block.numbers[0] < corpus.merged]
-        new = [block for block in held if block.numbers[0] >= corpus.merged]
+        blocks = grown.get(space, ())
+        old = [block for block in blocks if block.numbers[0] < corpus.merged]
+        new = [block for block in blocks if block.numbers[0] >= corpus.merged]
         block = VectorBlock(numbers + len(corpus.ids), matrix)
         grown[space] = (*old, _join_blocks([*new, block]))
     return grown

@@ -33,47 +33,53 @@ FACT_PASSAGES_SQL = """
 
 
 class NumpyIndex:
-    """One user's current passages; `anew` reloads all of them."""
+    """One user's current passages; `reload` reloads all of them."""
 
-    def __init__(self, user_id: UserId, *, anew: bool = False) -> None:
+    def __init__(self, user_id: UserId, *, reload: bool = False) -> None:
         self._user_id = user_id
-        self._corpora = corpus_cache.get_corpora(user_id, anew=anew)
+        self._corpora = corpus_cache.get_corpora(user_id, reload=reload)
 
     def facts(
-        self, question: ParsedQuery, among: FactFilter
+        self, query: ParsedQuery, fact_filter: FactFilter
     ) -> RetrieverScores | SparseRetrieverScores:
         """Return the matching passages of facts."""
         corpus = self._corpora.facts
         if isinstance(corpus, SmallCorpus):
-            return corpus.find(question, self._fact_exclusion(among))
+            return corpus.find(query, self._fact_exclusion(fact_filter))
         # Only active facts have a passage.
-        mask = None if among == FactFilter() else self._fact_mask(corpus, among)
-        return _score_passages(corpus, question, mask, windows=False)
+        mask = (
+            None
+            if fact_filter == FactFilter()
+            else self._fact_mask(corpus, fact_filter)
+        )
+        return _score_passages(corpus, query, mask, windows=False)
 
     def messages(
-        self, question: ParsedQuery, beyond: tuple[int, int] | None
+        self, query: ParsedQuery, cutoff: tuple[int, int] | None
     ) -> RetrieverScores | SparseRetrieverScores:
-        """Return the matching passages of messages, without those from `beyond` on."""
+        """Return the matching passages of messages, without those from `cutoff` on."""
         corpus = self._corpora.messages
         if isinstance(corpus, SmallCorpus):
-            return corpus.find(question, beyond and partial(_is_beyond, *beyond))
-        mask = None if beyond is None else _mask_before(corpus, *beyond)
-        return _score_passages(corpus, question, mask, windows=True)
+            return corpus.find(query, cutoff and partial(_is_beyond, *cutoff))
+        mask = None if cutoff is None else _mask_before(corpus, *cutoff)
+        return _score_passages(corpus, query, mask, windows=True)
 
-    def _fact_mask(self, corpus: LargeCorpus, among: FactFilter) -> Mask:
-        return np.isin(corpus.ids, list(self._passage_ids(among)))
+    def _fact_mask(self, corpus: LargeCorpus, fact_filter: FactFilter) -> Mask:
+        return np.isin(corpus.ids, list(self._passage_ids(fact_filter)))
 
-    def _fact_exclusion(self, among: FactFilter) -> Callable[[PassageRow], bool] | None:
-        if among == FactFilter():
+    def _fact_exclusion(
+        self, fact_filter: FactFilter
+    ) -> Callable[[PassageRow], bool] | None:
+        if fact_filter == FactFilter():
             return None
-        ids = self._passage_ids(among)
+        ids = self._passage_ids(fact_filter)
         return lambda row: row[0] not in ids
 
-    def _passage_ids(self, among: FactFilter) -> set[int]:
-        wanted = among.column_values
-        query = FACT_PASSAGES_SQL + "".join(f" AND f.{name} = %s" for name in wanted)
+    def _passage_ids(self, fact_filter: FactFilter) -> set[int]:
+        columns = fact_filter.column_values
+        sql = FACT_PASSAGES_SQL + "".join(f" AND f.{name} = %s" for name in columns)
         with connection.cursor() as cursor:
-            cursor.execute(query, [self._user_id.hex, *wanted.values()])
+            cursor.execute(sql, [self._user_id.hex, *columns.values()])
             return {number for (number,) in cursor.fetchall()}
 
 
@@ -88,12 +94,12 @@ def _mask_before(corpus: LargeCorpus, thread_id: int, position: int) -> Mask:
 
 
 def _score_passages(
-    corpus: LargeCorpus, question: ParsedQuery, mask: Mask | None, *, windows: bool
+    corpus: LargeCorpus, query: ParsedQuery, mask: Mask | None, *, windows: bool
 ) -> RetrieverScores:
     if corpus.live_count < len(corpus.ids):
         mask = corpus.alive if mask is None else corpus.alive & mask
-    similarity = _keep_best(_similarity_scores(corpus, question), mask)
-    terms, window = _bm25_scores(corpus, question, windows=windows)
+    similarity = _keep_best(_similarity_scores(corpus, query), mask)
+    terms, window = _bm25_scores(corpus, query, windows=windows)
     terms, window = _keep_best(terms, mask), _keep_best(window, mask)
     if len(corpus.ids) <= MAX_RANKED_WHOLE:
         return RetrieverScores(corpus.ids, similarity, terms, window, corpus.questions)
@@ -107,33 +113,33 @@ def _score_passages(
     )
 
 
-def _similarity_scores(corpus: LargeCorpus, question: ParsedQuery) -> Scores:
-    if question.embedded is None:
+def _similarity_scores(corpus: LargeCorpus, query: ParsedQuery) -> Scores:
+    if query.embedded is None:
         return np.zeros(len(corpus.ids), np.float32)
-    cosines = relevance_scores.cosine_similarities(corpus, question.embedded)
-    cosines[cosines < max(question.similarity_threshold, MIN_SIMILARITY)] = 0
+    cosines = relevance_scores.cosine_similarities(corpus, query.embedded)
+    cosines[cosines < max(query.similarity_threshold, MIN_SIMILARITY)] = 0
     return cosines
 
 
 def _bm25_scores(
-    corpus: LargeCorpus, question: ParsedQuery, *, windows: bool
+    corpus: LargeCorpus, query: ParsedQuery, *, windows: bool
 ) -> tuple[Scores, Scores]:
-    nothing = np.zeros(len(corpus.ids), np.float32)
-    if not question.terms or not corpus.live_count:
-        return nothing, nothing
-    hits = relevance_scores.find_terms(corpus, term_encoding.hash_terms(question.terms))
+    zeros = np.zeros(len(corpus.ids), np.float32)
+    if not query.terms or not corpus.live_count:
+        return zeros, zeros
+    hits = relevance_scores.find_terms(corpus, term_encoding.hash_terms(query.terms))
     return relevance_scores.bm25_scores(corpus, hits), (
-        relevance_scores.window_bm25_scores(corpus, hits) if windows else nothing
+        relevance_scores.window_bm25_scores(corpus, hits) if windows else zeros
     )
 
 
-def _keep_best(leg: Scores, mask: Mask | None) -> Scores:
+def _keep_best(scores: Scores, mask: Mask | None) -> Scores:
     """Return the scores with all but the best set to zero."""
     if mask is not None:
-        leg = leg * mask
-    if len(leg) <= RETRIEVAL_DEPTH or np.count_nonzero(leg) <= RETRIEVAL_DEPTH:
-        return leg
-    best = np.argpartition(leg, -RETRIEVAL_DEPTH)[-RETRIEVAL_DEPTH:]
-    kept = np.zeros_like(leg)
-    kept[best] = leg[best]
+        scores = scores * mask
+    if len(scores) <= RETRIEVAL_DEPTH or np.count_nonzero(scores) <= RETRIEVAL_DEPTH:
+        return scores
+    best = np.argpartition(scores, -RETRIEVAL_DEPTH)[-RETRIEVAL_DEPTH:]
+    kept = np.zeros_like(scores)
+    kept[best] = scores[best]
     return kept

@@ -55,7 +55,7 @@ NEAREST_SQL = """
         SELECT p.id FROM memory_passage p
         WHERE p.user_id = %(user_id)s AND p.embedder = %(embedder)s
             AND length(p.code) = %(dimensions)s AND {kind} {only}
-        ORDER BY p.code {unlike} %(code)s::varbit LIMIT %(compared)s
+        ORDER BY p.code {distance} %(code)s::varbit LIMIT %(compared)s
     )
     SELECT id, 1 - distance, is_question FROM (
         SELECT p.id, p.vector <=> %(vector)s::vector AS distance, p.is_question
@@ -68,10 +68,10 @@ NEAREST_SQL = """
 BM25_SQL = """
     WITH words AS MATERIALIZED (
         SELECT word, query FROM unnest(%(words)s::tsquery[])
-            WITH ORDINALITY AS asked (query, word)
+            WITH ORDINALITY AS queries (query, word)
     ),
-    -- Lexemes are the user's own, so what is left out by the limit is theirs as well;
-    -- naming the user here would make the planner read their whole index.
+    -- Lexemes are specific to the user, so the limit drops only rows of this user; a
+    -- condition on the user would make the planner read their whole index.
     lists AS MATERIALIZED (
         SELECT words.word, found.* FROM words CROSS JOIN LATERAL (
             SELECT p.id, p.user_id, p.{column} AS terms, p.is_question
@@ -79,7 +79,7 @@ BM25_SQL = """
             WHERE p.{column} @@ words.query AND {plain_kind} {only} LIMIT %(each)s
         ) found
     ),
-    worth AS MATERIALIZED (
+    weights AS MATERIALIZED (
         SELECT query, ln(1 + greatest(%(passages)s - found + 0.5, 0.5)
             / (found + 0.5))::float8 AS idf
         FROM (SELECT word, count(*) AS found FROM lists GROUP BY word) counted
@@ -94,7 +94,7 @@ BM25_SQL = """
     -- BM25, with ts_rank in place of a term's count.
     SELECT id, total * 2.2 / (1.3 + 0.9 * length) AS score, is_question
     FROM texts CROSS JOIN LATERAL (
-        SELECT sum(idf * ts_rank(terms, query)) AS total FROM worth
+        SELECT sum(idf * ts_rank(terms, query)) AS total FROM weights
     ) summed
     WHERE total > 0 ORDER BY score DESC LIMIT %(depth)s
 """
@@ -122,30 +122,30 @@ class PostgresIndex:
     def __init__(self, user_id: UserId) -> None:
         self._user_id = user_id
 
-    def facts(self, question: ParsedQuery, among: FactFilter) -> RetrieverScores:
+    def facts(self, query: ParsedQuery, fact_filter: FactFilter) -> RetrieverScores:
         """Return the matching passages of facts."""
-        values = {"user_id": self._user_id, **among.column_values}
-        only = ""
+        values = {"user_id": self._user_id, **fact_filter.column_values}
+        condition = ""
         # Only active facts have a passage.
-        if among != FactFilter():
-            chosen = "".join(
-                f" AND f.{name} = %({name})s" for name in among.column_values
+        if fact_filter != FactFilter():
+            conditions = "".join(
+                f" AND f.{name} = %({name})s" for name in fact_filter.column_values
             )
-            only = f"{FACT_FILTER_SQL}{chosen})"
-        found = _ScoreCollector(values, {**FACT_CONDITIONS, "only": only})
-        return found.collect_scores(question, ["terms"])
+            condition = f"{FACT_FILTER_SQL}{conditions})"
+        collector = _ScoreCollector(values, {**FACT_CONDITIONS, "only": condition})
+        return collector.collect_scores(query, ["terms"])
 
     def messages(
-        self, question: ParsedQuery, beyond: tuple[int, int] | None
+        self, query: ParsedQuery, cutoff: tuple[int, int] | None
     ) -> RetrieverScores:
-        """Return the matching passages of messages, without those from `beyond` on."""
+        """Return the matching passages of messages, without those from `cutoff` on."""
         values: dict[str, Any] = {"user_id": self._user_id}
-        only = ""
-        if beyond is not None:
-            values["thread_id"], values["end"] = beyond
-            only = BEFORE_CUTOFF_SQL
-        found = _ScoreCollector(values, {**MESSAGE_CONDITIONS, "only": only})
-        return found.collect_scores(question, ["terms", "window_terms"])
+        condition = ""
+        if cutoff is not None:
+            values["thread_id"], values["end"] = cutoff
+            condition = BEFORE_CUTOFF_SQL
+        collector = _ScoreCollector(values, {**MESSAGE_CONDITIONS, "only": condition})
+        return collector.collect_scores(query, ["terms", "window_terms"])
 
 
 class _ScoreCollector:
@@ -157,18 +157,14 @@ class _ScoreCollector:
         self._scores: dict[int, list[float]] = {}
         self._questions: set[int] = set()
 
-    def collect_scores(
-        self, question: ParsedQuery, columns: list[str]
-    ) -> RetrieverScores:
+    def collect_scores(self, query: ParsedQuery, columns: list[str]) -> RetrieverScores:
         """Return the passages found by vectors, and by the words in these columns."""
         count = self._count()
-        if question.embedded is not None and count:
-            self._add_similarities(
-                question.embedded, question.similarity_threshold, count
-            )
-        if question.terms and count:
-            for leg, column in enumerate(columns, start=1):
-                self._add_bm25(leg, column, question.terms, count)
+        if query.embedded is not None and count:
+            self._add_similarities(query.embedded, query.similarity_threshold, count)
+        if query.terms and count:
+            for index, column in enumerate(columns, start=1):
+                self._add_bm25(index, column, query.terms, count)
         return self._to_arrays()
 
     def _count(self) -> int:
@@ -186,38 +182,40 @@ class _ScoreCollector:
             _cached_counts[key] = now + COUNT_CACHE_SECONDS, count
         return int(count)
 
-    def _add_similarities(self, asked: Embedded, floor: float, count: int) -> None:
-        bits = asked.vector > 0
+    def _add_similarities(
+        self, embedded: Embedded, threshold: float, count: int
+    ) -> None:
+        bits = embedded.vector > 0
         is_sparse = np.count_nonzero(bits) * SPARSE_BIT_RATIO < len(bits)
         values = {
-            "vector": write_vector(asked.vector, "postgresql"),
+            "vector": write_vector(embedded.vector, "postgresql"),
             "code": "".join(np.where(bits, "1", "0").tolist()),
-            "embedder": asked.embedder,
+            "embedder": embedded.embedder,
             "dimensions": len(bits),
-            "furthest": 1 - max(floor, MIN_SIMILARITY),
+            "furthest": 1 - max(threshold, MIN_SIMILARITY),
             "compared": RESCORED_SPARSE if is_sparse else RESCORED,
         }
-        query = NEAREST_SQL.replace("{unlike}", JACCARD if is_sparse else HAMMING)
-        if hnsw_index.is_faster(asked.embedder, count):
-            query = hnsw_index.nearest_sql(len(asked.vector))
+        query = NEAREST_SQL.replace("{distance}", JACCARD if is_sparse else HAMMING)
+        if hnsw_index.is_faster(embedded.embedder, count):
+            query = hnsw_index.nearest_sql(len(embedded.vector))
         self._add_scores(0, query, values)
 
-    def _add_bm25(self, leg: int, column: str, terms: list[str], count: int) -> None:
-        chosen = sorted(terms, key=len, reverse=True)[:MAX_WORDS]
-        words = term_encoding.user_lexemes(self._values["user_id"], chosen)
+    def _add_bm25(self, index: int, column: str, terms: list[str], count: int) -> None:
+        terms_by_length = sorted(terms, key=len, reverse=True)[:MAX_WORDS]
+        words = term_encoding.user_lexemes(self._values["user_id"], terms_by_length)
         each = MAX_PASSAGES_PER_WORD // len(words)
         values = {"single": len(words), "each": each, "passages": count}
         if count > each:
             words += _pair_queries(words[:MAX_PAIRED_WORDS])
         query = BM25_SQL.replace("{column}", column)
-        self._add_scores(leg, query, {**values, "words": words})
+        self._add_scores(index, query, {**values, "words": words})
 
-    def _add_scores(self, leg: int, query: str, values: dict[str, Any]) -> None:
+    def _add_scores(self, index: int, query: str, values: dict[str, Any]) -> None:
         query = query.format(**self._parts)
         for number, score, is_question in _fetch_rows(
             query, {**self._values, **values}
         ):
-            self._scores.setdefault(number, [0.0, 0.0, 0.0])[leg] = score
+            self._scores.setdefault(number, [0.0, 0.0, 0.0])[index] = score
             if is_question:
                 self._questions.add(number)
 

@@ -15,16 +15,16 @@ MAX_CELLS = 1_000_000
 """Cells of the table of terms by messages per step: 4 MB."""
 
 
-def cosine_similarities(corpus: LargeCorpus, asked: Embedded) -> Floats:
+def cosine_similarities(corpus: LargeCorpus, embedded: Embedded) -> Floats:
     """Return each passage's cosine similarity to the query; zero if it has no such
     vector."""
-    blocks = corpus.spaces.get((asked.embedder, len(asked.vector)), ())
+    blocks = corpus.spaces.get((embedded.embedder, len(embedded.vector)), ())
     if len(blocks) == 1 and len(blocks[0].numbers) == len(corpus.ids):
-        whole: Floats = blocks[0].matrix @ asked.vector
-        return whole
+        similarities: Floats = blocks[0].matrix @ embedded.vector
+        return similarities
     found = np.zeros(len(corpus.ids), np.float32)
     for block in blocks:
-        found[block.numbers] = block.matrix @ asked.vector
+        found[block.numbers] = block.matrix @ embedded.vector
     return found
 
 

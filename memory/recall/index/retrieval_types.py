@@ -41,8 +41,8 @@ class FactFilter:
     @property
     def column_values(self) -> dict[str, str]:
         """The columns to filter by, with their values."""
-        asked = {"category": self.category, "status": self.status}
-        return {name: value for name, value in asked.items() if value is not None}
+        values = {"category": self.category, "status": self.status}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,16 +58,16 @@ class TermIndex:
     def bm25(self, hashes: Sequence[int]) -> SparseScores:
         """Return the BM25 score of each text that has any of the terms."""
         texts = max(len(self.lengths), 1)
-        usual = max(sum(self.lengths) / texts, 1.0)
-        short, per_term = K1 * (1 - B), K1 * B / usual
+        mean_length = max(sum(self.lengths) / texts, 1.0)
+        short, per_term = K1 * (1 - B), K1 * B / mean_length
         scores: SparseScores = {}
         for term in hashes:
             counts = self.postings.get(term, NO_COUNTS)
             idf = math.log1p((texts - len(counts) + 0.5) / (len(counts) + 0.5))
             for number, count in counts.items():
                 norm = short + per_term * self.lengths[number]
-                worth = idf * count * (K1 + 1) / (count + norm)
-                scores[number] = scores.get(number, 0.0) + worth
+                weight = idf * count * (K1 + 1) / (count + norm)
+                scores[number] = scores.get(number, 0.0) + weight
         return scores
 
 
@@ -123,23 +123,31 @@ class SmallCorpus:
 
     def find(
         self,
-        question: ParsedQuery,
-        left_out: Callable[[PassageRow], bool] | None = None,
+        query: ParsedQuery,
+        exclude: Callable[[PassageRow], bool] | None = None,
     ) -> SparseRetrieverScores:
         """Return the best matches per retriever, without the excluded rows."""
-        hashes = list(map(hash_term, question.terms))
+        hashes = list(map(hash_term, query.terms))
         window = self.windows.bm25(hashes) if self.numbers else {}
-        legs = (_similarity_scores(self, question), self.words.bm25(hashes), window)
-        out = {n for n, row in enumerate(self.rows) if left_out and left_out(row)}
-        similarity, terms, window = (self._best_by_id(leg, out) for leg in legs)
-        some = {*similarity, *terms, *window}
-        asking = {row[0] for row in self.rows if row[3] and row[0] in some}
-        return SparseRetrieverScores(similarity, terms, window, asking)
+        by_retriever = (
+            _similarity_scores(self, query),
+            self.words.bm25(hashes),
+            window,
+        )
+        excluded = {n for n, row in enumerate(self.rows) if exclude and exclude(row)}
+        similarity, terms, window = (
+            self._best_by_id(scores, excluded) for scores in by_retriever
+        )
+        found = {*similarity, *terms, *window}
+        questions = {row[0] for row in self.rows if row[3] and row[0] in found}
+        return SparseRetrieverScores(similarity, terms, window, questions)
 
-    def _best_by_id(self, leg: SparseScores, out: set[int]) -> SparseScores:
+    def _best_by_id(self, scores: SparseScores, excluded: set[int]) -> SparseScores:
         """Return the best scores of a retriever, by id."""
         rows = self.rows
-        kept = {rows[number][0]: s for number, s in leg.items() if number not in out}
+        kept = {
+            rows[number][0]: s for number, s in scores.items() if number not in excluded
+        }
         if len(kept) <= RETRIEVAL_DEPTH:
             return kept
         return dict(
@@ -152,12 +160,12 @@ def build_corpus(rows: Sequence[PassageRow]) -> SmallCorpus:
     return append_rows(SmallCorpus(), rows)
 
 
-def append_rows(few: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
+def append_rows(corpus: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
     """Return a corpus with these rows added; their ids must be the highest."""
-    every = [*few.rows, *rows]
-    numbers = dict(few.numbers)
-    words, windows = _TermIndexBuilder(few.words), _TermIndexBuilder(few.windows)
-    for number, row in enumerate(rows, start=len(few.rows)):
+    all_rows = [*corpus.rows, *rows]
+    numbers = dict(corpus.numbers)
+    words, windows = _TermIndexBuilder(corpus.words), _TermIndexBuilder(corpus.windows)
+    for number, row in enumerate(rows, start=len(corpus.rows)):
         terms = _count_terms(row)
         words.add_text()
         words.add_terms(number, terms)
@@ -165,19 +173,19 @@ def append_rows(few: SmallCorpus, rows: Sequence[PassageRow]) -> SmallCorpus:
         if place != NO_PLACE:
             windows.add_text()
             windows.add_terms(number, terms)
-            for beside in (place - 1, place + 1):
-                if (neighbour := numbers.get(beside)) is not None:
+            for next_place in (place - 1, place + 1):
+                if (neighbour := numbers.get(next_place)) is not None:
                     windows.add_terms(neighbour, terms)
-                    windows.add_terms(number, _count_terms(every[neighbour]))
+                    windows.add_terms(number, _count_terms(all_rows[neighbour]))
             numbers[place] = number
-    spaces = _with_vectors(few, rows)
-    return SmallCorpus(tuple(every), words.build(), windows.build(), numbers, spaces)
+    spaces = _with_vectors(corpus, rows)
+    return SmallCorpus(tuple(all_rows), words.build(), windows.build(), numbers, spaces)
 
 
-def keep_only(few: SmallCorpus, ids: Sequence[int]) -> SmallCorpus:
+def keep_only(corpus: SmallCorpus, ids: Sequence[int]) -> SmallCorpus:
     """Return a corpus with only these ids."""
     kept = set(ids)
-    return build_corpus([row for row in few.rows if row[0] in kept])
+    return build_corpus([row for row in corpus.rows if row[0] in kept])
 
 
 def _count_terms(row: PassageRow) -> TermCounts:
@@ -185,35 +193,35 @@ def _count_terms(row: PassageRow) -> TermCounts:
 
 
 def _with_vectors(
-    few: SmallCorpus, rows: Sequence[PassageRow]
+    corpus: SmallCorpus, rows: Sequence[PassageRow]
 ) -> dict[VectorSpace, EmbedderVectors]:
     added: dict[VectorSpace, tuple[list[int], list[bytes]]] = {}
-    for number, row in enumerate(rows, start=len(few.rows)):
+    for number, row in enumerate(rows, start=len(corpus.rows)):
         embedder, vector = row[5:]
         if vector is not None:
             space = embedder, len(vector) // FLOAT32.itemsize
             numbers, vectors = added.setdefault(space, ([], []))
             numbers.append(number)
             vectors.append(vector)
-    spaces = dict(few.spaces)
+    spaces = dict(corpus.spaces)
     for space, (numbers, vectors) in added.items():
         matrix = np.frombuffer(b"".join(vectors), FLOAT32).reshape(-1, space[1])
-        if (held := spaces.get(space)) is not None:
-            numbers = [*held.numbers, *numbers]
-            matrix = np.concatenate([held.matrix, matrix])
+        if (block := spaces.get(space)) is not None:
+            numbers = [*block.numbers, *numbers]
+            matrix = np.concatenate([block.matrix, matrix])
         spaces[space] = EmbedderVectors(numbers, matrix)
     return spaces
 
 
-def _similarity_scores(few: SmallCorpus, question: ParsedQuery) -> SparseScores:
-    asked = question.embedded
-    if asked is None:
+def _similarity_scores(corpus: SmallCorpus, query: ParsedQuery) -> SparseScores:
+    embedded = query.embedded
+    if embedded is None:
         return {}
-    vectors = few.spaces.get((asked.embedder, len(asked.vector)))
+    vectors = corpus.spaces.get((embedded.embedder, len(embedded.vector)))
     if vectors is None:
         return {}
-    floor = max(question.similarity_threshold, MIN_SIMILARITY)
-    cosines = (vectors.matrix @ asked.vector).tolist()
+    floor = max(query.similarity_threshold, MIN_SIMILARITY)
+    cosines = (vectors.matrix @ embedded.vector).tolist()
     found = zip(vectors.numbers, cosines, strict=True)
     return {number: cosine for number, cosine in found if cosine >= floor}
 
